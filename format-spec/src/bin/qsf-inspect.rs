@@ -1,0 +1,2 @@
+//! Placeholder until the reader lands in the next commit.
+fn main() {}

@@ -1,0 +1,192 @@
+//! One scalar decode per block type (SPEC.md section 6). This is the definition that every kernel is tested against.
+//!
+//! Values that the formula makes of two operations (`scale * q + min`) are rounded to f32 twice: never fused.
+
+use half::f16;
+
+use crate::quant_type::{BlockSize, QuantType};
+
+/// Decodes one row: `bytes` as `QuantType::row_bytes` says for `out.len()` columns. Padding codes of the last block
+/// are not looked at.
+///
+/// # Panics
+/// When `bytes` is shorter than the row; callers check sizes when they open a tensor.
+pub fn decode_row(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
+    match quant {
+        QuantType::F16 => decode_floats::<2>(bytes, out, |b| f16::from_le_bytes(b).to_f32()),
+        QuantType::Bf16 => {
+            decode_floats::<2>(bytes, out, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
+        }
+        QuantType::F32 => decode_floats::<4>(bytes, out, f32::from_le_bytes),
+        _ => {
+            let blocks = bytes.chunks_exact(quant.block_bytes(block));
+            assert!(blocks.len() * block.get() >= out.len(), "row shorter than its columns");
+            for (bytes, out) in blocks.zip(out.chunks_mut(block.get())) {
+                decode_block(quant, block, bytes, out);
+            }
+        }
+    }
+}
+
+/// Decodes the first `out.len()` values of one block of a block type.
+///
+/// # Panics
+/// When `bytes` is not one block, when `out` is longer than the block, or for a float type.
+pub fn decode_block(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
+    assert_eq!(bytes.len(), quant.block_bytes(block), "not one block");
+    let n = block.get();
+    assert!(out.len() <= n, "more values than a block holds");
+    let first = read_f16(bytes, 0);
+    match quant {
+        QuantType::Q2Sym => {
+            let codes = &bytes[2..];
+            for (i, v) in out.iter_mut().enumerate() {
+                *v = first * f32::from(2 * code2(codes, n, i) as i8 - 3);
+            }
+        }
+        QuantType::Q2 => {
+            let (min, codes) = (read_f16(bytes, 2), &bytes[4..]);
+            for (i, v) in out.iter_mut().enumerate() {
+                *v = first * f32::from(code2(codes, n, i)) + min;
+            }
+        }
+        QuantType::Q3 => {
+            let min = read_f16(bytes, 2);
+            let (low, high) = bytes[4..].split_at(n / 4);
+            for (i, v) in out.iter_mut().enumerate() {
+                let q = code2(low, n, i) | (bit(high, i) << 2);
+                *v = first * f32::from(q) + min;
+            }
+        }
+        QuantType::Q4 => {
+            let (min, codes) = (read_f16(bytes, 2), &bytes[4..]);
+            for (i, v) in out.iter_mut().enumerate() {
+                *v = first * f32::from(code4(codes, n, i)) + min;
+            }
+        }
+        QuantType::Ternary => {
+            let (sign, zero) = bytes[2..].split_at(n / 8);
+            for (i, v) in out.iter_mut().enumerate() {
+                let code = (1 - bit(zero, i) as i8) * (1 - 2 * bit(sign, i) as i8);
+                *v = first * f32::from(code);
+            }
+        }
+        QuantType::Q8 => {
+            for (v, &q) in out.iter_mut().zip(&bytes[2..]) {
+                *v = first * f32::from(q as i8);
+            }
+        }
+        QuantType::F16 | QuantType::F32 | QuantType::Bf16 => panic!("{quant} has no blocks"),
+    }
+}
+
+/// Bit i of a plane: bit i%8 of byte i/8.
+fn bit(plane: &[u8], i: usize) -> u8 {
+    (plane[i / 8] >> (i % 8)) & 1
+}
+
+/// 2-bit code i of a block of n: byte i % (n/4), bits 2k with k = i / (n/4).
+fn code2(codes: &[u8], n: usize, i: usize) -> u8 {
+    (codes[i % (n / 4)] >> (2 * (i / (n / 4)))) & 3
+}
+
+/// 4-bit code i of a block of n: byte i % (n/2), the low half for the first n/2 values.
+fn code4(codes: &[u8], n: usize, i: usize) -> u8 {
+    (codes[i % (n / 2)] >> (4 * (i / (n / 2)))) & 15
+}
+
+fn read_f16(bytes: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+}
+
+fn decode_floats<const W: usize>(bytes: &[u8], out: &mut [f32], read: impl Fn([u8; W]) -> f32) {
+    assert!(bytes.len() >= out.len() * W, "row shorter than its columns");
+    for (v, b) in out.iter_mut().zip(bytes.chunks_exact(W)) {
+        let mut raw = [0; W];
+        raw.copy_from_slice(b);
+        *v = read(raw);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(quant: QuantType, bytes: &[u8]) -> Vec<f32> {
+        let mut out = vec![f32::NAN; 64];
+        decode_block(quant, BlockSize::B64, bytes, &mut out);
+        out
+    }
+
+    fn halves(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn two_bit_symmetric_codes_stand_at_byte_i_mod_16() {
+        let mut bytes = halves(&[0.5]);
+        bytes.extend([0u8; 16]);
+        bytes[2] = 0b11_10_01_00; // elements 0, 16, 32, 48 have codes 0, 1, 2, 3
+        let out = block(QuantType::Q2Sym, &bytes);
+        assert_eq!([out[0], out[16], out[32], out[48], out[1]], [-1.5, -0.5, 0.5, 1.5, -1.5]);
+    }
+
+    #[test]
+    fn three_bit_codes_take_their_high_bit_from_the_second_plane() {
+        let mut bytes = halves(&[2.0, -4.0]);
+        bytes.extend([0u8; 24]);
+        bytes[4 + 3] = 0b01; // element 3: low code 1
+        bytes[4 + 16] = 1 << 3; // and its high bit
+        let out = block(QuantType::Q3, &bytes);
+        assert_eq!([out[3], out[2]], [2.0 * 5.0 - 4.0, -4.0]);
+    }
+
+    #[test]
+    fn four_bit_codes_put_the_second_half_in_high_nibbles() {
+        let mut bytes = halves(&[1.0, 10.0]);
+        bytes.extend([0u8; 32]);
+        bytes[4 + 7] = 0xA3;
+        let out = block(QuantType::Q4, &bytes);
+        assert_eq!([out[7], out[39], out[8]], [13.0, 20.0, 10.0]);
+    }
+
+    #[test]
+    fn ternary_zero_wins_over_sign_and_sign_bit_is_minus() {
+        let mut bytes = halves(&[0.25]);
+        bytes.extend([0u8; 16]);
+        bytes[2] = 0b01; // element 0 negative
+        bytes[10] = 0b10; // element 1 zero
+        let out = block(QuantType::Ternary, &bytes);
+        assert_eq!([out[0], out[1], out[2]], [-0.25, 0.0, 0.25]);
+    }
+
+    #[test]
+    fn eight_bit_codes_are_signed() {
+        let mut bytes = halves(&[0.5]);
+        bytes.extend((0..64).map(|i| if i == 5 { 0x81u8 } else { 1 }));
+        let out = block(QuantType::Q8, &bytes);
+        assert_eq!([out[5], out[6]], [-63.5, 0.5]);
+    }
+
+    #[test]
+    fn value_is_rounded_after_the_product_and_again_after_the_sum() {
+        // scale * q needs more than 24 bits with min: a fused decode would differ in the last place.
+        let mut bytes = halves(&[0.1, 1000.0]);
+        bytes.extend([0xFFu8; 32]);
+        let scale = f16::from_f32(0.1).to_f32();
+        assert_eq!(block(QuantType::Q4, &bytes)[0], scale * 15.0 + 1000.0);
+    }
+
+    #[test]
+    fn a_row_decodes_its_true_columns_only() {
+        for quant in QuantType::ALL {
+            for block in BlockSize::ALL {
+                let cols = block.get() + 3;
+                let bytes = vec![0x3Cu8; quant.row_bytes(block, cols as u64).unwrap() as usize];
+                let mut out = vec![f32::NAN; cols];
+                decode_row(quant, block, &bytes, &mut out);
+                assert!(out.iter().all(|v| v.is_finite()), "{quant} {block}");
+            }
+        }
+    }
+}

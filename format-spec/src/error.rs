@@ -1,0 +1,114 @@
+//! Errors of reading and writing QSF files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Why a QSF file could not be read or written. Every variant names the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The operating system refused an operation.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried, as in "cannot {action}".
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file contradicts the format or its own checksums.
+    #[error("{}: {damage}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where, what was expected and what was found.
+        damage: Box<Damage>,
+    },
+    /// A sound file of a kind that this version does not read.
+    #[error("{}: {what} is not supported by this version; {hint}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// The unsupported part.
+        what: String,
+        /// What the user can do.
+        hint: String,
+    },
+    /// The output exists and may not be replaced.
+    #[error("{}: the file exists; pass --force to replace it", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The writer was given something that the format cannot hold.
+    #[error("{}: cannot write {what}: {why}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The part.
+        what: String,
+        /// The limit that it breaks.
+        why: String,
+    },
+}
+
+/// One contradiction in a file: where it is, what should stand there and what does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The part of the file, such as "layer 3 attn_q".
+    pub place: String,
+    /// Byte offset in the file where that part (or the first wrong byte) stands.
+    pub offset: u64,
+    /// What the format or a checksum demands.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl Damage {
+    /// A contradiction at `offset` in `place`.
+    pub fn new(
+        place: impl Into<String>,
+        offset: u64,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Damage {
+        Damage { place: place.into(), offset, expected: expected.to_string(), found: found.to_string() }
+    }
+
+    /// The same with the file's name.
+    pub fn in_file(self, path: &Path) -> FormatError {
+        FormatError::Damaged { path: path.to_owned(), damage: Box::new(self) }
+    }
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "damaged at offset {} in {}: expected {}, found {}",
+            self.offset, self.place, self.expected, self.found
+        )
+    }
+}
+
+impl FormatError {
+    /// An error of the operating system at `path`.
+    pub fn io(path: &Path, action: &'static str, source: io::Error) -> FormatError {
+        FormatError::Io { path: path.to_owned(), action, source }
+    }
+
+    /// The class, which decides the exit code.
+    pub fn failure(&self) -> Failure {
+        match self {
+            FormatError::Io { source, .. } => Failure::of_io(source),
+            FormatError::Damaged { .. } => Failure::BadInput,
+            FormatError::Unsupported { .. } => Failure::Unsupported,
+            FormatError::Exists { .. } => Failure::Usage,
+            FormatError::Unwritable { .. } => Failure::Unsupported,
+        }
+    }
+}

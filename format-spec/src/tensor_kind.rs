@@ -1,0 +1,205 @@
+//! What a tensor is for (SPEC.md section 5): the id in its header and the name in reports.
+
+use std::fmt;
+
+macro_rules! tensor_kinds {
+    ($($(#[doc = $doc:literal])+ $name:ident = $id:literal, $text:literal;)+) => {
+        /// The role of a tensor in the model. The discriminant is the id in the file.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum TensorKind {
+            $($(#[doc = $doc])+ $name = $id,)+
+        }
+
+        impl TensorKind {
+            /// Every kind, in id order.
+            pub const ALL: &'static [TensorKind] = &[$(TensorKind::$name,)+];
+
+            /// The kind with this id, if this version of the format knows one.
+            pub fn from_id(id: u32) -> Option<TensorKind> {
+                match id {
+                    $($id => Some(TensorKind::$name),)+
+                    _ => None,
+                }
+            }
+
+            /// The name in reports and in META.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(TensorKind::$name => $text,)+
+                }
+            }
+        }
+    };
+}
+
+tensor_kinds! {
+    /// Query projection, `heads * head_dim` x `hidden`.
+    AttnQ = 0, "attn_q";
+    /// Key projection, `kv_heads * head_dim` x `hidden`.
+    AttnK = 1, "attn_k";
+    /// Value projection, `kv_heads * head_dim` x `hidden`.
+    AttnV = 2, "attn_v";
+    /// Attention output projection, `hidden` x `heads * head_dim`.
+    AttnOutput = 3, "attn_output";
+    /// Gate of a gated feed-forward, `ffn` x `hidden`.
+    FfnGate = 4, "ffn_gate";
+    /// Up projection, `ffn` x `hidden`.
+    FfnUp = 5, "ffn_up";
+    /// Down projection, `hidden` x `ffn`.
+    FfnDown = 6, "ffn_down";
+    /// Norm before attention, 1 x `hidden`.
+    AttnNorm = 7, "attn_norm";
+    /// Norm before the feed-forward, 1 x `hidden`.
+    FfnNorm = 8, "ffn_norm";
+    /// Bias of the query projection.
+    AttnQBias = 9, "attn_q_bias";
+    /// Bias of the key projection.
+    AttnKBias = 10, "attn_k_bias";
+    /// Bias of the value projection.
+    AttnVBias = 11, "attn_v_bias";
+    /// Bias of the attention output projection.
+    AttnOutputBias = 12, "attn_output_bias";
+    /// Up bias followed by down bias in one tensor; read only, written as kinds 21 and 22.
+    FfnBiases = 13, "ffn_biases";
+    /// Norm of each query head, 1 x `head_dim`.
+    QNorm = 14, "q_norm";
+    /// Norm of each key head, 1 x `head_dim`.
+    KNorm = 15, "k_norm";
+    /// Norm after attention.
+    PostAttnNorm = 16, "post_attn_norm";
+    /// Norm after the feed-forward.
+    PostFfnNorm = 17, "post_ffn_norm";
+    /// Bias of the norm before attention.
+    AttnNormBias = 18, "attn_norm_bias";
+    /// Bias of the norm before the feed-forward.
+    FfnNormBias = 19, "ffn_norm_bias";
+    /// Bias of the gate.
+    FfnGateBias = 20, "ffn_gate_bias";
+    /// Bias of the up projection.
+    FfnUpBias = 21, "ffn_up_bias";
+    /// Bias of the down projection.
+    FfnDownBias = 22, "ffn_down_bias";
+    /// Router of a mixture of experts, `experts` x `hidden`.
+    Router = 23, "router";
+    /// Gates of all experts, `experts * expert_ffn` x `hidden`.
+    ExpertGate = 24, "expert_gate";
+    /// Up projections of all experts.
+    ExpertUp = 25, "expert_up";
+    /// Down projections of all experts, `experts * hidden` x `expert_ffn`.
+    ExpertDown = 26, "expert_down";
+    /// Gate of the shared expert.
+    SharedGate = 27, "shared_gate";
+    /// Up projection of the shared expert.
+    SharedUp = 28, "shared_up";
+    /// Down projection of the shared expert.
+    SharedDown = 29, "shared_down";
+    /// Attention sinks, one per head.
+    AttnSinks = 30, "attn_sinks";
+    /// Rotary frequency factors.
+    RopeFactors = 31, "rope_factors";
+    /// Norm before the head.
+    FinalNorm = 64, "final_norm";
+    /// Bias of the final norm.
+    FinalNormBias = 65, "final_norm_bias";
+    /// Separate output head, `vocab` x `hidden`.
+    Head = 66, "head";
+    /// Bias of the head.
+    HeadBias = 67, "head_bias";
+    /// Learned positions, `positions` x `hidden`.
+    Positions = 68, "positions";
+    /// Token embedding, `vocab` x `hidden`.
+    TokenEmbedding = 69, "token_embedding";
+    /// Norm of the embedding.
+    EmbeddingNorm = 70, "embedding_norm";
+    /// Bias of the embedding norm.
+    EmbeddingNormBias = 71, "embedding_norm_bias";
+}
+
+impl TensorKind {
+    /// The id stored in files.
+    pub const fn id(self) -> u32 {
+        self as u32
+    }
+
+    /// Whether the tensor belongs to a layer rather than to the model as a whole.
+    pub const fn is_per_layer(self) -> bool {
+        self.id() < 64
+    }
+
+    /// Whether the tensor multiplies activations or is looked up by row, and so is worth quantizing;
+    /// norms, biases and the like are vectors that are kept as floats.
+    pub const fn is_matrix(self) -> bool {
+        matches!(
+            self,
+            TensorKind::AttnQ
+                | TensorKind::AttnK
+                | TensorKind::AttnV
+                | TensorKind::AttnOutput
+                | TensorKind::FfnGate
+                | TensorKind::FfnUp
+                | TensorKind::FfnDown
+                | TensorKind::Router
+                | TensorKind::ExpertGate
+                | TensorKind::ExpertUp
+                | TensorKind::ExpertDown
+                | TensorKind::SharedGate
+                | TensorKind::SharedUp
+                | TensorKind::SharedDown
+                | TensorKind::Head
+                | TensorKind::Positions
+                | TensorKind::TokenEmbedding
+        )
+    }
+}
+
+impl fmt::Display for TensorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One tensor of a model: its kind and, for tensors of a layer, which layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorId {
+    /// The layer, counted from 0; `None` for tensors of the model as a whole.
+    pub layer: Option<u32>,
+    /// What the tensor is for.
+    pub kind: TensorKind,
+}
+
+impl TensorId {
+    /// A tensor of layer `layer`.
+    pub const fn of_layer(layer: u32, kind: TensorKind) -> TensorId {
+        TensorId { layer: Some(layer), kind }
+    }
+
+    /// A tensor of the model as a whole.
+    pub const fn of_model(kind: TensorKind) -> TensorId {
+        TensorId { layer: None, kind }
+    }
+}
+
+impl fmt::Display for TensorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.layer {
+            Some(layer) => f.pad(&format!("layer {layer} {}", self.kind)),
+            None => f.pad(self.kind.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_comes_back_from_its_id_and_no_two_share_a_name() {
+        let mut names = std::collections::HashSet::new();
+        for &kind in TensorKind::ALL {
+            assert_eq!(TensorKind::from_id(kind.id()), Some(kind));
+            assert!(names.insert(kind.name()), "{kind} twice");
+        }
+        assert_eq!(TensorKind::from_id(72), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! Instruction sets: which this processor has, which one runs, and compiling plain Rust for it.
+
+use std::fmt;
+
+/// An instruction set that this processor has: a value of this type is the proof.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Isa(Level);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+}
+
+/// A value of `QSF_CPU` that cannot be honoured.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("QSF_CPU={value}: {why}; this processor can run: {available}")]
+pub struct CpuError {
+    value: String,
+    why: &'static str,
+    available: String,
+}
+
+/// Work in plain Rust that is compiled once for every instruction set. `run` and everything it calls must be
+/// `#[inline(always)]`, or it stays compiled for the baseline.
+pub trait Vectorized {
+    /// What the work returns.
+    type Output;
+
+    /// Does the work.
+    fn run(self) -> Self::Output;
+}
+
+impl Isa {
+    /// No vector instructions beyond the target's baseline: the oracle, on every processor.
+    pub const SCALAR: Isa = Isa(Level::Scalar);
+
+    /// Every set that this processor has, slowest first.
+    pub fn available() -> Vec<Isa> {
+        let mut all = vec![Isa::SCALAR];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+        {
+            all.push(Isa(Level::Avx2));
+        }
+        all
+    }
+
+    /// The fastest set of this processor.
+    pub fn best() -> Isa {
+        Self::available().last().copied().unwrap_or(Self::SCALAR)
+    }
+
+    /// The set that the environment variable `QSF_CPU` names, else the fastest.
+    ///
+    /// # Errors
+    /// When the variable names something unknown or something that this processor lacks.
+    pub fn from_env() -> Result<Isa, CpuError> {
+        match std::env::var_os("QSF_CPU") {
+            None => Ok(Self::best()),
+            Some(value) => Self::by_name(&value.to_string_lossy()),
+        }
+    }
+
+    /// The set of this name.
+    ///
+    /// # Errors
+    /// When the name is unknown or this processor lacks the set.
+    pub fn by_name(name: &str) -> Result<Isa, CpuError> {
+        let available = Self::available();
+        if let Some(isa) = available.iter().find(|isa| isa.name() == name) {
+            return Ok(*isa);
+        }
+        let why = if name == "avx2" { "this processor lacks it" } else { "no such instruction set" };
+        let available = available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ");
+        Err(CpuError { value: name.to_owned(), why, available })
+    }
+
+    /// The name that `QSF_CPU` takes.
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            Level::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+        }
+    }
+
+    /// Whether AVX2, FMA and F16C may be used.
+    #[cfg(target_arch = "x86_64")]
+    pub const fn has_avx2(self) -> bool {
+        matches!(self.0, Level::Avx2)
+    }
+
+    /// Runs `work` compiled for this instruction set. Results are the same bits on every set: Rust fuses no
+    /// multiplication and addition unless `mul_add` asks for it, and then on every set.
+    #[inline]
+    pub fn vectorize<W: Vectorized>(self, work: W) -> W::Output {
+        match self.0 {
+            Level::Scalar => work.run(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a value with `Level::Avx2` is only made after detection of these features.
+            Level::Avx2 => unsafe { run_avx2(work) },
+        }
+    }
+}
+
+impl fmt::Debug for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// # Safety
+/// The processor must have AVX2, FMA and F16C.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
+    work.run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_set_is_an_error_that_lists_the_known() {
+        let error = Isa::by_name("mmx").unwrap_err().to_string();
+        assert!(error.contains("mmx") && error.contains("scalar"), "{error}");
+        assert_eq!(Isa::by_name("scalar"), Ok(Isa::SCALAR));
+    }
+}

@@ -1,0 +1,90 @@
+//! Errors of loading and running models.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use qsf_format::{Failure, FormatError};
+
+/// Why a model could not be loaded or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// A QSF file is damaged, missing or unsupported.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The operating system refused an operation.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried, as in "cannot {action}".
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// An input file is malformed or contradicts itself.
+    #[error("{}: {place}: expected {expected}, found {found}", path.display())]
+    BadInput {
+        /// The file.
+        path: PathBuf,
+        /// Tensor, field or offset.
+        place: String,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A well-formed input that this version cannot run.
+    #[error("{}: {what} is not supported; {supported}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// The unsupported part.
+        what: String,
+        /// What is supported, or what to do.
+        supported: String,
+    },
+    /// The request cannot be carried out on this model: an empty prompt, a context that is too short.
+    #[error("{0}")]
+    Request(String),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl RuntimeError {
+    /// An error of the operating system at `path`.
+    pub fn io(path: &Path, action: &'static str, source: io::Error) -> RuntimeError {
+        RuntimeError::Io { path: path.to_owned(), action, source }
+    }
+
+    /// A contradiction in the input file `path`.
+    pub fn bad_input(
+        path: &Path,
+        place: impl Into<String>,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> RuntimeError {
+        RuntimeError::BadInput {
+            path: path.to_owned(),
+            place: place.into(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    /// The class, which decides the exit code.
+    pub fn failure(&self) -> Failure {
+        match self {
+            RuntimeError::Format(e) => e.failure(),
+            RuntimeError::Io { source, .. } => Failure::of_io(source),
+            RuntimeError::BadInput { .. } => Failure::BadInput,
+            RuntimeError::Unsupported { .. } => Failure::Unsupported,
+            RuntimeError::Request(_) => Failure::Usage,
+            RuntimeError::Interrupted => Failure::Interrupted,
+        }
+    }
+}
+
+/// Result with [`RuntimeError`].
+pub type Result<T, E = RuntimeError> = std::result::Result<T, E>;

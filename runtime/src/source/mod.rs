@@ -1,0 +1,54 @@
+//! Where weights come from. One trait, so that a decoder, a converter or an evaluation never asks what kind of file a
+//! model is: QSF files and HuggingFace directories both hand out tensors in the type they are stored in.
+
+mod tensor;
+
+use std::path::Path;
+
+use qsf_format::{ModelConfig, QuantType, TensorId};
+
+use crate::error::Result;
+
+pub use tensor::{Tensor, TensorBytes};
+
+/// A model on disk.
+pub trait WeightSource: Send + Sync {
+    /// The file or directory, for messages.
+    fn path(&self) -> &Path;
+
+    /// The architecture.
+    fn config(&self) -> &ModelConfig;
+
+    /// The text of `tokenizer.json`, where the model has one.
+    fn tokenizer_json(&self) -> Option<&[u8]>;
+
+    /// Every tensor that the architecture uses, in file order of a QSF file: token embedding, layers by number (kinds in id
+    /// order), then the final norm, head and positions.
+    fn tensors(&self) -> &[TensorInfo];
+
+    /// One tensor in its stored type, checked (checksums, sizes) before it is handed out. `id` is one of
+    /// [`WeightSource::tensors`].
+    ///
+    /// # Errors
+    /// When the stored bytes are damaged or contradict the configuration.
+    fn load(&self, id: TensorId) -> Result<Tensor>;
+
+    /// Tells the source that no tensor of this layer (`None`: of the model as a whole) is needed soon, so that memory
+    /// mapped from files can be given back. Tensors already handed out stay valid.
+    fn release(&self, layer: Option<u32>);
+}
+
+/// What a source knows of a tensor without reading its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Which tensor.
+    pub id: TensorId,
+    /// Name in the source file, for messages.
+    pub name: String,
+    /// Rows; 1 for vectors.
+    pub rows: usize,
+    /// Values per row.
+    pub cols: usize,
+    /// Stored type.
+    pub quant: QuantType,
+}
