@@ -3,7 +3,7 @@
 
 mod tensor;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use qsf_format::{ModelConfig, QuantType, TensorId};
 
@@ -21,6 +21,12 @@ pub trait WeightSource: Send + Sync {
 
     /// The text of `tokenizer.json`, where the model has one.
     fn tokenizer_json(&self) -> Option<&[u8]>;
+
+    /// The chat template (Jinja), where the model has one.
+    fn chat_template(&self) -> Option<&[u8]>;
+
+    /// Every file that the model was read from, for provenance: the configuration, weights, tokenizer.
+    fn files(&self) -> Vec<PathBuf>;
 
     /// Every tensor that the architecture uses, in file order of a QSF file: token embedding, layers by number (kinds in id
     /// order), then the final norm, head and positions.
