@@ -10,7 +10,7 @@ use crate::failure::Failure;
 #[non_exhaustive]
 pub enum FormatError {
     /// The operating system refused an operation.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}", path.display())]
     Io {
         /// The file.
         path: PathBuf,

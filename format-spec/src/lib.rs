@@ -1,15 +1,41 @@
 //! The QSF file format. `SPEC.md` beside this crate says it byte by byte; these types are the same in Rust.
+//!
+//! - [`QsfFile`] opens a file and hands out checked parts; [`verify`] checks all of it.
+//! - [`QsfWriter`] writes a file from front to back.
+//! - [`QuantType`], [`TensorKind`], [`ModelConfig`] and [`Meta`] are the vocabulary that the other crates share.
 
+mod chunk;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod decode;
+mod directory;
 mod error;
 mod failure;
+mod header;
+mod layer_index;
+mod layout;
+mod meta;
 mod model_config;
 mod quant_type;
+mod reader;
+mod tensor_header;
 mod tensor_kind;
+mod verify;
+mod writer;
 
+pub use chunk::{Chunk, Compression, MAX_EXPANSION};
 pub use decode::{decode_block, decode_row};
+pub use directory::{Section, SectionTag};
 pub use error::{Damage, FormatError};
 pub use failure::Failure;
+pub use header::{FileHeader, HEADER_BYTES, HeaderArchitecture, MIXED, NO_TOKEN, VERSION};
+pub use layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
+pub use layout::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
+pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};
 pub use model_config::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, RopeScaling};
 pub use quant_type::{BlockSize, QuantType};
+pub use reader::{EmbeddingInfo, FileBytes, MAX_SECTION_BYTES, QsfFile, RawBytes, TensorGroup};
+pub use tensor_header::TensorEntry;
 pub use tensor_kind::{TensorId, TensorKind};
+pub use verify::{Verification, verify, verify_file};
+pub use writer::{EncodedTensor, QsfWriter, WriterOptions};

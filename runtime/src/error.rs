@@ -13,7 +13,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The operating system refused an operation.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}", path.display())]
     Io {
         /// The file.
         path: PathBuf,

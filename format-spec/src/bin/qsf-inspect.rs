@@ -1,2 +1,264 @@
-//! Placeholder until the reader lands in the next commit.
-fn main() {}
+//! `qsf-inspect`: what is in a QSF file, and is it whole.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use qsf_format::cli::{exit_with, human_bytes, print, printable, table};
+use qsf_format::{Failure, Meta, QsfFile, TensorGroup, Verification, verify_file};
+use serde_json::{Value, json};
+
+/// Shows what a QSF file holds and checks that it is whole.
+#[derive(Debug, Parser)]
+#[command(name = "qsf-inspect", version, about, after_help = EXAMPLES)]
+struct Args {
+    /// QSF file to read
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// List every tensor with its type, shape, place and conversion error
+    #[arg(long)]
+    tensors: bool,
+    /// Check every checksum and every padding byte; exit code 3 with the place of the first damage
+    #[arg(long)]
+    verify: bool,
+    /// With --verify: accept a plain file, most of which is under no checksum
+    #[arg(long, requires = "verify")]
+    allow_plain: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  qsf-inspect model.qsf                  header, sections and sizes
+  qsf-inspect model.qsf --tensors        every tensor
+  qsf-inspect model.qsf --verify         is every byte as it was written?
+
+Exit codes: 0 ok, 2 usage, 3 unreadable or damaged file, 4 unsupported file.";
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    exit_with(run(&args), |error| error.is::<Unprotected>().then_some(Failure::BadInput))
+}
+
+#[derive(Debug)]
+struct Unprotected(String);
+
+impl std::fmt::Display for Unprotected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unprotected {}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let file = QsfFile::open(&args.file)?;
+    let verification = args.verify.then(|| verify_file(&file)).transpose()?;
+    let meta = file.meta()?;
+    let tensors = if args.tensors { list_tensors(&file, meta.as_ref())? } else { Vec::new() };
+    if args.json {
+        let mut value = describe(&file, meta.as_ref())?;
+        if args.tensors {
+            value["tensors"] = tensors.iter().map(TensorLine::to_json).collect();
+        }
+        if let Some(v) = &verification {
+            value["verified"] = json!({
+                "layers": v.layers, "tensors": v.tensors, "sections": v.sections,
+                "unprotected": v.unprotected,
+            });
+        }
+        print(&format!("{value:#}\n"))?;
+    } else {
+        print(&printable(&text(&file, meta.as_ref(), &tensors, verification.as_ref())?))?;
+    }
+    match verification {
+        Some(v) if !v.unprotected.is_empty() && !args.allow_plain => Err(Unprotected(format!(
+            "{}: a plain file: {} are under no checksum; pass --allow-plain to accept that",
+            args.file.display(),
+            v.unprotected.join(", ")
+        ))
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// Header, model, sections and layers as JSON.
+fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
+    let header = file.header();
+    let embedding = file.embedding_info()?;
+    Ok(json!({
+        "path": file.path(),
+        "file_bytes": header.file_bytes,
+        "type": header.quant_name(),
+        "block_size": u16::from(header.block),
+        "plain": file.is_plain(),
+        "bits_per_weight": meta.map(|m| bits_per_weight(m, header.file_bytes)),
+        "model": meta.map(|m| &m.model),
+        "provenance": meta.map(|m| &m.provenance),
+        "sections": file.sections().iter().map(|s| json!({
+            "tag": s.tag.to_string(), "offset": s.offset, "stored_bytes": s.stored_bytes,
+            "crc32": format!("{:08x}", s.crc), "compression": s.compression.name(),
+        })).collect::<Vec<_>>(),
+        "embedding": {
+            "type": embedding.quant, "rows": embedding.rows, "cols": embedding.cols,
+            "chunks": embedding.chunks.len(),
+        },
+        "layers": file.layers().iter().map(|l| json!({
+            "offset": l.offset, "stored_bytes": l.stored_bytes, "raw_bytes": l.raw_bytes,
+            "tensors": l.tensors, "compression": l.compression.name(),
+            "crc32": format!("{:08x}", l.crc), "importance": l.importance,
+        })).collect::<Vec<_>>(),
+    }))
+}
+
+/// Bits of the whole file per weight that META lists.
+fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
+    let weights: u64 = meta.tensors.iter().map(|t| u64::from(t.rows) * u64::from(t.cols)).sum();
+    file_bytes as f64 * 8.0 / weights.max(1) as f64
+}
+
+struct TensorLine {
+    place: String,
+    kind: String,
+    quant: &'static str,
+    rows: u32,
+    cols: u32,
+    bytes: u64,
+    error: Option<(f64, f64)>,
+}
+
+impl TensorLine {
+    fn to_json(&self) -> Value {
+        json!({
+            "place": self.place, "kind": self.kind, "type": self.quant,
+            "rows": self.rows, "cols": self.cols, "bytes": self.bytes,
+            "cosine": self.error.map(|e| e.0), "relative_error": self.error.map(|e| e.1),
+        })
+    }
+}
+
+/// Every tensor in file order, with the error that META records for it.
+fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<TensorLine>> {
+    let mut lines = Vec::new();
+    let embedding = file.embedding_info()?;
+    let block = file.header().block;
+    lines.push(TensorLine {
+        place: "embedding".into(),
+        kind: "token_embedding".into(),
+        quant: embedding.quant.name(),
+        rows: embedding.rows,
+        cols: embedding.cols,
+        bytes: embedding
+            .quant
+            .tensor_bytes(block, embedding.rows.into(), embedding.cols.into())
+            .unwrap_or_default(),
+        error: None,
+    });
+    let mut add = |place: String, group: TensorGroup| {
+        lines.extend(group.tensors.iter().map(|t| TensorLine {
+            place: place.clone(),
+            kind: t.kind.map_or_else(|| format!("kind {}", t.kind_id), |k| k.name().into()),
+            quant: t.quant.name(),
+            rows: t.rows,
+            cols: t.cols,
+            bytes: t.data.len() as u64,
+            error: None,
+        }));
+    };
+    for layer in 0..file.layers().len() {
+        add(format!("layer {layer}"), file.layer(layer)?);
+    }
+    add("final".into(), file.final_section()?.1);
+    if let Some(positions) = file.positions()? {
+        add("positions".into(), positions);
+    }
+    if let Some(meta) = meta {
+        for (line, record) in lines.iter_mut().zip(&meta.tensors) {
+            line.error = Some((record.cosine, record.relative_error));
+        }
+    }
+    Ok(lines)
+}
+
+fn text(
+    file: &QsfFile,
+    meta: Option<&Meta>,
+    tensors: &[TensorLine],
+    verification: Option<&Verification>,
+) -> anyhow::Result<String> {
+    let header = file.header();
+    let mut out = format!(
+        "{}\n{}, type {}, blocks of {}{}\n",
+        file.path().display(),
+        human_bytes(header.file_bytes),
+        header.quant_name(),
+        header.block,
+        meta.map_or(String::new(), |m| format!(
+            ", {:.3} bits per weight over the whole file",
+            bits_per_weight(m, header.file_bytes)
+        )),
+    );
+    let name = meta.map_or_else(
+        || header.architecture.model_type().unwrap_or("custom").to_owned(),
+        |m| m.model.architecture.clone(),
+    );
+    out += &format!(
+        "model: {name}, {} layers, hidden {}, {} heads ({} key/value) of {}, ffn {}, vocabulary {}, context {}\n",
+        header.layers,
+        header.hidden,
+        header.heads,
+        header.kv_heads,
+        header.head_dim,
+        header.ffn,
+        header.vocab,
+        header.max_positions
+    );
+    if let Some(meta) = meta {
+        let sources: Vec<&str> = meta.provenance.sources.iter().map(|s| s.name.as_str()).collect();
+        out += &format!("written by {} from {}\n", meta.provenance.tool, sources.join(", "));
+    } else {
+        out += "a plain file: no section directory, most of it is under no checksum\n";
+    }
+    let layer_bytes: u64 = file.layers().iter().map(|l| l.stored_bytes).sum();
+    out += &format!("layers: {} in {}\n\n", file.layers().len(), human_bytes(layer_bytes));
+    out += &table(
+        &["section", "compression", "offset", "bytes", "crc32"],
+        2,
+        file.sections().iter().map(|s| {
+            vec![
+                s.tag.to_string(),
+                s.compression.name().into(),
+                s.offset.to_string(),
+                s.stored_bytes.to_string(),
+                format!("{:08x}", s.crc),
+            ]
+        }),
+    );
+    if !tensors.is_empty() {
+        out += "\n";
+        out += &table(
+            &["place", "tensor", "type", "rows", "cols", "bytes", "cosine", "rel. error"],
+            3,
+            tensors.iter().map(|t| {
+                vec![
+                    t.place.clone(),
+                    t.kind.clone(),
+                    t.quant.into(),
+                    t.rows.to_string(),
+                    t.cols.to_string(),
+                    t.bytes.to_string(),
+                    t.error.map_or("-".into(), |e| format!("{:.6}", e.0)),
+                    t.error.map_or("-".into(), |e| format!("{:.6}", e.1)),
+                ]
+            }),
+        );
+    }
+    if let Some(v) = verification {
+        out += &format!(
+            "\nverified: header, index, directory, {} sections, {} layers, {} tensors, all padding\n",
+            v.sections, v.layers, v.tensors
+        );
+    }
+    Ok(out)
+}

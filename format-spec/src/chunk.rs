@@ -1,0 +1,265 @@
+//! Chunks: the units in which layers and the embedding are stored, checked and decompressed (SPEC.md section 4.1).
+
+use std::io::Read;
+
+use zerocopy::byteorder::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::Damage;
+use crate::header::check_crc;
+use crate::layout::{ALIGN, CHUNK_BYTES, first_nonzero};
+
+/// Compression of a chunk or a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Compression {
+    /// Bytes as they are.
+    None = 0,
+    /// One LZ4 block without a frame.
+    Lz4 = 1,
+    /// As LZ4, written by a slower encoder.
+    Lz4Hc = 2,
+    /// One zstd frame.
+    Zstd = 3,
+}
+
+impl Compression {
+    /// The compression with this id.
+    pub fn from_id(id: u32) -> Option<Compression> {
+        [Self::None, Self::Lz4, Self::Lz4Hc, Self::Zstd].into_iter().find(|c| *c as u32 == id)
+    }
+
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Lz4 => "lz4",
+            Compression::Lz4Hc => "lz4hc",
+            Compression::Zstd => "zstd",
+        }
+    }
+
+    /// `raw` compressed. LZ4-HC is written by LZ4's fast encoder: this crate has no other, and both decode alike.
+    pub(crate) fn encode(self, raw: &[u8]) -> std::io::Result<Vec<u8>> {
+        match self {
+            Compression::None => Ok(raw.to_vec()),
+            Compression::Lz4 | Compression::Lz4Hc => Ok(lz4_flex::block::compress(raw)),
+            Compression::Zstd => zstd::bulk::compress(raw, ZSTD_LEVEL),
+        }
+    }
+
+    /// `stored` decompressed to exactly `raw_bytes`.
+    pub(crate) fn decode(self, stored: &[u8], raw_bytes: usize) -> Result<Vec<u8>, String> {
+        let raw = match self {
+            Compression::None => stored.to_vec(),
+            Compression::Lz4 | Compression::Lz4Hc => {
+                lz4_flex::block::decompress(stored, raw_bytes).map_err(|e| e.to_string())?
+            }
+            Compression::Zstd => zstd_at_most(stored, raw_bytes)?,
+        };
+        if raw.len() == raw_bytes { Ok(raw) } else { Err(format!("{} bytes", raw.len())) }
+    }
+}
+
+/// Weights compress alike at every level (docs/format.md); 3 is zstd's default.
+const ZSTD_LEVEL: i32 = 3;
+
+/// A zstd frame decompressed, an error when it holds more than `limit` bytes.
+pub(crate) fn zstd_at_most(stored: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+    let decoder = zstd::stream::read::Decoder::with_buffer(stored).map_err(|e| e.to_string())?;
+    let mut raw = Vec::new();
+    decoder.take(limit as u64 + 1).read_to_end(&mut raw).map_err(|e| e.to_string())?;
+    if raw.len() > limit { Err(format!("more than {limit} bytes")) } else { Ok(raw) }
+}
+
+/// A chunk may expand at most this many times; what would shrink further is stored raw. It bounds what a small hostile
+/// file can make a reader allocate, and LZ4 cannot do better anyway.
+pub const MAX_EXPANSION: u64 = 255;
+
+/// One chunk as its table lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Bytes in the file.
+    pub stored_bytes: u32,
+    /// Bytes after decompression.
+    pub raw_bytes: u32,
+    /// CRC32 of the stored bytes.
+    pub crc: u32,
+    /// Compression.
+    pub compression: Compression,
+}
+
+impl Chunk {
+    /// Checks the chunk's CRC in `file` and decompresses it. Places are named `place`.
+    pub(crate) fn decode(&self, file: &[u8], place: &str) -> Result<Vec<u8>, Damage> {
+        let stored = self.stored(file);
+        check_crc(place, self.offset, stored, self.crc)?;
+        self.compression.decode(stored, self.raw_bytes as usize).map_err(|found| {
+            Damage::new(
+                place,
+                self.offset,
+                format!("{} data of {} raw bytes", self.compression.name(), self.raw_bytes),
+                found,
+            )
+        })
+    }
+
+    /// The stored bytes; the chunk's range was checked when its table was read.
+    pub(crate) fn stored<'a>(&self, file: &'a [u8]) -> &'a [u8] {
+        &file[self.offset as usize..][..self.stored_bytes as usize]
+    }
+}
+
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawTableHeader {
+    count: U32,
+    crc: U32,
+    zero: [U32; 2],
+}
+
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawTableEntry {
+    stored: U32,
+    raw: U32,
+    crc: U32,
+    compression: U32,
+}
+
+/// A layer cut into stored chunks, not yet placed in a file.
+pub(crate) struct EncodedLayer {
+    /// Chunk table, padded, then the chunks: the layer's stored bytes.
+    pub stored: Vec<u8>,
+    /// What the layer index says.
+    pub compression: Compression,
+}
+
+/// Cuts `raw` into chunks of 1 MiB and compresses them; raw when compression saves less than 2 %.
+pub(crate) fn encode_layer(raw: &[u8], compression: Compression) -> std::io::Result<EncodedLayer> {
+    let mut chunks = Vec::new();
+    for raw in raw.chunks(CHUNK_BYTES) {
+        chunks.push(encode_chunk(raw, compression)?);
+    }
+    let stored_total: usize = chunks.iter().map(|(_, stored)| stored.len()).sum();
+    let pays = stored_total * 100 <= raw.len() * 98;
+    let compression = if pays { compression } else { Compression::None };
+    if !pays {
+        chunks = raw.chunks(CHUNK_BYTES).map(|raw| (Compression::None, raw.to_vec())).collect();
+    }
+    let entries: Vec<RawTableEntry> = chunks
+        .iter()
+        .zip(raw.chunks(CHUNK_BYTES))
+        .map(|((compression, stored), raw)| RawTableEntry {
+            stored: (stored.len() as u32).into(),
+            raw: (raw.len() as u32).into(),
+            crc: crc32fast::hash(stored).into(),
+            compression: u32::from(*compression as u8).into(),
+        })
+        .collect();
+    let header = RawTableHeader {
+        count: (entries.len() as u32).into(),
+        crc: crc32fast::hash(entries.as_bytes()).into(),
+        zero: [0.into(); 2],
+    };
+    let mut stored = header.as_bytes().to_vec();
+    stored.extend_from_slice(entries.as_bytes());
+    stored.resize(stored.len().next_multiple_of(ALIGN as usize), 0);
+    for (_, bytes) in &chunks {
+        stored.extend_from_slice(bytes);
+    }
+    Ok(EncodedLayer { stored, compression })
+}
+
+/// One chunk, raw when it would not shrink or would shrink beyond [`MAX_EXPANSION`].
+pub(crate) fn encode_chunk(raw: &[u8], compression: Compression) -> std::io::Result<(Compression, Vec<u8>)> {
+    let stored = compression.encode(raw)?;
+    let keep = stored.len() < raw.len() && raw.len() as u64 <= MAX_EXPANSION * stored.len() as u64;
+    Ok(if keep { (compression, stored) } else { (Compression::None, raw.to_vec()) })
+}
+
+/// Reads the chunk table of the layer whose stored bytes are `stored`, at `offset` in the file.
+///
+/// # Errors
+/// When the table's CRC, padding, sizes or codes are wrong, or do not add up to `raw_bytes`.
+pub(crate) fn parse_table(
+    stored: &[u8],
+    offset: u64,
+    raw_bytes: u64,
+    place: &str,
+) -> Result<Vec<Chunk>, Damage> {
+    let place = format!("{place}, chunk table");
+    let damage = |at: u64, expected: &str, found: String| Damage::new(&place, offset + at, expected, found);
+    let Ok((header, rest)) = RawTableHeader::ref_from_prefix(stored) else {
+        return Err(damage(0, "16 bytes", format!("{} bytes", stored.len())));
+    };
+    let count = header.count.get() as usize;
+    if count as u64 != raw_bytes.div_ceil(CHUNK_BYTES as u64) {
+        return Err(damage(0, &format!("chunks for {raw_bytes} raw bytes"), format!("{count} chunks")));
+    }
+    let Ok((entries, rest)) = <[RawTableEntry]>::ref_from_prefix_with_elems(rest, count) else {
+        return Err(damage(0, &format!("{count} entries"), format!("{} bytes", rest.len())));
+    };
+    check_crc(&place, offset + 4, entries.as_bytes(), header.crc.get())?;
+    let table_bytes = stored.len() - rest.len();
+    let padding = table_bytes.next_multiple_of(ALIGN as usize) - table_bytes;
+    if header.zero.iter().any(|&z| z != 0) {
+        return Err(damage(8, "zeros", "other bytes".into()));
+    }
+    match rest.get(..padding) {
+        Some(zeros) if first_nonzero(zeros).is_none() => {}
+        _ => {
+            return Err(damage(table_bytes as u64, "zero padding to a multiple of 64", "other bytes".into()));
+        }
+    }
+    let mut at = (table_bytes + padding) as u64;
+    let mut raw_left = raw_bytes;
+    let mut chunks = Vec::with_capacity(count);
+    for (i, entry) in entries.iter().enumerate() {
+        let entry_at = (16 + 16 * i) as u64;
+        let raw = u64::from(entry.raw.get());
+        if raw != raw_left.min(CHUNK_BYTES as u64) {
+            return Err(damage(
+                entry_at,
+                &format!("{} raw bytes", raw_left.min(CHUNK_BYTES as u64)),
+                raw.to_string(),
+            ));
+        }
+        let chunk = Chunk {
+            offset: offset + at,
+            stored_bytes: entry.stored.get(),
+            raw_bytes: entry.raw.get(),
+            crc: entry.crc.get(),
+            compression: Compression::from_id(entry.compression.get())
+                .ok_or_else(|| damage(entry_at + 12, "compression 0 to 3", entry.compression.to_string()))?,
+        };
+        check_sizes(&chunk, &place, offset + entry_at)?;
+        at += u64::from(chunk.stored_bytes);
+        raw_left -= raw;
+        chunks.push(chunk);
+    }
+    if at != stored.len() as u64 {
+        return Err(damage(0, &format!("chunks of {} stored bytes in all", stored.len()), at.to_string()));
+    }
+    Ok(chunks)
+}
+
+/// Checks that a chunk's stored and raw sizes can belong together.
+pub(crate) fn check_sizes(chunk: &Chunk, place: &str, at: u64) -> Result<(), Damage> {
+    let (stored, raw) = (u64::from(chunk.stored_bytes), u64::from(chunk.raw_bytes));
+    let possible = match chunk.compression {
+        Compression::None => stored == raw,
+        _ => stored < raw && raw <= MAX_EXPANSION * stored,
+    };
+    if possible {
+        return Ok(());
+    }
+    Err(Damage::new(
+        place,
+        at,
+        format!("stored and raw sizes that fit compression '{}'", chunk.compression.name()),
+        format!("{stored} stored, {raw} raw"),
+    ))
+}

@@ -1,0 +1,438 @@
+//! The 128-byte file header (SPEC.md section 3).
+
+use zerocopy::byteorder::little_endian::{F32, U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::Damage;
+use crate::model_config::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig};
+use crate::quant_type::{BlockSize, QuantType};
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 128;
+/// First four bytes of every file.
+pub const MAGIC: [u8; 4] = *b"QSF1";
+/// The version that this crate reads and writes.
+pub const VERSION: u32 = 1;
+/// Default type id of a file whose tensors have different types; legal in the file header only.
+pub const MIXED: u8 = 5;
+/// A token id that the model does not have.
+pub const NO_TOKEN: u32 = u32::MAX;
+
+const CORE_BYTES: usize = 96;
+const EXTENSION_START: usize = 100;
+const EXTENSION_CRC_AT: usize = 124;
+
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 4],
+    version: U32,
+    header_bytes: U32,
+    architecture: U32,
+    layers: U32,
+    hidden: U32,
+    heads: U32,
+    kv_heads: U32,
+    vocab: U32,
+    max_positions: U32,
+    ffn: U32,
+    head_dim: U32,
+    quant: u8,
+    activation: u8,
+    norm: u8,
+    position: u8,
+    rope_theta: F32,
+    index_offset: U64,
+    embedding_offset: U64,
+    final_offset: U64,
+    bos: U32,
+    eos: U32,
+    pad: U32,
+    file_bytes_low: U32,
+    crc: U32,
+    directory_offset: U64,
+    block: U16,
+    flags: U16,
+    file_bytes: U64,
+    zero: U32,
+    extension_crc: U32,
+}
+
+/// The architecture as the binary header knows it; META has the exact description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum HeaderArchitecture {
+    /// GPT-2.
+    Gpt2 = 0,
+    /// LLaMA and everything computed the same way.
+    Llama = 1,
+    /// Mistral.
+    Mistral = 2,
+    /// Phi.
+    Phi = 3,
+    /// Anything else: read META.
+    Custom = 4,
+}
+
+impl HeaderArchitecture {
+    /// The header's word for a HuggingFace `model_type`.
+    pub fn of_model_type(model_type: &str) -> HeaderArchitecture {
+        match model_type {
+            "gpt2" => HeaderArchitecture::Gpt2,
+            "llama" => HeaderArchitecture::Llama,
+            "mistral" => HeaderArchitecture::Mistral,
+            "phi" => HeaderArchitecture::Phi,
+            _ => HeaderArchitecture::Custom,
+        }
+    }
+
+    /// The HuggingFace `model_type`, `None` for `Custom`.
+    pub fn model_type(self) -> Option<&'static str> {
+        match self {
+            HeaderArchitecture::Gpt2 => Some("gpt2"),
+            HeaderArchitecture::Llama => Some("llama"),
+            HeaderArchitecture::Mistral => Some("mistral"),
+            HeaderArchitecture::Phi => Some("phi"),
+            HeaderArchitecture::Custom => None,
+        }
+    }
+
+    fn from_id(id: u32) -> Option<HeaderArchitecture> {
+        [Self::Gpt2, Self::Llama, Self::Mistral, Self::Phi, Self::Custom]
+            .into_iter()
+            .find(|a| *a as u32 == id)
+    }
+}
+
+/// A checked file header.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileHeader {
+    /// Architecture family.
+    pub architecture: HeaderArchitecture,
+    /// Transformer layers.
+    pub layers: u32,
+    /// Width of the residual stream.
+    pub hidden: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// Key and value heads, never 0 here.
+    pub kv_heads: u32,
+    /// Rows of the token embedding.
+    pub vocab: u32,
+    /// Longest sequence.
+    pub max_positions: u32,
+    /// Inner width of the feed-forward.
+    pub ffn: u32,
+    /// Width of a head.
+    pub head_dim: u32,
+    /// Default type id: a [`QuantType`] id or [`MIXED`].
+    pub quant: u8,
+    /// 0 GELU, 1 SiLU, 2 ReLU.
+    pub activation: u8,
+    /// 0 LayerNorm, 1 RMSNorm.
+    pub norm: u8,
+    /// 0 learned, 1 rotary, 2 ALiBi.
+    pub position: u8,
+    /// Base of rotary frequencies; 0 without rotary positions.
+    pub rope_theta: f32,
+    /// Offset of the layer index.
+    pub index_offset: u64,
+    /// Offset of the embedding section.
+    pub embedding_offset: u64,
+    /// Offset of the final section.
+    pub final_offset: u64,
+    /// First token, where the model has one.
+    pub bos: Option<u32>,
+    /// Stop token, where the model has one (META lists all).
+    pub eos: Option<u32>,
+    /// Padding token, where the model has one.
+    pub pad: Option<u32>,
+    /// Size of the whole file.
+    pub file_bytes: u64,
+    /// What a plain file lacks: where the directory is. `None` makes the file plain.
+    pub directory_offset: Option<u64>,
+    /// Values per block of types 0-4 and 9.
+    pub block: BlockSize,
+}
+
+impl FileHeader {
+    /// A header for `config`, with all offsets still 0.
+    pub fn new(config: &ModelConfig, quant: u8, block: BlockSize) -> FileHeader {
+        let (activation, norm, position, rope_theta) = codes_of(config);
+        FileHeader {
+            architecture: HeaderArchitecture::of_model_type(&config.architecture),
+            layers: config.layers,
+            hidden: config.hidden,
+            heads: config.heads,
+            kv_heads: config.kv_heads,
+            vocab: config.vocab,
+            max_positions: config.max_positions,
+            ffn: config.ffn,
+            head_dim: config.head_dim,
+            quant,
+            activation,
+            norm,
+            position,
+            rope_theta,
+            index_offset: 0,
+            embedding_offset: 0,
+            final_offset: 0,
+            bos: config.bos,
+            eos: config.stop_tokens.first().copied(),
+            pad: config.pad,
+            file_bytes: 0,
+            directory_offset: None,
+            block,
+        }
+    }
+
+    /// The 128 bytes, checksums included.
+    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut raw = RawHeader::new_zeroed();
+        raw.magic = MAGIC;
+        raw.version = VERSION.into();
+        raw.header_bytes = (HEADER_BYTES as u32).into();
+        raw.architecture = (self.architecture as u32).into();
+        raw.layers = self.layers.into();
+        raw.hidden = self.hidden.into();
+        raw.heads = self.heads.into();
+        raw.kv_heads = self.kv_heads.into();
+        raw.vocab = self.vocab.into();
+        raw.max_positions = self.max_positions.into();
+        raw.ffn = self.ffn.into();
+        raw.head_dim = self.head_dim.into();
+        raw.quant = self.quant;
+        raw.activation = self.activation;
+        raw.norm = self.norm;
+        raw.position = self.position;
+        raw.rope_theta = self.rope_theta.into();
+        raw.index_offset = self.index_offset.into();
+        raw.embedding_offset = self.embedding_offset.into();
+        raw.final_offset = self.final_offset.into();
+        raw.bos = self.bos.unwrap_or(NO_TOKEN).into();
+        raw.eos = self.eos.unwrap_or(NO_TOKEN).into();
+        raw.pad = self.pad.unwrap_or(NO_TOKEN).into();
+        raw.file_bytes_low = (self.file_bytes as u32).into();
+        raw.crc = crc32fast::hash(&raw.as_bytes()[..CORE_BYTES]).into();
+        if let Some(directory_offset) = self.directory_offset {
+            raw.directory_offset = directory_offset.into();
+            raw.block = u16::from(self.block).into();
+            raw.file_bytes = self.file_bytes.into();
+            raw.extension_crc = crc32fast::hash(&raw.as_bytes()[EXTENSION_START..EXTENSION_CRC_AT]).into();
+        }
+        zerocopy::transmute!(raw)
+    }
+
+    /// Reads and checks a header. `bytes` is the start of a file of `file_bytes` bytes.
+    ///
+    /// # Errors
+    /// The first contradiction: magic, version, checksums, sizes, unknown codes.
+    pub fn parse(bytes: &[u8], file_bytes: u64) -> Result<FileHeader, Damage> {
+        let damage = |place: &str, at: u64, expected: &dyn ToString, found: &dyn ToString| {
+            Damage::new(format!("file header, {place}"), at, expected.to_string(), found.to_string())
+        };
+        let Ok((raw, _)) = RawHeader::ref_from_prefix(bytes) else {
+            return Err(damage(
+                "whole",
+                0,
+                &format!("at least {HEADER_BYTES} bytes"),
+                &format!("a file of {} bytes", bytes.len()),
+            ));
+        };
+        if raw.magic != MAGIC {
+            return Err(damage(
+                "magic",
+                0,
+                &"the text QSF1 (is this a QSF file?)",
+                &format!("bytes {:02X?}", raw.magic),
+            ));
+        }
+        let all = raw.as_bytes();
+        check_crc("header bytes 0-95", 96, &all[..CORE_BYTES], raw.crc.get())?;
+        if raw.version != VERSION {
+            return Err(damage("version", 4, &VERSION, &raw.version));
+        }
+        if raw.header_bytes != HEADER_BYTES as u32 {
+            return Err(damage("header size", 8, &HEADER_BYTES, &raw.header_bytes));
+        }
+        let extension = &all[EXTENSION_START..];
+        let plain = extension.iter().all(|&b| b == 0);
+        if !plain {
+            check_crc(
+                "header bytes 100-123",
+                124,
+                &all[EXTENSION_START..EXTENSION_CRC_AT],
+                raw.extension_crc.get(),
+            )?;
+            if raw.flags != 0 || raw.zero != 0 {
+                return Err(damage("flags", 110, &0, &format!("{} and {}", raw.flags, raw.zero)));
+            }
+            if raw.file_bytes != file_bytes {
+                return Err(damage(
+                    "whole file size",
+                    112,
+                    &format!("{} bytes", raw.file_bytes),
+                    &format!("{file_bytes} (truncated or appended to?)"),
+                ));
+            }
+        }
+        if raw.file_bytes_low != file_bytes as u32 {
+            return Err(damage(
+                "file size, lower 32 bits",
+                92,
+                &raw.file_bytes_low,
+                &format!("{} (truncated or appended to?)", file_bytes as u32),
+            ));
+        }
+        let block = match raw.block.get() {
+            0 => BlockSize::B64,
+            n => BlockSize::new(n).ok_or_else(|| damage("block size", 108, &"0, 32, 64, 128 or 256", &n))?,
+        };
+        let architecture = HeaderArchitecture::from_id(raw.architecture.get())
+            .ok_or_else(|| damage("architecture", 12, &"0 to 4", &raw.architecture))?;
+        if raw.quant != MIXED && QuantType::from_id(raw.quant).is_none() {
+            return Err(damage("default quantization type", 48, &"a known type id", &raw.quant));
+        }
+        for (place, at, code) in [("activation", 49, raw.activation), ("position encoding", 51, raw.position)]
+        {
+            if code > 2 {
+                return Err(damage(place, at, &"0 to 2", &code));
+            }
+        }
+        if raw.norm > 1 {
+            return Err(damage("normalization", 50, &"0 or 1", &raw.norm));
+        }
+        let token = |id: U32| (id != NO_TOKEN).then_some(id.get());
+        let kv_heads = if raw.kv_heads == 0 { raw.heads } else { raw.kv_heads };
+        Ok(FileHeader {
+            architecture,
+            layers: raw.layers.get(),
+            hidden: raw.hidden.get(),
+            heads: raw.heads.get(),
+            kv_heads: kv_heads.get(),
+            vocab: raw.vocab.get(),
+            max_positions: raw.max_positions.get(),
+            ffn: raw.ffn.get(),
+            head_dim: raw.head_dim.get(),
+            quant: raw.quant,
+            activation: raw.activation,
+            norm: raw.norm,
+            position: raw.position,
+            rope_theta: raw.rope_theta.get(),
+            index_offset: raw.index_offset.get(),
+            embedding_offset: raw.embedding_offset.get(),
+            final_offset: raw.final_offset.get(),
+            bos: token(raw.bos),
+            eos: token(raw.eos),
+            pad: token(raw.pad),
+            file_bytes,
+            directory_offset: (!plain).then_some(raw.directory_offset.get()),
+            block,
+        })
+    }
+
+    /// Name of the default type.
+    pub fn quant_name(&self) -> &'static str {
+        QuantType::from_id(self.quant).map_or("mixed", QuantType::name)
+    }
+
+    /// Checks that META describes the same model as this header.
+    ///
+    /// # Errors
+    /// The first field that differs.
+    pub fn check_against(&self, config: &ModelConfig) -> Result<(), Damage> {
+        let of_config = FileHeader::new(config, self.quant, self.block);
+        let differs = |field: &str, at: u64, header: &dyn ToString, meta: &dyn ToString| {
+            Err(Damage::new(
+                format!("META, model against header field {field}"),
+                at,
+                format!("{} as in the header", header.to_string()),
+                meta.to_string(),
+            ))
+        };
+        let pairs = [
+            ("architecture", 12, self.architecture as u32, of_config.architecture as u32),
+            ("layers", 16, self.layers, of_config.layers),
+            ("hidden", 20, self.hidden, of_config.hidden),
+            ("heads", 24, self.heads, of_config.heads),
+            ("kv_heads", 28, self.kv_heads, of_config.kv_heads),
+            ("vocab", 32, self.vocab, of_config.vocab),
+            ("max_positions", 36, self.max_positions, of_config.max_positions),
+            ("ffn", 40, self.ffn, of_config.ffn),
+            ("head_dim", 44, self.head_dim, of_config.head_dim),
+            ("activation", 49, self.activation.into(), of_config.activation.into()),
+            ("norm", 50, self.norm.into(), of_config.norm.into()),
+            ("position", 51, self.position.into(), of_config.position.into()),
+            ("rope_theta", 52, self.rope_theta.to_bits(), of_config.rope_theta.to_bits()),
+            ("bos", 80, self.bos.unwrap_or(NO_TOKEN), of_config.bos.unwrap_or(NO_TOKEN)),
+            ("eos", 84, self.eos.unwrap_or(NO_TOKEN), of_config.eos.unwrap_or(NO_TOKEN)),
+            ("pad", 88, self.pad.unwrap_or(NO_TOKEN), of_config.pad.unwrap_or(NO_TOKEN)),
+        ];
+        match pairs.into_iter().find(|(_, _, header, meta)| header != meta) {
+            Some((field, at, header, meta)) => differs(field, at, &header, &meta),
+            None => Ok(()),
+        }
+    }
+
+    /// The model of a plain file, which has no META: what the header says, and the defaults that SPEC.md section 9 states.
+    /// `gated_ffn` is whether the first layer has a gate tensor, `tied_head` what the final section says. `None` for
+    /// architectures and encodings that need META.
+    pub fn plain_model(&self, gated_ffn: bool, tied_head: bool) -> Option<ModelConfig> {
+        Some(ModelConfig {
+            architecture: self.architecture.model_type()?.to_owned(),
+            layers: self.layers,
+            hidden: self.hidden,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            ffn: self.ffn,
+            vocab: self.vocab,
+            max_positions: self.max_positions,
+            norm: NormConfig {
+                kind: if self.norm == 0 { NormKind::LayerNorm } else { NormKind::RmsNorm },
+                epsilon: 1e-5,
+            },
+            activation: match self.activation {
+                0 => Activation::GeluTanh,
+                1 => Activation::Silu,
+                _ => Activation::Relu,
+            },
+            gated_ffn,
+            position: match self.position {
+                0 => PositionConfig::Learned,
+                1 => PositionConfig::Rope { theta: self.rope_theta, scaling: None },
+                _ => return None,
+            },
+            tied_head,
+            bos: self.bos,
+            stop_tokens: self.eos.into_iter().collect(),
+            pad: self.pad,
+        })
+    }
+}
+
+/// Activation, norm, position and rope theta as the header codes them.
+fn codes_of(config: &ModelConfig) -> (u8, u8, u8, f32) {
+    let activation = match config.activation {
+        Activation::GeluErf | Activation::GeluTanh => 0,
+        Activation::Silu => 1,
+        Activation::Relu => 2,
+    };
+    let norm = match config.norm.kind {
+        NormKind::LayerNorm => 0,
+        NormKind::RmsNorm => 1,
+    };
+    match config.position {
+        PositionConfig::Learned => (activation, norm, 0, 0.0),
+        PositionConfig::Rope { theta, .. } => (activation, norm, 1, theta),
+    }
+}
+
+/// Compares a stored CRC32 with the one of `bytes`.
+pub(crate) fn check_crc(place: &str, crc_at: u64, bytes: &[u8], stored: u32) -> Result<(), Damage> {
+    let found = crc32fast::hash(bytes);
+    if found == stored {
+        return Ok(());
+    }
+    Err(Damage::new(place, crc_at, format!("CRC32 {stored:08x}"), format!("{found:08x}")))
+}

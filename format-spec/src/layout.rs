@@ -1,0 +1,38 @@
+//! Where things stand in a file: alignments, and the rule that puts tensor data on 64-byte boundaries (SPEC.md section 2).
+
+/// Tensor data, sections and the directory start at multiples of this.
+pub const ALIGN: u64 = 64;
+/// Layers start at multiples of this, so that they can be read past the page cache.
+pub const LAYER_ALIGN: u64 = 4096;
+/// Raw bytes of one chunk of a layer, the last one of a layer excepted.
+pub const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of a tensor header and of the embedding header.
+pub const TENSOR_HEADER_BYTES: u64 = 16;
+
+/// The next multiple of 64, `None` beyond `u64`.
+pub fn align64(at: u64) -> Option<u64> {
+    at.checked_next_multiple_of(ALIGN)
+}
+
+/// Offset of the tensor header that follows bytes ending at `end`: the data behind the header is 64-byte aligned.
+pub fn next_tensor_header(end: u64) -> Option<u64> {
+    Some(align64(end.checked_add(TENSOR_HEADER_BYTES)?)? - TENSOR_HEADER_BYTES)
+}
+
+/// Offset of the first non-zero byte.
+pub fn first_nonzero(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|&b| b != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_tensor_header_of_a_layer_stands_at_48_and_data_is_aligned() {
+        assert_eq!(next_tensor_header(0), Some(48));
+        assert_eq!(next_tensor_header(48), Some(48));
+        assert_eq!(next_tensor_header(49), Some(112));
+        assert_eq!(next_tensor_header(u64::MAX - 3), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Section META: the JSON that makes a file self-describing (SPEC.md section 8).
+
+use serde::{Deserialize, Serialize};
+
+use crate::model_config::ModelConfig;
+use crate::quant_type::QuantType;
+
+/// The schema version in META.
+pub const META_VERSION: u32 = 1;
+
+/// Everything in META. Unknown fields are ignored here (they may inform) but refused inside `model` (they would change
+/// results). Holds no time, host name or absolute path: the same input gives the same bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    /// [`META_VERSION`].
+    pub version: u32,
+    /// The architecture.
+    pub model: ModelConfig,
+    /// Where the weights came from and how they were converted.
+    pub provenance: Provenance,
+    /// One record per tensor, in file order; the token embedding first.
+    pub tensors: Vec<TensorRecord>,
+}
+
+/// Where a file came from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Name and version of the writer.
+    pub tool: String,
+    /// The files that were read, by name without directory.
+    pub sources: Vec<SourceFile>,
+    /// Options that influence the bytes, normalised: every one with its value, defaults included.
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+/// One source file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFile {
+    /// File name without directory.
+    pub name: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// SHA-256, lower-case hexadecimal.
+    pub sha256: String,
+}
+
+/// What was decided for a tensor and how well it came out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TensorRecord {
+    /// Layer, absent for tensors of the model as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<u32>,
+    /// Kind, by name.
+    pub kind: String,
+    /// Rows.
+    pub rows: u32,
+    /// Values per row.
+    pub cols: u32,
+    /// Stored type.
+    #[serde(rename = "type")]
+    pub quant: QuantType,
+    /// Type that the plan asked for, where the values did not fit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promoted_from: Option<QuantType>,
+    /// Cosine between original and stored values.
+    pub cosine: f64,
+    /// Norm of the difference over norm of the original.
+    pub relative_error: f64,
+    /// Largest absolute difference.
+    pub max_abs_error: f64,
+}

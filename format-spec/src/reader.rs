@@ -1,0 +1,498 @@
+//! The checking reader: nothing of a file is used before its checksum and its bounds are checked (SPEC.md section 10).
+
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::chunk::{Chunk, Compression, parse_table, zstd_at_most};
+use crate::directory::{Section, SectionTag, checked_section, parse_directory, parse_embedding_chunks};
+use crate::error::{Damage, FormatError};
+use crate::header::{FileHeader, HEADER_BYTES, check_crc};
+use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
+use crate::layout::TENSOR_HEADER_BYTES;
+use crate::meta::{META_VERSION, Meta};
+use crate::quant_type::QuantType;
+use crate::tensor_header::{TensorCount, TensorEntry, parse_tensors};
+use crate::writer::embedding_rows_per_chunk;
+
+/// META, TOKN and other compressed sections may not hold more than this: far above any real tokenizer, and a bound on what
+/// a hostile file can make a reader allocate.
+pub const MAX_SECTION_BYTES: usize = 1 << 28;
+
+/// An open QSF file whose header, index and directory are sound. Layers and sections are checked when they are read.
+#[derive(Debug, Clone)]
+pub struct QsfFile {
+    path: PathBuf,
+    bytes: FileBytes,
+    header: FileHeader,
+    layers: Vec<LayerEntry>,
+    sections: Vec<Section>,
+}
+
+/// The bytes of a whole file.
+#[derive(Debug, Clone)]
+pub enum FileBytes {
+    /// Mapped read-only.
+    Mapped(Arc<Mmap>),
+    /// In memory.
+    Memory(Arc<Vec<u8>>),
+}
+
+impl Deref for FileBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            FileBytes::Mapped(map) => map,
+            FileBytes::Memory(bytes) => bytes,
+        }
+    }
+}
+
+/// Raw bytes of a layer or section: in place in the file, or decompressed.
+#[derive(Debug, Clone)]
+pub enum RawBytes {
+    /// A range of the file.
+    InFile(FileBytes, Range<usize>),
+    /// Decompressed.
+    Owned(Arc<Vec<u8>>),
+}
+
+impl RawBytes {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            RawBytes::InFile(file, range) => &file[range.clone()],
+            RawBytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// Tensors and the bytes that they are in.
+#[derive(Debug, Clone)]
+pub struct TensorGroup {
+    /// Raw bytes; tensor ranges refer to them.
+    pub bytes: RawBytes,
+    /// Tensors in file order.
+    pub tensors: Vec<TensorEntry>,
+}
+
+/// The token embedding.
+#[derive(Debug, Clone)]
+pub struct EmbeddingInfo {
+    /// Stored type.
+    pub quant: QuantType,
+    /// Rows: the vocabulary.
+    pub rows: u32,
+    /// Values per row.
+    pub cols: u32,
+    /// Chunks of whole rows, in order. A plain file has none listed; its rows follow the header uncompressed.
+    pub chunks: Vec<Chunk>,
+}
+
+impl QsfFile {
+    /// Opens a file and checks header, layer index and directory, and that nothing overlaps.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged in these parts.
+    pub fn open(path: &Path) -> Result<QsfFile, FormatError> {
+        let file = File::open(path).map_err(|e| FormatError::io(path, "open", e))?;
+        let metadata = file.metadata().map_err(|e| FormatError::io(path, "read", e))?;
+        if !metadata.is_file() {
+            let source = std::io::Error::other("it is not a regular file");
+            return Err(FormatError::io(path, "read", source));
+        }
+        if metadata.len() < HEADER_BYTES as u64 {
+            let found = format!("{} bytes", metadata.len());
+            return Err(Damage::new("file header", 0, "at least 128 bytes", found).in_file(path));
+        }
+        // SAFETY: the map is read-only. That another process truncates or rewrites the file meanwhile cannot be excluded;
+        // docs/security.md says so, and the project's writers only ever rename finished files into place.
+        let map = unsafe { Mmap::map(&file) }.map_err(|e| FormatError::io(path, "map", e))?;
+        Self::parse(path, FileBytes::Mapped(Arc::new(map))).map_err(|damage| damage.in_file(path))
+    }
+
+    /// Opens a file that is in memory; `name` stands for its path in messages.
+    ///
+    /// # Errors
+    /// As [`QsfFile::open`].
+    pub fn from_memory(name: &Path, bytes: Arc<Vec<u8>>) -> Result<QsfFile, FormatError> {
+        Self::parse(name, FileBytes::Memory(bytes)).map_err(|damage| damage.in_file(name))
+    }
+
+    fn parse(path: &Path, bytes: FileBytes) -> Result<QsfFile, Damage> {
+        let header = FileHeader::parse(&bytes, bytes.len() as u64)?;
+        let sections = match header.directory_offset {
+            Some(at) => parse_directory(&bytes, at)?,
+            None => Vec::new(),
+        };
+        let index_bytes = u64::from(header.layers) * INDEX_ENTRY_BYTES as u64;
+        let index = range_in(&bytes, header.index_offset, index_bytes, "layer index", 56)?;
+        let mut file = QsfFile { path: path.to_owned(), bytes, header, layers: Vec::new(), sections };
+        if !file.is_plain() {
+            file.check_reference(SectionTag::LAYER_INDEX, file.header.index_offset, Some(index_bytes))?;
+            file.check_reference(SectionTag::EMBEDDING, file.header.embedding_offset, None)?;
+            file.check_reference(SectionTag::FINAL, file.header.final_offset, None)?;
+            file.checked_section(SectionTag::LAYER_INDEX)?;
+        }
+        let (entries, _) = file.bytes[index.clone()].as_chunks::<INDEX_ENTRY_BYTES>();
+        for (i, entry) in entries.iter().enumerate() {
+            let at = (index.start + i * INDEX_ENTRY_BYTES) as u64;
+            let entry = LayerEntry::parse(entry, i, at)?;
+            range_in(&file.bytes, entry.offset, entry.stored_bytes, &format!("layer {i}"), at)?;
+            file.layers.push(entry);
+        }
+        file.regions()?;
+        Ok(file)
+    }
+
+    /// Every part of the file, by offset: `(start, end, name)`.
+    ///
+    /// # Errors
+    /// When two parts overlap.
+    pub(crate) fn regions(&self) -> Result<Vec<(u64, u64, String)>, Damage> {
+        let mut regions = vec![(0, HEADER_BYTES as u64, "file header".to_owned())];
+        regions.extend(self.layers.iter().enumerate().map(|(i, layer)| {
+            (layer.offset, layer.offset.saturating_add(layer.stored_bytes), format!("layer {i}"))
+        }));
+        regions.extend(
+            self.sections
+                .iter()
+                .filter(|s| s.stored_bytes > 0)
+                .map(|s| (s.offset, s.offset + s.stored_bytes, format!("section {}", s.tag))),
+        );
+        if let Some(at) = self.header.directory_offset {
+            regions.push((at, self.bytes.len() as u64, "section directory".into()));
+        }
+        regions.sort();
+        for pair in regions.windows(2) {
+            if pair[1].0 < pair[0].1 {
+                return Err(Damage::new(
+                    &pair[1].2,
+                    pair[1].0,
+                    format!("a start at or after {}, the end of {}", pair[0].1, pair[0].2),
+                    pair[1].0,
+                ));
+            }
+        }
+        Ok(regions)
+    }
+
+    /// The header's offset of a part must be the one in the directory.
+    fn check_reference(&self, tag: SectionTag, offset: u64, bytes: Option<u64>) -> Result<(), Damage> {
+        match self.section(tag) {
+            Some(s) if s.offset == offset && bytes.is_none_or(|b| b == s.stored_bytes) => Ok(()),
+            Some(s) => Err(Damage::new(
+                format!("section {tag}"),
+                s.offset,
+                format!(
+                    "offset {offset} as in the header{}",
+                    bytes.map_or(String::new(), |b| format!(", {b} bytes"))
+                ),
+                format!("offset {}, {} bytes", s.offset, s.stored_bytes),
+            )),
+            None => Err(Damage::new("section directory", offset, format!("an entry {tag}"), "none")),
+        }
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The header.
+    pub fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    /// The layer index.
+    pub fn layers(&self) -> &[LayerEntry] {
+        &self.layers
+    }
+
+    /// The section directory; empty in a plain file.
+    pub fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// Whether this is a file without directory: readable, but most of it is under no checksum.
+    pub fn is_plain(&self) -> bool {
+        self.header.directory_offset.is_none()
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &FileBytes {
+        &self.bytes
+    }
+
+    /// The directory's entry for a section.
+    pub fn section(&self, tag: SectionTag) -> Option<&Section> {
+        self.sections.iter().find(|s| s.tag == tag)
+    }
+
+    /// A section's stored bytes after its CRC was checked.
+    pub(crate) fn checked_section(&self, tag: SectionTag) -> Result<Option<&[u8]>, Damage> {
+        self.section(tag).map(|section| checked_section(&self.bytes, section)).transpose()
+    }
+
+    /// A section's content, checked and decompressed.
+    ///
+    /// # Errors
+    /// When it is damaged or larger than [`MAX_SECTION_BYTES`].
+    pub fn section_bytes(&self, tag: SectionTag) -> Result<Option<Vec<u8>>, FormatError> {
+        self.read_section(tag).map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_section(&self, tag: SectionTag) -> Result<Option<Vec<u8>>, Damage> {
+        let Some(section) = self.section(tag) else { return Ok(None) };
+        let stored = checked_section(&self.bytes, section)?;
+        if section.compression == Compression::None {
+            return Ok(Some(stored.to_vec()));
+        }
+        zstd_at_most(stored, MAX_SECTION_BYTES)
+            .map(Some)
+            .map_err(|found| Damage::new(format!("section {tag}"), section.offset, "a zstd frame", found))
+    }
+
+    /// META, checked against the header. `None` in a plain file.
+    ///
+    /// # Errors
+    /// When it is missing from a file with a directory, damaged, of another version, or contradicts the header.
+    pub fn meta(&self) -> Result<Option<Meta>, FormatError> {
+        self.read_meta().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_meta(&self) -> Result<Option<Meta>, Damage> {
+        if self.is_plain() {
+            return Ok(None);
+        }
+        let at = self.section(SectionTag::META).map_or(0, |s| s.offset);
+        let Some(json) = self.read_section(SectionTag::META)? else {
+            return Err(Damage::new("section directory", at, "an entry META", "none"));
+        };
+        let meta: Meta = serde_json::from_slice(&json)
+            .map_err(|e| Damage::new("section META", at, "JSON as SPEC.md section 8 describes", e))?;
+        if meta.version != META_VERSION {
+            return Err(Damage::new("section META", at, format!("version {META_VERSION}"), meta.version));
+        }
+        meta.model.check().map_err(|e| Damage::new("section META, model", at, "a possible model", e))?;
+        self.header.check_against(&meta.model)?;
+        Ok(Some(meta))
+    }
+
+    /// One layer: its CRC checked, decompressed, its tensors found.
+    ///
+    /// # Errors
+    /// When the layer is damaged.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn layer(&self, layer: usize) -> Result<TensorGroup, FormatError> {
+        self.read_layer(layer).map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_layer(&self, layer: usize) -> Result<TensorGroup, Damage> {
+        let entry = &self.layers[layer];
+        let place = format!("layer {layer}");
+        let stored = &self.bytes[entry.offset as usize..][..entry.stored_bytes as usize];
+        check_crc(&place, entry.offset, stored, entry.crc)?;
+        let chunks = parse_table(stored, entry.offset, entry.raw_bytes, &place)?;
+        let bytes = self.join(&chunks, &place)?;
+        let tensors = parse_tensors(
+            bytes.as_slice(),
+            chunks.first().map_or(entry.offset, |c| c.offset),
+            0,
+            TensorCount::Exactly(entry.tensors.into()),
+            Some(entry.quant),
+            self.header.block,
+            &place,
+        )?;
+        Ok(TensorGroup { bytes, tensors })
+    }
+
+    /// Contiguous chunks as one: in place when none is compressed.
+    fn join(&self, chunks: &[Chunk], place: &str) -> Result<RawBytes, Damage> {
+        let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
+            return Ok(RawBytes::Owned(Arc::default()));
+        };
+        if chunks.iter().all(|c| c.compression == Compression::None) {
+            for (i, chunk) in chunks.iter().enumerate() {
+                let stored = chunk.stored(&self.bytes);
+                check_crc(&format!("{place}, chunk {i}"), chunk.offset, stored, chunk.crc)?;
+            }
+            let range = first.offset as usize..last.offset as usize + last.stored_bytes as usize;
+            return Ok(RawBytes::InFile(self.bytes.clone(), range));
+        }
+        let mut raw = Vec::new();
+        for (i, chunk) in chunks.iter().enumerate() {
+            raw.extend_from_slice(&chunk.decode(&self.bytes, &format!("{place}, chunk {i}"))?);
+        }
+        Ok(RawBytes::Owned(Arc::new(raw)))
+    }
+
+    /// Whether the head is the token embedding, and the tensors of the final section.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub fn final_section(&self) -> Result<(bool, TensorGroup), FormatError> {
+        self.read_final().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_final(&self) -> Result<(bool, TensorGroup), Damage> {
+        let place = "final section";
+        let at = self.header.final_offset;
+        let range = match self.checked_section(SectionTag::FINAL)? {
+            Some(stored) => at as usize..at as usize + stored.len(),
+            None => range_in(&self.bytes, at, (self.bytes.len() as u64).saturating_sub(at), place, 72)?,
+        };
+        let bytes = &self.bytes[range.clone()];
+        let tied = match bytes.first() {
+            Some(0xFF) => true,
+            Some(0) => false,
+            other => {
+                let found = other.map_or("nothing".into(), |b| format!("{b:#04x}"));
+                return Err(Damage::new(place, at, "flag byte 0xFF or 0x00", found));
+            }
+        };
+        let count = if self.is_plain() {
+            // Norm gain, its bias where the norm has one, and the head where it is separate.
+            TensorCount::Plain(1 + usize::from(self.header.norm == 0) + usize::from(!tied))
+        } else {
+            TensorCount::ToEnd
+        };
+        let tensors = parse_tensors(bytes, at, 1, count, None, self.header.block, place)?;
+        Ok((tied, TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors }))
+    }
+
+    /// The learned positions, where the model has them.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub fn positions(&self) -> Result<Option<TensorGroup>, FormatError> {
+        self.read_positions().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_positions(&self) -> Result<Option<TensorGroup>, Damage> {
+        let Some(section) = self.section(SectionTag::POSITIONS) else { return Ok(None) };
+        let bytes = checked_section(&self.bytes, section)?;
+        let tensors = parse_tensors(
+            bytes,
+            section.offset,
+            0,
+            TensorCount::Exactly(1),
+            None,
+            self.header.block,
+            "section POSE",
+        )?;
+        let range = section.offset as usize..(section.offset + section.stored_bytes) as usize;
+        Ok(Some(TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors }))
+    }
+
+    /// The embedding's header and chunk list; ECHK is checked, the chunks not yet.
+    ///
+    /// # Errors
+    /// When either is damaged.
+    pub fn embedding_info(&self) -> Result<EmbeddingInfo, FormatError> {
+        self.read_embedding_info().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_embedding_info(&self) -> Result<EmbeddingInfo, Damage> {
+        let at = self.header.embedding_offset;
+        let place = "embedding section";
+        let header = range_in(&self.bytes, at, TENSOR_HEADER_BYTES, place, 64)?;
+        let bytes = &self.bytes[header.clone()];
+        let field = |i: usize| u32::from_le_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+        let (type_id, size, rows, cols) = (field(0), field(4), field(8), field(12));
+        let quant = u8::try_from(type_id)
+            .ok()
+            .and_then(QuantType::from_id)
+            .ok_or_else(|| Damage::new(place, at, "a known type id", type_id))?;
+        let expected = (self.header.vocab, self.header.hidden);
+        if (rows, cols) != expected || rows == 0 || cols == 0 {
+            return Err(Damage::new(
+                place,
+                at + 8,
+                format!("{} x {} as in the file header", expected.0, expected.1),
+                format!("{rows} x {cols}"),
+            ));
+        }
+        let too_large = || Damage::new(place, at + 8, "a size below 2^63", format!("{rows} x {cols}"));
+        let row_bytes = quant.row_bytes(self.header.block, cols.into()).ok_or_else(too_large)?;
+        let total = row_bytes.checked_mul(rows.into()).ok_or_else(too_large)?;
+        let Some(section) = self.section(SectionTag::EMBEDDING) else {
+            let stored = u64::from(size);
+            if stored != total {
+                return Err(Damage::new(
+                    place,
+                    at + 4,
+                    format!("{total} uncompressed bytes (plain file)"),
+                    stored,
+                ));
+            }
+            range_in(&self.bytes, at + TENSOR_HEADER_BYTES, total, place, at)?;
+            return Ok(EmbeddingInfo { quant, rows, cols, chunks: Vec::new() });
+        };
+        let end = section.offset + section.stored_bytes;
+        let Some(stored) = section.stored_bytes.checked_sub(TENSOR_HEADER_BYTES) else {
+            return Err(Damage::new(place, at, "at least 16 bytes", section.stored_bytes));
+        };
+        if size != u32::try_from(stored).unwrap_or(u32::MAX) {
+            return Err(Damage::new(place, at + 4, format!("size {stored}"), size));
+        }
+        let per_chunk = embedding_rows_per_chunk(row_bytes);
+        // At most `rows` chunks, a u32.
+        let count = u64::from(rows).div_ceil(per_chunk) as usize;
+        let raw_sizes = (0..count).map(|i| {
+            let chunk_rows = per_chunk.min(u64::from(rows) - i as u64 * per_chunk);
+            chunk_rows * row_bytes
+        });
+        let listed = self
+            .checked_section(SectionTag::EMBEDDING_CHUNKS)?
+            .ok_or_else(|| Damage::new("section directory", at, "an entry ECHK", "none"))?;
+        let listed_at = self.section(SectionTag::EMBEDDING_CHUNKS).map_or(0, |s| s.offset);
+        let chunks = parse_embedding_chunks(listed, listed_at, (at + TENSOR_HEADER_BYTES, end), raw_sizes)?;
+        Ok(EmbeddingInfo { quant, rows, cols, chunks })
+    }
+
+    /// The whole token embedding: every chunk checked and decompressed.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn embedding(&self, info: &EmbeddingInfo) -> Result<RawBytes, FormatError> {
+        self.read_embedding(info).map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_embedding(&self, info: &EmbeddingInfo) -> Result<RawBytes, Damage> {
+        if !self.is_plain() {
+            // The chunks' CRCs cover the data, this one the 16 bytes before it.
+            self.checked_section(SectionTag::EMBEDDING)?;
+            return self.join(&info.chunks, "embedding section");
+        }
+        let at = self.header.embedding_offset + TENSOR_HEADER_BYTES;
+        let bytes = info.quant.tensor_bytes(self.header.block, info.rows.into(), info.cols.into());
+        let range = range_in(&self.bytes, at, bytes.unwrap_or(u64::MAX), "embedding section", at)?;
+        Ok(RawBytes::InFile(self.bytes.clone(), range))
+    }
+}
+
+/// `bytes` bytes from `offset`, which the field at `field_at` states, as a range inside `map`.
+fn range_in(
+    file: &[u8],
+    offset: u64,
+    bytes: u64,
+    place: &str,
+    field_at: u64,
+) -> Result<Range<usize>, Damage> {
+    match offset.checked_add(bytes) {
+        Some(end) if end <= file.len() as u64 => Ok(offset as usize..end as usize),
+        _ => Err(Damage::new(
+            place,
+            field_at,
+            format!("a range inside the file of {} bytes", file.len()),
+            format!("offset {offset}, {bytes} bytes"),
+        )),
+    }
+}

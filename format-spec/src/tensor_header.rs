@@ -1,0 +1,173 @@
+//! Tensor headers, and the walk over the tensors of a layer, of the final section or of the positions (SPEC.md section 5).
+
+use std::ops::Range;
+
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::Damage;
+use crate::layout::{TENSOR_HEADER_BYTES, first_nonzero, next_tensor_header};
+use crate::quant_type::{BlockSize, QuantType};
+use crate::tensor_kind::TensorKind;
+
+const LAYER_DEFAULT: u8 = 0xFF;
+const OPTIONAL: u8 = 1;
+
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawTensorHeader {
+    kind: U32,
+    rows: U32,
+    cols: U32,
+    quant: u8,
+    layout: u8,
+    flags: U16,
+}
+
+/// One tensor inside raw bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorEntry {
+    /// What the tensor is for; `None` for an optional kind that this version does not know.
+    pub kind: Option<TensorKind>,
+    /// The kind's id as stored.
+    pub kind_id: u32,
+    /// Rows; 1 for vectors.
+    pub rows: u32,
+    /// Values per row, padding not counted.
+    pub cols: u32,
+    /// Stored type.
+    pub quant: QuantType,
+    /// Range of the data in the raw bytes; its header stands in the 16 bytes before.
+    pub data: Range<usize>,
+}
+
+impl TensorEntry {
+    /// Header and data in the raw bytes: what TCRC covers.
+    pub fn with_header(&self) -> Range<usize> {
+        self.data.start - TENSOR_HEADER_BYTES as usize..self.data.end
+    }
+}
+
+/// The 16 header bytes of a tensor of explicit type, in the plain layout (rows of blocks).
+pub fn tensor_header_bytes(kind: TensorKind, rows: u32, cols: u32, quant: QuantType) -> [u8; 16] {
+    let raw = RawTensorHeader {
+        kind: kind.id().into(),
+        rows: rows.into(),
+        cols: cols.into(),
+        quant: quant.id(),
+        layout: 0,
+        flags: 0.into(),
+    };
+    zerocopy::transmute!(raw)
+}
+
+/// How many tensors a walk expects.
+pub(crate) enum TensorCount {
+    /// Exactly this many.
+    Exactly(usize),
+    /// As many as fill the bytes.
+    ToEnd,
+    /// As many as are there before the bytes end or a header is all zero: only plain files, whose final section has no
+    /// stated length.
+    Plain(usize),
+}
+
+/// Walks over the tensors in `raw`, whose first byte stands at `at` in the file (or would, were it not compressed). The
+/// first `lead` bytes belong to the caller; all other bytes that are no header and no data must be zero.
+pub(crate) fn parse_tensors(
+    raw: &[u8],
+    at: u64,
+    lead: usize,
+    count: TensorCount,
+    default: Option<QuantType>,
+    block: BlockSize,
+    place: &str,
+) -> Result<Vec<TensorEntry>, Damage> {
+    let mut tensors = Vec::new();
+    let mut end = lead;
+    loop {
+        let more = match count {
+            TensorCount::Exactly(n) | TensorCount::Plain(n) => tensors.len() < n,
+            TensorCount::ToEnd => end < raw.len(),
+        };
+        if !more {
+            break;
+        }
+        let place = format!("{place}, tensor {}", tensors.len());
+        let entry = parse_tensor(raw, at, end, default, block, &place)?;
+        end = entry.data.end;
+        tensors.push(entry);
+    }
+    if !matches!(count, TensorCount::Plain(_)) && end != raw.len() {
+        return Err(Damage::new(
+            place,
+            at + end as u64,
+            "the end after the last tensor",
+            format!("{} more bytes", raw.len() - end),
+        ));
+    }
+    Ok(tensors)
+}
+
+/// The tensor whose header follows bytes that end at `end`.
+fn parse_tensor(
+    raw: &[u8],
+    at: u64,
+    end: usize,
+    default: Option<QuantType>,
+    block: BlockSize,
+    place: &str,
+) -> Result<TensorEntry, Damage> {
+    let damage =
+        |from: usize, expected: String, found: String| Damage::new(place, at + from as u64, expected, found);
+    let start = next_tensor_header(end as u64)
+        .and_then(|start| usize::try_from(start).ok())
+        .filter(|&start| start < raw.len())
+        .ok_or_else(|| damage(end, "a tensor header".into(), "the end of the bytes".into()))?;
+    if let Some(i) = first_nonzero(&raw[end..start]) {
+        return Err(damage(end + i, "zero padding".into(), format!("byte {:#04x}", raw[end + i])));
+    }
+    let Ok((header, _)) = RawTensorHeader::ref_from_prefix(&raw[start..]) else {
+        return Err(damage(
+            start,
+            "a tensor header of 16 bytes".into(),
+            format!("{} bytes", raw.len() - start),
+        ));
+    };
+    let optional = header.flags == u16::from(OPTIONAL);
+    if header.flags != 0 && !optional {
+        return Err(damage(start + 14, "flags 0 or 1".into(), header.flags.to_string()));
+    }
+    let kind_id = header.kind.get();
+    let kind = TensorKind::from_id(kind_id);
+    if kind.is_none() && !optional {
+        return Err(damage(
+            start,
+            "a known tensor kind".into(),
+            format!("kind {kind_id}, not marked optional"),
+        ));
+    }
+    let quant = if header.quant == LAYER_DEFAULT { default } else { QuantType::from_id(header.quant) };
+    let Some(quant) = quant else {
+        return Err(damage(start + 12, "a known type id".into(), header.quant.to_string()));
+    };
+    if header.layout != 0 {
+        return Err(damage(start + 13, "layout 0 (rows of blocks)".into(), header.layout.to_string()));
+    }
+    let (rows, cols) = (header.rows.get(), header.cols.get());
+    if rows == 0 || cols == 0 {
+        return Err(damage(start + 4, "at least one row and column".into(), format!("{rows} x {cols}")));
+    }
+    let data_start = start + TENSOR_HEADER_BYTES as usize;
+    let bytes = quant
+        .tensor_bytes(block, rows.into(), cols.into())
+        .filter(|&bytes| bytes <= (raw.len() - data_start) as u64)
+        .ok_or_else(|| {
+            damage(
+                start,
+                format!("data of a {rows} x {cols} {quant} tensor"),
+                format!("{} bytes left", raw.len() - data_start),
+            )
+        })?;
+    Ok(TensorEntry { kind, kind_id, rows, cols, quant, data: data_start..data_start + bytes as usize })
+}

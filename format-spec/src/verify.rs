@@ -1,0 +1,136 @@
+//! Verification of a whole file: every checksum, every padding byte, every tensor (SPEC.md section 10).
+
+use std::path::Path;
+
+use crate::directory::{SectionTag, checked_section};
+use crate::error::{Damage, FormatError};
+use crate::header::check_crc;
+use crate::layout::first_nonzero;
+use crate::reader::{QsfFile, TensorGroup};
+
+/// What a verification covered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// Layers whose checksums hold.
+    pub layers: usize,
+    /// Tensors whose checksums hold.
+    pub tensors: usize,
+    /// Sections whose checksums hold.
+    pub sections: usize,
+    /// Parts under no checksum: only in plain files.
+    pub unprotected: Vec<String>,
+}
+
+/// Opens and verifies a file.
+///
+/// # Errors
+/// The first damage found.
+pub fn verify(path: &Path) -> Result<Verification, FormatError> {
+    verify_file(&QsfFile::open(path)?)
+}
+
+/// Verifies an open file: header, index and directory were checked when it was opened.
+///
+/// # Errors
+/// The first damage found.
+pub fn verify_file(file: &QsfFile) -> Result<Verification, FormatError> {
+    check_everything(file).map_err(|damage| damage.in_file(file.path()))
+}
+
+fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
+    let mut report = Verification::default();
+    check_padding(file)?;
+    for section in file.sections() {
+        checked_section(file.bytes(), section)?;
+        report.sections += 1;
+    }
+    let crcs = file.checked_section(SectionTag::TENSOR_CRCS)?;
+    let mut crcs = TensorCrcs { stored: crcs, next: 0 };
+    for layer in 0..file.layers().len() {
+        let group = file.read_layer(layer)?;
+        crcs.check(&group, &format!("layer {layer}"))?;
+        report.tensors += group.tensors.len();
+        report.layers += 1;
+    }
+    let (_, last) = file.read_final()?;
+    crcs.check(&last, "final section")?;
+    report.tensors += last.tensors.len();
+    if let Some(positions) = file.read_positions()? {
+        crcs.check(&positions, "section POSE")?;
+        report.tensors += positions.tensors.len();
+    }
+    crcs.check_all_used()?;
+    let embedding = file.read_embedding_info()?;
+    file.read_embedding(&embedding)?;
+    report.tensors += 1;
+    file.read_meta()?;
+    for tag in [SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE] {
+        file.read_section(tag)?;
+    }
+    if file.is_plain() {
+        report.unprotected =
+            ["layer index", "embedding section", "final section"].map(str::to_owned).to_vec();
+    }
+    Ok(report)
+}
+
+/// Every byte between the parts must be zero. A plain file does not say how long its final section and embedding are, so
+/// there nothing is known to be padding.
+fn check_padding(file: &QsfFile) -> Result<(), Damage> {
+    if file.is_plain() {
+        return Ok(());
+    }
+    let mut end = 0;
+    for (start, next_end, name) in file.regions()? {
+        if let Some(i) = first_nonzero(&file.bytes()[end as usize..start as usize]) {
+            let at = end as usize + i;
+            let found = format!("byte {:#04x}", file.bytes()[at]);
+            return Err(Damage::new(format!("padding before {name}"), at as u64, "zero", found));
+        }
+        end = next_end;
+    }
+    Ok(())
+}
+
+/// Walks through section TCRC beside the tensors of the file.
+struct TensorCrcs<'a> {
+    stored: Option<&'a [u8]>,
+    next: usize,
+}
+
+impl TensorCrcs<'_> {
+    fn check(&mut self, group: &TensorGroup, place: &str) -> Result<(), Damage> {
+        let Some(stored) = self.stored else { return Ok(()) };
+        for (i, tensor) in group.tensors.iter().enumerate() {
+            let Some(crc) = stored.as_chunks::<4>().0.get(self.next) else {
+                return Err(Damage::new(
+                    "section TCRC",
+                    0,
+                    "a CRC per tensor",
+                    format!("{} CRCs", self.next),
+                ));
+            };
+            self.next += 1;
+            let bytes = &group.bytes.as_slice()[tensor.with_header()];
+            check_crc(
+                &format!("{place}, tensor {i}"),
+                tensor.data.start as u64,
+                bytes,
+                u32::from_le_bytes(*crc),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn check_all_used(&self) -> Result<(), Damage> {
+        match self.stored {
+            Some(stored) if stored.len() != self.next * 4 => Err(Damage::new(
+                "section TCRC",
+                0,
+                format!("{} CRCs of 4 bytes", self.next),
+                format!("{} bytes", stored.len()),
+            )),
+            _ => Ok(()),
+        }
+    }
+}

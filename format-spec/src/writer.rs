@@ -1,0 +1,515 @@
+//! The streaming writer: one pass from front to back into `OUT.partial`, then fsync and rename. A crash, a full disk or
+//! Ctrl-C never leaves something under the final name.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::chunk::{Chunk, Compression, encode_chunk, encode_layer};
+use crate::directory::{Section, SectionTag, directory_bytes, embedding_chunk_bytes};
+use crate::error::FormatError;
+use crate::header::{FileHeader, HEADER_BYTES};
+use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
+use crate::layout::{ALIGN, CHUNK_BYTES, LAYER_ALIGN, next_tensor_header};
+use crate::meta::Meta;
+use crate::quant_type::{BlockSize, QuantType};
+use crate::tensor_header::tensor_header_bytes;
+use crate::tensor_kind::TensorKind;
+
+/// Stored and raw sizes of a layer are 48-bit numbers.
+const MAX_LAYER_BYTES: u64 = 1 << 48;
+
+/// Choices of a new file.
+#[derive(Debug, Clone, Copy)]
+pub struct WriterOptions {
+    /// Replace a file that is there.
+    pub force: bool,
+    /// Values per block.
+    pub block: BlockSize,
+    /// Compression of layers and embedding, where it saves at least 2 %.
+    pub compression: Compression,
+}
+
+/// One tensor ready to be stored in a layer.
+#[derive(Debug, Clone)]
+pub struct EncodedTensor {
+    /// What the tensor is for.
+    pub kind: TensorKind,
+    /// Rows; 1 for vectors.
+    pub rows: u32,
+    /// Values per row.
+    pub cols: u32,
+    /// Stored type.
+    pub quant: QuantType,
+    /// Row after row, as the type says.
+    pub data: Vec<u8>,
+}
+
+/// Writes a QSF file in file order: [`begin_embedding`](Self::begin_embedding) and rows, [`layer`](Self::layer) for each,
+/// [`begin_final`](Self::begin_final) and its tensors, perhaps [`begin_positions`](Self::begin_positions), then
+/// [`finish`](Self::finish). Dropped before `finish`, it removes what it wrote.
+pub struct QsfWriter {
+    path: PathBuf,
+    partial: PathBuf,
+    out: BufWriter<File>,
+    options: WriterOptions,
+    layer_count: u32,
+    at: u64,
+    section: crc32fast::Hasher,
+    tensor: crc32fast::Hasher,
+    index: Vec<LayerEntry>,
+    sections: Vec<Section>,
+    embedding: Option<EmbeddingInProgress>,
+    embedding_offset: u64,
+    final_offset: u64,
+    chunks: Vec<Chunk>,
+    tensor_crcs: Vec<u8>,
+    open_tensor: Option<u64>,
+    section_start: u64,
+    finished: bool,
+}
+
+struct EmbeddingInProgress {
+    header: [u8; 16],
+    chunk_bytes: usize,
+    pending: Vec<u8>,
+    bytes_left: u64,
+}
+
+impl QsfWriter {
+    /// Starts `path`, as `path` + `.partial`.
+    ///
+    /// # Errors
+    /// When the file exists and `force` is off, the directory is missing, or another process writes the same file.
+    pub fn create(path: &Path, layer_count: u32, options: WriterOptions) -> Result<QsfWriter, FormatError> {
+        if !options.force && path.symlink_metadata().is_ok() {
+            return Err(FormatError::Exists { path: path.to_owned() });
+        }
+        if path.is_dir() {
+            let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
+            return Err(FormatError::io(path, "write", source));
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        // Not truncated before it is locked: it may be another process's work.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&partial)
+            .map_err(|e| FormatError::io(&partial, "create", e))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let source = io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing it");
+                return Err(FormatError::io(&partial, "lock", source));
+            }
+            // File systems without locks: go on without.
+            Err(TryLockError::Error(_)) | Ok(()) => {}
+        }
+        file.set_len(0).map_err(|e| FormatError::io(&partial, "truncate", e))?;
+        let mut writer = QsfWriter {
+            path: path.to_owned(),
+            partial,
+            out: BufWriter::with_capacity(CHUNK_BYTES, file),
+            options,
+            layer_count,
+            at: 0,
+            section: crc32fast::Hasher::new(),
+            tensor: crc32fast::Hasher::new(),
+            index: Vec::new(),
+            sections: Vec::new(),
+            embedding: None,
+            embedding_offset: 0,
+            final_offset: 0,
+            chunks: Vec::new(),
+            tensor_crcs: Vec::new(),
+            open_tensor: None,
+            section_start: 0,
+            finished: false,
+        };
+        let reserved = HEADER_BYTES + layer_count as usize * INDEX_ENTRY_BYTES;
+        writer.put(&vec![0; reserved])?;
+        Ok(writer)
+    }
+
+    /// Starts the token embedding of `rows` x `cols`.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn begin_embedding(&mut self, quant: QuantType, rows: u32, cols: u32) -> Result<(), FormatError> {
+        let bytes = quant
+            .tensor_bytes(self.options.block, rows.into(), cols.into())
+            .filter(|&b| b < MAX_LAYER_BYTES)
+            .ok_or_else(|| self.unwritable("the token embedding", "it is larger than 2^48 bytes"))?;
+        let row_bytes = (bytes / u64::from(rows.max(1))) as usize;
+        let start = next_tensor_header(self.at)
+            .ok_or_else(|| self.unwritable("the token embedding", "the file is too large"))?;
+        self.pad_to(start)?;
+        self.begin_section();
+        self.embedding_offset = start;
+        let mut header = [0; 16];
+        header[0..4].copy_from_slice(&u32::from(quant.id()).to_le_bytes());
+        header[8..12].copy_from_slice(&rows.to_le_bytes());
+        header[12..16].copy_from_slice(&cols.to_le_bytes());
+        self.put(&header)?;
+        // The size field of the header is known at the end: until then only the chunks' CRC is counted.
+        self.section = crc32fast::Hasher::new();
+        self.embedding = Some(EmbeddingInProgress {
+            header,
+            chunk_bytes: embedding_rows_per_chunk(row_bytes as u64) as usize * row_bytes,
+            pending: Vec::new(),
+            bytes_left: bytes,
+        });
+        Ok(())
+    }
+
+    /// Appends encoded rows of the embedding.
+    ///
+    /// # Errors
+    /// When writing fails, or more rows come than were announced.
+    pub fn embedding_rows(&mut self, rows: &[u8]) -> Result<(), FormatError> {
+        let Some(mut state) = self.embedding.take() else {
+            return Err(self.unwritable("embedding rows", "no embedding was begun"));
+        };
+        if rows.len() as u64 > state.bytes_left {
+            return Err(self.unwritable("embedding rows", "more rows than announced"));
+        }
+        state.bytes_left -= rows.len() as u64;
+        state.pending.extend_from_slice(rows);
+        let mut done = 0;
+        while state.pending.len() - done >= state.chunk_bytes && state.chunk_bytes > 0 {
+            self.embedding_chunk(&state.pending[done..done + state.chunk_bytes])?;
+            done += state.chunk_bytes;
+        }
+        state.pending.drain(..done);
+        if state.bytes_left == 0 {
+            if !state.pending.is_empty() {
+                self.embedding_chunk(&state.pending)?;
+            }
+            self.end_embedding(state.header)
+        } else {
+            self.embedding = Some(state);
+            Ok(())
+        }
+    }
+
+    fn embedding_chunk(&mut self, raw: &[u8]) -> Result<(), FormatError> {
+        let (compression, stored) =
+            encode_chunk(raw, self.options.compression).map_err(|e| self.io("compress for", e))?;
+        self.chunks.push(Chunk {
+            offset: self.at,
+            stored_bytes: stored.len() as u32,
+            raw_bytes: raw.len() as u32,
+            crc: crc32fast::hash(&stored),
+            compression,
+        });
+        self.put(&stored)
+    }
+
+    /// Fills in the size in the embedding header, and puts the header's CRC before that of the chunks.
+    fn end_embedding(&mut self, mut header: [u8; 16]) -> Result<(), FormatError> {
+        let start = self.embedding_offset;
+        let size = u32::try_from(self.at - start - 16).unwrap_or(u32::MAX);
+        header[4..8].copy_from_slice(&size.to_le_bytes());
+        self.patch(start, &header)?;
+        let mut whole = crc32fast::Hasher::new();
+        whole.update(&header);
+        whole.combine(&self.section);
+        self.section = whole;
+        let section = self.end_section(SectionTag::EMBEDDING, Compression::None);
+        self.sections.push(section);
+        Ok(())
+    }
+
+    /// Writes the next layer.
+    ///
+    /// # Errors
+    /// When writing fails or the layer exceeds what the index can hold.
+    pub fn layer(&mut self, tensors: &[EncodedTensor], importance: Option<f32>) -> Result<(), FormatError> {
+        let what = format!("layer {}", self.index.len());
+        if self.index.len() == self.layer_count as usize {
+            return Err(self.unwritable(&what, "all announced layers are written"));
+        }
+        let count = u16::try_from(tensors.len())
+            .map_err(|_| self.unwritable(&what, "a layer holds at most 65535 tensors"))?;
+        let mut raw = Vec::new();
+        for tensor in tensors {
+            let start = next_tensor_header(raw.len() as u64).unwrap_or(u64::MAX) as usize;
+            raw.resize(start, 0);
+            raw.extend_from_slice(&tensor_header_bytes(tensor.kind, tensor.rows, tensor.cols, tensor.quant));
+            raw.extend_from_slice(&tensor.data);
+            self.tensor_crcs.extend_from_slice(&crc32fast::hash(&raw[start..]).to_le_bytes());
+        }
+        let encoded = encode_layer(&raw, self.options.compression).map_err(|e| self.io("compress for", e))?;
+        if encoded.stored.len() as u64 >= MAX_LAYER_BYTES {
+            return Err(self.unwritable(&what, "it is larger than 2^48 bytes"));
+        }
+        self.pad_to(self.at.next_multiple_of(LAYER_ALIGN))?;
+        self.index.push(LayerEntry {
+            offset: self.at,
+            stored_bytes: encoded.stored.len() as u64,
+            raw_bytes: raw.len() as u64,
+            quant: tensors.first().map_or(QuantType::F16, |t| t.quant),
+            compression: encoded.compression,
+            tensors: count,
+            crc: crc32fast::hash(&encoded.stored),
+            importance,
+        });
+        self.put(&encoded.stored)
+    }
+
+    /// Starts the final section: the flag byte says whether the head is the token embedding.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn begin_final(&mut self, tied_head: bool) -> Result<(), FormatError> {
+        self.pad_to(self.at.next_multiple_of(ALIGN))?;
+        self.begin_section();
+        self.final_offset = self.at;
+        self.put(&[if tied_head { 0xFF } else { 0 }])
+    }
+
+    /// Ends the final section.
+    pub fn end_final(&mut self) {
+        let section = self.end_section(SectionTag::FINAL, Compression::None);
+        self.sections.push(section);
+    }
+
+    /// Starts the section of learned positions, which holds one tensor.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn begin_positions(&mut self) -> Result<(), FormatError> {
+        self.pad_to(self.at.next_multiple_of(ALIGN))?;
+        self.begin_section();
+        Ok(())
+    }
+
+    /// Ends the section of learned positions.
+    pub fn end_positions(&mut self) {
+        let section = self.end_section(SectionTag::POSITIONS, Compression::None);
+        self.sections.push(section);
+    }
+
+    /// Starts a tensor of the final section or of the positions; its rows follow by [`tensor_rows`](Self::tensor_rows).
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn begin_tensor(
+        &mut self,
+        kind: TensorKind,
+        rows: u32,
+        cols: u32,
+        quant: QuantType,
+    ) -> Result<(), FormatError> {
+        let bytes = quant
+            .tensor_bytes(self.options.block, rows.into(), cols.into())
+            .ok_or_else(|| self.unwritable(kind.name(), "its size exceeds 64 bits"))?;
+        let start = next_tensor_header(self.at - self.section_start)
+            .ok_or_else(|| self.unwritable(kind.name(), "the file is too large"))?;
+        self.pad_to(self.section_start + start)?;
+        let header = tensor_header_bytes(kind, rows, cols, quant);
+        self.put(&header)?;
+        self.tensor = crc32fast::Hasher::new();
+        self.tensor.update(&header);
+        self.open_tensor = Some(bytes);
+        Ok(())
+    }
+
+    /// Appends encoded rows of the tensor begun last.
+    ///
+    /// # Errors
+    /// When writing fails, or more rows come than were announced.
+    pub fn tensor_rows(&mut self, rows: &[u8]) -> Result<(), FormatError> {
+        let Some(left) = self.open_tensor.take() else {
+            return Err(self.unwritable("tensor rows", "no tensor was begun"));
+        };
+        let Some(left) = left.checked_sub(rows.len() as u64) else {
+            return Err(self.unwritable("tensor rows", "more rows than announced"));
+        };
+        self.put(rows)?;
+        self.tensor.update(rows);
+        if left == 0 {
+            let crc = std::mem::take(&mut self.tensor).finalize();
+            self.tensor_crcs.extend_from_slice(&crc.to_le_bytes());
+        } else {
+            self.open_tensor = Some(left);
+        }
+        Ok(())
+    }
+
+    /// Writes the remaining sections, index, directory and header, and gives the file its name. Returns its size in bytes.
+    ///
+    /// # Errors
+    /// When a part is missing, or writing, syncing or renaming fails.
+    pub fn finish(
+        mut self,
+        meta: &Meta,
+        quant: u8,
+        tokenizer: Option<&[u8]>,
+        chat_template: Option<&[u8]>,
+    ) -> Result<u64, FormatError> {
+        self.check_complete()?;
+        let json = serde_json::to_vec(meta).map_err(|e| self.unwritable("META", &e.to_string()))?;
+        self.extra_section(SectionTag::META, &json)?;
+        for (tag, bytes) in [(SectionTag::TOKENIZER, tokenizer), (SectionTag::CHAT_TEMPLATE, chat_template)] {
+            if let Some(bytes) = bytes {
+                self.extra_section(tag, bytes)?;
+            }
+        }
+        let chunks = embedding_chunk_bytes(&self.chunks);
+        self.plain_section(SectionTag::EMBEDDING_CHUNKS, &chunks)?;
+        let crcs = std::mem::take(&mut self.tensor_crcs);
+        self.plain_section(SectionTag::TENSOR_CRCS, &crcs)?;
+
+        let index: Vec<u8> = self.index.iter().flat_map(LayerEntry::to_bytes).collect();
+        self.patch(HEADER_BYTES as u64, &index)?;
+        self.sections.push(Section {
+            tag: SectionTag::LAYER_INDEX,
+            offset: HEADER_BYTES as u64,
+            stored_bytes: index.len() as u64,
+            crc: crc32fast::hash(&index),
+            compression: Compression::None,
+        });
+        self.sections.sort_by_key(|s| s.offset);
+        self.pad_to(self.at.next_multiple_of(ALIGN))?;
+        let directory_offset = self.at;
+        let directory = directory_bytes(&self.sections);
+        self.put(&directory)?;
+        let mut header = FileHeader::new(&meta.model, quant, self.options.block);
+        header.index_offset = HEADER_BYTES as u64;
+        header.embedding_offset = self.embedding_offset;
+        header.final_offset = self.final_offset;
+        header.file_bytes = self.at;
+        header.directory_offset = Some(directory_offset);
+        self.patch(0, &header.to_bytes())?;
+        self.publish()?;
+        Ok(self.at)
+    }
+
+    fn check_complete(&self) -> Result<(), FormatError> {
+        let missing = if self.embedding.is_some() || self.chunks.is_empty() {
+            "the token embedding"
+        } else if self.index.len() != self.layer_count as usize {
+            "a layer"
+        } else if self.final_offset == 0 || self.open_tensor.is_some() {
+            "the final section"
+        } else {
+            return Ok(());
+        };
+        Err(self.unwritable("the file", &format!("{missing} is missing or incomplete")))
+    }
+
+    /// Syncs, renames and syncs the directory, so that after a power cut the name leads to the whole file or to none.
+    fn publish(&mut self) -> Result<(), FormatError> {
+        self.out.flush().map_err(|e| self.io("write", e))?;
+        self.out.get_ref().sync_all().map_err(|e| self.io("sync", e))?;
+        if !self.options.force && self.path.symlink_metadata().is_ok() {
+            return Err(FormatError::Exists { path: self.path.clone() });
+        }
+        fs::rename(&self.partial, &self.path).map_err(|e| FormatError::io(&self.path, "rename to", e))?;
+        self.finished = true;
+        if cfg!(unix) {
+            let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new("."));
+            File::open(parent)
+                .and_then(|dir| dir.sync_all())
+                .map_err(|e| FormatError::io(parent, "sync", e))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a section zstd-compressed when that is smaller.
+    fn extra_section(&mut self, tag: SectionTag, raw: &[u8]) -> Result<(), FormatError> {
+        let packed = Compression::Zstd.encode(raw).map_err(|e| self.io("compress for", e))?;
+        let (compression, stored) = if packed.len() < raw.len() {
+            (Compression::Zstd, &packed[..])
+        } else {
+            (Compression::None, raw)
+        };
+        self.whole_section(tag, stored, compression)
+    }
+
+    fn plain_section(&mut self, tag: SectionTag, bytes: &[u8]) -> Result<(), FormatError> {
+        self.whole_section(tag, bytes, Compression::None)
+    }
+
+    fn whole_section(
+        &mut self,
+        tag: SectionTag,
+        stored: &[u8],
+        compression: Compression,
+    ) -> Result<(), FormatError> {
+        self.pad_to(self.at.next_multiple_of(ALIGN))?;
+        self.begin_section();
+        self.put(stored)?;
+        let section = self.end_section(tag, compression);
+        self.sections.push(section);
+        Ok(())
+    }
+
+    fn begin_section(&mut self) {
+        self.section = crc32fast::Hasher::new();
+        self.section_start = self.at;
+    }
+
+    /// The section from `begin_section` to here.
+    fn end_section(&mut self, tag: SectionTag, compression: Compression) -> Section {
+        Section {
+            tag,
+            offset: self.section_start,
+            stored_bytes: self.at - self.section_start,
+            crc: std::mem::take(&mut self.section).finalize(),
+            compression,
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
+        self.out.write_all(bytes).map_err(|e| self.io("write", e))?;
+        self.section.update(bytes);
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn pad_to(&mut self, at: u64) -> Result<(), FormatError> {
+        let zeros = [0; LAYER_ALIGN as usize];
+        while self.at < at {
+            let n = (at - self.at).min(LAYER_ALIGN) as usize;
+            self.put(&zeros[..n])?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites bytes that were reserved earlier.
+    fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), FormatError> {
+        self.out
+            .seek(SeekFrom::Start(at))
+            .and_then(|_| self.out.write_all(bytes))
+            .and_then(|()| self.out.seek(SeekFrom::Start(self.at)))
+            .map_err(|e| self.io("write", e))?;
+        Ok(())
+    }
+
+    fn io(&self, action: &'static str, source: io::Error) -> FormatError {
+        FormatError::io(&self.partial, action, source)
+    }
+
+    fn unwritable(&self, what: &str, why: &str) -> FormatError {
+        FormatError::Unwritable { path: self.path.clone(), what: what.into(), why: why.into() }
+    }
+}
+
+impl Drop for QsfWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nothing more can be done if this fails; the name says that the file is partial.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+/// Rows of one embedding chunk: as many as fit into 1 MiB, at least one.
+pub(crate) fn embedding_rows_per_chunk(row_bytes: u64) -> u64 {
+    (CHUNK_BYTES as u64 / row_bytes.max(1)).max(1)
+}

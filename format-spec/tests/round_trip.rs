@@ -1,0 +1,100 @@
+//! What the writer writes, the reader gives back; and nothing half-written is ever left under the final name.
+
+mod common;
+
+use common::*;
+use qsf_format::*;
+
+#[test]
+fn everything_written_comes_back_with_every_compression() {
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.qsf");
+        let bytes = write(&path, compression).unwrap();
+        assert_eq!(bytes, path.metadata().unwrap().len());
+        let file = QsfFile::open(&path).unwrap();
+        assert_eq!(file.meta().unwrap(), Some(meta()));
+        for (i, seed) in [(0, 1), (1, 2)] {
+            let group = file.layer(i).unwrap();
+            for (read, written) in group.tensors.iter().zip(layer(seed)) {
+                assert_eq!(read.kind, Some(written.kind));
+                assert_eq!((read.rows, read.cols, read.quant), (written.rows, written.cols, written.quant));
+                assert_eq!(&group.bytes.as_slice()[read.data.clone()], written.data, "{compression:?}");
+            }
+        }
+        assert_eq!(file.layers()[0].importance, None, "unknown importance is never a number");
+        assert_eq!(file.layers()[1].importance, Some(0.5));
+        let info = file.embedding_info().unwrap();
+        assert_eq!(file.embedding(&info).unwrap().as_slice(), embedding());
+        let (tied, last) = file.final_section().unwrap();
+        assert!(!tied);
+        assert_eq!(last.tensors.len(), 3);
+        assert_eq!(file.section_bytes(SectionTag::CHAT_TEMPLATE).unwrap().unwrap(), b"{{ messages }}");
+        let report = verify(&path).unwrap();
+        assert_eq!((report.layers, report.tensors), (2, 13));
+        assert!(report.unprotected.is_empty());
+    }
+}
+
+#[test]
+fn uncompressed_tensor_data_is_aligned_in_the_file_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    write(&path, Compression::None).unwrap();
+    let file = QsfFile::open(&path).unwrap();
+    let group = file.layer(1).unwrap();
+    for t in &group.tensors {
+        let address = group.bytes.as_slice()[t.data.clone()].as_ptr() as usize;
+        assert_eq!(address % 64, 0, "{:?} cannot be used in place by aligned loads", t.kind);
+    }
+    assert_eq!(file.layers()[1].offset % LAYER_ALIGN, 0);
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (dir.path().join("a.qsf"), dir.path().join("b.qsf"));
+    write(&a, Compression::Lz4).unwrap();
+    write(&b, Compression::Lz4).unwrap();
+    assert_eq!(std::fs::read(a).unwrap(), std::fs::read(b).unwrap());
+}
+
+#[test]
+fn an_existing_file_is_not_replaced_without_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    std::fs::write(&path, "precious").unwrap();
+    let error = write(&path, Compression::None).unwrap_err();
+    assert_eq!(error.failure(), Failure::Usage);
+    assert!(error.to_string().contains("--force"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn an_unfinished_file_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let options = WriterOptions { force: false, block: BlockSize::B64, compression: Compression::None };
+    let mut writer = QsfWriter::create(&path, 1, options).unwrap();
+    writer.begin_embedding(QuantType::Q4, VOCAB, HIDDEN).unwrap();
+    let error = writer.finish(&meta(), MIXED, None, None).unwrap_err();
+    assert!(error.to_string().contains("token embedding"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_second_writer_of_the_same_file_is_refused_and_the_first_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let options = WriterOptions { force: false, block: BlockSize::B64, compression: Compression::None };
+    let first = QsfWriter::create(&path, 1, options).unwrap();
+    let error = QsfWriter::create(&path, 1, options).err().expect("two writers of one file");
+    assert!(format!("{error:?}").contains("another process"), "{error:?}");
+    drop(first);
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let error = write(std::path::Path::new("/nonexistent/model.qsf"), Compression::None).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent/model.qsf.partial"), "{error}");
+}
