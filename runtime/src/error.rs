@@ -47,6 +47,14 @@ pub enum RuntimeError {
     /// The request cannot be carried out on this model: an empty prompt, a context that is too short.
     #[error("{0}")]
     Request(String),
+    /// Memory for a named purpose could not be had.
+    #[error("not enough memory for the {what}: {bytes} bytes")]
+    OutOfMemory {
+        /// The purpose.
+        what: String,
+        /// How much was asked for.
+        bytes: u64,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -81,6 +89,7 @@ impl RuntimeError {
             RuntimeError::BadInput { .. } => Failure::BadInput,
             RuntimeError::Unsupported { .. } => Failure::Unsupported,
             RuntimeError::Request(_) => Failure::Usage,
+            RuntimeError::OutOfMemory { .. } => Failure::OutOfSpace,
             RuntimeError::Interrupted => Failure::Interrupted,
         }
     }

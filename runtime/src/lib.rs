@@ -1,7 +1,24 @@
 //! Reads QSF files and source models and runs them.
+//!
+//! - [`source::open`] opens a QSF file or a HuggingFace directory behind one trait, weights in their stored type.
+//! - [`Model::load`] and [`Decoder`] run it: one decoder, configured by [`ModelConfig`](qsf_format::ModelConfig).
+//! - [`generate`], [`bench`] and [`eval`] are what the binaries do with it.
 
+pub mod bench;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod cpu;
+mod decoder;
 mod error;
+pub mod eval;
+pub mod generate;
+pub mod progress;
+pub mod sample;
 pub mod source;
+mod tokenizer;
+mod weights;
 
+pub use decoder::{Activations, Decoder, DecoderState, KvCache};
 pub use error::{Result, RuntimeError};
+pub use tokenizer::{TokenStream, Tokenizer};
+pub use weights::{LayerWeights, Linear, Model, Norm};

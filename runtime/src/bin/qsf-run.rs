@@ -1,2 +1,338 @@
-//! To come.
-fn main() {}
+//! `qsf-run`: generates text with a model, or measures how fast it does.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Parser;
+use qsf_format::cli::{exit_with, human_bytes, print, table};
+use qsf_format::Failure;
+use qsf_runtime::bench::{BenchOptions, BenchReport, bench};
+use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
+use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::generate::{Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
+use qsf_runtime::sample::{Sampler, SamplerOptions};
+use qsf_runtime::{Decoder, Model, Result, RuntimeError, Tokenizer, source};
+use serde_json::{Value, json};
+
+/// Tokens generated when -n is not given and the context has room.
+const DEFAULT_TOKENS: usize = 256;
+
+/// Generates text with a QSF file or a source model.
+#[derive(Debug, Parser)]
+#[command(name = "qsf-run", version, about, after_help = EXAMPLES)]
+struct Args {
+    /// QSF file, or source directory (run at full precision)
+    #[arg(value_name = "MODEL", required_unless_present = "system")]
+    model: Option<PathBuf>,
+    /// Text to continue
+    #[arg(short, long, value_name = "TEXT", group = "input")]
+    prompt: Option<String>,
+    /// File whose text to continue
+    #[arg(short, long, value_name = "FILE", group = "input")]
+    file: Option<PathBuf>,
+    /// Token ids to continue instead of text
+    #[arg(long, value_name = "IDS", value_delimiter = ',', group = "input")]
+    prompt_ids: Option<Vec<u32>>,
+    /// Tokens to generate at most [default: 256, or what the context leaves]
+    #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N")]
+    max_tokens: Option<usize>,
+    /// Context in tokens: prompt and output together [default: what they need]
+    #[arg(short, long, value_name = "N")]
+    ctx_size: Option<usize>,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// Measure prompt processing and decoding speed instead
+    #[arg(long, conflicts_with_all = ["input", "max_tokens"])]
+    bench: bool,
+    /// With --bench: prompt tokens
+    #[arg(long, value_name = "N", default_value_t = 512, requires = "bench")]
+    pp: usize,
+    /// With --bench: decoded tokens
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "bench")]
+    tg: usize,
+    /// With --bench: repetitions
+    #[arg(short, long, value_name = "N", default_value_t = 3, requires = "bench")]
+    repetitions: usize,
+    /// Show instruction sets and the kernels chosen for each type
+    #[arg(long)]
+    system: bool,
+    /// Print one JSON object at the end instead of streaming text
+    #[arg(long)]
+    json: bool,
+    /// Print timings to stderr
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Sampling")]
+struct SamplingArgs {
+    /// Temperature; 0 always takes the likeliest token
+    #[arg(long, visible_alias = "temp", value_name = "T", default_value_t = 0.7)]
+    temperature: f32,
+    /// Keep the K likeliest tokens; 0 keeps all
+    #[arg(long, value_name = "K", default_value_t = 40)]
+    top_k: usize,
+    /// Keep the likeliest tokens until their probabilities reach P; 1 keeps all
+    #[arg(long, value_name = "P", default_value_t = 0.9)]
+    top_p: f32,
+    /// Keep tokens at least P times as likely as the likeliest; 0 keeps all
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    min_p: f32,
+    /// Seed of the random choices [default: from the clock, shown by --verbose and --json]
+    #[arg(short, long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+const EXAMPLES: &str = "Examples:
+  qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
+  qsf-run ./model-dir -p \"Once upon a time\" --json
+  qsf-run model.qsf --bench
+  qsf-run --system
+
+QSF_CPU=scalar|avx2 forces an instruction set.
+Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory, 130 interrupted.";
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    exit_with(run(&args), classify)
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let cpu = args.compute.start()?;
+    if args.system {
+        return system(args, cpu);
+    }
+    let Some(path) = &args.model else {
+        return Err(RuntimeError::Request("no model given".into()).into());
+    };
+    if !args.bench && args.prompt.is_none() && args.file.is_none() && args.prompt_ids.is_none() {
+        return Err(RuntimeError::Request("nothing to continue: pass -p TEXT, -f FILE or --prompt-ids".into()).into());
+    }
+    let started = Instant::now();
+    let source = source::open(path)?;
+    let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None);
+    let load_seconds = started.elapsed().as_secs_f64();
+    if args.bench {
+        return run_bench(args, path, &decoder, load_seconds);
+    }
+    let tokenizer = source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
+    generate_text(args, path, &decoder, tokenizer.as_ref(), load_seconds)
+}
+
+/// The tokens to continue.
+fn prompt_tokens(args: &Args, path: &Path, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
+    if let Some(ids) = &args.prompt_ids {
+        return Ok(ids.clone());
+    }
+    let text = match (&args.prompt, &args.file) {
+        (Some(text), _) => text.clone(),
+        (None, Some(file)) => read_text(file)?,
+        (None, None) => String::new(),
+    };
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    match tokenizer {
+        Some(tokenizer) => tokenizer.encode(&text),
+        None => Err(RuntimeError::bad_input(
+            path,
+            "tokenizer.json",
+            "a tokenizer, or a prompt as --prompt-ids",
+            "none",
+        )),
+    }
+}
+
+fn generate_text(
+    args: &Args,
+    path: &Path,
+    decoder: &Decoder,
+    tokenizer: Option<&Tokenizer>,
+    load_seconds: f64,
+) -> anyhow::Result<()> {
+    let config = &decoder.model().config;
+    let prompt = prompt_tokens(args, path, tokenizer)?;
+    let limit = args.ctx_size.unwrap_or(config.max_positions as usize);
+    check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
+    let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
+    let seed = args.sampling.seed.unwrap_or_else(clock_seed);
+    let mut sampler = Sampler::new(SamplerOptions::new(
+        args.sampling.temperature,
+        args.sampling.top_k,
+        args.sampling.top_p,
+        args.sampling.min_p,
+        seed,
+    )?);
+    let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
+    let mut state = decoder.state(context, PROMPT_BATCH)?;
+    let cancel = cancel_on_interrupt()?;
+    let mut text = String::new();
+    let mut stream = tokenizer.map(Tokenizer::stream);
+    if !args.json {
+        if let Some(prompt) = &args.prompt {
+            print(prompt)?;
+        }
+    }
+    let mut show = |piece: &str| -> Result<()> {
+        if !args.json {
+            print(piece).map_err(|e| RuntimeError::io(Path::new("stdout"), "write", e))?;
+        }
+        text.push_str(piece);
+        Ok(())
+    };
+    let result = generate(
+        decoder,
+        &mut state,
+        &prompt,
+        max_tokens,
+        &config.stop_tokens,
+        &mut sampler,
+        &cancel,
+        |token| match &mut stream {
+            Some(stream) => match stream.push(token)? {
+                Some(piece) => show(&piece),
+                None => Ok(()),
+            },
+            None => show(&format!("{token} ")),
+        },
+    )?;
+    if let Some(rest) = stream.as_mut().map(|s| s.finish()).transpose()?.flatten() {
+        show(&rest)?;
+    }
+    let rates = Rates::new(&prompt, &result, load_seconds);
+    if args.json {
+        let value = json!({
+            "model": model_name(path),
+            "text": text,
+            "tokens": result.tokens,
+            "prompt_tokens": prompt,
+            "stop_reason": result.stop,
+            "seed": seed,
+            "load_seconds": load_seconds,
+            "prefill_seconds": result.prefill.as_secs_f64(),
+            "decode_seconds": result.decode.as_secs_f64(),
+            "prefill_tokens_per_second": rates.prefill,
+            "decode_tokens_per_second": rates.decode,
+        });
+        print(&format!("{value:#}\n"))?;
+    } else {
+        print("\n")?;
+    }
+    if args.verbose {
+        rates.report(&prompt, &result, seed, std::io::stderr())?;
+    }
+    if result.stop == StopReason::Interrupted {
+        std::process::exit(Failure::Interrupted.exit_code().into());
+    }
+    Ok(())
+}
+
+/// Speeds of one generation; nothing where too little happened to speak of a speed.
+struct Rates {
+    load_seconds: f64,
+    prefill: Option<f64>,
+    decode: Option<f64>,
+}
+
+impl Rates {
+    fn new(prompt: &[u32], result: &Generation, load_seconds: f64) -> Rates {
+        let rate = |tokens: usize, seconds: f64| (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds);
+        Rates {
+            load_seconds,
+            prefill: rate(prompt.len(), result.prefill.as_secs_f64()),
+            decode: rate(result.tokens.len().saturating_sub(1), result.decode.as_secs_f64()),
+        }
+    }
+
+    fn report(&self, prompt: &[u32], result: &Generation, seed: u64, mut out: impl Write) -> std::io::Result<()> {
+        let rate = |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("{r:.1}"));
+        writeln!(
+            out,
+            "load {:.2} s; prompt {} tokens at {} tokens/s; output {} tokens at {} tokens/s; seed {seed}",
+            self.load_seconds,
+            prompt.len(),
+            rate(self.prefill),
+            result.tokens.len(),
+            rate(self.decode)
+        )
+    }
+}
+
+fn clock_seed() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as u64)
+}
+
+fn run_bench(args: &Args, path: &Path, decoder: &Decoder, load_seconds: f64) -> anyhow::Result<()> {
+    let options =
+        BenchOptions { prompt_tokens: args.pp, decode_tokens: args.tg, repetitions: args.repetitions };
+    let cancel = cancel_on_interrupt()?;
+    let progress = ProgressLine::default();
+    let report = bench(decoder, options, &progress, &cancel)?;
+    let BenchReport { prefill, decode, .. } = report;
+    if args.json {
+        let mut value = serde_json::to_value(report)?;
+        value["model"] = json!(model_name(path));
+        value["threads"] = json!(rayon::current_num_threads());
+        value["isa"] = json!(decoder.cpu().isa().name());
+        value["load_seconds"] = json!(load_seconds);
+        print(&format!("{value:#}\n"))?;
+        return Ok(());
+    }
+    let mut out = format!(
+        "{}, {} threads, {}, loaded in {load_seconds:.2} s\n",
+        model_name(path),
+        rayon::current_num_threads(),
+        decoder.cpu().isa().name()
+    );
+    out += &table(
+        &["test", "tokens/s", "+-"],
+        1,
+        [(format!("prompt {}", prefill.tokens), prefill), (format!("decode {}", decode.tokens), decode)]
+            .map(|(name, s)| vec![name, format!("{:.2}", s.mean), format!("{:.2}", s.stddev)]),
+    );
+    out += &format!(
+        "decode reads {} of weights per token: {:.2} GB/s\n",
+        human_bytes(report.weight_bytes_per_token),
+        report.decode_gb_per_second
+    );
+    print(&out)?;
+    Ok(())
+}
+
+fn system(args: &Args, cpu: Cpu) -> anyhow::Result<()> {
+    let available: Vec<&str> = Isa::available().into_iter().map(Isa::name).collect();
+    let kernels = cpu.kernels().entries();
+    let threads = rayon::current_num_threads();
+    if args.json {
+        let kernels: Vec<Value> =
+            kernels.map(|k| json!({"type": k.quant, "path": k.path, "kernel": k.kernel})).collect();
+        let value = json!({
+            "arch": std::env::consts::ARCH, "os": std::env::consts::OS, "threads": threads,
+            "isa_available": available, "isa": cpu.isa().name(), "kernels": kernels,
+        });
+        print(&format!("{value:#}\n"))?;
+        return Ok(());
+    }
+    let mut out = format!(
+        "{} {}, {threads} threads\ninstruction sets: {} (in use: {})\n\n",
+        std::env::consts::ARCH,
+        std::env::consts::OS,
+        available.join(", "),
+        cpu.isa().name()
+    );
+    out += &table(
+        &["type", "activations", "kernel"],
+        3,
+        kernels.map(|k| vec![k.quant.to_string(), k.path.to_string(), k.kernel.to_string()]),
+    );
+    print(&out)?;
+    Ok(())
+}

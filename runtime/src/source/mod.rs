@@ -1,6 +1,9 @@
 //! Where weights come from. One trait, so that a decoder, a converter or an evaluation never asks what kind of file a
 //! model is: QSF files and HuggingFace directories both hand out tensors in the type they are stored in.
 
+mod huggingface;
+mod qsf;
+mod shape;
 mod tensor;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +12,9 @@ use qsf_format::{ModelConfig, QuantType, TensorId};
 
 use crate::error::Result;
 
+pub use huggingface::{HuggingFaceSource, open_huggingface};
+pub use qsf::QsfSource;
+pub use shape::{check_complete, expected_shape, required_tensors};
 pub use tensor::{Tensor, TensorBytes};
 
 /// A model on disk.
@@ -57,4 +63,12 @@ pub struct TensorInfo {
     pub cols: usize,
     /// Stored type.
     pub quant: QuantType,
+}
+
+/// Opens the model at `path`: a directory is a HuggingFace model, anything else a QSF file.
+///
+/// # Errors
+/// When it is neither, or damaged, or unsupported.
+pub fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
+    if path.is_dir() { Ok(Box::new(open_huggingface(path)?)) } else { Ok(Box::new(QsfSource::open(path)?)) }
 }

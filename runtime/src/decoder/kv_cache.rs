@@ -1,0 +1,91 @@
+//! Keys and values of past positions.
+
+use qsf_format::ModelConfig;
+
+use crate::error::{Result, RuntimeError};
+
+/// Keys and values of every layer, in f32. Per layer and key/value head, positions are contiguous rows of `head_dim`, so that
+/// attention of one head walks through memory once.
+pub struct KvCache {
+    head_dim: usize,
+    kv_heads: usize,
+    capacity: usize,
+    len: usize,
+    layers: Vec<LayerCache>,
+}
+
+struct LayerCache {
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl KvCache {
+    /// Room for `capacity` positions.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub fn new(config: &ModelConfig, capacity: usize) -> Result<KvCache> {
+        let (head_dim, kv_heads) = (config.head_dim as usize, config.kv_heads as usize);
+        let floats = kv_heads.checked_mul(head_dim).and_then(|n| n.checked_mul(capacity));
+        let zeros = || -> Option<Vec<f32>> {
+            let floats = floats?;
+            let mut v = Vec::new();
+            v.try_reserve_exact(floats).ok()?;
+            v.resize(floats, 0.0);
+            Some(v)
+        };
+        let layer = || Some(LayerCache { keys: zeros()?, values: zeros()? });
+        let layers = (0..config.layers).map(|_| layer()).collect::<Option<Vec<_>>>();
+        let layers = layers.ok_or_else(|| RuntimeError::OutOfMemory {
+            what: format!("key/value cache for {capacity} positions"),
+            bytes: config.layers as u64 * 2 * floats.map_or(u64::MAX / 1024, |n| n as u64 * 4),
+        })?;
+        Ok(KvCache { head_dim, kv_heads, capacity, len: 0, layers })
+    }
+
+    /// Positions stored.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Positions that fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Forgets all positions from `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Stores keys and values of `layer` for the positions that follow; `keys` and `values` hold one row of
+    /// `kv_heads * head_dim` per position. [`KvCache::advance`] counts them once every layer has them.
+    pub fn store(&mut self, layer: usize, keys: &[f32], values: &[f32]) {
+        let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
+        let cache = &mut self.layers[layer];
+        for (t, (k, v)) in keys.chunks_exact(width).zip(values.chunks_exact(width)).enumerate() {
+            for head in 0..self.kv_heads {
+                let at = (head * self.capacity + self.len + t) * dim;
+                cache.keys[at..at + dim].copy_from_slice(&k[head * dim..][..dim]);
+                cache.values[at..at + dim].copy_from_slice(&v[head * dim..][..dim]);
+            }
+        }
+    }
+
+    /// Counts `positions` more.
+    pub fn advance(&mut self, positions: usize) {
+        self.len += positions;
+    }
+
+    /// Keys and values of one head for the first `positions` positions.
+    pub fn head(&self, layer: usize, head: usize, positions: usize) -> (&[f32], &[f32]) {
+        let start = head * self.capacity * self.head_dim;
+        let range = start..start + positions * self.head_dim;
+        (&self.layers[layer].keys[range.clone()], &self.layers[layer].values[range])
+    }
+}

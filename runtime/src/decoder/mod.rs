@@ -1,0 +1,236 @@
+//! The one decoder: every architecture is a configuration of it.
+//!
+//! A step takes one or more tokens, extends the key/value cache, and leaves the normed hidden state of each of its tokens;
+//! logits are made of those on request, for as many positions as are needed.
+
+mod kv_cache;
+mod state;
+
+use std::sync::Arc;
+
+use qsf_format::PositionConfig;
+use rayon::prelude::*;
+
+use crate::cpu::{Cpu, Input, RopeTable, activate, add_assign, attend, gated, layer_norm, rms_norm};
+use crate::error::{Result, RuntimeError};
+use crate::weights::{LayerWeights, Linear, Model, Norm};
+
+pub use kv_cache::KvCache;
+pub use state::DecoderState;
+
+/// Type of the activations that quantized matrices are multiplied with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activations {
+    /// Quantized to 8 bits, a scale per 32 values: what runs by default where weights are in blocks.
+    Int8,
+    /// 32-bit floats: the reference.
+    F32,
+}
+
+/// Runs a model.
+pub struct Decoder {
+    model: Arc<Model>,
+    cpu: Cpu,
+    activations: Activations,
+    rope: Option<RopeTable>,
+}
+
+impl Decoder {
+    /// A decoder of `model`. Activations default to int8 for quantized models and to f32 for others.
+    pub fn new(model: Arc<Model>, cpu: Cpu, activations: Option<Activations>) -> Decoder {
+        let default = if model.is_quantized() { Activations::Int8 } else { Activations::F32 };
+        let config = &model.config;
+        let rope = match &config.position {
+            PositionConfig::Learned => None,
+            PositionConfig::Rope { theta, scaling } => Some(RopeTable::new(
+                *theta,
+                scaling.as_ref(),
+                config.head_dim as usize,
+                config.max_positions as usize,
+            )),
+        };
+        Decoder { activations: activations.unwrap_or(default), rope, cpu, model }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The kernels that run it.
+    pub fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    /// The activation type in use.
+    pub fn activations(&self) -> Activations {
+        self.activations
+    }
+
+    /// An empty state with room for `context` positions, of which at most `batch` come in one step.
+    ///
+    /// # Errors
+    /// When the model was not made for so many positions, or memory runs out.
+    pub fn state(&self, context: usize, batch: usize) -> Result<DecoderState> {
+        let limit = self.model.config.max_positions as usize;
+        if context > limit {
+            return Err(RuntimeError::Request(format!(
+                "a context of {context} tokens was asked for, and the model was made for {limit}"
+            )));
+        }
+        DecoderState::new(&self.model.config, context, batch.clamp(1, context.max(1)))
+    }
+
+    /// Runs `tokens` through the model, behind what `state` has seen. Afterwards
+    /// [`DecoderState::hidden`] has one normed row per token.
+    ///
+    /// # Errors
+    /// When a token is beyond the vocabulary, or the tokens exceed the state's batch or context.
+    pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
+        self.check_request(state, tokens)?;
+        state.begin(tokens.len());
+        self.embed(state, tokens);
+        for (i, layer) in self.model.layers.iter().enumerate() {
+            self.attention(state, i, layer);
+            self.feed_forward(state, layer);
+        }
+        self.norm(&self.model.final_norm, &state.hidden, &mut state.normed);
+        state.kv.advance(tokens.len());
+        Ok(())
+    }
+
+    fn check_request(&self, state: &DecoderState, tokens: &[u32]) -> Result<()> {
+        let config = &self.model.config;
+        if let Some(&token) = tokens.iter().find(|&&t| t >= config.vocab) {
+            return Err(RuntimeError::Request(format!(
+                "token id {token} is beyond the model's vocabulary of {}",
+                config.vocab
+            )));
+        }
+        let end = state.kv.len() + tokens.len();
+        if tokens.is_empty() || tokens.len() > state.batch() || end > state.kv.capacity() {
+            return Err(RuntimeError::Request(format!(
+                "{} tokens behind {} do not fit: at most {} in one step, {} in all",
+                tokens.len(),
+                state.kv.len(),
+                state.batch(),
+                state.kv.capacity()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Logits of rows `rows` of the last step, `rows.len()` x `vocab` into `out`.
+    ///
+    /// # Panics
+    /// When the last step had fewer rows or `out` has another size.
+    pub fn logits(&self, state: &mut DecoderState, rows: std::ops::Range<usize>, out: &mut [f32]) {
+        let hidden = self.model.config.hidden as usize;
+        let DecoderState { normed, int8, .. } = state;
+        let input = &normed[rows.start * hidden..rows.end * hidden];
+        self.linears(&[&self.model.head], input, int8, &mut [out]);
+    }
+
+    fn embed(&self, state: &mut DecoderState, tokens: &[u32]) {
+        let hidden = self.model.config.hidden as usize;
+        for (t, (&token, row)) in tokens.iter().zip(state.hidden.chunks_exact_mut(hidden)).enumerate() {
+            self.model.embedding.decode_row(token as usize, row);
+            if let Some(positions) = &self.model.positions {
+                let position = &mut state.normed[..hidden];
+                positions.decode_row(state.kv.len() + t, position);
+                add_assign(self.cpu.isa(), row, position);
+            }
+        }
+    }
+
+    fn attention(&self, state: &mut DecoderState, index: usize, layer: &LayerWeights) {
+        let config = &self.model.config;
+        let (dim, q_width) = (config.head_dim as usize, config.q_rows());
+        let isa = self.cpu.isa();
+        let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, .. } = state;
+        self.norm(&layer.attn_norm, hidden, normed);
+        self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
+        let past = kv.len();
+        if let Some(rope) = &self.rope {
+            let kv_width = config.kv_rows();
+            for (t, (q, k)) in q.chunks_exact_mut(q_width).zip(k.chunks_exact_mut(kv_width)).enumerate() {
+                rope.apply(isa, q, past + t);
+                rope.apply(isa, k, past + t);
+            }
+        }
+        kv.store(index, k, v);
+        let scale = 1.0 / (dim as f32).sqrt();
+        let (heads, group) = (config.heads as usize, (config.heads / config.kv_heads) as usize);
+        let kv = &*kv;
+        attended.par_chunks_mut(dim).zip(q.par_chunks(dim)).enumerate().for_each_init(
+            Vec::new,
+            |scores, (i, (out, q))| {
+                let (t, head) = (i / heads, i % heads);
+                let (keys, values) = kv.head(index, head / group, past + t + 1);
+                attend(isa, q, keys, values, scale, scores, out);
+            },
+        );
+        self.linears(&[&layer.output], attended, int8, &mut [projected]);
+        add_assign(isa, hidden, projected);
+    }
+
+    fn feed_forward(&self, state: &mut DecoderState, layer: &LayerWeights) {
+        let isa = self.cpu.isa();
+        let activation = self.model.config.activation;
+        let DecoderState { hidden, normed, gate, up, projected, int8, .. } = state;
+        self.norm(&layer.ffn_norm, hidden, normed);
+        let inner = if let Some(linear) = &layer.gate {
+            self.linears(&[linear, &layer.up], normed, int8, &mut [gate, up]);
+            gated(isa, activation, gate, up);
+            gate
+        } else {
+            self.linears(&[&layer.up], normed, int8, &mut [up]);
+            activate(isa, activation, up);
+            up
+        };
+        self.linears(&[&layer.down], inner, int8, &mut [projected]);
+        add_assign(isa, hidden, projected);
+    }
+
+    fn norm(&self, norm: &Norm, input: &[f32], out: &mut [f32]) {
+        let isa = self.cpu.isa();
+        let epsilon = self.model.config.norm.epsilon;
+        let width = norm.gain.len();
+        for (x, out) in input.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+            match self.model.config.norm.kind {
+                qsf_format::NormKind::RmsNorm => rms_norm(isa, x, &norm.gain, epsilon, out),
+                qsf_format::NormKind::LayerNorm => {
+                    layer_norm(isa, x, &norm.gain, norm.bias.as_deref(), epsilon, out);
+                }
+            }
+        }
+    }
+
+    /// Several matrices over the same input, which is quantized once.
+    fn linears(
+        &self,
+        linears: &[&Linear],
+        input: &[f32],
+        int8: &mut crate::cpu::Int8Rows,
+        outs: &mut [&mut [f32]],
+    ) {
+        let cols = linears[0].weight.cols();
+        let quantized = linears.iter().any(|l| !l.weight.quant().is_float());
+        let input = if self.activations == Activations::Int8 && quantized {
+            int8.quantize(self.cpu.isa(), input, input.len() / cols, cols);
+            Input::with_int8(input, cols, int8)
+        } else {
+            Input::float(input, cols)
+        };
+        match (linears, outs) {
+            ([linear], [out]) => self.cpu.linear(&linear.weight, linear.bias.as_deref(), &input, out),
+            (linears, outs) => {
+                let mut weights = [(&linears[0].weight, None); 3];
+                for (slot, linear) in weights.iter_mut().zip(linears) {
+                    *slot = (&linear.weight, linear.bias.as_deref());
+                }
+                self.cpu.linears(&weights[..linears.len()], &input, outs);
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What changes while a decoder runs: the key/value cache and the activations of one step.
+
+use qsf_format::ModelConfig;
+
+use super::KvCache;
+use crate::cpu::Int8Rows;
+use crate::error::Result;
+
+/// State of one sequence. All buffers are made once, for the largest step.
+pub struct DecoderState {
+    pub(super) kv: KvCache,
+    pub(super) hidden: Vec<f32>,
+    pub(super) normed: Vec<f32>,
+    pub(super) q: Vec<f32>,
+    pub(super) k: Vec<f32>,
+    pub(super) v: Vec<f32>,
+    pub(super) attended: Vec<f32>,
+    pub(super) projected: Vec<f32>,
+    pub(super) gate: Vec<f32>,
+    pub(super) up: Vec<f32>,
+    pub(super) int8: Int8Rows,
+    widths: Widths,
+    batch: usize,
+}
+
+struct Widths {
+    hidden: usize,
+    q: usize,
+    kv: usize,
+    ffn: usize,
+    gate: usize,
+}
+
+impl DecoderState {
+    pub(super) fn new(config: &ModelConfig, context: usize, batch: usize) -> Result<DecoderState> {
+        let widths = Widths {
+            hidden: config.hidden as usize,
+            q: config.q_rows(),
+            kv: config.kv_rows(),
+            ffn: config.ffn as usize,
+            gate: if config.gated_ffn { config.ffn as usize } else { 0 },
+        };
+        let mut state = DecoderState {
+            kv: KvCache::new(config, context)?,
+            hidden: Vec::new(),
+            normed: Vec::new(),
+            q: Vec::new(),
+            k: Vec::new(),
+            v: Vec::new(),
+            attended: Vec::new(),
+            projected: Vec::new(),
+            gate: Vec::new(),
+            up: Vec::new(),
+            int8: Int8Rows::default(),
+            widths,
+            batch,
+        };
+        state.begin(batch);
+        Ok(state)
+    }
+
+    /// Sizes the buffers for a step of `tokens` tokens; within the batch nothing is allocated.
+    pub(super) fn begin(&mut self, tokens: usize) {
+        let w = &self.widths;
+        for (buffer, width) in [
+            (&mut self.hidden, w.hidden),
+            (&mut self.normed, w.hidden),
+            (&mut self.q, w.q),
+            (&mut self.k, w.kv),
+            (&mut self.v, w.kv),
+            (&mut self.attended, w.q),
+            (&mut self.projected, w.hidden),
+            (&mut self.gate, w.gate),
+            (&mut self.up, w.ffn),
+        ] {
+            buffer.resize(tokens * width, 0.0);
+        }
+    }
+
+    /// Most tokens of one step.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Positions seen so far.
+    pub fn position(&self) -> usize {
+        self.kv.len()
+    }
+
+    /// Positions that fit.
+    pub fn context(&self) -> usize {
+        self.kv.capacity()
+    }
+
+    /// Forgets all positions from `position` on.
+    pub fn rewind(&mut self, position: usize) {
+        self.kv.truncate(position);
+    }
+
+    /// The normed hidden states of the last step, one row of `hidden` per token: what the head is applied to.
+    pub fn hidden(&self) -> &[f32] {
+        &self.normed
+    }
+}

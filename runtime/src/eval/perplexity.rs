@@ -1,0 +1,202 @@
+//! Perplexity of a model on a token sequence, alone or side by side with another model.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::divergence::{Divergence, DivergenceSum};
+use super::row::{compare, nll};
+use crate::decoder::{Decoder, DecoderState};
+use crate::error::{Result, RuntimeError};
+use crate::generate::PROMPT_BATCH;
+use crate::progress::{Cancel, Progress};
+
+/// Positions whose logits are held at once.
+const LOGIT_ROWS: usize = 64;
+
+/// What to evaluate.
+#[derive(Debug, Clone, Copy)]
+pub struct EvalOptions {
+    /// Tokens per chunk.
+    pub ctx: usize,
+    /// Chunks to evaluate; all whole chunks of the text without it.
+    pub chunks: Option<usize>,
+    /// The token that the tokenizer puts before a text, where it does.
+    pub bos: Option<u32>,
+}
+
+/// Result of [`evaluate`]. The field names are those of `qsf-eval --json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// Perplexity: exp of the mean negative log-likelihood.
+    pub ppl: f64,
+    /// Standard error of the perplexity.
+    pub ppl_stderr: f64,
+    /// Scored positions.
+    pub tokens: usize,
+    /// Chunks.
+    pub chunks: usize,
+    /// Tokens per chunk.
+    pub ctx: usize,
+    /// Wall time.
+    pub seconds: f64,
+    /// Distance from the base model, where one was given.
+    #[serde(flatten)]
+    pub divergence: Option<Divergence>,
+}
+
+/// Evaluates `model` on `tokens`; with `base`, chunk by chunk side by side, so that no logits are stored.
+///
+/// # Errors
+/// When the text has not one whole chunk, the models' vocabularies differ, or the user interrupts.
+pub fn evaluate(
+    model: &Decoder,
+    base: Option<&Decoder>,
+    tokens: &[u32],
+    options: EvalOptions,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> Result<Evaluation> {
+    let EvalOptions { ctx, bos, .. } = options;
+    if ctx < 4 {
+        return Err(RuntimeError::Request(format!("a chunk of {ctx} tokens is too short: --ctx must be at least 4")));
+    }
+    let available = tokens.len() / ctx;
+    let chunks = options.chunks.unwrap_or(available).min(available);
+    if chunks == 0 {
+        return Err(RuntimeError::Request(format!(
+            "the text has {} tokens, less than one chunk of {ctx}: pass a longer text or a smaller --ctx",
+            tokens.len()
+        )));
+    }
+    let vocab = model.model().config.vocab;
+    if let Some(base) = base.filter(|b| b.model().config.vocab != vocab) {
+        return Err(RuntimeError::Request(format!(
+            "the models have vocabularies of {vocab} and {}: their distributions cannot be compared",
+            base.model().config.vocab
+        )));
+    }
+    let started = Instant::now();
+    let mut model = Side::new(model, ctx)?;
+    let mut base = base.map(|base| Side::new(base, ctx)).transpose()?;
+    let mut sums = Sums::default();
+    progress.begin("evaluating", (chunks * ctx) as u64);
+    for chunk in tokens.chunks_exact(ctx).take(chunks) {
+        let mut chunk = chunk.to_vec();
+        if let Some(bos) = bos {
+            chunk[0] = bos;
+        }
+        evaluate_chunk(&mut model, base.as_mut(), &chunk, &mut sums, progress, cancel)?;
+    }
+    progress.end();
+    let (ppl, ppl_stderr) = sums.perplexity();
+    let tokens = sums.count;
+    let divergence = if base.is_some() { sums.divergence.finish() } else { None };
+    Ok(Evaluation { ppl, ppl_stderr, tokens, chunks, ctx, seconds: started.elapsed().as_secs_f64(), divergence })
+}
+
+/// One model at work.
+struct Side<'a> {
+    decoder: &'a Decoder,
+    state: DecoderState,
+    logits: Vec<f32>,
+}
+
+impl<'a> Side<'a> {
+    fn new(decoder: &'a Decoder, ctx: usize) -> Result<Side<'a>> {
+        let vocab = decoder.model().config.vocab as usize;
+        let state = decoder.state(ctx, PROMPT_BATCH)?;
+        Ok(Side { decoder, state, logits: vec![0.0; LOGIT_ROWS * vocab] })
+    }
+
+    fn logits(&mut self, rows: std::ops::Range<usize>) -> &[f32] {
+        let vocab = self.decoder.model().config.vocab as usize;
+        let out = &mut self.logits[..rows.len() * vocab];
+        self.decoder.logits(&mut self.state, rows, out);
+        out
+    }
+}
+
+#[derive(Default)]
+struct Sums {
+    count: usize,
+    nll: f64,
+    nll_squared: f64,
+    divergence: DivergenceSum,
+}
+
+impl Sums {
+    fn add(&mut self, nll: f64) {
+        self.count += 1;
+        self.nll += nll;
+        self.nll_squared += nll * nll;
+    }
+
+    /// Perplexity and its standard error, by the error of the mean log-likelihood.
+    fn perplexity(&self) -> (f64, f64) {
+        let n = self.count as f64;
+        let mean = self.nll / n;
+        let variance = (self.nll_squared / n - mean * mean).max(0.0);
+        let ppl = mean.exp();
+        (ppl, ppl * (variance / (n - 1.0).max(1.0)).sqrt())
+    }
+}
+
+fn evaluate_chunk(
+    model: &mut Side<'_>,
+    mut base: Option<&mut Side<'_>>,
+    chunk: &[u32],
+    sums: &mut Sums,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> Result<()> {
+    let isa = model.decoder.cpu().isa();
+    let vocab = model.decoder.model().config.vocab as usize;
+    let scored = chunk.len() / 2..chunk.len() - 1;
+    model.state.rewind(0);
+    if let Some(base) = &mut base {
+        base.state.rewind(0);
+    }
+    let mut start = 0;
+    for step in chunk.chunks(model.state.batch()) {
+        cancel.check()?;
+        model.decoder.forward(&mut model.state, step)?;
+        if let Some(base) = &mut base {
+            base.decoder.forward(&mut base.state, step)?;
+        }
+        let end = start + step.len();
+        let (first, last) = (scored.start.clamp(start, end), scored.end.clamp(start, end));
+        let mut from = first;
+        while from < last {
+            let to = (from + LOGIT_ROWS).min(last);
+            let targets = &chunk[from + 1..=to];
+            let rows = from - start..to - start;
+            let logits = model.logits(rows.clone());
+            if let Some(base) = &mut base {
+                let base_logits = base.logits(rows);
+                let differences: Vec<_> = logits
+                    .par_chunks(vocab)
+                    .zip(base_logits.par_chunks(vocab))
+                    .zip(targets)
+                    .map(|((row, base), &target)| compare(isa, base, row, target as usize))
+                    .collect();
+                for row in &differences {
+                    sums.add(row.nll);
+                    sums.divergence.add(row);
+                }
+            } else {
+                let losses: Vec<f64> = logits
+                    .par_chunks(vocab)
+                    .zip(targets)
+                    .map(|(row, &target)| nll(isa, row, target as usize))
+                    .collect();
+                losses.into_iter().for_each(|nll| sums.add(nll));
+            }
+            from = to;
+        }
+        progress.advance(step.len() as u64);
+        start = end;
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Text generation: a prompt in one or more large steps, then one token a step.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::decoder::{Decoder, DecoderState};
+use crate::error::{Result, RuntimeError};
+use crate::progress::Cancel;
+use crate::sample::Sampler;
+
+/// Tokens of one prompt step: large enough to use a weight many times, small enough for the caches.
+pub const PROMPT_BATCH: usize = 512;
+
+/// Why a generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// One of the stop tokens was sampled.
+    StopToken,
+    /// As many tokens as asked for.
+    MaxTokens,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+/// What came out of a generation.
+#[derive(Debug, Clone)]
+pub struct Generation {
+    /// Generated tokens, the stop token not among them.
+    pub tokens: Vec<u32>,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Time for the prompt.
+    pub prefill: Duration,
+    /// Time for all tokens after the first, which falls out of the prompt.
+    pub decode: Duration,
+}
+
+/// Checks that a prompt and an output fit a context.
+///
+/// # Errors
+/// When the prompt is empty, or prompt and output together exceed `context`.
+pub fn check_lengths(prompt: usize, output: usize, context: usize) -> Result<()> {
+    if prompt == 0 {
+        return Err(RuntimeError::Request(
+            "the prompt is empty: pass text with -p, and with this tokenizer at least one character".into(),
+        ));
+    }
+    if prompt.saturating_add(output) > context {
+        return Err(RuntimeError::Request(format!(
+            "{prompt} prompt tokens and {output} tokens of output exceed the context of {context} tokens; \
+             ask for at most {} with -n",
+            context.saturating_sub(prompt)
+        )));
+    }
+    Ok(())
+}
+
+/// Generates up to `max_tokens` tokens behind `prompt`. `on_token` sees each token as soon as it is known.
+///
+/// # Errors
+/// When the prompt is empty or does not fit, a token is beyond the vocabulary, the logits are not numbers, or `on_token`
+/// fails.
+pub fn generate(
+    decoder: &Decoder,
+    state: &mut DecoderState,
+    prompt: &[u32],
+    max_tokens: usize,
+    stop_tokens: &[u32],
+    sampler: &mut Sampler,
+    cancel: &Cancel,
+    mut on_token: impl FnMut(u32) -> Result<()>,
+) -> Result<Generation> {
+    check_lengths(prompt.len(), max_tokens, state.context() - state.position())?;
+    let mut logits = vec![0.0; decoder.model().config.vocab as usize];
+    let mut tokens = Vec::with_capacity(max_tokens);
+    let started = Instant::now();
+    let mut prefill = Duration::ZERO;
+    let mut stop = StopReason::MaxTokens;
+    for batch in prompt.chunks(state.batch()) {
+        if cancel.is_requested() {
+            stop = StopReason::Interrupted;
+            break;
+        }
+        decoder.forward(state, batch)?;
+        let last = batch.len() - 1;
+        prefill = started.elapsed();
+        if state.position() >= prompt.len() {
+            decoder.logits(state, last..last + 1, &mut logits);
+            prefill = started.elapsed();
+        }
+    }
+    while stop != StopReason::Interrupted && tokens.len() < max_tokens {
+        let token = sampler.sample(&mut logits)?;
+        if stop_tokens.contains(&token) {
+            stop = StopReason::StopToken;
+            break;
+        }
+        tokens.push(token);
+        on_token(token)?;
+        if cancel.is_requested() {
+            stop = StopReason::Interrupted;
+        } else if tokens.len() < max_tokens {
+            decoder.forward(state, &[token])?;
+            decoder.logits(state, 0..1, &mut logits);
+        }
+    }
+    Ok(Generation { tokens, stop, prefill, decode: started.elapsed().saturating_sub(prefill) })
+}

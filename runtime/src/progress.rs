@@ -1,0 +1,53 @@
+//! Progress and interruption of long work, without deciding how either is shown or caused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Result, RuntimeError};
+
+/// Receives the progress of long work. Called from several threads.
+pub trait Progress: Sync {
+    /// Work of `total` units begins.
+    fn begin(&self, what: &str, total: u64);
+
+    /// `units` more are done.
+    fn advance(&self, units: u64);
+
+    /// The work begun last has ended.
+    fn end(&self);
+}
+
+/// Progress that nobody watches.
+pub struct Unwatched;
+
+impl Progress for Unwatched {
+    fn begin(&self, _what: &str, _total: u64) {}
+
+    fn advance(&self, _units: u64) {}
+
+    fn end(&self) {}
+}
+
+/// A request to stop, set by one thread and seen by others.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Asks everyone who checks this flag to stop.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a stop was requested.
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// To be called between units of work.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Interrupted`] once a stop was requested.
+    pub fn check(&self) -> Result<()> {
+        if self.is_requested() { Err(RuntimeError::Interrupted) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,221 @@
+//! QSF files as a source of weights.
+
+use std::path::{Path, PathBuf};
+
+use qsf_format::{
+    BlockSize, Damage, FileBytes, ModelConfig, QsfFile, QuantType, RawBytes, SectionTag, TensorGroup, TensorId,
+    TensorKind,
+};
+use rayon::prelude::*;
+
+use super::shape::{check_complete, expected_shape};
+use super::{Tensor, TensorBytes, TensorInfo, WeightSource};
+use crate::error::{Result, RuntimeError};
+
+/// An open QSF file, every layer of it checked.
+pub struct QsfSource {
+    file: QsfFile,
+    config: ModelConfig,
+    tokenizer: Option<Vec<u8>>,
+    chat_template: Option<Vec<u8>>,
+    tensors: Vec<(TensorInfo, Tensor)>,
+    infos: Vec<TensorInfo>,
+}
+
+impl QsfSource {
+    /// Opens a file, checks all of it that a model needs, and finds its tensors.
+    ///
+    /// # Errors
+    /// When it is damaged, or its tensors are not those of the model that it describes.
+    pub fn open(path: &Path) -> Result<QsfSource> {
+        Self::from_file(QsfFile::open(path)?)
+    }
+
+    /// The same for a file that is open already, perhaps in memory.
+    ///
+    /// # Errors
+    /// As [`QsfSource::open`].
+    pub fn from_file(file: QsfFile) -> Result<QsfSource> {
+        let layers: Vec<TensorGroup> = (0..file.layers().len())
+            .into_par_iter()
+            .map(|layer| file.layer(layer))
+            .collect::<Result<_, _>>()?;
+        let (tied_head, last) = file.final_section()?;
+        let config = model_config(&file, tied_head, layers.first())?;
+        let mut tensors = Found { file: &file, config: &config, tensors: Vec::new() };
+        tensors.add_embedding()?;
+        for (layer, group) in (0..).zip(&layers) {
+            tensors.add_group(Some(layer), group)?;
+        }
+        tensors.add_group(None, &last)?;
+        if let Some(positions) = file.positions()? {
+            tensors.add_group(None, &positions)?;
+        }
+        let tensors = tensors.tensors;
+        let infos: Vec<TensorInfo> = tensors.iter().map(|(info, _)| info.clone()).collect();
+        check_complete(file.path(), &config, &infos)?;
+        let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
+        let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
+        Ok(QsfSource { config, tokenizer, chat_template, tensors, infos, file })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &QsfFile {
+        &self.file
+    }
+}
+
+/// The model that META describes; for a plain file, what the header and the tensors say.
+fn model_config(file: &QsfFile, tied_head: bool, first_layer: Option<&TensorGroup>) -> Result<ModelConfig> {
+    if let Some(meta) = file.meta()? {
+        if meta.model.tied_head != tied_head {
+            return Err(RuntimeError::bad_input(
+                file.path(),
+                "final section, head flag",
+                if meta.model.tied_head { "a tied head as in META" } else { "a separate head as in META" },
+                if tied_head { "tied" } else { "separate" },
+            ));
+        }
+        return Ok(meta.model);
+    }
+    let gated = first_layer
+        .is_some_and(|group| group.tensors.iter().any(|t| t.kind == Some(TensorKind::FfnGate)));
+    let config = file.header().plain_model(gated, tied_head).ok_or_else(|| RuntimeError::Unsupported {
+        path: file.path().to_owned(),
+        what: "a plain file of this architecture".into(),
+        supported: "it needs the section META; convert the source model again".into(),
+    })?;
+    config
+        .check()
+        .map_err(|e| RuntimeError::bad_input(file.path(), "file header", "a possible model", e))?;
+    Ok(config)
+}
+
+/// Collects the tensors of a file.
+struct Found<'a> {
+    file: &'a QsfFile,
+    config: &'a ModelConfig,
+    tensors: Vec<(TensorInfo, Tensor)>,
+}
+
+impl Found<'_> {
+    fn add_embedding(&mut self) -> Result<()> {
+        let info = self.file.embedding_info()?;
+        let bytes = self.file.embedding(&info)?;
+        let len = bytes.as_slice().len();
+        let id = TensorId::of_model(TensorKind::TokenEmbedding);
+        self.add(id, info.rows, info.cols, info.quant, tensor_bytes(&bytes, 0..len))
+    }
+
+    fn add_group(&mut self, layer: Option<u32>, group: &TensorGroup) -> Result<()> {
+        for entry in &group.tensors {
+            // Optional kinds of later versions.
+            let Some(kind) = entry.kind else { continue };
+            let id = TensorId { layer, kind };
+            let bytes = tensor_bytes(&group.bytes, entry.data.clone());
+            if kind == TensorKind::FfnBiases {
+                self.add_joined_biases(id, entry.quant, &bytes)?;
+            } else {
+                self.add(id, entry.rows, entry.cols, entry.quant, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kind 13 holds the up bias followed by the down bias.
+    fn add_joined_biases(&mut self, id: TensorId, quant: QuantType, bytes: &TensorBytes) -> Result<()> {
+        let (up, down) = (self.config.ffn, self.config.hidden);
+        let width = |cols: u32| quant.row_bytes(BlockSize::B64, cols.into()).unwrap_or(u64::MAX) as usize;
+        let all = bytes.as_slice();
+        if !quant.is_float() || all.len() != width(up) + width(down) {
+            return Err(RuntimeError::bad_input(
+                self.file.path(),
+                id.to_string(),
+                format!("{up} + {down} floats"),
+                format!("{} bytes of {quant}", all.len()),
+            ));
+        }
+        let (first, second) = all.split_at(width(up));
+        for (kind, cols, part) in
+            [(TensorKind::FfnUpBias, up, first), (TensorKind::FfnDownBias, down, second)]
+        {
+            self.add(TensorId { kind, ..id }, 1, cols, quant, part.to_vec().into())?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, id: TensorId, rows: u32, cols: u32, quant: QuantType, bytes: TensorBytes) -> Result<()> {
+        let path = self.file.path();
+        let shape = (rows as usize, cols as usize);
+        if let Some(expected) = expected_shape(self.config, id.kind).filter(|&e| e != shape) {
+            return Err(RuntimeError::bad_input(
+                path,
+                id.to_string(),
+                format!("{} x {}", expected.0, expected.1),
+                format!("{rows} x {cols}"),
+            ));
+        }
+        if self.tensors.iter().rev().take(64).any(|(info, _)| info.id == id) {
+            return Err(RuntimeError::bad_input(path, id.to_string(), "each tensor once", "a second one"));
+        }
+        let block = self.file.header().block;
+        let found = bytes.as_slice().len() as u64;
+        let tensor = Tensor::new(shape.0, shape.1, quant, block, bytes).map_err(|expected| {
+            let expected = format!("{} bytes", expected.unwrap_or(u64::MAX));
+            RuntimeError::from(Damage::new(id.to_string(), 0, expected, found).in_file(path))
+        })?;
+        let name = id.to_string();
+        self.tensors.push((TensorInfo { id, name, rows: shape.0, cols: shape.1, quant }, tensor));
+        Ok(())
+    }
+}
+
+/// A range of raw bytes, shared rather than copied.
+fn tensor_bytes(raw: &RawBytes, range: std::ops::Range<usize>) -> TensorBytes {
+    match raw {
+        RawBytes::Owned(bytes) => TensorBytes::Owned(bytes.clone(), range),
+        RawBytes::InFile(file, all) => {
+            let range = all.start + range.start..all.start + range.end;
+            match file {
+                FileBytes::Mapped(map) => TensorBytes::Mapped(map.clone(), range),
+                FileBytes::Memory(bytes) => TensorBytes::Owned(bytes.clone(), range),
+            }
+        }
+    }
+}
+
+impl WeightSource for QsfSource {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        self.tokenizer.as_deref()
+    }
+
+    fn chat_template(&self) -> Option<&[u8]> {
+        self.chat_template.as_deref()
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.file.path().to_owned()]
+    }
+
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.infos
+    }
+
+    fn load(&self, id: TensorId) -> Result<Tensor> {
+        let found = self.tensors.iter().find(|(info, _)| info.id == id);
+        found.map(|(_, tensor)| tensor.clone()).ok_or_else(|| {
+            RuntimeError::bad_input(self.file.path(), id.to_string(), "a tensor of the file", "none")
+        })
+    }
+
+    /// Nothing to do: the file is mapped, and its pages are the operating system's to keep or drop.
+    fn release(&self, _layer: Option<u32>) {}
+}

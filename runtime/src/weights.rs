@@ -1,0 +1,150 @@
+//! The weights of a model as the decoder uses them: matrices in their stored type, vectors as floats.
+
+use qsf_format::{ModelConfig, TensorId, TensorKind};
+
+use crate::error::{Result, RuntimeError};
+use crate::source::{Tensor, WeightSource};
+
+/// A model in memory. Matrices share the source's bytes; nothing is expanded.
+pub struct Model {
+    /// The architecture.
+    pub config: ModelConfig,
+    /// `vocab` x `hidden`.
+    pub embedding: Tensor,
+    /// `max_positions` x `hidden`, for learned positions.
+    pub positions: Option<Tensor>,
+    /// Transformer layers.
+    pub layers: Vec<LayerWeights>,
+    /// Norm before the head.
+    pub final_norm: Norm,
+    /// `vocab` x `hidden`; the embedding's bytes when tied.
+    pub head: Linear,
+}
+
+/// One transformer layer.
+pub struct LayerWeights {
+    /// Norm before attention.
+    pub attn_norm: Norm,
+    /// Query projection.
+    pub q: Linear,
+    /// Key projection.
+    pub k: Linear,
+    /// Value projection.
+    pub v: Linear,
+    /// Attention output projection.
+    pub output: Linear,
+    /// Norm before the feed-forward.
+    pub ffn_norm: Norm,
+    /// Gate of a gated feed-forward.
+    pub gate: Option<Linear>,
+    /// Up projection.
+    pub up: Linear,
+    /// Down projection.
+    pub down: Linear,
+}
+
+/// A matrix and its bias.
+pub struct Linear {
+    /// Rows are outputs, columns inputs.
+    pub weight: Tensor,
+    /// One value per row.
+    pub bias: Option<Vec<f32>>,
+}
+
+/// Gain and bias of a norm, one value per column.
+pub struct Norm {
+    /// Multiplied.
+    pub gain: Vec<f32>,
+    /// Added.
+    pub bias: Option<Vec<f32>>,
+}
+
+impl Model {
+    /// Loads every tensor of a source.
+    ///
+    /// # Errors
+    /// When a tensor is missing or damaged.
+    pub fn load(source: &dyn WeightSource) -> Result<Model> {
+        let config = source.config().clone();
+        let loader = Loader { source };
+        let embedding = loader.matrix(TensorId::of_model(TensorKind::TokenEmbedding))?;
+        let layers = (0..config.layers).map(|i| loader.layer(i)).collect::<Result<_>>()?;
+        let head = if config.tied_head {
+            embedding.clone()
+        } else {
+            loader.matrix(TensorId::of_model(TensorKind::Head))?
+        };
+        let head_bias = loader.vector(TensorId::of_model(TensorKind::HeadBias))?;
+        let positions = TensorId::of_model(TensorKind::Positions);
+        Ok(Model {
+            positions: loader.has(positions).then(|| loader.matrix(positions)).transpose()?,
+            final_norm: loader.norm(None, TensorKind::FinalNorm, TensorKind::FinalNormBias)?,
+            head: Linear { weight: head, bias: head_bias },
+            embedding,
+            layers,
+            config,
+        })
+    }
+
+    /// Bytes of all matrices that one decoded token reads.
+    pub fn bytes_per_token(&self) -> u64 {
+        let layers = self.layers.iter().flat_map(|l| {
+            [&l.q, &l.k, &l.v, &l.output, &l.up, &l.down].into_iter().chain(l.gate.as_ref())
+        });
+        let linear: usize = layers.chain([&self.head]).map(|linear| linear.weight.bytes().len()).sum();
+        linear as u64
+    }
+
+    /// Whether any matrix is stored in blocks, so that int8 activations apply.
+    pub fn is_quantized(&self) -> bool {
+        let quantized = |linear: &Linear| !linear.weight.quant().is_float();
+        quantized(&self.head) || self.layers.iter().any(|l| quantized(&l.q) || quantized(&l.up))
+    }
+}
+
+struct Loader<'a> {
+    source: &'a dyn WeightSource,
+}
+
+impl Loader<'_> {
+    fn layer(&self, i: u32) -> Result<LayerWeights> {
+        use TensorKind::*;
+        let id = |kind| TensorId::of_layer(i, kind);
+        let linear = |kind, bias| -> Result<Linear> {
+            Ok(Linear { weight: self.matrix(id(kind))?, bias: self.vector(id(bias))? })
+        };
+        let gated = self.source.config().gated_ffn;
+        Ok(LayerWeights {
+            attn_norm: self.norm(Some(i), AttnNorm, AttnNormBias)?,
+            q: linear(AttnQ, AttnQBias)?,
+            k: linear(AttnK, AttnKBias)?,
+            v: linear(AttnV, AttnVBias)?,
+            output: linear(AttnOutput, AttnOutputBias)?,
+            ffn_norm: self.norm(Some(i), FfnNorm, FfnNormBias)?,
+            gate: gated.then(|| linear(FfnGate, FfnGateBias)).transpose()?,
+            up: linear(FfnUp, FfnUpBias)?,
+            down: linear(FfnDown, FfnDownBias)?,
+        })
+    }
+
+    fn has(&self, id: TensorId) -> bool {
+        self.source.tensors().iter().any(|info| info.id == id)
+    }
+
+    fn matrix(&self, id: TensorId) -> Result<Tensor> {
+        self.source.load(id)
+    }
+
+    fn vector(&self, id: TensorId) -> Result<Option<Vec<f32>>> {
+        if self.has(id) { Ok(Some(self.source.load(id)?.to_f32())) } else { Ok(None) }
+    }
+
+    fn norm(&self, layer: Option<u32>, gain: TensorKind, bias: TensorKind) -> Result<Norm> {
+        let gain = TensorId { layer, kind: gain };
+        let found = self.vector(gain)?;
+        let gain = found.ok_or_else(|| {
+            RuntimeError::bad_input(self.source.path(), gain.to_string(), "this tensor", "none")
+        })?;
+        Ok(Norm { gain, bias: self.vector(TensorId { layer, kind: bias })? })
+    }
+}
