@@ -1,6 +1,7 @@
 //! One scalar decode per block type (SPEC.md section 6). This is the definition that every kernel is tested against.
 //!
-//! Values that the formula makes of two operations (`scale * q + min`) are rounded to f32 twice: never fused.
+//! The formulas have one rounding at most: an f16 times a code of at most 8 bits is exact in f32, so that only the sum of
+//! `scale * q + min` rounds, fused or not.
 
 use half::f16;
 
@@ -15,7 +16,7 @@ pub fn decode_row(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f
     match quant {
         QuantType::F16 => decode_floats::<2>(bytes, out, |b| f16::from_le_bytes(b).to_f32()),
         QuantType::Bf16 => {
-            decode_floats::<2>(bytes, out, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
+            decode_floats::<2>(bytes, out, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
         }
         QuantType::F32 => decode_floats::<4>(bytes, out, f32::from_le_bytes),
         _ => {
@@ -169,8 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn value_is_rounded_after_the_product_and_again_after_the_sum() {
-        // scale * q needs more than 24 bits with min: a fused decode would differ in the last place.
+    fn a_small_scale_beside_a_large_min_rounds_once() {
         let mut bytes = halves(&[0.1, 1000.0]);
         bytes.extend([0xFFu8; 32]);
         let scale = f16::from_f32(0.1).to_f32();

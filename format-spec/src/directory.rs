@@ -43,6 +43,21 @@ impl SectionTag {
     pub const POSITIONS: SectionTag = SectionTag(*b"POSE");
 }
 
+impl SectionTag {
+    /// Whether the section's bytes are used where they stand, and so are never compressed as a whole.
+    fn is_used_in_place(self) -> bool {
+        [
+            Self::TENSOR_CRCS,
+            Self::LAYER_INDEX,
+            Self::EMBEDDING,
+            Self::FINAL,
+            Self::EMBEDDING_CHUNKS,
+            Self::POSITIONS,
+        ]
+        .contains(&self)
+    }
+}
+
 impl fmt::Display for SectionTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0.escape_ascii().to_string())
@@ -177,8 +192,11 @@ pub(crate) fn parse_directory(file: &[u8], at: u64) -> Result<Vec<Section>, Dama
             return Err(Damage::new(place, entry_at + 4, "flags 0", entry.flags));
         }
         let compression = Compression::from_id(entry.compression.get())
-            .filter(|c| matches!(c, Compression::None | Compression::Zstd))
-            .ok_or_else(|| Damage::new(&place, entry_at + 28, "compression 0 or 3", entry.compression))?;
+            .filter(|&c| c == Compression::None || (c == Compression::Zstd && !tag.is_used_in_place()))
+            .ok_or_else(|| {
+                let expected = if tag.is_used_in_place() { "compression 0" } else { "compression 0 or 3" };
+                Damage::new(&place, entry_at + 28, expected, entry.compression)
+            })?;
         sections.push(Section { tag, offset, stored_bytes: stored, crc: entry.crc.get(), compression });
     }
     Ok(sections)

@@ -399,7 +399,7 @@ impl FileHeader {
             },
             gated_ffn,
             position: match self.position {
-                0 => PositionConfig::Learned,
+                0 => PositionConfig::Learned {},
                 1 => PositionConfig::Rope { theta: self.rope_theta, scaling: None },
                 _ => return None,
             },
@@ -423,7 +423,7 @@ fn codes_of(config: &ModelConfig) -> (u8, u8, u8, f32) {
         NormKind::RmsNorm => 1,
     };
     match config.position {
-        PositionConfig::Learned => (activation, norm, 0, 0.0),
+        PositionConfig::Learned {} => (activation, norm, 0, 0.0),
         PositionConfig::Rope { theta, .. } => (activation, norm, 1, theta),
     }
 }

@@ -1,6 +1,6 @@
 //! Where things stand in a file: alignments, and the rule that puts tensor data on 64-byte boundaries (SPEC.md section 2).
 
-/// Tensor data, sections and the directory start at multiples of this.
+/// Tensor data, sections and the directory start at multiples of this; the embedding section starts 16 bytes before one.
 pub const ALIGN: u64 = 64;
 /// Layers start at multiples of this, so that they can be read past the page cache.
 pub const LAYER_ALIGN: u64 = 4096;

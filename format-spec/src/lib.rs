@@ -16,6 +16,7 @@ mod layer_index;
 mod layout;
 mod meta;
 mod model_config;
+mod partial_file;
 mod quant_type;
 mod reader;
 mod tensor_header;

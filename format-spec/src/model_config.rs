@@ -85,7 +85,7 @@ pub enum Activation {
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PositionConfig {
     /// A learned vector per position, added to the embedding.
-    Learned,
+    Learned {},
     /// Rotary embedding of queries and keys, first half of a head against its second half.
     Rope {
         /// Base of the frequencies.

@@ -16,9 +16,10 @@ use crate::layout::TENSOR_HEADER_BYTES;
 use crate::meta::{META_VERSION, Meta};
 use crate::quant_type::QuantType;
 use crate::tensor_header::{TensorCount, TensorEntry, parse_tensors};
+use crate::tensor_kind::TensorKind;
 use crate::writer::embedding_rows_per_chunk;
 
-/// META, TOKN and other compressed sections may not hold more than this: far above any real tokenizer, and a bound on what
+/// A compressed section (META, TOKN, CTPL) may not hold more than this: far above any real tokenizer, and a bound on what
 /// a hostile file can make a reader allocate.
 pub const MAX_SECTION_BYTES: usize = 1 << 28;
 
@@ -273,11 +274,13 @@ impl QsfFile {
         let Some(json) = self.read_section(SectionTag::META)? else {
             return Err(Damage::new("section directory", at, "an entry META", "none"));
         };
-        let meta: Meta = serde_json::from_slice(&json)
-            .map_err(|e| Damage::new("section META", at, "JSON as SPEC.md section 8 describes", e))?;
-        if meta.version != META_VERSION {
-            return Err(Damage::new("section META", at, format!("version {META_VERSION}"), meta.version));
+        let json_error = |e| Damage::new("section META", at, "JSON as SPEC.md section 8 describes", e);
+        // The version first: a later schema may not parse as this one.
+        let version: MetaVersion = serde_json::from_slice(&json).map_err(json_error)?;
+        if version.version != META_VERSION {
+            return Err(Damage::new("section META", at, format!("version {META_VERSION}"), version.version));
         }
+        let meta: Meta = serde_json::from_slice(&json).map_err(json_error)?;
         meta.model.check().map_err(|e| Damage::new("section META, model", at, "a possible model", e))?;
         self.header.check_against(&meta.model)?;
         Ok(Some(meta))
@@ -310,6 +313,7 @@ impl QsfFile {
             self.header.block,
             &place,
         )?;
+        check_placement(&tensors, entry.offset, &place, TensorKind::is_per_layer)?;
         Ok(TensorGroup { bytes, tensors })
     }
 
@@ -364,6 +368,9 @@ impl QsfFile {
             TensorCount::ToEnd
         };
         let tensors = parse_tensors(bytes, at, 1, count, None, self.header.block, place)?;
+        check_placement(&tensors, at, place, |kind| {
+            !kind.is_per_layer() && !matches!(kind, TensorKind::Positions | TensorKind::TokenEmbedding)
+        })?;
         Ok((tied, TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors }))
     }
 
@@ -387,6 +394,7 @@ impl QsfFile {
             self.header.block,
             "section POSE",
         )?;
+        check_placement(&tensors, section.offset, "section POSE", |kind| kind == TensorKind::Positions)?;
         let range = section.offset as usize..(section.offset + section.stored_bytes) as usize;
         Ok(Some(TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors }))
     }
@@ -475,6 +483,27 @@ impl QsfFile {
         let bytes = info.quant.tensor_bytes(self.header.block, info.rows.into(), info.cols.into());
         let range = range_in(&self.bytes, at, bytes.unwrap_or(u64::MAX), "embedding section", at)?;
         Ok(RawBytes::InFile(self.bytes.clone(), range))
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct MetaVersion {
+    version: u32,
+}
+
+/// Checks that every known tensor of a part belongs there.
+fn check_placement(
+    tensors: &[TensorEntry],
+    at: u64,
+    place: &str,
+    belongs: impl Fn(TensorKind) -> bool,
+) -> Result<(), Damage> {
+    match tensors.iter().find_map(|t| t.kind.filter(|&kind| !belongs(kind)).map(|kind| (t, kind))) {
+        Some((t, kind)) => {
+            let at = at + t.with_header().start as u64;
+            Err(Damage::new(place, at, "only tensors that belong there", kind))
+        }
+        None => Ok(()),
     }
 }
 

@@ -67,8 +67,7 @@ pub(crate) enum TensorCount {
     Exactly(usize),
     /// As many as fill the bytes.
     ToEnd,
-    /// As many as are there before the bytes end or a header is all zero: only plain files, whose final section has no
-    /// stated length.
+    /// This many, with anything behind: only plain files, whose final section has no stated length.
     Plain(usize),
 }
 
@@ -95,6 +94,15 @@ pub(crate) fn parse_tensors(
         }
         let place = format!("{place}, tensor {}", tensors.len());
         let entry = parse_tensor(raw, at, end, default, block, &place)?;
+        if tensors.iter().any(|t: &TensorEntry| t.kind_id == entry.kind_id) {
+            let start = at + entry.with_header().start as u64;
+            return Err(Damage::new(
+                place,
+                start,
+                "each kind once",
+                format!("a second kind {}", entry.kind_id),
+            ));
+        }
         end = entry.data.end;
         tensors.push(entry);
     }

@@ -52,7 +52,7 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
         report.tensors += group.tensors.len();
         report.layers += 1;
     }
-    let (_, last) = file.read_final()?;
+    let (tied_head, last) = file.read_final()?;
     crcs.check(&last, "final section")?;
     report.tensors += last.tensors.len();
     if let Some(positions) = file.read_positions()? {
@@ -63,7 +63,11 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
     let embedding = file.read_embedding_info()?;
     file.read_embedding(&embedding)?;
     report.tensors += 1;
-    file.read_meta()?;
+    if let Some(meta) = file.read_meta()?.filter(|meta| meta.model.tied_head != tied_head) {
+        let at = file.header().final_offset;
+        let expected = format!("tied_head {} as in META", meta.model.tied_head);
+        return Err(Damage::new("final section, head flag", at, expected, tied_head));
+    }
     for tag in [SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE] {
         file.read_section(tag)?;
     }

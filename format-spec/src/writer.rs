@@ -1,9 +1,9 @@
 //! The streaming writer: one pass from front to back into `OUT.partial`, then fsync and rename. A crash, a full disk or
 //! Ctrl-C never leaves something under the final name.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::chunk::{Chunk, Compression, encode_chunk, encode_layer};
 use crate::directory::{Section, SectionTag, directory_bytes, embedding_chunk_bytes};
@@ -12,6 +12,7 @@ use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 use crate::layout::{ALIGN, CHUNK_BYTES, LAYER_ALIGN, next_tensor_header};
 use crate::meta::Meta;
+use crate::partial_file::PartialFile;
 use crate::quant_type::{BlockSize, QuantType};
 use crate::tensor_header::tensor_header_bytes;
 use crate::tensor_kind::TensorKind;
@@ -26,7 +27,7 @@ pub struct WriterOptions {
     pub force: bool,
     /// Values per block.
     pub block: BlockSize,
-    /// Compression of layers and embedding, where it saves at least 2 %.
+    /// Compression: of layers where it saves at least 2 %, of embedding chunks where it saves anything.
     pub compression: Compression,
 }
 
@@ -49,8 +50,7 @@ pub struct EncodedTensor {
 /// [`begin_final`](Self::begin_final) and its tensors, perhaps [`begin_positions`](Self::begin_positions), then
 /// [`finish`](Self::finish). Dropped before `finish`, it removes what it wrote.
 pub struct QsfWriter {
-    path: PathBuf,
-    partial: PathBuf,
+    target: PartialFile,
     out: BufWriter<File>,
     options: WriterOptions,
     layer_count: u32,
@@ -66,7 +66,6 @@ pub struct QsfWriter {
     tensor_crcs: Vec<u8>,
     open_tensor: Option<u64>,
     section_start: u64,
-    finished: bool,
 }
 
 struct EmbeddingInProgress {
@@ -82,35 +81,9 @@ impl QsfWriter {
     /// # Errors
     /// When the file exists and `force` is off, the directory is missing, or another process writes the same file.
     pub fn create(path: &Path, layer_count: u32, options: WriterOptions) -> Result<QsfWriter, FormatError> {
-        if !options.force && path.symlink_metadata().is_ok() {
-            return Err(FormatError::Exists { path: path.to_owned() });
-        }
-        if path.is_dir() {
-            let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
-            return Err(FormatError::io(path, "write", source));
-        }
-        let mut name = path.as_os_str().to_owned();
-        name.push(".partial");
-        let partial = PathBuf::from(name);
-        // Not truncated before it is locked: it may be another process's work.
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&partial)
-            .map_err(|e| FormatError::io(&partial, "create", e))?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                let source = io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing it");
-                return Err(FormatError::io(&partial, "lock", source));
-            }
-            // File systems without locks: go on without.
-            Err(TryLockError::Error(_)) | Ok(()) => {}
-        }
-        file.set_len(0).map_err(|e| FormatError::io(&partial, "truncate", e))?;
+        let (target, file) = PartialFile::create(path, options.force)?;
         let mut writer = QsfWriter {
-            path: path.to_owned(),
-            partial,
+            target,
             out: BufWriter::with_capacity(CHUNK_BYTES, file),
             options,
             layer_count,
@@ -126,7 +99,6 @@ impl QsfWriter {
             tensor_crcs: Vec::new(),
             open_tensor: None,
             section_start: 0,
-            finished: false,
         };
         let reserved = HEADER_BYTES + layer_count as usize * INDEX_ENTRY_BYTES;
         writer.put(&vec![0; reserved])?;
@@ -138,11 +110,8 @@ impl QsfWriter {
     /// # Errors
     /// When writing fails.
     pub fn begin_embedding(&mut self, quant: QuantType, rows: u32, cols: u32) -> Result<(), FormatError> {
-        let bytes = quant
-            .tensor_bytes(self.options.block, rows.into(), cols.into())
-            .filter(|&b| b < MAX_LAYER_BYTES)
-            .ok_or_else(|| self.unwritable("the token embedding", "it is larger than 2^48 bytes"))?;
-        let row_bytes = (bytes / u64::from(rows.max(1))) as usize;
+        let bytes = self.size_of(TensorKind::TokenEmbedding, quant, rows, cols)?;
+        let row_bytes = (bytes / u64::from(rows)) as usize;
         let start = next_tensor_header(self.at)
             .ok_or_else(|| self.unwritable("the token embedding", "the file is too large"))?;
         self.pad_to(start)?;
@@ -235,6 +204,10 @@ impl QsfWriter {
             .map_err(|_| self.unwritable(&what, "a layer holds at most 65535 tensors"))?;
         let mut raw = Vec::new();
         for tensor in tensors {
+            let bytes = self.size_of(tensor.kind, tensor.quant, tensor.rows, tensor.cols)?;
+            if tensor.data.len() as u64 != bytes {
+                return Err(self.unwritable(tensor.kind.name(), &format!("its data is not {bytes} bytes")));
+            }
             let start = next_tensor_header(raw.len() as u64).unwrap_or(u64::MAX) as usize;
             raw.resize(start, 0);
             raw.extend_from_slice(&tensor_header_bytes(tensor.kind, tensor.rows, tensor.cols, tensor.quant));
@@ -303,9 +276,7 @@ impl QsfWriter {
         cols: u32,
         quant: QuantType,
     ) -> Result<(), FormatError> {
-        let bytes = quant
-            .tensor_bytes(self.options.block, rows.into(), cols.into())
-            .ok_or_else(|| self.unwritable(kind.name(), "its size exceeds 64 bits"))?;
+        let bytes = self.size_of(kind, quant, rows, cols)?;
         let start = next_tensor_header(self.at - self.section_start)
             .ok_or_else(|| self.unwritable(kind.name(), "the file is too large"))?;
         self.pad_to(self.section_start + start)?;
@@ -351,7 +322,7 @@ impl QsfWriter {
         chat_template: Option<&[u8]>,
     ) -> Result<u64, FormatError> {
         self.check_complete()?;
-        let json = serde_json::to_vec(meta).map_err(|e| self.unwritable("META", &e.to_string()))?;
+        let json = self.encode_meta(meta)?;
         self.extra_section(SectionTag::META, &json)?;
         for (tag, bytes) in [(SectionTag::TOKENIZER, tokenizer), (SectionTag::CHAT_TEMPLATE, chat_template)] {
             if let Some(bytes) = bytes {
@@ -384,8 +355,24 @@ impl QsfWriter {
         header.file_bytes = self.at;
         header.directory_offset = Some(directory_offset);
         self.patch(0, &header.to_bytes())?;
-        self.publish()?;
+        self.out.flush().map_err(|e| self.io("write", e))?;
+        self.target.publish(self.out.get_ref())?;
         Ok(self.at)
+    }
+
+    /// META as JSON, read back once: numbers that are not finite would be written as null and never parse again.
+    fn encode_meta(&self, meta: &Meta) -> Result<Vec<u8>, FormatError> {
+        let unwritable = |why: String| self.unwritable("META", &why);
+        meta.model.check().map_err(unwritable)?;
+        if meta.model.layers != self.layer_count {
+            return Err(unwritable(format!(
+                "{} layers, {} were written",
+                meta.model.layers, self.layer_count
+            )));
+        }
+        let json = serde_json::to_vec(meta).map_err(|e| unwritable(e.to_string()))?;
+        serde_json::from_slice::<Meta>(&json).map_err(|e| unwritable(e.to_string()))?;
+        Ok(json)
     }
 
     fn check_complete(&self) -> Result<(), FormatError> {
@@ -393,31 +380,12 @@ impl QsfWriter {
             "the token embedding"
         } else if self.index.len() != self.layer_count as usize {
             "a layer"
-        } else if self.final_offset == 0 || self.open_tensor.is_some() {
+        } else if self.open_tensor.is_some() || !self.sections.iter().any(|s| s.tag == SectionTag::FINAL) {
             "the final section"
         } else {
             return Ok(());
         };
         Err(self.unwritable("the file", &format!("{missing} is missing or incomplete")))
-    }
-
-    /// Syncs, renames and syncs the directory, so that after a power cut the name leads to the whole file or to none.
-    fn publish(&mut self) -> Result<(), FormatError> {
-        self.out.flush().map_err(|e| self.io("write", e))?;
-        self.out.get_ref().sync_all().map_err(|e| self.io("sync", e))?;
-        if !self.options.force && self.path.symlink_metadata().is_ok() {
-            return Err(FormatError::Exists { path: self.path.clone() });
-        }
-        fs::rename(&self.partial, &self.path).map_err(|e| FormatError::io(&self.path, "rename to", e))?;
-        self.finished = true;
-        if cfg!(unix) {
-            let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
-            let parent = parent.unwrap_or(Path::new("."));
-            File::open(parent)
-                .and_then(|dir| dir.sync_all())
-                .map_err(|e| FormatError::io(parent, "sync", e))?;
-        }
-        Ok(())
     }
 
     /// Writes a section zstd-compressed when that is smaller.
@@ -491,21 +459,20 @@ impl QsfWriter {
         Ok(())
     }
 
+    /// Bytes of a tensor, which must have at least one value.
+    fn size_of(&self, kind: TensorKind, quant: QuantType, rows: u32, cols: u32) -> Result<u64, FormatError> {
+        quant
+            .tensor_bytes(self.options.block, rows.into(), cols.into())
+            .filter(|bytes| (1..MAX_LAYER_BYTES).contains(bytes))
+            .ok_or_else(|| self.unwritable(kind.name(), "its size must be 1 to 2^48 bytes"))
+    }
+
     fn io(&self, action: &'static str, source: io::Error) -> FormatError {
-        FormatError::io(&self.partial, action, source)
+        FormatError::io(self.target.partial(), action, source)
     }
 
     fn unwritable(&self, what: &str, why: &str) -> FormatError {
-        FormatError::Unwritable { path: self.path.clone(), what: what.into(), why: why.into() }
-    }
-}
-
-impl Drop for QsfWriter {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Nothing more can be done if this fails; the name says that the file is partial.
-            let _ = fs::remove_file(&self.partial);
-        }
+        FormatError::Unwritable { path: self.target.path().to_owned(), what: what.into(), why: why.into() }
     }
 }
 

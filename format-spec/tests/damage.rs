@@ -1,4 +1,5 @@
 //! Whatever happens to a file after it was written, a reader notices: no flipped bit passes, no truncation panics.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

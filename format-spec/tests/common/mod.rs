@@ -1,4 +1,5 @@
 //! A small file with every kind of part: several layers, compressed and not, learned positions, a separate head.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 
@@ -21,7 +22,7 @@ pub fn model() -> ModelConfig {
         norm: NormConfig { kind: NormKind::LayerNorm, epsilon: 1e-5 },
         activation: Activation::GeluTanh,
         gated_ffn: false,
-        position: PositionConfig::Learned,
+        position: PositionConfig::Learned {},
         tied_head: false,
         bos: Some(1),
         stop_tokens: vec![2, 3],

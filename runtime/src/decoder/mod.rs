@@ -41,7 +41,7 @@ impl Decoder {
         let default = if model.is_quantized() { Activations::Int8 } else { Activations::F32 };
         let config = &model.config;
         let rope = match &config.position {
-            PositionConfig::Learned => None,
+            PositionConfig::Learned {} => None,
             PositionConfig::Rope { theta, scaling } => Some(RopeTable::new(
                 *theta,
                 scaling.as_ref(),

@@ -50,7 +50,7 @@ pub fn required_tensors(config: &ModelConfig) -> Vec<TensorId> {
     if !config.tied_head {
         all.push(TensorId::of_model(Head));
     }
-    if config.position == PositionConfig::Learned {
+    if config.position == (PositionConfig::Learned {}) {
         all.push(TensorId::of_model(Positions));
     }
     all

@@ -1,0 +1,118 @@
+//! A file that gets its name only when it is whole: written as `NAME.partial`, synced, then renamed.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::FormatError;
+
+/// The two names of a file in the making. Dropped before [`PartialFile::publish`], it removes what was written.
+pub(crate) struct PartialFile {
+    path: PathBuf,
+    partial: PathBuf,
+    force: bool,
+    published: bool,
+}
+
+impl PartialFile {
+    /// Starts `path` and gives the empty, locked file to write to.
+    ///
+    /// # Errors
+    /// When `path` exists and `force` is off, its directory is missing, or another process writes the same file.
+    pub fn create(path: &Path, force: bool) -> Result<(PartialFile, File), FormatError> {
+        if !force && path.symlink_metadata().is_ok() {
+            return Err(FormatError::Exists { path: path.to_owned() });
+        }
+        if path.is_dir() {
+            let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
+            return Err(FormatError::io(path, "write", source));
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        let file = claim(&partial)?;
+        Ok((PartialFile { path: path.to_owned(), partial, force, published: false }, file))
+    }
+
+    /// The final name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name while writing.
+    pub fn partial(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Syncs `file`, renames it and syncs the directory, so that after a power cut the final name leads to the whole file
+    /// or to none.
+    pub fn publish(&mut self, file: &File) -> Result<(), FormatError> {
+        file.sync_all().map_err(|e| FormatError::io(&self.partial, "sync", e))?;
+        if !self.force && self.path.symlink_metadata().is_ok() {
+            return Err(FormatError::Exists { path: self.path.clone() });
+        }
+        fs::rename(&self.partial, &self.path).map_err(|e| FormatError::io(&self.path, "rename to", e))?;
+        self.published = true;
+        if cfg!(unix) {
+            let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new("."));
+            File::open(parent)
+                .and_then(|dir| dir.sync_all())
+                .map_err(|e| FormatError::io(parent, "sync", e))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nothing more can be done if this fails; the name says that the file is partial.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+/// Creates `partial` for this process alone, or takes over what a crashed one left.
+fn claim(partial: &Path) -> Result<File, FormatError> {
+    let refuse = |action, kind, why: &str| Err(FormatError::io(partial, action, io::Error::new(kind, why)));
+    if partial.symlink_metadata().is_ok_and(|m| !m.is_file()) {
+        return refuse("create", io::ErrorKind::AlreadyExists, "it exists and is not a regular file");
+    }
+    // Not truncated before it is locked: it may be another process's work.
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(partial)
+        .map_err(|e| FormatError::io(partial, "create", e))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            return refuse("lock", io::ErrorKind::ResourceBusy, "another process is writing it");
+        }
+        // File systems without locks: go on without.
+        Err(TryLockError::Error(_)) | Ok(()) => {}
+    }
+    // Between opening and locking, another process may have finished and renamed this very file.
+    if !same_file(partial, &file).map_err(|e| FormatError::io(partial, "check", e))? {
+        return refuse(
+            "lock",
+            io::ErrorKind::ResourceBusy,
+            "another process has just finished it; try again",
+        );
+    }
+    file.set_len(0).map_err(|e| FormatError::io(partial, "truncate", e))?;
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn same_file(path: &Path, file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let open = file.metadata()?;
+    Ok(path.symlink_metadata().is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino())))
+}
+
+#[cfg(not(unix))]
+fn same_file(path: &Path, _file: &File) -> io::Result<bool> {
+    Ok(path.symlink_metadata().is_ok())
+}
