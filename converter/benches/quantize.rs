@@ -32,7 +32,9 @@ fn quantizers(c: &mut Criterion) {
         let mut out = vec![0; bytes as usize];
         group.bench_function(format!("{quant}/{block}"), |b| {
             let importance = Some(importance.as_slice());
-            b.iter(|| quantize_rows(Isa::best(), quant, block, COLS, black_box(&values), importance, &mut out));
+            b.iter(|| {
+                quantize_rows(Isa::best(), quant, block, COLS, black_box(&values), importance, &mut out)
+            });
         });
     }
     group.finish();

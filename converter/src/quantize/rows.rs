@@ -12,7 +12,7 @@ use super::{affine, eight_bit, pack, two_level};
 /// A block type: how one block becomes bytes.
 pub(super) trait BlockType {
     /// Writes the whole block, scales first. `out` has exactly the block's bytes; `codes` is scratch.
-    fn encode(block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow>;
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow>;
 }
 
 /// Rows to be encoded as `T`.
@@ -37,7 +37,8 @@ impl<T: BlockType> Vectorized for EncodeRows<'_, T> {
         for row in self.values.chunks_exact(self.cols) {
             let blocks = row.chunks(self.block.get()).zip(self.weights.blocks());
             for ((values, weights), out) in blocks.zip(&mut out) {
-                T::encode(&Block::new(self.block, values, weights, &mut room), &mut codes, out)?;
+                let block = Block::new(self.block, values, weights, &mut room);
+                self.block_type.encode(&block, &mut codes, out)?;
             }
         }
         Ok(())
@@ -49,7 +50,7 @@ pub(super) struct Affine<const TOP: usize>;
 
 impl<const TOP: usize> BlockType for Affine<TOP> {
     #[inline(always)]
-    fn encode(block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
         let grid = affine::fit::<TOP>(block)?;
         affine::encode::<TOP>(block, grid, codes);
         let n = block.values.len() * LANES;
@@ -74,7 +75,7 @@ pub(super) struct Symmetric;
 
 impl BlockType for Symmetric {
     #[inline(always)]
-    fn encode(block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
         let scale = two_level::fit(block, two_level::Levels::SYMMETRIC)?;
         two_level::encode_symmetric(block, scale, codes);
         write_f16(scale, &mut out[..2]);
@@ -88,7 +89,7 @@ pub(super) struct Ternary;
 
 impl BlockType for Ternary {
     #[inline(always)]
-    fn encode(block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
         let scale = two_level::fit(block, two_level::Levels::TERNARY)?;
         two_level::encode_ternary(block, scale, codes);
         let n = block.values.len() * LANES;
@@ -105,7 +106,7 @@ pub(super) struct EightBit;
 
 impl BlockType for EightBit {
     #[inline(always)]
-    fn encode(block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
         let scale = eight_bit::fit(block)?;
         eight_bit::encode(block, scale, codes);
         write_f16(scale, &mut out[..2]);

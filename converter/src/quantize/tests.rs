@@ -12,14 +12,8 @@ use qsf_runtime::cpu::Isa;
 use super::*;
 
 /// The types that have blocks.
-const BLOCK_TYPES: [QuantType; 6] = [
-    QuantType::Q2Sym,
-    QuantType::Q2,
-    QuantType::Q3,
-    QuantType::Q4,
-    QuantType::Ternary,
-    QuantType::Q8,
-];
+const BLOCK_TYPES: [QuantType; 6] =
+    [QuantType::Q2Sym, QuantType::Q2, QuantType::Q3, QuantType::Q4, QuantType::Ternary, QuantType::Q8];
 
 /// Stored bytes of one row.
 fn quantize(
@@ -43,7 +37,8 @@ fn round_trip(quant: QuantType, block: BlockSize, values: &[f32], importance: Op
 
 /// Sum of weight * (a - b)^2.
 fn squares(a: &[f32], b: &[f32], weight: impl Fn(usize) -> f32) -> f64 {
-    let term = |(i, (a, b)): (usize, (&f32, &f32))| f64::from(weight(i)) * (f64::from(*a) - f64::from(*b)).powi(2);
+    let term =
+        |(i, (a, b)): (usize, (&f32, &f32))| f64::from(weight(i)) * (f64::from(*a) - f64::from(*b)).powi(2);
     a.iter().zip(b).enumerate().map(term).sum()
 }
 

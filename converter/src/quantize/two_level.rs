@@ -103,9 +103,7 @@ fn error(block: &Block<'_>, levels: Levels, scale: f32) -> f32 {
 pub(super) fn encode_ternary(block: &Block<'_>, scale: f32, codes: &mut Codes) {
     let threshold = Levels::TERNARY.threshold(scale);
     // A scale of 0 puts every value, zeros included, in the zero plane.
-    block.write_codes(codes, |x| {
-        if x.abs() <= threshold || scale == 0.0 { 0b10 } else { u8::from(x < 0.0) }
-    });
+    block.write_codes(codes, |x| if x.abs() <= threshold || scale == 0.0 { 0b10 } else { u8::from(x < 0.0) });
 }
 
 /// Symmetric 2-bit codes, 0 for fillers.

@@ -60,7 +60,10 @@ fn values_too_small_for_a_binary16_scale_give_zero_or_near_and_never_nan() {
                 let error = squares(&values, &decoded, |_| 1.0);
                 let zero = squares(&values, &vec![0.0; 100], |_| 1.0);
                 assert!(decoded.iter().all(|v| v.is_finite()), "{quant} {magnitude:e}");
-                assert!(error <= zero * 1.0001 || quant == QuantType::Q2Sym, "{quant} {magnitude:e}: {error} {zero}");
+                assert!(
+                    error <= zero * 1.0001 || quant == QuantType::Q2Sym,
+                    "{quant} {magnitude:e}: {error} {zero}"
+                );
             }
         }
     }
