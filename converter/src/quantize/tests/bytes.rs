@@ -97,16 +97,16 @@ fn padding_codes_are_zero_in_all_bits() {
 #[test]
 fn a_value_that_the_codes_can_hold_comes_back_exactly() {
     let block = BlockSize::B64;
-    let cases: [(QuantType, fn(usize) -> f32); 6] = [
-        (QuantType::Q2Sym, |i| 0.25 * (2.0 * (i % 4) as f32 - 3.0)),
-        (QuantType::Q2, |i| 0.25 * (i % 4) as f32 - 7.0),
-        (QuantType::Q3, |i| 0.25 * (i % 8) as f32 + 3.0),
-        (QuantType::Q4, |i| 0.25 * (i % 16) as f32 - 1.0),
-        (QuantType::Ternary, |i| 0.25 * ((i % 3) as f32 - 1.0)),
-        (QuantType::Q8, |i| 0.25 * ((i * 4 % 255) as f32 - 127.0)),
-    ];
-    for (quant, value) in cases {
-        let values: Vec<f32> = (0..64).map(value).collect();
+    let value = |quant: QuantType, i: usize| match quant {
+        QuantType::Q2Sym => 2.0 * (i % 4) as f32 - 3.0,
+        QuantType::Q2 => (i % 4) as f32 - 28.0,
+        QuantType::Q3 => (i % 8) as f32 + 12.0,
+        QuantType::Q4 => (i % 16) as f32 - 4.0,
+        QuantType::Ternary => (i % 3) as f32 - 1.0,
+        _ => (i * 4 % 255) as f32 - 127.0,
+    };
+    for quant in BLOCK_TYPES {
+        let values: Vec<f32> = (0..64).map(|i| 0.25 * value(quant, i)).collect();
         assert_eq!(round_trip(quant, block, &values, None), values, "{quant}");
     }
 }
