@@ -7,10 +7,10 @@
 //! search; alternating fit and rounding from the best trial finds the local optimum (Lloyd, IEEE Trans. Inf. Theory
 //! 28(2), 1982).
 
-use qsf_runtime::cpu::lanes::{self, LANES};
+use qsf_runtime::cpu::lanes::LANES;
 
 use super::ScaleOverflow;
-use super::block::{Block, Codes, clamp, inverse, round, round_to_byte};
+use super::block::{Block, Codes, clamp, inverse, round, round_to_byte, total};
 use super::half_scale::{f16_spacing, round_to_f16};
 
 /// Fits from the best trial that are tried at most.
@@ -120,7 +120,7 @@ impl<'a, const TOP: usize> Fitter<'a, TOP> {
                 weighted[i] = w[i].mul_add(x[i] - origin, weighted[i]);
             }
         }
-        Fitter { block, origin, weight: lanes::sum(weight), weighted: lanes::sum(weighted) }
+        Fitter { block, origin, weight: total(weight), weighted: total(weighted) }
     }
 
     /// The error that a decoder would see. `scale * q` has at most 15 significant bits, so the fused product and sum
@@ -168,7 +168,7 @@ impl<'a, const TOP: usize> Fitter<'a, TOP> {
                 sum_qx[i] = wq.mul_add(x[i] - self.origin, sum_qx[i]);
             }
         }
-        let (q, qq, qx) = (lanes::sum(sum_q), lanes::sum(sum_qq), lanes::sum(sum_qx));
+        let (q, qq, qx) = (total(sum_q), total(sum_qq), total(sum_qx));
         let determinant = self.weight * qq - q * q;
         if determinant <= 0.0 {
             // All weight on one code, as where one column carries all importance: no slope to fit, only a shift.

@@ -3,10 +3,10 @@
 //! With 255 levels there is nothing to clip; what the search gains is a scale on which the largest values fall well, and
 //! least squares (d = sum w x q / sum w q^2) over codes that belong to it.
 
-use qsf_runtime::cpu::lanes::{self, LANES};
+use qsf_runtime::cpu::lanes::LANES;
 
 use super::ScaleOverflow;
-use super::block::{Block, Codes, clamp, inverse, round, round_to_byte};
+use super::block::{Block, Codes, clamp, inverse, round, round_to_byte, total};
 use super::half_scale::{f16_spacing, round_to_f16};
 
 /// Largest code.
@@ -78,6 +78,6 @@ fn least_squares(block: &Block<'_>, start: f32) -> f32 {
             sum_qx[i] = wq.mul_add(x[i], sum_qx[i]);
         }
     }
-    let qq = lanes::sum(sum_qq);
-    if qq > 0.0 { round_to_f16(lanes::sum(sum_qx) / qq) } else { 0.0 }
+    let qq = total(sum_qq);
+    if qq > 0.0 { round_to_f16(total(sum_qx) / qq) } else { 0.0 }
 }
