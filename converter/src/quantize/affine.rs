@@ -35,8 +35,9 @@ struct Scored {
     error: f32,
 }
 
-/// Fractions of a block's range to cut off at either end. Chosen on Gaussian and Laplacian blocks of 32 to 256: fewer
-/// levels want more clipping, and with 16 levels reaching slightly beyond the range pays as often as clipping does.
+/// Fractions of a block's range to cut off at either end. Chosen on Gaussian and heavier-tailed blocks of 64 and 256:
+/// fewer levels want more clipping, and with 16 levels reaching slightly beyond the range pays as often as clipping does.
+/// Ten fractions instead of five, at four times the work, lower the error by another 0.1 to 0.35 %.
 const fn clips<const TOP: usize>() -> &'static [f32] {
     match TOP {
         3 => &[0.0, 0.08, 0.16, 0.24, 0.32],
