@@ -1,1 +1,4 @@
-//! Crate root.
+//! Turns a source model into one QSF file.
+
+pub mod plan;
+pub mod quantize;

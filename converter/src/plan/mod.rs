@@ -1,0 +1,157 @@
+//! Which tensor is stored in which type: decided before anything is read, from names and shapes alone.
+
+mod recipe;
+mod type_override;
+
+use qsf_format::{BlockSize, QuantType};
+use qsf_runtime::source::TensorInfo;
+
+pub use recipe::Recipe;
+pub use type_override::TypeOverride;
+
+/// Every tensor of a source, in file order, with the type that it is to be stored in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    tensors: Vec<PlannedTensor>,
+}
+
+/// One tensor and the type that it is to be stored in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedTensor {
+    /// What the source knows of it.
+    pub info: TensorInfo,
+    /// The type to store.
+    pub quant: QuantType,
+}
+
+/// An override that would silently do nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// No tensor has such a name.
+    #[error("--tensor-type {rule}: no tensor has a name like '{}'; this model has {known}", rule.pattern())]
+    NoSuchTensor {
+        /// The override.
+        rule: TypeOverride,
+        /// Names of the kinds that the model has.
+        known: String,
+    },
+    /// Only norms, biases and other vectors have such a name, and those are kept as floats.
+    #[error("--tensor-type {rule}: only vectors match, and those are stored as f16, bf16 or f32")]
+    OnlyVectors {
+        /// The override.
+        rule: TypeOverride,
+    },
+}
+
+impl Plan {
+    /// The types that `recipe` and `overrides` give to `tensors`. Later overrides win over earlier ones. One to a block
+    /// type passes over vectors, so that `*=8bit` means every matrix.
+    ///
+    /// # Errors
+    /// When an override applies to no tensor.
+    pub fn new(
+        tensors: &[TensorInfo],
+        recipe: Recipe,
+        overrides: &[TypeOverride],
+    ) -> Result<Plan, PlanError> {
+        let mut planned: Vec<PlannedTensor> = tensors
+            .iter()
+            .map(|info| PlannedTensor { info: info.clone(), quant: recipe.assign(info.id) })
+            .collect();
+        for rule in overrides {
+            apply(rule, &mut planned)?;
+        }
+        Ok(Plan { tensors: planned })
+    }
+
+    /// The tensors in file order.
+    pub fn tensors(&self) -> &[PlannedTensor] {
+        &self.tensors
+    }
+
+    /// Bytes of all tensor values, without headers and before compression; `None` beyond `u64`.
+    pub fn predicted_bytes(&self, block: BlockSize) -> Option<u64> {
+        payload_bytes(self.tensors.iter().map(|tensor| (&tensor.info, tensor.quant)), block)
+    }
+}
+
+/// Bytes of the values of all `tensors`; `None` beyond `u64`.
+fn payload_bytes<'a>(
+    mut tensors: impl Iterator<Item = (&'a TensorInfo, QuantType)>,
+    block: BlockSize,
+) -> Option<u64> {
+    tensors.try_fold(0u64, |sum, (info, quant)| {
+        sum.checked_add(quant.tensor_bytes(block, info.rows as u64, info.cols as u64)?)
+    })
+}
+
+fn apply(rule: &TypeOverride, planned: &mut [PlannedTensor]) -> Result<(), PlanError> {
+    let (mut named, mut applied) = (false, false);
+    for tensor in planned.iter_mut().filter(|tensor| rule.names(tensor.info.id)) {
+        named = true;
+        if rule.quant().is_float() || tensor.info.id.kind.is_matrix() {
+            tensor.quant = rule.quant();
+            applied = true;
+        }
+    }
+    match (named, applied) {
+        (_, true) => Ok(()),
+        (true, false) => Err(PlanError::OnlyVectors { rule: rule.clone() }),
+        (false, false) => {
+            let mut kinds: Vec<_> = planned.iter().map(|tensor| tensor.info.id.kind).collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            let known = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+            Err(PlanError::NoSuchTensor { rule: rule.clone(), known })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use qsf_format::{TensorId, TensorKind};
+
+    use super::*;
+
+    fn tensors() -> Vec<TensorInfo> {
+        let info = |id, rows| TensorInfo { id, name: "t".into(), rows, cols: 64, quant: QuantType::Bf16 };
+        vec![
+            info(TensorId::of_model(TensorKind::TokenEmbedding), 100),
+            info(TensorId::of_layer(0, TensorKind::AttnQ), 64),
+            info(TensorId::of_layer(0, TensorKind::AttnNorm), 1),
+            info(TensorId::of_layer(1, TensorKind::AttnQ), 64),
+            info(TensorId::of_model(TensorKind::FinalNorm), 1),
+        ]
+    }
+
+    fn types(overrides: &[&str]) -> Result<Vec<&'static str>, PlanError> {
+        let overrides: Vec<TypeOverride> = overrides.iter().map(|s| s.parse().unwrap()).collect();
+        let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &overrides)?;
+        Ok(plan.tensors().iter().map(|tensor| tensor.quant.name()).collect())
+    }
+
+    #[test]
+    fn a_later_override_wins_and_a_block_type_passes_over_norms() {
+        assert_eq!(types(&[]).unwrap(), ["4bit", "4bit", "f16", "4bit", "f16"]);
+        assert_eq!(
+            types(&["*=3bit", "layer 1 *=8bit", "*norm=f32"]).unwrap(),
+            ["3bit", "3bit", "f32", "8bit", "f32"]
+        );
+    }
+
+    #[test]
+    fn an_override_that_would_do_nothing_is_an_error_that_says_why() {
+        let error = types(&["attn_z=8bit"]).unwrap_err().to_string();
+        assert!(error.contains("attn_z") && error.contains("attn_q, attn_norm"), "{error}");
+        let error = types(&["*norm=8bit"]).unwrap_err().to_string();
+        assert!(error.contains("only vectors"), "{error}");
+    }
+
+    #[test]
+    fn predicted_bytes_follow_the_overrides() {
+        let rules = ["token_embedding=f32".parse().unwrap()];
+        let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &rules).unwrap();
+        let expected = 100 * 64 * 4 + 2 * 64 * 36 + 2 * 64 * 2;
+        assert_eq!(plan.predicted_bytes(BlockSize::B64), Some(expected));
+    }
+}

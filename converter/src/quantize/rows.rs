@@ -1,0 +1,122 @@
+//! Rows of blocks: the loop that every block type shares.
+
+use qsf_format::BlockSize;
+use qsf_runtime::cpu::Vectorized;
+use qsf_runtime::cpu::lanes::LANES;
+
+use super::ScaleOverflow;
+use super::block::{Block, Codes, MAX_LANES};
+use super::weights::ColumnWeights;
+use super::{affine, eight_bit, pack, two_level};
+
+/// A block type: how one block becomes bytes.
+pub(super) trait BlockType {
+    /// Writes the whole block, scales first. `out` has exactly the block's bytes; `codes` is scratch.
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow>;
+}
+
+/// Rows to be encoded as `T`.
+pub(super) struct EncodeRows<'a, T> {
+    pub block: BlockSize,
+    pub block_bytes: usize,
+    pub cols: usize,
+    pub values: &'a [f32],
+    pub weights: &'a ColumnWeights,
+    pub out: &'a mut [u8],
+    pub block_type: T,
+}
+
+impl<T: BlockType> Vectorized for EncodeRows<'_, T> {
+    type Output = Result<(), ScaleOverflow>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let mut room = [[0.0; LANES]; MAX_LANES];
+        let mut codes: Codes = [0; 256];
+        let mut out = self.out.chunks_exact_mut(self.block_bytes);
+        for row in self.values.chunks_exact(self.cols) {
+            let blocks = row.chunks(self.block.get()).zip(self.weights.blocks());
+            for ((values, weights), out) in blocks.zip(&mut out) {
+                let block = Block::new(self.block, values, weights, &mut room);
+                self.block_type.encode(&block, &mut codes, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 2, 3 and 4 bits with scale and min, by their largest code.
+pub(super) struct Affine<const TOP: usize>;
+
+impl<const TOP: usize> BlockType for Affine<TOP> {
+    #[inline(always)]
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+        let grid = affine::fit::<TOP>(block)?;
+        affine::encode::<TOP>(block, grid, codes);
+        let n = block.values.len() * LANES;
+        let (codes, packed) = (&codes[..n], &mut out[4..]);
+        match TOP {
+            3 => pack::two_bit(codes, packed),
+            7 => {
+                let (low, high) = packed.split_at_mut(n / 4);
+                pack::two_bit(codes, low);
+                pack::plane::<2>(codes, high);
+            }
+            _ => pack::four_bit(codes, packed),
+        }
+        write_f16(grid.scale, &mut out[..2]);
+        write_f16(grid.min, &mut out[2..4]);
+        Ok(())
+    }
+}
+
+/// 2 bits, symmetric.
+pub(super) struct Symmetric;
+
+impl BlockType for Symmetric {
+    #[inline(always)]
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+        let scale = two_level::fit(block, two_level::Levels::SYMMETRIC)?;
+        two_level::encode_symmetric(block, scale, codes);
+        write_f16(scale, &mut out[..2]);
+        pack::two_bit(&codes[..block.values.len() * LANES], &mut out[2..]);
+        Ok(())
+    }
+}
+
+/// Ternary.
+pub(super) struct Ternary;
+
+impl BlockType for Ternary {
+    #[inline(always)]
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+        let scale = two_level::fit(block, two_level::Levels::TERNARY)?;
+        two_level::encode_ternary(block, scale, codes);
+        let n = block.values.len() * LANES;
+        write_f16(scale, &mut out[..2]);
+        let (sign, zero) = out[2..].split_at_mut(n / 8);
+        pack::plane::<0>(&codes[..n], sign);
+        pack::plane::<1>(&codes[..n], zero);
+        Ok(())
+    }
+}
+
+/// 8 bits.
+pub(super) struct EightBit;
+
+impl BlockType for EightBit {
+    #[inline(always)]
+    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+        let scale = eight_bit::fit(block)?;
+        eight_bit::encode(block, scale, codes);
+        write_f16(scale, &mut out[..2]);
+        out[2..].copy_from_slice(&codes[..block.values.len() * LANES]);
+        Ok(())
+    }
+}
+
+/// Writes a number that is already a binary16 value.
+#[inline(always)]
+fn write_f16(v: f32, out: &mut [u8]) {
+    out.copy_from_slice(&half::f16::from_f32(v).to_le_bytes());
+}
