@@ -1,2 +1,173 @@
-//! To come.
-fn main() {}
+//! `qsf-convert`: a source model in, one checksummed QSF file out.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use qsf_converter::demo::{demo_table, run_demo};
+use qsf_converter::plan::{Plan, Recipe, TypeOverride};
+use qsf_converter::report::{conversion_json, conversion_table};
+use qsf_converter::{ConvertError, ConvertOptions, convert};
+use qsf_format::cli::{exit_with, human_bytes, print};
+use qsf_format::{BlockSize, Compression, verify};
+use qsf_runtime::RuntimeError;
+use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name};
+use qsf_runtime::cpu::Cpu;
+use qsf_runtime::progress::Cancel;
+use qsf_runtime::source::{WeightSource, open_huggingface};
+use serde_json::json;
+
+/// Converts a HuggingFace model into one QSF file.
+#[derive(Debug, Parser)]
+#[command(name = "qsf-convert", version, about, after_help = EXAMPLES)]
+struct Args {
+    /// Directory with config.json, safetensors and tokenizer.json
+    #[arg(value_name = "MODEL_DIR", required_unless_present = "demo")]
+    model: Option<PathBuf>,
+    /// File to write [default: MODEL_DIR's name and the type, in this directory]
+    #[arg(value_name = "OUT.qsf")]
+    out: Option<PathBuf>,
+    /// Type of the matrices: 2bit, 2bit-sym, 3bit, 4bit, ternary, 8bit, f16, bf16, f32 or mixed
+    #[arg(short, long, visible_alias = "quant-type", value_name = "TYPE", default_value = "4bit")]
+    quant: Recipe,
+    /// Type of the tensors whose name matches, such as 'attn_v=8bit' or 'layer 0 *=4bit'; may be repeated, later ones win
+    #[arg(long, value_name = "PATTERN=TYPE")]
+    tensor_type: Vec<TypeOverride>,
+    /// Values per scale: 32, 64, 128 or 256
+    #[arg(long, visible_alias = "q-group-size", value_name = "N", default_value = "64")]
+    block_size: BlockSize,
+    /// Compression of layers, used where it saves at least 2 %
+    #[arg(long, value_enum, value_name = "METHOD", default_value = "none")]
+    compress: CompressArg,
+    /// Replace OUT.qsf if it exists
+    #[arg(short, long)]
+    force: bool,
+    /// Print the predicted size and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// Convert the built-in model at several types, evaluate each and compare
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run"])]
+    demo: bool,
+    /// With --demo: folder for the files
+    #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo")]
+    demo_dir: PathBuf,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CompressArg {
+    /// Tensors usable in place
+    None,
+    /// Fast to read
+    Lz4,
+    /// Smaller
+    Zstd,
+}
+
+impl From<CompressArg> for Compression {
+    fn from(arg: CompressArg) -> Compression {
+        match arg {
+            CompressArg::None => Compression::None,
+            CompressArg::Lz4 => Compression::Lz4,
+            CompressArg::Zstd => Compression::Zstd,
+        }
+    }
+}
+
+const EXAMPLES: &str = "Examples:
+  qsf-convert ./Llama-3.2-1B llama.qsf --quant 4bit
+  qsf-convert ./gpt2 --quant mixed --tensor-type 'layer 0 *=8bit'
+  qsf-convert --demo
+
+Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or disk, 130 interrupted.";
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    exit_with(run(&args), |error| {
+        error.downcast_ref::<ConvertError>().map(ConvertError::failure).or_else(|| classify(error))
+    })
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let cpu = args.compute.start()?;
+    let cancel = cancel_on_interrupt()?;
+    if args.demo {
+        return demo(args, cpu, &cancel);
+    }
+    let Some(model) = &args.model else {
+        return Err(RuntimeError::Request("no model given".into()).into());
+    };
+    let source = open_huggingface(model)?;
+    if args.dry_run {
+        return dry_run(args, model, &source);
+    }
+    let out = args.out.clone().unwrap_or_else(|| default_name(model, args.quant));
+    let options = ConvertOptions {
+        recipe: args.quant,
+        overrides: args.tensor_type.clone(),
+        block: args.block_size,
+        compression: args.compress.into(),
+        force: args.force,
+    };
+    let conversion = convert(&source, &out, &options, cpu.isa(), &ProgressLine::default(), &cancel)?;
+    // What was written is read back once: a pipeline must be able to trust the file without looking at it.
+    verify(&out)?;
+    if args.json {
+        let mut value = conversion_json(&conversion);
+        value["path"] = json!(out);
+        value["model"] = json!(model_name(model));
+        value["type"] = json!(args.quant.name());
+        print(&format!("{value:#}\n"))?;
+    } else {
+        let table = conversion_table(&conversion, args.block_size);
+        print(&format!("{table}{}: written and verified\n", out.display()))?;
+    }
+    Ok(())
+}
+
+/// MODEL_DIR's own name and the type, in the current directory.
+fn default_name(model: &Path, recipe: Recipe) -> PathBuf {
+    PathBuf::from(format!("{}-{}.qsf", model_name(model), recipe.name()))
+}
+
+fn dry_run(args: &Args, model: &Path, source: &dyn WeightSource) -> anyhow::Result<()> {
+    let plan = Plan::new(source.tensors(), args.quant, &args.tensor_type).map_err(ConvertError::from)?;
+    let bytes = plan.predicted_bytes(args.block_size).unwrap_or(u64::MAX);
+    let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
+    let bits = bytes as f64 * 8.0 / weights.max(1) as f64;
+    if args.json {
+        let value = json!({
+            "model": model_name(model), "type": args.quant.name(), "weights": weights,
+            "predicted_weight_bytes": bytes, "predicted_bits_per_weight": bits,
+        });
+        print(&format!("{value:#}\n"))?;
+    } else {
+        print(&format!(
+            "{} as {}: {weights} weights, {} before tokenizer and metadata, {bits:.3} bits per weight\n",
+            model_name(model),
+            args.quant.name(),
+            human_bytes(bytes)
+        ))?;
+    }
+    Ok(())
+}
+
+fn demo(args: &Args, cpu: Cpu, cancel: &Cancel) -> anyhow::Result<()> {
+    let lines = run_demo(&args.demo_dir, cpu, &ProgressLine::default(), cancel)?;
+    if args.json {
+        let value = json!({ "folder": args.demo_dir, "files": lines });
+        print(&format!("{value:#}\n"))?;
+    } else {
+        print(&format!(
+            "{}\nThe files are in {}. Try: qsf-run {} -p \"Once upon a time\" -n 32\n",
+            demo_table(&lines),
+            args.demo_dir.display(),
+            args.demo_dir.join("demo-1m-4bit.qsf").display()
+        ))?;
+    }
+    Ok(())
+}

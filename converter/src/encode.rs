@@ -1,0 +1,157 @@
+//! One tensor from its source type to blocks: surveyed, then encoded in runs of rows, in parallel and in any order, with
+//! results that depend on neither.
+
+use std::ops::Range;
+use std::path::Path;
+
+use qsf_format::{BlockSize, QuantType};
+use qsf_runtime::cpu::Isa;
+use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::{Tensor, TensorInfo};
+use rayon::prelude::*;
+
+use crate::error::{ConvertError, Result};
+use crate::quantize::{ErrorStats, ScaleOverflow, first_non_finite, quantize_rows};
+
+/// Values that one task handles: enough to outweigh its overhead, little enough to share among cores.
+const VALUES_PER_TASK: usize = 1 << 16;
+
+/// Largest finite f16.
+const F16_MAX: f32 = 65504.0;
+
+/// What encoding needs beside the tensor.
+#[derive(Clone, Copy)]
+pub(crate) struct Encoder<'a> {
+    pub isa: Isa,
+    pub block: BlockSize,
+    pub source: &'a Path,
+    pub progress: &'a dyn Progress,
+    pub cancel: &'a Cancel,
+}
+
+/// Encoded rows and how far they are from the original.
+#[derive(Default)]
+pub(crate) struct Encoded {
+    pub data: Vec<u8>,
+    pub stats: ErrorStats,
+}
+
+impl Encoder<'_> {
+    /// Checks that all values are finite and gives the type to store: `wanted`, or a wider one when the values do not fit
+    /// f16 (values of an f16 or scales of a block type), because saturating them would break the model silently.
+    pub fn choose_type(&self, info: &TensorInfo, tensor: &Tensor, wanted: QuantType) -> Result<QuantType> {
+        let rows_per_task = rows_per_task(tensor.cols());
+        let tasks = tensor.rows().div_ceil(rows_per_task);
+        let largest = (0..tasks)
+            .into_par_iter()
+            .map(|task| {
+                self.cancel.check()?;
+                let first = task * rows_per_task;
+                let rows = first..(first + rows_per_task).min(tensor.rows());
+                let values = decode_rows(tensor, rows);
+                if let Some(i) = first_non_finite(self.isa, &values) {
+                    return Err(ConvertError::NotFinite {
+                        path: self.source.to_owned(),
+                        name: info.name.clone(),
+                        id: info.id,
+                        row: first + i / tensor.cols(),
+                        col: i % tensor.cols(),
+                        value: values[i],
+                    });
+                }
+                Ok(values.iter().fold(0.0f32, |max, v| max.max(v.abs())))
+            })
+            .collect::<Result<Vec<f32>>>()?
+            .into_iter()
+            .fold(0.0, f32::max);
+        let limit = match wanted {
+            QuantType::F32 | QuantType::Bf16 => f32::INFINITY,
+            // Its scale is a 127th of the largest value.
+            QuantType::Q8 => F16_MAX * 127.0,
+            _ => F16_MAX,
+        };
+        Ok(match tensor.quant() {
+            _ if largest <= limit => wanted,
+            QuantType::Bf16 => QuantType::Bf16,
+            _ => QuantType::F32,
+        })
+    }
+
+    /// Encodes rows `rows`.
+    pub fn encode(
+        &self,
+        info: &TensorInfo,
+        tensor: &Tensor,
+        rows: Range<usize>,
+        quant: QuantType,
+        importance: Option<&[f32]>,
+    ) -> Result<Encoded> {
+        let rows_per_task = rows_per_task(tensor.cols());
+        let tasks = rows.len().div_ceil(rows_per_task);
+        let parts: Vec<Encoded> = (0..tasks)
+            .into_par_iter()
+            .map(|task| {
+                self.cancel.check()?;
+                let first = rows.start + task * rows_per_task;
+                let rows = first..(first + rows_per_task).min(rows.end);
+                let count = rows.len() * tensor.cols();
+                let encoded = self
+                    .encode_task(tensor, rows, quant, importance)
+                    .map_err(|ScaleOverflow| self.overflow(info, quant))?;
+                self.progress.advance(count as u64);
+                Ok(encoded)
+            })
+            .collect::<Result<_>>()?;
+        let mut whole = Encoded::default();
+        whole.data.reserve_exact(parts.iter().map(|p| p.data.len()).sum());
+        for part in parts {
+            whole.data.extend_from_slice(&part.data);
+            whole.stats.merge(&part.stats);
+        }
+        Ok(whole)
+    }
+
+    fn encode_task(
+        &self,
+        tensor: &Tensor,
+        rows: Range<usize>,
+        quant: QuantType,
+        importance: Option<&[f32]>,
+    ) -> Result<Encoded, ScaleOverflow> {
+        let cols = tensor.cols();
+        let values = decode_rows(tensor, rows.clone());
+        // The tensor's size was computed when it was opened, and no stored type is wider than twice f32.
+        let row_bytes = quant.row_bytes(self.block, cols as u64).unwrap_or(0) as usize;
+        let mut data = vec![0; row_bytes * rows.len()];
+        quantize_rows(self.isa, quant, self.block, cols, &values, importance, &mut data)?;
+        let mut stats = ErrorStats::new();
+        let mut decoded = vec![0.0; cols];
+        for (original, bytes) in values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)) {
+            qsf_format::decode_row(quant, self.block, bytes, &mut decoded);
+            stats.add_row(self.isa, original, &decoded);
+        }
+        Ok(Encoded { data, stats })
+    }
+
+    /// Scales that leave f16 although all values are inside it: [`Encoder::choose_type`] excludes that.
+    fn overflow(&self, info: &TensorInfo, quant: QuantType) -> ConvertError {
+        qsf_format::FormatError::Unwritable {
+            path: self.source.to_owned(),
+            what: format!("tensor {} as {quant}", info.name),
+            why: "its scales exceed f16; pass --tensor-type to store it as f32".into(),
+        }
+        .into()
+    }
+}
+
+fn rows_per_task(cols: usize) -> usize {
+    (VALUES_PER_TASK / cols.max(1)).max(1)
+}
+
+fn decode_rows(tensor: &Tensor, rows: Range<usize>) -> Vec<f32> {
+    let mut values = vec![0.0; rows.len() * tensor.cols()];
+    for (row, out) in rows.zip(values.chunks_exact_mut(tensor.cols())) {
+        tensor.decode_row(row, out);
+    }
+    values
+}

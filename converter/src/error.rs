@@ -1,0 +1,81 @@
+//! Errors of a conversion.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use qsf_format::{Failure, FormatError, TensorId};
+use qsf_runtime::RuntimeError;
+
+use crate::plan::PlanError;
+
+/// Why a conversion failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    /// The source cannot be read or run.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The requested types do not fit the model.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A weight is not a number, or infinite.
+    #[error(
+        "{}: tensor {name} ({id}) holds {value} at row {row}, column {col}: the model is broken, and quantizing it \
+         would hide that",
+        path.display()
+    )]
+    NotFinite {
+        /// The source.
+        path: PathBuf,
+        /// Name in the source.
+        name: String,
+        /// Which tensor.
+        id: TensorId,
+        /// Row of the first such value.
+        row: usize,
+        /// Column of the first such value.
+        col: usize,
+        /// The value.
+        value: f32,
+    },
+    /// The output would replace an input.
+    #[error("{}: this is one of the model's own files; choose another output", path.display())]
+    OutputIsInput {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The operating system refused an operation.
+    #[error("{}: cannot {action}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl ConvertError {
+    /// An error of the operating system at `path`.
+    pub fn io(path: &Path, action: &'static str, source: io::Error) -> ConvertError {
+        ConvertError::Io { path: path.to_owned(), action, source }
+    }
+
+    /// The class, which decides the exit code.
+    pub fn failure(&self) -> Failure {
+        match self {
+            ConvertError::Runtime(e) => e.failure(),
+            ConvertError::Format(e) => e.failure(),
+            ConvertError::Plan(_) | ConvertError::OutputIsInput { .. } => Failure::Usage,
+            ConvertError::NotFinite { .. } => Failure::BadInput,
+            ConvertError::Io { source, .. } => Failure::of_io(source),
+        }
+    }
+}
+
+/// Result with [`ConvertError`].
+pub type Result<T, E = ConvertError> = std::result::Result<T, E>;

@@ -1,0 +1,237 @@
+//! The conversion: tensors from a source, planned, encoded, streamed into a file. At most one layer of output and one run of
+//! rows of input per thread are in memory.
+
+use std::path::Path;
+use std::time::Instant;
+
+use qsf_format::{
+    BlockSize, Compression, EncodedTensor, META_VERSION, Meta, Provenance, QsfWriter, QuantType, TensorKind, TensorRecord, WriterOptions,
+};
+use qsf_runtime::cpu::Isa;
+use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::WeightSource;
+use rayon::prelude::*;
+use serde_json::json;
+
+use crate::encode::Encoder;
+use crate::error::{ConvertError, Result};
+use crate::plan::{Plan, PlannedTensor, Recipe, TypeOverride};
+use crate::provenance::hash_files;
+use crate::quantize::ErrorStats;
+
+/// Choices of a conversion: everything that influences the bytes of the output, and `force`.
+#[derive(Debug, Clone)]
+pub struct ConvertOptions {
+    /// Types by tensor kind.
+    pub recipe: Recipe,
+    /// Exceptions to the recipe.
+    pub overrides: Vec<TypeOverride>,
+    /// Values per block.
+    pub block: BlockSize,
+    /// Compression of layers and embedding.
+    pub compression: Compression,
+    /// Replace an output that is there.
+    pub force: bool,
+}
+
+/// What a conversion did.
+#[derive(Debug, Clone)]
+pub struct Conversion {
+    /// One record per tensor, in file order.
+    pub tensors: Vec<TensorRecord>,
+    /// Size of the file.
+    pub file_bytes: u64,
+    /// Weights of all tensors.
+    pub weights: u64,
+    /// Wall time.
+    pub seconds: f64,
+}
+
+impl Conversion {
+    /// Bits of the whole file per weight.
+    pub fn bits_per_weight(&self) -> f64 {
+        self.file_bytes as f64 * 8.0 / self.weights.max(1) as f64
+    }
+}
+
+/// Converts `source` into the QSF file `out`.
+///
+/// # Errors
+/// When the source is damaged or holds values that are not finite, the output cannot be written, or the user interrupts.
+/// Nothing is left under the output's name then.
+pub fn convert(
+    source: &dyn WeightSource,
+    out: &Path,
+    options: &ConvertOptions,
+    isa: Isa,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> Result<Conversion> {
+    let started = Instant::now();
+    refuse_own_input(source, out)?;
+    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides)?;
+    let weights = plan.tensors().iter().map(|t| t.info.rows as u64 * t.info.cols as u64).sum();
+    let config = source.config();
+    let writer_options =
+        WriterOptions { force: options.force, block: options.block, compression: options.compression };
+    let writer = QsfWriter::create(out, config.layers, writer_options)?;
+    progress.begin("converting", weights);
+    let encoder = Encoder { isa, block: options.block, source: source.path(), progress, cancel };
+    let files = source.files();
+    let mut job = Job { source, plan: &plan, encoder, writer, records: Vec::new() };
+    // Hashing reads the same files: beside the encoding, it finds them in the page cache.
+    let (written, sources) = rayon::join(|| job.write_tensors(), || hash_files(&files, cancel));
+    written?;
+    let meta = Meta {
+        version: META_VERSION,
+        model: config.clone(),
+        provenance: Provenance {
+            tool: concat!("qsf-convert ", env!("CARGO_PKG_VERSION")).into(),
+            sources: sources?,
+            options: normalised(options),
+        },
+        tensors: job.records,
+    };
+    cancel.check()?;
+    let file_bytes = job.writer.finish(
+        &meta,
+        options.recipe.header_id(),
+        source.tokenizer_json(),
+        source.chat_template(),
+    )?;
+    progress.end();
+    Ok(Conversion { tensors: meta.tensors, file_bytes, weights, seconds: started.elapsed().as_secs_f64() })
+}
+
+/// The options that influence the bytes, each with its value.
+fn normalised(options: &ConvertOptions) -> serde_json::Map<String, serde_json::Value> {
+    let overrides: Vec<String> = options.overrides.iter().map(ToString::to_string).collect();
+    [
+        ("quant", json!(options.recipe.name())),
+        ("block_size", json!(u16::from(options.block))),
+        ("compress", json!(options.compression.name())),
+        ("tensor_type", json!(overrides)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+/// An output that is one of the inputs would destroy it, `--force` or not.
+fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<()> {
+    let Ok(out_path) = out.canonicalize() else { return Ok(()) };
+    let is_input = source.files().iter().any(|file| file.canonicalize().is_ok_and(|f| f == out_path));
+    if is_input { Err(ConvertError::OutputIsInput { path: out.to_owned() }) } else { Ok(()) }
+}
+
+/// A conversion under way.
+struct Job<'a> {
+    source: &'a dyn WeightSource,
+    plan: &'a Plan,
+    encoder: Encoder<'a>,
+    writer: QsfWriter,
+    records: Vec<TensorRecord>,
+}
+
+impl Job<'_> {
+    fn write_tensors(&mut self) -> Result<()> {
+        let plan = self.plan;
+        let of_model = |kinds: fn(TensorKind) -> bool| {
+            plan.tensors().iter().filter(move |t| t.info.id.layer.is_none() && kinds(t.info.id.kind))
+        };
+        for embedding in of_model(|kind| kind == TensorKind::TokenEmbedding) {
+            self.write_rows(embedding, Place::Embedding)?;
+        }
+        self.source.release(None);
+        for layer in 0..self.source.config().layers {
+            self.write_layer(layer)?;
+            self.source.release(Some(layer));
+        }
+        self.writer.begin_final(self.source.config().tied_head)?;
+        for tensor in of_model(|kind| !matches!(kind, TensorKind::TokenEmbedding | TensorKind::Positions)) {
+            self.write_rows(tensor, Place::Section)?;
+        }
+        self.writer.end_final();
+        for positions in of_model(|kind| kind == TensorKind::Positions) {
+            self.writer.begin_positions()?;
+            self.write_rows(positions, Place::Section)?;
+            self.writer.end_positions();
+        }
+        self.source.release(None);
+        Ok(())
+    }
+
+    /// A tensor of the model as a whole, which may be as large as many layers: encoded and written in runs of rows.
+    fn write_rows(&mut self, planned: &PlannedTensor, place: Place) -> Result<()> {
+        let info = &planned.info;
+        let tensor = self.source.load(info.id)?;
+        let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
+        let mut stats = ErrorStats::new();
+        let TensorRecord { rows, cols, .. } = record(planned, quant, &stats);
+        match place {
+            Place::Embedding => self.writer.begin_embedding(quant, rows, cols)?,
+            Place::Section => self.writer.begin_tensor(info.id.kind, rows, cols, quant)?,
+        }
+        let run = (VALUES_PER_RUN / tensor.cols()).max(1);
+        for first in (0..tensor.rows()).step_by(run) {
+            let range = first..(first + run).min(tensor.rows());
+            let encoded = self.encoder.encode(info, &tensor, range, quant, None)?;
+            match place {
+                Place::Embedding => self.writer.embedding_rows(&encoded.data)?,
+                Place::Section => self.writer.tensor_rows(&encoded.data)?,
+            }
+            stats.merge(&encoded.stats);
+        }
+        self.records.push(record(planned, quant, &stats));
+        Ok(())
+    }
+
+    fn write_layer(&mut self, layer: u32) -> Result<()> {
+        let encoded: Vec<(EncodedTensor, TensorRecord)> = self
+            .plan
+            .tensors()
+            .par_iter()
+            .filter(|t| t.info.id.layer == Some(layer))
+            .map(|planned| {
+                let tensor = self.source.load(planned.info.id)?;
+                let quant = self.encoder.choose_type(&planned.info, &tensor, planned.quant)?;
+                let encoded =
+                    self.encoder.encode(&planned.info, &tensor, 0..tensor.rows(), quant, None)?;
+                let record = record(planned, quant, &encoded.stats);
+                let (kind, rows, cols) = (planned.info.id.kind, record.rows, record.cols);
+                Ok((EncodedTensor { kind, rows, cols, quant, data: encoded.data }, record))
+            })
+            .collect::<Result<_>>()?;
+        let (tensors, records): (Vec<_>, Vec<_>) = encoded.into_iter().unzip();
+        self.writer.layer(&tensors, None)?;
+        self.records.extend(records);
+        Ok(())
+    }
+}
+
+/// Where a streamed tensor goes.
+#[derive(Clone, Copy)]
+enum Place {
+    Embedding,
+    Section,
+}
+
+/// Values of a streamed tensor that are encoded before they are written.
+const VALUES_PER_RUN: usize = 1 << 23;
+
+/// What META says of a tensor.
+fn record(planned: &PlannedTensor, quant: QuantType, stats: &ErrorStats) -> TensorRecord {
+    let PlannedTensor { info, quant: wanted } = planned;
+    TensorRecord {
+        layer: info.id.layer,
+        kind: info.id.kind.name().into(),
+        // Both come from u32 fields of the configuration, which every shape was checked against.
+        rows: info.rows as u32,
+        cols: info.cols as u32,
+        quant,
+        promoted_from: (quant != *wanted).then_some(*wanted),
+        cosine: stats.cosine(),
+        relative_error: stats.relative_error(),
+        max_abs_error: stats.max_abs_error(),
+    }
+}

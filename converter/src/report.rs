@@ -1,0 +1,57 @@
+//! What a conversion reports: a table for people, JSON for pipelines.
+
+use qsf_format::cli::{human_bytes, table};
+use qsf_format::{BlockSize, TensorRecord};
+use serde_json::{Value, json};
+
+use crate::pipeline::Conversion;
+
+/// One row per tensor, then the totals.
+pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
+    let mut out = table(
+        &["tensor", "type", "bits", "cosine", "rel. error"],
+        2,
+        conversion.tensors.iter().map(|t| {
+            let promoted = t.promoted_from.map_or(String::new(), |from| format!(" (for {from}: out of range)"));
+            vec![
+                tensor_name(t),
+                format!("{}{promoted}", t.quant),
+                format!("{:.2}", stored_bits(t, block)),
+                format!("{:.6}", t.cosine),
+                format!("{:.6}", t.relative_error),
+            ]
+        }),
+    );
+    out += &format!(
+        "\n{} weights in {}, {:.3} bits per weight over the whole file, {:.2} s\n",
+        conversion.weights,
+        human_bytes(conversion.file_bytes),
+        conversion.bits_per_weight(),
+        conversion.seconds
+    );
+    out
+}
+
+/// The same as JSON.
+pub fn conversion_json(conversion: &Conversion) -> Value {
+    json!({
+        "file_bytes": conversion.file_bytes,
+        "weights": conversion.weights,
+        "bits_per_weight": conversion.bits_per_weight(),
+        "seconds": conversion.seconds,
+        "tensors": conversion.tensors,
+    })
+}
+
+fn tensor_name(record: &TensorRecord) -> String {
+    match record.layer {
+        Some(layer) => format!("layer {layer} {}", record.kind),
+        None => record.kind.clone(),
+    }
+}
+
+/// Bits per value as stored, padding of the last block included.
+fn stored_bits(record: &TensorRecord, block: BlockSize) -> f64 {
+    let row = record.quant.row_bytes(block, record.cols.into()).unwrap_or(0);
+    row as f64 * 8.0 / f64::from(record.cols.max(1))
+}
