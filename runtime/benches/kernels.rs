@@ -1,2 +1,82 @@
-//! To come.
-fn main() {}
+//! Throughput of weight matrix times activations: one token (decoding) and batches (prefill, evaluation).
+//!
+//! The element of the reported throughput is one weight times one token. Runs on the threads of the global pool: set
+//! `RAYON_NUM_THREADS=1` for the speed of one core, `QSF_CPU` for another instruction set.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use qsf_format::{BlockSize, QuantType};
+use qsf_runtime::cpu::{Cpu, Input, Int8Rows, attend};
+use qsf_runtime::source::Tensor;
+
+const SHAPES: [(usize, usize); 2] = [(1536, 512), (4096, 4096)];
+
+/// Weights of any bytes that are no infinities: every block's halves have a small exponent.
+fn weight(quant: QuantType, rows: usize, cols: usize) -> Tensor {
+    let block = BlockSize::B64;
+    let len = quant.tensor_bytes(block, rows as u64, cols as u64).expect("fits memory") as usize;
+    let bytes: Vec<u8> = (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 & 0x2F).collect();
+    Tensor::new(rows, cols, quant, block, bytes.into()).expect("of this size")
+}
+
+fn activations(rows: usize, cols: usize) -> Vec<f32> {
+    (0..rows * cols).map(|i| ((i * 7_919) % 2_003) as f32 / 1_000.0 - 1.0).collect()
+}
+
+fn path(c: &mut Criterion, name: &str, quants: &[QuantType], tokens: &[usize], int8: bool) {
+    let cpu = Cpu::from_env().expect("an instruction set of this processor");
+    for &m in tokens {
+        for (rows, cols) in SHAPES {
+            let mut group = c.benchmark_group(format!("{name}/{rows}x{cols}/{m} tokens"));
+            group.sample_size(10).warm_up_time(Duration::from_millis(200));
+            group.measurement_time(Duration::from_millis(600));
+            group.throughput(Throughput::Elements((rows * cols * m) as u64));
+            let x = activations(m, cols);
+            let mut codes = Int8Rows::new();
+            codes.quantize(cpu.isa(), &x, m, cols);
+            let input = if int8 { Input::with_int8(&x, cols, &codes) } else { Input::float(&x, cols) };
+            let mut out = vec![0.0; m * rows];
+            for &quant in quants {
+                let weight = weight(quant, rows, cols);
+                group.bench_function(BenchmarkId::from_parameter(quant), |b| {
+                    b.iter(|| cpu.linear(black_box(&weight), None, &input, &mut out));
+                });
+            }
+            group.finish();
+        }
+    }
+}
+
+fn int8(c: &mut Criterion) {
+    let quants: Vec<_> = QuantType::ALL.into_iter().filter(|quant| !quant.is_float()).collect();
+    path(c, "int8", &quants, &[1, 64], true);
+}
+
+fn float(c: &mut Criterion) {
+    path(c, "f32", &[QuantType::F16, QuantType::Bf16, QuantType::F32, QuantType::Q4], &[1, 64, 512], false);
+}
+
+fn around(c: &mut Criterion) {
+    let cpu = Cpu::from_env().expect("an instruction set of this processor");
+    let mut group = c.benchmark_group("around");
+    group.sample_size(20).warm_up_time(Duration::from_millis(200));
+    group.measurement_time(Duration::from_millis(600));
+    let x = activations(64, 4096);
+    let mut codes = Int8Rows::new();
+    group.throughput(Throughput::Elements(x.len() as u64));
+    group.bench_function("quantize 64x4096", |b| {
+        b.iter(|| codes.quantize(cpu.isa(), black_box(&x), 64, 4096));
+    });
+    let (keys, values) = (activations(1024, 64), activations(1024, 64));
+    let (mut scores, mut out) = (Vec::new(), [0.0; 64]);
+    group.throughput(Throughput::Elements(2 * keys.len() as u64));
+    group.bench_function("attend 1024x64", |b| {
+        b.iter(|| attend(cpu.isa(), &x[..64], black_box(&keys), &values, 0.125, &mut scores, &mut out));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, int8, float, around);
+criterion_main!(benches);

@@ -32,6 +32,18 @@ pub fn mul_add(acc: &mut Lanes, a: &Lanes, b: &Lanes) {
     }
 }
 
+/// `a * b + acc` in every lane, rounded once. Takes and returns the accumulator by value: several of them in one loop then
+/// stay in registers, where arrays behind references would be spilled.
+#[inline(always)]
+#[must_use]
+pub fn fma(a: &Lanes, b: &Lanes, acc: Lanes) -> Lanes {
+    let mut out = [0.0; LANES];
+    for i in 0..LANES {
+        out[i] = a[i].mul_add(b[i], acc[i]);
+    }
+    out
+}
+
 /// The first 16 values of `values`, zeros where there are fewer.
 #[inline(always)]
 pub fn load(values: &[f32]) -> Lanes {

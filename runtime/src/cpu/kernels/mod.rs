@@ -1,0 +1,84 @@
+//! The kernels of every stored type and instruction set, in one table per instruction set.
+
+mod int8;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use qsf_format::QuantType;
+
+use super::isa::Isa;
+
+pub use int8::Int8Kernel;
+
+/// The kernels of one instruction set.
+#[derive(Debug)]
+pub struct KernelTable {
+    isa: &'static str,
+    q2_sym: Int8Kernel,
+    q2: Int8Kernel,
+    q3: Int8Kernel,
+    q4: Int8Kernel,
+    ternary: Int8Kernel,
+    q8: Int8Kernel,
+    // Rows are decoded to f32 and multiplied by the code of `float_dot`, compiled for this instruction set.
+    float_dot: &'static str,
+}
+
+/// One line of the table: what runs for weights of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelEntry {
+    /// Stored type of the weights.
+    pub quant: QuantType,
+    /// Arithmetic: `int8` or `f32`.
+    pub path: &'static str,
+    /// Name of the kernel.
+    pub kernel: &'static str,
+}
+
+impl KernelTable {
+    /// The table of an instruction set.
+    pub fn of(isa: Isa) -> &'static KernelTable {
+        #[cfg(target_arch = "x86_64")]
+        if isa.has_avx2() {
+            return &x86_64::AVX2;
+        }
+        debug_assert_eq!(isa, Isa::SCALAR);
+        &scalar::SCALAR
+    }
+
+    /// Name of the instruction set.
+    pub const fn isa(&self) -> &'static str {
+        self.isa
+    }
+
+    /// The int8 kernel for weights of this type; float types have none.
+    pub const fn int8(&self, quant: QuantType) -> Option<&Int8Kernel> {
+        match quant {
+            QuantType::Q2Sym => Some(&self.q2_sym),
+            QuantType::Q2 => Some(&self.q2),
+            QuantType::Q3 => Some(&self.q3),
+            QuantType::Q4 => Some(&self.q4),
+            QuantType::Ternary => Some(&self.ternary),
+            QuantType::Q8 => Some(&self.q8),
+            QuantType::F16 | QuantType::F32 | QuantType::Bf16 => None,
+        }
+    }
+
+    /// Name of the float kernel, the same for all types: only the decoding before it differs.
+    pub const fn float_dot(&self) -> &'static str {
+        self.float_dot
+    }
+
+    /// Every kernel: type, path and name. The int8 kernels first, then the float path of every type.
+    pub fn entries(&self) -> impl Iterator<Item = KernelEntry> + '_ {
+        let int8 = QuantType::ALL.into_iter().filter_map(|quant| {
+            self.int8(quant).map(|kernel| KernelEntry { quant, path: "int8", kernel: kernel.name() })
+        });
+        let float = QuantType::ALL.map(|quant| KernelEntry { quant, path: "f32", kernel: self.float_dot });
+        int8.chain(float)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+use proptest::prelude::*;
+use qsf_format::{BlockSize, QuantType};
+
+use super::*;
+use crate::cpu::activations::{ACT_BLOCK, Int8Rows};
+
+const BLOCK_TYPES: [QuantType; 6] =
+    [QuantType::Q2Sym, QuantType::Q2, QuantType::Q3, QuantType::Q4, QuantType::Ternary, QuantType::Q8];
+
+/// A fixed stream of numbers.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) ^ (self.0 >> 12)
+    }
+
+    fn float(&mut self) -> f32 {
+        (self.next() % 20_001) as f32 / 5_000.0 - 2.0
+    }
+}
+
+/// Rows of random codes with scales near one.
+fn weights(random: &mut Random, quant: QuantType, block: BlockSize, rows: usize, cols: usize) -> Vec<u8> {
+    let size = quant.block_bytes(block);
+    let mut bytes: Vec<u8> =
+        (0..rows * cols.div_ceil(block.get()) * size).map(|_| random.next() as u8).collect();
+    for block in bytes.chunks_exact_mut(size) {
+        let halves = if matches!(quant, QuantType::Q2 | QuantType::Q3 | QuantType::Q4) { 2 } else { 1 };
+        for half in block.chunks_exact_mut(2).take(halves) {
+            half.copy_from_slice(&half::f16::from_f32(random.float()).to_le_bytes());
+        }
+    }
+    bytes
+}
+
+fn run(
+    isa: Isa,
+    quant: QuantType,
+    block: BlockSize,
+    bytes: &[u8],
+    rows: usize,
+    x: &[f32],
+    m: usize,
+) -> Vec<f32> {
+    let mut input = Int8Rows::new();
+    input.quantize(isa, x, m, x.len() / m);
+    let mut out = vec![f32::NAN; rows * m];
+    KernelTable::of(isa).int8(quant).unwrap().matmul(block, bytes, rows, &input, &mut out);
+    out
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+fn check_same_bits(quant: QuantType, block: BlockSize, rows: usize, cols: usize, m: usize, seed: u64) {
+    let mut random = Random(seed);
+    let bytes = weights(&mut random, quant, block, rows, cols);
+    let x: Vec<f32> = (0..m * cols).map(|_| random.float()).collect();
+    let expected = run(Isa::SCALAR, quant, block, &bytes, rows, &x, m);
+    for isa in Isa::available() {
+        let out = run(isa, quant, block, &bytes, rows, &x, m);
+        assert_eq!(bits(&out), bits(&expected), "{isa:?} {quant} {block} {rows}x{cols}, {m} tokens");
+        for (t, x) in x.chunks_exact(cols).enumerate() {
+            let alone = run(isa, quant, block, &bytes, rows, x, 1);
+            let batch: Vec<f32> = out.iter().skip(t).step_by(m).copied().collect();
+            assert_eq!(
+                bits(&alone),
+                bits(&batch),
+                "{isa:?} {quant} {block}: token {t} of {m} is another alone"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_instruction_set_gives_the_oracles_bits_for_all_types_blocks_and_odd_sizes() {
+    for quant in BLOCK_TYPES {
+        for block in BlockSize::ALL {
+            for (i, cols) in [1, 31, 33, 63, 65, 257, 512].into_iter().enumerate() {
+                check_same_bits(quant, block, 1 + i % 4, cols, 1 + (i * 3) % 9, i as u64);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_instruction_set_gives_the_oracles_bits(
+        quant in prop::sample::select(&BLOCK_TYPES[..]),
+        block in prop::sample::select(&BlockSize::ALL[..]),
+        rows in 1usize..6,
+        cols in 1usize..600,
+        m in 1usize..10,
+        seed: u64,
+    ) {
+        check_same_bits(quant, block, rows, cols, m, seed);
+    }
+}
+
+#[test]
+fn the_result_is_as_near_to_the_true_product_as_eight_bits_allow() {
+    let mut random = Random(5);
+    for quant in BLOCK_TYPES {
+        for block in BlockSize::ALL {
+            let (rows, cols) = (3, 301);
+            let bytes = weights(&mut random, quant, block, rows, cols);
+            let x: Vec<f32> = (0..cols).map(|_| random.float()).collect();
+            let out = run(Isa::best(), quant, block, &bytes, rows, &x, 1);
+            for (bytes, out) in bytes.chunks_exact(bytes.len() / rows).zip(out) {
+                let mut w = vec![0.0; cols];
+                qsf_format::decode_row(quant, block, bytes, &mut w);
+                let mut exact = 0.0;
+                let mut bound = 0.0;
+                for (x, w) in x.chunks(ACT_BLOCK).zip(w.chunks(ACT_BLOCK)) {
+                    let top = x.iter().fold(0.0f32, |top, v| top.max(v.abs()));
+                    for (x, w) in x.iter().zip(w) {
+                        exact += f64::from(*x) * f64::from(*w);
+                        // Half a step of the code, and rounding of the sums, to which scale and offset go apart.
+                        bound += f64::from(w.abs()) * f64::from(top) / 254.0 + 64.0 * f64::from(top) * 1e-6;
+                    }
+                }
+                let error = (f64::from(out) - exact).abs();
+                assert!(error <= bound, "{quant} {block}: {out}, expected {exact} within {bound}");
+            }
+        }
+    }
+}
+
+#[test]
+fn eight_bit_sums_do_not_saturate_at_extreme_codes() {
+    // -128 is no legal code, but what a damaged file does must not depend on the instruction set either.
+    for code in [0x7Fu8, 0x81, 0x80] {
+        let mut bytes = half::f16::from_f32(1.0).to_le_bytes().to_vec();
+        bytes.extend([code; 64]);
+        for sign in [1.0, -1.0] {
+            for isa in Isa::available() {
+                let out = run(isa, QuantType::Q8, BlockSize::B64, &bytes, 1, &[sign * 127.0; 64], 1);
+                assert_eq!(out, [64.0 * 127.0 * sign * f32::from(code as i8)], "{isa:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_activation_is_not_hidden() {
+    let mut random = Random(9);
+    for quant in BLOCK_TYPES {
+        let bytes = weights(&mut random, quant, BlockSize::B64, 1, 64);
+        for isa in Isa::available() {
+            let mut x = [1.0; 64];
+            x[40] = f32::INFINITY;
+            assert!(run(isa, quant, BlockSize::B64, &bytes, 1, &x, 1)[0].is_nan(), "{quant} {isa:?}");
+        }
+    }
+}
+
+#[test]
+fn the_table_lists_every_type_once_per_path() {
+    for isa in Isa::available() {
+        let entries: Vec<_> = KernelTable::of(isa).entries().collect();
+        let count = |path| entries.iter().filter(|e| e.path == path).count();
+        assert_eq!((count("int8"), count("f32")), (6, 9));
+        assert!(entries.iter().all(|e| e.kernel.starts_with(isa.name())), "{entries:?}");
+    }
+}

@@ -1,0 +1,60 @@
+//! An output matrix that several threads fill, each its own columns.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A row-major matrix of m rows (tokens) that is borrowed mutably and filled by columns from several threads.
+pub(super) struct Output<'a> {
+    start: *mut f32,
+    rows: usize,
+    cols: usize,
+    borrow: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: the matrix is only written through the unsafe methods, whose callers promise columns of their own.
+unsafe impl Sync for Output<'_> {}
+
+impl<'a> Output<'a> {
+    /// # Panics
+    /// When `out` has another size.
+    pub(super) fn new(out: &'a mut [f32], rows: usize, cols: usize) -> Output<'a> {
+        assert_eq!(out.len(), rows * cols, "output of another size than {rows} x {cols}");
+        Output { start: out.as_mut_ptr(), rows, cols, borrow: PhantomData }
+    }
+
+    /// The columns of a matrix of a single row.
+    ///
+    /// # Panics
+    /// When there are more rows or fewer columns.
+    ///
+    /// # Safety
+    /// No one else may use these columns while the result lives.
+    #[expect(clippy::mut_from_ref, reason = "the columns are the caller's own, by contract")]
+    pub(super) unsafe fn columns_of_one_row(&self, columns: Range<usize>) -> &mut [f32] {
+        assert!(self.rows == 1 && columns.start <= columns.end && columns.end <= self.cols);
+        // SAFETY: inside the borrowed slice, and the caller's own.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(columns.start), columns.len()) }
+    }
+
+    /// Stores `values` (columns x rows) into the columns.
+    ///
+    /// # Panics
+    /// When the matrix has fewer columns or `values` has another size.
+    ///
+    /// # Safety
+    /// No one else may use these columns during the call.
+    pub(super) unsafe fn store_transposed(&self, columns: Range<usize>, values: &[f32]) {
+        assert!(columns.start <= columns.end && columns.end <= self.cols);
+        assert_eq!(values.len(), columns.len() * self.rows);
+        for row in 0..self.rows {
+            // SAFETY: inside the borrowed slice, and the caller's own.
+            let out = unsafe {
+                let start = self.start.add(row * self.cols + columns.start);
+                std::slice::from_raw_parts_mut(start, columns.len())
+            };
+            for (out, value) in out.iter_mut().zip(values[row..].iter().step_by(self.rows)) {
+                *out = *value;
+            }
+        }
+    }
+}

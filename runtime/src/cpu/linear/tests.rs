@@ -1,0 +1,150 @@
+use qsf_format::{BlockSize, QuantType};
+
+use super::*;
+use crate::cpu::{Isa, lanes};
+use crate::source::TensorBytes;
+
+fn floats(seed: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|i| ((i * 7_919 + seed * 104_729) % 2_003) as f32 / 1_000.0 - 1.0).collect()
+}
+
+/// A tensor whose bytes start at an odd address.
+fn tensor(quant: QuantType, block: BlockSize, rows: usize, cols: usize) -> Tensor {
+    let row_bytes = quant.row_bytes(block, cols as u64).unwrap() as usize;
+    let mut bytes = vec![0u8];
+    for row in 0..rows {
+        let values = floats(row + 1, cols);
+        match quant {
+            QuantType::F32 => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+            QuantType::F16 => {
+                bytes.extend(values.iter().flat_map(|&v| half::f16::from_f32(v).to_le_bytes()));
+            }
+            QuantType::Bf16 => {
+                bytes.extend(values.iter().flat_map(|&v| half::bf16::from_f32(v).to_le_bytes()));
+            }
+            _ => {
+                // Small scales (the high byte of each half is below that of one), any codes.
+                let size = quant.block_bytes(block);
+                for b in 0..row_bytes / size {
+                    let mut block: Vec<u8> = (0..size).map(|i| (i * 37 + b * 11 + row * 5) as u8).collect();
+                    (block[1], block[3]) = (0x2C, 0xAD);
+                    bytes.extend(block);
+                }
+            }
+        }
+    }
+    let range = 1..bytes.len();
+    Tensor::new(rows, cols, quant, block, TensorBytes::Owned(bytes.into(), range)).unwrap()
+}
+
+fn run(cpu: Cpu, weight: &Tensor, bias: Option<&[f32]>, x: &[f32], int8: bool) -> Vec<u32> {
+    let k = weight.cols();
+    let mut codes = Int8Rows::new();
+    codes.quantize(cpu.isa(), x, x.len() / k, k);
+    let input = if int8 { Input::with_int8(x, k, &codes) } else { Input::float(x, k) };
+    let mut out = vec![f32::NAN; input.rows() * weight.rows()];
+    cpu.linear(weight, bias, &input, &mut out);
+    out.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn the_float_path_is_the_lane_dot_of_the_decoded_row_on_every_instruction_set() {
+    for quant in QuantType::ALL {
+        for (i, cols) in [1, 31, 33, 63, 65, 300].into_iter().enumerate() {
+            let (rows, m) = (1 + (i * 5) % 7, 1 + (i * 3) % 8);
+            let weight = tensor(quant, BlockSize::B64, rows, cols);
+            let (x, bias) = (floats(99, m * cols), floats(98, rows));
+            let mut expected = Vec::new();
+            for x in x.chunks_exact(cols) {
+                for (row, bias) in bias.iter().enumerate() {
+                    let mut w = vec![0.0; cols];
+                    weight.decode_row(row, &mut w);
+                    expected.push((lanes::dot(&w, x) + bias).to_bits());
+                }
+            }
+            for isa in Isa::available() {
+                let out = run(Cpu::new(isa), &weight, Some(&bias), &x, false);
+                assert_eq!(out, expected, "{quant} {isa:?} {rows}x{cols}, {m} tokens");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_gives_the_same_bits_alone_and_in_a_batch() {
+    for (quant, int8) in [(QuantType::F16, false), (QuantType::Q4, false), (QuantType::Q4, true)] {
+        let weight = tensor(quant, BlockSize::B64, 37, 96);
+        let bias = floats(3, 37);
+        for m in 1..=9 {
+            let x = floats(7, m * 96);
+            let cpu = Cpu::new(Isa::best());
+            let batch = run(cpu, &weight, Some(&bias), &x, int8);
+            let single: Vec<u32> =
+                x.chunks_exact(96).flat_map(|x| run(cpu, &weight, Some(&bias), x, int8)).collect();
+            assert_eq!(batch, single, "{quant} int8: {int8}, {m} tokens");
+        }
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    // Large enough to be spread over threads.
+    let cols = 512;
+    let cpu = Cpu::new(Isa::best());
+    for (quant, int8) in [(QuantType::F16, false), (QuantType::Q3, false), (QuantType::Q3, true)] {
+        let weight = tensor(quant, BlockSize::B64, 701, cols);
+        for m in [1, 2, 7] {
+            let x = floats(1, m * cols);
+            let outs = [1, 2, 3].map(|threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| run(cpu, &weight, None, &x, int8))
+            });
+            assert_eq!(outs[0], outs[1], "{quant} int8: {int8}, {m} tokens");
+            assert_eq!(outs[0], outs[2], "{quant} int8: {int8}, {m} tokens");
+        }
+    }
+}
+
+#[test]
+fn several_weights_together_give_what_each_gives_alone() {
+    let cpu = Cpu::new(Isa::best());
+    let (k, m) = (320, 3);
+    let sizes = [500, 1, 203];
+    let weights = sizes.map(|rows| tensor(QuantType::Q4, BlockSize::B64, rows, k));
+    let bias = floats(4, 1);
+    let biases = [None, Some(&bias[..]), None];
+    let x = floats(2, m * k);
+    let mut codes = Int8Rows::new();
+    codes.quantize(cpu.isa(), &x, m, k);
+    let mut outs = sizes.map(|rows| vec![f32::NAN; m * rows]);
+    let pairs: Vec<_> = weights.iter().zip(biases).collect();
+    let mut slices: Vec<&mut [f32]> = outs.iter_mut().map(Vec::as_mut_slice).collect();
+    cpu.linears(&pairs, &Input::with_int8(&x, k, &codes), &mut slices);
+    for ((weight, bias), out) in pairs.into_iter().zip(outs) {
+        let together: Vec<u32> = out.iter().map(|v| v.to_bits()).collect();
+        assert_eq!(together, run(cpu, weight, bias, &x, true));
+    }
+}
+
+#[test]
+fn float_weights_ignore_the_codes_of_the_input() {
+    let weight = tensor(QuantType::Bf16, BlockSize::B64, 5, 65);
+    let x = floats(1, 2 * 65);
+    let cpu = Cpu::new(Isa::best());
+    assert_eq!(run(cpu, &weight, None, &x, true), run(cpu, &weight, None, &x, false));
+}
+
+#[test]
+fn no_tokens_and_no_rows_are_no_error() {
+    let cpu = Cpu::new(Isa::best());
+    cpu.linear(&tensor(QuantType::F32, BlockSize::B64, 3, 8), None, &Input::float(&[], 8), &mut []);
+    let none = Tensor::new(0, 8, QuantType::F32, BlockSize::B64, Vec::new().into()).unwrap();
+    cpu.linear(&none, None, &Input::float(&[0.0; 8], 8), &mut []);
+}
+
+#[test]
+#[should_panic(expected = "weight of other columns")]
+fn an_input_of_another_width_is_refused() {
+    let weight = tensor(QuantType::F32, BlockSize::B64, 3, 8);
+    Cpu::new(Isa::best()).linear(&weight, None, &Input::float(&[0.0; 7], 7), &mut [0.0; 3]);
+}

@@ -1,0 +1,178 @@
+//! Elementary functions and softmax. None comes from the system's library, whose results differ from machine to machine.
+//!
+//! Errors are stated in ulp, units in the last place of the exact result; the tests hold them.
+
+use super::isa::{Isa, Vectorized};
+use super::lanes::{LANES, Lanes, sum};
+
+/// 1.5 * 2^23: added to a number below 2^22 it rounds that to an integer in the low bits of the sum.
+const ROUNDER: f32 = 12_582_912.0;
+/// ln 2 as a sum of two floats.
+const LN_2_HIGH: f32 = std::f32::consts::LN_2;
+const LN_2_LOW: f32 = (std::f64::consts::LN_2 - std::f32::consts::LN_2 as f64) as f32;
+
+/// n and `e^r - 1` with `x = n ln 2 + r`, `|r| <= ln 2 / 2`. x must be within +-200 or NaN.
+#[inline(always)]
+fn reduced(x: f32) -> (i32, f32) {
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUNDER);
+    let n = shifted - ROUNDER;
+    let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
+    // The Taylor series to r^7: what is left out is below 6e-9 of the result.
+    let mut p = 1.0 / 5040.0;
+    for c in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5] {
+        p = r.mul_add(p, c);
+    }
+    (shifted.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32, (r * r).mul_add(p, r))
+}
+
+/// 2^n for n in -126..=127.
+#[inline(always)]
+fn power_of_two(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+}
+
+/// `e^x` within 2 ulp: infinity above 88.73, 0 below -104, NaN for NaN. Subnormal results are within one step.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    // NaN fails both comparisons and passes.
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -105.0 { -105.0 } else { x };
+    let (n, p) = reduced(x);
+    // In two steps: the power may be out of range where the result is not.
+    let half = n >> 1;
+    (1.0 + p) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+}
+
+/// `tanh x` within 4 ulp.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    // From 9.02 on the nearest float is 1. NaN passes.
+    let a = x.abs();
+    let a = if a > 10.0 { 10.0 } else { a };
+    let (n, p) = reduced(2.0 * a);
+    let power = power_of_two(n);
+    // e^2a - 1 without cancellation: exactly p where n is 0.
+    let e = power.mul_add(p, power - 1.0);
+    (e / (e + 2.0)).copysign(x)
+}
+
+/// `1 / (1 + e^-x)` within 4 ulp, for x above -87; below, 0 or a number under 2e-38.
+#[inline(always)]
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// `x * sigmoid(x)` within 4 ulp, for x above -87.
+#[inline(always)]
+pub fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
+}
+
+/// GELU by its tanh approximation, `x / 2 * (1 + tanh u)` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`: within 4 ulp for
+/// x above -1, and within `4 + 8 |u|` ulp below.
+#[inline(always)]
+pub fn gelu_tanh(x: f32) -> f32 {
+    // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which does not cancel.
+    const MINUS_2_ROOT: f32 = -1.595_769_1;
+    let u = x * (x * x).mul_add(MINUS_2_ROOT * 0.044_715, MINUS_2_ROOT);
+    x / (1.0 + exp(u))
+}
+
+/// GELU by the error function, `x / 2 * erfc(-x / sqrt 2)`: within 4 ulp for x above -1, and within `4 + 2 x^2` ulp below.
+#[inline(always)]
+pub fn gelu_erf(x: f32) -> f32 {
+    0.5 * x * libm::erfcf(-std::f32::consts::FRAC_1_SQRT_2 * x)
+}
+
+/// Largest value; NaNs are passed over. Minus infinity when there is none.
+#[inline(always)]
+fn maximum(values: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let mut top = [f32::NEG_INFINITY; LANES];
+    for chunk in chunks {
+        for (top, v) in top.iter_mut().zip(chunk) {
+            *top = larger(*top, *v);
+        }
+    }
+    top.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, larger)
+}
+
+/// Replaces `values` by `e^v / sum e^v`. A NaN or plus infinity among them, or minus infinity alone, makes all NaN.
+pub fn softmax_in_place(isa: Isa, values: &mut [f32]) {
+    isa.vectorize(Softmax { values });
+}
+
+struct Softmax<'a> {
+    values: &'a mut [f32],
+}
+
+impl Vectorized for Softmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        softmax(self.values);
+    }
+}
+
+/// [`softmax_in_place`] inside other vectorized work.
+#[inline(always)]
+pub(super) fn softmax(values: &mut [f32]) {
+    let top = maximum(values);
+    let mut acc: Lanes = [0.0; LANES];
+    let (chunks, rest) = values.as_chunks_mut::<LANES>();
+    for chunk in chunks {
+        for (acc, v) in acc.iter_mut().zip(chunk) {
+            *v = exp(*v - top);
+            *acc += *v;
+        }
+    }
+    for (acc, v) in acc.iter_mut().zip(rest) {
+        *v = exp(*v - top);
+        *acc += *v;
+    }
+    let total = sum(acc);
+    for v in values {
+        *v /= total;
+    }
+}
+
+/// `ln sum e^v` with the sum and the logarithm in f64: within 1e-6 absolute for values that are within 16 of the largest
+/// where they matter. Minus infinity for no values.
+pub fn log_sum_exp(isa: Isa, values: &[f32]) -> f64 {
+    let (top, total) = isa.vectorize(SumExp { values });
+    if total == 0.0 || top == f32::NEG_INFINITY {
+        f64::NEG_INFINITY
+    } else {
+        f64::from(top) + libm::log(total)
+    }
+}
+
+struct SumExp<'a> {
+    values: &'a [f32],
+}
+
+impl Vectorized for SumExp<'_> {
+    type Output = (f32, f64);
+
+    #[inline(always)]
+    fn run(self) -> (f32, f64) {
+        let top = maximum(self.values);
+        let mut acc = [0.0f64; LANES];
+        let (chunks, rest) = self.values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (acc, v) in acc.iter_mut().zip(chunk) {
+                *acc += f64::from(exp(*v - top));
+            }
+        }
+        for (acc, v) in acc.iter_mut().zip(rest) {
+            *acc += f64::from(exp(*v - top));
+        }
+        // In lane order: a plain fold, the same everywhere.
+        (top, acc.iter().sum())
+    }
+}
+
+#[cfg(test)]
+mod tests;
