@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use qsf_format::{BlockSize, QuantType};
-use qsf_runtime::cpu::Isa;
+use qsf_runtime::cpu::{Isa, decode_row};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{Tensor, TensorInfo};
 use rayon::prelude::*;
@@ -48,7 +48,7 @@ impl Encoder<'_> {
                 self.cancel.check()?;
                 let first = task * rows_per_task;
                 let rows = first..(first + rows_per_task).min(tensor.rows());
-                let values = decode_rows(tensor, rows);
+                let values = self.decode_rows(tensor, rows);
                 if let Some(i) = first_non_finite(self.isa, &values) {
                     return Err(ConvertError::NotFinite {
                         path: self.source.to_owned(),
@@ -119,7 +119,7 @@ impl Encoder<'_> {
         importance: Option<&[f32]>,
     ) -> Result<Encoded, ScaleOverflow> {
         let cols = tensor.cols();
-        let values = decode_rows(tensor, rows.clone());
+        let values = self.decode_rows(tensor, rows.clone());
         // The tensor's size was computed when it was opened, and no stored type is wider than twice f32.
         let row_bytes = quant.row_bytes(self.block, cols as u64).unwrap_or(0) as usize;
         let mut data = vec![0; row_bytes * rows.len()];
@@ -127,10 +127,18 @@ impl Encoder<'_> {
         let mut stats = ErrorStats::new();
         let mut decoded = vec![0.0; cols];
         for (original, bytes) in values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)) {
-            qsf_format::decode_row(quant, self.block, bytes, &mut decoded);
+            decode_row(self.isa, quant, self.block, bytes, &mut decoded);
             stats.add_row(self.isa, original, &decoded);
         }
         Ok(Encoded { data, stats })
+    }
+
+    fn decode_rows(&self, tensor: &Tensor, rows: Range<usize>) -> Vec<f32> {
+        let mut values = vec![0.0; rows.len() * tensor.cols()];
+        for (row, out) in rows.zip(values.chunks_exact_mut(tensor.cols())) {
+            decode_row(self.isa, tensor.quant(), tensor.block(), tensor.row(row), out);
+        }
+        values
     }
 
     /// Scales that leave f16 although all values are inside it: [`Encoder::choose_type`] excludes that.
@@ -146,12 +154,4 @@ impl Encoder<'_> {
 
 fn rows_per_task(cols: usize) -> usize {
     (VALUES_PER_TASK / cols.max(1)).max(1)
-}
-
-fn decode_rows(tensor: &Tensor, rows: Range<usize>) -> Vec<f32> {
-    let mut values = vec![0.0; rows.len() * tensor.cols()];
-    for (row, out) in rows.zip(values.chunks_exact_mut(tensor.cols())) {
-        tensor.decode_row(row, out);
-    }
-    values
 }

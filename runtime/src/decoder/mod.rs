@@ -8,10 +8,10 @@ mod state;
 
 use std::sync::Arc;
 
-use qsf_format::PositionConfig;
+use qsf_format::NormKind;
 use rayon::prelude::*;
 
-use crate::cpu::{Cpu, Input, RopeTable, activate, add_assign, attend, gated, layer_norm, rms_norm};
+use crate::cpu::{Cpu, Input, Int8Rows, activate, add_assign, attend, gated, layer_norm, rms_norm};
 use crate::error::{Result, RuntimeError};
 use crate::weights::{LayerWeights, Linear, Model, Norm};
 
@@ -32,24 +32,13 @@ pub struct Decoder {
     model: Arc<Model>,
     cpu: Cpu,
     activations: Activations,
-    rope: Option<RopeTable>,
 }
 
 impl Decoder {
     /// A decoder of `model`. Activations default to int8 for quantized models and to f32 for others.
     pub fn new(model: Arc<Model>, cpu: Cpu, activations: Option<Activations>) -> Decoder {
         let default = if model.is_quantized() { Activations::Int8 } else { Activations::F32 };
-        let config = &model.config;
-        let rope = match &config.position {
-            PositionConfig::Learned {} => None,
-            PositionConfig::Rope { theta, scaling } => Some(RopeTable::new(
-                *theta,
-                scaling.as_ref(),
-                config.head_dim as usize,
-                config.max_positions as usize,
-            )),
-        };
-        Decoder { activations: activations.unwrap_or(default), rope, cpu, model }
+        Decoder { activations: activations.unwrap_or(default), cpu, model }
     }
 
     /// The model.
@@ -147,11 +136,11 @@ impl Decoder {
         let config = &self.model.config;
         let (dim, q_width) = (config.head_dim as usize, config.q_rows());
         let isa = self.cpu.isa();
-        let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, .. } = state;
+        let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, rope, .. } = state;
         self.norm(&layer.attn_norm, hidden, normed);
         self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
         let past = kv.len();
-        if let Some(rope) = &self.rope {
+        if let Some(rope) = rope {
             let kv_width = config.kv_rows();
             for (t, (q, k)) in q.chunks_exact_mut(q_width).zip(k.chunks_exact_mut(kv_width)).enumerate() {
                 rope.apply(isa, q, past + t);
@@ -198,8 +187,8 @@ impl Decoder {
         let width = norm.gain.len();
         for (x, out) in input.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
             match self.model.config.norm.kind {
-                qsf_format::NormKind::RmsNorm => rms_norm(isa, x, &norm.gain, epsilon, out),
-                qsf_format::NormKind::LayerNorm => {
+                NormKind::RmsNorm => rms_norm(isa, x, &norm.gain, epsilon, out),
+                NormKind::LayerNorm => {
                     layer_norm(isa, x, &norm.gain, norm.bias.as_deref(), epsilon, out);
                 }
             }
@@ -211,7 +200,7 @@ impl Decoder {
         &self,
         linears: &[&Linear],
         input: &[f32],
-        int8: &mut crate::cpu::Int8Rows,
+        int8: &mut Int8Rows,
         outs: &mut [&mut [f32]],
     ) {
         let cols = linears[0].weight.cols();

@@ -1,14 +1,15 @@
 //! What changes while a decoder runs: the key/value cache and the activations of one step.
 
-use qsf_format::ModelConfig;
+use qsf_format::{ModelConfig, PositionConfig};
 
 use super::KvCache;
-use crate::cpu::Int8Rows;
+use crate::cpu::{Int8Rows, RopeTable};
 use crate::error::Result;
 
 /// State of one sequence. All buffers are made once, for the largest step.
 pub struct DecoderState {
     pub(super) kv: KvCache,
+    pub(super) rope: Option<RopeTable>,
     pub(super) hidden: Vec<f32>,
     pub(super) normed: Vec<f32>,
     pub(super) q: Vec<f32>,
@@ -40,8 +41,15 @@ impl DecoderState {
             ffn: config.ffn as usize,
             gate: if config.gated_ffn { config.ffn as usize } else { 0 },
         };
+        let rope = match &config.position {
+            PositionConfig::Learned {} => None,
+            PositionConfig::Rope { theta, scaling } => {
+                Some(RopeTable::new(*theta, scaling.as_ref(), config.head_dim as usize, context))
+            }
+        };
         let mut state = DecoderState {
             kv: KvCache::new(config, context)?,
+            rope,
             hidden: Vec::new(),
             normed: Vec::new(),
             q: Vec::new(),

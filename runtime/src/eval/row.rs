@@ -2,8 +2,8 @@
 //! lanes, so that a divergence of 1e-6 is still exact to a few per cent at a vocabulary of 256 k.
 
 use crate::cpu::lanes::{LANES, Lanes, load, sum};
-use crate::cpu::math::exp;
-use crate::cpu::{Isa, Vectorized, log_sum_exp};
+use crate::cpu::math::{exp, log_sum_exp};
+use crate::cpu::{Isa, Vectorized};
 
 /// How far the distribution of `other` is from the one of `base` at one position.
 #[derive(Debug, Clone, Copy, PartialEq)]
