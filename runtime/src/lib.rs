@@ -2,6 +2,10 @@
 
 pub mod cpu;
 mod error;
+mod printable;
 pub mod source;
+
+#[cfg(test)]
+mod test_data;
 
 pub use error::{Result, RuntimeError};

@@ -1,6 +1,7 @@
 //! Where weights come from. One trait, so that a decoder, a converter or an evaluation never asks what kind of file a
 //! model is: QSF files and HuggingFace directories both hand out tensors in the type they are stored in.
 
+mod huggingface;
 mod tensor;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use qsf_format::{ModelConfig, QuantType, TensorId};
 
 use crate::error::Result;
 
+pub use huggingface::{HuggingFaceSource, open_huggingface};
 pub use tensor::{Tensor, TensorBytes};
 
 /// A model on disk.
