@@ -4,6 +4,7 @@ pub mod cpu;
 mod error;
 mod printable;
 pub mod source;
+pub mod tokenizer;
 
 #[cfg(test)]
 mod test_data;
