@@ -3,6 +3,7 @@
 pub mod cpu;
 mod error;
 mod printable;
+pub mod sample;
 pub mod source;
 pub mod tokenizer;
 
