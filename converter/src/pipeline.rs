@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use qsf_format::{
-    BlockSize, Compression, EncodedTensor, META_VERSION, Meta, Provenance, QsfWriter, QuantType, TensorKind, TensorRecord, WriterOptions,
+    BlockSize, Compression, EncodedTensor, META_VERSION, Meta, Provenance, QsfWriter, QuantType, TensorKind,
+    TensorRecord, WriterOptions,
 };
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::progress::{Cancel, Progress};
@@ -195,8 +196,7 @@ impl Job<'_> {
             .map(|planned| {
                 let tensor = self.source.load(planned.info.id)?;
                 let quant = self.encoder.choose_type(&planned.info, &tensor, planned.quant)?;
-                let encoded =
-                    self.encoder.encode(&planned.info, &tensor, 0..tensor.rows(), quant, None)?;
+                let encoded = self.encoder.encode(&planned.info, &tensor, 0..tensor.rows(), quant, None)?;
                 let record = record(planned, quant, &encoded.stats);
                 let (kind, rows, cols) = (planned.info.id.kind, record.rows, record.cols);
                 Ok((EncodedTensor { kind, rows, cols, quant, data: encoded.data }, record))

@@ -12,7 +12,8 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
         &["tensor", "type", "bits", "cosine", "rel. error"],
         2,
         conversion.tensors.iter().map(|t| {
-            let promoted = t.promoted_from.map_or(String::new(), |from| format!(" (for {from}: out of range)"));
+            let promoted =
+                t.promoted_from.map_or(String::new(), |from| format!(" (for {from}: out of range)"));
             vec![
                 tensor_name(t),
                 format!("{}{promoted}", t.quant),

@@ -57,13 +57,14 @@ pub fn bench(
 ) -> Result<BenchReport> {
     let BenchOptions { prompt_tokens, decode_tokens, repetitions } = options;
     if prompt_tokens == 0 || decode_tokens == 0 || repetitions == 0 {
-        return Err(RuntimeError::Request("bench needs at least one token of each kind and one repetition".into()));
+        return Err(RuntimeError::Request(
+            "bench needs at least one token of each kind and one repetition".into(),
+        ));
     }
     let vocab = decoder.model().config.vocab;
     // Tokens spread over the vocabulary, the same in every run.
-    let tokens: Vec<u32> = (0..prompt_tokens.max(decode_tokens) as u32)
-        .map(|i| i.wrapping_mul(2_654_435_761) % vocab)
-        .collect();
+    let tokens: Vec<u32> =
+        (0..prompt_tokens.max(decode_tokens) as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect();
     let mut logits = vec![0.0; vocab as usize];
     let mut state = decoder.state(tokens.len(), PROMPT_BATCH)?;
     let mut prefill = Vec::new();

@@ -12,10 +12,13 @@ mod decoder;
 mod error;
 pub mod eval;
 pub mod generate;
+mod printable;
 pub mod progress;
 pub mod sample;
 pub mod source;
-mod tokenizer;
+#[cfg(test)]
+mod test_data;
+pub mod tokenizer;
 mod weights;
 
 pub use decoder::{Activations, Decoder, DecoderState, KvCache};

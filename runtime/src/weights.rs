@@ -88,9 +88,10 @@ impl Model {
 
     /// Bytes of all matrices that one decoded token reads.
     pub fn bytes_per_token(&self) -> u64 {
-        let layers = self.layers.iter().flat_map(|l| {
-            [&l.q, &l.k, &l.v, &l.output, &l.up, &l.down].into_iter().chain(l.gate.as_ref())
-        });
+        let layers = self
+            .layers
+            .iter()
+            .flat_map(|l| [&l.q, &l.k, &l.v, &l.output, &l.up, &l.down].into_iter().chain(l.gate.as_ref()));
         let linear: usize = layers.chain([&self.head]).map(|linear| linear.weight.bytes().len()).sum();
         linear as u64
     }

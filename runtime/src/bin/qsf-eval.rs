@@ -84,7 +84,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let tokenizer = tokenizer(source.as_ref())?;
     let tokens = tokenizer.encode(&text)?;
     let base = args.base.as_deref().map(|path| base(args, cpu, path, &text, &tokens)).transpose()?;
-    let options = EvalOptions { ctx: args.ctx, chunks: args.chunks.map(|n| n as usize), bos: tokenizer.bos() };
+    let options =
+        EvalOptions { ctx: args.ctx, chunks: args.chunks.map(|n| n as usize), bos: tokenizer.bos() };
     let cancel = cancel_on_interrupt()?;
     let progress = ProgressLine::default();
     let result = evaluate(&decoder, base.as_ref(), &tokens, options, &progress, &cancel)?;

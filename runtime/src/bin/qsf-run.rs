@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Parser;
-use qsf_format::cli::{exit_with, human_bytes, print, table};
 use qsf_format::Failure;
+use qsf_format::cli::{exit_with, human_bytes, print, table};
 use qsf_runtime::bench::{BenchOptions, BenchReport, bench};
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::{Cpu, Isa};
@@ -112,7 +112,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
         return Err(RuntimeError::Request("no model given".into()).into());
     };
     if !args.bench && args.prompt.is_none() && args.file.is_none() && args.prompt_ids.is_none() {
-        return Err(RuntimeError::Request("nothing to continue: pass -p TEXT, -f FILE or --prompt-ids".into()).into());
+        return Err(RuntimeError::Request(
+            "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids".into(),
+        )
+        .into());
     }
     let started = Instant::now();
     let source = source::open(path)?;
@@ -121,7 +124,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.bench {
         return run_bench(args, path, &decoder, load_seconds);
     }
-    let tokenizer = source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
+    let tokenizer =
+        source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
     generate_text(args, path, &decoder, tokenizer.as_ref(), load_seconds)
 }
 
@@ -242,7 +246,8 @@ struct Rates {
 
 impl Rates {
     fn new(prompt: &[u32], result: &Generation, load_seconds: f64) -> Rates {
-        let rate = |tokens: usize, seconds: f64| (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds);
+        let rate =
+            |tokens: usize, seconds: f64| (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds);
         Rates {
             load_seconds,
             prefill: rate(prompt.len(), result.prefill.as_secs_f64()),
@@ -250,7 +255,13 @@ impl Rates {
         }
     }
 
-    fn report(&self, prompt: &[u32], result: &Generation, seed: u64, mut out: impl Write) -> std::io::Result<()> {
+    fn report(
+        &self,
+        prompt: &[u32],
+        result: &Generation,
+        seed: u64,
+        mut out: impl Write,
+    ) -> std::io::Result<()> {
         let rate = |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("{r:.1}"));
         writeln!(
             out,
@@ -265,9 +276,7 @@ impl Rates {
 }
 
 fn clock_seed() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as u64)
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
 fn run_bench(args: &Args, path: &Path, decoder: &Decoder, load_seconds: f64) -> anyhow::Result<()> {

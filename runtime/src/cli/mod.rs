@@ -74,7 +74,12 @@ pub fn read_text(path: &Path) -> Result<String, RuntimeError> {
     let bytes = std::fs::read(path).map_err(|e| RuntimeError::io(path, "read", e))?;
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        RuntimeError::bad_input(path, format!("offset {at}"), "UTF-8 text", format!("byte {:#04x}", e.as_bytes()[at]))
+        RuntimeError::bad_input(
+            path,
+            format!("offset {at}"),
+            "UTF-8 text",
+            format!("byte {:#04x}", e.as_bytes()[at]),
+        )
     })
 }
 

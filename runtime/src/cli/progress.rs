@@ -24,9 +24,10 @@ impl Progress for ProgressLine {
         if !std::io::stderr().is_terminal() {
             return;
         }
-        let style = ProgressStyle::with_template("{msg:12} [{bar:30}] {percent:>3}%  elapsed {elapsed}, left {eta}")
-            .map(|style| style.progress_chars("=> "))
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template("{msg:12} [{bar:30}] {percent:>3}%  elapsed {elapsed}, left {eta}")
+                .map(|style| style.progress_chars("=> "))
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::new(total).with_style(style).with_message(what.to_owned());
         self.with(|slot| *slot = Some(bar));
     }

@@ -196,13 +196,7 @@ impl Decoder {
     }
 
     /// Several matrices over the same input, which is quantized once.
-    fn linears(
-        &self,
-        linears: &[&Linear],
-        input: &[f32],
-        int8: &mut Int8Rows,
-        outs: &mut [&mut [f32]],
-    ) {
+    fn linears(&self, linears: &[&Linear], input: &[f32], int8: &mut Int8Rows, outs: &mut [&mut [f32]]) {
         let cols = linears[0].weight.cols();
         let quantized = linears.iter().any(|l| !l.weight.quant().is_float());
         let input = if self.activations == Activations::Int8 && quantized {

@@ -52,7 +52,12 @@ impl GoldenExpectation {
             let tensor =
                 file.tensor(name).map_err(|e| RuntimeError::bad_input(path, name, "this tensor", e))?;
             if tensor.dtype() != dtype {
-                return Err(RuntimeError::bad_input(path, name, format!("{dtype:?}"), format!("{:?}", tensor.dtype())));
+                return Err(RuntimeError::bad_input(
+                    path,
+                    name,
+                    format!("{dtype:?}"),
+                    format!("{:?}", tensor.dtype()),
+                ));
             }
             Ok(tensor.data().as_chunks::<4>().0.to_vec())
         };
@@ -62,7 +67,8 @@ impl GoldenExpectation {
         let ids = |name| -> Result<Vec<u32>> {
             let ids = words(name, Dtype::I32)?.into_iter().map(i32::from_le_bytes);
             ids.map(|id| {
-                u32::try_from(id).map_err(|_| RuntimeError::bad_input(path, name, "token ids of 0 or more", id))
+                u32::try_from(id)
+                    .map_err(|_| RuntimeError::bad_input(path, name, "token ids of 0 or more", id))
             })
             .collect()
         };
@@ -92,7 +98,8 @@ pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation
         ));
     }
     if golden.nll.len() + 1 != ids.len() || ids.len() < GREEDY_PROMPT {
-        let expected = format!("one value for each but the first of {} tokens, which are at least 20", ids.len());
+        let expected =
+            format!("one value for each but the first of {} tokens, which are at least 20", ids.len());
         return Err(RuntimeError::bad_input(path, "nll", expected, golden.nll.len()));
     }
     let isa = decoder.cpu().isa();

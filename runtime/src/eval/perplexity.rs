@@ -60,7 +60,9 @@ pub fn evaluate(
 ) -> Result<Evaluation> {
     let EvalOptions { ctx, bos, .. } = options;
     if ctx < 4 {
-        return Err(RuntimeError::Request(format!("a chunk of {ctx} tokens is too short: --ctx must be at least 4")));
+        return Err(RuntimeError::Request(format!(
+            "a chunk of {ctx} tokens is too short: --ctx must be at least 4"
+        )));
     }
     let available = tokens.len() / ctx;
     let chunks = options.chunks.unwrap_or(available).min(available);
@@ -93,7 +95,15 @@ pub fn evaluate(
     let (ppl, ppl_stderr) = sums.perplexity();
     let tokens = sums.count;
     let divergence = if base.is_some() { sums.divergence.finish() } else { None };
-    Ok(Evaluation { ppl, ppl_stderr, tokens, chunks, ctx, seconds: started.elapsed().as_secs_f64(), divergence })
+    Ok(Evaluation {
+        ppl,
+        ppl_stderr,
+        tokens,
+        chunks,
+        ctx,
+        seconds: started.elapsed().as_secs_f64(),
+        divergence,
+    })
 }
 
 /// One model at work.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use qsf_format::{
-    BlockSize, Damage, FileBytes, ModelConfig, QsfFile, QuantType, RawBytes, SectionTag, TensorGroup, TensorId,
-    TensorKind,
+    BlockSize, Damage, FileBytes, ModelConfig, QsfFile, QuantType, RawBytes, SectionTag, TensorGroup,
+    TensorId, TensorKind,
 };
 use rayon::prelude::*;
 
@@ -78,16 +78,14 @@ fn model_config(file: &QsfFile, tied_head: bool, first_layer: Option<&TensorGrou
         }
         return Ok(meta.model);
     }
-    let gated = first_layer
-        .is_some_and(|group| group.tensors.iter().any(|t| t.kind == Some(TensorKind::FfnGate)));
+    let gated =
+        first_layer.is_some_and(|group| group.tensors.iter().any(|t| t.kind == Some(TensorKind::FfnGate)));
     let config = file.header().plain_model(gated, tied_head).ok_or_else(|| RuntimeError::Unsupported {
         path: file.path().to_owned(),
         what: "a plain file of this architecture".into(),
         supported: "it needs the section META; convert the source model again".into(),
     })?;
-    config
-        .check()
-        .map_err(|e| RuntimeError::bad_input(file.path(), "file header", "a possible model", e))?;
+    config.check().map_err(|e| RuntimeError::bad_input(file.path(), "file header", "a possible model", e))?;
     Ok(config)
 }
 
@@ -144,7 +142,14 @@ impl Found<'_> {
         Ok(())
     }
 
-    fn add(&mut self, id: TensorId, rows: u32, cols: u32, quant: QuantType, bytes: TensorBytes) -> Result<()> {
+    fn add(
+        &mut self,
+        id: TensorId,
+        rows: u32,
+        cols: u32,
+        quant: QuantType,
+        bytes: TensorBytes,
+    ) -> Result<()> {
         let path = self.file.path();
         let shape = (rows as usize, cols as usize);
         if let Some(expected) = expected_shape(self.config, id.kind).filter(|&e| e != shape) {

@@ -61,7 +61,7 @@ impl Tensor {
             return Err(expected);
         }
         // Fits: the rows together are a slice in memory, and with no rows nothing is ever read.
-        let row_bytes = if rows == 0 { 0 } else { bytes.as_slice().len() / rows };
+        let row_bytes = bytes.as_slice().len().checked_div(rows).unwrap_or(0);
         Ok(Tensor { rows, cols, quant, block, row_bytes, bytes })
     }
 

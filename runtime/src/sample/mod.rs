@@ -1,0 +1,9 @@
+//! Chooses the next token from the logits of a model.
+
+mod chain;
+mod options;
+mod rng;
+
+pub use chain::Sampler;
+pub use options::SamplerOptions;
+pub use rng::Rng;

@@ -1,0 +1,208 @@
+//! The safetensors files of a model directory: finds them, maps them, and says where each tensor lies.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensors};
+
+use super::fields::{Fields, describe};
+use super::files;
+use crate::error::{Result, RuntimeError};
+use crate::printable::{printable, quote};
+
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// The mapped weight files of a model and the place of every tensor in them.
+#[derive(Debug)]
+pub(super) struct Shards {
+    files: Vec<Shard>,
+    index: Option<PathBuf>,
+    tensors: HashMap<String, Stored>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    path: PathBuf,
+    map: Arc<Mmap>,
+}
+
+/// A tensor as a file has it.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    /// Which file.
+    pub shard: usize,
+    /// Type of the values.
+    pub dtype: Dtype,
+    /// Dimensions, slowest first.
+    pub shape: Vec<usize>,
+    /// Bytes in the file; inside of its map.
+    pub range: Range<usize>,
+}
+
+impl Shards {
+    /// Maps `model.safetensors`, or every file that `model.safetensors.index.json` names. Where both are there, the
+    /// single file counts, as in transformers.
+    pub fn open(dir: &Path) -> Result<Shards> {
+        let mut shards = Shards { files: Vec::new(), index: None, tensors: HashMap::new() };
+        if let Some(path) = files::find(dir, SINGLE)? {
+            shards.add(path)?;
+        } else if let Some(index) = files::find(dir, INDEX)? {
+            shards.add_indexed(dir, &index)?;
+            shards.index = Some(index);
+        } else {
+            return Err(no_weights(dir));
+        }
+        Ok(shards)
+    }
+
+    /// The weight files, and the index where there is one.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.index.as_deref().into_iter().chain(self.files.iter().map(|shard| shard.path.as_path()))
+    }
+
+    /// The file and the map of a shard.
+    pub fn file(&self, shard: usize) -> (&Path, &Arc<Mmap>) {
+        (&self.files[shard].path, &self.files[shard].map)
+    }
+
+    /// The tensor of this name, where there is one.
+    pub fn get(&self, name: &str) -> Option<&Stored> {
+        self.tensors.get(name)
+    }
+
+    /// The names of all tensors, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    fn add_indexed(&mut self, dir: &Path, index: &Path) -> Result<()> {
+        let map = files::read_object(index)?;
+        let fields = Fields { path: index, within: "", map: &map };
+        let Some(weight_map) = fields.object("weight_map", "weight_map of ")? else {
+            return Err(fields.wrong("weight_map", "an object", "no such field"));
+        };
+        // Sorted, so that the order of files, and with it every message, is the same in each run.
+        let mut by_shard: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (tensor, shard) in weight_map.map {
+            let name = shard.as_str().ok_or_else(|| {
+                weight_map.wrong(&quote(tensor), "the name of a safetensors file", describe(shard))
+            })?;
+            if !is_plain_file_name(name) {
+                let expected = "the plain name of a .safetensors file in the same directory";
+                return Err(weight_map.wrong(&quote(tensor), expected, quote(name)));
+            }
+            by_shard.entry(name).or_default().push(tensor);
+        }
+        for (name, tensors) in by_shard {
+            let Some(path) = files::find(dir, name)? else {
+                let of = tensors.len();
+                let expected = format!("a file with {} ({of} tensors)", quote(tensors[0]));
+                return Err(RuntimeError::bad_input(&dir.join(name), "the file", expected, "no such file"));
+            };
+            let shard = self.files.len();
+            self.add(path.clone())?;
+            for tensor in tensors {
+                if self.get(tensor).is_none_or(|stored| stored.shard != shard) {
+                    let place = format!("tensor {}", quote(tensor));
+                    return Err(RuntimeError::bad_input(&path, place, "a tensor, as the index says", "none"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: PathBuf) -> Result<()> {
+        let map = map_file(&path)?;
+        let damaged = |found: &dyn ToString| {
+            RuntimeError::bad_input(
+                &path,
+                "the header",
+                "a complete safetensors file",
+                printable(found.to_string()),
+            )
+        };
+        if map.is_empty() {
+            return Err(damaged(&"an empty file"));
+        }
+        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|e| damaged(&e))?;
+        let data = size_of::<u64>() + header;
+        let shard = self.files.len();
+        // By place in the file, so that the tensor that a message names is the same in each run.
+        for name in metadata.offset_keys() {
+            let Some(info) = metadata.info(&name) else { continue };
+            let range = data + info.data_offsets.0..data + info.data_offsets.1;
+            let stored = Stored { shard, dtype: info.dtype, shape: info.shape.clone(), range };
+            if let Some(other) = self.get(&name) {
+                let place = format!("tensor {}", quote(&name));
+                let other = self.files[other.shard].path.display();
+                let found = format!("one here and one in {other}");
+                return Err(RuntimeError::bad_input(&path, place, "one tensor of this name", found));
+            }
+            self.tensors.insert(name, stored);
+        }
+        self.files.push(Shard { path, map: Arc::new(map) });
+        Ok(())
+    }
+}
+
+fn map_file(path: &Path) -> Result<Mmap> {
+    let file = File::open(path).map_err(|e| RuntimeError::io(path, "open", e))?;
+    // SAFETY: the map is only ever read. Another process that changes the file while it is mapped is outside of what
+    // any reader of maps can guard against; the contents are plain numbers, for which every bit pattern is valid.
+    unsafe { Mmap::map(&file) }.map_err(|e| RuntimeError::io(path, "map", e))
+}
+
+/// Whether a value of `weight_map` stays in the model's directory. The index comes with the download; a name such as
+/// `../../key` must not make this program read, and a converter publish, another file of the user.
+fn is_plain_file_name(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    let single = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
+    single
+        && !name.contains(['/', '\\', ':'])
+        && !name.contains(char::is_control)
+        && name.ends_with(".safetensors")
+}
+
+fn no_weights(dir: &Path) -> RuntimeError {
+    let pickled = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
+    match pickled.into_iter().find(|name| dir.join(name).exists()) {
+        Some(name) => RuntimeError::Unsupported {
+            path: dir.join(name),
+            what: "a pickled checkpoint".to_owned(),
+            supported: format!("save the model as {SINGLE} (in transformers: save_pretrained)"),
+        },
+        None => RuntimeError::bad_input(dir, "weights", format!("{SINGLE} or {INDEX}"), "neither"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_safetensors_files_in_the_same_directory_are_followed() {
+        assert!(is_plain_file_name("model-00001-of-00002.safetensors"));
+        for name in [
+            "",
+            ".",
+            "..",
+            "../x.safetensors",
+            "/etc/x.safetensors",
+            "a/b.safetensors",
+            "a\\b.safetensors",
+            "C:x.safetensors",
+            "x\0.safetensors",
+            "x\u{1b}[2J.safetensors",
+            "./x.safetensors",
+            "x.safetensors/",
+            "pytorch_model.bin",
+        ] {
+            assert!(!is_plain_file_name(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Text to tokens and back, by the model's own `tokenizer.json`.
+
+mod guard;
+mod stream;
+
+use std::path::{Path, PathBuf};
+
+use self::guard::guarded;
+use crate::error::{Result, RuntimeError};
+
+pub use stream::TokenStream;
+
+/// A tokenizer as a model comes with it.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    path: PathBuf,
+    bos: Option<u32>,
+}
+
+impl Tokenizer {
+    /// Reads the text of a `tokenizer.json`; `path` is where it came from, for messages.
+    ///
+    /// Truncation and padding that the file asks for are left out: they are leftovers of training, and a prompt that
+    /// is cut silently is a wrong result.
+    ///
+    /// # Errors
+    /// The text is not a tokenizer, or is one that fails at its first use.
+    pub fn from_json(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
+        let inner = guarded(|| {
+            let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
+            inner.with_truncation(None)?;
+            inner.with_padding(None);
+            Ok(inner)
+        })
+        .map_err(|problem| {
+            RuntimeError::bad_input(path, "the tokenizer", "a valid tokenizer.json", problem)
+        })?;
+        let mut tokenizer = Tokenizer { inner, path: path.to_owned(), bos: None };
+        tokenizer.bos = tokenizer.find_bos()?;
+        Ok(tokenizer)
+    }
+
+    /// The tokens of `text`, with those around it that the tokenizer itself adds, such as a start token. Special tokens
+    /// written out in the text count as such.
+    ///
+    /// # Errors
+    /// The tokenizer cannot represent the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.run("encode text", || Ok(self.inner.encode_fast(text, true)?.get_ids().to_vec()))
+    }
+
+    /// The token that the tokenizer itself puts before every text, where it does.
+    pub fn bos(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// The text of `ids`; with `skip_special` without special tokens such as the end of text.
+    ///
+    /// # Errors
+    /// The tokenizer's decoder fails.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
+        self.run("decode tokens", || self.inner.decode(ids, skip_special))
+    }
+
+    /// The token as the vocabulary spells it, which is not the text it stands for: `Ġthe`, `<0x0A>`.
+    pub fn token_text(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// Number of tokens, special and added ones included.
+    pub fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
+    /// A decoder for tokens that come one at a time. Special tokens are left out.
+    pub fn stream(&self) -> TokenStream<'_> {
+        TokenStream::new(self)
+    }
+
+    /// Only what stands first both before nothing and before something, and was not part of the text: a token that is
+    /// added at the end stands first before nothing, too.
+    fn find_bos(&self) -> Result<Option<u32>> {
+        let first = |text| {
+            self.run("encode a first text", || {
+                let encoding = self.inner.encode(text, true)?;
+                let added = encoding.get_special_tokens_mask().first() == Some(&1);
+                Ok(encoding.get_ids().first().copied().filter(|_| added))
+            })
+        };
+        Ok(first("")?.filter(|&id| matches!(first("a"), Ok(Some(other)) if other == id)))
+    }
+
+    fn run<T>(&self, action: &str, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+        guarded(work).map_err(|problem| {
+            RuntimeError::bad_input(&self.path, "the tokenizer", format!("it to {action}"), problem)
+        })
+    }
+}
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The inner one would print its whole vocabulary.
+        f.debug_struct("Tokenizer").field("path", &self.path).field("vocab_size", &self.vocab_size()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

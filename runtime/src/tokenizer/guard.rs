@@ -1,0 +1,60 @@
+//! Keeps panics of the tokenizer library from ending the program: it panics on some malformed files (for instance a
+//! template that names a token it does not have), and such files come from strangers.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use crate::printable::printable;
+
+thread_local! {
+    /// Whether this thread is inside of [`guarded`], where a panic is an answer and not worth a message.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+static HOOK: Once = Once::new();
+
+/// The result of `work`; an error or a panic of it as text.
+pub(super) fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    // The hook belongs to the whole process. This one passes everything on but the panics of guarded threads, so it can
+    // stay: taking it away again would race with other threads.
+    HOOK.call_once(|| {
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !GUARDED.get() {
+                previous(info);
+            }
+        }));
+    });
+    let outer = GUARDED.replace(true);
+    // Unwind safe: after a panic nothing of the tokenizer is left half changed but its cache, which checks its lock.
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(outer);
+    match outcome {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(printable(error)),
+        Err(panic) => {
+            let message = printable(message(panic.as_ref()));
+            Err(format!("an internal error of the tokenizer library: {message}"))
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_library_becomes_an_error_with_its_message() {
+        let found = guarded::<()>(|| panic!("index {} out of range", 7));
+        assert_eq!(found.unwrap_err(), "an internal error of the tokenizer library: index 7 out of range");
+        assert!(!GUARDED.get(), "later panics of this thread are shown again");
+        assert_eq!(guarded(|| Ok(1)), Ok(1));
+    }
+}
