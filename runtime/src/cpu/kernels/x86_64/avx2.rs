@@ -100,7 +100,7 @@ unsafe fn tile<const QUANT: u8, const N: usize, const T: usize>(
                     let dx = _mm256_broadcast_ss(&*scales.add(t));
                     for r in 0..ROWS {
                         let isum = _mm256_cvtepi32_ps(isum::<QUANT>(u[r], x));
-                        let scale = _mm256_mul_ps(_mm256_set1_ps(ab[r].0), dx);
+                        let scale = _mm256_mul_ps(ab[r].0, dx);
                         acc[r][t] = _mm256_fmadd_ps(scale, isum, acc[r][t]);
                     }
                 }
@@ -108,7 +108,7 @@ unsafe fn tile<const QUANT: u8, const N: usize, const T: usize>(
                     let sums = sums.add(group * tokens);
                     let sx = if T == 4 { _mm_loadu_ps(sums) } else { _mm_load_ss(&*sums) };
                     for r in 0..ROWS {
-                        acc_b[r] = _mm_fmadd_ps(_mm_set1_ps(ab[r].1), sx, acc_b[r]);
+                        acc_b[r] = _mm_fmadd_ps(ab[r].1, sx, acc_b[r]);
                     }
                 }
             }
