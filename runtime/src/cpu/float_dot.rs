@@ -2,12 +2,9 @@
 //! [`lanes::dot`](super::lanes::dot), so a result does not depend on which tile computed it.
 
 use super::isa::Isa;
-use super::lanes::LANES;
+use super::lanes::{LANES, Lanes};
 use super::vector::{self, Vector, VectorWork};
 
-/// Rows and tokens of the large tile: 12 accumulators of 8 lanes, which with their operands fill 16 registers.
-const TILE_ROWS: usize = 2;
-const TILE_TOKENS: usize = 3;
 /// Rows against a single token: enough chains of additions to hide their latency.
 const COLUMN_ROWS: usize = 4;
 
@@ -21,13 +18,25 @@ pub(super) fn dots<V: Vector, const R: usize, const T: usize>(
     tokens: [&[f32]; T],
 ) -> [[f32; T]; R] {
     let len = rows[0].len();
-    assert!(rows.iter().chain(&tokens).all(|v| v.len() == len), "dot products of different lengths");
-    let rows = rows.map(|row| row.as_chunks::<LANES>());
-    let tokens = tokens.map(|token| token.as_chunks::<LANES>());
+    for v in rows.iter().chain(&tokens) {
+        assert_eq!(v.len(), len, "dot products of different lengths");
+    }
+    // Loops, not closures: a closure that is not inlined is compiled without the instruction set.
+    let mut row_chunks: [&[Lanes]; R] = [&[]; R];
+    let mut token_chunks: [&[Lanes]; T] = [&[]; T];
+    for (chunks, row) in row_chunks.iter_mut().zip(rows) {
+        *chunks = row.as_chunks().0;
+    }
+    for (chunks, token) in token_chunks.iter_mut().zip(tokens) {
+        *chunks = token.as_chunks().0;
+    }
     let mut acc = [[V::splat(0.0); T]; R];
     for i in 0..len / LANES {
-        let x = tokens.map(|(chunks, _)| V::from_lanes(&chunks[i]));
-        for (acc, (chunks, _)) in acc.iter_mut().zip(&rows) {
+        let mut x = [V::splat(0.0); T];
+        for (x, chunks) in x.iter_mut().zip(token_chunks) {
+            *x = V::from_lanes(&chunks[i]);
+        }
+        for (acc, chunks) in acc.iter_mut().zip(row_chunks) {
             let w = V::from_lanes(&chunks[i]);
             for (acc, x) in acc.iter_mut().zip(x) {
                 *acc = acc.fma(w, x);
@@ -35,14 +44,21 @@ pub(super) fn dots<V: Vector, const R: usize, const T: usize>(
         }
     }
     if !len.is_multiple_of(LANES) {
-        for (acc, (_, rest)) in acc.iter_mut().zip(&rows) {
-            let w = V::load(rest);
-            for (acc, (_, rest)) in acc.iter_mut().zip(&tokens) {
-                *acc = acc.fma(w, V::load(rest));
+        let rest = len - len % LANES;
+        for (acc, row) in acc.iter_mut().zip(rows) {
+            let w = V::load(&row[rest..]);
+            for (acc, token) in acc.iter_mut().zip(tokens) {
+                *acc = acc.fma(w, V::load(&token[rest..]));
             }
         }
     }
-    acc.map(|acc| acc.map(V::sum))
+    let mut out = [[0.0; T]; R];
+    for (out, acc) in out.iter_mut().zip(acc) {
+        for (out, acc) in out.iter_mut().zip(acc) {
+            *out = acc.sum();
+        }
+    }
+    out
 }
 
 /// `out[r] = rows[r] . x` for `rows` row major with as many columns as `x`.
@@ -57,7 +73,9 @@ pub(super) fn matvec<V: Vector>(rows: &[f32], x: &[f32], out: &mut [f32]) {
     let tail = columns.len() * COLUMN_ROWS;
     for (i, out) in columns.iter_mut().enumerate() {
         let r = i * COLUMN_ROWS;
-        *out = dots::<V, COLUMN_ROWS, 1>([row(r), row(r + 1), row(r + 2), row(r + 3)], [x]).map(|[dot]| dot);
+        let [[a], [b], [c], [d]] =
+            dots::<V, COLUMN_ROWS, 1>([row(r), row(r + 1), row(r + 2), row(r + 3)], [x]);
+        *out = [a, b, c, d];
     }
     for (i, out) in rest.iter_mut().enumerate() {
         let [[dot]] = dots::<V, 1, 1>([row(tail + i)], [x]);
@@ -94,17 +112,18 @@ impl VectorWork for Matmul<'_> {
     }
 }
 
-/// Tokens outside, rows inside: the rows are what was sized for the nearest cache.
+/// Tiles of 2 rows and 3 tokens: 12 accumulators of 8 lanes, which with their operands fill 16 registers. Tokens outside,
+/// rows inside: the rows are what was sized for the nearest cache.
 #[inline(always)]
 fn tiles<V: Vector>(rows: &[f32], x: &[f32], k: usize, m: usize, out: &mut [f32]) {
     let count = rows.len() / k;
-    for t in (0..m).step_by(TILE_TOKENS) {
+    for t in (0..m).step_by(3) {
         // Past the end the last token is computed again: cheaper than tiles of other shapes.
         let ts = [t, (t + 1).min(m - 1), (t + 2).min(m - 1)];
-        let tokens = ts.map(|t| &x[t * k..][..k]);
-        for r in (0..count).step_by(TILE_ROWS) {
+        let tokens = [&x[ts[0] * k..][..k], &x[ts[1] * k..][..k], &x[ts[2] * k..][..k]];
+        for r in (0..count).step_by(2) {
             let rs = [r, (r + 1).min(count - 1)];
-            let dots = dots::<V, TILE_ROWS, TILE_TOKENS>(rs.map(|r| &rows[r * k..][..k]), tokens);
+            let dots = dots::<V, 2, 3>([&rows[rs[0] * k..][..k], &rows[rs[1] * k..][..k]], tokens);
             for (r, dots) in rs.into_iter().zip(dots) {
                 for (t, dot) in ts.into_iter().zip(dots) {
                     out[r * m + t] = dot;
