@@ -17,16 +17,16 @@ pub(super) const Q8: u8 = QuantType::Q8 as u8;
 /// `block` must point to a whole block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn scales<const QUANT: u8>(block: *const u8) -> (__m256, __m128) {
+pub(super) unsafe fn scales<const QUANT: u8>(block: *const u8) -> (__m128, __m128) {
     // SAFETY: the smallest block has 2 + 8 bytes, so that the first four of any block may be read.
     let bits = unsafe { block.cast::<i32>().read_unaligned() };
     let halves = _mm_cvtph_ps(_mm_cvtsi32_si128(bits));
-    let (a, b) = (_mm256_broadcastss_ps(halves), _mm_broadcastss_ps(halves));
+    let first = _mm_broadcastss_ps(halves);
     match QUANT {
-        Q2_SYM => (_mm256_add_ps(a, a), _mm_mul_ps(b, _mm_set1_ps(-3.0))),
-        TERNARY => (a, _mm_xor_ps(b, _mm_set1_ps(-0.0))),
-        Q8 => (a, _mm_setzero_ps()),
-        _ => (a, _mm_broadcastss_ps(_mm_movehdup_ps(halves))),
+        Q2_SYM => (_mm_add_ps(first, first), _mm_mul_ps(first, _mm_set1_ps(-3.0))),
+        TERNARY => (first, _mm_xor_ps(first, _mm_set1_ps(-0.0))),
+        Q8 => (first, _mm_setzero_ps()),
+        _ => (first, _mm_broadcastss_ps(_mm_movehdup_ps(halves))),
     }
 }
 
