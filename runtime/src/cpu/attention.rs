@@ -1,9 +1,10 @@
 //! Attention of one query over a row of keys and values.
 
-use super::float_dot::dots_4x1;
-use super::isa::{Isa, Vectorized};
-use super::lanes::{LANES, Lanes, dot, fma, load};
+use super::float_dot::matvec;
+use super::isa::Isa;
+use super::lanes::LANES;
 use super::math::softmax;
+use super::vector::{self, Vector, VectorWork};
 
 /// `out = softmax(scale * q . keys) values` for one head: `keys` and `values` are positions x head_dim, row major, and
 /// `head_dim` is the length of `q`. `scores` is a buffer; afterwards it holds the weight of each position.
@@ -25,7 +26,7 @@ pub fn attend(
     assert!(values.len() == keys.len() && out.len() == q.len(), "attention of different lengths");
     scores.clear();
     scores.resize(keys.len() / q.len(), 0.0);
-    isa.vectorize(Attend { q, keys, values, scale, scores, out });
+    vector::run(isa, Attend { q, keys, values, scale, scores, out });
 }
 
 struct Attend<'a> {
@@ -37,56 +38,56 @@ struct Attend<'a> {
     out: &'a mut [f32],
 }
 
-impl Vectorized for Attend<'_> {
-    type Output = ();
-
+impl VectorWork for Attend<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<V: Vector>(self) {
         let Attend { q, keys, values, scale, scores, out } = self;
-        let dim = q.len();
-        let mut fours = keys.chunks_exact(4 * dim);
-        let (score_fours, score_rest) = scores.as_chunks_mut::<4>();
-        for (four, scores) in (&mut fours).zip(score_fours) {
-            let ((a, b), (c, d)) = (four[..2 * dim].split_at(dim), four[2 * dim..].split_at(dim));
-            *scores = dots_4x1(a, b, c, d, q).map(|dot| dot * scale);
-        }
-        for (key, score) in fours.remainder().chunks_exact(dim).zip(score_rest) {
-            *score = dot(key, q) * scale;
+        matvec::<V>(keys, q, scores);
+        for score in scores.iter_mut() {
+            *score *= scale;
         }
         softmax(scores);
-        weighted_sum(scores, values, dim, out);
+        let mut at = 0;
+        while at < out.len() {
+            // Most columns that there are whole registers for; the rest singly.
+            at += match out.len() - at {
+                COLUMNS_4.. => columns::<V, 4>(scores, values, out, at),
+                LANES.. => columns::<V, 1>(scores, values, out, at),
+                _ => last_columns::<V>(scores, values, out, at),
+            };
+        }
     }
 }
 
-/// Sum of the rows of `values` times their weights, in ascending order for each column: 64 columns in registers at a time,
-/// then 16, then what is left.
+const COLUMNS_4: usize = 4 * LANES;
+
+/// Sums the `16 C` columns of `values` from `at` on, weighted, in ascending order of rows. Returns their number.
 #[inline(always)]
-fn weighted_sum(weights: &[f32], values: &[f32], dim: usize, out: &mut [f32]) {
-    let mut at = 0;
-    while at + 4 * LANES <= dim {
-        let mut acc = ([0.0; LANES], [0.0; LANES], [0.0; LANES], [0.0; LANES]);
-        for (w, row) in weights.iter().zip(values.chunks_exact(dim)) {
-            let w = [*w; LANES];
-            let (v, _) = row[at..at + 4 * LANES].as_chunks::<LANES>();
-            acc.0 = fma(&w, &v[0], acc.0);
-            acc.1 = fma(&w, &v[1], acc.1);
-            acc.2 = fma(&w, &v[2], acc.2);
-            acc.3 = fma(&w, &v[3], acc.3);
+fn columns<V: Vector, const C: usize>(weights: &[f32], values: &[f32], out: &mut [f32], at: usize) -> usize {
+    let mut acc = [V::splat(0.0); C];
+    for (w, row) in weights.iter().zip(values.chunks_exact(out.len())) {
+        let w = V::splat(*w);
+        let (chunks, _) = row[at..][..C * LANES].as_chunks::<LANES>();
+        for (acc, chunk) in acc.iter_mut().zip(chunks) {
+            *acc = acc.fma(w, V::from_lanes(chunk));
         }
-        for (i, acc) in [acc.0, acc.1, acc.2, acc.3].iter().enumerate() {
-            out[at + i * LANES..][..LANES].copy_from_slice(acc);
-        }
-        at += 4 * LANES;
     }
-    while at < dim {
-        let end = dim.min(at + LANES);
-        let mut acc: Lanes = [0.0; LANES];
-        for (w, row) in weights.iter().zip(values.chunks_exact(dim)) {
-            acc = fma(&[*w; LANES], &load(&row[at..end]), acc);
-        }
-        out[at..end].copy_from_slice(&acc[..end - at]);
-        at = end;
+    for (out, acc) in out[at..].chunks_exact_mut(LANES).zip(acc) {
+        out.copy_from_slice(&acc.to_lanes());
     }
+    C * LANES
+}
+
+/// [`columns`] for the fewer than 16 at the end.
+#[inline(always)]
+fn last_columns<V: Vector>(weights: &[f32], values: &[f32], out: &mut [f32], at: usize) -> usize {
+    let mut acc = V::splat(0.0);
+    for (w, row) in weights.iter().zip(values.chunks_exact(out.len())) {
+        acc = acc.fma(V::splat(*w), V::load(&row[at..]));
+    }
+    let rest = &mut out[at..];
+    rest.copy_from_slice(&acc.to_lanes()[..rest.len()]);
+    rest.len()
 }
 
 #[cfg(test)]

@@ -9,7 +9,35 @@ use super::isa::{Isa, Vectorized};
 /// # Panics
 /// When `bytes` is shorter than the row.
 pub fn decode_row(isa: Isa, quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if quant == QuantType::F16 && isa.has_avx2() {
+        // SAFETY: the value of `isa` proves F16C.
+        return unsafe { halves_f16c(bytes, out) };
+    }
     isa.vectorize(DecodeRow { quant, block, bytes, out });
+}
+
+/// Half-precision numbers by the instruction for it: the values of [`f16_to_f32`], at a third of its cost.
+///
+/// # Panics
+/// When `bytes` is too short.
+///
+/// # Safety
+/// The processor must have AVX2 and F16C.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn halves_f16c(bytes: &[u8], out: &mut [f32]) {
+    use core::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+    let bytes = &bytes[..2 * out.len()];
+    let (out, out_rest) = out.as_chunks_mut::<8>();
+    let (chunks, rest) = bytes.as_chunks::<16>();
+    for (out, chunk) in out.iter_mut().zip(chunks) {
+        // SAFETY: 16 bytes are read and 8 floats written, each the whole of an array.
+        unsafe {
+            _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(chunk.as_ptr().cast())))
+        };
+    }
+    floats(rest, out_rest, |half| f16_to_f32(u16::from_le_bytes(half)));
 }
 
 struct DecodeRow<'a> {

@@ -1,88 +1,96 @@
 //! Dot products of several weight rows against several tokens at once. Every single one has exactly the arithmetic of
-//! [`lanes::dot`], so a result does not depend on which tile computed it.
-//!
-//! The accumulators are separate variables on purpose: 6 pairs of vector registers that the compiler keeps where they
-//! are. As an array of arrays they are spilled in every step, which costs a factor of fifty.
+//! [`lanes::dot`](super::lanes::dot), so a result does not depend on which tile computed it.
 
-use super::isa::{Isa, Vectorized};
-use super::lanes::{LANES, dot, fma, load, sum};
+use super::isa::Isa;
+use super::lanes::{LANES, Lanes};
+use super::vector::{self, Vector, VectorWork};
 
-/// Tokens of the large tile.
-const TILE_TOKENS: usize = 3;
+/// Rows against a single token: enough chains of additions to hide their latency.
+const COLUMN_ROWS: usize = 4;
 
-/// `[[a.x, a.y, a.z], [b.x, b.y, b.z]]`.
+/// `out[r][t] = rows[r] . tokens[t]`.
 ///
 /// # Panics
 /// When the lengths differ.
 #[inline(always)]
-pub fn dots_2x3(a: &[f32], b: &[f32], x: &[f32], y: &[f32], z: &[f32]) -> [[f32; 3]; 2] {
-    let n = a.len();
-    assert!(b.len() == n && x.len() == n && y.len() == n && z.len() == n);
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    let (x, x_rest) = x.as_chunks::<LANES>();
-    let (y, y_rest) = y.as_chunks::<LANES>();
-    let (z, z_rest) = z.as_chunks::<LANES>();
-    let zero = [0.0; LANES];
-    let (mut ax, mut ay, mut az) = (zero, zero, zero);
-    let (mut bx, mut by, mut bz) = (zero, zero, zero);
-    for ((((a, b), x), y), z) in a.iter().zip(b).zip(x).zip(y).zip(z) {
-        ax = fma(a, x, ax);
-        ay = fma(a, y, ay);
-        az = fma(a, z, az);
-        bx = fma(b, x, bx);
-        by = fma(b, y, by);
-        bz = fma(b, z, bz);
+pub(super) fn dots<V: Vector, const R: usize, const T: usize>(
+    rows: [&[f32]; R],
+    tokens: [&[f32]; T],
+) -> [[f32; T]; R] {
+    let len = rows[0].len();
+    for v in rows.iter().chain(&tokens) {
+        assert_eq!(v.len(), len, "dot products of different lengths");
     }
-    if !a_rest.is_empty() {
-        let (a, b) = (load(a_rest), load(b_rest));
-        let (x, y, z) = (load(x_rest), load(y_rest), load(z_rest));
-        ax = fma(&a, &x, ax);
-        ay = fma(&a, &y, ay);
-        az = fma(&a, &z, az);
-        bx = fma(&b, &x, bx);
-        by = fma(&b, &y, by);
-        bz = fma(&b, &z, bz);
+    // Loops, not closures: a closure that is not inlined is compiled without the instruction set.
+    let mut row_chunks: [&[Lanes]; R] = [&[]; R];
+    let mut token_chunks: [&[Lanes]; T] = [&[]; T];
+    for (chunks, row) in row_chunks.iter_mut().zip(rows) {
+        *chunks = row.as_chunks().0;
     }
-    [[sum(ax), sum(ay), sum(az)], [sum(bx), sum(by), sum(bz)]]
+    for (chunks, token) in token_chunks.iter_mut().zip(tokens) {
+        *chunks = token.as_chunks().0;
+    }
+    let mut acc = [[V::splat(0.0); T]; R];
+    for i in 0..len / LANES {
+        let mut x = [V::splat(0.0); T];
+        for (x, chunks) in x.iter_mut().zip(token_chunks) {
+            *x = V::from_lanes(&chunks[i]);
+        }
+        for (acc, chunks) in acc.iter_mut().zip(row_chunks) {
+            let w = V::from_lanes(&chunks[i]);
+            for (acc, x) in acc.iter_mut().zip(x) {
+                *acc = acc.fma(w, x);
+            }
+        }
+    }
+    if !len.is_multiple_of(LANES) {
+        let rest = len - len % LANES;
+        for (acc, row) in acc.iter_mut().zip(rows) {
+            let w = V::load(&row[rest..]);
+            for (acc, token) in acc.iter_mut().zip(tokens) {
+                *acc = acc.fma(w, V::load(&token[rest..]));
+            }
+        }
+    }
+    let mut out = [[0.0; T]; R];
+    for (out, acc) in out.iter_mut().zip(acc) {
+        for (out, acc) in out.iter_mut().zip(acc) {
+            *out = acc.sum();
+        }
+    }
+    out
 }
 
-/// `[a.x, b.x, c.x, d.x]`: four rows against one token, so that four chains of additions overlap.
+/// `out[r] = rows[r] . x` for `rows` row major with as many columns as `x`.
 ///
 /// # Panics
-/// When the lengths differ.
+/// When `x` is empty.
 #[inline(always)]
-pub fn dots_4x1(a: &[f32], b: &[f32], c: &[f32], d: &[f32], x: &[f32]) -> [f32; 4] {
-    let n = a.len();
-    assert!(b.len() == n && c.len() == n && d.len() == n && x.len() == n);
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    let ((c, c_rest), (d, d_rest)) = (c.as_chunks::<LANES>(), d.as_chunks::<LANES>());
-    let (x, x_rest) = x.as_chunks::<LANES>();
-    let zero = [0.0; LANES];
-    let (mut ax, mut bx, mut cx, mut dx) = (zero, zero, zero, zero);
-    for ((((a, b), c), d), x) in a.iter().zip(b).zip(c).zip(d).zip(x) {
-        ax = fma(a, x, ax);
-        bx = fma(b, x, bx);
-        cx = fma(c, x, cx);
-        dx = fma(d, x, dx);
+pub(super) fn matvec<V: Vector>(rows: &[f32], x: &[f32], out: &mut [f32]) {
+    let k = x.len();
+    let row = |r: usize| &rows[r * k..][..k];
+    let (columns, rest) = out.as_chunks_mut::<COLUMN_ROWS>();
+    let tail = columns.len() * COLUMN_ROWS;
+    for (i, out) in columns.iter_mut().enumerate() {
+        let r = i * COLUMN_ROWS;
+        let [[a], [b], [c], [d]] =
+            dots::<V, COLUMN_ROWS, 1>([row(r), row(r + 1), row(r + 2), row(r + 3)], [x]);
+        *out = [a, b, c, d];
     }
-    if !a_rest.is_empty() {
-        let x = load(x_rest);
-        ax = fma(&load(a_rest), &x, ax);
-        bx = fma(&load(b_rest), &x, bx);
-        cx = fma(&load(c_rest), &x, cx);
-        dx = fma(&load(d_rest), &x, dx);
+    for (i, out) in rest.iter_mut().enumerate() {
+        let [[dot]] = dots::<V, 1, 1>([row(tail + i)], [x]);
+        *out = dot;
     }
-    [sum(ax), sum(bx), sum(cx), sum(dx)]
 }
 
 /// `out[r * m + t] = rows[r] . x[t]` for `rows` and `x` row major with `k` columns, m tokens.
 ///
 /// # Panics
 /// When `k` is 0 or the lengths do not fit together.
-pub fn matmul(isa: Isa, rows: &[f32], x: &[f32], k: usize, out: &mut [f32]) {
+pub(super) fn matmul(isa: Isa, rows: &[f32], x: &[f32], k: usize, out: &mut [f32]) {
     assert!(k > 0 && rows.len().is_multiple_of(k) && x.len().is_multiple_of(k), "not rows of {k}");
     assert_eq!(out.len(), (rows.len() / k) * (x.len() / k), "output of another size");
-    isa.vectorize(Matmul { rows, x, k, out });
+    vector::run(isa, Matmul { rows, x, k, out });
 }
 
 struct Matmul<'a> {
@@ -92,46 +100,30 @@ struct Matmul<'a> {
     out: &'a mut [f32],
 }
 
-impl Vectorized for Matmul<'_> {
-    type Output = ();
-
+impl VectorWork for Matmul<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<V: Vector>(self) {
         let Matmul { rows, x, k, out } = self;
         match x.len() / k {
             0 => {}
-            1 => matvec(rows, x, out),
-            m => tiles(rows, x, k, m, out),
+            1 => matvec::<V>(rows, x, out),
+            m => tiles::<V>(rows, x, k, m, out),
         }
     }
 }
 
+/// Tiles of 2 rows and 3 tokens: 12 accumulators of 8 lanes, which with their operands fill 16 registers. Tokens outside,
+/// rows inside: the rows are what was sized for the nearest cache.
 #[inline(always)]
-fn matvec(rows: &[f32], x: &[f32], out: &mut [f32]) {
-    let k = x.len();
-    let mut fours = rows.chunks_exact(4 * k);
-    let (out_fours, out_rest) = out.as_chunks_mut::<4>();
-    for (four, out) in (&mut fours).zip(out_fours) {
-        let ((a, b), (c, d)) = (four[..2 * k].split_at(k), four[2 * k..].split_at(k));
-        *out = dots_4x1(a, b, c, d, x);
-    }
-    for (row, out) in fours.remainder().chunks_exact(k).zip(out_rest) {
-        *out = dot(row, x);
-    }
-}
-
-/// Tokens outside, rows inside: the rows are what was sized for the nearest cache.
-#[inline(always)]
-fn tiles(rows: &[f32], x: &[f32], k: usize, m: usize, out: &mut [f32]) {
+fn tiles<V: Vector>(rows: &[f32], x: &[f32], k: usize, m: usize, out: &mut [f32]) {
     let count = rows.len() / k;
-    for t in (0..m).step_by(TILE_TOKENS) {
+    for t in (0..m).step_by(3) {
         // Past the end the last token is computed again: cheaper than tiles of other shapes.
         let ts = [t, (t + 1).min(m - 1), (t + 2).min(m - 1)];
-        let [x, y, z] = ts.map(|t| &x[t * k..][..k]);
+        let tokens = [&x[ts[0] * k..][..k], &x[ts[1] * k..][..k], &x[ts[2] * k..][..k]];
         for r in (0..count).step_by(2) {
             let rs = [r, (r + 1).min(count - 1)];
-            let [a, b] = rs.map(|r| &rows[r * k..][..k]);
-            let dots = dots_2x3(a, b, x, y, z);
+            let dots = dots::<V, 2, 3>([&rows[rs[0] * k..][..k], &rows[rs[1] * k..][..k]], tokens);
             for (r, dots) in rs.into_iter().zip(dots) {
                 for (t, dot) in ts.into_iter().zip(dots) {
                     out[r * m + t] = dot;

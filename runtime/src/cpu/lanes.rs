@@ -32,8 +32,7 @@ pub fn mul_add(acc: &mut Lanes, a: &Lanes, b: &Lanes) {
     }
 }
 
-/// `a * b + acc` in every lane, rounded once. Takes and returns the accumulator by value: several of them in one loop then
-/// stay in registers, where arrays behind references would be spilled.
+/// `a * b + acc` in every lane, rounded once; [`mul_add`] by value.
 #[inline(always)]
 #[must_use]
 pub fn fma(a: &Lanes, b: &Lanes, acc: Lanes) -> Lanes {

@@ -3,7 +3,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `isa` | which instruction sets there are, compiling plain Rust for them |
-//! | `lanes`, `float_dot` | float arithmetic in one fixed order, single and in register tiles |
+//! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
 //! | `activations` | activations as 8-bit codes |
 //! | `decode` | stored weights to floats |
 //! | `kernels` | integer kernels and the table of all kernels |
@@ -26,6 +26,7 @@ pub mod math;
 mod norm;
 mod rope;
 pub mod threads;
+mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
 pub use attention::attend;

@@ -94,21 +94,22 @@ unsafe fn tile<const QUANT: u8, const N: usize, const T: usize>(
             for g in 0..N / ACT_BLOCK {
                 let group = index * (N / ACT_BLOCK) + g;
                 let u = [unpack::codes::<QUANT, N>(block[0], g), unpack::codes::<QUANT, N>(block[1], g)];
-                let scales = scales.add(group * tokens);
+                // `a * dx` for all tokens at once, then from the low lane of a rotated register to all lanes.
+                let dx = first_tokens::<T>(scales.add(group * tokens));
+                let scales = [_mm_mul_ps(ab[0].0, dx), _mm_mul_ps(ab[1].0, dx)];
                 for t in 0..T {
                     let x = _mm256_loadu_si256(codes.add(t * stride + group * ACT_BLOCK).cast());
-                    let dx = _mm256_broadcast_ss(&*scales.add(t));
+                    let lane = _mm256_set1_epi32(t as i32);
                     for r in 0..ROWS {
                         let isum = _mm256_cvtepi32_ps(isum::<QUANT>(u[r], x));
-                        let scale = _mm256_mul_ps(_mm256_set1_ps(ab[r].0), dx);
+                        let scale = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(scales[r]), lane);
                         acc[r][t] = _mm256_fmadd_ps(scale, isum, acc[r][t]);
                     }
                 }
                 if QUANT != Q8 {
-                    let sums = sums.add(group * tokens);
-                    let sx = if T == 4 { _mm_loadu_ps(sums) } else { _mm_load_ss(&*sums) };
+                    let sx = first_tokens::<T>(sums.add(group * tokens));
                     for r in 0..ROWS {
-                        acc_b[r] = _mm_fmadd_ps(_mm_set1_ps(ab[r].1), sx, acc_b[r]);
+                        acc_b[r] = _mm_fmadd_ps(ab[r].1, sx, acc_b[r]);
                     }
                 }
             }
@@ -124,6 +125,17 @@ unsafe fn tile<const QUANT: u8, const N: usize, const T: usize>(
         }
     }
     out
+}
+
+/// The values of `T` tokens; zeros in lanes without a token.
+///
+/// # Safety
+/// `T` values must be there.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn first_tokens<const T: usize>(values: *const f32) -> __m128 {
+    // SAFETY: the caller's promise; `T` is 1 or 4.
+    unsafe { if T == TOKENS { _mm_loadu_ps(values) } else { _mm_load_ss(&*values) } }
 }
 
 /// Bytes of a block, as `QuantType::block_bytes` has it.

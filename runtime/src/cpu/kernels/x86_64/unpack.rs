@@ -11,22 +11,22 @@ pub(super) const Q4: u8 = QuantType::Q4 as u8;
 pub(super) const TERNARY: u8 = QuantType::Ternary as u8;
 pub(super) const Q8: u8 = QuantType::Q8 as u8;
 
-/// Scale a and offset b of a block of the type with the id `QUANT`.
+/// Scale a and offset b of a block of the type with the id `QUANT`, in every lane.
 ///
 /// # Safety
 /// `block` must point to a whole block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn scales<const QUANT: u8>(block: *const u8) -> (f32, f32) {
+pub(super) unsafe fn scales<const QUANT: u8>(block: *const u8) -> (__m128, __m128) {
     // SAFETY: the smallest block has 2 + 8 bytes, so that the first four of any block may be read.
     let bits = unsafe { block.cast::<i32>().read_unaligned() };
     let halves = _mm_cvtph_ps(_mm_cvtsi32_si128(bits));
-    let first = _mm_cvtss_f32(halves);
+    let first = _mm_broadcastss_ps(halves);
     match QUANT {
-        Q2_SYM => (2.0 * first, -3.0 * first),
-        TERNARY => (first, -first),
-        Q8 => (first, 0.0),
-        _ => (first, _mm_cvtss_f32(_mm_movehdup_ps(halves))),
+        Q2_SYM => (_mm_add_ps(first, first), _mm_mul_ps(first, _mm_set1_ps(-3.0))),
+        TERNARY => (first, _mm_xor_ps(first, _mm_set1_ps(-0.0))),
+        Q8 => (first, _mm_setzero_ps()),
+        _ => (first, _mm_broadcastss_ps(_mm_movehdup_ps(halves))),
     }
 }
 
