@@ -215,8 +215,14 @@ fn text(
         header.max_positions
     );
     if let Some(meta) = meta {
-        let sources: Vec<&str> = meta.provenance.sources.iter().map(|s| s.name.as_str()).collect();
-        out += &format!("written by {} from {}\n", meta.provenance.tool, sources.join(", "));
+        let sources = &meta.provenance.sources;
+        let bytes = sources.iter().map(|s| s.bytes).sum();
+        out += &format!(
+            "written by {} from {} source files of {} (names and SHA-256 by --json)\n",
+            meta.provenance.tool,
+            sources.len(),
+            human_bytes(bytes)
+        );
     } else {
         out += "a plain file: no section directory, most of it is under no checksum\n";
     }
