@@ -34,7 +34,7 @@ unsafe fn halves_f16c(bytes: &[u8], out: &mut [f32]) {
     for (out, chunk) in out.iter_mut().zip(chunks) {
         // SAFETY: 16 bytes are read and 8 floats written, each the whole of an array.
         unsafe {
-            _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(chunk.as_ptr().cast())))
+            _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(chunk.as_ptr().cast())));
         };
     }
     floats(rest, out_rest, |half| f16_to_f32(u16::from_le_bytes(half)));
@@ -151,9 +151,9 @@ fn decode_block<const N: usize>(quant: QuantType, bytes: &[u8], out: &mut [f32; 
         QuantType::Ternary => {
             let (sign, zero) = bytes[2..].split_at(N / 8);
             for ((out, sign), zero) in out.chunks_exact_mut(8).zip(sign).zip(zero) {
-                for i in 0..8 {
+                for (i, out) in out.iter_mut().enumerate() {
                     let code = (1 - ((zero >> i) & 1) as i8) * (1 - 2 * ((sign >> i) & 1) as i8);
-                    out[i] = first * f32::from(code);
+                    *out = first * f32::from(code);
                 }
             }
         }

@@ -73,7 +73,7 @@ pub fn silu(x: f32) -> f32 {
 #[inline(always)]
 pub fn gelu_tanh(x: f32) -> f32 {
     // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which does not cancel.
-    const MINUS_2_ROOT: f32 = -1.595_769_1;
+    const MINUS_2_ROOT: f32 = -1.595_769;
     let u = x * (x * x).mul_add(MINUS_2_ROOT * 0.044_715, MINUS_2_ROOT);
     x / (1.0 + exp(u))
 }

@@ -13,7 +13,7 @@ fn worst(range: (f32, f32), f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64) 
     for i in 0..=n {
         let x = range.0 + (range.1 - range.0) * (i as f32 / n as f32);
         let error = ulps(f(x), exact(f64::from(x)));
-        if !(error <= worst.0) {
+        if error > worst.0 || error.is_nan() {
             worst = (error, x);
         }
     }

@@ -7,6 +7,9 @@ use crate::cpu::kernels::int8::Int8Task;
 
 use super::unpack::{self, Q8};
 
+/// Bytes from the block at work to the one that is fetched from memory: a page, at whose end the processor's own prefetching
+/// stops.
+const AHEAD: usize = 4096;
 /// Rows of a tile: two chains of additions even for a single token.
 const ROWS: usize = 2;
 /// Tokens of the large tile, which share the unpacked codes.
@@ -69,6 +72,7 @@ unsafe fn matmul_blocks<const QUANT: u8, const N: usize>(task: Int8Task<'_>, out
 /// # Safety
 /// Each pointer must have `blocks` blocks of `N` codes behind it, `input` at least as many columns (padding included) and
 /// `T` tokens from `token` on.
+#[expect(clippy::needless_range_loop, reason = "one index for rows or tokens of several arrays")]
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn tile<const QUANT: u8, const N: usize, const T: usize>(
@@ -90,6 +94,12 @@ unsafe fn tile<const QUANT: u8, const N: usize, const T: usize>(
         // sums, by the promises of the caller.
         unsafe {
             let block = starts.map(|start| start.add(index * size));
+            if T == 1 && index % (64 / size).max(1) == 0 {
+                // A single token waits for memory. Past the weights a prefetch does nothing.
+                for block in block {
+                    _mm_prefetch::<_MM_HINT_T0>(block.wrapping_add(AHEAD).cast());
+                }
+            }
             let ab = [unpack::scales::<QUANT>(block[0]), unpack::scales::<QUANT>(block[1])];
             for g in 0..N / ACT_BLOCK {
                 let group = index * (N / ACT_BLOCK) + g;
