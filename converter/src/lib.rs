@@ -3,6 +3,7 @@
 //! The road of a tensor: [`plan`] chooses its type, `encode` takes it from the source in runs of rows, [`quantize`] makes its
 //! blocks, and [`convert`] streams them into the file.
 
+mod calibrate;
 pub mod demo;
 mod encode;
 mod error;
@@ -12,5 +13,6 @@ mod provenance;
 pub mod quantize;
 pub mod report;
 
+pub use calibrate::calibrate;
 pub use error::{ConvertError, Result};
-pub use pipeline::{Conversion, ConvertOptions, convert};
+pub use pipeline::{Calibration, Conversion, ConvertOptions, convert};

@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::time::Instant;
 
+use qsf_calibration::ActivationStats;
 use qsf_format::{
-    BlockSize, Compression, EncodedTensor, META_VERSION, Meta, Provenance, QsfWriter, QuantType, TensorKind,
-    TensorRecord, WriterOptions,
+    BlockSize, Compression, EncodedTensor, META_VERSION, Meta, Provenance, QsfWriter, QuantType, TensorId,
+    TensorKind, TensorRecord, WriterOptions,
 };
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::progress::{Cancel, Progress};
@@ -33,6 +34,17 @@ pub struct ConvertOptions {
     pub compression: Compression,
     /// Replace an output that is there.
     pub force: bool,
+    /// What the columns of each matrix are worth, by calibration.
+    pub calibration: Option<Calibration>,
+}
+
+/// Statistics of a calibration text, and where they came from.
+#[derive(Debug, Clone)]
+pub struct Calibration {
+    /// The statistics.
+    pub stats: ActivationStats,
+    /// SHA-256 of the text, lower-case hexadecimal.
+    pub text_sha256: String,
 }
 
 /// What a conversion did.
@@ -79,7 +91,8 @@ pub fn convert(
     progress.begin("converting", weights);
     let encoder = Encoder { isa, block: options.block, source: source.path(), progress, cancel };
     let files = source.files();
-    let mut job = Job { source, plan: &plan, encoder, writer, records: Vec::new() };
+    let calibration = options.calibration.as_ref();
+    let mut job = Job { source, plan: &plan, encoder, writer, calibration, records: Vec::new() };
     // Hashing reads the same files: beside the encoding, it finds them in the page cache.
     let (written, sources) = rayon::join(|| job.write_tensors(), || hash_files(&files, cancel));
     written?;
@@ -112,6 +125,12 @@ fn normalised(options: &ConvertOptions) -> serde_json::Map<String, serde_json::V
         ("block_size", json!(u16::from(options.block))),
         ("compress", json!(options.compression.name())),
         ("tensor_type", json!(overrides)),
+        (
+            "calibration",
+            json!(options.calibration.as_ref().map(|c| json!({
+                "text_sha256": c.text_sha256, "tokens": c.stats.tokens(),
+            }))),
+        ),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
@@ -131,6 +150,7 @@ struct Job<'a> {
     plan: &'a Plan,
     encoder: Encoder<'a>,
     writer: QsfWriter,
+    calibration: Option<&'a Calibration>,
     records: Vec<TensorRecord>,
 }
 
@@ -167,6 +187,7 @@ impl Job<'_> {
         let info = &planned.info;
         let tensor = self.source.load(info.id)?;
         let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
+        let importance = self.importance(info.id);
         let mut stats = ErrorStats::new();
         let TensorRecord { rows, cols, .. } = record(planned, quant, &stats);
         match place {
@@ -176,7 +197,7 @@ impl Job<'_> {
         let run = (VALUES_PER_RUN / tensor.cols()).max(1);
         for first in (0..tensor.rows()).step_by(run) {
             let range = first..(first + run).min(tensor.rows());
-            let encoded = self.encoder.encode(info, &tensor, range, quant, None)?;
+            let encoded = self.encoder.encode(info, &tensor, range, quant, importance.as_deref())?;
             match place {
                 Place::Embedding => self.writer.embedding_rows(&encoded.data)?,
                 Place::Section => self.writer.tensor_rows(&encoded.data)?,
@@ -185,6 +206,10 @@ impl Job<'_> {
         }
         self.records.push(record(planned, quant, &stats));
         Ok(())
+    }
+
+    fn importance(&self, id: TensorId) -> Option<Vec<f32>> {
+        self.calibration?.stats.importance(id, self.source.config().tied_head)
     }
 
     fn write_layer(&mut self, layer: u32) -> Result<()> {
@@ -196,7 +221,10 @@ impl Job<'_> {
             .map(|planned| {
                 let tensor = self.source.load(planned.info.id)?;
                 let quant = self.encoder.choose_type(&planned.info, &tensor, planned.quant)?;
-                let encoded = self.encoder.encode(&planned.info, &tensor, 0..tensor.rows(), quant, None)?;
+                let importance = self.importance(planned.info.id);
+                let rows = 0..tensor.rows();
+                let encoded =
+                    self.encoder.encode(&planned.info, &tensor, rows, quant, importance.as_deref())?;
                 let record = record(planned, quant, &encoded.stats);
                 let (kind, rows, cols) = (planned.info.id.kind, record.rows, record.cols);
                 Ok((EncodedTensor { kind, rows, cols, quant, data: encoded.data }, record))

@@ -32,9 +32,18 @@ fn hash_file(path: &Path, cancel: &Cancel) -> Result<SourceFile> {
         hash.update(&buffer[..n]);
         bytes += n as u64;
     }
-    let sha256 = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    let sha256 = hex(&hash.finalize());
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     Ok(SourceFile { name, bytes, sha256 })
+}
+
+/// SHA-256 of bytes in memory, lower-case hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

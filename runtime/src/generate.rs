@@ -57,7 +57,18 @@ pub fn check_lengths(prompt: usize, output: usize, context: usize) -> Result<()>
     Ok(())
 }
 
-/// Generates up to `max_tokens` tokens behind `prompt`. `on_token` sees each token as soon as it is known.
+/// What to generate.
+#[derive(Debug, Clone, Copy)]
+pub struct GenerateRequest<'a> {
+    /// Tokens to continue.
+    pub prompt: &'a [u32],
+    /// Most tokens to generate.
+    pub max_tokens: usize,
+    /// Tokens that end the generation.
+    pub stop_tokens: &'a [u32],
+}
+
+/// Generates tokens behind a prompt. `on_token` sees each token as soon as it is known.
 ///
 /// # Errors
 /// When the prompt is empty or does not fit, a token is beyond the vocabulary, the logits are not numbers, or `on_token`
@@ -65,13 +76,12 @@ pub fn check_lengths(prompt: usize, output: usize, context: usize) -> Result<()>
 pub fn generate(
     decoder: &Decoder,
     state: &mut DecoderState,
-    prompt: &[u32],
-    max_tokens: usize,
-    stop_tokens: &[u32],
+    request: GenerateRequest<'_>,
     sampler: &mut Sampler,
     cancel: &Cancel,
     mut on_token: impl FnMut(u32) -> Result<()>,
 ) -> Result<Generation> {
+    let GenerateRequest { prompt, max_tokens, stop_tokens } = request;
     check_lengths(prompt.len(), max_tokens, state.context() - state.position())?;
     let mut logits = vec![0.0; decoder.model().config.vocab as usize];
     let mut tokens = Vec::with_capacity(max_tokens);
@@ -92,7 +102,7 @@ pub fn generate(
         }
     }
     while stop != StopReason::Interrupted && tokens.len() < max_tokens {
-        let token = sampler.sample(&mut logits)?;
+        let token = sampler.sample(&logits)?;
         if stop_tokens.contains(&token) {
             stop = StopReason::StopToken;
             break;

@@ -21,7 +21,7 @@ mod test_data;
 pub mod tokenizer;
 mod weights;
 
-pub use decoder::{Activations, Decoder, DecoderState, KvCache};
+pub use decoder::{Activations, Decoder, DecoderState, InputObserver, KvCache, LinearInput};
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};
 pub use weights::{LayerWeights, Linear, Model, Norm};

@@ -7,11 +7,11 @@ use clap::{Parser, ValueEnum};
 use qsf_converter::demo::{demo_table, run_demo};
 use qsf_converter::plan::{Plan, Recipe, TypeOverride};
 use qsf_converter::report::{conversion_json, conversion_table};
-use qsf_converter::{ConvertError, ConvertOptions, convert};
+use qsf_converter::{ConvertError, ConvertOptions, calibrate, convert};
 use qsf_format::cli::{exit_with, human_bytes, print};
 use qsf_format::{BlockSize, Compression, verify};
 use qsf_runtime::RuntimeError;
-use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name};
+use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::source::{WeightSource, open_huggingface};
@@ -39,6 +39,12 @@ struct Args {
     /// Compression of layers, used where it saves at least 2 %
     #[arg(long, value_enum, value_name = "METHOD", default_value = "none")]
     compress: CompressArg,
+    /// Text to weigh errors by: columns that see large activations are quantized more carefully
+    #[arg(long, value_name = "TEXT")]
+    calibration: Option<PathBuf>,
+    /// With --calibration: tokens of the text to use
+    #[arg(long, value_name = "N", default_value_t = 32768, requires = "calibration")]
+    calibration_tokens: usize,
     /// Replace OUT.qsf if it exists
     #[arg(short, long)]
     force: bool,
@@ -46,7 +52,7 @@ struct Args {
     #[arg(long)]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run", "calibration"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo")]
@@ -106,14 +112,23 @@ fn run(args: &Args) -> anyhow::Result<()> {
         return dry_run(args, model, &source);
     }
     let out = args.out.clone().unwrap_or_else(|| default_name(model, args.quant));
+    let progress = ProgressLine::default();
+    let calibration = match &args.calibration {
+        Some(path) => {
+            let text = read_text(path)?;
+            Some(calibrate(&source, &text, args.calibration_tokens, cpu, &progress, &cancel)?)
+        }
+        None => None,
+    };
     let options = ConvertOptions {
         recipe: args.quant,
         overrides: args.tensor_type.clone(),
         block: args.block_size,
         compression: args.compress.into(),
         force: args.force,
+        calibration,
     };
-    let conversion = convert(&source, &out, &options, cpu.isa(), &ProgressLine::default(), &cancel)?;
+    let conversion = convert(&source, &out, &options, cpu.isa(), &progress, &cancel)?;
     // What was written is read back once: a pipeline must be able to trust the file without looking at it.
     verify(&out)?;
     if args.json {

@@ -12,7 +12,7 @@ use qsf_format::cli::{exit_with, human_bytes, print, table};
 use qsf_runtime::bench::{BenchOptions, BenchReport, bench};
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::{Cpu, Isa};
-use qsf_runtime::generate::{Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
+use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::{Decoder, Model, Result, RuntimeError, Tokenizer, source};
 use serde_json::{Value, json};
@@ -178,10 +178,8 @@ fn generate_text(
     let cancel = cancel_on_interrupt()?;
     let mut text = String::new();
     let mut stream = tokenizer.map(Tokenizer::stream);
-    if !args.json {
-        if let Some(prompt) = &args.prompt {
-            print(prompt)?;
-        }
+    if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json) {
+        print(prompt)?;
     }
     let mut show = |piece: &str| -> Result<()> {
         if !args.json {
@@ -193,9 +191,7 @@ fn generate_text(
     let result = generate(
         decoder,
         &mut state,
-        &prompt,
-        max_tokens,
-        &config.stop_tokens,
+        GenerateRequest { prompt: &prompt, max_tokens, stop_tokens: &config.stop_tokens },
         &mut sampler,
         &cancel,
         |token| match &mut stream {

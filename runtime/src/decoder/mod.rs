@@ -4,6 +4,7 @@
 //! logits are made of those on request, for as many positions as are needed.
 
 mod kv_cache;
+mod observe;
 mod state;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::error::{Result, RuntimeError};
 use crate::weights::{LayerWeights, Linear, Model, Norm};
 
 pub use kv_cache::KvCache;
+pub use observe::{InputObserver, LinearInput};
 pub use state::DecoderState;
 
 /// Type of the activations that quantized matrices are multiplied with.
@@ -70,20 +72,37 @@ impl Decoder {
         DecoderState::new(&self.model.config, context, batch.clamp(1, context.max(1)))
     }
 
-    /// Runs `tokens` through the model, behind what `state` has seen. Afterwards
-    /// [`DecoderState::hidden`] has one normed row per token.
+    /// Runs `tokens` through the model, behind what `state` has seen; then [`Decoder::logits`] of them can be had.
     ///
     /// # Errors
     /// When a token is beyond the vocabulary, or the tokens exceed the state's batch or context.
     pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
+        self.step(state, tokens, &mut observe::Unobserved)
+    }
+
+    /// The same, and `observer` sees what every matrix is multiplied with.
+    ///
+    /// # Errors
+    /// As [`Decoder::forward`].
+    pub fn forward_observed(
+        &self,
+        state: &mut DecoderState,
+        tokens: &[u32],
+        observer: &mut dyn InputObserver,
+    ) -> Result<()> {
+        self.step(state, tokens, observer)
+    }
+
+    fn step(&self, state: &mut DecoderState, tokens: &[u32], observer: &mut dyn InputObserver) -> Result<()> {
         self.check_request(state, tokens)?;
         state.begin(tokens.len());
         self.embed(state, tokens);
         for (i, layer) in self.model.layers.iter().enumerate() {
-            self.attention(state, i, layer);
-            self.feed_forward(state, layer);
+            self.attention(state, i, layer, observer);
+            self.feed_forward(state, i, layer, observer);
         }
         self.norm(&self.model.final_norm, &state.hidden, &mut state.normed);
+        observer.observe(None, LinearInput::Head, &state.normed);
         state.kv.advance(tokens.len());
         Ok(())
     }
@@ -132,12 +151,19 @@ impl Decoder {
         }
     }
 
-    fn attention(&self, state: &mut DecoderState, index: usize, layer: &LayerWeights) {
+    fn attention(
+        &self,
+        state: &mut DecoderState,
+        index: usize,
+        layer: &LayerWeights,
+        observer: &mut dyn InputObserver,
+    ) {
         let config = &self.model.config;
         let (dim, q_width) = (config.head_dim as usize, config.q_rows());
         let isa = self.cpu.isa();
         let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, rope, .. } = state;
         self.norm(&layer.attn_norm, hidden, normed);
+        observer.observe(Some(index), LinearInput::Attention, normed);
         self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
         let past = kv.len();
         if let Some(rope) = rope {
@@ -159,15 +185,23 @@ impl Decoder {
                 attend(isa, q, keys, values, scale, scores, out);
             },
         );
+        observer.observe(Some(index), LinearInput::AttnOutput, attended);
         self.linears(&[&layer.output], attended, int8, &mut [projected]);
         add_assign(isa, hidden, projected);
     }
 
-    fn feed_forward(&self, state: &mut DecoderState, layer: &LayerWeights) {
+    fn feed_forward(
+        &self,
+        state: &mut DecoderState,
+        index: usize,
+        layer: &LayerWeights,
+        observer: &mut dyn InputObserver,
+    ) {
         let isa = self.cpu.isa();
         let activation = self.model.config.activation;
         let DecoderState { hidden, normed, gate, up, projected, int8, .. } = state;
         self.norm(&layer.ffn_norm, hidden, normed);
+        observer.observe(Some(index), LinearInput::Ffn, normed);
         let inner = if let Some(linear) = &layer.gate {
             self.linears(&[linear, &layer.up], normed, int8, &mut [gate, up]);
             gated(isa, activation, gate, up);
@@ -177,6 +211,7 @@ impl Decoder {
             activate(isa, activation, up);
             up
         };
+        observer.observe(Some(index), LinearInput::FfnDown, inner);
         self.linears(&[&layer.down], inner, int8, &mut [projected]);
         add_assign(isa, hidden, projected);
     }

@@ -104,9 +104,4 @@ impl DecoderState {
     pub fn rewind(&mut self, position: usize) {
         self.kv.truncate(position);
     }
-
-    /// The normed hidden states of the last step, one row of `hidden` per token: what the head is applied to.
-    pub fn hidden(&self) -> &[f32] {
-        &self.normed
-    }
 }
