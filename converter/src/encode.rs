@@ -19,6 +19,9 @@ const VALUES_PER_TASK: usize = 1 << 16;
 /// Largest finite f16.
 const F16_MAX: f32 = 65504.0;
 
+/// Smallest normal f16, 2^-14: scales of a tensor below it would have few bits or be zero.
+const F16_MIN_NORMAL: f32 = 6.103_515_6e-5;
+
 /// What encoding needs beside the tensor.
 #[derive(Clone, Copy)]
 pub(crate) struct Encoder<'a> {
@@ -37,8 +40,9 @@ pub(crate) struct Encoded {
 }
 
 impl Encoder<'_> {
-    /// Checks that all values are finite and gives the type to store: `wanted`, or a wider one when the values do not fit
-    /// f16 (values of an f16 or scales of a block type), because saturating them would break the model silently.
+    /// Checks that all values are finite and gives the type to store: `wanted`, or one with the range of f32 when the values
+    /// do not fit f16 (values of an f16 or scales of a block type), because saturating them, or flushing them to zero, would
+    /// break the model silently.
     pub fn choose_type(&self, info: &TensorInfo, tensor: &Tensor, wanted: QuantType) -> Result<QuantType> {
         let rows_per_task = rows_per_task(tensor.cols());
         let tasks = tensor.rows().div_ceil(rows_per_task);
@@ -64,14 +68,14 @@ impl Encoder<'_> {
             .collect::<Result<Vec<f32>>>()?
             .into_iter()
             .fold(0.0, f32::max);
-        let limit = match wanted {
-            QuantType::F32 | QuantType::Bf16 => f32::INFINITY,
+        let range = match wanted {
+            QuantType::F32 | QuantType::Bf16 => 0.0..=f32::INFINITY,
             // Its scale is a 127th of the largest value.
-            QuantType::Q8 => F16_MAX * 127.0,
-            _ => F16_MAX,
+            QuantType::Q8 => 32.0 * F16_MIN_NORMAL..=127.0 * F16_MAX,
+            _ => F16_MIN_NORMAL..=F16_MAX,
         };
         Ok(match tensor.quant() {
-            _ if largest <= limit => wanted,
+            _ if largest == 0.0 || range.contains(&largest) => wanted,
             QuantType::Bf16 => QuantType::Bf16,
             _ => QuantType::F32,
         })

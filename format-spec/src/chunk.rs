@@ -64,12 +64,17 @@ impl Compression {
 /// Weights compress alike at every level (docs/format.md); 3 is zstd's default.
 const ZSTD_LEVEL: i32 = 3;
 
-/// A zstd frame decompressed, an error when it holds more than `limit` bytes.
+/// One zstd frame decompressed, an error when it holds more than `limit` bytes or is not all of `stored`.
 pub(crate) fn zstd_at_most(stored: &[u8], limit: usize) -> Result<Vec<u8>, String> {
     let decoder = zstd::stream::read::Decoder::with_buffer(stored).map_err(|e| e.to_string())?;
+    let mut limited = decoder.single_frame().take(limit as u64 + 1);
     let mut raw = Vec::new();
-    decoder.take(limit as u64 + 1).read_to_end(&mut raw).map_err(|e| e.to_string())?;
-    if raw.len() > limit { Err(format!("more than {limit} bytes")) } else { Ok(raw) }
+    limited.read_to_end(&mut raw).map_err(|e| e.to_string())?;
+    if raw.len() > limit {
+        return Err(format!("more than {limit} bytes"));
+    }
+    let behind = limited.into_inner().finish();
+    if behind.is_empty() { Ok(raw) } else { Err(format!("{} bytes behind the frame", behind.len())) }
 }
 
 /// A chunk may expand at most this many times; what would shrink further is stored raw. It bounds what a small hostile

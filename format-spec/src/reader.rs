@@ -394,7 +394,10 @@ impl QsfFile {
             self.header.block,
             "section POSE",
         )?;
-        check_placement(&tensors, section.offset, "section POSE", |kind| kind == TensorKind::Positions)?;
+        if tensors.iter().any(|t| t.kind != Some(TensorKind::Positions)) {
+            let found = tensors.first().map_or(0, |t| t.kind_id);
+            return Err(Damage::new("section POSE", section.offset, "kind 68 (positions)", found));
+        }
         let range = section.offset as usize..(section.offset + section.stored_bytes) as usize;
         Ok(Some(TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors }))
     }

@@ -6,6 +6,7 @@ use crate::directory::{SectionTag, checked_section};
 use crate::error::{Damage, FormatError};
 use crate::header::check_crc;
 use crate::layout::first_nonzero;
+use crate::model_config::{ModelConfig, PositionConfig};
 use crate::reader::{QsfFile, TensorGroup};
 
 /// What a verification covered.
@@ -63,19 +64,34 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
     let embedding = file.read_embedding_info()?;
     file.read_embedding(&embedding)?;
     report.tensors += 1;
-    if let Some(meta) = file.read_meta()?.filter(|meta| meta.model.tied_head != tied_head) {
-        let at = file.header().final_offset;
-        let expected = format!("tied_head {} as in META", meta.model.tied_head);
-        return Err(Damage::new("final section, head flag", at, expected, tied_head));
+    if let Some(meta) = file.read_meta()? {
+        check_model_parts(file, &meta.model, tied_head)?;
     }
     for tag in [SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE] {
         file.read_section(tag)?;
     }
     if file.is_plain() {
+        if let Some(model) = file.header().plain_model(false, tied_head) {
+            model.check().map_err(|e| Damage::new("file header", 0, "a possible model", e))?;
+        }
         report.unprotected =
             ["layer index", "embedding section", "final section"].map(str::to_owned).to_vec();
     }
     Ok(report)
+}
+
+/// What META says of the model must be what the file holds.
+fn check_model_parts(file: &QsfFile, model: &ModelConfig, tied_head: bool) -> Result<(), Damage> {
+    if model.tied_head != tied_head {
+        let at = file.header().final_offset;
+        let expected = format!("tied_head {} as in META", model.tied_head);
+        return Err(Damage::new("final section, head flag", at, expected, tied_head));
+    }
+    let learned = matches!(model.position, PositionConfig::Learned {});
+    if learned && file.section(SectionTag::POSITIONS).is_none() {
+        return Err(Damage::new("section directory", 0, "an entry POSE, for learned positions", "none"));
+    }
+    Ok(())
 }
 
 /// Every byte between the parts must be zero. A plain file does not say how long its final section and embedding are, so

@@ -1,1 +1,14 @@
-//! Crate root.
+//! What the whole-system tests share: the real binaries, models to feed them, and the folder of trained models that only a
+//! development machine has.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod folders;
+mod models;
+mod programs;
+mod shared;
+
+pub use folders::{Snapshot, leftovers};
+pub use models::{SafetensorsFile, Size, demo_model, write_gpt2, write_llama};
+pub use programs::{Output, Program, has_avx2, program};
+pub use shared::shared;

@@ -15,6 +15,15 @@ pub fn for_each(tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
     }
 }
 
+/// Calls `task` once for each chunk of `chunk` values of `out` with the chunk's number; spread as by [`for_each`].
+pub fn for_each_chunk(out: &mut [f32], chunk: usize, work: usize, task: impl Fn(usize, &mut [f32]) + Sync) {
+    if out.len() <= chunk || work < WORTH_THREADS || threads() == 1 {
+        out.chunks_mut(chunk).enumerate().for_each(|(i, out)| task(i, out));
+    } else {
+        out.par_chunks_mut(chunk).enumerate().for_each(|(i, out)| task(i, out));
+    }
+}
+
 /// Threads of the current pool.
 pub fn threads() -> usize {
     rayon::current_num_threads()

@@ -7,18 +7,23 @@ mod kv_cache;
 mod observe;
 mod state;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use qsf_format::NormKind;
-use rayon::prelude::*;
-
+use crate::cpu::threads::for_each_chunk;
 use crate::cpu::{Cpu, Input, Int8Rows, activate, add_assign, attend, gated, layer_norm, rms_norm};
 use crate::error::{Result, RuntimeError};
 use crate::weights::{LayerWeights, Linear, Model, Norm};
+use qsf_format::NormKind;
 
 pub use kv_cache::KvCache;
 pub use observe::{InputObserver, LinearInput};
 pub use state::DecoderState;
+
+thread_local! {
+    /// Attention weights of one head: kept by each thread, so that nothing is allocated while a token is decoded.
+    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Type of the activations that quantized matrices are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +164,6 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) {
         let config = &self.model.config;
-        let (dim, q_width) = (config.head_dim as usize, config.q_rows());
         let isa = self.cpu.isa();
         let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, rope, .. } = state;
         self.norm(&layer.attn_norm, hidden, normed);
@@ -167,27 +171,34 @@ impl Decoder {
         self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
         let past = kv.len();
         if let Some(rope) = rope {
-            let kv_width = config.kv_rows();
+            let (q_width, kv_width) = (config.q_rows(), config.kv_rows());
             for (t, (q, k)) in q.chunks_exact_mut(q_width).zip(k.chunks_exact_mut(kv_width)).enumerate() {
                 rope.apply(isa, q, past + t);
                 rope.apply(isa, k, past + t);
             }
         }
         kv.store(index, k, v);
-        let scale = 1.0 / (dim as f32).sqrt();
-        let (heads, group) = (config.heads as usize, (config.heads / config.kv_heads) as usize);
-        let kv = &*kv;
-        attended.par_chunks_mut(dim).zip(q.par_chunks(dim)).enumerate().for_each_init(
-            Vec::new,
-            |scores, (i, (out, q))| {
-                let (t, head) = (i / heads, i % heads);
-                let (keys, values) = kv.head(index, head / group, past + t + 1);
-                attend(isa, q, keys, values, scale, scores, out);
-            },
-        );
+        self.attend_heads(kv, index, q, attended);
         observer.observe(Some(index), LinearInput::AttnOutput, attended);
         self.linears(&[&layer.output], attended, int8, &mut [projected]);
         add_assign(isa, hidden, projected);
+    }
+
+    /// Every head of every token over the positions up to its own; keys and values of the step are stored already.
+    fn attend_heads(&self, kv: &KvCache, index: usize, q: &[f32], attended: &mut [f32]) {
+        let config = &self.model.config;
+        let dim = config.head_dim as usize;
+        let (heads, group) = (config.heads as usize, (config.heads / config.kv_heads) as usize);
+        let scale = 1.0 / (dim as f32).sqrt();
+        let (past, tokens) = (kv.len(), q.len() / (heads * dim));
+        let work = q.len() * 2 * (past + tokens);
+        for_each_chunk(attended, dim, work, |i, out| {
+            let (t, head) = (i / heads, i % heads);
+            let (keys, values) = kv.head(index, head / group, past + t + 1);
+            SCORES.with_borrow_mut(|scores| {
+                attend(self.cpu.isa(), &q[i * dim..][..dim], keys, values, scale, scores, out);
+            });
+        });
     }
 
     fn feed_forward(

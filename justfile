@@ -1,0 +1,39 @@
+# `just check` is what a change must pass. Install: cargo install just
+
+set shell := ["sh", "-eu", "-c"]
+
+# Everything that a change must pass
+check: fmt-check lint doc test
+
+# Format the code
+fmt:
+    cargo fmt --all
+
+# Is the code formatted?
+fmt-check:
+    cargo fmt --all -- --check
+
+# Lints, as errors
+lint:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# API documentation, its warnings as errors
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# All tests, with the extra arguments given
+test *args:
+    cargo test --workspace {{args}}
+
+# Kernels and quantizers, with the arguments of criterion: just bench --save-baseline before
+bench *args:
+    cargo bench -p qsf-runtime --bench kernels -- {{args}}
+    cargo bench -p qsf-converter --bench quantize -- {{args}}
+
+# Convert and evaluate the built-in model at several types
+demo:
+    cargo run --release --bin qsf-convert -- --demo
+
+# Licences, advisories, sources of all dependencies. Install: cargo install cargo-deny
+deny:
+    cargo deny check

@@ -1,0 +1,246 @@
+//! What a decoder promises beyond the right numbers, which are checked against other implementations elsewhere: a token's
+//! result does not depend on what else is computed with it, on threads or on the instruction set.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use half::f16;
+use qsf_format::{
+    Activation, BlockSize, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType, TensorId,
+};
+use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::source::{Tensor, TensorInfo, WeightSource, expected_shape, required_tensors};
+use qsf_runtime::{Activations, Decoder, Model, Result};
+
+/// A model of random weights: matrices in one type, vectors in f32.
+struct RandomModel {
+    config: ModelConfig,
+    infos: Vec<TensorInfo>,
+    quant: QuantType,
+}
+
+impl RandomModel {
+    fn new(config: ModelConfig, quant: QuantType) -> RandomModel {
+        let infos = required_tensors(&config)
+            .into_iter()
+            .map(|id| {
+                let (rows, cols) = expected_shape(&config, id.kind).unwrap();
+                let quant = if id.kind.is_matrix() { quant } else { QuantType::F32 };
+                TensorInfo { id, name: id.to_string(), rows, cols, quant }
+            })
+            .collect();
+        RandomModel { config, infos, quant }
+    }
+
+    fn decoder(&self, isa: Isa, activations: Option<Activations>) -> Decoder {
+        Decoder::new(Arc::new(Model::load(self).unwrap()), Cpu::new(isa), activations)
+    }
+}
+
+fn random(state: &mut u64) -> f32 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+}
+
+impl WeightSource for RandomModel {
+    fn path(&self) -> &Path {
+        Path::new("random")
+    }
+
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn chat_template(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.infos
+    }
+
+    fn load(&self, id: TensorId) -> Result<Tensor> {
+        let info = self.infos.iter().find(|info| info.id == id).unwrap();
+        let mut state = 7 + u64::from(id.kind.id()) + 1000 * u64::from(id.layer.unwrap_or(77));
+        let values = info.rows * info.cols;
+        let bytes: Vec<u8> = if info.quant == QuantType::F32 {
+            let offset = if id.kind.is_matrix() { 0.0 } else { 1.0 };
+            (0..values).flat_map(|_| (offset + random(&mut state)).to_le_bytes()).collect()
+        } else {
+            // 4-bit blocks: a scale, a min of the other sign, random codes.
+            let blocks = info.rows * info.cols.div_ceil(64);
+            (0..blocks)
+                .flat_map(|_| {
+                    let scale = f16::from_f32(0.01 + 0.01 * random(&mut state).abs());
+                    let min = f16::from_f32(-8.0 * scale.to_f32());
+                    let mut block = [scale.to_le_bytes(), min.to_le_bytes()].concat();
+                    block.extend((0..32).map(|_| (random(&mut state) * 1000.0) as i32 as u8));
+                    block
+                })
+                .collect()
+        };
+        Ok(Tensor::new(info.rows, info.cols, info.quant, BlockSize::B64, bytes.into()).unwrap())
+    }
+
+    fn release(&self, _layer: Option<u32>) {}
+}
+
+fn llama() -> ModelConfig {
+    ModelConfig {
+        architecture: "llama".into(),
+        layers: 2,
+        hidden: 64,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 24,
+        ffn: 100,
+        vocab: 150,
+        max_positions: 64,
+        norm: NormConfig { kind: NormKind::RmsNorm, epsilon: 1e-5 },
+        activation: Activation::Silu,
+        gated_ffn: true,
+        position: PositionConfig::Rope { theta: 10_000.0, scaling: None },
+        tied_head: false,
+        bos: None,
+        stop_tokens: Vec::new(),
+        pad: None,
+    }
+}
+
+fn gpt2() -> ModelConfig {
+    ModelConfig {
+        kv_heads: 4,
+        head_dim: 16,
+        norm: NormConfig { kind: NormKind::LayerNorm, epsilon: 1e-5 },
+        activation: Activation::GeluTanh,
+        gated_ffn: false,
+        position: PositionConfig::Learned {},
+        tied_head: true,
+        ..llama()
+    }
+}
+
+fn tokens(n: u32) -> Vec<u32> {
+    (0..n).map(|i| (i * 37 + 11) % 150).collect()
+}
+
+/// Logits of every position, with steps of the given sizes.
+fn logits(decoder: &Decoder, tokens: &[u32], steps: &[usize]) -> Vec<f32> {
+    let vocab = decoder.model().config.vocab as usize;
+    let mut state = decoder.state(tokens.len(), tokens.len()).unwrap();
+    let mut out = Vec::new();
+    let mut at = 0;
+    for &step in steps {
+        decoder.forward(&mut state, &tokens[at..at + step]).unwrap();
+        let mut rows = vec![0.0; step * vocab];
+        decoder.logits(&mut state, 0..step, &mut rows);
+        out.extend(rows);
+        at += step;
+    }
+    assert_eq!(at, tokens.len());
+    out
+}
+
+fn cases() -> Vec<(RandomModel, Option<Activations>)> {
+    vec![
+        (RandomModel::new(llama(), QuantType::F32), None),
+        (RandomModel::new(gpt2(), QuantType::F32), None),
+        (RandomModel::new(llama(), QuantType::Q4), None),
+        (RandomModel::new(gpt2(), QuantType::Q4), Some(Activations::Int8)),
+        (RandomModel::new(llama(), QuantType::Q4), Some(Activations::F32)),
+    ]
+}
+
+#[test]
+fn a_prompt_in_one_step_gives_the_same_bits_as_token_by_token() {
+    for (model, activations) in cases() {
+        let decoder = model.decoder(Isa::best(), activations);
+        let tokens = tokens(13);
+        let whole = logits(&decoder, &tokens, &[13]);
+        assert!(whole.iter().all(|v| v.is_finite()));
+        assert_eq!(
+            whole,
+            logits(&decoder, &tokens, &[1; 13]),
+            "{} {:?}",
+            model.config.architecture,
+            model.quant
+        );
+        assert_eq!(
+            whole,
+            logits(&decoder, &tokens, &[5, 1, 7]),
+            "{} {:?}",
+            model.config.architecture,
+            model.quant
+        );
+    }
+}
+
+#[test]
+fn every_instruction_set_and_thread_count_gives_the_same_bits() {
+    for (model, activations) in cases() {
+        let tokens = tokens(9);
+        let oracle = logits(&model.decoder(Isa::SCALAR, activations), &tokens, &[9]);
+        for isa in Isa::available() {
+            for threads in [1, 2, 3] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let found = pool.install(|| logits(&model.decoder(isa, activations), &tokens, &[9]));
+                assert_eq!(oracle, found, "{isa:?}, {threads} threads, {:?}", model.quant);
+            }
+        }
+    }
+}
+
+#[test]
+fn int8_activations_stay_near_the_float_reference() {
+    let model = RandomModel::new(llama(), QuantType::Q4);
+    let tokens = tokens(12);
+    let reference = logits(&model.decoder(Isa::best(), Some(Activations::F32)), &tokens, &[12]);
+    let int8 = logits(&model.decoder(Isa::best(), None), &tokens, &[12]);
+    let norm = |v: &mut dyn Iterator<Item = f32>| v.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    let error = norm(&mut reference.iter().zip(&int8).map(|(a, b)| a - b));
+    let relative = error / norm(&mut reference.iter().copied());
+    assert!(relative > 0.0, "int8 activations were not used");
+    assert!(relative < 0.03, "relative error {relative}");
+}
+
+#[test]
+fn rewinding_forgets_what_came_later() {
+    let decoder = RandomModel::new(llama(), QuantType::F32).decoder(Isa::best(), None);
+    let vocab = decoder.model().config.vocab as usize;
+    let (first, second) = (tokens(6), [3, 1, 4]);
+    let mut state = decoder.state(16, 16).unwrap();
+    let run = |state: &mut qsf_runtime::DecoderState| {
+        decoder.forward(state, &second).unwrap();
+        let mut row = vec![0.0; vocab];
+        decoder.logits(state, 2..3, &mut row);
+        row
+    };
+    decoder.forward(&mut state, &first).unwrap();
+    let before = run(&mut state);
+    state.rewind(6);
+    assert_eq!(state.position(), 6);
+    assert_eq!(before, run(&mut state));
+    state.rewind(0);
+    assert_ne!(before, run(&mut state), "positions and past must matter");
+}
+
+#[test]
+fn tokens_beyond_the_vocabulary_and_full_contexts_are_errors() {
+    let decoder = RandomModel::new(gpt2(), QuantType::F32).decoder(Isa::best(), None);
+    let mut state = decoder.state(4, 4).unwrap();
+    let error = decoder.forward(&mut state, &[150]).unwrap_err().to_string();
+    assert!(error.contains("150"), "{error}");
+    decoder.forward(&mut state, &[1, 2, 3, 4]).unwrap();
+    decoder.forward(&mut state, &[5]).unwrap_err();
+    let error = decoder.state(65, 1).err().unwrap().to_string();
+    assert!(error.contains("65") && error.contains("64"), "{error}");
+}

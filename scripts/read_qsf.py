@@ -1,0 +1,771 @@
+#!/usr/bin/env python3
+"""Independent reader and checker of QSF files, written from format-spec/SPEC.md alone.
+
+    read_qsf.py FILE                      check everything, decode everything, list all tensors
+    read_qsf.py FILE --json               the same as one JSON object
+    read_qsf.py FILE --lint               also check the rules for writers that readers need not check
+    read_qsf.py FILE --compare MODEL_DIR  measure the conversion error again and compare it with META
+
+Exit codes: 0 ok; 1 --compare or --lint found a disagreement; 2 usage, or a file or decompressor is missing; 3 damaged
+or refused, with the place of the first damage. Needs Python >= 3.9 and numpy; `lz4` and `zstandard` (or the `zstd` tool) only for files
+that use them. "Section N" in comments means section N of SPEC.md. Memory: about one layer or embedding, decoded.
+"""
+import argparse, decimal, json, mmap, os, shutil, struct, subprocess, sys, tempfile, zlib
+from collections import namedtuple
+import numpy as np
+
+TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary", 6: "f16", 7: "f32", 8: "bf16", 9: "8bit"}
+COMPRESSION = {0: "none", 1: "lz4", 2: "lz4-hc", 3: "zstd"}
+KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down attn_norm ffn_norm attn_q_bias
+    attn_k_bias attn_v_bias attn_output_bias ffn_biases q_norm k_norm post_attn_norm post_ffn_norm attn_norm_bias
+    ffn_norm_bias ffn_gate_bias ffn_up_bias ffn_down_bias router expert_gate expert_up expert_down shared_gate
+    shared_up shared_down attn_sinks rope_factors""".split()))
+KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
+    embedding_norm_bias""".split(), start=64))
+NONE, MIB, SECTION_LIMIT = 0xFFFFFFFF, 1 << 20, 1 << 28
+Tensor = namedtuple("Tensor", "layer kind rows cols type flags offset crc data own_type")  # data: quantized bytes
+Chunk = namedtuple("Chunk", "offset stored raw crc compression")  # offset in the file
+
+
+class Damage(Exception):
+    """The file breaks a rule that a reader has to check."""
+
+
+class Missing(Exception):
+    """A decompressor is not installed."""
+
+
+def need(condition, place, what):
+    if not condition:
+        raise Damage(f"{place}: {what}")
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def align(x, n=64):
+    return ceil_div(x, n) * n
+
+
+def check_zero(data, place, start):
+    """Padding must be zero; `start` is where `data` begins, for the message."""
+    bad = np.flatnonzero(np.frombuffer(data, np.uint8))
+    need(not len(bad), place, f"padding byte at {start + int(bad[0]) if len(bad) else 0} is not zero")
+
+
+def check_crc(data, crc, place):
+    found = zlib.crc32(data)
+    need(found == crc, place, f"CRC32 is {found:08x}, recorded is {crc:08x}")
+
+
+# ---------------------------------------------------------------- Compression (sections 4.1 and 7)
+
+def zstd_frame(data, limit, place):
+    """Decompresses exactly one zstd frame, to at most `limit` bytes."""
+    try:
+        import zstandard
+    except ImportError:
+        zstandard = None
+    out = bytearray()
+    if zstandard:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            for i in range(0, len(data), 1024):  # small steps bound the memory that a hostile frame can take
+                need(not frame.eof, place, "bytes behind the zstd frame")
+                out += frame.decompress(data[i:i + 1024])
+                need(len(out) <= limit, place, f"decompresses to more than {limit} bytes")
+        except zstandard.ZstdError as e:
+            raise Damage(f"{place}: {e}") from None
+        need(frame.eof and not frame.unused_data, place, "not exactly one zstd frame")
+    elif shutil.which("zstd"):
+        with tempfile.TemporaryFile() as f:
+            f.write(data)
+            f.seek(0)
+            with subprocess.Popen(["zstd", "-dcq"], stdin=f, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
+                out += p.stdout.read(limit + 1)
+                p.stdout.close()
+                need(len(out) <= limit, place, f"decompresses to more than {limit} bytes")
+                need(p.wait() == 0, place, "zstd refuses the frame")
+    else:
+        raise Missing("this file needs the Python package zstandard, or the tool zstd")
+    return bytes(out)
+
+
+def chunk_sizes(c, place):
+    """The conditions on a chunk's compression id and sizes; nothing is decompressed before they hold."""
+    need(c.compression in COMPRESSION, place, f"compression {c.compression} is unknown")
+    if c.compression == 0:
+        need(c.stored == c.raw, place, "stored and raw size differ, but it is not compressed")
+    else:
+        need(c.stored < c.raw <= 255 * c.stored, place, f"sizes {c.stored} -> {c.raw} are not allowed")
+
+
+def chunk_bytes(view, c, place):
+    data = view[c.offset:c.offset + c.stored]
+    check_crc(data, c.crc, place)
+    if c.compression == 0:
+        return data
+    if c.compression == 3:
+        out = zstd_frame(data, c.raw, place)
+    else:
+        try:
+            import lz4.block
+        except ImportError:
+            raise Missing("this file needs the Python package lz4") from None
+        try:
+            out = lz4.block.decompress(bytes(data), uncompressed_size=c.raw)
+        except lz4.block.LZ4BlockError as e:
+            raise Damage(f"{place}: {e}") from None
+    need(len(out) == c.raw, place, f"decompresses to {len(out)} bytes instead of {c.raw}")
+    return out
+
+
+# ---------------------------------------------------------------- Value types (section 6)
+
+def row_bytes(t, cols, n):
+    block = {0: 2 + n // 4, 1: 4 + n // 4, 2: 4 + 3 * n // 8, 3: 4 + n // 2, 4: 2 + n // 4, 9: 2 + n}
+    return cols * {6: 2, 7: 4, 8: 2}[t] if t in (6, 7, 8) else ceil_div(cols, n) * block[t]
+
+
+def block_parts(t, raw, rows, cols, n):
+    """Splits a block type into (list of f16 fields, list of code arrays), each [rows, blocks, 1 or n]."""
+    a = np.frombuffer(raw, np.uint8).reshape(rows, ceil_div(cols, n), -1)
+    fields = 2 if t in (1, 2, 3) else 1
+    f = np.ascontiguousarray(a[..., :2 * fields]).view("<f2")
+    c = a[..., 2 * fields:]
+    two_bit = lambda c: np.concatenate([c >> s & 3 for s in (0, 2, 4, 6)], axis=-1)
+    bits = lambda c: np.unpackbits(c, axis=-1, bitorder="little")
+    if t in (0, 1):
+        codes = [two_bit(c)]
+    elif t == 2:
+        codes = [two_bit(c[..., :n // 4]) + 4 * bits(c[..., n // 4:])]
+    elif t == 3:
+        codes = [np.concatenate([c & 15, c >> 4], axis=-1)]
+    elif t == 4:
+        codes = [bits(c[..., :n // 8]), bits(c[..., n // 8:])]  # sign plane, zero plane
+    else:
+        codes = [np.ascontiguousarray(c).view(np.int8)]
+    return [f[..., i:i + 1] for i in range(fields)], codes
+
+
+def decode(t, raw, rows, cols, n):
+    """Tensor data -> float32 array [rows, cols], rounded as section 6 says (product, then sum, each to f32)."""
+    if t == 8:
+        return (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(rows, cols)
+    if t in (6, 7):
+        return np.frombuffer(raw, {6: "<f2", 7: "<f4"}[t]).astype(np.float32).reshape(rows, cols)
+    fields, codes = block_parts(t, raw, rows, cols, n)
+    scale, q = fields[0].astype(np.float32), codes[0].astype(np.float32)
+    if t == 0:
+        q = 2 * q - 3
+    elif t == 4:
+        q = np.where(codes[1] == 1, np.float32(0), 1 - 2 * q)  # the zero bit wins
+    with np.errstate(all="ignore"):
+        q *= scale
+        if len(fields) == 2:
+            q += fields[1].astype(np.float32)
+    return q.reshape(rows, -1)[:, :cols]
+
+
+# ---------------------------------------------------------------- META (section 8)
+
+class Pairs(list):
+    """A JSON object as (name, value) pairs, so that fields which come twice are seen."""
+
+
+class Number(float):
+    """A JSON number with fraction or exponent; keeps its text for exact rounding to f32."""
+    def __new__(cls, text):
+        self = super().__new__(cls, text)
+        need(abs(self) != float("inf"), "META", f"number {text} is not finite")
+        self.text = text
+        return self
+
+
+def f32(x, place):
+    """The decimal number rounded (once) to f32."""
+    need(type(x) in (int, Number), place, "not a number")
+    text = x.text if type(x) is Number else str(x)
+    d = float(x)
+    with np.errstate(over="ignore"):
+        r = np.float32(d)
+    need(np.isfinite(r), place, "not finite in f32")
+    for other in (np.nextafter(r, np.float32("inf")), np.nextafter(r, np.float32("-inf"))):
+        if (float(r) + float(other)) / 2 == d and decimal.Decimal(text) != decimal.Decimal(d):
+            return other if (decimal.Decimal(text) > decimal.Decimal(d)) == (other > r) else r  # d was a false tie
+    return r
+
+
+def integer(x, place, low=0, high=NONE):
+    need(type(x) is int, place, "not an integer without fraction or exponent")
+    need(low <= x <= high, place, f"{x} is not in {low} to {high}")
+    return x
+
+
+def fields(x, place, must, may=(), strict=False):
+    """A JSON object as dict of its known fields."""
+    need(isinstance(x, Pairs), place, "not an object")
+    out = {}
+    for k, v in x:
+        if k in must or k in may:
+            need(k not in out, place, f"field {k} comes twice")
+            out[k] = v
+        else:
+            need(not strict, place, f"unknown field {k}")
+    for k in must:
+        need(k in out, place, f"field {k} is missing")
+    return out
+
+
+def plain_json(x):
+    """Pairs -> dict, for printing."""
+    if isinstance(x, Pairs):
+        return {k: plain_json(v) for k, v in x}
+    return [plain_json(v) for v in x] if isinstance(x, list) else x
+
+
+def check_model(m):
+    """Types and limits of section 8.1, for fields of META or for those of a plain file's header."""
+    lim = dict(layers=16, hidden=20, heads=16, kv_heads=16, head_dim=16, ffn=24, vocab=26, max_positions=30)
+    for k, bits in lim.items():
+        integer(m[k], f"model.{k}", 1, 1 << bits)
+    need(m["heads"] % m["kv_heads"] == 0, "model.kv_heads", "does not divide heads")
+    need(m["heads"] * m["head_dim"] <= 1 << 24, "model.head_dim", "heads * head_dim exceeds 2^24")
+    need(m["position"]["kind"] != "rope" or m["head_dim"] % 2 == 0, "model.head_dim", "odd, but positions are rotary")
+    for k in ("bos", "pad"):
+        if m[k] is not None:
+            integer(m[k], f"model.{k}", 0, m["vocab"] - 1)
+    for i, s in enumerate(m["stop_tokens"]):
+        integer(s, f"model.stop_tokens[{i}]", 0, m["vocab"] - 1)
+
+
+def parse_meta(raw):
+    """Section 8: returns (model, records, whole META as plain JSON)."""
+    def constant(name):
+        raise ValueError(f"{name} is no JSON")
+    try:
+        root = json.loads(bytes(raw).decode("utf-8"), object_pairs_hook=Pairs, parse_float=Number, parse_constant=constant)
+    except (ValueError, RecursionError) as e:
+        raise Damage(f"META: {e}") from None
+    top = fields(root, "META", ("version", "model", "provenance", "tensors"))
+    need(integer(top["version"], "META.version") == 1, "META.version", "not 1")
+    m = fields(top["model"], "model", ("architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm "
+               "activation gated_ffn position tied_head").split(), ("bos", "stop_tokens", "pad"), strict=True)
+    m.setdefault("bos"), m.setdefault("pad"), m.setdefault("stop_tokens", [])
+    need(isinstance(m["architecture"], str), "model.architecture", "not a string")
+    norm = m["norm"] = fields(m["norm"], "model.norm", ("kind", "epsilon"), strict=True)
+    need(norm["kind"] in ("layer_norm", "rms_norm"), "model.norm.kind", "unknown")
+    norm["epsilon"] = float(f32(norm["epsilon"], "model.norm.epsilon"))
+    need(norm["epsilon"] >= 0, "model.norm.epsilon", "negative")
+    need(m["activation"] in ("gelu_erf", "gelu_tanh", "silu", "relu"), "model.activation", "unknown")
+    for k in ("gated_ffn", "tied_head"):
+        need(type(m[k]) is bool, f"model.{k}", "not a bool")
+    need(type(m["stop_tokens"]) is list, "model.stop_tokens", "not an array")
+    kind = dict(m["position"]).get("kind") if isinstance(m["position"], Pairs) else None
+    need(kind in ("learned", "rope"), "model.position.kind", "unknown")
+    may = ("scaling",) if kind == "rope" else ()
+    pos = m["position"] = fields(m["position"], "model.position", ("kind", "theta")[:1 + len(may)], may, strict=True)
+    if kind == "rope":
+        pos["theta"] = float(f32(pos["theta"], "model.position.theta"))
+        need(pos["theta"] > 0, "model.position.theta", "not positive")
+        if pos.setdefault("scaling") is not None:
+            place, names = "model.position.scaling", {"linear": ["factor"], "llama3": ["factor", "low_freq_factor", "high_freq_factor"]}
+            kind = dict(pos["scaling"]).get("kind") if isinstance(pos["scaling"], Pairs) else None
+            need(kind in names, place, "unknown")
+            s = fields(pos["scaling"], place, ["kind"] + names[kind] + ["original_positions"] * (kind == "llama3"), strict=True)
+            s.update({k: float(f32(s[k], f"{place}.{k}")) for k in names[kind]})
+            need(all(s[k] > 0 for k in names[kind]), place, "a factor is not positive")
+            if kind == "llama3":
+                integer(s["original_positions"], place, 1)
+                need(s["low_freq_factor"] < s["high_freq_factor"], place, "low_freq_factor >= high_freq_factor")
+            pos["scaling"] = s
+    check_model(m)
+    prov = fields(top["provenance"], "provenance", ("tool", "sources", "options"))
+    need(isinstance(prov["tool"], str) and isinstance(prov["sources"], list) and isinstance(prov["options"], Pairs),
+         "provenance", "a field has the wrong type")
+    for s in prov["sources"]:
+        s = fields(s, "provenance.sources", ("name", "bytes", "sha256"))
+        integer(s["bytes"], "provenance.sources.bytes", 0, (1 << 64) - 1)
+        need(isinstance(s["name"], str) and isinstance(s["sha256"], str), "provenance.sources", "a field has the wrong type")
+    need(isinstance(top["tensors"], list), "META.tensors", "not an array")
+    records = []
+    for i, r in enumerate(top["tensors"]):
+        place = f"META.tensors[{i}]"
+        r = fields(r, place, ("kind rows cols type cosine relative_error max_abs_error").split(), ("layer", "promoted_from"))
+        for k, v in r.items():
+            if k in ("layer", "rows", "cols"):
+                integer(v, place)
+            elif k in ("kind", "type", "promoted_from"):
+                need(isinstance(v, str), place, f"{k} is not a string")
+            else:
+                need(type(v) in (int, Number), place, f"{k} is not a number")
+        records.append(r)
+    return m, records, plain_json(root)
+
+
+# ---------------------------------------------------------------- The file
+
+class Reader:
+    """Opens and checks a file in the order of section 10. `view` is the whole file, mapped."""
+
+    def __init__(self, path):
+        with open(path, "rb") as f:
+            self.size = os.fstat(f.fileno()).st_size
+            need(self.size >= 128, "header", f"the file has only {self.size} bytes")
+            self.view = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+        self.sections, self.records, self.meta = {}, [], None
+        self._header()
+        if self.extended:
+            self._directory()
+        self._index()
+        self._regions()
+        if self.extended:
+            self.model, self.records, self.meta = parse_meta(self.section("META"))
+            self._agreement()
+        else:
+            self.model = self._plain_model()
+
+    def _header(self):
+        v = self.view
+        need(bytes(v[:4]) == b"QSF1", "header, offset 0", "no QSF magic")
+        check_crc(v[:96], struct.unpack_from("<I", v, 96)[0], "header, bytes 0-95")
+        names = ("version header_size architecture layers hidden heads kv_heads vocab max_positions ffn head_dim default_type "
+                 "activation norm position theta index_offset embedding_offset final_offset bos eos pad size_low").split()
+        h = self.header = dict(zip(names, struct.unpack_from("<11I4Bf3Q4I", v, 4)))
+        self.theta_bits = bytes(v[52:56])
+        need(h["version"] == 1, "header, offset 4", f"version {h['version']}")
+        need(h["header_size"] == 128, "header, offset 8", f"header size {h['header_size']}")
+        self.extended, self.n = any(v[100:128]), 64
+        if self.extended:
+            self.directory_offset, n, r1, size, r2, crc = struct.unpack_from("<QHHQII", v, 100)
+            check_crc(v[100:124], crc, "header, bytes 100-123")
+            need(r1 == 0 and r2 == 0, "header, offsets 110 and 120", "reserved field is not zero")
+            need(size == self.size, "header, offset 112", f"file size should be {size}, is {self.size}")
+        need(h["size_low"] == self.size % (1 << 32), "header, offset 92", f"file size should be {h['size_low']} mod 2^32, is {self.size}")
+        if self.extended:
+            need(n in (0, 32, 64, 128, 256), "header, offset 108", f"block size {n}")
+            self.n = n or 64
+        for k, high in (("architecture", 4), ("default_type", 9), ("activation", 2), ("position", 2), ("norm", 1)):
+            need(h[k] <= high, "header", f"{k} is {h[k]}")
+        h["kv_heads"] = h["kv_heads"] or h["heads"]
+
+    def _directory(self):
+        d = self.directory_offset
+        need(d + 16 <= self.size, "directory", "not inside the file")
+        magic, version, count, crc = struct.unpack_from("<4s3I", self.view, d)
+        need(magic == b"QSFD", f"directory, offset {d}", "no magic")
+        need(count <= 4096 and d + 16 + 32 * count == self.size, f"directory, offset {d + 8}", f"count {count} does not fit")
+        found = zlib.crc32(self.view[d + 16:], zlib.crc32(self.view[d:d + 12]))
+        need(found == crc, f"directory, offset {d}", f"CRC32 is {found:08x}, recorded is {crc:08x}")
+        need(version == 1, f"directory, offset {d + 4}", f"version {version}")
+        for at in range(d + 16, self.size, 32):
+            tag, flags, offset, stored, crc, compression = struct.unpack_from("<4sIQQII", self.view, at)
+            tag, place = tag.decode("latin-1"), f"directory entry at {at}"
+            need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
+            need(tag not in self.sections, place, f"tag {tag} comes twice")
+            need(flags == 0, place, f"{tag} has flags {flags}")
+            need(compression in (0, 3), place, f"{tag} has compression {compression}")
+            self.sections[tag] = Chunk(offset, stored, None, crc, compression)
+
+    def _index(self):
+        h, at, count = self.header, self.header["index_offset"], self.header["layers"]
+        need(at + 32 * count <= self.size, "layer index", "not inside the file")
+        if self.extended:
+            for tag, k in (("LIDX", "index_offset"), ("EMBD", "embedding_offset"), ("FINL", "final_offset")):
+                need(tag in self.sections, "directory", f"no {tag}")
+                need(self.sections[tag].offset == h[k], "directory", f"{tag} is not where the header says")
+            need(self.sections["LIDX"].stored == 32 * count, "directory", "LIDX has the wrong size")
+            self.section("LIDX")
+        self.layers = []
+        for i in range(count):
+            offset, stored, raw, t, comp, tensors, crc, importance, s_high, r_high = struct.unpack_from("<QIIBBHIfHH", self.view, at + 32 * i)
+            e = dict(offset=offset, stored=stored | s_high << 32, raw=raw | r_high << 32, type=t, compression=comp,
+                     tensors=tensors, crc=crc, importance=None if importance != importance else importance)
+            place = f"layer index, entry {i} at {at + 32 * i}"
+            need(offset % 4096 == 0, place, f"offset {offset} is no multiple of 4096")
+            need(t in TYPES, place, f"type {t}")
+            need(comp in COMPRESSION, place, f"compression {comp}")
+            need(offset + e["stored"] <= self.size, place, "layer is not inside the file")
+            self.layers.append(e)
+
+    def _regions(self):
+        """No two parts overlap. Keeps the regions for the check of the padding between them."""
+        r = [(0, 128, "header")] + [(e["offset"], e["offset"] + e["stored"], f"layer {i}") for i, e in enumerate(self.layers)]
+        if self.extended:
+            r += [(s.offset, s.offset + s.stored, tag) for tag, s in self.sections.items() if s.stored]
+            r.append((self.directory_offset, self.size, "directory"))
+        self.regions = sorted(r)
+        for a, b in zip(self.regions, self.regions[1:]):
+            need(a[1] <= b[0], f"offset {b[0]}", f"{a[2]} and {b[2]} overlap")
+
+    def _agreement(self):
+        """Section 8.1: META and the header must say the same."""
+        m, h = self.model, self.header
+        want = {k: m[k] for k in "layers hidden heads kv_heads vocab max_positions ffn head_dim".split()}
+        want["architecture"] = {"gpt2": 0, "llama": 1, "mistral": 2, "phi": 3}.get(m["architecture"], 4)
+        want["activation"] = {"silu": 1, "relu": 2}.get(m["activation"], 0)
+        want["norm"] = int(m["norm"]["kind"] == "rms_norm")
+        want["position"] = int(m["position"]["kind"] == "rope")
+        for k, v in (("bos", m["bos"]), ("eos", (m["stop_tokens"] or [None])[0]), ("pad", m["pad"])):
+            want[k] = NONE if v is None else v
+        for k, v in want.items():
+            need(h[k] == v, "META", f"{k} disagrees with the header: {v}, {h[k]}")
+        need(struct.pack("<f", m["position"].get("theta", 0.0)) == self.theta_bits, "META", "theta disagrees with the header")
+        need(want["position"] == 1 or "POSE" in self.sections, "directory", "positions are learned, but POSE is missing")
+
+    def _plain_model(self):
+        """Section 9. gated_ffn and tied_head follow from the tensors, see `tensors`."""
+        h = self.header
+        m = {k: h[k] for k in "layers hidden heads kv_heads vocab max_positions ffn head_dim".split()}
+        m["architecture"] = ("gpt2", "llama", "mistral", "phi", "other")[h["architecture"]]
+        m["norm"] = dict(kind=("layer_norm", "rms_norm")[h["norm"]], epsilon=1e-5)
+        m["activation"] = ("gelu_tanh", "silu", "relu")[h["activation"]]
+        m["position"] = dict(kind=("learned", "rope", "alibi")[h["position"]])
+        if h["position"] == 1:
+            m["position"]["theta"] = h["theta"]
+            need(0 < h["theta"] < float("inf"), "header, offset 52", "theta is not a positive number")
+        m["bos"], m["pad"] = (None if h[k] == NONE else h[k] for k in ("bos", "pad"))
+        m["stop_tokens"] = [] if h["eos"] == NONE else [h["eos"]]
+        check_model(m)
+        return m
+
+    def section(self, tag):
+        """Content of a section: CRC, then decompression (META, TOKN and CTPL only: section 7)."""
+        need(tag in self.sections, "directory", f"no {tag}")
+        s = self.sections[tag]
+        place = f"{tag} at {s.offset}"
+        data = self.view[s.offset:s.offset + s.stored]
+        check_crc(data, s.crc, place)
+        compressed = s.compression == 3 and tag in ("META", "TOKN", "CTPL")
+        return zstd_frame(data, SECTION_LIMIT, place) if compressed else data
+
+    def layer_chunks(self, i):
+        """Section 4.1: the checked chunk table of layer i."""
+        e, place = self.layers[i], f"layer {i} at {self.layers[i]['offset']}"
+        data = self.view[e["offset"]:e["offset"] + e["stored"]]
+        check_crc(data, e["crc"], place)
+        need(len(data) >= 16, place, "no chunk table")
+        count, crc, reserved = struct.unpack_from("<IIQ", data)
+        need(count == ceil_div(e["raw"], MIB), place, f"{count} chunks for {e['raw']} bytes")
+        pos = align(16 + 16 * count)
+        need(pos <= len(data), place, "chunk table does not fit")
+        check_crc(data[16:16 + 16 * count], crc, place + ", chunk table")
+        need(reserved == 0, place, "reserved bytes are not zero")
+        check_zero(data[16 + 16 * count:pos], place, e["offset"] + 16 + 16 * count)
+        chunks = []
+        for k in range(count):
+            stored, raw, crc, compression = struct.unpack_from("<4I", data, 16 + 16 * k)
+            c = Chunk(e["offset"] + pos, stored, raw, crc, compression)
+            need(raw == min(MIB, e["raw"] - k * MIB), f"{place}, chunk {k}", f"raw size {raw}")
+            chunk_sizes(c, f"{place}, chunk {k}")
+            pos += stored
+            need(pos <= len(data), f"{place}, chunk {k}", "ends behind the layer")
+            chunks.append(c)
+        need(pos == len(data), place, f"chunks end at {pos}, layer at {len(data)}")
+        return chunks
+
+    def walk(self, raw, place, end=0, count=None, default=None, layer=None, tail=False):
+        """Section 5: the tensors in a raw layer or section. count None: as many as fill it. tail: more may follow."""
+        out = []
+        while len(out) < count if count is not None else end < len(raw):
+            at = align(end + 16) - 16
+            where = f"{place}, tensor {len(out)} at {at}"
+            need(at < len(raw), where, "no header before the end")
+            check_zero(raw[end:at], where, end)
+            need(at + 16 <= len(raw), where, "header does not fit")
+            kind, rows, cols, own, layout, flags = struct.unpack_from("<3IBBH", raw, at)
+            t = default if own == 255 and default is not None else own
+            need(flags in (0, 1), where, f"flags {flags}")
+            need(kind in KINDS or flags == 1, where, f"kind {kind}")
+            need(t in TYPES, where, f"type {t}")
+            need(layout == 0, where, f"layout {layout}")
+            need(rows >= 1 and cols >= 1, where, "no rows or columns")
+            end = at + 16 + rows * row_bytes(t, cols, self.n)
+            need(end <= len(raw), where, "data does not fit")
+            out.append(Tensor(layer, kind, rows, cols, t, flags, at, zlib.crc32(raw[at:end]), raw[at + 16:end], own))
+        need(tail or end == len(raw), place, f"{len(raw) - end} bytes left after the last tensor")
+        return out
+
+    def layer(self, i):
+        chunks, place = self.layer_chunks(i), f"layer {i} at {self.layers[i]['offset']}"
+        raw = memoryview(b"".join(chunk_bytes(self.view, c, f"{place}, chunk {k}") for k, c in enumerate(chunks)))
+        return self.walk(raw, place, count=self.layers[i]["tensors"], default=self.layers[i]["type"], layer=i)
+
+    def final(self):
+        at = self.header["final_offset"]
+        raw = self.section("FINL") if self.extended else self.view[at:]
+        place = f"final section at {at}"
+        need(len(raw) >= 1 and raw[0] in (0, 255), place, "flag byte is neither 0 nor 255")
+        self.model.setdefault("tied_head", raw[0] == 255)
+        need(self.model["tied_head"] == (raw[0] == 255), place, "flag byte disagrees with tied_head in META")
+        count = None if self.extended else 1 + (self.header["norm"] == 0) + (raw[0] == 0)
+        return self.walk(raw, place, end=1, count=count, tail=not self.extended)
+
+    def positions(self):
+        if "POSE" not in self.sections:
+            return []
+        place = f"POSE at {self.sections['POSE'].offset}"
+        out = self.walk(self.section("POSE"), place, count=1)
+        need(out[0].kind == 68, place, f"kind {out[0].kind}")
+        return out
+
+    def embedding(self):
+        """Section 7.3: the whole embedding as one Tensor, all chunks checked."""
+        h, at = self.header, self.header["embedding_offset"]
+        place = f"embedding at {at}"
+        end = at + len(self.section("EMBD")) if self.extended else self.size
+        need(at + 16 <= end, place, "header does not fit")
+        t, size, rows, cols = struct.unpack_from("<4I", self.view, at)
+        need(t in TYPES, place, f"type {t}")
+        need(rows == h["vocab"] and cols == h["hidden"] and rows and cols, place, f"shape {rows} x {cols} disagrees with the header")
+        rb = row_bytes(t, cols, self.n)
+        stored = end - at - 16 if self.extended else rows * rb
+        need(size == min(stored, NONE), place, f"size {size} instead of {stored}")
+        if not self.extended:
+            need(at + 16 + stored <= end, place, "rows are not inside the file")
+            raw = self.view[at + 16:at + 16 + stored]
+        else:
+            table, per = self.section("ECHK"), max(1, MIB // rb)
+            need(len(table) == 24 * ceil_div(rows, per), "ECHK", f"{len(table)} bytes for {rows} rows")
+            chunks, pos = [], at + 16
+            for k, c in enumerate(struct.iter_unpack("<Q4I", table)):
+                c, where = Chunk(*c), f"ECHK, chunk {k}"
+                need(c.compression in COMPRESSION, where, f"compression {c.compression} is unknown")
+                need(c.offset == pos, where, f"offset {c.offset} instead of {pos}")
+                need(c.raw == min(per, rows - k * per) * rb, where, f"raw size {c.raw}")
+                chunk_sizes(c, where)
+                pos += c.stored
+                need(pos <= end, where, "ends behind EMBD")
+                chunks.append(c)
+            need(pos == end, "ECHK", f"chunks end at {pos}, EMBD at {end}")
+            raw = memoryview(b"".join(chunk_bytes(self.view, c, f"{place}, chunk {k}") for k, c in enumerate(chunks)))
+        return Tensor(None, 69, rows, cols, t, 0, at, None, raw, t)
+
+    def tensors(self):
+        """Every tensor in the order of META: embedding, layers, final section, positions."""
+        yield self.embedding()
+        for i in range(len(self.layers)):
+            tensors = self.layer(i)
+            if i == 0:
+                self.model.setdefault("gated_ffn", any(t.kind == 4 for t in tensors))
+            yield from tensors
+        yield from self.final()
+        yield from self.positions()
+
+    def verify(self):
+        """All checks of "when verifying" in section 10. Yields every tensor on the way; exhaust it."""
+        crcs = []
+        for t in self.tensors():
+            if t.crc is not None:
+                crcs.append(t.crc)
+            yield t
+        if "TCRC" in self.sections:
+            table = self.section("TCRC")
+            need(len(table) == 4 * len(crcs), "TCRC", f"{len(table)} bytes for {len(crcs)} tensors")
+            for k, (c,) in enumerate(struct.iter_unpack("<I", table)):
+                need(c == crcs[k], f"TCRC, tensor {k}", f"CRC32 is {crcs[k]:08x}, recorded is {c:08x}")
+        for tag in self.sections:
+            self.section(tag)
+        if self.extended:
+            for a, b in zip(self.regions, self.regions[1:]):
+                check_zero(self.view[a[1]:b[0]], f"between {a[2]} and {b[2]}", a[1])
+
+
+# ---------------------------------------------------------------- Rules for writers that readers need not check
+
+def shapes(m):
+    d, kv, h, f, v = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"], m["hidden"], m["ffn"], m["vocab"]
+    s = {0: (d, h), 1: (kv, h), 2: (kv, h), 3: (h, d), 4: (f, h), 5: (f, h), 6: (h, f), 66: (v, h), 68: (m["max_positions"], h), 69: (v, h)}
+    for size, kinds in ((h, (7, 8, 12, 16, 17, 18, 19, 22, 64, 65, 70, 71)), (d, (9,)), (kv, (10, 11)), (f + h, (13,)),
+                        (m["head_dim"], (14, 15)), (f, (20, 21)), (m["heads"], (30,)), (m["head_dim"] // 2, (31,)), (v, (67,))):
+        s.update({k: (1, size) for k in kinds})
+    return s
+
+
+def lint_tensor(r, t):
+    name = f"layer {t.layer} {KINDS.get(t.kind, t.kind)}"
+    if t.kind in KINDS and shapes(r.model).get(t.kind, (t.rows, t.cols)) != (t.rows, t.cols):
+        yield f"{name}: shape {t.rows} x {t.cols} does not follow from the model"
+    if t.own_type == 255 or t.flags:
+        yield f"{name}: type is not explicit, or flags are not 0"
+    if t.type in (6, 7, 8):
+        return
+    f16s, codes = block_parts(t.type, t.data, t.rows, t.cols, r.n)
+    if not all(np.isfinite(f).all() for f in f16s):
+        yield f"{name}: scale or min is not finite"
+    if t.cols % r.n and any(c[:, -1, t.cols % r.n:].any() for c in codes):
+        yield f"{name}: padding codes are not zero"
+    if t.type == 4 and (codes[0] & codes[1]).any():
+        yield f"{name}: sign bit where the zero bit is set"
+    if t.type == 9 and (codes[0] == -128).any():
+        yield f"{name}: code -128"
+
+
+def lint_file(r, listing):
+    if not r.extended:
+        return ["plain file"]
+    out, order = [], ["header", "LIDX", "EMBD"] + [f"layer {i}" for i in range(len(r.layers))]
+    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "ECHK", "TCRC") if t in r.sections] + ["directory"]
+    if [x[2] for x in r.regions] != order:
+        out.append(f"parts are not in order: {[x[2] for x in r.regions]}")
+    if "TCRC" not in r.sections:
+        out.append("no TCRC")
+    if r.header["index_offset"] != 128 or r.directory_offset % 64:
+        out.append("layer index is not at 128, or directory is not aligned")
+    if [s.offset for s in r.sections.values()] != sorted(s.offset for s in r.sections.values()):
+        out.append("directory is not sorted by offset")
+    for tag, s in r.sections.items():
+        if (s.offset + 16 * (tag == "EMBD")) % 64:
+            out.append(f"{tag} is not aligned")
+        if s.compression and tag not in ("META", "TOKN", "CTPL"):
+            out.append(f"{tag} is compressed")
+        elif s.compression and len(r.section(tag)) <= s.stored:
+            out.append(f"{tag} is compressed, but not smaller")
+    if r.model["position"]["kind"] != "rope" and r.theta_bits != bytes(4):
+        out.append("rope theta without rotation")
+    for i, e in enumerate(r.layers):
+        chunks = r.layer_chunks(i)
+        raw = all(c.compression == 0 for c in chunks)
+        if raw != (e["compression"] == 0) or not raw and 100 * sum(c.stored for c in chunks) > 98 * e["raw"]:
+            out.append(f"layer {i}: compression id, or compression that does not save 2 %")
+    kinds = [(t["layer"], t["kind"]) for t in listing]
+    if len(set(kinds)) != len(kinds):
+        out.append("a kind comes twice in a layer or section")
+    for t in listing:
+        k = {v: k for k, v in KINDS.items()}.get(t["kind"])
+        if k is not None and (k < 32) != (t["layer"] is not None):
+            out.append(f"{t['kind']} is in the wrong part")
+    if len(r.records) != len(listing):
+        return out + [f"META has {len(r.records)} records for {len(listing)} tensors"]
+    for t, rec in zip(listing, r.records):
+        if any(rec.get(k) != t[k] for k in ("layer", "kind", "rows", "cols", "type")):
+            out.append(f"META's record of layer {t['layer']} {t['kind']} disagrees with the file")
+    return out
+
+
+# ---------------------------------------------------------------- Comparison with the original model
+
+class Safetensors:
+    """All *.safetensors of a model: u64 length, JSON header, data. Arrays come as float32."""
+
+    def __init__(self, folder):
+        index, self.where = os.path.join(folder, "model.safetensors.index.json"), {}
+        files = ["model.safetensors"]
+        if os.path.exists(index):
+            with open(index) as f:
+                files = sorted(set(json.load(f)["weight_map"].values()))
+        for name in (os.path.join(folder, f) for f in files):
+            with open(name, "rb") as f:
+                size, = struct.unpack("<Q", f.read(8))
+                for k, v in json.loads(f.read(size)).items():
+                    if k != "__metadata__":
+                        self.where[k] = name, 8 + size + v["data_offsets"][0], v["dtype"], v["shape"]
+
+    def get(self, name):
+        path, at, dtype, shape = self.where[name]
+        a = np.fromfile(path, {"F16": "<f2", "BF16": "<u2", "F32": "<f4"}[dtype], int(np.prod(shape)), offset=at)
+        a = (a.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else a.astype(np.float32)
+        return a.reshape(shape)
+
+
+LLAMA = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+         "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm",
+         "ffn_norm": "post_attention_layernorm", "q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm",
+         "final_norm": "norm", "head": "lm_head", "token_embedding": "embed_tokens"}
+GPT2 = {"attn_q": "attn.c_attn", "attn_k": "attn.c_attn", "attn_v": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_up": "mlp.c_fc",
+        "ffn_down": "mlp.c_proj", "attn_norm": "ln_1", "ffn_norm": "ln_2", "final_norm": "ln_f", "positions": "wpe",
+        "head": "lm_head", "token_embedding": "wte"}
+
+
+def original(source, layer, kind):
+    """The original of a tensor, as [outputs, inputs] or [1, values]."""
+    base, suffix = (kind[:-5], ".bias") if kind.endswith("_bias") else (kind, ".weight")
+    gpt2 = any(k.endswith("h.0.attn.c_attn.weight") for k in source.where)
+    name = (GPT2 if gpt2 else LLAMA)[base] + suffix
+    if layer is not None:
+        name = f"{'h' if gpt2 else 'layers'}.{layer}.{name}"
+    name = next(p + name for p in ("", "transformer.", "model.") if p + name in source.where)
+    a = source.get(name)
+    if gpt2 and layer is not None:
+        if a.ndim == 2:
+            a = a.T  # GPT-2's Conv1D stores [inputs, outputs]
+        if base in ("attn_q", "attn_k", "attn_v"):
+            a = np.split(a, 3)[("attn_q", "attn_k", "attn_v").index(base)]
+    return a if a.ndim == 2 else a.reshape(1, -1)
+
+
+def measure(a, b):
+    """(cosine, relative error, largest absolute difference) of original a and stored b, in f64."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    d, na, nb = a - b, np.linalg.norm(a), np.linalg.norm(b)
+    cosine = float((a * b).sum() / (na * nb)) if na and nb else float(na == nb)
+    return cosine, float(np.linalg.norm(d) / na) if na else float(np.linalg.norm(d) > 0), float(np.abs(d).max())
+
+
+# ---------------------------------------------------------------- Command line
+
+def main():
+    p = argparse.ArgumentParser(description="Independent reader and checker of QSF files")
+    p.add_argument("file")
+    p.add_argument("--json", action="store_true", help="print one JSON object")
+    p.add_argument("--lint", action="store_true", help="also check rules for writers; exit code 1 if one is broken")
+    p.add_argument("--compare", metavar="MODEL_DIR", help="compare with the safetensors; exit code 1 if META is off by more than 1e-4")
+    args = p.parse_args()
+    try:
+        source = Safetensors(args.compare) if args.compare else None
+    except (OSError, ValueError, KeyError, struct.error) as e:
+        p.error(f"cannot read the model in {args.compare}: {e!r}")
+    listing, remarks = [], []
+    try:
+        r = Reader(args.file)
+        for i, t in enumerate(r.verify()):
+            row = dict(layer=t.layer, kind=KINDS.get(t.kind, f"unknown {t.kind}"), rows=t.rows, cols=t.cols, type=TYPES[t.type],
+                       offset=t.offset, crc32=None if t.crc is None else f"{t.crc:08x}")
+            if args.lint:
+                remarks += lint_tensor(r, t)
+            values = decode(t.type, t.data, t.rows, t.cols, r.n)
+            row.update(min=float(values.min()), max=float(values.max()), values_crc32=f"{zlib.crc32(np.ascontiguousarray(values)):08x}")
+            if source:
+                name, keys = f"layer {t.layer} {row['kind']}", ("cosine", "relative_error", "max_abs_error")
+                try:
+                    a = original(source, t.layer, row["kind"])
+                except (KeyError, StopIteration):
+                    a = np.zeros((0, 0))
+                if a.shape != values.shape:
+                    remarks.append(f"{name}: no original of shape {t.rows} x {t.cols} found")
+                else:
+                    row.update(zip(keys, measure(a, values)))
+                    rec = r.records[i] if i < len(r.records) else {}
+                    row["meta"] = {k: rec.get(k) for k in keys}
+                    for k in keys if r.extended else ():
+                        if not (isinstance(rec.get(k), (int, float)) and abs(rec[k] - row[k]) <= 1e-4 * max(1, abs(row[k]))):
+                            remarks.append(f"{name}: {k} is {row[k]:.7g}, META has {rec.get(k)}")
+            listing.append(row)
+        remarks += lint_file(r, listing) if args.lint or source else []
+    except Damage as e:
+        print(json.dumps(dict(file=args.file, damage=str(e))) if args.json else f"DAMAGED {args.file}: {e}")
+        return 3
+    except (Missing, OSError) as e:
+        p.error(str(e))
+    unvouched = [] if r.extended else ["layer index", "embedding", "final section"]
+    parts = [dict(name=c, offset=a, size=b - a) for a, b, c in r.regions]
+    if args.json:
+        print(json.dumps(dict(file=args.file, size=r.size, extended=r.extended, block_size=r.n, model=r.model, parts=parts,
+              provenance=r.meta and r.meta["provenance"], layers=r.layers, tensors=listing, not_vouched_for=unvouched, remarks=remarks)))
+        return int(bool(remarks))
+    print(f"{args.file}: {r.size} bytes, {'extended' if r.extended else 'plain'}, block size {r.n}\n{json.dumps(r.model)}")
+    for x in parts:
+        print(f"  {x['offset']:>12} {x['size']:>12}  {x['name']}")
+    for t in listing:
+        line = f"{'' if t['layer'] is None else t['layer']:>3} {t['kind']:<19} {t['rows']:>6} x {t['cols']:<6} {t['type']:<8} {t['min']:>11.5g} {t['max']:>11.5g}"
+        if "cosine" in t:
+            line += f"  cosine {t['cosine']:.6f}  relative error {t['relative_error']:.6f}"
+        print(line + f"  {t['values_crc32']}")
+    print("\n".join(remarks + [f"Checked: every checksum and padding byte, {len(listing)} tensors decoded" if r.extended else
+                               f"Checked; not vouched for (no checksum): {', '.join(unvouched)}"]))
+    return int(bool(remarks))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

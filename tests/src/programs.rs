@@ -1,0 +1,145 @@
+//! The binaries under test, as a user calls them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// A call of one of the binaries, without a terminal and without `QSF_CPU` from outside.
+#[derive(Debug)]
+pub struct Program(Command);
+
+/// What a call left behind.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Exit code; -1 when a signal ended the process.
+    pub code: i32,
+    /// Everything on stdout.
+    pub stdout: String,
+    /// Everything on stderr.
+    pub stderr: String,
+}
+
+/// A call of `qsf-convert`, `qsf-eval`, `qsf-run` or `qsf-inspect`.
+pub fn program(name: &str) -> Program {
+    let mut command = Command::new(binary(name));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("QSF_CPU");
+    Program(command)
+}
+
+impl Program {
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Program {
+        self.0.arg(arg);
+        self
+    }
+
+    /// Adds arguments separated by spaces.
+    pub fn args(mut self, args: &str) -> Program {
+        self.0.args(args.split_whitespace());
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Program {
+        self.0.env(name, value);
+        self
+    }
+
+    /// Runs in `dir`.
+    pub fn dir(mut self, dir: &Path) -> Program {
+        self.0.current_dir(dir);
+        self
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Output {
+        let output = self.0.output().unwrap_or_else(|e| panic!("{:?}: {e}", self.0));
+        Output {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Starts it; its output goes nowhere.
+    pub fn start(mut self) -> Child {
+        self.0.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Starts it with a stdout that nobody reads: the pipe is closed already.
+    pub fn start_unread(mut self) -> Child {
+        let mut child = self.0.spawn().unwrap();
+        drop(child.stdout.take());
+        child
+    }
+
+    /// The same call by way of a shell script, which finds the program and its arguments as `"$@"`.
+    pub fn through_shell(self, script: &str) -> Program {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(self.0.get_program()).args(self.0.get_args());
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("QSF_CPU");
+        if let Some(dir) = self.0.get_current_dir() {
+            shell.current_dir(dir);
+        }
+        Program(shell)
+    }
+}
+
+impl Output {
+    /// The same, after checking that the run succeeded and had nothing to say on stderr.
+    #[track_caller]
+    pub fn ok(self) -> Output {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        assert_eq!(self.stderr, "", "stderr of a run that succeeded, not at a terminal");
+        self
+    }
+
+    /// Stdout of a run that succeeded, which must be one JSON object and nothing else.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        let output = self.ok();
+        let value: Value = serde_json::from_str(&output.stdout)
+            .unwrap_or_else(|e| panic!("stdout is not one JSON value: {e}\n{}", output.stdout));
+        assert!(value.is_object(), "{value}");
+        value
+    }
+}
+
+/// Whether this processor has what `QSF_CPU=avx2` asks for.
+pub fn has_avx2() -> bool {
+    let system = program("qsf-run").args("--system --json").run().json();
+    system["isa_available"].as_array().unwrap().iter().any(|isa| isa == "avx2")
+}
+
+fn binary(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let path = FOLDER.get_or_init(built_binaries).join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(path.is_file(), "{} is not there", path.display());
+    path
+}
+
+/// The folder of the binaries: the one that `QSF_BIN_DIR` names, to test what was built elsewhere, or the profile's own
+/// after building them in it. Cargo builds binaries of other packages for no test, so this has to.
+fn built_binaries() -> PathBuf {
+    if let Some(dir) = std::env::var_os("QSF_BIN_DIR") {
+        return dir.into();
+    }
+    // target/PROFILE/deps/TEST-HASH
+    let test = std::env::current_exe().unwrap();
+    let dir = test.ancestors().nth(2).unwrap();
+    let profile = match dir.file_name().unwrap().to_str().unwrap() {
+        "debug" => "dev",
+        other => other,
+    };
+    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--workspace", "--bins", "--quiet", "--profile", profile, "--target-dir"])
+        .arg(dir.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    dir.to_owned()
+}

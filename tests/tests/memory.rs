@@ -1,0 +1,61 @@
+//! Conversion streams: a model much larger than the machine's memory converts, because only a few layers are held at once.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use qsf_tests::*;
+
+/// Peak resident memory of a conversion in bytes, and the size of its output.
+fn peak_of_conversion(model: &Path, args: &str) -> (u64, u64) {
+    let out = model.join("out.qsf");
+    let mut child = program("qsf-convert").arg(model).arg(&out).args(args).args("--force -t 2").start();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    let exit = loop {
+        // The system's own high-water mark: what is missed between the last look and the end is the last step only.
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        if let Some(kilobytes) = mark.and_then(|mark| mark.trim().strip_suffix(" kB")) {
+            peak = peak.max(kilobytes.trim().parse::<u64>().unwrap() * 1024);
+        }
+        if let Some(exit) = child.try_wait().unwrap() {
+            break exit;
+        }
+        sleep(Duration::from_millis(2));
+    };
+    assert!(exit.success(), "{args}");
+    (peak, fs::metadata(out).unwrap().len())
+}
+
+/// 12.6 MB per layer as f32.
+const LAYER: Size = Size { layers: 1, hidden: 512, ffn: 1536, vocab: 2048 };
+const LAYER_BYTES: u64 = 4 * (3 * 512 * 512 + 3 * 512 * 1536);
+
+#[test]
+fn memory_of_a_conversion_is_bounded_by_a_few_layers() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path(), Size { layers: 16, ..LAYER }, 1);
+    assert!(fs::metadata(dir.path().join("model.safetensors")).unwrap().len() > 200_000_000);
+    for args in ["-q 4bit", "-q 2bit --compress zstd", "-q f32"] {
+        let (peak, written) = peak_of_conversion(dir.path(), args);
+        assert!(peak > 1_000_000, "{args}: {peak} bytes cannot be");
+        assert!(peak < 8 * LAYER_BYTES, "{args}: {peak} bytes of memory for a file of {written}");
+    }
+}
+
+#[test]
+fn more_layers_take_no_more_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let peak = |layers| {
+        let model = dir.path().join(format!("{layers}"));
+        write_llama(&model, Size { layers, ..LAYER }, 1);
+        peak_of_conversion(&model, "-q 4bit").0
+    };
+    let (few, many) = (peak(4), peak(12));
+    // Two layers of slack for the timing of threads; the eight more layers are four times that.
+    assert!(many < few + 2 * LAYER_BYTES, "{few} bytes for 4 layers, {many} for 12");
+}
