@@ -27,6 +27,11 @@ impl PartialFile {
             let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
             return Err(FormatError::io(path, "write", source));
         }
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        if let Some(parent) = parent.filter(|p| !p.is_dir()) {
+            let source = io::Error::new(io::ErrorKind::NotFound, "there is no such folder");
+            return Err(FormatError::io(parent, "write to", source));
+        }
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);

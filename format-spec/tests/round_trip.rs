@@ -97,5 +97,5 @@ fn a_second_writer_of_the_same_file_is_refused_and_the_first_goes_on() {
 #[test]
 fn a_missing_directory_is_named() {
     let error = write(std::path::Path::new("/nonexistent/model.qsf"), Compression::None).unwrap_err();
-    assert!(error.to_string().contains("/nonexistent/model.qsf.partial"), "{error}");
+    assert!(error.to_string().contains("/nonexistent"), "{error}");
 }

@@ -47,11 +47,16 @@ pub fn check_lengths(prompt: usize, output: usize, context: usize) -> Result<()>
             "the prompt is empty: pass text with -p, and with this tokenizer at least one character".into(),
         ));
     }
+    if prompt >= context {
+        return Err(RuntimeError::Request(format!(
+            "the prompt of {prompt} tokens leaves no room in the context of {context} tokens: shorten it"
+        )));
+    }
     if prompt.saturating_add(output) > context {
         return Err(RuntimeError::Request(format!(
             "{prompt} prompt tokens and {output} tokens of output exceed the context of {context} tokens; \
              ask for at most {} with -n",
-            context.saturating_sub(prompt)
+            context - prompt
         )));
     }
     Ok(())

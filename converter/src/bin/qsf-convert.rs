@@ -19,7 +19,7 @@ use serde_json::json;
 
 /// Converts a HuggingFace model into one QSF file.
 #[derive(Debug, Parser)]
-#[command(name = "qsf-convert", version, about, after_help = EXAMPLES)]
+#[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 struct Args {
     /// Directory with config.json, safetensors and tokenizer.json
     #[arg(value_name = "MODEL_DIR", required_unless_present = "demo")]

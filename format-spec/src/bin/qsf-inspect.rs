@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Shows what a QSF file holds and checks that it is whole.
 #[derive(Debug, Parser)]
-#[command(name = "qsf-inspect", version, about, after_help = EXAMPLES)]
+#[command(name = "qsf-inspect", version, after_help = EXAMPLES)]
 struct Args {
     /// QSF file to read
     #[arg(value_name = "FILE")]

@@ -15,7 +15,7 @@ use serde_json::json;
 
 /// Measures perplexity of a model on a text, and its distance from a base model.
 #[derive(Debug, Parser)]
-#[command(name = "qsf-eval", version, about, after_help = EXAMPLES)]
+#[command(name = "qsf-eval", version, after_help = EXAMPLES)]
 #[command(group(ArgGroup::new("input").required(true).args(["file", "golden"])))]
 struct Args {
     /// QSF file, or source directory (evaluated at full precision)

@@ -22,7 +22,7 @@ const DEFAULT_TOKENS: usize = 256;
 
 /// Generates text with a QSF file or a source model.
 #[derive(Debug, Parser)]
-#[command(name = "qsf-run", version, about, after_help = EXAMPLES)]
+#[command(name = "qsf-run", version, after_help = EXAMPLES)]
 struct Args {
     /// QSF file, or source directory (run at full precision)
     #[arg(value_name = "MODEL", required_unless_present = "system")]

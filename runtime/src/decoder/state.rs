@@ -41,6 +41,8 @@ impl DecoderState {
             ffn: config.ffn as usize,
             gate: if config.gated_ffn { config.ffn as usize } else { 0 },
         };
+        // The largest part first: where memory is short, this is what says so.
+        let kv = KvCache::new(config, context)?;
         let rope = match &config.position {
             PositionConfig::Learned {} => None,
             PositionConfig::Rope { theta, scaling } => {
@@ -48,7 +50,7 @@ impl DecoderState {
             }
         };
         let mut state = DecoderState {
-            kv: KvCache::new(config, context)?,
+            kv,
             rope,
             hidden: Vec::new(),
             normed: Vec::new(),

@@ -13,6 +13,7 @@ mod transpose;
 #[cfg(test)]
 mod tests;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use qsf_format::{BlockSize, ModelConfig, TensorId};
@@ -44,7 +45,7 @@ pub struct HuggingFaceSource {
 pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     let found = std::fs::metadata(dir).map_err(|e| RuntimeError::io(dir, "open", e))?;
     if !found.is_dir() {
-        return Err(RuntimeError::bad_input(dir, "the path", "a model directory", "a file"));
+        return Err(not_a_directory(dir));
     }
     let Some(config_path) = files::find(dir, "config.json")? else {
         return Err(RuntimeError::bad_input(dir, "config.json", "the model's configuration", "no such file"));
@@ -91,6 +92,26 @@ impl HuggingFaceSource {
                 transpose::transpose(stored, width, stored_cols, part.clone()).into()
             }
         }
+    }
+}
+
+/// What to say of a file where a directory is expected: the likeliest files are models of other formats.
+fn not_a_directory(path: &Path) -> RuntimeError {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    match (read, &magic) {
+        (Ok(()), b"GGUF") => RuntimeError::Unsupported {
+            path: path.to_owned(),
+            what: "a GGUF file".into(),
+            supported: "pass the HuggingFace directory of the same model".into(),
+        },
+        (Ok(()), b"QSF1") => RuntimeError::bad_input(
+            path,
+            "the path",
+            "a HuggingFace directory",
+            "a QSF file, already converted",
+        ),
+        _ => RuntimeError::bad_input(path, "the path", "a model directory", "a file"),
     }
 }
 
