@@ -121,7 +121,8 @@ fn write(dir: &Path, config: &Value, shapes: &[(String, Vec<usize>)], seed: u64)
 
 /// Bytes of f32 values, uniform in -0.1 to 0.1 (xorshift64*).
 fn random_values(count: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
+    // Odd, hence never the zero that the generator would stay at, and another for every seed.
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut bytes = Vec::with_capacity(4 * count);
     for _ in 0..count {
         state ^= state >> 12;
