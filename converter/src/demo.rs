@@ -80,7 +80,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
     let tokenizer = Tokenizer::from_json(json, source.path())?;
     let tokens = tokenizer.encode(TEXT)?;
     let options = EvalOptions { ctx: CTX, chunks: None, bos: tokenizer.bos() };
-    let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu, None);
+    let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu, None).stop_on(cancel);
     let evaluated = evaluate(&reference, None, &tokens, options, progress, cancel)?;
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
     let source_bytes = 2 * weights;
@@ -106,7 +106,8 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
             calibration: None,
         };
         let conversion = convert(&source, &path, &convert_options, cpu.isa(), progress, cancel)?;
-        let decoder = Decoder::new(Arc::new(Model::load(&QsfSource::open(&path)?)?), cpu, None);
+        let model = Model::load(&QsfSource::open(&path)?)?;
+        let decoder = Decoder::new(Arc::new(model), cpu, None).stop_on(cancel);
         let result = evaluate(&decoder, Some(&reference), &tokens, options, progress, cancel)?;
         lines.push(DemoLine {
             name: name.into(),

@@ -12,6 +12,7 @@ use qsf_format::{
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
+use qsf_runtime::tokenizer::Tokenizer;
 use rayon::prelude::*;
 use serde_json::json;
 
@@ -82,6 +83,7 @@ pub fn convert(
 ) -> Result<Conversion> {
     let started = Instant::now();
     refuse_own_input(source, out)?;
+    check_tokenizer(source)?;
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides)?;
     let weights = plan.tensors().iter().map(|t| t.info.rows as u64 * t.info.cols as u64).sum();
     let config = source.config();
@@ -135,6 +137,14 @@ fn normalised(options: &ConvertOptions) -> serde_json::Map<String, serde_json::V
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect()
+}
+
+/// A tokenizer that no reader could use is found now, not by whoever gets the file.
+fn check_tokenizer(source: &dyn WeightSource) -> Result<()> {
+    if let Some(json) = source.tokenizer_json() {
+        Tokenizer::from_json(json, &source.path().join("tokenizer.json"))?;
+    }
+    Ok(())
 }
 
 /// An output that is one of the inputs would destroy it, `--force` or not.
@@ -231,7 +241,7 @@ impl Job<'_> {
             })
             .collect::<Result<_>>()?;
         let (tensors, records): (Vec<_>, Vec<_>) = encoded.into_iter().unzip();
-        self.writer.layer(&tensors, None)?;
+        self.writer.layer(tensors, None)?;
         self.records.extend(records);
         Ok(())
     }

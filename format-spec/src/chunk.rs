@@ -1,5 +1,6 @@
 //! Chunks: the units in which layers and the embedding are stored, checked and decompressed (SPEC.md section 4.1).
 
+use std::borrow::Cow;
 use std::io::Read;
 
 use zerocopy::byteorder::little_endian::U32;
@@ -135,47 +136,53 @@ struct RawTableEntry {
 }
 
 /// A layer cut into stored chunks, not yet placed in a file.
-pub(crate) struct EncodedLayer {
-    /// Chunk table, padded, then the chunks: the layer's stored bytes.
-    pub stored: Vec<u8>,
+pub(crate) struct EncodedLayer<'a> {
+    /// Chunk table, padded.
+    pub table: Vec<u8>,
+    /// The chunks.
+    pub chunks: Cow<'a, [u8]>,
     /// What the layer index says.
     pub compression: Compression,
 }
 
 /// Cuts `raw` into chunks of 1 MiB and compresses them; raw when compression saves less than 2 %.
-pub(crate) fn encode_layer(raw: &[u8], compression: Compression) -> std::io::Result<EncodedLayer> {
-    let mut chunks = Vec::new();
-    for raw in raw.chunks(CHUNK_BYTES) {
-        chunks.push(encode_chunk(raw, compression)?);
+pub(crate) fn encode_layer(raw: &[u8], compression: Compression) -> std::io::Result<EncodedLayer<'_>> {
+    if compression != Compression::None {
+        let mut entries = Vec::new();
+        let mut chunks = Vec::new();
+        for raw in raw.chunks(CHUNK_BYTES) {
+            let (compression, stored) = encode_chunk(raw, compression)?;
+            entries.push(table_entry(&stored, raw.len(), compression));
+            chunks.extend_from_slice(&stored);
+        }
+        if chunks.len() * 100 <= raw.len() * 98 {
+            return Ok(EncodedLayer { table: table_bytes(&entries), chunks: chunks.into(), compression });
+        }
     }
-    let stored_total: usize = chunks.iter().map(|(_, stored)| stored.len()).sum();
-    let pays = stored_total * 100 <= raw.len() * 98;
-    let compression = if pays { compression } else { Compression::None };
-    if !pays {
-        chunks = raw.chunks(CHUNK_BYTES).map(|raw| (Compression::None, raw.to_vec())).collect();
+    let entries: Vec<_> =
+        raw.chunks(CHUNK_BYTES).map(|raw| table_entry(raw, raw.len(), Compression::None)).collect();
+    Ok(EncodedLayer { table: table_bytes(&entries), chunks: raw.into(), compression: Compression::None })
+}
+
+fn table_entry(stored: &[u8], raw_bytes: usize, compression: Compression) -> RawTableEntry {
+    RawTableEntry {
+        stored: (stored.len() as u32).into(),
+        raw: (raw_bytes as u32).into(),
+        crc: crc32fast::hash(stored).into(),
+        compression: u32::from(compression as u8).into(),
     }
-    let entries: Vec<RawTableEntry> = chunks
-        .iter()
-        .zip(raw.chunks(CHUNK_BYTES))
-        .map(|((compression, stored), raw)| RawTableEntry {
-            stored: (stored.len() as u32).into(),
-            raw: (raw.len() as u32).into(),
-            crc: crc32fast::hash(stored).into(),
-            compression: u32::from(*compression as u8).into(),
-        })
-        .collect();
+}
+
+fn table_bytes(entries: &[RawTableEntry]) -> Vec<u8> {
     let header = RawTableHeader {
         count: (entries.len() as u32).into(),
         crc: crc32fast::hash(entries.as_bytes()).into(),
         zero: [0.into(); 2],
     };
-    let mut stored = header.as_bytes().to_vec();
-    stored.extend_from_slice(entries.as_bytes());
-    stored.resize(stored.len().next_multiple_of(ALIGN as usize), 0);
-    for (_, bytes) in &chunks {
-        stored.extend_from_slice(bytes);
-    }
-    Ok(EncodedLayer { stored, compression })
+    let mut bytes = header.as_bytes().to_vec();
+    bytes.extend_from_slice(entries.as_bytes());
+    bytes.resize(bytes.len().next_multiple_of(ALIGN as usize), 0);
+    bytes
 }
 
 /// One chunk, raw when it would not shrink or would shrink beyond [`MAX_EXPANSION`].

@@ -43,6 +43,12 @@ pub enum FormatError {
         /// The file.
         path: PathBuf,
     },
+    /// The output is a directory.
+    #[error("{}: this is a directory; name a file in it", path.display())]
+    IsDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The writer was given something that the format cannot hold.
     #[error("{}: cannot write {what}: {why}", path.display())]
     Unwritable {
@@ -107,7 +113,7 @@ impl FormatError {
             FormatError::Io { source, .. } => Failure::of_io(source),
             FormatError::Damaged { .. } => Failure::BadInput,
             FormatError::Unsupported { .. } => Failure::Unsupported,
-            FormatError::Exists { .. } => Failure::Usage,
+            FormatError::Exists { .. } | FormatError::IsDirectory { .. } => Failure::Usage,
             FormatError::Unwritable { .. } => Failure::Unsupported,
         }
     }

@@ -20,12 +20,11 @@ impl PartialFile {
     /// # Errors
     /// When `path` exists and `force` is off, its directory is missing, or another process writes the same file.
     pub fn create(path: &Path, force: bool) -> Result<(PartialFile, File), FormatError> {
+        if path.is_dir() {
+            return Err(FormatError::IsDirectory { path: path.to_owned() });
+        }
         if !force && path.symlink_metadata().is_ok() {
             return Err(FormatError::Exists { path: path.to_owned() });
-        }
-        if path.is_dir() {
-            let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
-            return Err(FormatError::io(path, "write", source));
         }
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         if let Some(parent) = parent.filter(|p| !p.is_dir()) {

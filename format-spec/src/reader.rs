@@ -53,6 +53,26 @@ impl Deref for FileBytes {
     }
 }
 
+impl FileBytes {
+    /// Tells the system that the bytes from `start` to `end` are not needed soon, so that reading a large file from front to
+    /// back takes no memory to speak of. The bytes stay readable.
+    pub(crate) fn release(&self, start: u64, end: u64) {
+        #[cfg(unix)]
+        if let FileBytes::Mapped(map) = self {
+            // Inwards to whole pages; 4096 is the smallest page size, larger ones make the call fail harmlessly.
+            let (start, end) = (start.next_multiple_of(4096) as usize, end as usize / 4096 * 4096);
+            if start < end && end <= map.len() {
+                // SAFETY: pages of a read-only map of a file are read from the file again when they are touched next.
+                let _ = unsafe {
+                    map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
+                };
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = (start, end);
+    }
+}
+
 /// Raw bytes of a layer or section: in place in the file, or decompressed.
 #[derive(Debug, Clone)]
 pub enum RawBytes {

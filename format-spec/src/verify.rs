@@ -43,6 +43,7 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
     check_padding(file)?;
     for section in file.sections() {
         checked_section(file.bytes(), section)?;
+        file.bytes().release(section.offset, section.offset + section.stored_bytes);
         report.sections += 1;
     }
     let crcs = file.checked_section(SectionTag::TENSOR_CRCS)?;
@@ -52,6 +53,8 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
         crcs.check(&group, &format!("layer {layer}"))?;
         report.tensors += group.tensors.len();
         report.layers += 1;
+        let entry = &file.layers()[layer];
+        file.bytes().release(entry.offset, entry.offset + entry.stored_bytes);
     }
     let (tied_head, last) = file.read_final()?;
     crcs.check(&last, "final section")?;

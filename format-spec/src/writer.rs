@@ -195,14 +195,16 @@ impl QsfWriter {
     ///
     /// # Errors
     /// When writing fails or the layer exceeds what the index can hold.
-    pub fn layer(&mut self, tensors: &[EncodedTensor], importance: Option<f32>) -> Result<(), FormatError> {
+    pub fn layer(&mut self, tensors: Vec<EncodedTensor>, importance: Option<f32>) -> Result<(), FormatError> {
         let what = format!("layer {}", self.index.len());
         if self.index.len() == self.layer_count as usize {
             return Err(self.unwritable(&what, "all announced layers are written"));
         }
         let count = u16::try_from(tensors.len())
             .map_err(|_| self.unwritable(&what, "a layer holds at most 65535 tensors"))?;
+        let quant = tensors.first().map_or(QuantType::F16, |t| t.quant);
         let mut raw = Vec::new();
+        // By value: each tensor's memory is given back as soon as it is copied.
         for tensor in tensors {
             let bytes = self.size_of(tensor.kind, tensor.quant, tensor.rows, tensor.cols)?;
             if tensor.data.len() as u64 != bytes {
@@ -215,21 +217,26 @@ impl QsfWriter {
             self.tensor_crcs.extend_from_slice(&crc32fast::hash(&raw[start..]).to_le_bytes());
         }
         let encoded = encode_layer(&raw, self.options.compression).map_err(|e| self.io("compress for", e))?;
-        if encoded.stored.len() as u64 >= MAX_LAYER_BYTES {
+        let stored_bytes = (encoded.table.len() + encoded.chunks.len()) as u64;
+        if stored_bytes >= MAX_LAYER_BYTES {
             return Err(self.unwritable(&what, "it is larger than 2^48 bytes"));
         }
         self.pad_to(self.at.next_multiple_of(LAYER_ALIGN))?;
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&encoded.table);
+        crc.update(&encoded.chunks);
         self.index.push(LayerEntry {
             offset: self.at,
-            stored_bytes: encoded.stored.len() as u64,
+            stored_bytes,
             raw_bytes: raw.len() as u64,
-            quant: tensors.first().map_or(QuantType::F16, |t| t.quant),
+            quant,
             compression: encoded.compression,
             tensors: count,
-            crc: crc32fast::hash(&encoded.stored),
+            crc: crc.finalize(),
             importance,
         });
-        self.put(&encoded.stored)
+        self.put(&encoded.table)?;
+        self.put(&encoded.chunks)
     }
 
     /// Starts the final section: the flag byte says whether the head is the token embedding.

@@ -92,34 +92,33 @@ pub fn generate(
     let mut tokens = Vec::with_capacity(max_tokens);
     let started = Instant::now();
     let mut prefill = Duration::ZERO;
-    let mut stop = StopReason::MaxTokens;
-    for batch in prompt.chunks(state.batch()) {
-        if cancel.is_requested() {
-            stop = StopReason::Interrupted;
-            break;
+    let mut produce = || -> Result<StopReason> {
+        let mut rows = 0;
+        for batch in prompt.chunks(state.batch()) {
+            decoder.forward(state, batch)?;
+            rows = batch.len();
         }
-        decoder.forward(state, batch)?;
-        let last = batch.len() - 1;
+        decoder.logits(state, rows - 1..rows, &mut logits);
         prefill = started.elapsed();
-        if state.position() >= prompt.len() {
-            decoder.logits(state, last..last + 1, &mut logits);
-            prefill = started.elapsed();
+        while tokens.len() < max_tokens {
+            let token = sampler.sample(&logits)?;
+            if stop_tokens.contains(&token) {
+                return Ok(StopReason::StopToken);
+            }
+            tokens.push(token);
+            on_token(token)?;
+            cancel.check()?;
+            if tokens.len() < max_tokens {
+                decoder.forward(state, &[token])?;
+                decoder.logits(state, 0..1, &mut logits);
+            }
         }
-    }
-    while stop != StopReason::Interrupted && tokens.len() < max_tokens {
-        let token = sampler.sample(&logits)?;
-        if stop_tokens.contains(&token) {
-            stop = StopReason::StopToken;
-            break;
-        }
-        tokens.push(token);
-        on_token(token)?;
-        if cancel.is_requested() {
-            stop = StopReason::Interrupted;
-        } else if tokens.len() < max_tokens {
-            decoder.forward(state, &[token])?;
-            decoder.logits(state, 0..1, &mut logits);
-        }
-    }
+        Ok(StopReason::MaxTokens)
+    };
+    // What was generated until an interruption is still worth having.
+    let stop = match produce() {
+        Err(RuntimeError::Interrupted) => StopReason::Interrupted,
+        stop => stop?,
+    };
     Ok(Generation { tokens, stop, prefill, decode: started.elapsed().saturating_sub(prefill) })
 }

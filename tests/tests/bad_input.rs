@@ -286,8 +286,8 @@ fn an_output_never_costs_the_user_a_file() {
         std::os::unix::fs::symlink("nowhere", &dangling).unwrap();
         refused("dangling link", dir.path(), call(&dangling), 2, &["dangling.qsf"]);
     }
-    refused("a folder", dir.path(), call(dir.path()), 2, &["exists"]);
-    refused("a folder, forced", dir.path(), call(dir.path()).arg("--force"), 3, &["directory"]);
+    refused("a folder", dir.path(), call(dir.path()), 2, &["directory"]);
+    refused("a folder, forced", dir.path(), call(dir.path()).arg("--force"), 2, &["directory"]);
 }
 
 #[test]

@@ -128,7 +128,13 @@ fn interrupt_and_termination_end_an_evaluation_and_a_benchmark() {
     let model = demo_model(dir.path());
     for name in ["INT", "TERM"] {
         for call in [
-            program("qsf-eval").arg(&model).arg("--file").arg(TEXT).args("-t 1 --base").arg(&model),
+            program("qsf-eval")
+                .arg(&model)
+                .arg("--file")
+                .arg(TEXT)
+                .args("-t 1 --base")
+                .arg(&model)
+                .env("QSF_CPU", "scalar"),
             program("qsf-run").arg(&model).args("--bench -r 100000 -t 1"),
         ] {
             let what = format!("SIG{name} to {call:?}");

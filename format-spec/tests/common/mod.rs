@@ -78,8 +78,8 @@ pub fn write(path: &Path, compression: Compression) -> Result<u64, FormatError> 
     let (first, second) = embedding.split_at(36 * 100);
     writer.embedding_rows(first)?;
     writer.embedding_rows(second)?;
-    writer.layer(&layer(1), None)?;
-    writer.layer(&layer(2), Some(0.5))?;
+    writer.layer(layer(1), None)?;
+    writer.layer(layer(2), Some(0.5))?;
     writer.begin_final(false)?;
     for t in [
         tensor(TensorKind::FinalNorm, 1, HIDDEN, QuantType::F16, 7),

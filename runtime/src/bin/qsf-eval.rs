@@ -73,7 +73,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let cpu = args.compute.start()?;
     let source = source::open(&args.model)?;
-    let decoder = decoder(args, cpu, source.as_ref())?;
+    let cancel = cancel_on_interrupt()?;
+    let decoder = decoder(args, cpu, source.as_ref())?.stop_on(&cancel);
     if let Some(path) = &args.golden {
         return golden(args, &decoder, path);
     }
@@ -84,9 +85,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let tokenizer = tokenizer(source.as_ref())?;
     let tokens = tokenizer.encode(&text)?;
     let base = args.base.as_deref().map(|path| base(args, cpu, path, &text, &tokens)).transpose()?;
+    let base = base.map(|base| base.stop_on(&cancel));
     let options =
         EvalOptions { ctx: args.ctx, chunks: args.chunks.map(|n| n as usize), bos: tokenizer.bos() };
-    let cancel = cancel_on_interrupt()?;
     let progress = ProgressLine::default();
     let result = evaluate(&decoder, base.as_ref(), &tokens, options, &progress, &cancel)?;
     if args.json {

@@ -13,6 +13,7 @@ use qsf_runtime::bench::{BenchOptions, BenchReport, bench};
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
+use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::{Decoder, Model, Result, RuntimeError, Tokenizer, source};
 use serde_json::{Value, json};
@@ -119,14 +120,15 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     let started = Instant::now();
     let source = source::open(path)?;
-    let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None);
+    let cancel = cancel_on_interrupt()?;
+    let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None).stop_on(&cancel);
     let load_seconds = started.elapsed().as_secs_f64();
     if args.bench {
-        return run_bench(args, path, &decoder, load_seconds);
+        return run_bench(args, path, &decoder, &cancel, load_seconds);
     }
     let tokenizer =
         source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
-    generate_text(args, path, &decoder, tokenizer.as_ref(), load_seconds)
+    generate_text(args, path, &decoder, tokenizer.as_ref(), &cancel, load_seconds)
 }
 
 /// The tokens to continue.
@@ -158,6 +160,7 @@ fn generate_text(
     path: &Path,
     decoder: &Decoder,
     tokenizer: Option<&Tokenizer>,
+    cancel: &Cancel,
     load_seconds: f64,
 ) -> anyhow::Result<()> {
     let config = &decoder.model().config;
@@ -175,7 +178,6 @@ fn generate_text(
     )?);
     let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
     let mut state = decoder.state(context, PROMPT_BATCH)?;
-    let cancel = cancel_on_interrupt()?;
     let mut text = String::new();
     let mut stream = tokenizer.map(Tokenizer::stream);
     if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json) {
@@ -193,7 +195,7 @@ fn generate_text(
         &mut state,
         GenerateRequest { prompt: &prompt, max_tokens, stop_tokens: &config.stop_tokens },
         &mut sampler,
-        &cancel,
+        cancel,
         |token| match &mut stream {
             Some(stream) => match stream.push(token)? {
                 Some(piece) => show(&piece),
@@ -275,12 +277,17 @@ fn clock_seed() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
-fn run_bench(args: &Args, path: &Path, decoder: &Decoder, load_seconds: f64) -> anyhow::Result<()> {
+fn run_bench(
+    args: &Args,
+    path: &Path,
+    decoder: &Decoder,
+    cancel: &Cancel,
+    load_seconds: f64,
+) -> anyhow::Result<()> {
     let options =
         BenchOptions { prompt_tokens: args.pp, decode_tokens: args.tg, repetitions: args.repetitions };
-    let cancel = cancel_on_interrupt()?;
     let progress = ProgressLine::default();
-    let report = bench(decoder, options, &progress, &cancel)?;
+    let report = bench(decoder, options, &progress, cancel)?;
     let BenchReport { prefill, decode, .. } = report;
     if args.json {
         let mut value = serde_json::to_value(report)?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::cpu::threads::for_each_chunk;
 use crate::cpu::{Cpu, Input, Int8Rows, activate, add_assign, attend, gated, layer_norm, rms_norm};
 use crate::error::{Result, RuntimeError};
+use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Model, Norm};
 use qsf_format::NormKind;
 
@@ -39,13 +40,20 @@ pub struct Decoder {
     model: Arc<Model>,
     cpu: Cpu,
     activations: Activations,
+    cancel: Cancel,
 }
 
 impl Decoder {
     /// A decoder of `model`. Activations default to int8 for quantized models and to f32 for others.
     pub fn new(model: Arc<Model>, cpu: Cpu, activations: Option<Activations>) -> Decoder {
         let default = if model.is_quantized() { Activations::Int8 } else { Activations::F32 };
-        Decoder { activations: activations.unwrap_or(default), cpu, model }
+        Decoder { activations: activations.unwrap_or(default), cpu, model, cancel: Cancel::default() }
+    }
+
+    /// Makes every step stop between layers, with [`RuntimeError::Interrupted`], once `cancel` is requested.
+    pub fn stop_on(mut self, cancel: &Cancel) -> Decoder {
+        self.cancel = cancel.clone();
+        self
     }
 
     /// The model.
@@ -103,6 +111,7 @@ impl Decoder {
         state.begin(tokens.len());
         self.embed(state, tokens);
         for (i, layer) in self.model.layers.iter().enumerate() {
+            self.cancel.check()?;
             self.attention(state, i, layer, observer);
             self.feed_forward(state, i, layer, observer);
         }

@@ -179,6 +179,7 @@ fn evaluate_chunk(
         let (first, last) = (scored.start.clamp(start, end), scored.end.clamp(start, end));
         let mut from = first;
         while from < last {
+            cancel.check()?;
             let to = (from + LOGIT_ROWS).min(last);
             let targets = &chunk[from + 1..=to];
             let rows = from - start..to - start;
