@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::error::FormatError;
 use crate::failure::Failure;
+pub use crate::printable::printable;
 
 /// Ends a binary: prints the error, if any, with its causes, and gives the exit code of its class. `classify` knows the
 /// error types of the binary's own crates; format errors are known here.
@@ -20,19 +21,6 @@ pub fn exit_with(
         .unwrap_or(Failure::Usage);
     eprintln!("error: {}", printable(&format!("{error:#}")));
     ExitCode::from(failure.exit_code())
-}
-
-/// `text` with control characters escaped: names from files must not steer a terminal.
-pub fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() && c != '\n' {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }
 
 /// A table in plain text: the first `text_columns` columns to the left, all others, being numbers, to the right.

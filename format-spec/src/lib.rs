@@ -17,6 +17,7 @@ mod layout;
 mod meta;
 mod model_config;
 mod partial_file;
+pub mod printable;
 mod quant_type;
 mod reader;
 mod tensor_header;

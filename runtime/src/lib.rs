@@ -12,7 +12,6 @@ mod decoder;
 mod error;
 pub mod eval;
 pub mod generate;
-mod printable;
 pub mod progress;
 pub mod sample;
 pub mod source;

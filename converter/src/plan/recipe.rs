@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use qsf_format::{BlockSize, QuantType, TensorId, TensorKind};
+use qsf_format::{BlockSize, MIXED, QuantType, TensorId, TensorKind};
 use qsf_runtime::source::TensorInfo;
 
 use super::payload_bytes;
@@ -17,9 +17,6 @@ pub enum Recipe {
     /// the residual stream or the logits (attention output, down, embedding, head).
     Mixed,
 }
-
-/// Default type id of a file of several types, in the file header only.
-const MIXED_ID: u8 = 5;
 
 /// Short forms by bit count, as other converters take them.
 const ALIASES: [(&str, QuantType); 4] =
@@ -50,7 +47,7 @@ impl Recipe {
     pub fn header_id(&self) -> u8 {
         match self {
             Recipe::Uniform(quant) => quant.id(),
-            Recipe::Mixed => MIXED_ID,
+            Recipe::Mixed => MIXED,
         }
     }
 

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use crate::printable::printable;
+use qsf_format::printable::message;
 
 thread_local! {
     /// Whether this thread is inside of [`guarded`], where a panic is an answer and not worth a message.
@@ -33,15 +33,15 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result
     GUARDED.set(outer);
     match outcome {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(printable(error)),
+        Ok(Err(error)) => Err(message(error)),
         Err(panic) => {
-            let message = printable(message(panic.as_ref()));
+            let message = message(panic_text(panic.as_ref()));
             Err(format!("an internal error of the tokenizer library: {message}"))
         }
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> &str {
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }

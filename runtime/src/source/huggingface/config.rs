@@ -11,7 +11,7 @@ use super::fields::{Fields, describe};
 use super::files;
 use super::rope::rope_positions;
 use crate::error::{Result, RuntimeError};
-use crate::printable::quote;
+use qsf_format::printable::quote;
 
 /// The architectures that can be read, for messages.
 const SUPPORTED: &str = "supported model types: llama, gpt2";

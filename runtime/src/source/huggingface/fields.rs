@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{Result, RuntimeError};
-use crate::printable::quote;
+use qsf_format::printable::quote;
 
 /// The fields of one JSON object in the file `path`. A field that is `null` counts as absent, as everywhere in the
 /// configurations of transformers.

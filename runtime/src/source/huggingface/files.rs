@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::error::{Result, RuntimeError};
-use crate::printable::printable;
+use qsf_format::printable::message;
 
 /// Largest `config.json` and the like: real ones take a few KB, those with per-layer tables a few MB.
 pub(super) const MAX_CONFIG_BYTES: u64 = 64 << 20;
@@ -48,7 +48,7 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
 pub(super) fn read_object(path: &Path) -> Result<Map<String, Value>> {
     let bytes = read(path, MAX_CONFIG_BYTES)?;
     serde_json::from_slice(&bytes)
-        .map_err(|e| RuntimeError::bad_input(path, "the file", "a JSON object", printable(e)))
+        .map_err(|e| RuntimeError::bad_input(path, "the file", "a JSON object", message(e)))
 }
 
 #[cfg(test)]

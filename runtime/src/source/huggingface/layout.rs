@@ -11,8 +11,8 @@ use super::config::{SourceConfig, unsupported};
 use super::names::{self, Expected};
 use super::shards::{Shards, Stored};
 use crate::error::{Result, RuntimeError};
-use crate::printable::quote;
 use crate::source::TensorInfo;
+use qsf_format::printable::quote;
 
 /// Every tensor of a model and where its bytes are.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use qsf_format::{PositionConfig, RopeScaling};
 use super::config::unsupported;
 use super::fields::Fields;
 use crate::error::Result;
-use crate::printable::quote;
+use qsf_format::printable::quote;
 
 /// What transformers takes for a LLaMA configuration without a base.
 const DEFAULT_THETA: f32 = 10_000.0;

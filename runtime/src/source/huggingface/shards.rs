@@ -12,7 +12,7 @@ use safetensors::{Dtype, SafeTensors};
 use super::fields::{Fields, describe};
 use super::files;
 use crate::error::{Result, RuntimeError};
-use crate::printable::{printable, quote};
+use qsf_format::printable::{message, quote};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -123,7 +123,7 @@ impl Shards {
                 &path,
                 "the header",
                 "a complete safetensors file",
-                printable(found.to_string()),
+                message(found.to_string()),
             )
         };
         if map.is_empty() {

@@ -4,8 +4,17 @@
 const MAX_QUOTED: usize = 80;
 const MAX_MESSAGE: usize = 400;
 
+/// `text` with control characters escaped, line breaks excepted: for whole outputs.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\n' { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 /// A name or value: in quotes, control characters escaped, cut after 80 characters.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     match text.char_indices().nth(MAX_QUOTED) {
         Some((cut, _)) => format!("{:?}...", &text[..cut]),
         None => format!("{text:?}"),
@@ -13,7 +22,7 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 /// A message of a library, which may repeat parts of a file: control characters escaped, cut after 400 characters.
-pub(crate) fn printable(message: impl ToString) -> String {
+pub fn message(message: impl ToString) -> String {
     let message = message.to_string();
     let mut out = String::new();
     for (i, c) in message.chars().enumerate() {
@@ -33,13 +42,18 @@ mod tests {
     #[test]
     fn text_of_a_stranger_cannot_drive_the_terminal() {
         assert_eq!(quote("a\u{1b}[2Jb"), r#""a\u{1b}[2Jb""#);
-        assert_eq!(printable("unknown 'é\u{1b}[2J\n'"), r"unknown 'é\u{1b}[2J\n'");
+        assert_eq!(message("unknown 'é\u{1b}[2J\n'"), r"unknown 'é\u{1b}[2J\n'");
+    }
+
+    #[test]
+    fn a_table_keeps_its_lines() {
+        assert_eq!(printable("a\tb\nc\u{1b}"), "a\\tb\nc\\u{1b}");
     }
 
     #[test]
     fn a_name_of_a_megabyte_does_not_fill_the_screen() {
         let long = "é".repeat(1 << 20);
         assert_eq!(quote(&long).chars().count(), 80 + 5);
-        assert_eq!(printable(&long).chars().count(), 400 + 3);
+        assert_eq!(message(&long).chars().count(), 400 + 3);
     }
 }
