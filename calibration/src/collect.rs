@@ -1,7 +1,7 @@
 //! Runs a text through a model at full precision and collects statistics.
 
 use qsf_runtime::generate::PROMPT_BATCH;
-use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::progress::Progress;
 use qsf_runtime::{Decoder, Result, RuntimeError};
 
 use crate::stats::{ActivationStats, Collector};
@@ -10,13 +10,9 @@ use crate::stats::{ActivationStats, Collector};
 /// last chunk is used too.
 ///
 /// # Errors
-/// When there are no tokens, one is beyond the vocabulary, or the user interrupts.
-pub fn collect(
-    decoder: &Decoder,
-    tokens: &[u32],
-    progress: &dyn Progress,
-    cancel: &Cancel,
-) -> Result<ActivationStats> {
+/// When there are no tokens, one is beyond the vocabulary, the model computes something
+/// that is not finite, or the decoder is stopped.
+pub fn collect(decoder: &Decoder, tokens: &[u32], progress: &dyn Progress) -> Result<ActivationStats> {
     if tokens.is_empty() {
         return Err(RuntimeError::Request("the calibration text is empty".into()));
     }
@@ -25,7 +21,6 @@ pub fn collect(
     let mut stats = ActivationStats::default();
     progress.begin("calibrating", tokens.len() as u64);
     for chunk in tokens.chunks(context) {
-        cancel.check()?;
         state.rewind(0);
         let mut collector = Collector { stats: &mut stats, tokens: chunk.len() };
         decoder.forward_observed(&mut state, chunk, &mut collector)?;
@@ -33,5 +28,8 @@ pub fn collect(
         progress.advance(chunk.len() as u64);
     }
     progress.end();
-    Ok(stats)
+    match stats.first_not_finite() {
+        None => Ok(stats),
+        Some(what) => Err(RuntimeError::NotANumber { what }),
+    }
 }

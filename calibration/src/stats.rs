@@ -23,11 +23,19 @@ impl ActivationStats {
         self.tokens
     }
 
+    /// The first input with a sum that is not finite, in words: weights made of it would be worthless.
+    pub(crate) fn first_not_finite(&self) -> Option<String> {
+        let ((layer, input), _) =
+            self.squares.iter().find(|(_, sums)| sums.iter().any(|sum| !sum.is_finite()))?;
+        let place = layer.map_or(String::new(), |layer| format!(" of layer {layer}"));
+        Some(format!("activations that are not finite, as input {input:?}{place}"))
+    }
+
     pub(crate) fn count_tokens(&mut self, tokens: usize) {
         self.tokens += tokens as u64;
     }
 
-    /// Forgets nothing of `input` but widths: the columns of a new input start at zero.
+    /// The sums of an input; of a new one they start at zero.
     fn columns(&mut self, layer: Option<usize>, input: LinearInput, cols: usize) -> &mut [f64] {
         self.squares.entry((layer, input)).or_insert_with(|| vec![0.0; cols])
     }

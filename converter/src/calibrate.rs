@@ -35,6 +35,6 @@ pub fn calibrate(
     })?;
     let tokens = Tokenizer::from_json(json, source.path())?.encode(text)?;
     let decoder = Decoder::new(Arc::new(Model::load(source)?), cpu, Some(Activations::F32)).stop_on(cancel);
-    let stats = collect(&decoder, &tokens[..tokens.len().min(max_tokens)], progress, cancel)?;
+    let stats = collect(&decoder, &tokens[..tokens.len().min(max_tokens)], progress)?;
     Ok(Calibration { stats, text_sha256: sha256(text.as_bytes()) })
 }

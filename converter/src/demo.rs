@@ -81,7 +81,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
     let tokens = tokenizer.encode(TEXT)?;
     let options = EvalOptions { ctx: CTX, chunks: None, bos: tokenizer.bos() };
     let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu, None).stop_on(cancel);
-    let evaluated = evaluate(&reference, None, &tokens, options, progress, cancel)?;
+    let evaluated = evaluate(&reference, None, &tokens, options, progress)?;
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
     let source_bytes = 2 * weights;
     let mut lines = vec![DemoLine {
@@ -91,7 +91,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
         bits_per_weight: 16.0,
         ppl: evaluated.ppl,
         kld: None,
-        tokens_per_second: decode_speed(&reference, progress, cancel)?,
+        tokens_per_second: decode_speed(&reference, progress)?,
     }];
     for name in RECIPES {
         let recipe: Recipe = name.parse().map_err(RuntimeError::Request)?;
@@ -108,7 +108,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
         let conversion = convert(&source, &path, &convert_options, cpu.isa(), progress, cancel)?;
         let model = Model::load(&QsfSource::open(&path)?)?;
         let decoder = Decoder::new(Arc::new(model), cpu, None).stop_on(cancel);
-        let result = evaluate(&decoder, Some(&reference), &tokens, options, progress, cancel)?;
+        let result = evaluate(&decoder, Some(&reference), &tokens, options, progress)?;
         lines.push(DemoLine {
             name: name.into(),
             file,
@@ -116,15 +116,15 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
             bits_per_weight: conversion.bits_per_weight(),
             ppl: result.ppl,
             kld: result.divergence.map(|d| d.kld.mean),
-            tokens_per_second: decode_speed(&decoder, progress, cancel)?,
+            tokens_per_second: decode_speed(&decoder, progress)?,
         });
     }
     Ok(lines)
 }
 
-fn decode_speed(decoder: &Decoder, progress: &dyn Progress, cancel: &Cancel) -> Result<f64> {
+fn decode_speed(decoder: &Decoder, progress: &dyn Progress) -> Result<f64> {
     let options = BenchOptions { prompt_tokens: 64, decode_tokens: 64, repetitions: 1 };
-    Ok(bench(decoder, options, progress, cancel)?.decode.mean)
+    Ok(bench(decoder, options, progress)?.decode.mean)
 }
 
 /// The demonstration as a table.

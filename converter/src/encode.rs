@@ -65,6 +65,9 @@ impl Encoder<'_> {
                 }
                 Ok(values.iter().fold(0.0f32, |max, v| max.max(v.abs())))
             })
+            .collect::<Vec<Result<f32>>>()
+            .into_iter()
+            // The first error by row, not by time.
             .collect::<Result<Vec<f32>>>()?
             .into_iter()
             .fold(0.0, f32::max);
@@ -76,7 +79,8 @@ impl Encoder<'_> {
         };
         Ok(match tensor.quant() {
             _ if largest == 0.0 || range.contains(&largest) => wanted,
-            QuantType::Bf16 => QuantType::Bf16,
+            // The source's own type holds its values exactly.
+            stored @ (QuantType::Bf16 | QuantType::F16) => stored,
             _ => QuantType::F32,
         })
     }

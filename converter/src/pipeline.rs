@@ -68,7 +68,7 @@ impl Conversion {
     }
 }
 
-/// Converts `source` into the QSF file `out`.
+/// Converts `source` into the QSF file `out`, and verifies what was written before it gets that name.
 ///
 /// # Errors
 /// When the source is damaged or holds values that are not finite, the output cannot be written, or the user interrupts.
@@ -96,7 +96,11 @@ pub fn convert(
     let calibration = options.calibration.as_ref();
     let mut job = Job { source, plan: &plan, encoder, writer, calibration, records: Vec::new() };
     // Hashing reads the same files: beside the encoding, it finds them in the page cache.
-    let (written, sources) = rayon::join(|| job.write_tensors(), || hash_files(&files, cancel));
+    let failed = Cancel::default();
+    let (written, sources) = rayon::join(
+        || job.write_tensors().inspect_err(|_| failed.request()),
+        || hash_files(&files, &[cancel, &failed]),
+    );
     written?;
     let meta = Meta {
         version: META_VERSION,
@@ -223,7 +227,7 @@ impl Job<'_> {
     }
 
     fn write_layer(&mut self, layer: u32) -> Result<()> {
-        let encoded: Vec<(EncodedTensor, TensorRecord)> = self
+        let encoded: Vec<Result<(EncodedTensor, TensorRecord)>> = self
             .plan
             .tensors()
             .par_iter()
@@ -239,7 +243,9 @@ impl Job<'_> {
                 let (kind, rows, cols) = (planned.info.id.kind, record.rows, record.cols);
                 Ok((EncodedTensor { kind, rows, cols, quant, data: encoded.data }, record))
             })
-            .collect::<Result<_>>()?;
+            .collect();
+        // The first error in file order, not the first in time: the same message in every run.
+        let encoded = encoded.into_iter().collect::<Result<Vec<_>>>()?;
         let (tensors, records): (Vec<_>, Vec<_>) = encoded.into_iter().unzip();
         self.writer.layer(tensors, None)?;
         self.records.extend(records);

@@ -11,20 +11,20 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{ConvertError, Result};
 
-/// Name, size and hash of every file, sorted by name.
-pub(crate) fn hash_files(paths: &[PathBuf], cancel: &Cancel) -> Result<Vec<SourceFile>> {
-    let mut files = paths.par_iter().map(|path| hash_file(path, cancel)).collect::<Result<Vec<_>>>()?;
+/// Name, size and hash of every file, sorted by name; given up when one of `stops` is requested.
+pub(crate) fn hash_files(paths: &[PathBuf], stops: &[&Cancel]) -> Result<Vec<SourceFile>> {
+    let mut files = paths.par_iter().map(|path| hash_file(path, stops)).collect::<Result<Vec<_>>>()?;
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(files)
 }
 
-fn hash_file(path: &Path, cancel: &Cancel) -> Result<SourceFile> {
+fn hash_file(path: &Path, stops: &[&Cancel]) -> Result<SourceFile> {
     let mut file = File::open(path).map_err(|e| ConvertError::io(path, "open", e))?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     let mut bytes = 0;
     loop {
-        cancel.check()?;
+        stops.iter().try_for_each(|stop| stop.check())?;
         let n = file.read(&mut buffer).map_err(|e| ConvertError::io(path, "read", e))?;
         if n == 0 {
             break;
@@ -55,7 +55,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("abc");
         std::fs::write(&path, "abc").unwrap();
-        let file = hash_file(&path, &Cancel::default()).unwrap();
+        let file = hash_file(&path, &[]).unwrap();
         assert_eq!(file.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!((file.name.as_str(), file.bytes), ("abc", 3));
     }

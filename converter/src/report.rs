@@ -13,7 +13,7 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
         2,
         conversion.tensors.iter().map(|t| {
             let promoted =
-                t.promoted_from.map_or(String::new(), |from| format!(" (for {from}: out of f16 range)"));
+                t.promoted_from.map_or(String::new(), |from| format!(" (for {from}, out of its range)"));
             vec![
                 tensor_name(t),
                 format!("{}{promoted}", t.quant),

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::generate::{GenerateRequest, PROMPT_BATCH, generate};
-use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::{Decoder, Model, RuntimeError, Tokenizer, source};
 
@@ -40,12 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut sampler = Sampler::new(SamplerOptions::new(0.7, 40, 0.9, 0.0, 1)?);
 
     // A character may be spread over several tokens: the stream hands out only text that is final.
-    let mut stream = tokenizer.stream();
+    let mut stream = tokenizer.stream_after(&prompt)?;
     let stop_tokens = &decoder.model().config.stop_tokens;
     let request = GenerateRequest { prompt: &prompt, max_tokens: TOKENS, stop_tokens };
-    let cancel = Cancel::default();
     print!("{text}");
-    let result = generate(&decoder, &mut state, request, &mut sampler, &cancel, |token| {
+    let result = generate(&decoder, &mut state, request, &mut sampler, |token| {
         stream.push(token)?.map_or(Ok(()), |piece| show(&piece))
     })?;
     if let Some(rest) = stream.finish()? {

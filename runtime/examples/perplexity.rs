@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::{EvalOptions, evaluate};
-use qsf_runtime::progress::{Cancel, Unwatched};
+use qsf_runtime::progress::Unwatched;
 use qsf_runtime::source::{self, WeightSource};
 use qsf_runtime::{Decoder, Model, Tokenizer};
 
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Chunks of 512 tokens, as perplexities are usually reported; all of the text.
     let options = EvalOptions { ctx: 512, chunks: None, bos: tokenizer.bos() };
-    let result = evaluate(&decoder, base.as_ref(), &tokens, options, &Unwatched, &Cancel::default())?;
+    let result = evaluate(&decoder, base.as_ref(), &tokens, options, &Unwatched)?;
 
     println!("perplexity {:.4} +- {:.4} over {} tokens", result.ppl, result.ppl_stderr, result.tokens);
     if let Some(divergence) = result.divergence {

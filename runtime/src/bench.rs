@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::decoder::Decoder;
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
-use crate::progress::{Cancel, Progress};
+use crate::progress::Progress;
 
 /// What to measure.
 #[derive(Debug, Clone, Copy)]
@@ -49,32 +49,26 @@ pub struct BenchReport {
 ///
 /// # Errors
 /// When the lengths exceed the model's context or the user interrupts.
-pub fn bench(
-    decoder: &Decoder,
-    options: BenchOptions,
-    progress: &dyn Progress,
-    cancel: &Cancel,
-) -> Result<BenchReport> {
+pub fn bench(decoder: &Decoder, options: BenchOptions, progress: &dyn Progress) -> Result<BenchReport> {
     let BenchOptions { prompt_tokens, decode_tokens, repetitions } = options;
     if prompt_tokens == 0 || decode_tokens == 0 || repetitions == 0 {
         return Err(RuntimeError::Request(
             "bench needs at least one token of each kind and one repetition".into(),
         ));
     }
+    let longest = prompt_tokens.max(decode_tokens);
+    let mut state = decoder.state(longest, PROMPT_BATCH)?;
     let vocab = decoder.model().config.vocab;
     // Tokens spread over the vocabulary, the same in every run.
-    let tokens: Vec<u32> =
-        (0..prompt_tokens.max(decode_tokens) as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect();
+    let tokens: Vec<u32> = (0..longest as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect();
     let mut logits = vec![0.0; vocab as usize];
-    let mut state = decoder.state(tokens.len(), PROMPT_BATCH)?;
     let mut prefill = Vec::new();
     let mut decode = Vec::new();
-    progress.begin("bench", 2 * (repetitions as u64 + 1));
+    progress.begin("bench", (repetitions as u64).saturating_add(1).saturating_mul(2));
     for repetition in 0..=repetitions {
         state.rewind(0);
         let started = Instant::now();
         for batch in tokens[..prompt_tokens].chunks(state.batch()) {
-            cancel.check()?;
             decoder.forward(&mut state, batch)?;
             let last = batch.len() - 1;
             if state.position() == prompt_tokens {
@@ -86,7 +80,6 @@ pub fn bench(
         state.rewind(0);
         let started = Instant::now();
         for token in &tokens[..decode_tokens] {
-            cancel.check()?;
             decoder.forward(&mut state, std::slice::from_ref(token))?;
             decoder.logits(&mut state, 0..1, &mut logits);
         }

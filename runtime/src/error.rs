@@ -55,6 +55,12 @@ pub enum RuntimeError {
         /// How much was asked for.
         bytes: u64,
     },
+    /// The model computed something that is no number: its weights are broken.
+    #[error("the model computed {what}: its weights are broken or overflow")]
+    NotANumber {
+        /// What, and where.
+        what: String,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -86,7 +92,7 @@ impl RuntimeError {
         match self {
             RuntimeError::Format(e) => e.failure(),
             RuntimeError::Io { source, .. } => Failure::of_io(source),
-            RuntimeError::BadInput { .. } => Failure::BadInput,
+            RuntimeError::BadInput { .. } | RuntimeError::NotANumber { .. } => Failure::BadInput,
             RuntimeError::Unsupported { .. } => Failure::Unsupported,
             RuntimeError::Request(_) => Failure::Usage,
             RuntimeError::OutOfMemory { .. } => Failure::OutOfSpace,

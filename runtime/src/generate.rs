@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::decoder::{Decoder, DecoderState};
 use crate::error::{Result, RuntimeError};
-use crate::progress::Cancel;
 use crate::sample::Sampler;
 
 /// Tokens of one prompt step: large enough to use a weight many times, small enough for the caches.
@@ -73,7 +72,8 @@ pub struct GenerateRequest<'a> {
     pub stop_tokens: &'a [u32],
 }
 
-/// Generates tokens behind a prompt. `on_token` sees each token as soon as it is known.
+/// Generates tokens behind a prompt. `on_token` sees each token as soon as it is known. A stop requested of the decoder ends
+/// it with what there is.
 ///
 /// # Errors
 /// When the prompt is empty or does not fit, a token is beyond the vocabulary, the logits are not numbers, or `on_token`
@@ -83,7 +83,6 @@ pub fn generate(
     state: &mut DecoderState,
     request: GenerateRequest<'_>,
     sampler: &mut Sampler,
-    cancel: &Cancel,
     mut on_token: impl FnMut(u32) -> Result<()>,
 ) -> Result<Generation> {
     let GenerateRequest { prompt, max_tokens, stop_tokens } = request;
@@ -107,7 +106,7 @@ pub fn generate(
             }
             tokens.push(token);
             on_token(token)?;
-            cancel.check()?;
+            decoder.cancel().check()?;
             if tokens.len() < max_tokens {
                 decoder.forward(state, &[token])?;
                 decoder.logits(state, 0..1, &mut logits);

@@ -12,6 +12,7 @@ mod decoder;
 mod error;
 pub mod eval;
 pub mod generate;
+mod memory;
 pub mod progress;
 pub mod sample;
 pub mod source;

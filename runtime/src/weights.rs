@@ -1,6 +1,8 @@
 //! The weights of a model as the decoder uses them: matrices in their stored type, vectors as floats.
 
-use qsf_format::{ModelConfig, TensorId, TensorKind};
+use std::collections::HashSet;
+
+use qsf_format::{ModelConfig, PositionConfig, TensorId, TensorKind};
 
 use crate::error::{Result, RuntimeError};
 use crate::source::{Tensor, WeightSource};
@@ -66,7 +68,8 @@ impl Model {
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource) -> Result<Model> {
         let config = source.config().clone();
-        let loader = Loader { source };
+        let known = source.tensors().iter().map(|info| info.id).collect();
+        let loader = Loader { source, known };
         let embedding = loader.matrix(TensorId::of_model(TensorKind::TokenEmbedding))?;
         let layers = (0..config.layers).map(|i| loader.layer(i)).collect::<Result<_>>()?;
         let head = if config.tied_head {
@@ -75,9 +78,11 @@ impl Model {
             loader.matrix(TensorId::of_model(TensorKind::Head))?
         };
         let head_bias = loader.vector(TensorId::of_model(TensorKind::HeadBias))?;
+        // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
+        let learned = config.position == PositionConfig::Learned {};
         let positions = TensorId::of_model(TensorKind::Positions);
         Ok(Model {
-            positions: loader.has(positions).then(|| loader.matrix(positions)).transpose()?,
+            positions: learned.then(|| loader.matrix(positions)).transpose()?,
             final_norm: loader.norm(None, TensorKind::FinalNorm, TensorKind::FinalNormBias)?,
             head: Linear { weight: head, bias: head_bias },
             embedding,
@@ -88,23 +93,27 @@ impl Model {
 
     /// Bytes of all matrices that one decoded token reads.
     pub fn bytes_per_token(&self) -> u64 {
+        self.linears().map(|linear| linear.weight.bytes().len() as u64).sum()
+    }
+
+    /// Every matrix that a token is multiplied with.
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
         let layers = self
             .layers
             .iter()
             .flat_map(|l| [&l.q, &l.k, &l.v, &l.output, &l.up, &l.down].into_iter().chain(l.gate.as_ref()));
-        let linear: usize = layers.chain([&self.head]).map(|linear| linear.weight.bytes().len()).sum();
-        linear as u64
+        layers.chain([&self.head])
     }
 
     /// Whether any matrix is stored in blocks, so that int8 activations apply.
     pub fn is_quantized(&self) -> bool {
-        let quantized = |linear: &Linear| !linear.weight.quant().is_float();
-        quantized(&self.head) || self.layers.iter().any(|l| quantized(&l.q) || quantized(&l.up))
+        self.linears().any(|linear| !linear.weight.quant().is_float())
     }
 }
 
 struct Loader<'a> {
     source: &'a dyn WeightSource,
+    known: HashSet<TensorId>,
 }
 
 impl Loader<'_> {
@@ -129,7 +138,7 @@ impl Loader<'_> {
     }
 
     fn has(&self, id: TensorId) -> bool {
-        self.source.tensors().iter().any(|info| info.id == id)
+        self.known.contains(&id)
     }
 
     fn matrix(&self, id: TensorId) -> Result<Tensor> {

@@ -26,7 +26,7 @@ struct Args {
     file: Option<PathBuf>,
     /// Compare with logits of another implementation: a safetensors file with input_ids, logits_last8, nll and
     /// greedy_prompt20
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx"])]
     golden: Option<PathBuf>,
     /// Base model (QSF file or source directory) to measure the divergence from, run side by side
     #[arg(long, value_name = "MODEL2")]
@@ -84,12 +84,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let text = read_text(file)?;
     let tokenizer = tokenizer(source.as_ref())?;
     let tokens = tokenizer.encode(&text)?;
+    cancel.check()?;
     let base = args.base.as_deref().map(|path| base(args, cpu, path, &text, &tokens)).transpose()?;
     let base = base.map(|base| base.stop_on(&cancel));
     let options =
         EvalOptions { ctx: args.ctx, chunks: args.chunks.map(|n| n as usize), bos: tokenizer.bos() };
     let progress = ProgressLine::default();
-    let result = evaluate(&decoder, base.as_ref(), &tokens, options, &progress, &cancel)?;
+    let result = evaluate(&decoder, base.as_ref(), &tokens, options, &progress)?;
     if args.json {
         let mut value = serde_json::to_value(&result)?;
         value["model"] = json!(model_name(&args.model));
@@ -108,7 +109,13 @@ fn decoder(args: &Args, cpu: Cpu, source: &dyn WeightSource) -> Result<Decoder> 
         ActivationArg::Int8 => Activations::Int8,
         ActivationArg::F32 => Activations::F32,
     });
-    Ok(Decoder::new(Arc::new(Model::load(source)?), cpu, activations))
+    let model = Model::load(source)?;
+    if activations == Some(Activations::Int8) && !model.is_quantized() {
+        return Err(RuntimeError::Request(
+            "--activations int8: no matrix of this model is quantized, so that all would run in f32".into(),
+        ));
+    }
+    Ok(Decoder::new(Arc::new(model), cpu, activations))
 }
 
 fn tokenizer(source: &dyn WeightSource) -> Result<Tokenizer> {

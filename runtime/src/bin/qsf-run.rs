@@ -13,7 +13,6 @@ use qsf_runtime::bench::{BenchOptions, BenchReport, bench};
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
-use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::{Decoder, Model, Result, RuntimeError, Tokenizer, source};
 use serde_json::{Value, json};
@@ -46,19 +45,19 @@ struct Args {
     #[command(flatten)]
     sampling: SamplingArgs,
     /// Measure prompt processing and decoding speed instead
-    #[arg(long, conflicts_with_all = ["input", "max_tokens"])]
+    #[arg(long, conflicts_with_all = ["input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed"])]
     bench: bool,
     /// With --bench: prompt tokens
-    #[arg(long, value_name = "N", default_value_t = 512, requires = "bench")]
+    #[arg(long, value_name = "N", default_value_t = 512, requires = "bench", conflicts_with = "input")]
     pp: usize,
     /// With --bench: decoded tokens
-    #[arg(long, value_name = "N", default_value_t = 64, requires = "bench")]
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "bench", conflicts_with = "input")]
     tg: usize,
     /// With --bench: repetitions
-    #[arg(short, long, value_name = "N", default_value_t = 3, requires = "bench")]
+    #[arg(short, long, value_name = "N", default_value_t = 3, requires = "bench", conflicts_with = "input")]
     repetitions: usize,
     /// Show instruction sets and the kernels chosen for each type
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["model", "bench", "input"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -123,12 +122,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let cancel = cancel_on_interrupt()?;
     let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None).stop_on(&cancel);
     let load_seconds = started.elapsed().as_secs_f64();
+    cancel.check()?;
     if args.bench {
-        return run_bench(args, path, &decoder, &cancel, load_seconds);
+        return run_bench(args, path, &decoder, load_seconds);
     }
     let tokenizer =
         source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
-    generate_text(args, path, &decoder, tokenizer.as_ref(), &cancel, load_seconds)
+    generate_text(args, path, &decoder, tokenizer.as_ref(), load_seconds)
 }
 
 /// The tokens to continue.
@@ -160,11 +160,17 @@ fn generate_text(
     path: &Path,
     decoder: &Decoder,
     tokenizer: Option<&Tokenizer>,
-    cancel: &Cancel,
     load_seconds: f64,
 ) -> anyhow::Result<()> {
     let config = &decoder.model().config;
     let prompt = prompt_tokens(args, path, tokenizer)?;
+    if let Some(id) = prompt.iter().find(|&&id| id >= config.vocab) {
+        return Err(RuntimeError::Request(format!(
+            "token id {id} is beyond the model's vocabulary of {}",
+            config.vocab
+        ))
+        .into());
+    }
     let limit = args.ctx_size.unwrap_or(config.max_positions as usize);
     check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
     let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
@@ -179,7 +185,7 @@ fn generate_text(
     let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
     let mut state = decoder.state(context, PROMPT_BATCH)?;
     let mut text = String::new();
-    let mut stream = tokenizer.map(Tokenizer::stream);
+    let mut stream = tokenizer.map(|tokenizer| tokenizer.stream_after(&prompt)).transpose()?;
     if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json) {
         print(prompt)?;
     }
@@ -195,7 +201,6 @@ fn generate_text(
         &mut state,
         GenerateRequest { prompt: &prompt, max_tokens, stop_tokens: &config.stop_tokens },
         &mut sampler,
-        cancel,
         |token| match &mut stream {
             Some(stream) => match stream.push(token)? {
                 Some(piece) => show(&piece),
@@ -277,17 +282,11 @@ fn clock_seed() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
-fn run_bench(
-    args: &Args,
-    path: &Path,
-    decoder: &Decoder,
-    cancel: &Cancel,
-    load_seconds: f64,
-) -> anyhow::Result<()> {
+fn run_bench(args: &Args, path: &Path, decoder: &Decoder, load_seconds: f64) -> anyhow::Result<()> {
     let options =
         BenchOptions { prompt_tokens: args.pp, decode_tokens: args.tg, repetitions: args.repetitions };
     let progress = ProgressLine::default();
-    let report = bench(decoder, options, &progress, cancel)?;
+    let report = bench(decoder, options, &progress)?;
     let BenchReport { prefill, decode, .. } = report;
     if args.json {
         let mut value = serde_json::to_value(report)?;

@@ -2,7 +2,8 @@
 
 use qsf_format::ModelConfig;
 
-use crate::error::{Result, RuntimeError};
+use crate::error::Result;
+use crate::memory::zeros;
 
 /// Keys and values of every layer, in f32. Per layer and key/value head, positions are contiguous rows of `head_dim`, so that
 /// attention of one head walks through memory once.
@@ -26,20 +27,10 @@ impl KvCache {
     /// When there is not enough memory.
     pub fn new(config: &ModelConfig, capacity: usize) -> Result<KvCache> {
         let (head_dim, kv_heads) = (config.head_dim as usize, config.kv_heads as usize);
-        let floats = kv_heads.checked_mul(head_dim).and_then(|n| n.checked_mul(capacity));
-        let zeros = || -> Option<Vec<f32>> {
-            let floats = floats?;
-            let mut v = Vec::new();
-            v.try_reserve_exact(floats).ok()?;
-            v.resize(floats, 0.0);
-            Some(v)
-        };
-        let layer = || Some(LayerCache { keys: zeros()?, values: zeros()? });
-        let layers = (0..config.layers).map(|_| layer()).collect::<Option<Vec<_>>>();
-        let layers = layers.ok_or_else(|| RuntimeError::OutOfMemory {
-            what: format!("key/value cache for {capacity} positions"),
-            bytes: config.layers as u64 * 2 * floats.map_or(u64::MAX / 1024, |n| n as u64 * 4),
-        })?;
+        let floats = kv_heads.saturating_mul(head_dim).saturating_mul(capacity);
+        let what = format!("key/value cache of {capacity} positions");
+        let layer = |_| Ok(LayerCache { keys: zeros(floats, &what)?, values: zeros(floats, &what)? });
+        let layers = (0..config.layers).map(layer).collect::<Result<_>>()?;
         Ok(KvCache { head_dim, kv_heads, capacity, len: 0, layers })
     }
 

@@ -56,6 +56,11 @@ impl Decoder {
         self
     }
 
+    /// The flag that stops this decoder.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
@@ -200,7 +205,7 @@ impl Decoder {
         let (heads, group) = (config.heads as usize, (config.heads / config.kv_heads) as usize);
         let scale = 1.0 / (dim as f32).sqrt();
         let (past, tokens) = (kv.len(), q.len() / (heads * dim));
-        let work = q.len() * 2 * (past + tokens);
+        let work = q.len().saturating_mul(2 * (past + tokens));
         for_each_chunk(attended, dim, work, |i, out| {
             let (t, head) = (i / heads, i % heads);
             let (keys, values) = kv.head(index, head / group, past + t + 1);

@@ -5,6 +5,7 @@ use qsf_format::{ModelConfig, PositionConfig};
 use super::KvCache;
 use crate::cpu::{Int8Rows, RopeTable};
 use crate::error::Result;
+use crate::memory::zeros;
 
 /// State of one sequence. All buffers are made once, for the largest step.
 pub struct DecoderState {
@@ -23,6 +24,9 @@ pub struct DecoderState {
     widths: Widths,
     batch: usize,
 }
+
+/// Most floats that the activations of one step may take, 512 MiB.
+const MAX_STEP_FLOATS: usize = 1 << 27;
 
 struct Widths {
     hidden: usize,
@@ -49,24 +53,26 @@ impl DecoderState {
                 Some(RopeTable::new(*theta, scaling.as_ref(), config.head_dim as usize, context))
             }
         };
-        let mut state = DecoderState {
+        // A hostile configuration of absurd widths gets steps of one token rather than all memory.
+        let per_token = 4 * widths.hidden + 3 * widths.q + 2 * widths.kv + widths.ffn + widths.gate;
+        let batch = batch.min(MAX_STEP_FLOATS / per_token.max(1)).max(1);
+        let buffer = |width: usize| zeros(batch * width, "activations of a step");
+        Ok(DecoderState {
             kv,
             rope,
-            hidden: Vec::new(),
-            normed: Vec::new(),
-            q: Vec::new(),
-            k: Vec::new(),
-            v: Vec::new(),
-            attended: Vec::new(),
-            projected: Vec::new(),
-            gate: Vec::new(),
-            up: Vec::new(),
+            hidden: buffer(widths.hidden)?,
+            normed: buffer(widths.hidden)?,
+            q: buffer(widths.q)?,
+            k: buffer(widths.kv)?,
+            v: buffer(widths.kv)?,
+            attended: buffer(widths.q)?,
+            projected: buffer(widths.hidden)?,
+            gate: buffer(widths.gate)?,
+            up: buffer(widths.ffn)?,
             int8: Int8Rows::default(),
             widths,
             batch,
-        };
-        state.begin(batch);
-        Ok(state)
+        })
     }
 
     /// Sizes the buffers for a step of `tokens` tokens; within the batch nothing is allocated.

@@ -5,6 +5,7 @@ use std::path::Path;
 use safetensors::{Dtype, SafeTensors};
 use serde::Serialize;
 
+use super::perplexity::check_tokens;
 use super::row::{argmax, nll};
 use crate::decoder::Decoder;
 use crate::error::{Result, RuntimeError};
@@ -102,6 +103,7 @@ pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation
             format!("one value for each but the first of {} tokens, which are at least 20", ids.len());
         return Err(RuntimeError::bad_input(path, "nll", expected, golden.nll.len()));
     }
+    check_tokens(ids, decoder.model().config.vocab)?;
     let isa = decoder.cpu().isa();
     let mut state = decoder.state(ids.len().max(GREEDY_PROMPT + golden.greedy.len()), PROMPT_BATCH)?;
     let mut row = vec![0.0; vocab];
@@ -123,6 +125,11 @@ pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation
             }
         }
     }
+    let logits_rel_err = (difference / norm).sqrt();
+    let nll_mean_err = nll_error / golden.nll.len() as f64;
+    if !(logits_rel_err.is_finite() && nll_mean_err.is_finite()) {
+        return Err(RuntimeError::NotANumber { what: "logits that are not finite".into() });
+    }
     state.rewind(0);
     let mut greedy = Vec::with_capacity(golden.greedy.len());
     decoder.forward(&mut state, &ids[..GREEDY_PROMPT])?;
@@ -134,8 +141,8 @@ pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation
         decoder.logits(&mut state, 0..1, &mut row);
     }
     Ok(GoldenReport {
-        logits_rel_err: (difference / norm).sqrt(),
-        nll_mean_err: nll_error / golden.nll.len() as f64,
+        logits_rel_err,
+        nll_mean_err,
         greedy_equal: greedy == golden.greedy,
         tokens: ids.len(),
     })

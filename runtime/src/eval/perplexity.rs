@@ -10,10 +10,14 @@ use super::row::{compare, nll};
 use crate::decoder::{Decoder, DecoderState};
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
-use crate::progress::{Cancel, Progress};
+use crate::memory::zeros;
+use crate::progress::Progress;
 
-/// Positions whose logits are held at once.
+/// Most positions whose logits are held at once.
 const LOGIT_ROWS: usize = 64;
+
+/// Most logits held at once, 256 MiB.
+const MAX_LOGITS: usize = 1 << 26;
 
 /// What to evaluate.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +60,6 @@ pub fn evaluate(
     tokens: &[u32],
     options: EvalOptions,
     progress: &dyn Progress,
-    cancel: &Cancel,
 ) -> Result<Evaluation> {
     let EvalOptions { ctx, bos, .. } = options;
     if ctx < 4 {
@@ -79,6 +82,7 @@ pub fn evaluate(
             base.model().config.vocab
         )));
     }
+    check_tokens(&tokens[..chunks * ctx], vocab)?;
     let started = Instant::now();
     let mut model = Side::new(model, ctx)?;
     let mut base = base.map(|base| Side::new(base, ctx)).transpose()?;
@@ -89,7 +93,7 @@ pub fn evaluate(
         if let Some(bos) = bos {
             chunk[0] = bos;
         }
-        evaluate_chunk(&mut model, base.as_mut(), &chunk, &mut sums, progress, cancel)?;
+        evaluate_chunk(&mut model, base.as_mut(), &chunk, &mut sums, progress)?;
     }
     progress.end();
     let (ppl, ppl_stderr) = sums.perplexity();
@@ -106,18 +110,32 @@ pub fn evaluate(
     })
 }
 
+/// Every token must be one that the model knows; a tokenizer may have more than the model has rows.
+pub(super) fn check_tokens(tokens: &[u32], vocab: u32) -> Result<()> {
+    match tokens.iter().position(|&token| token >= vocab) {
+        Some(at) => Err(RuntimeError::Request(format!(
+            "token {} at position {at} is beyond the model's vocabulary of {vocab}",
+            tokens[at]
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// One model at work.
 struct Side<'a> {
     decoder: &'a Decoder,
     state: DecoderState,
     logits: Vec<f32>,
+    /// Positions that `logits` has room for.
+    rows: usize,
 }
 
 impl<'a> Side<'a> {
     fn new(decoder: &'a Decoder, ctx: usize) -> Result<Side<'a>> {
         let vocab = decoder.model().config.vocab as usize;
         let state = decoder.state(ctx, PROMPT_BATCH)?;
-        Ok(Side { decoder, state, logits: vec![0.0; LOGIT_ROWS * vocab] })
+        let rows = (MAX_LOGITS / vocab).clamp(1, LOGIT_ROWS);
+        Ok(Side { decoder, state, logits: zeros(rows * vocab, "logits")?, rows })
     }
 
     fn logits(&mut self, rows: std::ops::Range<usize>) -> &[f32] {
@@ -153,13 +171,23 @@ impl Sums {
     }
 }
 
+/// A figure made of NaN would look like any other, or like a perfect one.
+fn check_finite(values: &[f64], scored: usize, position: usize) -> Result<()> {
+    if values.iter().all(|v| v.is_finite()) {
+        return Ok(());
+    }
+    let what = format!(
+        "logits that are not finite at position {position} of a chunk, after {scored} scored positions"
+    );
+    Err(RuntimeError::NotANumber { what })
+}
+
 fn evaluate_chunk(
     model: &mut Side<'_>,
     mut base: Option<&mut Side<'_>>,
     chunk: &[u32],
     sums: &mut Sums,
     progress: &dyn Progress,
-    cancel: &Cancel,
 ) -> Result<()> {
     let isa = model.decoder.cpu().isa();
     let vocab = model.decoder.model().config.vocab as usize;
@@ -169,8 +197,8 @@ fn evaluate_chunk(
         base.state.rewind(0);
     }
     let mut start = 0;
-    for step in chunk.chunks(model.state.batch()) {
-        cancel.check()?;
+    let batch = base.as_ref().map_or(usize::MAX, |base| base.state.batch()).min(model.state.batch());
+    for step in chunk.chunks(batch) {
         model.decoder.forward(&mut model.state, step)?;
         if let Some(base) = &mut base {
             base.decoder.forward(&mut base.state, step)?;
@@ -179,8 +207,8 @@ fn evaluate_chunk(
         let (first, last) = (scored.start.clamp(start, end), scored.end.clamp(start, end));
         let mut from = first;
         while from < last {
-            cancel.check()?;
-            let to = (from + LOGIT_ROWS).min(last);
+            model.decoder.cancel().check()?;
+            let to = (from + model.rows).min(last);
             let targets = &chunk[from + 1..=to];
             let rows = from - start..to - start;
             let logits = model.logits(rows.clone());
@@ -192,7 +220,8 @@ fn evaluate_chunk(
                     .zip(targets)
                     .map(|((row, base), &target)| compare(isa, base, row, target as usize))
                     .collect();
-                for row in &differences {
+                for (row, at) in differences.iter().zip(from..) {
+                    check_finite(&[row.nll, row.base_nll, row.kl], sums.count, at)?;
                     sums.add(row.nll);
                     sums.divergence.add(row);
                 }
@@ -202,7 +231,10 @@ fn evaluate_chunk(
                     .zip(targets)
                     .map(|(row, &target)| nll(isa, row, target as usize))
                     .collect();
-                losses.into_iter().for_each(|nll| sums.add(nll));
+                for (nll, at) in losses.into_iter().zip(from..) {
+                    check_finite(&[nll], sums.count, at)?;
+                    sums.add(nll);
+                }
             }
             from = to;
         }

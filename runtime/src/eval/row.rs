@@ -35,8 +35,8 @@ pub(super) fn compare(isa: Isa, base: &[f32], other: &[f32], target: usize) -> R
     let base_nll = base_lse - f64::from(base[target]);
     let nll = other_lse - f64::from(other[target]);
     RowDifference {
-        // Rounding can leave a tiny negative number where the two are equal.
-        kl: kl.max(0.0),
+        // Rounding can leave a tiny negative number where the two are equal. Not `max`: that would make NaN a zero.
+        kl: if kl < 0.0 { 0.0 } else { kl },
         same_top: argmax(base) == argmax(other),
         delta_p: (-nll).exp() - (-base_nll).exp(),
         base_nll,
@@ -129,6 +129,12 @@ mod tests {
         let base = logits(3, 20_000);
         let row = compare(Isa::best(), &base, &base, 7);
         assert_eq!((row.kl, row.same_top, row.delta_p), (0.0, true, 0.0));
+    }
+
+    #[test]
+    fn broken_logits_are_never_reported_as_a_perfect_match() {
+        let row = compare(Isa::best(), &[f32::NAN, 1.0, 2.0], &[1.0, f32::NAN, 2.0], 2);
+        assert!(!row.kl.is_finite() && !row.nll.is_finite() && !row.base_nll.is_finite(), "{row:?}");
     }
 
     #[test]

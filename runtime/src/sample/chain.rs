@@ -45,9 +45,8 @@ impl Sampler {
             },
         ));
         let Some(best) = self.candidates.iter().copied().min_by(by_rank) else {
-            return Err(RuntimeError::Request(
-                "the model computed no usable logit (all are NaN or negative infinity)".to_owned(),
-            ));
+            let what = "no usable logit (all are NaN or negative infinity)".to_owned();
+            return Err(RuntimeError::NotANumber { what });
         };
         if self.options.is_greedy() || self.options.top_k == 1 {
             return Ok(best.id);

@@ -1,5 +1,6 @@
 //! QSF files as a source of weights.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use qsf_format::{
@@ -8,7 +9,7 @@ use qsf_format::{
 };
 use rayon::prelude::*;
 
-use super::shape::{check_complete, expected_shape};
+use super::shape::check_complete;
 use super::{Tensor, TensorBytes, TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
 
@@ -18,7 +19,7 @@ pub struct QsfSource {
     config: ModelConfig,
     tokenizer: Option<Vec<u8>>,
     chat_template: Option<Vec<u8>>,
-    tensors: Vec<(TensorInfo, Tensor)>,
+    tensors: HashMap<TensorId, Tensor>,
     infos: Vec<TensorInfo>,
 }
 
@@ -42,7 +43,7 @@ impl QsfSource {
             .collect::<Result<_, _>>()?;
         let (tied_head, last) = file.final_section()?;
         let config = model_config(&file, tied_head, layers.first())?;
-        let mut tensors = Found { file: &file, config: &config, tensors: Vec::new() };
+        let mut tensors = Found { file: &file, config: &config, tensors: HashMap::new(), infos: Vec::new() };
         tensors.add_embedding()?;
         for (layer, group) in (0..).zip(&layers) {
             tensors.add_group(Some(layer), group)?;
@@ -51,8 +52,7 @@ impl QsfSource {
         if let Some(positions) = file.positions()? {
             tensors.add_group(None, &positions)?;
         }
-        let tensors = tensors.tensors;
-        let infos: Vec<TensorInfo> = tensors.iter().map(|(info, _)| info.clone()).collect();
+        let Found { tensors, infos, .. } = tensors;
         check_complete(file.path(), &config, &infos)?;
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
@@ -93,7 +93,8 @@ fn model_config(file: &QsfFile, tied_head: bool, first_layer: Option<&TensorGrou
 struct Found<'a> {
     file: &'a QsfFile,
     config: &'a ModelConfig,
-    tensors: Vec<(TensorInfo, Tensor)>,
+    tensors: HashMap<TensorId, Tensor>,
+    infos: Vec<TensorInfo>,
 }
 
 impl Found<'_> {
@@ -152,17 +153,6 @@ impl Found<'_> {
     ) -> Result<()> {
         let path = self.file.path();
         let shape = (rows as usize, cols as usize);
-        if let Some(expected) = expected_shape(self.config, id.kind).filter(|&e| e != shape) {
-            return Err(RuntimeError::bad_input(
-                path,
-                id.to_string(),
-                format!("{} x {}", expected.0, expected.1),
-                format!("{rows} x {cols}"),
-            ));
-        }
-        if self.tensors.iter().rev().take(64).any(|(info, _)| info.id == id) {
-            return Err(RuntimeError::bad_input(path, id.to_string(), "each tensor once", "a second one"));
-        }
         let block = self.file.header().block;
         let found = bytes.as_slice().len() as u64;
         let tensor = Tensor::new(shape.0, shape.1, quant, block, bytes).map_err(|expected| {
@@ -170,7 +160,10 @@ impl Found<'_> {
             RuntimeError::from(Damage::new(id.to_string(), 0, expected, found).in_file(path))
         })?;
         let name = id.to_string();
-        self.tensors.push((TensorInfo { id, name, rows: shape.0, cols: shape.1, quant }, tensor));
+        if self.tensors.insert(id, tensor).is_some() {
+            return Err(RuntimeError::bad_input(path, name, "each tensor once", "a second one"));
+        }
+        self.infos.push(TensorInfo { id, name, rows: shape.0, cols: shape.1, quant });
         Ok(())
     }
 }
@@ -215,8 +208,7 @@ impl WeightSource for QsfSource {
     }
 
     fn load(&self, id: TensorId) -> Result<Tensor> {
-        let found = self.tensors.iter().find(|(info, _)| info.id == id);
-        found.map(|(_, tensor)| tensor.clone()).ok_or_else(|| {
+        self.tensors.get(&id).cloned().ok_or_else(|| {
             RuntimeError::bad_input(self.file.path(), id.to_string(), "a tensor of the file", "none")
         })
     }

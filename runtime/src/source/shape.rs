@@ -14,6 +14,13 @@ pub fn expected_shape(config: &ModelConfig, kind: TensorKind) -> Option<(usize, 
     use TensorKind::*;
     let (hidden, ffn, vocab) = (config.hidden as usize, config.ffn as usize, config.vocab as usize);
     let (q, kv) = (config.q_rows(), config.kv_rows());
+    let layer_norm = config.norm.kind == NormKind::LayerNorm;
+    match kind {
+        FfnGate | FfnGateBias if !config.gated_ffn => return None,
+        Head if config.tied_head => return None,
+        AttnNormBias | FfnNormBias | FinalNormBias if !layer_norm => return None,
+        _ => {}
+    }
     Some(match kind {
         AttnQ => (q, hidden),
         AttnK | AttnV => (kv, hidden),
@@ -26,6 +33,7 @@ pub fn expected_shape(config: &ModelConfig, kind: TensorKind) -> Option<(usize, 
         AttnKBias | AttnVBias => (1, kv),
         FfnGateBias | FfnUpBias => (1, ffn),
         Head | TokenEmbedding => (vocab, hidden),
+        HeadBias => (1, vocab),
         Positions => (config.max_positions as usize, hidden),
         _ => return None,
     })
@@ -56,21 +64,32 @@ pub fn required_tensors(config: &ModelConfig) -> Vec<TensorId> {
     all
 }
 
-/// Checks that `found` has every tensor that the model needs, and none of a kind that the decoder would not read.
+/// Checks that `found` has every tensor that the model needs, in its shape, and none that the decoder would not use.
 ///
 /// # Errors
-/// The first tensor that is missing or unknown to the decoder.
+/// The first tensor that is missing, of another shape or unused.
 pub fn check_complete(path: &Path, config: &ModelConfig, found: &[TensorInfo]) -> Result<()> {
     let ids: HashSet<TensorId> = found.iter().map(|info| info.id).collect();
     if let Some(missing) = required_tensors(config).into_iter().find(|id| !ids.contains(id)) {
         return Err(RuntimeError::bad_input(path, missing.to_string(), "this tensor", "none"));
     }
-    match found.iter().find(|info| expected_shape(config, info.id.kind).is_none()) {
-        Some(info) => Err(RuntimeError::Unsupported {
-            path: path.to_owned(),
-            what: format!("tensor {}", info.name),
-            supported: "the decoder of this version would ignore it, and compute something else".into(),
-        }),
-        None => Ok(()),
+    for info in found {
+        let Some(expected) = expected_shape(config, info.id.kind) else {
+            return Err(RuntimeError::Unsupported {
+                path: path.to_owned(),
+                what: format!("tensor {}", info.name),
+                supported: "a model of this configuration would not use it, and compute something else"
+                    .into(),
+            });
+        };
+        if expected != (info.rows, info.cols) {
+            return Err(RuntimeError::bad_input(
+                path,
+                format!("tensor {}", info.name),
+                format!("{} x {}", expected.0, expected.1),
+                format!("{} x {}", info.rows, info.cols),
+            ));
+        }
     }
+    Ok(())
 }

@@ -14,6 +14,9 @@ const REPLACEMENT: char = '\u{fffd}';
 /// that neither memory nor time grows with the length of the garbage.
 const MAX_PENDING: usize = 64;
 
+/// Tokens of a prompt that are decoded with what follows it: enough to hold a character.
+const CONTEXT: usize = 8;
+
 /// Turns tokens into text as they come; see [`Tokenizer::stream`].
 #[derive(Debug)]
 pub struct TokenStream<'a> {
@@ -29,6 +32,12 @@ pub struct TokenStream<'a> {
 impl<'a> TokenStream<'a> {
     pub(super) fn new(tokenizer: &'a Tokenizer) -> TokenStream<'a> {
         TokenStream { tokenizer, window: Vec::new(), context: 0, emitted: String::new() }
+    }
+
+    pub(super) fn after(tokenizer: &'a Tokenizer, tokens: &[u32]) -> Result<TokenStream<'a>> {
+        let window = tokens[tokens.len().saturating_sub(CONTEXT)..].to_vec();
+        let emitted = tokenizer.decode(&window, true)?;
+        Ok(TokenStream { tokenizer, context: window.len(), window, emitted })
     }
 
     /// Takes the next token and gives the text that is now certain: whole characters only, `None` when there is none.

@@ -111,7 +111,8 @@ impl Cpu {
             jobs.push(Job { weight, bias: *bias, out, task_rows, first_task: tasks });
             tasks += weight.rows().div_ceil(task_rows);
         }
-        threads::for_each(tasks, all_rows * input.k * m, |task| {
+        let work = all_rows.saturating_mul(input.k).saturating_mul(m);
+        threads::for_each(tasks, work, |task| {
             // The jobs start in ascending order: the last that does not start behind the task has it.
             let job = jobs.iter().rev().find(|job| job.first_task <= task);
             if let Some(job) = job {
@@ -184,8 +185,8 @@ impl Cpu {
     }
 }
 
-/// Rows of a task: enough to be worth a thread's while, few enough to share the work evenly. Even, as kernels take two
-/// rows at a time.
+/// Rows of a task: enough to be worth a thread's while, few enough to share the work evenly; a multiple of four, as
+/// kernels take up to four rows at a time.
 fn task_rows(all_rows: usize, k: usize, m: usize) -> usize {
     let worthwhile = TASK_WEIGHTS.div_ceil(k * m);
     let even_share = all_rows.div_ceil(threads::threads() * TASKS_PER_THREAD);

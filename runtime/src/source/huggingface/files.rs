@@ -11,8 +11,8 @@ use qsf_format::printable::message;
 
 /// Largest `config.json` and the like: real ones take a few KB, those with per-layer tables a few MB.
 pub(super) const MAX_CONFIG_BYTES: u64 = 64 << 20;
-/// Largest `tokenizer.json`; the largest in use takes about 35 MB.
-pub(super) const MAX_TOKENIZER_BYTES: u64 = 1 << 30;
+/// Largest `tokenizer.json`: what a QSF file can hold; the largest in use takes about 35 MB.
+pub(super) const MAX_TOKENIZER_BYTES: u64 = qsf_format::MAX_SECTION_BYTES as u64;
 
 /// The path of `name` in `dir` when it exists as a regular file, after following links: the cache of the hub's own
 /// client keeps snapshots as links into a folder of blobs.

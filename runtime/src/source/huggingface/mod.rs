@@ -20,6 +20,7 @@ use qsf_format::{BlockSize, ModelConfig, TensorId};
 
 use self::layout::{Layout, Place};
 use self::shards::Shards;
+use super::shape::check_complete;
 use super::{Tensor, TensorBytes, TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
 
@@ -54,6 +55,7 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     let config = config::read_config(&config_path, generation_config.as_deref())?;
     let shards = Shards::open(dir)?;
     let layout = Layout::new(dir, &config, &shards)?;
+    check_complete(dir, &config.model, layout.tensors())?;
 
     let mut all = vec![config_path];
     all.extend(generation_config);

@@ -14,9 +14,18 @@ const DEFAULT_THETA: f32 = 10_000.0;
 pub(super) fn rope_positions(fields: Fields<'_>) -> Result<PositionConfig> {
     let new = fields.object("rope_parameters", "rope_parameters.")?;
     let old = fields.object("rope_scaling", "rope_scaling.")?;
-    let mut theta = fields.f32("rope_theta")?;
-    if let Some(new) = new {
-        theta = new.f32("rope_theta")?.or(theta);
+    // Every place where a version of transformers looks for the base; two that differ are two models.
+    let mut theta = None;
+    for place in [Some(fields), new, old].into_iter().flatten() {
+        let here = place.f32("rope_theta")?;
+        if let (Some(one), Some(other)) = (theta, here.filter(|&here| Some(here) != theta)) {
+            return Err(place.wrong(
+                "rope_theta",
+                format!("{one} as elsewhere in the file"),
+                other.to_string(),
+            ));
+        }
+        theta = theta.or(here);
     }
     let scaling = match (new, old) {
         (None, None) => None,

@@ -1,0 +1,15 @@
+//! Memory whose size a file or a user decides: refused rather than aborted on.
+
+use crate::error::{Result, RuntimeError};
+
+/// `len` zeros for `what`. Pages are touched when they are used, not here.
+///
+/// # Errors
+/// [`RuntimeError::OutOfMemory`] when so much cannot be had.
+pub(crate) fn zeros(len: usize, what: &str) -> Result<Vec<f32>> {
+    let refused =
+        || RuntimeError::OutOfMemory { what: what.to_owned(), bytes: (len as u64).saturating_mul(4) };
+    // Asking first: `vec!` takes untouched pages from the system, but aborts where there are none.
+    Vec::<f32>::new().try_reserve_exact(len).map_err(|_| refused())?;
+    Ok(vec![0.0; len])
+}
