@@ -1,6 +1,7 @@
 //! Text to tokens and back, by the model's own `tokenizer.json`.
 
 mod guard;
+mod limits;
 mod stream;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ impl Tokenizer {
     /// The text is not a tokenizer, or is one that fails at its first use.
     pub fn from_json(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
         let inner = guarded(|| {
+            limits::check_growth(&serde_json::from_slice(bytes)?)?;
             let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
             inner.with_truncation(None)?;
             inner.with_padding(None);

@@ -1,0 +1,57 @@
+//! A QSF file from a stranger: as it is, then with sizes and checksums made right, which an attacker can do as well.
+#![no_main]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use qsf_format::{QsfFile, verify_file};
+use qsf_fuzz::reseal::reseal;
+use qsf_fuzz::{load_all, must_say_something};
+use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::source::QsfSource;
+use qsf_runtime::{Decoder, Model};
+
+fuzz_target!(|bytes: &[u8]| {
+    check(bytes.to_vec());
+    let mut bytes = bytes.to_vec();
+    reseal(&mut bytes);
+    check(bytes);
+});
+
+fn check(bytes: Vec<u8>) {
+    let file = match QsfFile::from_memory(Path::new("memory"), Arc::new(bytes)) {
+        Ok(file) => file,
+        Err(error) => return must_say_something(&error),
+    };
+    if let Err(error) = verify_file(&file) {
+        must_say_something(&error);
+    }
+    match QsfSource::from_file(file) {
+        Ok(source) => {
+            load_all(&source);
+            decode_two_tokens(&source);
+        }
+        Err(error) => must_say_something(&error),
+    }
+}
+
+/// Whatever numbers the weights are, a model that opened runs.
+fn decode_two_tokens(source: &QsfSource) {
+    let model = match Model::load(source) {
+        Ok(model) => model,
+        Err(error) => return must_say_something(&error),
+    };
+    let context = model.config.max_positions.min(2) as usize;
+    let last = model.config.vocab - 1;
+    let decoder = Decoder::new(Arc::new(model), Cpu::new(Isa::best()), None);
+    let outcome = decoder.state(context, 1).and_then(|mut state| {
+        for token in [0, last].into_iter().take(context) {
+            decoder.forward(&mut state, &[token])?;
+        }
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        must_say_something(&error);
+    }
+}

@@ -1,0 +1,62 @@
+//! What several fuzz targets share: tiny models, directories in memory, checksums made right again.
+
+pub mod models;
+pub mod reseal;
+
+use std::fs;
+use std::path::Path;
+
+use qsf_runtime::Result;
+use qsf_runtime::source::{HuggingFaceSource, WeightSource, open_huggingface};
+use tempfile::TempDir;
+
+/// An empty directory, in memory where the system has such a place; it is removed when dropped.
+pub fn fresh_dir() -> TempDir {
+    let shm = Path::new("/dev/shm");
+    let made = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    made.expect("a temporary directory")
+}
+
+/// A model directory of these files.
+pub fn dir_of(files: &[(&str, &[u8])]) -> TempDir {
+    let dir = fresh_dir();
+    for (name, bytes) in files {
+        fs::write(dir.path().join(name), bytes).expect("a file in the temporary directory");
+    }
+    dir
+}
+
+/// Opens a directory of these files and reads every tensor of it.
+pub fn open_and_load(files: &[(&str, &[u8])]) -> Result<HuggingFaceSource> {
+    let dir = dir_of(files);
+    let source = open_huggingface(dir.path()).inspect_err(must_say_something)?;
+    load_all(&source);
+    source.release(None);
+    source.release(Some(0));
+    Ok(source)
+}
+
+/// Reads every value of every tensor. A source that was opened may still refuse single tensors.
+pub fn load_all(source: &dyn WeightSource) {
+    for info in source.tensors() {
+        match source.load(info.id) {
+            Ok(tensor) => {
+                assert_eq!(
+                    (tensor.rows(), tensor.cols(), tensor.quant()),
+                    (info.rows, info.cols, info.quant)
+                );
+                let mut row = vec![0.0; tensor.cols()];
+                for i in 0..tensor.rows() {
+                    tensor.decode_row(i, &mut row);
+                }
+            }
+            Err(error) => must_say_something(&error),
+        }
+    }
+}
+
+/// Making the message of an error must work, too, and nothing in it may control a terminal.
+pub fn must_say_something(error: &impl std::fmt::Display) {
+    let message = error.to_string();
+    assert!(!message.is_empty() && !message.contains('\u{1b}'), "{message:?}");
+}

@@ -1,0 +1,123 @@
+//! Limits on what a `tokenizer.json` may make of a text. The library applies whatever the file says: a few hundred bytes of
+//! chained replacements turn one letter into gigabytes, and a failed allocation cannot be caught.
+
+use serde_json::Value;
+
+/// Most bytes that normalizers or decoders may make of one byte. Real ones replace a space by a three-byte mark, or escape a
+/// character.
+const MAX_GROWTH: f64 = 256.0;
+/// Most special tokens that a post-processor may add to a text. Real ones add one or two.
+const MAX_ADDED: usize = 4096;
+
+/// The parts of a `tokenizer.json` that can multiply a text; the vocabulary, which is most of it, is passed over.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Parts {
+    normalizer: Value,
+    pre_tokenizer: Value,
+    decoder: Value,
+    post_processor: Value,
+}
+
+/// Checks the parts of a tokenizer that can multiply a text.
+///
+/// # Errors
+/// Which part, and by how much it could grow a text.
+pub(super) fn check_growth(parts: &Parts) -> Result<(), String> {
+    let chains = [
+        ("normalizer", &parts.normalizer),
+        ("pre_tokenizer", &parts.pre_tokenizer),
+        ("decoder", &parts.decoder),
+    ];
+    for (part, chain) in chains {
+        let growth = growth(chain);
+        if growth > MAX_GROWTH {
+            return Err(format!(
+                "its {part} could make a text {growth:.0} times as long; at most {MAX_GROWTH} is accepted"
+            ));
+        }
+    }
+    let added = added(&parts.post_processor);
+    if added > MAX_ADDED {
+        return Err(format!(
+            "its post-processor adds {added} tokens to a text; at most {MAX_ADDED} is accepted"
+        ));
+    }
+    Ok(())
+}
+
+/// Bytes that a normalizer or decoder can make of one byte; chains multiply.
+fn growth(step: &Value) -> f64 {
+    let length = |value: &Value| value.as_str().map_or(0, str::len) as f64;
+    let own = match step["type"].as_str() {
+        Some("Replace") => {
+            let pattern = length(&step["pattern"]["String"]);
+            let content = length(&step["content"]);
+            // A regular expression, or an empty pattern, can match between any two bytes.
+            if pattern > 0.0 { (content / pattern).max(1.0) } else { content + 1.0 }
+        }
+        // At worst, on a text of one byte.
+        Some("Prepend") => 1.0 + length(&step["prepend"]),
+        _ => 1.0,
+    };
+    let chained = ["normalizers", "pretokenizers", "decoders"].into_iter();
+    let chained = chained.filter_map(|name| step[name].as_array()).flatten().map(growth);
+    own * chained.product::<f64>()
+}
+
+/// Tokens that templates add: every piece that names a special token stands for all of its ids.
+fn added(step: &Value) -> usize {
+    let ids = |name: &Value| {
+        let name = name.as_str().unwrap_or_default();
+        step["special_tokens"][name]["ids"].as_array().map_or(1, Vec::len)
+    };
+    let pieces = ["single", "pair"].into_iter().filter_map(|name| step[name].as_array()).flatten();
+    let own: usize = pieces
+        .filter_map(|piece| piece.get("SpecialToken"))
+        .map(|special| ids(&special["id"]))
+        .fold(0, usize::saturating_add);
+    let nested = step["processors"].as_array().into_iter().flatten().map(added);
+    nested.fold(own, usize::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(json: Value) -> Result<(), String> {
+        check_growth(&serde_json::from_value(json).unwrap())
+    }
+
+    #[test]
+    fn chained_replacements_cannot_fill_the_memory() {
+        let step = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "a".repeat(32)});
+        let chain = json!({"normalizer": {"type": "Sequence", "normalizers": vec![step; 7]}});
+        let error = check(chain).unwrap_err();
+        assert!(error.contains("normalizer"), "{error}");
+    }
+
+    #[test]
+    fn a_template_cannot_add_millions_of_tokens() {
+        let pieces = vec![json!({"SpecialToken": {"id": "x", "type_id": 0}}); 200];
+        let template = json!({"type": "TemplateProcessing", "single": pieces,
+            "special_tokens": {"x": {"id": "x", "ids": vec![0; 100]}}});
+        check(json!({"post_processor": template})).unwrap_err();
+    }
+
+    #[test]
+    fn what_real_tokenizers_do_is_accepted() {
+        let llama2 = json!({
+            "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+            "post_processor": {"type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [1]}}},
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}]},
+        });
+        check(llama2).unwrap();
+    }
+}
