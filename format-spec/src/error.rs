@@ -66,7 +66,8 @@ pub enum FormatError {
 pub struct Damage {
     /// The part of the file, such as "layer 3 attn_q".
     pub place: String,
-    /// Byte offset in the file where that part (or the first wrong byte) stands.
+    /// Byte offset in the file where that part (or the first wrong byte) stands. Of compressed parts, where their stored
+    /// bytes begin; the place then says which of the decompressed bytes is meant.
     pub offset: u64,
     /// What the format or a checksum demands.
     pub expected: String,
@@ -83,6 +84,14 @@ impl Damage {
         found: impl ToString,
     ) -> Damage {
         Damage { place: place.into(), offset, expected: expected.to_string(), found: found.to_string() }
+    }
+
+    /// The same for an offset inside raw bytes that are compressed in the file, from `stored_at` on: they have no offset of
+    /// their own there, so the place says where they are.
+    pub(crate) fn in_decompressed(mut self, what: &str, stored_at: u64) -> Damage {
+        self.place = format!("{}, byte {} of the decompressed {what}", self.place, self.offset);
+        self.offset = stored_at;
+        self
     }
 
     /// The same with the file's name.

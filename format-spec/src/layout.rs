@@ -19,6 +19,11 @@ pub fn next_tensor_header(end: u64) -> Option<u64> {
     Some(align64(end.checked_add(TENSOR_HEADER_BYTES)?)? - TENSOR_HEADER_BYTES)
 }
 
+/// Rows of one embedding chunk: as many as fit into 1 MiB, at least one.
+pub fn embedding_rows_per_chunk(row_bytes: u64) -> u64 {
+    (CHUNK_BYTES as u64 / row_bytes.max(1)).max(1)
+}
+
 /// Offset of the first non-zero byte.
 pub fn first_nonzero(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|&b| b != 0)

@@ -1,6 +1,6 @@
 //! The checking reader: nothing of a file is used before its checksum and its bounds are checked (SPEC.md section 10).
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +12,11 @@ use crate::directory::{Section, SectionTag, checked_section, parse_directory, pa
 use crate::error::{Damage, FormatError};
 use crate::header::{FileHeader, HEADER_BYTES, check_crc};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
-use crate::layout::TENSOR_HEADER_BYTES;
+use crate::layout::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
 use crate::meta::{META_VERSION, Meta};
 use crate::quant_type::QuantType;
 use crate::tensor_header::{TensorCount, TensorEntry, parse_tensors};
 use crate::tensor_kind::TensorKind;
-use crate::writer::embedding_rows_per_chunk;
 
 /// A compressed section (META, TOKN, CTPL) may not hold more than this: far above any real tokenizer, and a bound on what
 /// a hostile file can make a reader allocate.
@@ -59,8 +58,10 @@ impl FileBytes {
     pub(crate) fn release(&self, start: u64, end: u64) {
         #[cfg(unix)]
         if let FileBytes::Mapped(map) = self {
-            // Inwards to whole pages; 4096 is the smallest page size, larger ones make the call fail harmlessly.
-            let (start, end) = (start.next_multiple_of(4096) as usize, end as usize / 4096 * 4096);
+            // Inwards to whole pages: the call rounds outwards, and would drop parts of the neighbours. Which page size
+            // the system has is not known here; this is a multiple of all that are in use.
+            const PAGES: u64 = 64 << 10;
+            let (start, end) = (start.next_multiple_of(PAGES) as usize, (end / PAGES * PAGES) as usize);
             if start < end && end <= map.len() {
                 // SAFETY: pages of a read-only map of a file are read from the file again when they are touched next.
                 let _ = unsafe {
@@ -90,6 +91,22 @@ impl RawBytes {
             RawBytes::Owned(bytes) => bytes,
         }
     }
+
+    /// Where the first byte stands in the file; `None` when it does not, being decompressed.
+    fn file_offset(&self) -> Option<u64> {
+        match self {
+            RawBytes::InFile(_, range) => Some(range.start as u64),
+            RawBytes::Owned(_) => None,
+        }
+    }
+
+    /// Completes a damage of these bytes, whose offset counts from [`file_offset`](Self::file_offset) or 0.
+    fn locate(&self, damage: Damage, stored_at: u64) -> Damage {
+        match self {
+            RawBytes::InFile(..) => damage,
+            RawBytes::Owned(_) => damage.in_decompressed("layer", stored_at),
+        }
+    }
 }
 
 /// Tensors and the bytes that they are in.
@@ -99,6 +116,34 @@ pub struct TensorGroup {
     pub bytes: RawBytes,
     /// Tensors in file order.
     pub tensors: Vec<TensorEntry>,
+}
+
+impl TensorGroup {
+    /// A damage of `tensor`, one of these; `stored_at` is where the group's stored bytes begin.
+    pub(crate) fn damage(
+        &self,
+        tensor: &TensorEntry,
+        stored_at: u64,
+        place: &str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Damage {
+        let at = self.bytes.file_offset().unwrap_or(0) + tensor.with_header().start as u64;
+        self.bytes.locate(Damage::new(place, at, expected, found), stored_at)
+    }
+
+    /// Checks that every known tensor of a part belongs there.
+    fn check_placement(
+        &self,
+        stored_at: u64,
+        place: &str,
+        belongs: impl Fn(TensorKind) -> bool,
+    ) -> Result<(), Damage> {
+        match self.tensors.iter().find_map(|t| t.kind.filter(|&kind| !belongs(kind)).map(|kind| (t, kind))) {
+            Some((t, kind)) => Err(self.damage(t, stored_at, place, "only tensors that belong there", kind)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The token embedding.
@@ -120,12 +165,15 @@ impl QsfFile {
     /// # Errors
     /// When the file cannot be read or is damaged in these parts.
     pub fn open(path: &Path) -> Result<QsfFile, FormatError> {
-        let file = File::open(path).map_err(|e| FormatError::io(path, "open", e))?;
-        let metadata = file.metadata().map_err(|e| FormatError::io(path, "read", e))?;
-        if !metadata.is_file() {
+        let regular = |metadata: Metadata| {
             let source = std::io::Error::other("it is not a regular file");
-            return Err(FormatError::io(path, "read", source));
-        }
+            if metadata.is_file() { Ok(metadata) } else { Err(FormatError::io(path, "read", source)) }
+        };
+        // Before opening, which would wait at a named pipe until someone writes to it.
+        regular(fs::metadata(path).map_err(|e| FormatError::io(path, "open", e))?)?;
+        let file = File::open(path).map_err(|e| FormatError::io(path, "open", e))?;
+        // And after, of what was opened: the name may lead elsewhere by now.
+        let metadata = regular(file.metadata().map_err(|e| FormatError::io(path, "read", e))?)?;
         if metadata.len() < HEADER_BYTES as u64 {
             let found = format!("{} bytes", metadata.len());
             return Err(Damage::new("file header", 0, "at least 128 bytes", found).in_file(path));
@@ -326,15 +374,17 @@ impl QsfFile {
         let bytes = self.join(&chunks, &place)?;
         let tensors = parse_tensors(
             bytes.as_slice(),
-            chunks.first().map_or(entry.offset, |c| c.offset),
+            bytes.file_offset().unwrap_or(0),
             0,
             TensorCount::Exactly(entry.tensors.into()),
             Some(entry.quant),
             self.header.block,
             &place,
-        )?;
-        check_placement(&tensors, entry.offset, &place, TensorKind::is_per_layer)?;
-        Ok(TensorGroup { bytes, tensors })
+        )
+        .map_err(|damage| bytes.locate(damage, entry.offset))?;
+        let group = TensorGroup { bytes, tensors };
+        group.check_placement(entry.offset, &place, TensorKind::is_per_layer)?;
+        Ok(group)
     }
 
     /// Contiguous chunks as one: in place when none is compressed.
@@ -388,10 +438,11 @@ impl QsfFile {
             TensorCount::ToEnd
         };
         let tensors = parse_tensors(bytes, at, 1, count, None, self.header.block, place)?;
-        check_placement(&tensors, at, place, |kind| {
+        let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };
+        group.check_placement(at, place, |kind| {
             !kind.is_per_layer() && !matches!(kind, TensorKind::Positions | TensorKind::TokenEmbedding)
         })?;
-        Ok((tied, TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors }))
+        Ok((tied, group))
     }
 
     /// The learned positions, where the model has them.
@@ -512,22 +563,6 @@ impl QsfFile {
 #[derive(serde::Deserialize)]
 struct MetaVersion {
     version: u32,
-}
-
-/// Checks that every known tensor of a part belongs there.
-fn check_placement(
-    tensors: &[TensorEntry],
-    at: u64,
-    place: &str,
-    belongs: impl Fn(TensorKind) -> bool,
-) -> Result<(), Damage> {
-    match tensors.iter().find_map(|t| t.kind.filter(|&kind| !belongs(kind)).map(|kind| (t, kind))) {
-        Some((t, kind)) => {
-            let at = at + t.with_header().start as u64;
-            Err(Damage::new(place, at, "only tensors that belong there", kind))
-        }
-        None => Ok(()),
-    }
 }
 
 /// `bytes` bytes from `offset`, which the field at `field_at` states, as a range inside `map`.

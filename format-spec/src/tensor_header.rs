@@ -1,5 +1,6 @@
 //! Tensor headers, and the walk over the tensors of a layer, of the final section or of the positions (SPEC.md section 5).
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use zerocopy::byteorder::little_endian::{U16, U32};
@@ -83,6 +84,8 @@ pub(crate) fn parse_tensors(
     place: &str,
 ) -> Result<Vec<TensorEntry>, Damage> {
     let mut tensors = Vec::new();
+    // A set: a hostile file can hold so many optional tensors that comparing each with all would take hours.
+    let mut kinds = HashSet::new();
     let mut end = lead;
     loop {
         let more = match count {
@@ -94,7 +97,7 @@ pub(crate) fn parse_tensors(
         }
         let place = format!("{place}, tensor {}", tensors.len());
         let entry = parse_tensor(raw, at, end, default, block, &place)?;
-        if tensors.iter().any(|t: &TensorEntry| t.kind_id == entry.kind_id) {
+        if !kinds.insert(entry.kind_id) {
             let start = at + entry.with_header().start as u64;
             return Err(Damage::new(
                 place,

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::directory::{SectionTag, checked_section};
 use crate::error::{Damage, FormatError};
-use crate::header::check_crc;
 use crate::layout::first_nonzero;
 use crate::model_config::{ModelConfig, PositionConfig};
 use crate::reader::{QsfFile, TensorGroup};
@@ -46,21 +45,22 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
         file.bytes().release(section.offset, section.offset + section.stored_bytes);
         report.sections += 1;
     }
-    let crcs = file.checked_section(SectionTag::TENSOR_CRCS)?;
-    let mut crcs = TensorCrcs { stored: crcs, next: 0 };
+    let at = |tag| file.section(tag).map_or(0, |s| s.offset);
+    let stored = file.checked_section(SectionTag::TENSOR_CRCS)?;
+    let mut crcs = TensorCrcs { stored, at: at(SectionTag::TENSOR_CRCS), next: 0 };
     for layer in 0..file.layers().len() {
         let group = file.read_layer(layer)?;
-        crcs.check(&group, &format!("layer {layer}"))?;
+        let entry = &file.layers()[layer];
+        crcs.check(&group, entry.offset, &format!("layer {layer}"))?;
         report.tensors += group.tensors.len();
         report.layers += 1;
-        let entry = &file.layers()[layer];
         file.bytes().release(entry.offset, entry.offset + entry.stored_bytes);
     }
     let (tied_head, last) = file.read_final()?;
-    crcs.check(&last, "final section")?;
+    crcs.check(&last, at(SectionTag::FINAL), "final section")?;
     report.tensors += last.tensors.len();
     if let Some(positions) = file.read_positions()? {
-        crcs.check(&positions, "section POSE")?;
+        crcs.check(&positions, at(SectionTag::POSITIONS), "section POSE")?;
         report.tensors += positions.tensors.len();
     }
     crcs.check_all_used()?;
@@ -118,29 +118,28 @@ fn check_padding(file: &QsfFile) -> Result<(), Damage> {
 /// Walks through section TCRC beside the tensors of the file.
 struct TensorCrcs<'a> {
     stored: Option<&'a [u8]>,
+    /// Where the section is in the file.
+    at: u64,
     next: usize,
 }
 
 impl TensorCrcs<'_> {
-    fn check(&mut self, group: &TensorGroup, place: &str) -> Result<(), Damage> {
+    /// Checks the tensors of a part whose stored bytes begin at `stored_at`.
+    fn check(&mut self, group: &TensorGroup, stored_at: u64, place: &str) -> Result<(), Damage> {
         let Some(stored) = self.stored else { return Ok(()) };
         for (i, tensor) in group.tensors.iter().enumerate() {
             let Some(crc) = stored.as_chunks::<4>().0.get(self.next) else {
-                return Err(Damage::new(
-                    "section TCRC",
-                    0,
-                    "a CRC per tensor",
-                    format!("{} CRCs", self.next),
-                ));
+                let found = format!("{} CRCs", self.next);
+                return Err(Damage::new("section TCRC", self.at, "a CRC per tensor", found));
             };
             self.next += 1;
-            let bytes = &group.bytes.as_slice()[tensor.with_header()];
-            check_crc(
-                &format!("{place}, tensor {i}"),
-                tensor.data.start as u64,
-                bytes,
-                u32::from_le_bytes(*crc),
-            )?;
+            let stored = u32::from_le_bytes(*crc);
+            let found = crc32fast::hash(&group.bytes.as_slice()[tensor.with_header()]);
+            if stored != found {
+                let place = format!("{place}, tensor {i}");
+                let expected = format!("CRC32 {stored:08x} as in section TCRC");
+                return Err(group.damage(tensor, stored_at, &place, expected, format!("{found:08x}")));
+            }
         }
         Ok(())
     }
@@ -149,7 +148,7 @@ impl TensorCrcs<'_> {
         match self.stored {
             Some(stored) if stored.len() != self.next * 4 => Err(Damage::new(
                 "section TCRC",
-                0,
+                self.at,
                 format!("{} CRCs of 4 bytes", self.next),
                 format!("{} bytes", stored.len()),
             )),

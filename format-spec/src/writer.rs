@@ -1,5 +1,5 @@
-//! The streaming writer: one pass from front to back into `OUT.partial`, then fsync and rename. A crash, a full disk or
-//! Ctrl-C never leaves something under the final name.
+//! The streaming writer: one pass from front to back into `OUT.partial`, verified, then fsync and rename. A crash, a full
+//! disk, Ctrl-C or a caller's contradiction never leaves something under the final name, nor costs an older file its place.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -10,12 +10,14 @@ use crate::directory::{Section, SectionTag, directory_bytes, embedding_chunk_byt
 use crate::error::FormatError;
 use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
-use crate::layout::{ALIGN, CHUNK_BYTES, LAYER_ALIGN, next_tensor_header};
+use crate::layout::{ALIGN, CHUNK_BYTES, LAYER_ALIGN, embedding_rows_per_chunk, next_tensor_header};
 use crate::meta::Meta;
 use crate::partial_file::PartialFile;
 use crate::quant_type::{BlockSize, QuantType};
+use crate::reader::MAX_SECTION_BYTES;
 use crate::tensor_header::tensor_header_bytes;
 use crate::tensor_kind::TensorKind;
+use crate::verify::verify;
 
 /// Stored and raw sizes of a layer are 48-bit numbers.
 const MAX_LAYER_BYTES: u64 = 1 << 48;
@@ -65,6 +67,8 @@ pub struct QsfWriter {
     chunks: Vec<Chunk>,
     tensor_crcs: Vec<u8>,
     open_tensor: Option<u64>,
+    /// The part that was ended before its tensor was.
+    cut_short: Option<&'static str>,
     section_start: u64,
 }
 
@@ -98,6 +102,7 @@ impl QsfWriter {
             chunks: Vec::new(),
             tensor_crcs: Vec::new(),
             open_tensor: None,
+            cut_short: None,
             section_start: 0,
         };
         let reserved = HEADER_BYTES + layer_count as usize * INDEX_ENTRY_BYTES;
@@ -250,8 +255,9 @@ impl QsfWriter {
         self.put(&[if tied_head { 0xFF } else { 0 }])
     }
 
-    /// Ends the final section.
+    /// Ends the final section. If a tensor of it lacks rows, [`finish`](Self::finish) will refuse.
     pub fn end_final(&mut self) {
+        self.end_tensors("the final section");
         let section = self.end_section(SectionTag::FINAL, Compression::None);
         self.sections.push(section);
     }
@@ -266,16 +272,24 @@ impl QsfWriter {
         Ok(())
     }
 
-    /// Ends the section of learned positions.
+    /// Ends the section of learned positions. If its tensor lacks rows, [`finish`](Self::finish) will refuse.
     pub fn end_positions(&mut self) {
+        self.end_tensors("the section of learned positions");
         let section = self.end_section(SectionTag::POSITIONS, Compression::None);
         self.sections.push(section);
+    }
+
+    /// Remembers an unfinished tensor: rows that come after the section has ended would complete it, but elsewhere.
+    fn end_tensors(&mut self, part: &'static str) {
+        if self.open_tensor.is_some() {
+            self.cut_short.get_or_insert(part);
+        }
     }
 
     /// Starts a tensor of the final section or of the positions; its rows follow by [`tensor_rows`](Self::tensor_rows).
     ///
     /// # Errors
-    /// When writing fails.
+    /// When writing fails, or rows of the tensor begun before are missing.
     pub fn begin_tensor(
         &mut self,
         kind: TensorKind,
@@ -283,6 +297,10 @@ impl QsfWriter {
         cols: u32,
         quant: QuantType,
     ) -> Result<(), FormatError> {
+        if let Some(left) = self.open_tensor {
+            let why = format!("the tensor begun before it still lacks {left} bytes");
+            return Err(self.unwritable(kind.name(), &why));
+        }
         let bytes = self.size_of(kind, quant, rows, cols)?;
         let start = next_tensor_header(self.at - self.section_start)
             .ok_or_else(|| self.unwritable(kind.name(), "the file is too large"))?;
@@ -317,10 +335,15 @@ impl QsfWriter {
         Ok(())
     }
 
-    /// Writes the remaining sections, index, directory and header, and gives the file its name. Returns its size in bytes.
+    /// Writes the remaining sections, index, directory and header, verifies the whole file as [`verify`] does, and gives it
+    /// its name. Returns its size in bytes.
+    ///
+    /// Only what verifies gets the name: a file that no reader accepts, because META contradicts the parts or the disk did
+    /// not keep what was written, neither appears nor replaces a good older one.
     ///
     /// # Errors
-    /// When a part is missing, or writing, syncing or renaming fails.
+    /// When a part is missing or too large, the written file (named with `.partial`) does not verify, or writing, syncing or
+    /// renaming fails. Whatever was written is then removed.
     pub fn finish(
         mut self,
         meta: &Meta,
@@ -363,6 +386,7 @@ impl QsfWriter {
         header.directory_offset = Some(directory_offset);
         self.patch(0, &header.to_bytes())?;
         self.out.flush().map_err(|e| self.io("write", e))?;
+        verify(self.target.partial())?;
         self.target.publish(self.out.get_ref())?;
         Ok(self.at)
     }
@@ -383,7 +407,9 @@ impl QsfWriter {
     }
 
     fn check_complete(&self) -> Result<(), FormatError> {
-        let missing = if self.embedding.is_some() || self.chunks.is_empty() {
+        let missing = if let Some(part) = self.cut_short {
+            part
+        } else if self.embedding.is_some() || self.chunks.is_empty() {
             "the token embedding"
         } else if self.index.len() != self.layer_count as usize {
             "a layer"
@@ -397,6 +423,10 @@ impl QsfWriter {
 
     /// Writes a section zstd-compressed when that is smaller.
     fn extra_section(&mut self, tag: SectionTag, raw: &[u8]) -> Result<(), FormatError> {
+        if raw.len() > MAX_SECTION_BYTES {
+            let why = format!("{} bytes, readers accept at most {MAX_SECTION_BYTES}", raw.len());
+            return Err(self.unwritable(&format!("section {tag}"), &why));
+        }
         let packed = Compression::Zstd.encode(raw).map_err(|e| self.io("compress for", e))?;
         let (compression, stored) = if packed.len() < raw.len() {
             (Compression::Zstd, &packed[..])
@@ -481,9 +511,4 @@ impl QsfWriter {
     fn unwritable(&self, what: &str, why: &str) -> FormatError {
         FormatError::Unwritable { path: self.target.path().to_owned(), what: what.into(), why: why.into() }
     }
-}
-
-/// Rows of one embedding chunk: as many as fit into 1 MiB, at least one.
-pub(crate) fn embedding_rows_per_chunk(row_bytes: u64) -> u64 {
-    (CHUNK_BYTES as u64 / row_bytes.max(1)).max(1)
 }

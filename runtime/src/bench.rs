@@ -32,7 +32,7 @@ pub struct Speed {
     pub stddev: f64,
 }
 
-/// Result of [`bench`].
+/// Result of [`bench()`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BenchReport {
     /// Prompt processing in steps of at most 512 tokens, the head for the last token only.

@@ -6,9 +6,11 @@
 mod folders;
 mod models;
 mod programs;
+mod refused;
 mod shared;
 
 pub use folders::{Snapshot, leftovers};
-pub use models::{SafetensorsFile, Size, demo_model, write_gpt2, write_llama};
+pub use models::{SafetensorsFile, Size, change_config, demo_model, write_gpt2, write_llama};
 pub use programs::{Output, Program, has_avx2, program};
+pub use refused::refused;
 pub use shared::shared;

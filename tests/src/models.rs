@@ -134,6 +134,14 @@ fn random_values(count: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
+/// Sets `field` in the `config.json` of `model`.
+pub fn change_config(model: &Path, field: &str, value: Value) {
+    let path = model.join("config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config[field] = value;
+    fs::write(path, config.to_string()).unwrap();
+}
+
 /// A safetensors file to damage: its tensors by name, each with type, shape and bytes.
 #[derive(Debug, Clone)]
 pub struct SafetensorsFile {
@@ -157,6 +165,26 @@ impl SafetensorsFile {
         let (dtype, _, bytes) = self.tensors.get_mut(name).unwrap();
         assert_eq!(*dtype, Dtype::F32);
         bytes[4 * index..4 * index + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Makes `value` of all values of the f32 tensor `name`.
+    pub fn fill(&mut self, name: &str, value: f32) {
+        let (dtype, _, bytes) = self.tensors.get_mut(name).unwrap();
+        assert_eq!(*dtype, Dtype::F32);
+        bytes.as_chunks_mut::<4>().0.fill(value.to_le_bytes());
+    }
+
+    /// Adds or replaces the f32 tensor `name`.
+    pub fn put(&mut self, name: &str, shape: &[usize], value: impl Fn(usize) -> f32) {
+        let bytes = (0..shape.iter().product()).flat_map(|i| value(i).to_le_bytes()).collect();
+        self.tensors.insert(name.to_owned(), (Dtype::F32, shape.to_vec(), bytes));
+    }
+
+    /// Replaces the tensor `name` by one of its shape in half precision, of values with these bits.
+    pub fn put_half(&mut self, name: &str, bits: impl Fn(usize) -> u16) {
+        let (dtype, shape, bytes) = self.tensors.get_mut(name).unwrap();
+        *bytes = (0..shape.iter().product()).flat_map(|i| bits(i).to_le_bytes()).collect();
+        *dtype = Dtype::F16;
     }
 
     /// Takes the tensor `name` out.

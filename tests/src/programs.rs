@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -57,11 +59,34 @@ impl Program {
     /// Runs to the end.
     pub fn run(mut self) -> Output {
         let output = self.0.output().unwrap_or_else(|e| panic!("{:?}: {e}", self.0));
-        Output {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Output::of(&output)
+    }
+
+    /// Runs to the end, and gives its peak of resident memory in bytes as well.
+    #[cfg(target_os = "linux")]
+    pub fn run_measured(mut self) -> (Output, u64) {
+        let child = self.0.spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        let done = AtomicBool::new(false);
+        let (output, peak) = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut peak = 0;
+                while !done.load(Ordering::Relaxed) {
+                    // The system's own high-water mark: what is missed between the last look and the end is the last step only.
+                    let text = std::fs::read_to_string(&status).unwrap_or_default();
+                    let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+                    if let Some(kilobytes) = mark.and_then(|mark| mark.trim().strip_suffix(" kB")) {
+                        peak = peak.max(kilobytes.trim().parse::<u64>().unwrap() * 1024);
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+                peak
+            });
+            let output = child.wait_with_output().unwrap();
+            done.store(true, Ordering::Relaxed);
+            (output, watcher.join().unwrap())
+        });
+        (Output::of(&output), peak)
     }
 
     /// Starts it; its output goes nowhere.
@@ -89,6 +114,14 @@ impl Program {
 }
 
 impl Output {
+    fn of(output: &std::process::Output) -> Output {
+        Output {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
     /// The same, after checking that the run succeeded and had nothing to say on stderr.
     #[track_caller]
     pub fn ok(self) -> Output {

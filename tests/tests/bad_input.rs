@@ -8,21 +8,6 @@ use std::path::Path;
 use qsf_tests::*;
 use serde_json::{Value, json};
 
-/// Runs `call`, which must fail with `code`, say all of `says` on stderr, and change nothing below `dir`.
-#[track_caller]
-fn refused(what: &str, dir: &Path, call: Program, code: i32, says: &[&str]) {
-    let before = Snapshot::of(dir);
-    let output = call.dir(dir).run();
-    assert_eq!(output.code, code, "{what}: {}{}", output.stdout, output.stderr);
-    assert!(!output.stderr.contains("panicked"), "{what}: {}", output.stderr);
-    assert!(output.stderr.contains("error: "), "{what}: {}", output.stderr);
-    assert_eq!(output.stdout, "", "{what}: errors belong on stderr");
-    for part in says {
-        assert!(output.stderr.contains(part), "{what}: {part:?} is not in: {}", output.stderr);
-    }
-    assert_eq!(before.changes(&Snapshot::of(dir)), Vec::<String>::new(), "{what}");
-}
-
 fn convert(dir: &Path) -> Program {
     program("qsf-convert").arg(dir.join("model")).arg(dir.join("out.qsf"))
 }
@@ -35,13 +20,6 @@ fn source_refused(what: &str, damage: impl Fn(&Path), code: i32, says: &[&str]) 
     write_llama(&model, Size::TINY, 1);
     damage(&model);
     refused(what, dir.path(), convert(dir.path()), code, says);
-}
-
-fn change_config(model: &Path, field: &str, value: Value) {
-    let path = model.join("config.json");
-    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    config[field] = value;
-    fs::write(path, config.to_string()).unwrap();
 }
 
 /// Splits the weights into `a.safetensors` (the embedding) and `b.safetensors` (all else), with an index.
@@ -220,6 +198,28 @@ fn a_configuration_that_cannot_be_is_named_with_the_field() {
 }
 
 #[test]
+fn a_rotation_given_twice_must_be_the_same_rotation() {
+    // TINY has a `rope_theta` of 10000 in the old place.
+    let again = |theta: f64| json!({"rope_theta": theta, "rope_type": "default"});
+    for (field, value) in [
+        ("rope_parameters", again(500_000.0)),
+        ("rope_scaling", again(10_001.0)),
+        ("rope_theta", json!(10_000.5)),
+    ] {
+        let change = |model: &Path| {
+            change_config(model, "rope_parameters", again(10_000.0));
+            change_config(model, field, value.clone());
+        };
+        source_refused(&format!("{field} = {value}"), change, 3, &["config.json", "rope_theta", "10000"]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model");
+    write_llama(&model, Size::TINY, 1);
+    change_config(&model, "rope_parameters", again(10_000.0));
+    convert(dir.path()).run().ok();
+}
+
+#[test]
 fn a_tokenizer_that_is_none_is_found_before_it_is_shipped() {
     for text in ["", "{}", "not json", "{\"model\": 5}"] {
         let write = |model: &Path| fs::write(model.join("tokenizer.json"), text).unwrap();
@@ -317,6 +317,21 @@ fn what_is_no_qsf_file_is_refused_by_every_program() {
 }
 
 #[test]
+fn a_gguf_file_is_told_from_a_broken_one_where_a_model_directory_is_expected() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model.gguf");
+    fs::write(&model, [b"GGUF\x03\0\0\0".as_slice(), &[1; 200]].concat()).unwrap();
+    for call in [
+        program("qsf-convert").arg(&model),
+        program("qsf-convert").arg(&model).arg(dir.path().join("out.qsf")),
+        program("qsf-convert").arg(&model).arg("--dry-run"),
+    ] {
+        let says = &["model.gguf", "GGUF", "HuggingFace directory"];
+        refused("GGUF", dir.path(), call, 4, says);
+    }
+}
+
+#[test]
 fn a_file_for_a_folder_and_a_folder_for_a_file_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
@@ -351,6 +366,10 @@ fn prompts_that_cannot_be_continued_are_refused_with_the_reason() {
         ("temperature", run().args("-p Hello --temp=-1"), "temp"),
         ("top-p", run().args("-p Hello --top-p 1.5"), "top"),
         ("bench beyond the context", run().args("--bench --pp 4096"), "512"),
+        ("bench beyond 2^32", run().args("--bench --pp 4294967301"), "512"),
+        ("bench beyond 2^32", run().args("--bench --tg 4294967301"), "512"),
+        ("bench beyond all", run().args("--bench --pp 18446744073709551615"), "512"),
+        ("bench of nothing", run().args("--bench --pp 0"), "at least one"),
     ] {
         refused(what, dir.path(), call, 2, &[says]);
     }
@@ -410,4 +429,44 @@ fn machine_settings_that_cannot_be_are_refused_by_every_program_that_computes() 
     refused("block size", dir.path(), call.args("--block-size 48"), 2, &["48", "64"]);
     let [call, ..] = calls();
     refused("type", dir.path(), call.args("--quant q4_k_m"), 2, &["q4_k_m", "4bit"]);
+}
+
+#[test]
+fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let text = dir.path().join("text.txt");
+    fs::write(&text, "Some text to evaluate on.\n".repeat(100)).unwrap();
+    let run = || program("qsf-run").arg(&model);
+    let convert = || program("qsf-convert").arg(&model).arg(dir.path().join("out.qsf"));
+    let golden = || program("qsf-eval").arg(&model).arg("--golden").arg(&text);
+    for (call, says) in [
+        (run().args("-p hi --pp 3"), "--pp"),
+        (run().args("-p hi --tg 3"), "--tg"),
+        (run().args("-p hi -r 3"), "--repetitions"),
+        (run().args("--bench --temp 0.5"), "--temp"),
+        (run().args("--bench --top-k 5"), "--top-k"),
+        (run().args("--bench --top-p 0.5"), "--top-p"),
+        (run().args("--bench --min-p 0.5"), "--min-p"),
+        (run().args("--bench --seed 5"), "--seed"),
+        (run().args("--bench -n 5"), "--max-tokens"),
+        (run().args("--bench -c 64"), "--ctx-size"),
+        (run().args("--bench -p hi"), "--prompt"),
+        (run().args("-p hi --prompt-ids 1,2"), "--prompt-ids"),
+        (run().arg("--system"), "MODEL"),
+        (program("qsf-run").args("--system --bench"), "--bench"),
+        (program("qsf-run").args("--system -p hi"), "--prompt"),
+        (convert().args("--demo-dir x"), "--demo-dir"),
+        (convert().arg("--demo"), "--demo"),
+        (convert().args("--calibration-tokens 5"), "--calibration"),
+        (convert().arg("--dry-run"), "--dry-run"),
+        (program("qsf-convert").arg(&model).arg("--dry-run").arg("--calibration").arg(&text), "--calibration"),
+        (program("qsf-convert").arg(&model).args("--dry-run --force"), "--force"),
+        (program("qsf-convert").args("--demo --quant 2bit"), "--quant"),
+        (golden().args("--ctx 64"), "--ctx"),
+        (golden().args("--chunks 2"), "--chunks"),
+        (golden().arg("--base").arg(&model), "--base"),
+    ] {
+        refused(&format!("{call:?}"), dir.path(), call, 2, &[says]);
+    }
 }

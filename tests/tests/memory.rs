@@ -4,30 +4,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::Duration;
 
 use qsf_tests::*;
 
 /// Peak resident memory of a conversion in bytes, and the size of its output.
+#[track_caller]
 fn peak_of_conversion(model: &Path, args: &str) -> (u64, u64) {
     let out = model.join("out.qsf");
-    let mut child = program("qsf-convert").arg(model).arg(&out).args(args).args("--force -t 2").start();
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak = 0;
-    let exit = loop {
-        // The system's own high-water mark: what is missed between the last look and the end is the last step only.
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        if let Some(kilobytes) = mark.and_then(|mark| mark.trim().strip_suffix(" kB")) {
-            peak = peak.max(kilobytes.trim().parse::<u64>().unwrap() * 1024);
-        }
-        if let Some(exit) = child.try_wait().unwrap() {
-            break exit;
-        }
-        sleep(Duration::from_millis(2));
-    };
-    assert!(exit.success(), "{args}");
+    let call = program("qsf-convert").arg(model).arg(&out).args(args).args("--force -t 2");
+    let (output, peak) = call.run_measured();
+    output.ok();
     (peak, fs::metadata(out).unwrap().len())
 }
 

@@ -1,5 +1,6 @@
 //! `qsf-inspect`: what is in a QSF file, and is it whole.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -88,7 +89,8 @@ fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
     let header = file.header();
     let embedding = file.embedding_info()?;
     Ok(json!({
-        "path": file.path(),
+        // Not the path itself: as JSON it would have to be UTF-8.
+        "path": file.path().display().to_string(),
         "file_bytes": header.file_bytes,
         "type": header.quant_name(),
         "block_size": u16::from(header.block),
@@ -114,12 +116,15 @@ fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
 
 /// Bits of the whole file per weight that META lists.
 fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
-    let weights: u64 = meta.tensors.iter().map(|t| u64::from(t.rows) * u64::from(t.cols)).sum();
-    file_bytes as f64 * 8.0 / weights.max(1) as f64
+    // In floats: META may claim any sizes, and integers would overflow.
+    let weights: f64 = meta.tensors.iter().map(|t| f64::from(t.rows) * f64::from(t.cols)).sum();
+    file_bytes as f64 * 8.0 / weights.max(1.0)
 }
 
 struct TensorLine {
     place: String,
+    /// For tensors of a layer; with the kind, what META knows a tensor by.
+    layer: Option<u32>,
     kind: String,
     quant: &'static str,
     rows: u32,
@@ -145,6 +150,7 @@ fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<Tenso
     let block = file.header().block;
     lines.push(TensorLine {
         place: "embedding".into(),
+        layer: None,
         kind: "token_embedding".into(),
         quant: embedding.quant.name(),
         rows: embedding.rows,
@@ -155,9 +161,10 @@ fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<Tenso
             .unwrap_or_default(),
         error: None,
     });
-    let mut add = |place: String, group: TensorGroup| {
+    let mut add = |place: String, layer: Option<u32>, group: TensorGroup| {
         lines.extend(group.tensors.iter().map(|t| TensorLine {
             place: place.clone(),
+            layer,
             kind: t.kind.map_or_else(|| format!("kind {}", t.kind_id), |k| k.name().into()),
             quant: t.quant.name(),
             rows: t.rows,
@@ -166,16 +173,19 @@ fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<Tenso
             error: None,
         }));
     };
-    for layer in 0..file.layers().len() {
-        add(format!("layer {layer}"), file.layer(layer)?);
+    for (layer, i) in (0..file.header().layers).zip(0..) {
+        add(format!("layer {layer}"), Some(layer), file.layer(i)?);
     }
-    add("final".into(), file.final_section()?.1);
+    add("final".into(), None, file.final_section()?.1);
     if let Some(positions) = file.positions()? {
-        add("positions".into(), positions);
+        add("positions".into(), None, positions);
     }
     if let Some(meta) = meta {
-        for (line, record) in lines.iter_mut().zip(&meta.tensors) {
-            line.error = Some((record.cosine, record.relative_error));
+        // By name, not by position: META may leave out tensors that its writer did not know, or order them otherwise.
+        let records: HashMap<_, _> = meta.tensors.iter().map(|r| ((r.layer, r.kind.as_str()), r)).collect();
+        for line in &mut lines {
+            let record = records.get(&(line.layer, line.kind.as_str()));
+            line.error = record.map(|r| (r.cosine, r.relative_error));
         }
     }
     Ok(lines)
@@ -216,7 +226,7 @@ fn text(
     );
     if let Some(meta) = meta {
         let sources = &meta.provenance.sources;
-        let bytes = sources.iter().map(|s| s.bytes).sum();
+        let bytes = sources.iter().fold(0, |sum: u64, s| sum.saturating_add(s.bytes));
         out += &format!(
             "written by {} from {} source files of {} (names and SHA-256 by --json)\n",
             meta.provenance.tool,
