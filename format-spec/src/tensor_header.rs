@@ -72,8 +72,8 @@ pub(crate) enum TensorCount {
     Plain(usize),
 }
 
-/// Walks over the tensors in `raw`, whose first byte stands at `at` in the file (or would, were it not compressed). The
-/// first `lead` bytes belong to the caller; all other bytes that are no header and no data must be zero.
+/// Walks over the tensors in `raw`, whose first byte stands at `at` in the file (0 when `raw` is decompressed: damage then
+/// counts from the start of `raw`). The first `lead` bytes belong to the caller; all other bytes that are no header and no data must be zero.
 pub(crate) fn parse_tensors(
     raw: &[u8],
     at: u64,
@@ -181,4 +181,46 @@ fn parse_tensor(
             )
         })?;
     Ok(TensorEntry { kind, kind_id, rows, cols, quant, data: data_start..data_start + bytes as usize })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A final section of optional 1 x 1 tensors of these unknown kinds.
+    fn optional_tensors(kinds: impl Iterator<Item = u32>) -> Vec<u8> {
+        let mut raw = vec![0];
+        for kind in kinds {
+            raw.resize(next_tensor_header(raw.len() as u64).unwrap() as usize, 0);
+            let mut header = tensor_header_bytes(TensorKind::FinalNorm, 1, 1, QuantType::F32);
+            header[..4].copy_from_slice(&kind.to_le_bytes());
+            header[14] = OPTIONAL;
+            raw.extend_from_slice(&header);
+            raw.extend_from_slice(&[0; 4]);
+        }
+        raw
+    }
+
+    fn walk(raw: &[u8]) -> Result<Vec<TensorEntry>, Damage> {
+        parse_tensors(raw, 0, 1, TensorCount::ToEnd, None, BlockSize::B64, "final section")
+    }
+
+    #[test]
+    fn a_hundred_thousand_optional_tensors_do_not_keep_the_reader_busy() {
+        let raw = optional_tensors(1000..101_000);
+        let started = Instant::now();
+        assert_eq!(walk(&raw).unwrap().len(), 100_000);
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+
+    #[test]
+    fn a_kind_that_comes_twice_is_refused_even_with_many_between() {
+        let damage = walk(&optional_tensors((1000..2000).chain([1000]))).unwrap_err();
+        assert_eq!(damage.expected, "each kind once");
+        assert!(damage.found.contains("1000"), "{damage}");
+    }
 }

@@ -67,14 +67,6 @@ fn a_damaged_layer_is_not_loaded_but_its_neighbour_is() {
     assert!(error.to_string().contains("layer 1"), "{error}");
 }
 
-/// Repairs the checksums that guard the header and the layer index, as an attacker would.
-fn reseal(bytes: &mut [u8]) {
-    let crc = crc32fast::hash(&bytes[..96]);
-    bytes[96..100].copy_from_slice(&crc.to_le_bytes());
-    let crc = crc32fast::hash(&bytes[100..124]);
-    bytes[124..128].copy_from_slice(&crc.to_le_bytes());
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
@@ -84,7 +76,7 @@ proptest! {
         let mut bytes = file_bytes_cached();
         let at = at.min(120);
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        reseal(&mut bytes);
+        seal_header(&mut bytes);
         let _ = check(Arc::new(bytes));
     }
 
@@ -96,19 +88,14 @@ proptest! {
         value in prop_oneof![Just(0u32), Just(u32::MAX), Just(0x7fff_ffff), any::<u32>()],
     ) {
         let mut bytes = file_bytes_cached();
-        let directory = u64::from_le_bytes(bytes[100..108].try_into().unwrap()) as usize;
+        let directory = u64_at(&bytes, 100) as usize;
         let count = (bytes.len() - directory - 16) / 32;
         let entry = directory + 16 + 32 * (part % count);
-        let offset = u64::from_le_bytes(bytes[entry + 8..entry + 16].try_into().unwrap()) as usize;
-        let length = u64::from_le_bytes(bytes[entry + 16..entry + 24].try_into().unwrap()) as usize;
+        let tag = bytes[entry..entry + 4].try_into().unwrap();
+        let (offset, length) = (u64_at(&bytes, entry + 8) as usize, u64_at(&bytes, entry + 16) as usize);
         let at = offset + at % (length - 3);
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[offset..offset + length]);
-        bytes[entry + 24..entry + 28].copy_from_slice(&crc.to_le_bytes());
-        let mut sealed = bytes[directory..directory + 12].to_vec();
-        sealed.extend_from_slice(&bytes[directory + 16..]);
-        let crc = crc32fast::hash(&sealed);
-        bytes[directory + 12..directory + 16].copy_from_slice(&crc.to_le_bytes());
+        seal_section(&mut bytes, &tag);
         let _ = check(Arc::new(bytes));
     }
 
@@ -120,48 +107,50 @@ proptest! {
         compressed in any::<bool>(),
     ) {
         let mut bytes = if compressed { file_bytes(Compression::Zstd) } else { file_bytes_cached() };
-        let index = 128 + 32;
-        let offset = u64::from_le_bytes(bytes[index..index + 8].try_into().unwrap()) as usize;
-        let stored = u32::from_le_bytes(bytes[index + 8..index + 12].try_into().unwrap()) as usize;
+        let offset = u64_at(&bytes, 128 + 32) as usize;
+        let stored = u32_at(&bytes, 128 + 32 + 8) as usize;
         let at = at % (stored - 3);
         bytes[offset + at..offset + at + 4].copy_from_slice(&value.to_le_bytes());
-        let entries = u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap()) as usize;
-        if let Some(table) = bytes.get(offset + 16..offset + 16 + entries.min(1000) * 16) {
-            let crc = crc32fast::hash(table);
-            bytes[offset + 4..offset + 8].copy_from_slice(&crc.to_le_bytes());
-        }
-        let crc = crc32fast::hash(&bytes[offset..offset + stored]);
-        bytes[index + 20..index + 24].copy_from_slice(&crc.to_le_bytes());
-        let file = reseal_index(bytes);
-        if let Ok(file) = QsfFile::from_memory(Path::new("memory"), Arc::new(file)) {
+        seal_layer(&mut bytes, 1);
+        if let Ok(file) = QsfFile::from_memory(Path::new("memory"), Arc::new(bytes)) {
             let _ = file.layer(1);
         }
     }
 
+    /// In a plain file no checksum stands before the layer index, the embedding and the final section.
     #[test]
-    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        let mut file = b"QSF1".to_vec();
-        file.extend(bytes);
-        let _ = check(Arc::new(file));
+    fn random_bytes_in_a_plain_file_never_panic(
+        at in prop_oneof![0usize..3, 128usize..200, 128usize..40_000],
+        random in prop::collection::vec(prop_oneof![Just(0u8), Just(0xFF), any::<u8>()], 1..80),
+    ) {
+        let mut bytes = plain_file_bytes();
+        // 0 to 2: the parts that are parsed, which uniformly drawn offsets would rarely hit.
+        let at = match at {
+            0 | 1 => u64_at(&bytes, 64 + 8 * at) as usize,
+            2 => u64_at(&bytes, 72) as usize + 48,
+            at => at.min(bytes.len() - random.len()),
+        };
+        bytes[at..at + random.len()].copy_from_slice(&random);
+        let _ = check(Arc::new(bytes));
     }
+}
+
+/// The same model without directory: its header says nothing of the sections, and its chunks are uncompressed.
+fn plain_file_bytes() -> Vec<u8> {
+    static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    let make = || {
+        let mut bytes = file_bytes_cached();
+        bytes[100..128].fill(0);
+        let plain = check(Arc::new(bytes.clone())).unwrap();
+        assert!(!plain.unprotected.is_empty(), "the random bytes would only meet checksums");
+        bytes
+    };
+    BYTES.get_or_init(make).clone()
 }
 
 fn file_bytes_cached() -> Vec<u8> {
     static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     BYTES.get_or_init(|| file_bytes(Compression::None)).clone()
-}
-
-/// Repairs the LIDX entry and the directory's own checksum.
-fn reseal_index(mut bytes: Vec<u8>) -> Vec<u8> {
-    let directory = u64::from_le_bytes(bytes[100..108].try_into().unwrap()) as usize;
-    let index_crc = crc32fast::hash(&bytes[128..128 + 64]);
-    let entry = (directory + 16..bytes.len()).step_by(32).find(|&e| &bytes[e..e + 4] == b"LIDX").unwrap();
-    bytes[entry + 24..entry + 28].copy_from_slice(&index_crc.to_le_bytes());
-    let mut sealed = bytes[directory..directory + 12].to_vec();
-    sealed.extend_from_slice(&bytes[directory + 16..]);
-    let crc = crc32fast::hash(&sealed);
-    bytes[directory + 12..directory + 16].copy_from_slice(&crc.to_le_bytes());
-    bytes
 }
 
 #[test]
@@ -173,6 +162,100 @@ fn a_forged_chunk_cannot_ask_for_more_memory_than_255_times_its_size() {
     drop(file);
     // stored size 16 of a chunk that claims its true raw size
     bytes[table + 16..table + 20].copy_from_slice(&16u32.to_le_bytes());
+    seal_layer(&mut bytes, layer);
     let file = QsfFile::from_memory(Path::new("memory"), Arc::new(bytes)).unwrap();
-    file.layer(layer).unwrap_err();
+    let error = file.layer(layer).unwrap_err();
+    assert!(error.to_string().contains("stored and raw sizes that fit"), "{error}");
+}
+
+fn damage(error: FormatError) -> Damage {
+    match error {
+        FormatError::Damaged { damage, .. } => *damage,
+        other => panic!("{other}"),
+    }
+}
+
+/// A file whose TCRC has a wrong CRC for this tensor of the whole file.
+fn with_wrong_tensor_crc(compression: Compression, tensor: usize) -> Vec<u8> {
+    let mut bytes = file_bytes(compression);
+    let tcrc = u64_at(&bytes, section_entry(&bytes, b"TCRC") + 8) as usize;
+    bytes[tcrc + 4 * tensor] ^= 1;
+    seal_section(&mut bytes, b"TCRC");
+    bytes
+}
+
+#[test]
+fn a_tensor_that_fails_its_checksum_is_reported_where_it_stands_in_the_file() {
+    // Tensor 5 is the second of layer 1, tensor 8 the first of the final section, tensor 11 the positions.
+    for tensor in [5, 8, 11] {
+        let bytes = with_wrong_tensor_crc(Compression::None, tensor);
+        let file = QsfFile::from_memory(Path::new("memory"), Arc::new(bytes.clone())).unwrap();
+        let (group, i) = match tensor {
+            5 => (file.layer(1).unwrap(), 1),
+            8 => (file.final_section().unwrap().1, 0),
+            _ => (file.positions().unwrap().unwrap(), 0),
+        };
+        let expected = &group.tensors[i];
+        let damage = damage(check(Arc::new(bytes.clone())).unwrap_err());
+        let at = damage.offset as usize;
+        assert_eq!(u32_at(&bytes, at), expected.kind_id, "no header of that tensor there: {damage}");
+        assert_eq!(&bytes[at + 16..][..expected.data.len()], &group.bytes.as_slice()[expected.data.clone()]);
+        assert!(!damage.place.contains("decompressed"), "{damage}");
+    }
+}
+
+#[test]
+fn a_tensor_of_a_compressed_layer_is_reported_by_its_place_in_the_decompressed_layer() {
+    let bytes = with_wrong_tensor_crc(Compression::Zstd, 5);
+    let file = QsfFile::from_memory(Path::new("memory"), Arc::new(bytes.clone())).unwrap();
+    let layer = &file.layers()[1];
+    assert_eq!(layer.compression, Compression::Zstd, "the layer must be compressed for this test");
+    let start = file.layer(1).unwrap().tensors[1].with_header().start;
+    let damage = damage(check(Arc::new(bytes)).unwrap_err());
+    assert_eq!(damage.offset, layer.offset);
+    assert_eq!(damage.place, format!("layer 1, tensor 1, byte {start} of the decompressed layer"));
+}
+
+#[test]
+fn a_section_tcrc_of_the_wrong_length_is_reported_at_its_own_offset() {
+    for (change, expected) in [(-4i64, "a CRC per tensor"), (4, "12 CRCs")] {
+        let mut bytes = file_bytes(Compression::None);
+        let entry = section_entry(&bytes, b"TCRC");
+        let offset = u64_at(&bytes, entry + 8);
+        let stored = u64_at(&bytes, entry + 16).checked_add_signed(change).unwrap();
+        bytes[entry + 16..entry + 24].copy_from_slice(&stored.to_le_bytes());
+        if change < 0 {
+            // The cut bytes are padding now.
+            bytes[(offset + stored) as usize..][..4].fill(0);
+        }
+        seal_section(&mut bytes, b"TCRC");
+        let damage = damage(check(Arc::new(bytes)).unwrap_err());
+        assert_eq!((damage.offset, damage.place.as_str()), (offset, "section TCRC"));
+        assert!(damage.expected.contains(expected), "{damage}");
+    }
+}
+
+#[test]
+fn a_tensor_in_the_wrong_part_is_reported_at_its_header() {
+    let mut bytes = file_bytes(Compression::None);
+    // Behind the chunk table of 64 bytes, the first header stands at byte 48.
+    let header = u64_at(&bytes, 128 + 32) as usize + 64 + 48;
+    assert_eq!(u32_at(&bytes, header), TensorKind::AttnQ.id());
+    bytes[header..header + 4].copy_from_slice(&TensorKind::Head.id().to_le_bytes());
+    seal_layer_and_chunk(&mut bytes, 1);
+    let damage = damage(check(Arc::new(bytes)).unwrap_err());
+    assert_eq!((damage.offset, damage.found.as_str()), (header as u64, "head"), "{damage}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_is_refused_instead_of_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("model.qsf");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (answer, answered) = std::sync::mpsc::channel();
+    // In a thread that may hang: the test must end all the same.
+    std::thread::spawn(move || answer.send(QsfFile::open(&pipe).map(drop)));
+    let error = answered.recv_timeout(std::time::Duration::from_secs(10)).expect("open hangs").unwrap_err();
+    assert!(format!("{error:?}").contains("not a regular file"), "{error:?}");
 }

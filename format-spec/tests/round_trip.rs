@@ -75,8 +75,7 @@ fn an_existing_file_is_not_replaced_without_force() {
 fn an_unfinished_file_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");
-    let options = WriterOptions { force: false, block: BlockSize::B64, compression: Compression::None };
-    let mut writer = QsfWriter::create(&path, 1, options).unwrap();
+    let mut writer = QsfWriter::create(&path, 1, options(Compression::None)).unwrap();
     writer.begin_embedding(QuantType::Q4, VOCAB, HIDDEN).unwrap();
     let error = writer.finish(&meta(), MIXED, None, None).unwrap_err();
     assert!(error.to_string().contains("token embedding"), "{error}");
@@ -87,9 +86,9 @@ fn an_unfinished_file_leaves_nothing_behind() {
 fn a_second_writer_of_the_same_file_is_refused_and_the_first_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");
-    let options = WriterOptions { force: false, block: BlockSize::B64, compression: Compression::None };
-    let first = QsfWriter::create(&path, 1, options).unwrap();
-    let error = QsfWriter::create(&path, 1, options).err().expect("two writers of one file");
+    let first = QsfWriter::create(&path, 1, options(Compression::None)).unwrap();
+    let error =
+        QsfWriter::create(&path, 1, options(Compression::None)).err().expect("two writers of one file");
     assert!(format!("{error:?}").contains("another process"), "{error:?}");
     drop(first);
 }
@@ -98,4 +97,78 @@ fn a_second_writer_of_the_same_file_is_refused_and_the_first_goes_on() {
 fn a_missing_directory_is_named() {
     let error = write(std::path::Path::new("/nonexistent/model.qsf"), Compression::None).unwrap_err();
     assert!(error.to_string().contains("/nonexistent"), "{error}");
+}
+
+#[test]
+fn a_file_that_no_reader_accepts_does_not_replace_a_good_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    write(&path, Compression::None).unwrap();
+    let good = std::fs::read(&path).unwrap();
+    let writer =
+        without_positions(&path, WriterOptions { force: true, ..options(Compression::None) }).unwrap();
+    // META says learned positions; none were written.
+    let error = writer.finish(&meta(), MIXED, None, None).unwrap_err().to_string();
+    assert!(error.contains("model.qsf.partial") && error.contains("learned positions"), "{error}");
+    assert!(std::fs::read(&path).unwrap() == good, "the good file is gone");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "something is left behind");
+}
+
+#[test]
+fn a_file_that_no_reader_accepts_gets_no_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let mut meta = meta();
+    meta.model.tied_head = true;
+    let error = write_with(&path, options(Compression::None), &meta).unwrap_err().to_string();
+    assert!(error.contains("tied_head"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_tensor_without_all_its_rows_is_refused_when_the_next_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = before_final(&dir.path().join("model.qsf"), options(Compression::None)).unwrap();
+    writer.begin_final(false).unwrap();
+    writer.begin_tensor(TensorKind::FinalNorm, 1, HIDDEN, QuantType::F16).unwrap();
+    writer.tensor_rows(&[0; 100]).unwrap();
+    let error = writer.begin_tensor(TensorKind::FinalNormBias, 1, HIDDEN, QuantType::F16).unwrap_err();
+    assert!(error.to_string().contains("lacks 28 bytes"), "{error}");
+}
+
+#[test]
+fn rows_after_the_end_of_their_section_do_not_count() {
+    let dir = tempfile::tempdir().unwrap();
+    for part in ["the final section", "the section of learned positions"] {
+        let path = dir.path().join("model.qsf");
+        let mut writer = if part == "the final section" {
+            let mut writer = before_final(&path, options(Compression::None)).unwrap();
+            writer.begin_final(false).unwrap();
+            writer.begin_tensor(TensorKind::FinalNorm, 1, HIDDEN, QuantType::F16).unwrap();
+            writer.end_final();
+            writer
+        } else {
+            let mut writer = without_positions(&path, options(Compression::None)).unwrap();
+            writer.begin_positions().unwrap();
+            writer.begin_tensor(TensorKind::Positions, 1, HIDDEN, QuantType::F16).unwrap();
+            writer.end_positions();
+            writer
+        };
+        writer.tensor_rows(&[0; 128]).unwrap();
+        let error = writer.finish(&meta(), MIXED, None, None).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn a_tokenizer_too_large_for_any_reader_is_refused_when_writing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let writer = without_positions(&path, options(Compression::None)).unwrap();
+    let tokenizer = vec![0; MAX_SECTION_BYTES + 1];
+    let error = writer.finish(&meta(), MIXED, Some(&tokenizer), None).unwrap_err();
+    assert!(matches!(error, FormatError::Unwritable { .. }), "{error}");
+    assert!(error.to_string().contains("section TOKN"), "{error}");
+    assert!(!path.exists());
 }

@@ -1,5 +1,6 @@
 //! A small file with every kind of part: several layers, compressed and not, learned positions, a separate head.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::Path;
 
@@ -70,16 +71,28 @@ pub fn meta() -> Meta {
     }
 }
 
+pub fn options(compression: Compression) -> WriterOptions {
+    WriterOptions { force: false, block: BlockSize::B64, compression }
+}
+
 pub fn write(path: &Path, compression: Compression) -> Result<u64, FormatError> {
-    let options = WriterOptions { force: false, block: BlockSize::B64, compression };
-    let mut writer = QsfWriter::create(path, 2, options)?;
-    writer.begin_embedding(QuantType::Q4, VOCAB, HIDDEN)?;
-    let embedding = embedding();
-    let (first, second) = embedding.split_at(36 * 100);
-    writer.embedding_rows(first)?;
-    writer.embedding_rows(second)?;
-    writer.layer(layer(1), None)?;
-    writer.layer(layer(2), Some(0.5))?;
+    write_with(path, options(compression), &meta())
+}
+
+/// The model with this META.
+pub fn write_with(path: &Path, options: WriterOptions, meta: &Meta) -> Result<u64, FormatError> {
+    let mut writer = without_positions(path, options)?;
+    writer.begin_positions()?;
+    let t = tensor(TensorKind::Positions, 32, HIDDEN, QuantType::Q8, 13);
+    writer.begin_tensor(t.kind, t.rows, t.cols, t.quant)?;
+    writer.tensor_rows(&t.data)?;
+    writer.end_positions();
+    writer.finish(meta, MIXED, Some(b"{\"tokenizer\": true}"), Some(b"{{ messages }}"))
+}
+
+/// A writer that has everything but positions, index and sections.
+pub fn without_positions(path: &Path, options: WriterOptions) -> Result<QsfWriter, FormatError> {
+    let mut writer = before_final(path, options)?;
     writer.begin_final(false)?;
     for t in [
         tensor(TensorKind::FinalNorm, 1, HIDDEN, QuantType::F16, 7),
@@ -90,10 +103,79 @@ pub fn write(path: &Path, compression: Compression) -> Result<u64, FormatError> 
         writer.tensor_rows(&t.data)?;
     }
     writer.end_final();
-    writer.begin_positions()?;
-    let t = tensor(TensorKind::Positions, 32, HIDDEN, QuantType::Q8, 13);
-    writer.begin_tensor(t.kind, t.rows, t.cols, t.quant)?;
-    writer.tensor_rows(&t.data)?;
-    writer.end_positions();
-    writer.finish(&meta(), MIXED, Some(b"{\"tokenizer\": true}"), Some(b"{{ messages }}"))
+    Ok(writer)
+}
+
+/// A writer that has embedding and layers.
+pub fn before_final(path: &Path, options: WriterOptions) -> Result<QsfWriter, FormatError> {
+    let mut writer = QsfWriter::create(path, 2, options)?;
+    writer.begin_embedding(QuantType::Q4, VOCAB, HIDDEN)?;
+    let embedding = embedding();
+    let (first, second) = embedding.split_at(36 * 100);
+    writer.embedding_rows(first)?;
+    writer.embedding_rows(second)?;
+    writer.layer(layer(1), None)?;
+    writer.layer(layer(2), Some(0.5))?;
+    Ok(writer)
+}
+
+/// Repairs the checksums of the header, as an attacker would.
+pub fn seal_header(bytes: &mut [u8]) {
+    seal(bytes, 0..96, 96);
+    seal(bytes, 100..124, 124);
+}
+
+/// Repairs the checksums that guard a layer but not its chunks: table, index entry, LIDX, directory.
+pub fn seal_layer(bytes: &mut [u8], layer: usize) {
+    let index = 128 + 32 * layer;
+    let offset = u64_at(bytes, index) as usize;
+    let stored = u32_at(bytes, index + 8) as usize;
+    // The count may be forged, too.
+    let entries = (u32_at(bytes, offset) as usize).min(1000);
+    let table = offset + 16..offset + 16 + entries * 16;
+    if table.end <= bytes.len() {
+        seal(bytes, table, offset + 4);
+    }
+    seal(bytes, offset..offset + stored, index + 20);
+    seal_section(bytes, b"LIDX");
+}
+
+/// As [`seal_layer`], and the only chunk of an uncompressed layer.
+pub fn seal_layer_and_chunk(bytes: &mut [u8], layer: usize) {
+    let offset = u64_at(bytes, 128 + 32 * layer) as usize;
+    let stored = u32_at(bytes, offset + 16) as usize;
+    assert_eq!((u32_at(bytes, offset), u32_at(bytes, offset + 28)), (1, 0), "one uncompressed chunk");
+    seal(bytes, offset + 64..offset + 64 + stored, offset + 24);
+    seal_layer(bytes, layer);
+}
+
+/// Repairs the checksums of a section in the directory and that of the directory.
+pub fn seal_section(bytes: &mut [u8], tag: &[u8; 4]) {
+    let entry = section_entry(bytes, tag);
+    let offset = u64_at(bytes, entry + 8) as usize;
+    let stored = u64_at(bytes, entry + 16) as usize;
+    seal(bytes, offset..offset + stored, entry + 24);
+    let directory = u64_at(bytes, 100) as usize;
+    let mut sealed = bytes[directory..directory + 12].to_vec();
+    sealed.extend_from_slice(&bytes[directory + 16..]);
+    bytes[directory + 12..directory + 16].copy_from_slice(&crc32fast::hash(&sealed).to_le_bytes());
+}
+
+/// Where the directory's entry for a section stands.
+pub fn section_entry(bytes: &[u8], tag: &[u8; 4]) -> usize {
+    let directory = u64_at(bytes, 100) as usize;
+    (directory + 16..bytes.len()).step_by(32).find(|&e| &bytes[e..e + 4] == tag).unwrap()
+}
+
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+fn seal(bytes: &mut [u8], covered: std::ops::Range<usize>, crc_at: usize) {
+    let crc = crc32fast::hash(&bytes[covered]);
+    bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
 }
