@@ -347,3 +347,38 @@ fn the_demo_shows_its_table_and_leaves_files_that_run() {
         .run()
         .ok();
 }
+
+/// Other systems refuse such names.
+#[test]
+#[cfg(target_os = "linux")]
+fn names_that_are_not_utf_8_are_names_all_the_same() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let name = |bytes: &[u8]| dir.path().join(OsStr::from_bytes(bytes));
+    let model = name(b"mod\xffel");
+    fs::rename(demo_model(dir.path()), &model).unwrap();
+    let (out, text) = (name(b"o\xfe.qsf"), name(b"t\xc3.txt"));
+    fs::copy(TEXT, &text).unwrap();
+    let converted = program("qsf-convert").arg(&model).arg(&out).arg("--json").run().json();
+    assert!(converted["model"].as_str().unwrap().starts_with("mod"), "{converted}");
+    assert!(converted["path"].as_str().unwrap().ends_with(".qsf"), "{converted}");
+    for args in ["", "--verify", "--tensors --verify"] {
+        inspect(&out, args);
+        program("qsf-inspect").arg(&out).args(args).run().ok();
+    }
+    let eval = || {
+        let call = program("qsf-eval").arg(&out).arg("--file").arg(&text).arg("--base").arg(&model);
+        call.args("--ctx 64 --chunks 1")
+    };
+    eval().arg("--json").run().json();
+    eval().run().ok();
+    program("qsf-run").arg(&out).args("-p Hello -n 2 --json").run().json();
+    program("qsf-convert").arg(&model).args("--dry-run --json").run().json();
+    // Without an output, the file is named after the model.
+    let here = dir.path().join("here");
+    fs::create_dir(&here).unwrap();
+    program("qsf-convert").arg(&model).arg("--json").dir(&here).run().json();
+    assert_eq!(leftovers(&here).len(), 1);
+}
