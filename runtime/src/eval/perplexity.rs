@@ -99,6 +99,10 @@ pub fn evaluate(
     let (ppl, ppl_stderr) = sums.perplexity();
     let tokens = sums.count;
     let divergence = if base.is_some() { sums.divergence.finish() } else { None };
+    let base_ppl = divergence.as_ref().map_or(ppl, |d| d.base_ppl);
+    if !(ppl.is_finite() && ppl_stderr.is_finite() && base_ppl.is_finite()) {
+        return Err(RuntimeError::NotANumber { what: "a perplexity beyond all numbers".into() });
+    }
     Ok(Evaluation {
         ppl,
         ppl_stderr,
