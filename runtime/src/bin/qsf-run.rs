@@ -171,6 +171,9 @@ fn generate_text(
         ))
         .into());
     }
+    if args.max_tokens == Some(0) {
+        return Err(RuntimeError::Request("-n 0: expected at least 1 token to generate".into()).into());
+    }
     let limit = args.ctx_size.unwrap_or(config.max_positions as usize);
     check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
     let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
