@@ -175,8 +175,14 @@ fn demo(args: &Args, cpu: Cpu, cancel: &Cancel) -> anyhow::Result<()> {
         let value = json!({ "folder": args.demo_dir.display().to_string(), "files": lines });
         print(&format!("{value:#}\n"))?;
     } else {
+        // Under `cargo run` nothing is installed: the suggestion must work as it stands.
+        let run = if std::env::var_os("CARGO").is_some() {
+            "cargo run --release --bin qsf-run --"
+        } else {
+            "qsf-run"
+        };
         print(&format!(
-            "{}\nThe files are in {}. Try: qsf-run {} -p \"Once upon a time\" -n 32\n",
+            "{}\nThe files are in {}. Try: {run} {} -p \"Once upon a time\" -n 32\n",
             demo_table(&lines),
             args.demo_dir.display(),
             args.demo_dir.join("demo-1m-4bit.qsf").display()
