@@ -105,14 +105,15 @@ fn llama() -> ModelConfig {
         ffn: 100,
         vocab: 150,
         max_positions: 64,
-        norm: NormConfig { kind: NormKind::RmsNorm, epsilon: 1e-5 },
+        norm: NormConfig::new(NormKind::RmsNorm, 1e-5),
         activation: Activation::Silu,
         gated_ffn: true,
-        position: PositionConfig::Rope { theta: 10_000.0, scaling: None },
+        position: PositionConfig::rope(10_000.0, None),
         tied_head: false,
         bos: None,
         stop_tokens: Vec::new(),
         pad: None,
+        ..ModelConfig::default()
     }
 }
 
@@ -120,7 +121,7 @@ fn gpt2() -> ModelConfig {
     ModelConfig {
         kv_heads: 4,
         head_dim: 16,
-        norm: NormConfig { kind: NormKind::LayerNorm, epsilon: 1e-5 },
+        norm: NormConfig::new(NormKind::LayerNorm, 1e-5),
         activation: Activation::GeluTanh,
         gated_ffn: false,
         position: PositionConfig::Learned {},
