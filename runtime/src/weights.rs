@@ -93,7 +93,7 @@ impl Model {
 
     /// Bytes of all matrices that one decoded token reads.
     pub fn bytes_per_token(&self) -> u64 {
-        self.linears().map(|linear| linear.weight.bytes().len() as u64).sum()
+        self.linears().map(|linear| linear.weight.stored_bytes()).sum()
     }
 
     /// Every matrix that a token is multiplied with.
@@ -105,9 +105,9 @@ impl Model {
         layers.chain([&self.head])
     }
 
-    /// Whether any matrix is stored in blocks, so that int8 activations apply.
-    pub fn is_quantized(&self) -> bool {
-        self.linears().any(|linear| !linear.weight.quant().is_float())
+    /// Whether any matrix is stored in blocks of the file format, so that int8 activations apply.
+    pub fn has_blocks(&self) -> bool {
+        self.linears().any(|linear| linear.weight.has_blocks())
     }
 }
 

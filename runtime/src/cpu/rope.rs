@@ -83,6 +83,7 @@ fn scaled(freq: f32, scaling: Option<&RopeScaling>) -> f32 {
                 (1.0 - smooth) * freq / factor + smooth * freq
             }
         }
+        Some(_) => freq,
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder of `model`. Activations default to int8 for quantized models and to f32 for others.
     pub fn new(model: Arc<Model>, cpu: Cpu, activations: Option<Activations>) -> Decoder {
-        let default = if model.is_quantized() { Activations::Int8 } else { Activations::F32 };
+        let default = if model.has_blocks() { Activations::Int8 } else { Activations::F32 };
         Decoder { activations: activations.unwrap_or(default), cpu, model, cancel: Cancel::default() }
     }
 
@@ -161,10 +161,10 @@ impl Decoder {
     fn embed(&self, state: &mut DecoderState, tokens: &[u32]) {
         let hidden = self.model.config.hidden as usize;
         for (t, (&token, row)) in tokens.iter().zip(state.hidden.chunks_exact_mut(hidden)).enumerate() {
-            self.model.embedding.decode_row(token as usize, row);
+            self.model.embedding.decode_row(self.cpu.isa(), token as usize, row);
             if let Some(positions) = &self.model.positions {
                 let position = &mut state.normed[..hidden];
-                positions.decode_row(state.kv.len() + t, position);
+                positions.decode_row(self.cpu.isa(), state.kv.len() + t, position);
                 add_assign(self.cpu.isa(), row, position);
             }
         }
@@ -258,7 +258,7 @@ impl Decoder {
     /// Several matrices over the same input, which is quantized once.
     fn linears(&self, linears: &[&Linear], input: &[f32], int8: &mut Int8Rows, outs: &mut [&mut [f32]]) {
         let cols = linears[0].weight.cols();
-        let quantized = linears.iter().any(|l| !l.weight.quant().is_float());
+        let quantized = linears.iter().any(|l| l.weight.has_blocks());
         let input = if self.activations == Activations::Int8 && quantized {
             int8.quantize(self.cpu.isa(), input, input.len() / cols, cols);
             Input::with_int8(input, cols, int8)

@@ -48,8 +48,8 @@ impl DecoderState {
         // The largest part first: where memory is short, this is what says so.
         let kv = KvCache::new(config, context)?;
         let rope = match &config.position {
-            PositionConfig::Learned {} => None,
-            PositionConfig::Rope { theta, scaling } => {
+            PositionConfig::Learned {} | PositionConfig::Alibi {} => None,
+            PositionConfig::Rope { theta, scaling, .. } => {
                 Some(RopeTable::new(*theta, scaling.as_ref(), config.head_dim as usize, context))
             }
         };
