@@ -787,8 +787,10 @@ def main_run(p, args):
         r = Reader(args.file)
         if not ids or min(ids) < 0 or max(ids) >= r.model["vocab"]:
             p.error("no token ids, or ids outside of the vocabulary")
-        if not len(ids) <= (args.context or len(ids)) <= r.model["max_positions"]:
-            p.error("context shorter than the sequence, or longer than max_positions")
+        if args.context is not None and args.context < len(ids):
+            p.error("context shorter than the sequence")
+        if r.model["position"]["kind"] == "learned" and len(ids) > r.model["max_positions"]:
+            p.error("more token ids than learned positions")  # the other kinds are defined beyond max_positions too
         out = run(r, ids, args.context, len(ids) if args.expected else min(args.last, len(ids)))
     except Damage as e:
         print(json.dumps(dict(file=args.file, damage=str(e))))
@@ -876,7 +878,7 @@ def main():
     p.add_argument("--last", type=int, default=1, metavar="N", help="--logits: of the last N positions, default 1")
     p.add_argument("--context", type=int, metavar="L", help="length of the context, L of section 8.1; default: number of ids")
     p.add_argument("--expected", metavar="FILE", help="run the model on `input_ids` of these safetensors; exit code 1 if logits or losses deviate from `logits_last8` or `nll`")
-    p.add_argument("--tolerance", type=float, default=1e-4, metavar="X", help="--expected: largest deviation, relative to the largest value; default 1e-4")
+    p.add_argument("--tolerance", type=float, default=1e-5, metavar="X", help="--expected: largest deviation, relative to the largest value; default 1e-5")
     args = p.parse_args()
     if args.logits and args.expected or args.last < 1 or args.context is not None and args.context < 1:
         p.error("--logits or --expected; --last and --context are at least 1")
