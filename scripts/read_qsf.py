@@ -366,8 +366,9 @@ def parse_meta(raw):
         root = json.loads(bytes(raw).decode("utf-8"), object_pairs_hook=Pairs, parse_float=Number, parse_int=parse_int, parse_constant=constant)
     except (ValueError, RecursionError) as e:
         raise Damage(f"META: {e}") from None
-    top = fields(root, "META", ("version", "model", "provenance", "tensors"))
-    need(integer(top["version"], "META.version") == 1, "META.version", "not 1")
+    version = fields(root, "META", ("version",))["version"]  # before all other fields: another version may have others
+    need(integer(version, "META.version") == 1, "META.version", "not 1")
+    top = fields(root, "META", ("model", "provenance", "tensors"))
     m = parse_model(top["model"])
     prov = fields(top["provenance"], "provenance", ("tool", "sources", "options"), ("requantized_from",))
     need(isinstance(prov["tool"], str) and isinstance(prov["sources"], list) and isinstance(prov["options"], Pairs),
