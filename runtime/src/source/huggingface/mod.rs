@@ -1,4 +1,4 @@
-//! HuggingFace model directories: `config.json`, safetensors weights, `tokenizer.json`.
+//! HuggingFace model directories: `config.json`, weights of safetensors or torch, `tokenizer.json`.
 
 mod chat_template;
 mod config;
@@ -6,6 +6,7 @@ mod fields;
 mod files;
 mod layout;
 mod names;
+mod pickle;
 mod rope;
 mod shards;
 mod transpose;

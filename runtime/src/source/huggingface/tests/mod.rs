@@ -4,6 +4,7 @@ mod configurations;
 mod damaged;
 mod opening;
 mod real_models;
+mod torch;
 
 use std::collections::BTreeMap;
 use std::fs;
