@@ -419,11 +419,10 @@ impl<'a> Machine<'a, '_> {
         };
         // Attributes of a tensor do not change its values: they are left out, and the call is the one inside.
         let (callee, span) = match (callee, self.out.items(span)) {
-            (Global::WithAttributes, &[Value::Global(inner), class, Value::Tuple(args), _state])
-                if class == Value::Global(Global::TensorClass) =>
-            {
-                (inner, args)
-            }
+            (
+                Global::WithAttributes,
+                &[Value::Global(inner), Value::Global(Global::TensorClass), Value::Tuple(args), _state],
+            ) => (inner, args),
             _ => (callee, span),
         };
         match (callee, self.out.items(span)) {
