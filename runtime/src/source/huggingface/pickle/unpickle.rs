@@ -382,7 +382,9 @@ impl<'a> Machine<'a, '_> {
 
     fn push_global(&mut self, module: &str, name: &str) -> Result<()> {
         let global = globals::find(module, name).ok_or_else(|| {
-            let what = format!("{} in a pickle", quote(&format!("{module}.{name}")));
+            // Either may be as long as the file; `quote` shows no more than this.
+            let short = |text: &str| text.chars().take(80).collect::<String>();
+            let what = format!("{} in a pickle", quote(&format!("{}.{}", short(module), short(name))));
             unsupported(self.path, what, untrusted_advice())
         })?;
         self.stack.push(Value::Global(global));
