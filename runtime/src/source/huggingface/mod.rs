@@ -1,4 +1,4 @@
-//! HuggingFace model directories: `config.json`, safetensors weights, `tokenizer.json`.
+//! HuggingFace model directories: `config.json`, weights of safetensors or torch, `tokenizer.json`.
 
 mod architectures;
 mod chat_template;
@@ -7,6 +7,7 @@ mod fields;
 mod files;
 mod float8;
 mod names;
+mod pickle;
 mod plain;
 mod recognize;
 mod shards;
