@@ -6,6 +6,7 @@ mod fields;
 mod files;
 mod layout;
 mod names;
+mod packed;
 mod rope;
 mod shards;
 

@@ -5,6 +5,7 @@ mod assemble;
 mod table;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
 use std::path::Path;
 
 use qsf_format::printable::quote;
@@ -14,13 +15,13 @@ use self::assemble::{Origin, Part};
 use super::arrangement::RowOrder;
 use super::shape::{expected_shape, is_required, used_kinds};
 use super::stored::StoredType;
-use super::{Tensor, TensorInfo};
+use super::{Tensor, TensorBytes, TensorInfo};
 use crate::error::{Result, RuntimeError};
 
 pub use table::{Form, NameRule, NameTable, formed, rows};
 
-/// Named tensors on disk.
-pub trait TensorStore {
+/// Named tensors on disk. A store may wrap another one, to hand out tensors that are packed in several of its own.
+pub trait TensorStore: Send + Sync + Debug {
     /// The file that holds a tensor, for messages.
     fn file_of(&self, name: &str) -> &Path;
 
@@ -33,8 +34,32 @@ pub trait TensorStore {
     /// The tensor as it is stored: the last dimension as columns, all others as rows; a vector as one row.
     ///
     /// # Errors
-    /// When its bytes are damaged or it is not there.
+    /// When its bytes are damaged, of a type that is not read, or it is not there.
     fn load(&self, name: &str) -> Result<Tensor>;
+
+    /// Checks that a tensor can be loaded, without the work of it where that is much.
+    ///
+    /// # Errors
+    /// As loading it.
+    fn check(&self, name: &str) -> Result<()> {
+        self.load(name).map(drop)
+    }
+
+    /// The bytes of a tensor as they lie in the file, also of types that [`TensorStore::load`] does not read: codes that
+    /// are packed in integers.
+    ///
+    /// # Errors
+    /// When it is not there, or the store packs nothing in integers.
+    fn raw(&self, name: &str) -> Result<TensorBytes> {
+        let expected = "packed integers, which this kind of file does not have";
+        Err(RuntimeError::bad_input(self.file_of(name), format!("tensor {}", quote(name)), expected, "others"))
+    }
+
+    /// Tells the store that these tensors are not needed soon, so that memory mapped from files can be given back.
+    /// Tensors already handed out stay valid.
+    fn release(&self, names: &[&str]) {
+        let _ = names;
+    }
 }
 
 /// What is to be matched.
