@@ -59,8 +59,12 @@ impl Gptq {
     /// The matrix whose codes are in the tensor `qweight`, of the layer `stem`.
     pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn Packed>> {
         let name = |end: &str| format!("{stem}.{end}");
-        let names =
-            Names { qweight: name("qweight"), qzeros: name("qzeros"), scales: name("scales"), g_idx: name("g_idx") };
+        let names = Names {
+            qweight: name("qweight"),
+            qzeros: name("qzeros"),
+            scales: name("scales"),
+            g_idx: name("g_idx"),
+        };
         let qweight = Part::new(store, &names.qweight, &names.qweight)?;
         let qzeros = Part::new(store, &names.qzeros, &names.qweight)?;
         let scales = Part::new(store, &names.scales, &names.qweight)?;
@@ -69,13 +73,15 @@ impl Gptq {
         scales.need_floats()?;
         let [word_rows, outputs] = qweight.matrix_shape()?;
         let [groups, zero_words] = qzeros.matrix_shape()?;
-        let bits = BITS.into_iter().find(|&bits| words(outputs, bits) == Some(zero_words)).ok_or_else(|| {
-            let expected = format!("codes of {BITS:?} bits for {outputs} outputs");
-            qzeros.wrong(expected, format!("shape {:?}", qzeros.shape()))
-        })?;
+        let bits =
+            BITS.into_iter().find(|&bits| words(outputs, bits) == Some(zero_words)).ok_or_else(|| {
+                let expected = format!("codes of {BITS:?} bits for {outputs} outputs");
+                qzeros.wrong(expected, format!("shape {:?}", qzeros.shape()))
+            })?;
         if let Some((expected, _)) = self.uniform.filter(|(expected, _)| *expected != bits) {
             let columns = words(outputs, expected);
-            let columns = columns.map_or_else(|| "a whole number of".to_owned(), |columns| columns.to_string());
+            let columns =
+                columns.map_or_else(|| "a whole number of".to_owned(), |columns| columns.to_string());
             let expected = format!("{columns} columns ({outputs} outputs of {expected} bits)");
             return Err(qzeros.wrong(expected, zero_words));
         }
@@ -106,7 +112,9 @@ impl Gptq {
 
 /// Words of `count` codes that fill whole words.
 fn words(count: usize, bits: u32) -> Option<usize> {
-    code_bytes(bits, count)?.checked_div(4).filter(|words| words.checked_mul(32) == count.checked_mul(bits as usize))
+    code_bytes(bits, count)?
+        .checked_div(4)
+        .filter(|words| words.checked_mul(32) == count.checked_mul(bits as usize))
 }
 
 /// Codes of `bits` bits that fill so many words.

@@ -145,12 +145,20 @@ fn gptq(fields: Fields<'_>) -> Result<Method> {
             None | Some("gptq") => {}
             Some("gptq_v2") => zeros_less_one = false,
             Some(other) => {
-                return Err(unsupported(fields.path, option(fields, name, other), "supported: gptq, gptq_v2"));
+                return Err(unsupported(
+                    fields.path,
+                    option(fields, name, other),
+                    "supported: gptq, gptq_v2",
+                ));
             }
         }
     }
     if fields.bool("is_marlin_format")? == Some(true) {
-        return Err(unsupported(fields.path, "GPTQ weights in the order of Marlin", "supported: gptq, gptq_v2"));
+        return Err(unsupported(
+            fields.path,
+            "GPTQ weights in the order of Marlin",
+            "supported: gptq, gptq_v2",
+        ));
     }
     need_int32(fields)?;
     let bits = fields.need_u32("bits")?;

@@ -69,14 +69,16 @@ impl Mlx {
         let codes = Part::new(store, &weight, &scales)?;
         codes.need_words()?;
         let found = || format!("shape {:?}", codes.shape());
-        let Some((&columns, outer)) = codes.shape().split_last().filter(|(_, outer)| !outer.is_empty()) else {
+        let Some((&columns, outer)) = codes.shape().split_last().filter(|(_, outer)| !outer.is_empty())
+        else {
             return Err(codes.wrong("at least two dimensions", found()));
         };
         let all_bits = columns.checked_mul(32).filter(|_| !codes.shape().contains(&0));
         let inputs = all_bits.filter(|all| all.is_multiple_of(self.bits as usize));
         let inputs = inputs.map(|all| all / self.bits as usize);
         let inputs = inputs.filter(|inputs| inputs.is_multiple_of(self.group_size)).ok_or_else(|| {
-            let expected = format!("columns for whole groups of {} codes of {} bits", self.group_size, self.bits);
+            let expected =
+                format!("columns for whole groups of {} codes of {} bits", self.group_size, self.bits);
             codes.wrong(expected, found())
         })?;
         let shape_of = |last: usize| [outer, &[last]].concat();
@@ -133,7 +135,8 @@ impl Packed for Matrix {
         let (outputs, inputs) = (scales.rows(), self.shape.last().copied().unwrap_or(0));
         let groups = Groups::Runs(self.format.group_size);
         let bits = self.format.bits;
-        let rows = PackedRows::new(self.stored_type(), bits, inputs, weight.words()?, scales, meaning, groups);
+        let rows =
+            PackedRows::new(self.stored_type(), bits, inputs, weight.words()?, scales, meaning, groups);
         match rows {
             Some(rows) => Ok(Tensor::foreign(outputs, inputs, Arc::new(rows))),
             None => Err(contradiction(weight)),

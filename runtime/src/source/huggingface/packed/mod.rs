@@ -19,12 +19,12 @@ use qsf_format::printable::quote;
 
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::TensorStore;
-use crate::source::{StoredType, Tensor};
+use crate::source::{StoredType, Tensor, TensorBytes};
 
 pub(super) use method::{Method, read_method};
 
 /// A matrix packed in several tensors, whose types and shapes have been checked against one another.
-trait Packed: Debug + Send + Sync {
+pub(super) trait Packed: Debug + Send + Sync {
     /// Dimensions, slowest first: outputs x inputs, before them experts.
     fn shape(&self) -> &[usize];
 
@@ -116,6 +116,16 @@ impl TensorStore for PackedStore {
             Some(matrix) => matrix.load(&*self.inner),
             None => self.inner.load(name),
         }
+    }
+
+    fn raw(&self, name: &str) -> Result<TensorBytes> {
+        self.inner.raw(name)
+    }
+
+    fn adds_nothing(&self, name: &str) -> bool {
+        let beside = |stem: &str| self.packed.contains_key(&format!("{stem}.weight"));
+        let zeros = || self.load(name).is_ok_and(|bias| bias.to_f32().iter().all(|&value| value == 0.0));
+        name.strip_suffix(".bias").is_some_and(beside) && zeros()
     }
 
     fn release(&self, names: &[&str]) {

@@ -116,7 +116,9 @@ impl<'a> Part<'a> {
         let native = stored.native().ok_or_else(|| self.wrong("floats", self.stored))?;
         let [rows, cols] = self.matrix_shape()?;
         if (stored.rows(), stored.cols()) != (rows, cols) {
-            return Err(self.wrong(format!("{rows} x {cols}"), format!("{} x {}", stored.rows(), stored.cols())));
+            return Err(
+                self.wrong(format!("{rows} x {cols}"), format!("{} x {}", stored.rows(), stored.cols()))
+            );
         }
         let bytes = transpose(native.bytes(), native.row_bytes() / cols, cols, 0..cols);
         Tensor::new(cols, rows, native.quant(), native.block(), bytes.into())

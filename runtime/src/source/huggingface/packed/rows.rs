@@ -73,7 +73,8 @@ impl PackedRows {
             Groups::Runs(run) => *run > 0 && cols.div_ceil(*run) == count,
             Groups::Listed(groups) => groups.len() == cols && groups.iter().all(|&g| (g as usize) < count),
         };
-        let fits = WIDTHS.contains(&bits) && all_codes == codes.as_slice().len() && meaning_fits && groups_fit;
+        let fits =
+            WIDTHS.contains(&bits) && all_codes == codes.as_slice().len() && meaning_fits && groups_fit;
         fits.then_some(PackedRows { stored, bits, cols, codes, scales, meaning, groups })
     }
 
@@ -123,7 +124,9 @@ impl ForeignRows for PackedRows {
                 biases.decode_row(isa, row, &mut offsets);
                 self.groups.replace_each(out, |code, g| scales[g] * code + offsets[g]);
             }
-            Meaning::Table(table) => self.groups.replace_each(out, |code, g| scales[g] * table[code as usize & 15]),
+            Meaning::Table(table) => {
+                self.groups.replace_each(out, |code, g| scales[g] * table[code as usize & 15])
+            }
         }
     }
 }
@@ -200,13 +203,21 @@ mod tests {
     fn codes_of_every_width_come_out_as_they_went_in_also_off_whole_bytes() {
         for bits in WIDTHS {
             for count in [1, 7, 8, 9, 32, 45] {
-                let codes: Vec<u8> = (0..count).map(|i| (i * 73 + 5) as u8 & ((1u32 << bits) - 1) as u8).collect();
+                let codes: Vec<u8> =
+                    (0..count).map(|i| (i * 73 + 5) as u8 & ((1u32 << bits) - 1) as u8).collect();
                 let bytes = pack(bits as usize, &codes);
                 let mut out = vec![0.0; count];
                 let scales = Tensor::from_f32(1, 1, &[1.0]);
                 let meaning = Meaning::Zeros(vec![0]);
-                let rows =
-                    PackedRows::new(STORED, bits, count, bytes.clone().into(), scales, meaning, Groups::Runs(64));
+                let rows = PackedRows::new(
+                    STORED,
+                    bits,
+                    count,
+                    bytes.clone().into(),
+                    scales,
+                    meaning,
+                    Groups::Runs(64),
+                );
                 rows.unwrap().decode_row(Isa::best(), 0, &mut out);
                 assert_eq!(out, codes.iter().map(|&code| f32::from(code)).collect::<Vec<_>>(), "{bits} bits");
                 assert_eq!(unpack_all(bits, &bytes)[..count], codes, "{bits} bits");
