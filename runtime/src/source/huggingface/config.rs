@@ -13,6 +13,7 @@ use super::fields::{Fields, describe};
 use super::files;
 use super::float8;
 use super::names::Names;
+use super::packed;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::TensorStore;
 
@@ -81,6 +82,14 @@ impl<'a> ConfigFiles<'a> {
     /// An error about the configuration as a whole.
     pub fn wrong(&self, field: &str, expected: impl ToString, found: impl ToString) -> RuntimeError {
         self.outer().wrong(field, expected, found)
+    }
+
+    /// How matrices are packed, where the language model's configuration or that of the whole says that they are.
+    pub fn packing(&self) -> Result<Option<packed::Method>> {
+        match packed::read_method(self.outer())? {
+            Some(method) => Ok(Some(method)),
+            None => packed::read_method(self.text()?.0),
+        }
     }
 
     /// Rows and columns that have a scale in common where weights are floats of 8 bits with scales. Weights quantized in

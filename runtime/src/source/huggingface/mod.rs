@@ -7,6 +7,7 @@ mod fields;
 mod files;
 mod float8;
 mod names;
+mod packed;
 mod pickle;
 mod plain;
 mod recognize;
@@ -20,11 +21,13 @@ use std::path::{Path, PathBuf};
 
 use qsf_format::{ModelConfig, TensorId};
 
+use self::architectures::Architecture;
 use self::config::ConfigFiles;
 use self::float8::Float8Store;
 use self::names::{LanguagePart, Names};
+use self::packed::PackedStore;
 use self::shards::Shards;
-use super::mapping::{Mapping, MappingRequest, TensorStore};
+use super::mapping::{Form, Mapping, MappingRequest, TensorStore};
 use super::shape::check_complete;
 use super::{Tensor, TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
@@ -59,15 +62,21 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     let generation_config = files::find(dir, "generation_config.json")?;
     let config_files = ConfigFiles::read(&config_path, generation_config.as_deref())?;
     let named = config_files.architecture()?;
-    let block = config_files.float8_block()?;
+    let packing = config_files.packing()?;
     let shards = Shards::open(dir)?;
     let weight_files: Vec<PathBuf> = shards.paths().map(Path::to_owned).collect();
     // Tensors that are packed in several come first: what follows sees those that they stand for.
-    let store = Float8Store::wrap(Box::new(shards), block);
+    let store: Box<dyn TensorStore> = match &packing {
+        Some(method) => PackedStore::wrap(Box::new(shards), method)?,
+        None => Float8Store::wrap(Box::new(shards), config_files.float8_block()?),
+    };
     let architecture = match named {
         Some(architecture) => architecture,
         None => recognize::recognize(&config_files, &*store, dir)?,
     };
+    if packing.is_some() {
+        refuse_transposed(&config_path, architecture)?;
+    }
     let names = Names::find(architecture, &*store, dir)?;
     let store = LanguagePart::of(store, &names);
     let config = config_files.model(architecture, &names, &*store)?;
@@ -111,7 +120,16 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
 
 /// Types and sizes of all tensors in use, so that a model that opens can be converted to its end. No value is read.
 fn check_stored(mapping: &Mapping, store: &dyn TensorStore) -> Result<()> {
-    mapping.names().try_for_each(|name| store.load(name).map(drop))
+    mapping.names().try_for_each(|name| store.check(name))
+}
+
+/// Tools that pack matrices turn those that lie as inputs x outputs, and a square one does not show it.
+fn refuse_transposed(config: &Path, architecture: &Architecture) -> Result<()> {
+    if architecture.table.rules.iter().all(|rule| rule.form != Form::Transposed) {
+        return Ok(());
+    }
+    let what = format!("a {} model that is already quantized", architecture.name());
+    Err(config::unsupported(config, what, "use the original model in f16, bf16 or f32"))
 }
 
 /// What to say of a file where a directory is expected: the likeliest files are models of other formats.

@@ -175,7 +175,6 @@ impl Shards {
     }
 }
 
-<<<<<<< HEAD
 impl TensorStore for Shards {
     fn file_of(&self, name: &str) -> &Path {
         let shard = self.get(name).map_or(0, |stored| stored.shard);
@@ -193,7 +192,7 @@ impl TensorStore for Shards {
 
     fn load(&self, name: &str) -> Result<Tensor> {
         let stored = self.get(name).ok_or_else(|| no_such_tensor(&self.dir, name))?;
-        let Shard { path, map } = &self.files[stored.shard];
+        let path = &self.files[stored.shard].path;
         let place = || format!("tensor {}", quote(name));
         let cols = stored.shape.last().copied().unwrap_or(1);
         let outer = &stored.shape[..stored.shape.len().saturating_sub(1)];
@@ -205,10 +204,7 @@ impl TensorStore for Shards {
             RuntimeError::bad_input(path, place(), expected, format!("{found} bytes"))
         };
         let rows = rows.ok_or_else(|| wrong(None))?;
-        if stored.range.end > map.len() {
-            return Err(wrong(Some(map.len() as u64)));
-        }
-        let bytes = TensorBytes::Mapped(map.clone(), stored.range.clone());
+        let bytes = self.raw(name)?;
         match plain::stored_type(stored.dtype).native() {
             Some(quant) => Tensor::new(rows, cols, quant, BlockSize::default(), bytes).map_err(wrong),
             None => {
@@ -224,6 +220,17 @@ impl TensorStore for Shards {
                 Ok(Tensor::foreign(rows, cols, Arc::new(values)))
             }
         }
+    }
+
+    fn raw(&self, name: &str) -> Result<TensorBytes> {
+        let stored = self.get(name).ok_or_else(|| no_such_tensor(&self.dir, name))?;
+        let Shard { path, map } = &self.files[stored.shard];
+        if stored.range.start > stored.range.end || stored.range.end > map.len() {
+            let place = format!("tensor {}", quote(name));
+            let (expected, found) = (format!("bytes below {}", map.len()), format!("{:?}", stored.range));
+            return Err(RuntimeError::bad_input(path, place, expected, found));
+        }
+        Ok(TensorBytes::Mapped(map.clone(), stored.range.clone()))
     }
 
     fn release(&self, names: &[&str]) {
@@ -250,7 +257,8 @@ fn release_pages(map: &Mmap, range: Range<usize>) {
         // Only advice: a system that refuses it keeps the pages, which is correct too.
         let _ = advised;
     }
-=======
+}
+
 /// By place in the file, so that the tensor that a message names is the same in each run.
 fn read_safetensors(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
     let damaged = |found: &dyn ToString| {
@@ -274,7 +282,6 @@ fn read_safetensors(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
 fn read_torch(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
     let tensors = pickle::read(path, file)?;
     Ok(tensors.into_iter().map(|tensor| (tensor.name, tensor.dtype, tensor.shape, tensor.range)).collect())
->>>>>>> pickle
 }
 
 fn map_file(path: &Path) -> Result<Mmap> {

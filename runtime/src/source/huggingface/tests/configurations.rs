@@ -180,7 +180,10 @@ fn what_would_silently_change_the_result_is_unsupported() {
         ),
         (gpt2().with("scale_attn_weights", json!(false)), "scale_attn_weights = false"),
         (gpt2().with("add_cross_attention", json!(true)), "add_cross_attention = true"),
-        (TinyModel::llama().with("quantization_config", json!({"quant_method": "gptq"})), "gptq"),
+        (
+            TinyModel::llama().with("quantization_config", json!({"quant_method": "bitsandbytes"})),
+            "bitsandbytes",
+        ),
         (
             TinyModel::llama().with("model_type", json!("mamba")),
             "supported model types: llama, gpt2, mistral",
