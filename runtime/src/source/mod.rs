@@ -2,7 +2,9 @@
 //! model is: QSF files and HuggingFace directories both hand out tensors in the type they are stored in.
 
 mod arrangement;
+pub mod gguf;
 mod huggingface;
+mod mapped;
 mod mapping;
 mod qsf;
 mod shape;
