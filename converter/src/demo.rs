@@ -103,6 +103,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
             block: BlockSize::B64,
             compression: Compression::None,
             force: true,
+            allow_requantize: false,
             calibration: None,
         };
         let conversion = convert(&source, &path, &convert_options, cpu.isa(), progress, cancel)?;

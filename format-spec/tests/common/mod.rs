@@ -67,7 +67,12 @@ pub fn meta() -> Meta {
     Meta {
         version: META_VERSION,
         model: model(),
-        provenance: Provenance { tool: "test".into(), sources: Vec::new(), options: serde_json::Map::new() },
+        provenance: Provenance {
+            tool: "test".into(),
+            sources: Vec::new(),
+            requantized_from: Vec::new(),
+            options: serde_json::Map::new(),
+        },
         tensors: Vec::new(),
     }
 }
