@@ -241,19 +241,14 @@ impl Metadata {
         read: impl FnOnce(&MetadataValue) -> Option<T>,
     ) -> Result<Option<T>> {
         let Some(pair) = self.find(key) else { return Ok(None) };
-        let value = self.value(pair)?;
-        let value = value.as_ref().and_then(read);
+        let value = self.value(pair).as_ref().and_then(read);
         value.map(Some).ok_or_else(|| self.wrong(key, expected, self.describe(pair)))
     }
 
-    /// The value, unless it is a string or an array, whose lengths the library would believe.
-    fn value(&self, pair: &Pair) -> Result<Option<MetadataValue>> {
-        if pair.value_type.size_in_bytes().is_none() {
-            return Ok(None);
-        }
-        let mut bytes = &self.bytes[pair.range.clone()];
-        let value = MetadataValue::read_from(&mut bytes, pair.value_type);
-        value.map(Some).map_err(|e| self.wrong(&pair.key, "a value of its type", message(e)))
+    /// The value, unless it is broken, or a string or an array, whose lengths the library would believe.
+    fn value(&self, pair: &Pair) -> Option<MetadataValue> {
+        pair.value_type.size_in_bytes()?;
+        MetadataValue::read_from(&mut &self.bytes[pair.range.clone()], pair.value_type).ok()
     }
 
     fn list<T>(
@@ -293,8 +288,8 @@ impl Metadata {
                 Err(_) => "an array".to_owned(),
             },
             fixed => match self.value(pair) {
-                Ok(Some(value)) => format!("{} ({fixed})", value.to_string_representation()),
-                _ => format!("a broken value ({fixed})"),
+                Some(value) => format!("{} ({fixed})", value.to_string_representation()),
+                None => format!("a broken value ({fixed})"),
             },
         }
     }

@@ -70,9 +70,7 @@ fn lengths_beyond_the_file_are_refused_before_anything_is_allocated() {
             let nested = [9u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec(), array].concat();
             refused(&Writer::new().set("k", Value::Raw(9, nested)).bytes(), r#"the value of "k""#);
         }
-        let mut writer = Writer::new();
-        writer.pairs.push((Vec::new(), Value::U8(0)));
-        let mut bytes = writer.bytes();
+        let mut bytes = Writer::new().set("k", Value::U8(0)).bytes();
         bytes[24..32].copy_from_slice(&length);
         refused(&bytes, "a key");
         let mut bytes = Writer::new().f32s("x", &[1], &[1.0]).bytes();

@@ -82,7 +82,7 @@ pub(in crate::source) struct Writer {
     pub alignment: usize,
     /// In place of the true numbers.
     pub counts: (Option<u64>, Option<u64>),
-    data: Vec<u8>,
+    pub data: Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
