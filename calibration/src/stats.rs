@@ -48,7 +48,7 @@ impl ActivationStats {
         let input = match id.kind {
             AttnQ | AttnK | AttnV => LinearInput::Attention,
             AttnOutput => LinearInput::AttnOutput,
-            FfnGate | FfnUp => LinearInput::Ffn,
+            FfnGate | FfnUp | ExpertGate | ExpertUp => LinearInput::Ffn,
             FfnDown => LinearInput::FfnDown,
             Head => LinearInput::Head,
             TokenEmbedding if tied_head => LinearInput::Head,

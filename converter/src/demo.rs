@@ -104,6 +104,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
             compression: Compression::None,
             force: true,
             skip_tokenizer_check: false,
+            allow_requantize: false,
             calibration: None,
         };
         let conversion = convert(&source, &path, &convert_options, cpu.isa(), progress, cancel)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::cpu::{Isa, decode_row};
 use qsf_runtime::progress::{Cancel, Progress};
-use qsf_runtime::source::{Tensor, TensorInfo};
+use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
 use rayon::prelude::*;
 
 use crate::error::{ConvertError, Result};
@@ -77,10 +77,10 @@ impl Encoder<'_> {
             QuantType::Q8 => 32.0 * F16_MIN_NORMAL..=127.0 * F16_MAX,
             _ => F16_MIN_NORMAL..=F16_MAX,
         };
-        Ok(match tensor.quant() {
+        Ok(match tensor.stored_type() {
             _ if largest == 0.0 || range.contains(&largest) => wanted,
             // The source's own type holds its values exactly.
-            stored @ (QuantType::Bf16 | QuantType::F16) => stored,
+            StoredType::Native(stored @ (QuantType::Bf16 | QuantType::F16)) => stored,
             _ => QuantType::F32,
         })
     }
@@ -144,7 +144,7 @@ impl Encoder<'_> {
     fn decode_rows(&self, tensor: &Tensor, rows: Range<usize>) -> Vec<f32> {
         let mut values = vec![0.0; rows.len() * tensor.cols()];
         for (row, out) in rows.zip(values.chunks_exact_mut(tensor.cols())) {
-            decode_row(self.isa, tensor.quant(), tensor.block(), tensor.row(row), out);
+            tensor.decode_row(self.isa, row, out);
         }
         values
     }

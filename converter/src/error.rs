@@ -41,6 +41,18 @@ pub enum ConvertError {
         /// The value.
         value: f32,
     },
+    /// The source was quantized before, and its errors would add to those of this conversion.
+    #[error(
+        "{}: this model is already quantized ({types}); quantizing it again adds to its errors: use the original model, \
+         pass --allow-requantize, or convert to f16, bf16 or f32",
+        path.display()
+    )]
+    Requantize {
+        /// The source.
+        path: PathBuf,
+        /// Names of its types.
+        types: String,
+    },
     /// The output would replace an input.
     #[error("{}: this is one of the model's own files; choose another output", path.display())]
     OutputIsInput {
@@ -70,7 +82,9 @@ impl ConvertError {
         match self {
             ConvertError::Runtime(e) => e.failure(),
             ConvertError::Format(e) => e.failure(),
-            ConvertError::Plan(_) | ConvertError::OutputIsInput { .. } => Failure::Usage,
+            ConvertError::Plan(_) | ConvertError::OutputIsInput { .. } | ConvertError::Requantize { .. } => {
+                Failure::Usage
+            }
             ConvertError::NotFinite { .. } => Failure::BadInput,
             ConvertError::Io { source, .. } => Failure::of_io(source),
         }

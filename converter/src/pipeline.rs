@@ -22,7 +22,7 @@ use crate::plan::{Plan, PlannedTensor, Recipe, TypeOverride};
 use crate::provenance::hash_files;
 use crate::quantize::ErrorStats;
 
-/// Choices of a conversion: everything that influences the bytes of the output, and what it may do and leave out.
+/// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
     /// Types by tensor kind.
@@ -37,6 +37,8 @@ pub struct ConvertOptions {
     pub force: bool,
     /// Do not compare the tokenizer with what the source says of it.
     pub skip_tokenizer_check: bool,
+    /// Quantize what was quantized before.
+    pub allow_requantize: bool,
     /// What the columns of each matrix are worth, by calibration.
     pub calibration: Option<Calibration>,
 }
@@ -87,6 +89,13 @@ pub fn convert(
     refuse_own_input(source, out)?;
     check_tokenizer(source, options.skip_tokenizer_check)?;
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides)?;
+    let requantized_from = plan.requantized();
+    if !requantized_from.is_empty() && !options.allow_requantize {
+        return Err(ConvertError::Requantize {
+            path: source.path().to_owned(),
+            types: requantized_from.join(", "),
+        });
+    }
     let weights = plan.tensors().iter().map(|t| t.info.rows as u64 * t.info.cols as u64).sum();
     let config = source.config();
     let writer_options =
@@ -110,6 +119,7 @@ pub fn convert(
         provenance: Provenance {
             tool: concat!("qsf-convert ", env!("CARGO_PKG_VERSION")).into(),
             sources: sources?,
+            requantized_from,
             options: normalised(options),
         },
         tensors: job.records,

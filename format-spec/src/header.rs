@@ -388,10 +388,7 @@ impl FileHeader {
             ffn: self.ffn,
             vocab: self.vocab,
             max_positions: self.max_positions,
-            norm: NormConfig {
-                kind: if self.norm == 0 { NormKind::LayerNorm } else { NormKind::RmsNorm },
-                epsilon: 1e-5,
-            },
+            norm: NormConfig::new(if self.norm == 0 { NormKind::LayerNorm } else { NormKind::RmsNorm }, 1e-5),
             activation: match self.activation {
                 0 => Activation::GeluTanh,
                 1 => Activation::Silu,
@@ -400,13 +397,14 @@ impl FileHeader {
             gated_ffn,
             position: match self.position {
                 0 => PositionConfig::Learned {},
-                1 => PositionConfig::Rope { theta: self.rope_theta, scaling: None },
+                1 => PositionConfig::rope(self.rope_theta, None),
                 _ => return None,
             },
             tied_head,
             bos: self.bos,
             stop_tokens: self.eos.into_iter().collect(),
             pad: self.pad,
+            ..ModelConfig::default()
         })
     }
 }
@@ -425,6 +423,7 @@ fn codes_of(config: &ModelConfig) -> (u8, u8, u8, f32) {
     match config.position {
         PositionConfig::Learned {} => (activation, norm, 0, 0.0),
         PositionConfig::Rope { theta, .. } => (activation, norm, 1, theta),
+        PositionConfig::Alibi {} => (activation, norm, 2, 0.0),
     }
 }
 

@@ -34,7 +34,10 @@ pub use header::{FileHeader, HEADER_BYTES, HeaderArchitecture, MIXED, NO_TOKEN, 
 pub use layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 pub use layout::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
 pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};
-pub use model_config::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, RopeScaling};
+pub use model_config::{
+    Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, Residual,
+    RopeScaling, SlidingWindow,
+};
 pub use quant_type::{BlockSize, QuantType};
 pub use reader::{EmbeddingInfo, FileBytes, MAX_SECTION_BYTES, QsfFile, RawBytes, TensorGroup};
 pub use tensor_header::TensorEntry;

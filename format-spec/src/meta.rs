@@ -29,6 +29,10 @@ pub struct Provenance {
     pub tool: String,
     /// The files that were read, by name without directory.
     pub sources: Vec<SourceFile>,
+    /// Types that the sources' tensors were quantized to before they were quantized again, by the names of other tools;
+    /// empty for a source at full precision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requantized_from: Vec<String>,
     /// Options that influence the bytes, normalised: every one with its value, defaults included.
     pub options: serde_json::Map<String, serde_json::Value>,
 }

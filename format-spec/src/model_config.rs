@@ -1,10 +1,18 @@
 //! The one description of a model's architecture (SPEC.md section 8.1), shared by converter and runtime and stored as
 //! `model` in META. A decoder is configured by it; there is no decoder per architecture.
 
+mod check;
+mod position;
+
 use serde::{Deserialize, Serialize};
 
+pub use position::{PositionConfig, RopeScaling};
+
 /// What a decoder must know to run a model. Unknown fields are refused: they would change what the model computes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+///
+/// The default has no layers and no width, which [`ModelConfig::check`] refuses: it is a start for the fields that most
+/// architectures leave alone.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
     /// The HuggingFace `model_type`, such as `llama` or `gpt2`.
@@ -35,6 +43,33 @@ pub struct ModelConfig {
     pub position: PositionConfig,
     /// Whether the head is the token embedding.
     pub tied_head: bool,
+    /// Whether attention and feed-forward read the same residual stream, or the feed-forward that behind attention.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub residual: Residual,
+    /// Normalization of queries and keys before rotation, where there is one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub qk_norm: Option<QkNorm>,
+    /// What `q . k` is multiplied with; absent: `1 / sqrt(head_dim)`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attention_scale: Option<f32>,
+    /// Attention scores become `cap * tanh(score / cap)`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attention_softcap: Option<f32>,
+    /// Logits become `cap * tanh(logit / cap)`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub logit_softcap: Option<f32>,
+    /// What the embedding of a token is multiplied with.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub embedding_scale: Option<f32>,
+    /// Whether embeddings are normalized before the first layer.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub embedding_norm: bool,
+    /// Layers whose attention reaches back a limited number of positions.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sliding_window: Option<SlidingWindow>,
+    /// Mixture of experts in place of the feed-forward.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub experts: Option<Experts>,
     /// Token that starts a text, where the model has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bos: Option<u32>,
@@ -46,28 +81,117 @@ pub struct ModelConfig {
     pub pad: Option<u32>,
 }
 
-/// Normalization kind and its epsilon.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// Normalization of the residual stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NormConfig {
     /// Which statistics are removed.
     pub kind: NormKind,
     /// Added to the variance (or mean square) before the root.
     pub epsilon: f32,
+    /// Whether gains are stored as w and multiply as 1 + w, which keeps the bits of a w near 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gain_plus_one: bool,
+    /// Where in a layer norms are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub placement: NormPlacement,
+}
+
+impl NormConfig {
+    /// The usual norm: before attention and before the feed-forward, gains stored as they multiply.
+    pub const fn new(kind: NormKind, epsilon: f32) -> NormConfig {
+        NormConfig { kind, epsilon, gain_plus_one: false, placement: NormPlacement::Pre }
+    }
+}
+
+/// Where in a layer norms are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormPlacement {
+    /// On what attention and feed-forward read.
+    #[default]
+    Pre,
+    /// On what they add to the residual stream.
+    Post,
+    /// On both.
+    PreAndPost,
+}
+
+impl NormPlacement {
+    /// Whether attention and feed-forward read a normalized stream.
+    pub const fn has_pre(self) -> bool {
+        matches!(self, NormPlacement::Pre | NormPlacement::PreAndPost)
+    }
+
+    /// Whether what they add is normalized.
+    pub const fn has_post(self) -> bool {
+        matches!(self, NormPlacement::Post | NormPlacement::PreAndPost)
+    }
+}
+
+/// How attention and feed-forward of a layer are joined.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Residual {
+    /// The feed-forward reads what attention has added to.
+    #[default]
+    Sequential,
+    /// Both read the stream as it enters the layer, each through a norm of its own.
+    Parallel,
+    /// Both read the same norm of the stream as it enters the layer.
+    ParallelOneNorm,
+}
+
+/// What a norm of queries and keys runs over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QkNorm {
+    /// Each head; gains of `head_dim`, shared by all heads.
+    Head,
+    /// All heads of a token together; gains of `heads * head_dim` and `kv_heads * head_dim`.
+    Projection,
+}
+
+/// Layers whose attention reaches back a limited number of positions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlidingWindow {
+    /// Positions that a query sees, its own included.
+    pub size: u32,
+    /// The layers, ascending.
+    pub layers: Vec<u32>,
+}
+
+/// A mixture of experts in place of the feed-forward.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experts {
+    /// Experts per layer.
+    pub count: u32,
+    /// Experts that each token goes through.
+    pub used: u32,
+    /// Inner width of an expert.
+    pub ffn: u32,
+    /// Whether the weights of the experts in use are divided by their sum.
+    pub normalize_weights: bool,
+    /// Layers with an ordinary feed-forward instead, ascending.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub dense_layers: Vec<u32>,
 }
 
 /// Which statistics a norm removes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormKind {
     /// Mean and variance; gain and bias.
     LayerNorm,
     /// Mean square; gain only.
+    #[default]
     RmsNorm,
 }
 
 /// Activation function of the feed-forward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// `x * Phi(x)` by the error function.
@@ -75,47 +199,10 @@ pub enum Activation {
     /// The tanh approximation of GELU (`gelu_new`, `gelu_pytorch_tanh`).
     GeluTanh,
     /// `x * sigmoid(x)`.
+    #[default]
     Silu,
     /// `max(x, 0)`.
     Relu,
-}
-
-/// How positions enter the model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum PositionConfig {
-    /// A learned vector per position, added to the embedding.
-    Learned {},
-    /// Rotary embedding of queries and keys, first half of a head against its second half.
-    Rope {
-        /// Base of the frequencies.
-        theta: f32,
-        /// How frequencies are changed for longer contexts.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        scaling: Option<RopeScaling>,
-    },
-}
-
-/// Change of rotary frequencies for contexts longer than the model was first trained on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum RopeScaling {
-    /// Every frequency divided by `factor`.
-    Linear {
-        /// Divisor.
-        factor: f32,
-    },
-    /// LLaMA 3.1: long wavelengths divided by `factor`, short ones kept, a linear ramp between.
-    Llama3 {
-        /// Divisor of the lowest frequencies.
-        factor: f32,
-        /// Wavelengths above `original_positions / low_freq_factor` are divided.
-        low_freq_factor: f32,
-        /// Wavelengths below `original_positions / high_freq_factor` are kept.
-        high_freq_factor: f32,
-        /// Context of the first training.
-        original_positions: u32,
-    },
 }
 
 impl ModelConfig {
@@ -129,82 +216,19 @@ impl ModelConfig {
         self.kv_heads as usize * self.head_dim as usize
     }
 
-    /// Checks what a decoder relies on: no zero or absurd dimension, heads that divide, token ids inside the vocabulary.
-    ///
-    /// # Errors
-    /// A sentence that names the field, its value and what it should be.
-    pub fn check(&self) -> Result<(), String> {
-        let limits = [
-            ("layers", self.layers, 1 << 16),
-            ("hidden", self.hidden, 1 << 20),
-            ("heads", self.heads, 1 << 16),
-            ("kv_heads", self.kv_heads, 1 << 16),
-            ("head_dim", self.head_dim, 1 << 16),
-            ("ffn", self.ffn, 1 << 24),
-            ("vocab", self.vocab, 1 << 26),
-            ("max_positions", self.max_positions, 1 << 30),
-        ];
-        for (name, value, limit) in limits {
-            if value == 0 || value > limit {
-                return Err(format!("{name} is {value}, expected 1 to {limit}"));
-            }
-        }
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(format!(
-                "heads is {}, expected a multiple of kv_heads = {}",
-                self.heads, self.kv_heads
-            ));
-        }
-        if u64::from(self.heads) * u64::from(self.head_dim) > 1 << 24 {
-            return Err(format!("heads * head_dim is {}, expected at most {}", self.q_rows(), 1 << 24));
-        }
-        if !(self.norm.epsilon.is_finite() && self.norm.epsilon >= 0.0) {
-            return Err(format!(
-                "norm epsilon is {}, expected a finite number of 0 or more",
-                self.norm.epsilon
-            ));
-        }
-        for (name, id) in [("bos", self.bos), ("pad", self.pad)]
-            .into_iter()
-            .chain(self.stop_tokens.iter().map(|&t| ("stop_tokens", Some(t))))
-        {
-            if let Some(id) = id.filter(|&id| id >= self.vocab) {
-                return Err(format!("{name} holds token {id}, expected below vocab = {}", self.vocab));
-            }
-        }
-        if let PositionConfig::Rope { theta, scaling } = &self.position {
-            check_rope(*theta, scaling.as_ref(), self.head_dim)?;
-        }
-        Ok(())
+    /// Positions that attention of `layer` reaches back, its own included; `None`: all.
+    pub fn window(&self, layer: u32) -> Option<u32> {
+        let window = self.sliding_window.as_ref()?;
+        window.layers.binary_search(&layer).is_ok().then_some(window.size)
+    }
+
+    /// The experts of `layer`; `None`: an ordinary feed-forward.
+    pub fn experts(&self, layer: u32) -> Option<&Experts> {
+        self.experts.as_ref().filter(|experts| experts.dense_layers.binary_search(&layer).is_err())
     }
 }
 
-fn check_rope(theta: f32, scaling: Option<&RopeScaling>, head_dim: u32) -> Result<(), String> {
-    let positive = |name: &str, v: f32| {
-        if v.is_finite() && v > 0.0 {
-            Ok(())
-        } else {
-            Err(format!("{name} is {v}, expected a finite number above 0"))
-        }
-    };
-    if !head_dim.is_multiple_of(2) {
-        return Err(format!("head_dim is {head_dim}, expected an even number for rotary positions"));
-    }
-    positive("rope theta", theta)?;
-    match scaling {
-        None => Ok(()),
-        Some(RopeScaling::Linear { factor }) => positive("rope scaling factor", *factor),
-        Some(RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_positions }) => {
-            positive("rope scaling factor", *factor)?;
-            positive("low_freq_factor", *low_freq_factor)?;
-            positive("high_freq_factor", *high_freq_factor)?;
-            if high_freq_factor <= low_freq_factor || *original_positions == 0 {
-                return Err(format!(
-                    "rope scaling has low_freq_factor {low_freq_factor}, high_freq_factor {high_freq_factor}, \
-                     original_positions {original_positions}; expected low below high and positions above 0"
-                ));
-            }
-            Ok(())
-        }
-    }
+/// Fields that say nothing are left out, so that files of plain models have the bytes that they always had.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use qsf_runtime::Result;
+use qsf_runtime::cpu::Isa;
 use qsf_runtime::source::{HuggingFaceSource, WeightSource, open_huggingface};
 use tempfile::TempDir;
 
@@ -42,12 +43,12 @@ pub fn load_all(source: &dyn WeightSource) {
         match source.load(info.id) {
             Ok(tensor) => {
                 assert_eq!(
-                    (tensor.rows(), tensor.cols(), tensor.quant()),
-                    (info.rows, info.cols, info.quant)
+                    (tensor.rows(), tensor.cols(), tensor.stored_type()),
+                    (info.rows, info.cols, info.stored)
                 );
                 let mut row = vec![0.0; tensor.cols()];
                 for i in 0..tensor.rows() {
-                    tensor.decode_row(i, &mut row);
+                    tensor.decode_row(Isa::best(), i, &mut row);
                 }
             }
             Err(error) => must_say_something(&error),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use self::guard::guarded;
 use crate::error::{Result, RuntimeError};
 
-pub use definition::Definition;
+pub use definition::{Definition, GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use definition::{FoundTokenizer, find_tokenizer};
 pub use open::open_tokenizer;
 pub use self_check::{Difference, self_check};

@@ -13,6 +13,8 @@ pub struct Model {
     pub config: ModelConfig,
     /// `vocab` x `hidden`.
     pub embedding: Tensor,
+    /// Norm of the embedding, where there is one.
+    pub embedding_norm: Option<Norm>,
     /// `max_positions` x `hidden`, for learned positions.
     pub positions: Option<Tensor>,
     /// Transformer layers.
@@ -23,21 +25,48 @@ pub struct Model {
     pub head: Linear,
 }
 
-/// One transformer layer.
+/// One transformer layer. Norms are there as the configuration says.
 pub struct LayerWeights {
     /// Norm before attention.
-    pub attn_norm: Norm,
+    pub attn_norm: Option<Norm>,
     /// Query projection.
     pub q: Linear,
     /// Key projection.
     pub k: Linear,
     /// Value projection.
     pub v: Linear,
+    /// Norm of queries.
+    pub q_norm: Option<Norm>,
+    /// Norm of keys.
+    pub k_norm: Option<Norm>,
     /// Attention output projection.
     pub output: Linear,
+    /// Norm of what attention adds.
+    pub post_attn_norm: Option<Norm>,
     /// Norm before the feed-forward.
-    pub ffn_norm: Norm,
-    /// Gate of a gated feed-forward.
+    pub ffn_norm: Option<Norm>,
+    /// Feed-forward.
+    pub ffn: FeedForward,
+    /// Norm of what the feed-forward adds.
+    pub post_ffn_norm: Option<Norm>,
+}
+
+/// The feed-forward of a layer.
+pub enum FeedForward {
+    /// One for all tokens.
+    Dense(Mlp),
+    /// Some of many for each token.
+    Experts {
+        /// `experts` x `hidden`: how much a token wants each expert.
+        router: Linear,
+        /// The experts.
+        experts: Vec<Mlp>,
+    },
+}
+
+/// The matrices of one feed-forward.
+pub struct Mlp {
+    /// Gate, where it is gated.
     pub gate: Option<Linear>,
     /// Up projection.
     pub up: Linear,
@@ -67,23 +96,22 @@ impl Model {
     /// # Errors
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource) -> Result<Model> {
+        use TensorKind::*;
         let config = source.config().clone();
         let known = source.tensors().iter().map(|info| info.id).collect();
         let loader = Loader { source, known };
-        let embedding = loader.matrix(TensorId::of_model(TensorKind::TokenEmbedding))?;
+        let of_model = TensorId::of_model;
+        let embedding = source.load(of_model(TokenEmbedding))?;
         let layers = (0..config.layers).map(|i| loader.layer(i)).collect::<Result<_>>()?;
-        let head = if config.tied_head {
-            embedding.clone()
-        } else {
-            loader.matrix(TensorId::of_model(TensorKind::Head))?
-        };
-        let head_bias = loader.vector(TensorId::of_model(TensorKind::HeadBias))?;
+        let head = if config.tied_head { embedding.clone() } else { source.load(of_model(Head))? };
+        let head_bias = loader.vector(of_model(HeadBias))?;
+        let embedding_norm = config.embedding_norm.then_some((EmbeddingNorm, EmbeddingNormBias));
         // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
         let learned = config.position == PositionConfig::Learned {};
-        let positions = TensorId::of_model(TensorKind::Positions);
         Ok(Model {
-            positions: learned.then(|| loader.matrix(positions)).transpose()?,
-            final_norm: loader.norm(None, TensorKind::FinalNorm, TensorKind::FinalNormBias)?,
+            positions: learned.then(|| source.load(of_model(Positions))).transpose()?,
+            embedding_norm: embedding_norm.map(|(gain, bias)| loader.norm(None, gain, bias)).transpose()?,
+            final_norm: loader.norm(None, FinalNorm, FinalNormBias)?,
             head: Linear { weight: head, bias: head_bias },
             embedding,
             layers,
@@ -93,21 +121,43 @@ impl Model {
 
     /// Bytes of all matrices that one decoded token reads.
     pub fn bytes_per_token(&self) -> u64 {
-        self.linears().map(|linear| linear.weight.bytes().len() as u64).sum()
+        let bytes = |linear: &Linear| linear.weight.stored_bytes();
+        let layer = |layer: &LayerWeights| -> u64 {
+            let attention: u64 = [&layer.q, &layer.k, &layer.v, &layer.output].into_iter().map(bytes).sum();
+            let ffn: u64 = match &layer.ffn {
+                FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
+                FeedForward::Experts { router, experts } => {
+                    let used = self.config.experts.as_ref().map_or(0, |experts| experts.used as usize);
+                    bytes(router) + experts.iter().take(used).flat_map(Mlp::linears).map(bytes).sum::<u64>()
+                }
+            };
+            attention + ffn
+        };
+        self.layers.iter().map(layer).sum::<u64>() + bytes(&self.head)
     }
 
-    /// Every matrix that a token is multiplied with.
+    /// Whether any matrix is stored in blocks of the file format, so that int8 activations apply.
+    pub fn has_blocks(&self) -> bool {
+        self.linears().any(|linear| linear.weight.has_blocks())
+    }
+
+    /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let layers = self
-            .layers
-            .iter()
-            .flat_map(|l| [&l.q, &l.k, &l.v, &l.output, &l.up, &l.down].into_iter().chain(l.gate.as_ref()));
+        let layers = self.layers.iter().flat_map(|layer| {
+            let (router, mlps) = match &layer.ffn {
+                FeedForward::Dense(mlp) => (None, std::slice::from_ref(mlp)),
+                FeedForward::Experts { router, experts } => (Some(router), experts.as_slice()),
+            };
+            let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
+            attention.into_iter().chain(router).chain(mlps.iter().flat_map(Mlp::linears))
+        });
         layers.chain([&self.head])
     }
+}
 
-    /// Whether any matrix is stored in blocks, so that int8 activations apply.
-    pub fn is_quantized(&self) -> bool {
-        self.linears().any(|linear| !linear.weight.quant().is_float())
+impl Mlp {
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        self.gate.iter().chain([&self.up, &self.down])
     }
 }
 
@@ -119,42 +169,77 @@ struct Loader<'a> {
 impl Loader<'_> {
     fn layer(&self, i: u32) -> Result<LayerWeights> {
         use TensorKind::*;
-        let id = |kind| TensorId::of_layer(i, kind);
-        let linear = |kind, bias| -> Result<Linear> {
-            Ok(Linear { weight: self.matrix(id(kind))?, bias: self.vector(id(bias))? })
+        let config = self.source.config();
+        let layer_norm = |wanted: bool, gain, bias| -> Result<Option<Norm>> {
+            wanted.then(|| self.norm(Some(i), gain, bias)).transpose()
         };
-        let gated = self.source.config().gated_ffn;
+        let used = |kind| crate::source::expected_shape(config, TensorId::of_layer(i, kind)).is_some();
         Ok(LayerWeights {
-            attn_norm: self.norm(Some(i), AttnNorm, AttnNormBias)?,
-            q: linear(AttnQ, AttnQBias)?,
-            k: linear(AttnK, AttnKBias)?,
-            v: linear(AttnV, AttnVBias)?,
-            output: linear(AttnOutput, AttnOutputBias)?,
-            ffn_norm: self.norm(Some(i), FfnNorm, FfnNormBias)?,
-            gate: gated.then(|| linear(FfnGate, FfnGateBias)).transpose()?,
-            up: linear(FfnUp, FfnUpBias)?,
-            down: linear(FfnDown, FfnDownBias)?,
+            attn_norm: layer_norm(used(AttnNorm), AttnNorm, AttnNormBias)?,
+            q: self.linear(i, AttnQ, AttnQBias)?,
+            k: self.linear(i, AttnK, AttnKBias)?,
+            v: self.linear(i, AttnV, AttnVBias)?,
+            q_norm: self.gain_only(used(QNorm), i, QNorm)?,
+            k_norm: self.gain_only(used(KNorm), i, KNorm)?,
+            output: self.linear(i, AttnOutput, AttnOutputBias)?,
+            post_attn_norm: self.gain_only(used(PostAttnNorm), i, PostAttnNorm)?,
+            ffn_norm: layer_norm(used(FfnNorm), FfnNorm, FfnNormBias)?,
+            ffn: self.feed_forward(i)?,
+            post_ffn_norm: self.gain_only(used(PostFfnNorm), i, PostFfnNorm)?,
         })
     }
 
-    fn has(&self, id: TensorId) -> bool {
-        self.known.contains(&id)
+    fn feed_forward(&self, i: u32) -> Result<FeedForward> {
+        use TensorKind::*;
+        let config = self.source.config();
+        let Some(experts) = config.experts(i) else {
+            let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
+            let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
+            return Ok(FeedForward::Dense(Mlp { gate, up, down }));
+        };
+        let all = |kind| self.source.load(TensorId::of_layer(i, kind));
+        let (gates, ups, downs) = (all(ExpertGate)?, all(ExpertUp)?, all(ExpertDown)?);
+        let of_expert = |all: &Tensor, e: usize| {
+            let rows = all.rows() / experts.count as usize;
+            Linear { weight: all.slice_rows(e * rows..(e + 1) * rows), bias: None }
+        };
+        let experts = (0..experts.count as usize)
+            .map(|e| Mlp {
+                gate: Some(of_expert(&gates, e)),
+                up: of_expert(&ups, e),
+                down: of_expert(&downs, e),
+            })
+            .collect();
+        let router = Linear { weight: all(Router)?, bias: None };
+        Ok(FeedForward::Experts { router, experts })
     }
 
-    fn matrix(&self, id: TensorId) -> Result<Tensor> {
-        self.source.load(id)
+    fn linear(&self, layer: u32, kind: TensorKind, bias: TensorKind) -> Result<Linear> {
+        let weight = self.source.load(TensorId::of_layer(layer, kind))?;
+        Ok(Linear { weight, bias: self.vector(TensorId::of_layer(layer, bias))? })
     }
 
     fn vector(&self, id: TensorId) -> Result<Option<Vec<f32>>> {
-        if self.has(id) { Ok(Some(self.source.load(id)?.to_f32())) } else { Ok(None) }
+        if self.known.contains(&id) { Ok(Some(self.source.load(id)?.to_f32())) } else { Ok(None) }
     }
 
     fn norm(&self, layer: Option<u32>, gain: TensorKind, bias: TensorKind) -> Result<Norm> {
-        let gain = TensorId { layer, kind: gain };
-        let found = self.vector(gain)?;
-        let gain = found.ok_or_else(|| {
-            RuntimeError::bad_input(self.source.path(), gain.to_string(), "this tensor", "none")
+        Ok(Norm { bias: self.vector(TensorId { layer, kind: bias })?, ..self.gain(layer, gain)? })
+    }
+
+    fn gain_only(&self, wanted: bool, layer: u32, kind: TensorKind) -> Result<Option<Norm>> {
+        wanted.then(|| self.gain(Some(layer), kind)).transpose()
+    }
+
+    fn gain(&self, layer: Option<u32>, kind: TensorKind) -> Result<Norm> {
+        let id = TensorId { layer, kind };
+        let found = self.vector(id)?;
+        let mut gain = found.ok_or_else(|| {
+            RuntimeError::bad_input(self.source.path(), id.to_string(), "this tensor", "none")
         })?;
-        Ok(Norm { gain, bias: self.vector(TensorId { layer, kind: bias })? })
+        if self.source.config().norm.gain_plus_one {
+            gain.iter_mut().for_each(|gain| *gain += 1.0);
+        }
+        Ok(Norm { gain, bias: None })
     }
 }

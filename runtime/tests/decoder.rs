@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use half::f16;
 use qsf_format::{
-    Activation, BlockSize, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType, TensorId,
+    Activation, BlockSize, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm,
+    QuantType, Residual, SlidingWindow, TensorId,
 };
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::source::{Tensor, TensorInfo, WeightSource, expected_shape, required_tensors};
@@ -23,11 +24,10 @@ struct RandomModel {
 impl RandomModel {
     fn new(config: ModelConfig, quant: QuantType) -> RandomModel {
         let infos = required_tensors(&config)
-            .into_iter()
             .map(|id| {
-                let (rows, cols) = expected_shape(&config, id.kind).unwrap();
+                let (rows, cols) = expected_shape(&config, id).unwrap();
                 let quant = if id.kind.is_matrix() { quant } else { QuantType::F32 };
-                TensorInfo { id, name: id.to_string(), rows, cols, quant }
+                TensorInfo { id, name: id.to_string(), rows, cols, stored: quant.into() }
             })
             .collect();
         RandomModel { config, infos, quant }
@@ -72,7 +72,7 @@ impl WeightSource for RandomModel {
         let info = self.infos.iter().find(|info| info.id == id).unwrap();
         let mut state = 7 + u64::from(id.kind.id()) + 1000 * u64::from(id.layer.unwrap_or(77));
         let values = info.rows * info.cols;
-        let bytes: Vec<u8> = if info.quant == QuantType::F32 {
+        let bytes: Vec<u8> = if info.stored.native() == Some(QuantType::F32) {
             let offset = if id.kind.is_matrix() { 0.0 } else { 1.0 };
             (0..values).flat_map(|_| (offset + random(&mut state)).to_le_bytes()).collect()
         } else {
@@ -88,7 +88,8 @@ impl WeightSource for RandomModel {
                 })
                 .collect()
         };
-        Ok(Tensor::new(info.rows, info.cols, info.quant, BlockSize::B64, bytes.into()).unwrap())
+        Ok(Tensor::new(info.rows, info.cols, info.stored.native().unwrap(), BlockSize::B64, bytes.into())
+            .unwrap())
     }
 
     fn release(&self, _layer: Option<u32>) {}
@@ -105,14 +106,15 @@ fn llama() -> ModelConfig {
         ffn: 100,
         vocab: 150,
         max_positions: 64,
-        norm: NormConfig { kind: NormKind::RmsNorm, epsilon: 1e-5 },
+        norm: NormConfig::new(NormKind::RmsNorm, 1e-5),
         activation: Activation::Silu,
         gated_ffn: true,
-        position: PositionConfig::Rope { theta: 10_000.0, scaling: None },
+        position: PositionConfig::rope(10_000.0, None),
         tied_head: false,
         bos: None,
         stop_tokens: Vec::new(),
         pad: None,
+        ..ModelConfig::default()
     }
 }
 
@@ -120,13 +122,63 @@ fn gpt2() -> ModelConfig {
     ModelConfig {
         kv_heads: 4,
         head_dim: 16,
-        norm: NormConfig { kind: NormKind::LayerNorm, epsilon: 1e-5 },
+        norm: NormConfig::new(NormKind::LayerNorm, 1e-5),
         activation: Activation::GeluTanh,
         gated_ffn: false,
         position: PositionConfig::Learned {},
         tied_head: true,
         ..llama()
     }
+}
+
+/// Norms of 1 + w before and behind, caps, scales, a short window with a base of its own, a layer without rotation.
+fn gemma() -> ModelConfig {
+    ModelConfig {
+        norm: NormConfig { gain_plus_one: true, placement: NormPlacement::PreAndPost, ..llama().norm },
+        position: PositionConfig::Rope {
+            theta: 1e6,
+            scaling: None,
+            dims: None,
+            sliding_theta: Some(1e4),
+            unrotated_layers: vec![1],
+        },
+        qk_norm: Some(QkNorm::Head),
+        attention_scale: Some(0.2),
+        attention_softcap: Some(5.0),
+        logit_softcap: Some(3.0),
+        embedding_scale: Some(8.0),
+        sliding_window: Some(SlidingWindow { size: 4, layers: vec![0] }),
+        ..llama()
+    }
+}
+
+/// ALiBi and a norm of the embedding.
+fn bloom() -> ModelConfig {
+    ModelConfig { position: PositionConfig::Alibi {}, embedding_norm: true, ..gpt2() }
+}
+
+/// Attention and feed-forward side by side, a part of each head rotated.
+fn phi(residual: Residual) -> ModelConfig {
+    let position = PositionConfig::Rope {
+        theta: 1e4,
+        scaling: None,
+        dims: Some(6),
+        sliding_theta: None,
+        unrotated_layers: Vec::new(),
+    };
+    ModelConfig { position, residual, ..gpt2() }
+}
+
+/// Norms behind only, one over all heads.
+fn olmo2() -> ModelConfig {
+    let norm = NormConfig { placement: NormPlacement::Post, ..llama().norm };
+    ModelConfig { norm, qk_norm: Some(QkNorm::Projection), ..llama() }
+}
+
+/// Two of five experts in the second layer.
+fn experts() -> ModelConfig {
+    let experts = Experts { count: 5, used: 2, ffn: 132, normalize_weights: true, dense_layers: vec![0] };
+    ModelConfig { experts: Some(experts), ..llama() }
 }
 
 fn tokens(n: u32) -> Vec<u32> {
@@ -157,7 +209,66 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(llama(), QuantType::Q4), None),
         (RandomModel::new(gpt2(), QuantType::Q4), Some(Activations::Int8)),
         (RandomModel::new(llama(), QuantType::Q4), Some(Activations::F32)),
+        (RandomModel::new(gemma(), QuantType::F32), None),
+        (RandomModel::new(bloom(), QuantType::F32), None),
+        (RandomModel::new(phi(Residual::Parallel), QuantType::F32), None),
+        (RandomModel::new(phi(Residual::ParallelOneNorm), QuantType::Q4), None),
+        (RandomModel::new(olmo2(), QuantType::F32), None),
+        (RandomModel::new(experts(), QuantType::F32), None),
+        (RandomModel::new(experts(), QuantType::Q4), None),
     ]
+}
+
+/// Each part of a configuration must matter: a decoder that overlooks one computes another model.
+#[test]
+fn every_part_of_a_configuration_changes_the_result() {
+    let result = |config: ModelConfig| {
+        config.check().unwrap();
+        logits(&RandomModel::new(config, QuantType::F32).decoder(Isa::best(), None), &tokens(9), &[9])
+    };
+    let unrotated = |layers: Vec<u32>, sliding_theta| PositionConfig::Rope {
+        theta: 1e6,
+        scaling: None,
+        dims: None,
+        sliding_theta,
+        unrotated_layers: layers,
+    };
+    let whole = result(gemma());
+    for (name, config) in [
+        (
+            "gain_plus_one",
+            ModelConfig { norm: NormConfig { gain_plus_one: false, ..gemma().norm }, ..gemma() },
+        ),
+        ("placement", ModelConfig { norm: NormConfig { gain_plus_one: true, ..llama().norm }, ..gemma() }),
+        ("sliding_theta", ModelConfig { position: unrotated(vec![1], None), ..gemma() }),
+        ("unrotated_layers", ModelConfig { position: unrotated(vec![], Some(1e4)), ..gemma() }),
+        ("qk_norm", ModelConfig { qk_norm: None, ..gemma() }),
+        ("attention_scale", ModelConfig { attention_scale: None, ..gemma() }),
+        ("attention_softcap", ModelConfig { attention_softcap: None, ..gemma() }),
+        ("logit_softcap", ModelConfig { logit_softcap: None, ..gemma() }),
+        ("embedding_scale", ModelConfig { embedding_scale: None, ..gemma() }),
+        ("sliding_window", ModelConfig { sliding_window: None, ..gemma() }),
+    ] {
+        assert_ne!(result(config), whole, "{name}");
+    }
+    assert_ne!(result(bloom()), result(ModelConfig { embedding_norm: false, ..bloom() }), "embedding_norm");
+    assert_ne!(result(phi(Residual::Parallel)), result(phi(Residual::ParallelOneNorm)), "residual");
+    let unscaled = Experts { normalize_weights: false, ..experts().experts.unwrap() };
+    assert_ne!(result(experts()), result(ModelConfig { experts: Some(unscaled), ..experts() }), "experts");
+}
+
+#[test]
+fn a_window_sees_as_many_positions_as_it_says() {
+    let config =
+        |size| ModelConfig { sliding_window: Some(SlidingWindow { size, layers: vec![0, 1] }), ..llama() };
+    let result = |config| {
+        logits(&RandomModel::new(config, QuantType::F32).decoder(Isa::best(), None), &tokens(9), &[9])
+    };
+    let vocab = llama().vocab as usize;
+    let (all, three) = (result(llama()), result(config(3)));
+    assert_eq!(result(config(9)), all, "a window as long as the text is none");
+    assert_eq!(three[..3 * vocab], all[..3 * vocab], "the first three positions see everything");
+    assert_ne!(three[3 * vocab..4 * vocab], all[3 * vocab..4 * vocab], "the fourth does not see the first");
 }
 
 #[test]

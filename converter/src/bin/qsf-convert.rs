@@ -14,17 +14,17 @@ use qsf_runtime::RuntimeError;
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::Cancel;
-use qsf_runtime::source::{WeightSource, open_huggingface};
+use qsf_runtime::source::{self, WeightSource};
 use serde_json::json;
 
-/// Converts a HuggingFace model into one QSF file.
+/// Converts a HuggingFace or GGUF model into one QSF file.
 #[derive(Debug, Parser)]
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 struct Args {
-    /// Directory with config.json, safetensors and tokenizer.json
-    #[arg(value_name = "MODEL_DIR", required_unless_present = "demo")]
+    /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); or QSF file
+    #[arg(value_name = "MODEL", required_unless_present = "demo")]
     model: Option<PathBuf>,
-    /// File to write [default: MODEL_DIR's name and the type, in this directory]
+    /// File to write [default: MODEL's name and the type, in this directory]
     #[arg(value_name = "OUT.qsf")]
     out: Option<PathBuf>,
     /// Type of the matrices: 2bit, 2bit-sym, 3bit, 4bit, ternary, 8bit, f16, bf16, f32 or mixed
@@ -51,11 +51,14 @@ struct Args {
     /// Replace OUT.qsf if it exists
     #[arg(short, long)]
     force: bool,
+    /// Quantize a model that is quantized already, such as most GGUF files: errors add up
+    #[arg(long)]
+    allow_requantize: bool,
     /// Print the predicted size and stop
-    #[arg(long, conflicts_with_all = ["out", "calibration", "force"])]
+    #[arg(long, conflicts_with_all = ["out", "calibration", "force", "allow_requantize"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run", "calibration"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run", "calibration", "allow_requantize"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -110,16 +113,17 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let Some(model) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
     };
-    let source = open_huggingface(model)?;
+    let source = source::open(model)?;
+    let source = source.as_ref();
     if args.dry_run {
-        return dry_run(args, model, &source);
+        return dry_run(args, model, source);
     }
     let out = args.out.clone().unwrap_or_else(|| default_name(model, args.quant));
     let progress = ProgressLine::default();
     let calibration = match &args.calibration {
         Some(path) => {
             let text = read_text(path)?;
-            Some(calibrate(&source, &text, args.calibration_tokens, cpu, &progress, &cancel)?)
+            Some(calibrate(source, &text, args.calibration_tokens, cpu, &progress, &cancel)?)
         }
         None => None,
     };
@@ -130,9 +134,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
         compression: args.compress.into(),
         force: args.force,
         skip_tokenizer_check: args.skip_tokenizer_check,
+        allow_requantize: args.allow_requantize,
         calibration,
     };
-    let conversion = convert(&source, &out, &options, cpu.isa(), &progress, &cancel)?;
+    let conversion = convert(source, &out, &options, cpu.isa(), &progress, &cancel)?;
     if args.json {
         let mut value = conversion_json(&conversion);
         value["path"] = json!(out.display().to_string());
@@ -146,9 +151,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// MODEL_DIR's own name and the type, in the current directory.
+/// MODEL's own name and the type, in the current directory.
 fn default_name(model: &Path, recipe: Recipe) -> PathBuf {
-    PathBuf::from(format!("{}-{}.qsf", model_name(model), recipe.name()))
+    let name = model_name(model);
+    let stem = [".gguf", ".qsf"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    PathBuf::from(format!("{stem}-{}.qsf", recipe.name()))
 }
 
 fn dry_run(args: &Args, model: &Path, source: &dyn WeightSource) -> anyhow::Result<()> {

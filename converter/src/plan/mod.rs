@@ -69,6 +69,16 @@ impl Plan {
         &self.tensors
     }
 
+    /// Types of the tensors that were quantized before and are to be again, each once, by name.
+    pub fn requantized(&self) -> Vec<String> {
+        let again = |tensor: &&PlannedTensor| tensor.info.stored.is_quantized() && !tensor.quant.is_float();
+        let mut types: Vec<String> =
+            self.tensors.iter().filter(again).map(|tensor| tensor.info.stored.to_string()).collect();
+        types.sort_unstable();
+        types.dedup();
+        types
+    }
+
     /// Bytes of all tensor values, without headers and before compression; `None` beyond `u64`.
     pub fn predicted_bytes(&self, block: BlockSize) -> Option<u64> {
         payload_bytes(self.tensors.iter().map(|tensor| (&tensor.info, tensor.quant)), block)
@@ -114,7 +124,8 @@ mod tests {
     use super::*;
 
     fn tensors() -> Vec<TensorInfo> {
-        let info = |id, rows| TensorInfo { id, name: "t".into(), rows, cols: 64, quant: QuantType::Bf16 };
+        let info =
+            |id, rows| TensorInfo { id, name: "t".into(), rows, cols: 64, stored: QuantType::Bf16.into() };
         vec![
             info(TensorId::of_model(TensorKind::TokenEmbedding), 100),
             info(TensorId::of_layer(0, TensorKind::AttnQ), 64),

@@ -175,7 +175,7 @@ mod tests {
             name: String::new(),
             rows,
             cols,
-            quant: QuantType::F32,
+            stored: QuantType::F32.into(),
         };
         let tensors = [info(TensorKind::Head, 10, 65), info(TensorKind::FinalNorm, 1, 65)];
         let recipe = Recipe::Uniform(QuantType::Q4);

@@ -20,7 +20,7 @@ pub fn model() -> ModelConfig {
         ffn: 256,
         vocab: VOCAB,
         max_positions: 32,
-        norm: NormConfig { kind: NormKind::LayerNorm, epsilon: 1e-5 },
+        norm: NormConfig::new(NormKind::LayerNorm, 1e-5),
         activation: Activation::GeluTanh,
         gated_ffn: false,
         position: PositionConfig::Learned {},
@@ -28,6 +28,7 @@ pub fn model() -> ModelConfig {
         bos: Some(1),
         stop_tokens: vec![2, 3],
         pad: None,
+        ..ModelConfig::default()
     }
 }
 
@@ -66,7 +67,12 @@ pub fn meta() -> Meta {
     Meta {
         version: META_VERSION,
         model: model(),
-        provenance: Provenance { tool: "test".into(), sources: Vec::new(), options: serde_json::Map::new() },
+        provenance: Provenance {
+            tool: "test".into(),
+            sources: Vec::new(),
+            requantized_from: Vec::new(),
+            options: serde_json::Map::new(),
+        },
         tensors: Vec::new(),
     }
 }

@@ -110,7 +110,7 @@ fn decoder(args: &Args, cpu: Cpu, source: &dyn WeightSource) -> Result<Decoder> 
         ActivationArg::F32 => Activations::F32,
     });
     let model = Model::load(source)?;
-    if activations == Some(Activations::Int8) && !model.is_quantized() {
+    if activations == Some(Activations::Int8) && !model.has_blocks() {
         return Err(RuntimeError::Request(
             "--activations int8: no matrix of this model is quantized, so that all would run in f32".into(),
         ));

@@ -3,11 +3,46 @@
 use super::float_dot::matvec;
 use super::isa::Isa;
 use super::lanes::LANES;
-use super::math::softmax;
+use super::math::{softmax, tanh};
 use super::vector::{self, Vector, VectorWork};
 
-/// `out = softmax(scale * q . keys) values` for one head: `keys` and `values` are positions x head_dim, row major, and
-/// `head_dim` is the length of `q`. `scores` is a buffer; afterwards it holds the weight of each position.
+/// What becomes of `q . k` before the softmax.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scoring {
+    /// Multiplied.
+    pub scale: f32,
+    /// Then `cap * tanh(score / cap)`, where given.
+    pub softcap: Option<f32>,
+    /// Then, per position that the key is behind the query, less this (ALiBi, arXiv 2108.12409); 0 for none.
+    pub slope: f32,
+}
+
+impl Scoring {
+    /// Only scaled.
+    pub const fn scaled(scale: f32) -> Scoring {
+        Scoring { scale, softcap: None, slope: 0.0 }
+    }
+
+    #[inline(always)]
+    fn apply(self, scores: &mut [f32]) {
+        for score in scores.iter_mut() {
+            *score *= self.scale;
+        }
+        if let Some(cap) = self.softcap {
+            scores.iter_mut().for_each(|score| *score = cap * tanh(*score / cap));
+        }
+        if self.slope != 0.0 {
+            let last = scores.len() - 1;
+            for (position, score) in scores.iter_mut().enumerate() {
+                *score -= self.slope * (last - position) as f32;
+            }
+        }
+    }
+}
+
+/// `out = softmax(scoring(q . keys)) values` for one head: `keys` and `values` are positions x head_dim, row major, the
+/// query's own position last; `head_dim` is the length of `q`. `scores` is a buffer; afterwards it holds the weight of
+/// each position.
 ///
 /// A position's weight and its share in the sum do not depend on what else is computed at the same time.
 ///
@@ -18,7 +53,7 @@ pub fn attend(
     q: &[f32],
     keys: &[f32],
     values: &[f32],
-    scale: f32,
+    scoring: Scoring,
     scores: &mut Vec<f32>,
     out: &mut [f32],
 ) {
@@ -26,14 +61,14 @@ pub fn attend(
     assert!(values.len() == keys.len() && out.len() == q.len(), "attention of different lengths");
     scores.clear();
     scores.resize(keys.len() / q.len(), 0.0);
-    vector::run(isa, Attend { q, keys, values, scale, scores, out });
+    vector::run(isa, Attend { q, keys, values, scoring, scores, out });
 }
 
 struct Attend<'a> {
     q: &'a [f32],
     keys: &'a [f32],
     values: &'a [f32],
-    scale: f32,
+    scoring: Scoring,
     scores: &'a mut [f32],
     out: &'a mut [f32],
 }
@@ -41,11 +76,9 @@ struct Attend<'a> {
 impl VectorWork for Attend<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let Attend { q, keys, values, scale, scores, out } = self;
+        let Attend { q, keys, values, scoring, scores, out } = self;
         matvec::<V>(keys, q, scores);
-        for score in scores.iter_mut() {
-            *score *= scale;
-        }
+        scoring.apply(scores);
         softmax(scores);
         let mut at = 0;
         while at < out.len() {
@@ -98,6 +131,24 @@ mod tests {
         (0..len).map(|i| ((i * 7_919 + seed * 104_729) % 2_003) as f32 / 500.0 - 2.0).collect()
     }
 
+    /// The formula in f64, position by position.
+    fn naive(q: &[f32], keys: &[f32], values: &[f32], scoring: Scoring) -> Vec<f64> {
+        let dim = q.len();
+        let last = keys.len() / dim - 1;
+        let weight = |(position, key): (usize, &[f32])| {
+            let dot: f64 = key.iter().zip(q).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum();
+            let score = dot * f64::from(scoring.scale);
+            let capped =
+                scoring.softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh());
+            (capped - f64::from(scoring.slope) * (last - position) as f64).exp()
+        };
+        let weights: Vec<f64> = keys.chunks(dim).enumerate().map(weight).collect();
+        let total: f64 = weights.iter().sum();
+        let column =
+            |i| weights.iter().zip(values.chunks(dim)).map(|(w, v)| w / total * f64::from(v[i])).sum();
+        (0..dim).map(column).collect()
+    }
+
     #[test]
     fn attention_is_the_naive_formula_and_the_same_on_every_instruction_set() {
         for dim in [1, 31, 33, 63, 64, 65, 128, 200] {
@@ -105,27 +156,22 @@ mod tests {
                 let (q, keys, values) =
                     (floats(1, dim), floats(2, dim * positions), floats(3, dim * positions));
                 let scale = 1.0 / (dim as f32).sqrt();
-                let (mut scores, mut expected) = (Vec::new(), vec![f32::NAN; dim]);
-                attend(Isa::SCALAR, &q, &keys, &values, scale, &mut scores, &mut expected);
-
-                let score = |key: &[f32]| {
-                    let dot: f64 = key.iter().zip(&q).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum();
-                    (dot * f64::from(scale)).exp()
-                };
-                let weights: Vec<f64> = keys.chunks(dim).map(score).collect();
-                let total: f64 = weights.iter().sum();
-                for (i, out) in expected.iter().enumerate() {
-                    let exact: f64 = weights
-                        .iter()
-                        .zip(values.chunks(dim))
-                        .map(|(w, v)| w / total * f64::from(v[i]))
-                        .sum();
-                    assert!((f64::from(*out) - exact).abs() < 2e-5, "{dim} {positions}: {out} {exact}");
-                }
-                for isa in Isa::available() {
-                    let mut out = vec![f32::NAN; dim];
-                    attend(isa, &q, &keys, &values, scale, &mut scores, &mut out);
-                    assert_eq!(out, expected, "{isa:?} {dim} {positions}");
+                for scoring in [
+                    Scoring::scaled(scale),
+                    Scoring { softcap: Some(1.5), ..Scoring::scaled(scale) },
+                    Scoring { slope: 0.25, ..Scoring::scaled(scale) },
+                ] {
+                    let (mut scores, mut expected) = (Vec::new(), vec![f32::NAN; dim]);
+                    attend(Isa::SCALAR, &q, &keys, &values, scoring, &mut scores, &mut expected);
+                    for (out, exact) in expected.iter().zip(naive(&q, &keys, &values, scoring)) {
+                        let off = (f64::from(*out) - exact).abs();
+                        assert!(off < 2e-5, "{dim} {positions} {scoring:?}: {out} {exact}");
+                    }
+                    for isa in Isa::available() {
+                        let mut out = vec![f32::NAN; dim];
+                        attend(isa, &q, &keys, &values, scoring, &mut scores, &mut out);
+                        assert_eq!(out, expected, "{isa:?} {dim} {positions} {scoring:?}");
+                    }
                 }
             }
         }
@@ -134,7 +180,15 @@ mod tests {
     #[test]
     fn one_position_is_its_value() {
         let (mut scores, mut out) = (Vec::new(), [0.0; 3]);
-        attend(Isa::best(), &[1.0, 2.0, 3.0], &[9.0; 3], &[4.0, 5.0, 6.0], 0.5, &mut scores, &mut out);
+        attend(
+            Isa::best(),
+            &[1.0, 2.0, 3.0],
+            &[9.0; 3],
+            &[4.0, 5.0, 6.0],
+            Scoring::scaled(0.5),
+            &mut scores,
+            &mut out,
+        );
         assert_eq!((out, scores), ([4.0, 5.0, 6.0], vec![1.0]));
     }
 }

@@ -3,7 +3,7 @@
 use qsf_format::Activation;
 
 use super::isa::{Isa, Vectorized};
-use super::math::{gelu_erf, gelu_tanh, silu};
+use super::math::{gelu_erf, gelu_tanh, silu, tanh};
 
 /// `x += y`.
 ///
@@ -12,6 +12,25 @@ use super::math::{gelu_erf, gelu_tanh, silu};
 pub fn add_assign(isa: Isa, x: &mut [f32], y: &[f32]) {
     assert_eq!(x.len(), y.len(), "sum of different lengths");
     isa.vectorize(AddAssign { x, y });
+}
+
+/// `x += factor * y`.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn add_scaled(isa: Isa, x: &mut [f32], factor: f32, y: &[f32]) {
+    assert_eq!(x.len(), y.len(), "sum of different lengths");
+    isa.vectorize(AddScaled { x, factor, y });
+}
+
+/// `x *= factor`.
+pub fn scale(isa: Isa, x: &mut [f32], factor: f32) {
+    isa.vectorize(Scale { x, factor });
+}
+
+/// `x = cap * tanh(x / cap)`.
+pub fn softcap(isa: Isa, x: &mut [f32], cap: f32) {
+    isa.vectorize(Softcap { x, cap });
 }
 
 /// `x = activation(x)`.
@@ -41,6 +60,51 @@ impl Vectorized for AddAssign<'_> {
         for (x, y) in self.x.iter_mut().zip(self.y) {
             *x += y;
         }
+    }
+}
+
+struct AddScaled<'a> {
+    x: &'a mut [f32],
+    factor: f32,
+    y: &'a [f32],
+}
+
+impl Vectorized for AddScaled<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (x, y) in self.x.iter_mut().zip(self.y) {
+            *x += self.factor * y;
+        }
+    }
+}
+
+struct Scale<'a> {
+    x: &'a mut [f32],
+    factor: f32,
+}
+
+impl Vectorized for Scale<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.x.iter_mut().for_each(|x| *x *= self.factor);
+    }
+}
+
+struct Softcap<'a> {
+    x: &'a mut [f32],
+    cap: f32,
+}
+
+impl Vectorized for Softcap<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.x.iter_mut().for_each(|x| *x = self.cap * tanh(*x / self.cap));
     }
 }
 
@@ -110,6 +174,22 @@ mod tests {
                 activate(isa, activation, &mut nan);
                 assert!(nan[0].is_nan(), "{activation:?}");
             }
+        }
+    }
+
+    #[test]
+    fn scaling_and_caps_have_the_values_of_their_formulas() {
+        for isa in Isa::available() {
+            let mut x: Vec<f32> = (0..37).map(|i| i as f32 - 18.0).collect();
+            let y = x.clone();
+            softcap(isa, &mut x, 10.0);
+            for (x, y) in x.iter().zip(&y) {
+                assert!((f64::from(*x) - 10.0 * (f64::from(*y) / 10.0).tanh()).abs() < 1e-5, "{x} {y}");
+            }
+            let capped = x.clone();
+            scale(isa, &mut x, 0.5);
+            add_scaled(isa, &mut x, 0.5, &capped);
+            assert_eq!(x, capped);
         }
     }
 

@@ -8,7 +8,7 @@
 //! | `decode` | stored weights to floats |
 //! | `kernels` | integer kernels and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
-//! | `math`, `norm`, `elementwise`, `rope`, `attention` | the rest of a decoder |
+//! | `math`, `norm`, `elementwise`, `rope`, `rope_frequencies`, `attention` | the rest of a decoder |
 //! | `threads` | how work is spread over threads |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch.
@@ -25,18 +25,20 @@ mod linear;
 pub mod math;
 mod norm;
 mod rope;
+mod rope_frequencies;
 pub mod threads;
 mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
-pub use attention::attend;
+pub use attention::{Scoring, attend};
 pub use decode::{bf16_to_f32, decode_row, f16_to_f32};
-pub use elementwise::{activate, add_assign, gated};
+pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 pub use isa::{CpuError, Isa, Vectorized};
 pub use kernels::{Int8Kernel, KernelEntry, KernelTable};
 pub use linear::Input;
-pub use norm::{layer_norm, rms_norm};
+pub use norm::{layer_norm, rms_norm, rms_norm_in_place};
 pub use rope::RopeTable;
+pub use rope_frequencies::RopeFrequencies;
 
 /// An instruction set and its kernels.
 #[derive(Debug, Clone, Copy)]

@@ -25,6 +25,46 @@ pub fn layer_norm(isa: Isa, x: &[f32], gain: &[f32], bias: Option<&[f32]>, eps: 
     isa.vectorize(LayerNorm { x, gain, bias, eps, out });
 }
 
+/// `x = x / sqrt(mean(x^2) + eps) * gain`.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn rms_norm_in_place(isa: Isa, x: &mut [f32], gain: &[f32], eps: f32) {
+    assert_eq!(gain.len(), x.len(), "norm of different lengths");
+    isa.vectorize(RmsNormInPlace { x, gain, eps });
+}
+
+struct RmsNormInPlace<'a> {
+    x: &'a mut [f32],
+    gain: &'a [f32],
+    eps: f32,
+}
+
+impl Vectorized for RmsNormInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let scale = rms_scale(self.x, self.eps);
+        for (x, gain) in self.x.iter_mut().zip(self.gain) {
+            *x = *x * scale * gain;
+        }
+    }
+}
+
+/// `1 / sqrt(mean(x^2) + eps)`.
+#[inline(always)]
+fn rms_scale(x: &[f32], eps: f32) -> f32 {
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let mut acc = [0.0; LANES];
+    for v in chunks {
+        acc = fma(v, v, acc);
+    }
+    let rest = load(rest);
+    let squares = sum(fma(&rest, &rest, acc));
+    1.0 / (squares / x.len() as f32 + eps).sqrt()
+}
+
 struct RmsNorm<'a> {
     x: &'a [f32],
     gain: &'a [f32],
@@ -37,14 +77,7 @@ impl Vectorized for RmsNorm<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let (chunks, rest) = self.x.as_chunks::<LANES>();
-        let mut acc = [0.0; LANES];
-        for v in chunks {
-            acc = fma(v, v, acc);
-        }
-        let rest = load(rest);
-        let squares = sum(fma(&rest, &rest, acc));
-        let scale = 1.0 / (squares / self.x.len() as f32 + self.eps).sqrt();
+        let scale = rms_scale(self.x, self.eps);
         for ((out, x), gain) in self.out.iter_mut().zip(self.x).zip(self.gain) {
             *out = x * scale * gain;
         }
@@ -127,6 +160,9 @@ mod tests {
                 let mut out = vec![0.0; n];
                 rms_norm(isa, &x, &gain, 1e-5, &mut out);
                 assert_eq!(out, expected, "{isa:?} {n}");
+                out.copy_from_slice(&x);
+                rms_norm_in_place(isa, &mut out, &gain, 1e-5);
+                assert_eq!(out, expected, "{isa:?} {n} in place");
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Keys and values of past positions.
 
+use std::ops::Range;
+
 use qsf_format::ModelConfig;
 
 use crate::error::Result;
@@ -73,10 +75,10 @@ impl KvCache {
         self.len += positions;
     }
 
-    /// Keys and values of one head for the first `positions` positions.
-    pub fn head(&self, layer: usize, head: usize, positions: usize) -> (&[f32], &[f32]) {
-        let start = head * self.capacity * self.head_dim;
-        let range = start..start + positions * self.head_dim;
+    /// Keys and values of one head for the positions `positions`.
+    pub fn head(&self, layer: usize, head: usize, positions: Range<usize>) -> (&[f32], &[f32]) {
+        let start = head * self.capacity;
+        let range = (start + positions.start) * self.head_dim..(start + positions.end) * self.head_dim;
         (&self.layers[layer].keys[range.clone()], &self.layers[layer].values[range])
     }
 }

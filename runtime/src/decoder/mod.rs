@@ -3,28 +3,25 @@
 //! A step takes one or more tokens, extends the key/value cache, and leaves the normed hidden state of each of its tokens;
 //! logits are made of those on request, for as many positions as are needed.
 
+mod attention;
+mod feed_forward;
 mod kv_cache;
 mod observe;
+mod rotation;
+mod routing;
 mod state;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::cpu::threads::for_each_chunk;
-use crate::cpu::{Cpu, Input, Int8Rows, activate, add_assign, attend, gated, layer_norm, rms_norm};
+use crate::cpu::{Cpu, Input, Int8Rows, add_assign, layer_norm, rms_norm, scale, softcap};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Model, Norm};
-use qsf_format::NormKind;
+use qsf_format::{NormKind, PositionConfig, Residual};
 
 pub use kv_cache::KvCache;
 pub use observe::{InputObserver, LinearInput};
 pub use state::DecoderState;
-
-thread_local! {
-    /// Attention weights of one head: kept by each thread, so that nothing is allocated while a token is decoded.
-    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-}
 
 /// Type of the activations that quantized matrices are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,14 +37,24 @@ pub struct Decoder {
     model: Arc<Model>,
     cpu: Cpu,
     activations: Activations,
+    /// Of ALiBi, one per head; empty without.
+    slopes: Vec<f32>,
     cancel: Cancel,
 }
 
 impl Decoder {
     /// A decoder of `model`. Activations default to int8 for quantized models and to f32 for others.
     pub fn new(model: Arc<Model>, cpu: Cpu, activations: Option<Activations>) -> Decoder {
-        let default = if model.is_quantized() { Activations::Int8 } else { Activations::F32 };
-        Decoder { activations: activations.unwrap_or(default), cpu, model, cancel: Cancel::default() }
+        let default = if model.has_blocks() { Activations::Int8 } else { Activations::F32 };
+        let alibi = model.config.position == PositionConfig::Alibi {};
+        let heads = if alibi { model.config.heads as usize } else { 0 };
+        Decoder {
+            activations: activations.unwrap_or(default),
+            slopes: rotation::alibi_slopes(heads),
+            cpu,
+            model,
+            cancel: Cancel::default(),
+        }
     }
 
     /// Makes every step stop between layers, with [`RuntimeError::Interrupted`], once `cancel` is requested.
@@ -117,8 +124,7 @@ impl Decoder {
         self.embed(state, tokens);
         for (i, layer) in self.model.layers.iter().enumerate() {
             self.cancel.check()?;
-            self.attention(state, i, layer, observer);
-            self.feed_forward(state, i, layer, observer);
+            self.layer(state, i, layer, observer);
         }
         self.norm(&self.model.final_norm, &state.hidden, &mut state.normed);
         observer.observe(None, LinearInput::Head, &state.normed);
@@ -155,67 +161,33 @@ impl Decoder {
         let hidden = self.model.config.hidden as usize;
         let DecoderState { normed, int8, .. } = state;
         let input = &normed[rows.start * hidden..rows.end * hidden];
-        self.linears(&[&self.model.head], input, int8, &mut [out]);
+        self.linears(&[&self.model.head], input, int8, &mut [&mut *out]);
+        if let Some(cap) = self.model.config.logit_softcap {
+            softcap(self.cpu.isa(), out, cap);
+        }
     }
 
     fn embed(&self, state: &mut DecoderState, tokens: &[u32]) {
-        let hidden = self.model.config.hidden as usize;
+        let (isa, hidden) = (self.cpu.isa(), self.model.config.hidden as usize);
         for (t, (&token, row)) in tokens.iter().zip(state.hidden.chunks_exact_mut(hidden)).enumerate() {
-            self.model.embedding.decode_row(token as usize, row);
+            self.model.embedding.decode_row(isa, token as usize, row);
+            if let Some(factor) = self.model.config.embedding_scale {
+                scale(isa, row, factor);
+            }
             if let Some(positions) = &self.model.positions {
                 let position = &mut state.normed[..hidden];
-                positions.decode_row(state.kv.len() + t, position);
-                add_assign(self.cpu.isa(), row, position);
+                positions.decode_row(isa, state.kv.len() + t, position);
+                add_assign(isa, row, position);
             }
+        }
+        if let Some(norm) = &self.model.embedding_norm {
+            self.norm(norm, &state.hidden, &mut state.normed);
+            std::mem::swap(&mut state.hidden, &mut state.normed);
         }
     }
 
-    fn attention(
-        &self,
-        state: &mut DecoderState,
-        index: usize,
-        layer: &LayerWeights,
-        observer: &mut dyn InputObserver,
-    ) {
-        let config = &self.model.config;
-        let isa = self.cpu.isa();
-        let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, rope, .. } = state;
-        self.norm(&layer.attn_norm, hidden, normed);
-        observer.observe(Some(index), LinearInput::Attention, normed);
-        self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
-        let past = kv.len();
-        if let Some(rope) = rope {
-            let (q_width, kv_width) = (config.q_rows(), config.kv_rows());
-            for (t, (q, k)) in q.chunks_exact_mut(q_width).zip(k.chunks_exact_mut(kv_width)).enumerate() {
-                rope.apply(isa, q, past + t);
-                rope.apply(isa, k, past + t);
-            }
-        }
-        kv.store(index, k, v);
-        self.attend_heads(kv, index, q, attended);
-        observer.observe(Some(index), LinearInput::AttnOutput, attended);
-        self.linears(&[&layer.output], attended, int8, &mut [projected]);
-        add_assign(isa, hidden, projected);
-    }
-
-    /// Every head of every token over the positions up to its own; keys and values of the step are stored already.
-    fn attend_heads(&self, kv: &KvCache, index: usize, q: &[f32], attended: &mut [f32]) {
-        let config = &self.model.config;
-        let dim = config.head_dim as usize;
-        let (heads, group) = (config.heads as usize, (config.heads / config.kv_heads) as usize);
-        let scale = 1.0 / (dim as f32).sqrt();
-        let (past, tokens) = (kv.len(), q.len() / (heads * dim));
-        let work = q.len().saturating_mul(2 * (past + tokens));
-        for_each_chunk(attended, dim, work, |i, out| {
-            let (t, head) = (i / heads, i % heads);
-            let (keys, values) = kv.head(index, head / group, past + t + 1);
-            SCORES.with_borrow_mut(|scores| {
-                attend(self.cpu.isa(), &q[i * dim..][..dim], keys, values, scale, scores, out);
-            });
-        });
-    }
-
-    fn feed_forward(
+    /// One layer: attention and feed-forward, each added to the residual stream.
+    fn layer(
         &self,
         state: &mut DecoderState,
         index: usize,
@@ -223,22 +195,39 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) {
         let isa = self.cpu.isa();
-        let activation = self.model.config.activation;
-        let DecoderState { hidden, normed, gate, up, projected, int8, .. } = state;
-        self.norm(&layer.ffn_norm, hidden, normed);
-        observer.observe(Some(index), LinearInput::Ffn, normed);
-        let inner = if let Some(linear) = &layer.gate {
-            self.linears(&[linear, &layer.up], normed, int8, &mut [gate, up]);
-            gated(isa, activation, gate, up);
-            gate
-        } else {
-            self.linears(&[&layer.up], normed, int8, &mut [up]);
-            activate(isa, activation, up);
-            up
-        };
-        observer.observe(Some(index), LinearInput::FfnDown, inner);
-        self.linears(&[&layer.down], inner, int8, &mut [projected]);
-        add_assign(isa, hidden, projected);
+        self.attention(state, index, layer, observer);
+        self.norm_added(layer.post_attn_norm.as_ref(), state);
+        let DecoderState { hidden, normed, projected, .. } = state;
+        match self.model.config.residual {
+            Residual::Sequential => {
+                add_assign(isa, hidden, projected);
+                self.norm_or_copy(layer.ffn_norm.as_ref(), hidden, normed);
+            }
+            Residual::Parallel => {
+                self.norm_or_copy(layer.ffn_norm.as_ref(), hidden, normed);
+                add_assign(isa, hidden, projected);
+            }
+            // What attention has read is still there.
+            Residual::ParallelOneNorm => add_assign(isa, hidden, projected),
+        }
+        self.feed_forward(state, index, &layer.ffn, observer);
+        self.norm_added(layer.post_ffn_norm.as_ref(), state);
+        add_assign(isa, &mut state.hidden, &state.projected);
+    }
+
+    /// Normalizes what is about to be added, where there is a norm for it.
+    fn norm_added(&self, norm: Option<&Norm>, state: &mut DecoderState) {
+        if let Some(norm) = norm {
+            self.norm(norm, &state.projected, &mut state.normed);
+            std::mem::swap(&mut state.projected, &mut state.normed);
+        }
+    }
+
+    fn norm_or_copy(&self, norm: Option<&Norm>, input: &[f32], out: &mut [f32]) {
+        match norm {
+            Some(norm) => self.norm(norm, input, out),
+            None => out.copy_from_slice(input),
+        }
     }
 
     fn norm(&self, norm: &Norm, input: &[f32], out: &mut [f32]) {
@@ -258,7 +247,7 @@ impl Decoder {
     /// Several matrices over the same input, which is quantized once.
     fn linears(&self, linears: &[&Linear], input: &[f32], int8: &mut Int8Rows, outs: &mut [&mut [f32]]) {
         let cols = linears[0].weight.cols();
-        let quantized = linears.iter().any(|l| !l.weight.quant().is_float());
+        let quantized = linears.iter().any(|l| l.weight.has_blocks());
         let input = if self.activations == Activations::Int8 && quantized {
             int8.quantize(self.cpu.isa(), input, input.len() / cols, cols);
             Input::with_int8(input, cols, int8)

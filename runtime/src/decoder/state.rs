@@ -1,16 +1,19 @@
 //! What changes while a decoder runs: the key/value cache and the activations of one step.
 
-use qsf_format::{ModelConfig, PositionConfig};
+use qsf_format::ModelConfig;
 
 use super::KvCache;
-use crate::cpu::{Int8Rows, RopeTable};
+use super::rotation::Rotation;
+use super::routing::Routing;
+use crate::cpu::Int8Rows;
 use crate::error::Result;
 use crate::memory::zeros;
 
 /// State of one sequence. All buffers are made once, for the largest step.
 pub struct DecoderState {
     pub(super) kv: KvCache,
-    pub(super) rope: Option<RopeTable>,
+    pub(super) rotation: Rotation,
+    pub(super) routing: Routing,
     pub(super) hidden: Vec<f32>,
     pub(super) normed: Vec<f32>,
     pub(super) q: Vec<f32>,
@@ -38,28 +41,25 @@ struct Widths {
 
 impl DecoderState {
     pub(super) fn new(config: &ModelConfig, context: usize, batch: usize) -> Result<DecoderState> {
+        let ffn = config.experts.as_ref().map_or(config.ffn, |experts| experts.ffn.max(config.ffn)) as usize;
         let widths = Widths {
             hidden: config.hidden as usize,
             q: config.q_rows(),
             kv: config.kv_rows(),
-            ffn: config.ffn as usize,
-            gate: if config.gated_ffn { config.ffn as usize } else { 0 },
+            ffn,
+            gate: if config.gated_ffn { ffn } else { 0 },
         };
         // The largest part first: where memory is short, this is what says so.
         let kv = KvCache::new(config, context)?;
-        let rope = match &config.position {
-            PositionConfig::Learned {} => None,
-            PositionConfig::Rope { theta, scaling } => {
-                Some(RopeTable::new(*theta, scaling.as_ref(), config.head_dim as usize, context))
-            }
-        };
         // A hostile configuration of absurd widths gets steps of one token rather than all memory.
-        let per_token = 4 * widths.hidden + 3 * widths.q + 2 * widths.kv + widths.ffn + widths.gate;
+        let routed = config.experts.as_ref().map_or(0, |experts| experts.count as usize + 2 * widths.hidden);
+        let per_token = 4 * widths.hidden + 3 * widths.q + 2 * widths.kv + widths.ffn + widths.gate + routed;
         let batch = batch.min(MAX_STEP_FLOATS / per_token.max(1)).max(1);
         let buffer = |width: usize| zeros(batch * width, "activations of a step");
         Ok(DecoderState {
             kv,
-            rope,
+            rotation: Rotation::new(config, context),
+            routing: Routing::new(config, batch)?,
             hidden: buffer(widths.hidden)?,
             normed: buffer(widths.hidden)?,
             q: buffer(widths.q)?,

@@ -1,22 +1,30 @@
 //! Where weights come from. One trait, so that a decoder, a converter or an evaluation never asks what kind of file a
 //! model is: QSF files and HuggingFace directories both hand out tensors in the type they are stored in.
 
+mod arrangement;
+pub mod gguf;
 pub(crate) mod huggingface;
+mod mapped;
+mod mapping;
 mod qsf;
 mod shape;
+mod stored;
 mod tensor;
+mod transpose;
 
 use std::path::{Path, PathBuf};
 
-use qsf_format::{ModelConfig, QuantType, TensorId};
+use qsf_format::{ModelConfig, TensorId};
 
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
+pub use arrangement::RowOrder;
 pub use huggingface::{HuggingFaceSource, open_huggingface};
 pub use qsf::QsfSource;
 pub use shape::{check_complete, expected_shape, required_tensors};
-pub use tensor::{Tensor, TensorBytes};
+pub use stored::{ForeignRows, ForeignType, StoredType};
+pub use tensor::{NativeRows, Tensor, TensorBytes};
 
 /// A model on disk.
 pub trait WeightSource: Send + Sync {
@@ -72,8 +80,8 @@ pub struct TensorInfo {
     pub rows: usize,
     /// Values per row.
     pub cols: usize,
-    /// Stored type.
-    pub quant: QuantType,
+    /// Type of the stored values.
+    pub stored: StoredType,
 }
 
 /// Opens the model at `path`: a directory is a HuggingFace model, anything else a QSF file.

@@ -163,7 +163,7 @@ impl Found<'_> {
         if self.tensors.insert(id, tensor).is_some() {
             return Err(RuntimeError::bad_input(path, name, "each tensor once", "a second one"));
         }
-        self.infos.push(TensorInfo { id, name, rows: shape.0, cols: shape.1, quant });
+        self.infos.push(TensorInfo { id, name, rows: shape.0, cols: shape.1, stored: quant.into() });
         Ok(())
     }
 }

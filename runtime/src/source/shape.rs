@@ -3,65 +3,97 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use qsf_format::{ModelConfig, NormKind, PositionConfig, TensorId, TensorKind};
+use qsf_format::{Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Residual, TensorId, TensorKind};
 
 use super::TensorInfo;
 use crate::error::{Result, RuntimeError};
 
-/// Rows and columns that the configuration demands of a tensor; vectors are one row. `None` for kinds that no decoder of
-/// this version reads.
-pub fn expected_shape(config: &ModelConfig, kind: TensorKind) -> Option<(usize, usize)> {
+/// Rows and columns that the configuration demands of a tensor; vectors are one row. `None` for tensors that the
+/// configured model does not use.
+pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usize)> {
     use TensorKind::*;
-    let (hidden, ffn, vocab) = (config.hidden as usize, config.ffn as usize, config.vocab as usize);
-    let (q, kv) = (config.q_rows(), config.kv_rows());
-    let layer_norm = config.norm.kind == NormKind::LayerNorm;
-    match kind {
-        FfnGate | FfnGateBias if !config.gated_ffn => return None,
-        Head if config.tied_head => return None,
-        AttnNormBias | FfnNormBias | FinalNormBias if !layer_norm => return None,
-        _ => {}
+    if id.layer.is_some() != id.kind.is_per_layer() || id.layer.is_some_and(|layer| layer >= config.layers) {
+        return None;
     }
-    Some(match kind {
+    let (hidden, ffn, vocab) = (config.hidden as usize, config.ffn as usize, config.vocab as usize);
+    let (q, kv, head) = (config.q_rows(), config.kv_rows(), config.head_dim as usize);
+    let experts = id.layer.and_then(|layer| config.experts(layer));
+    let placement = config.norm.placement;
+    let layer_norm = config.norm.kind == NormKind::LayerNorm;
+    let used = match id.kind {
+        FfnGate | FfnGateBias => config.gated_ffn && experts.is_none(),
+        FfnUp | FfnUpBias | FfnDown | FfnDownBias => experts.is_none(),
+        AttnNorm => placement.has_pre(),
+        AttnNormBias => placement.has_pre() && layer_norm,
+        FfnNorm => placement.has_pre() && config.residual != Residual::ParallelOneNorm,
+        FfnNormBias => placement.has_pre() && layer_norm && config.residual != Residual::ParallelOneNorm,
+        PostAttnNorm | PostFfnNorm => placement.has_post(),
+        QNorm | KNorm => config.qk_norm.is_some(),
+        FinalNormBias => layer_norm,
+        EmbeddingNorm => config.embedding_norm,
+        EmbeddingNormBias => config.embedding_norm && layer_norm,
+        Head => !config.tied_head,
+        _ => true,
+    };
+    if !used {
+        return None;
+    }
+    let all = |experts: &Experts, width: usize| experts.count as usize * width;
+    Some(match id.kind {
         AttnQ => (q, hidden),
         AttnK | AttnV => (kv, hidden),
         AttnOutput => (hidden, q),
         FfnGate | FfnUp => (ffn, hidden),
         FfnDown => (hidden, ffn),
-        AttnNorm | FfnNorm | AttnNormBias | FfnNormBias | AttnOutputBias | FfnDownBias | FinalNorm
-        | FinalNormBias => (1, hidden),
+        AttnNorm | FfnNorm | AttnNormBias | FfnNormBias | PostAttnNorm | PostFfnNorm | AttnOutputBias
+        | FfnDownBias | FinalNorm | FinalNormBias | EmbeddingNorm | EmbeddingNormBias => (1, hidden),
         AttnQBias => (1, q),
         AttnKBias | AttnVBias => (1, kv),
+        QNorm => (1, if config.qk_norm == Some(QkNorm::Head) { head } else { q }),
+        KNorm => (1, if config.qk_norm == Some(QkNorm::Head) { head } else { kv }),
         FfnGateBias | FfnUpBias => (1, ffn),
+        Router => (experts?.count as usize, hidden),
+        ExpertGate | ExpertUp => (all(experts?, experts?.ffn as usize), hidden),
+        ExpertDown => (all(experts?, hidden), experts?.ffn as usize),
         Head | TokenEmbedding => (vocab, hidden),
         HeadBias => (1, vocab),
         Positions => (config.max_positions as usize, hidden),
-        _ => return None,
+        FfnBiases | SharedGate | SharedUp | SharedDown | AttnSinks | RopeFactors => return None,
     })
 }
 
-/// The tensors without which the configured model cannot run.
-pub fn required_tensors(config: &ModelConfig) -> Vec<TensorId> {
+/// Whether the configured model cannot run without this tensor, of those that it uses.
+pub fn is_required(config: &ModelConfig, id: TensorId) -> bool {
     use TensorKind::*;
-    let layer_norm = config.norm.kind == NormKind::LayerNorm;
-    let mut kinds = vec![AttnQ, AttnK, AttnV, AttnOutput, FfnUp, FfnDown, AttnNorm, FfnNorm];
-    if config.gated_ffn {
-        kinds.push(FfnGate);
+    match id.kind {
+        AttnQBias | AttnKBias | AttnVBias | AttnOutputBias | FfnGateBias | FfnUpBias | FfnDownBias
+        | HeadBias => false,
+        // Some models have norms without bias (the `layer_norm` of OLMo 1 and MPT).
+        AttnNormBias | FfnNormBias | EmbeddingNormBias => false,
+        // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
+        Positions => config.position == (PositionConfig::Learned {}),
+        _ => expected_shape(config, id).is_some(),
     }
-    let mut all = vec![TensorId::of_model(TokenEmbedding)];
-    for layer in 0..config.layers {
-        all.extend(kinds.iter().map(|&kind| TensorId::of_layer(layer, kind)));
-    }
-    all.push(TensorId::of_model(FinalNorm));
-    if layer_norm {
-        all.push(TensorId::of_model(FinalNormBias));
-    }
-    if !config.tied_head {
-        all.push(TensorId::of_model(Head));
-    }
-    if config.position == (PositionConfig::Learned {}) {
-        all.push(TensorId::of_model(Positions));
-    }
-    all
+}
+
+/// The kinds of tensors that `layer` (`None`: the model as a whole) uses, by id.
+pub fn used_kinds(config: &ModelConfig, layer: Option<u32>) -> impl Iterator<Item = TensorId> {
+    let of_model = layer.is_none();
+    TensorKind::ALL
+        .iter()
+        .filter(move |kind| kind.is_per_layer() != of_model)
+        .map(move |&kind| TensorId { layer, kind })
+        .filter(move |&id| expected_shape(config, id).is_some())
+}
+
+/// The tensors without which the configured model cannot run.
+pub fn required_tensors(config: &ModelConfig) -> impl Iterator<Item = TensorId> {
+    let layers = (0..config.layers).map(Some);
+    [None]
+        .into_iter()
+        .chain(layers)
+        .flat_map(|layer| used_kinds(config, layer))
+        .filter(|&id| is_required(config, id))
 }
 
 /// Checks that `found` has every tensor that the model needs, in its shape, and none that the decoder would not use.
@@ -70,11 +102,11 @@ pub fn required_tensors(config: &ModelConfig) -> Vec<TensorId> {
 /// The first tensor that is missing, of another shape or unused.
 pub fn check_complete(path: &Path, config: &ModelConfig, found: &[TensorInfo]) -> Result<()> {
     let ids: HashSet<TensorId> = found.iter().map(|info| info.id).collect();
-    if let Some(missing) = required_tensors(config).into_iter().find(|id| !ids.contains(id)) {
+    if let Some(missing) = required_tensors(config).find(|id| !ids.contains(id)) {
         return Err(RuntimeError::bad_input(path, missing.to_string(), "this tensor", "none"));
     }
     for info in found {
-        let Some(expected) = expected_shape(config, info.id.kind) else {
+        let Some(expected) = expected_shape(config, info.id) else {
             return Err(RuntimeError::Unsupported {
                 path: path.to_owned(),
                 what: format!("tensor {}", info.name),

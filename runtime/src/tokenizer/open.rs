@@ -7,11 +7,12 @@ use std::path::Path;
 use qsf_format::{QsfFile, SectionTag};
 
 use super::Tokenizer;
-use super::definition::{TokenizerConfig, find_tokenizer, read_model};
+use super::definition::{TokenizerConfig, find_tokenizer, read_gguf_tokenizer, read_model};
 use crate::error::{Result, RuntimeError};
+use crate::source::gguf::GgufFile;
 use crate::source::huggingface::files;
 
-/// The tokenizer at `path`: of a QSF file, of a directory with a model or with a tokenizer's files only, or a
+/// The tokenizer at `path`: of a QSF or GGUF file, of a directory with a model or with a tokenizer's files only, or a
 /// `tokenizer.json` or `tokenizer.model` by itself. Weights are not read.
 ///
 /// # Errors
@@ -36,6 +37,11 @@ pub fn open_tokenizer(path: &Path) -> Result<Tokenizer> {
         Some(b"QSF1") => {
             let json = QsfFile::open(path)?.section_bytes(SectionTag::TOKENIZER)?;
             Tokenizer::from_json(&json.ok_or_else(|| none("a QSF file with a tokenizer"))?, path)
+        }
+        Some(b"GGUF") => {
+            let found = read_gguf_tokenizer(&GgufFile::open(path)?.metadata)?;
+            let found = found.ok_or_else(|| none("a GGUF file with a tokenizer"))?;
+            Tokenizer::from_json(&found.definition.to_json()?, path)
         }
         // A tokenizer.model begins with its first piece: field 1, of a message.
         Some([0x0a, ..]) => {

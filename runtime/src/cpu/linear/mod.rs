@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::activations::Int8Rows;
-use super::{Cpu, decode, float_dot, threads};
+use super::{Cpu, float_dot, threads};
 use crate::source::Tensor;
 use output::Output;
 
@@ -164,9 +164,10 @@ impl Cpu {
         decoded: &mut Vec<f32>,
         out: &mut [f32],
     ) {
-        if let (Some(x), Some(kernel)) = (input.int8, self.kernels.int8(weight.quant())) {
-            let bytes = &weight.bytes()[rows.start * weight.row_bytes()..rows.end * weight.row_bytes()];
-            kernel.matmul(weight.block(), bytes, rows.len(), x, out);
+        if let (Some(x), Some(native)) = (input.int8, weight.native())
+            && let Some(kernel) = self.kernels.int8(native.quant())
+        {
+            kernel.matmul(native.block(), native.rows(rows.clone()), rows.len(), x, out);
             return;
         }
         let (k, m) = (input.k, input.rows());
@@ -178,7 +179,7 @@ impl Cpu {
             let count = step.min(rows.end - first);
             let decoded = &mut decoded[..count * k];
             for (row, decoded) in (first..).zip(decoded.chunks_exact_mut(k)) {
-                decode::decode_row(self.isa, weight.quant(), weight.block(), weight.row(row), decoded);
+                weight.decode_row(self.isa, row, decoded);
             }
             float_dot::matmul(self.isa, decoded, input.x, k, out);
         }

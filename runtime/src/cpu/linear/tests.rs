@@ -58,7 +58,7 @@ fn the_float_path_is_the_lane_dot_of_the_decoded_row_on_every_instruction_set() 
             for x in x.chunks_exact(cols) {
                 for (row, bias) in bias.iter().enumerate() {
                     let mut w = vec![0.0; cols];
-                    weight.decode_row(row, &mut w);
+                    weight.decode_row(Isa::SCALAR, row, &mut w);
                     expected.push((lanes::dot(&w, x) + bias).to_bits());
                 }
             }

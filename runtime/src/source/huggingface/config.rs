@@ -83,14 +83,12 @@ fn llama(fields: Fields<'_>) -> Result<SourceConfig> {
         ffn: fields.need_u32("intermediate_size")?,
         vocab: fields.need_u32("vocab_size")?,
         max_positions: fields.u32("max_position_embeddings")?.unwrap_or(2048),
-        norm: NormConfig { kind: NormKind::RmsNorm, epsilon: fields.f32("rms_norm_eps")?.unwrap_or(1e-6) },
+        norm: NormConfig::new(NormKind::RmsNorm, fields.f32("rms_norm_eps")?.unwrap_or(1e-6)),
         activation: activation(fields, "hidden_act", "silu")?,
         gated_ffn: true,
         position: rope_positions(fields)?,
         tied_head: fields.bool("tie_word_embeddings")?.unwrap_or(false),
-        bos: None,
-        stop_tokens: Vec::new(),
-        pad: None,
+        ..ModelConfig::default()
     };
     Ok(SourceConfig {
         model,
@@ -131,17 +129,12 @@ fn gpt2(fields: Fields<'_>) -> Result<SourceConfig> {
         ffn,
         vocab: fields.need_u32("vocab_size")?,
         max_positions,
-        norm: NormConfig {
-            kind: NormKind::LayerNorm,
-            epsilon: fields.f32("layer_norm_epsilon")?.unwrap_or(1e-5),
-        },
+        norm: NormConfig::new(NormKind::LayerNorm, fields.f32("layer_norm_epsilon")?.unwrap_or(1e-5)),
         activation: activation(fields, "activation_function", "gelu_new")?,
         gated_ffn: false,
         position: PositionConfig::Learned {},
         tied_head: fields.bool("tie_word_embeddings")?.unwrap_or(true),
-        bos: None,
-        stop_tokens: Vec::new(),
-        pad: None,
+        ..ModelConfig::default()
     };
     Ok(SourceConfig { model, architecture: Architecture::Gpt2, attention_bias: None, ffn_bias: None })
 }

@@ -148,7 +148,7 @@ fn place_parts(
             transposed: tensor.transposed.then_some(outputs),
         };
         let id = TensorId { layer: tensor.layer, kind };
-        found.push((TensorInfo { id, name: name.to_owned(), rows, cols, quant }, place));
+        found.push((TensorInfo { id, name: name.to_owned(), rows, cols, stored: quant.into() }, place));
     }
     Ok(())
 }

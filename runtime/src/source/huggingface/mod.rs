@@ -8,7 +8,6 @@ mod layout;
 mod names;
 mod rope;
 mod shards;
-mod transpose;
 
 #[cfg(test)]
 mod tests;
@@ -93,7 +92,7 @@ impl HuggingFaceSource {
                 let width = place.value_bytes;
                 let stored_cols = place.range.len() / width / info.cols.max(1);
                 let stored = &map[place.range.clone()];
-                transpose::transpose(stored, width, stored_cols, part.clone()).into()
+                super::transpose::transpose(stored, width, stored_cols, part.clone()).into()
             }
         }
     }
@@ -155,7 +154,8 @@ impl WeightSource for HuggingFaceSource {
         };
         let bytes = self.bytes(place, info);
         let found = bytes.as_slice().len();
-        Tensor::new(info.rows, info.cols, info.quant, BlockSize::default(), bytes).map_err(|expected| {
+        let quant = info.stored.native().unwrap_or(qsf_format::QuantType::F32);
+        Tensor::new(info.rows, info.cols, quant, BlockSize::default(), bytes).map_err(|expected| {
             let expected =
                 expected.map_or_else(|| "less than 2^64 bytes".to_owned(), |n| format!("{n} bytes"));
             let (file, _) = self.shards.file(place.shard);

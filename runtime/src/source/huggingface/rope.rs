@@ -43,7 +43,7 @@ pub(super) fn rope_positions(fields: Fields<'_>) -> Result<PositionConfig> {
     for one in new.into_iter().chain(old) {
         refuse_partial(one)?;
     }
-    Ok(PositionConfig::Rope { theta: theta.unwrap_or(DEFAULT_THETA), scaling })
+    Ok(PositionConfig::rope(theta.unwrap_or(DEFAULT_THETA), scaling))
 }
 
 fn scaling_of(rope: Fields<'_>) -> Result<Option<RopeScaling>> {

@@ -8,6 +8,7 @@
 mod byte_level;
 mod charsmap;
 mod directory;
+mod gguf;
 mod piece_model;
 mod pre_tokenizers;
 mod protobuf;
@@ -21,6 +22,7 @@ use std::path::Path;
 pub(crate) use byte_level::ByteLevelBpe;
 pub(crate) use charsmap::Charsmap;
 pub(crate) use directory::{FoundTokenizer, find_tokenizer, read_model};
+pub use gguf::{GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use piece_model::{Algorithm, PieceModel, Prefix, SPACE_MARK, byte_of};
 pub(crate) use tokenizer_config::TokenizerConfig;
 pub(crate) use tokenizer_json::AddedToken;

@@ -28,7 +28,7 @@ fn a_llama_configuration_becomes_the_model_it_describes() {
     assert_eq!((config.norm.kind, config.norm.epsilon), (NormKind::RmsNorm, 1e-5));
     assert_eq!((config.activation, config.gated_ffn, config.tied_head), (Activation::Silu, true, true));
     assert_eq!((config.bos, config.pad, config.stop_tokens.as_slice()), (Some(1), None, &[2][..]));
-    assert_eq!(config.position, PositionConfig::Rope { theta: 10_000.0, scaling: None });
+    assert_eq!(config.position, PositionConfig::rope(10_000.0, None));
 }
 
 #[test]
@@ -55,15 +55,15 @@ fn rotary_positions_are_the_same_in_the_old_and_the_new_spelling() {
         rope
     };
     let theta = ("rope_theta", json!(500_000.0));
-    let expected = PositionConfig::Rope {
-        theta: 500_000.0,
-        scaling: Some(RopeScaling::Llama3 {
+    let expected = PositionConfig::rope(
+        500_000.0,
+        Some(RopeScaling::Llama3 {
             factor: 8.0,
             low_freq_factor: 1.0,
             high_freq_factor: 4.0,
             original_positions: 64,
         }),
-    };
+    );
     for fields in [
         vec![theta.clone(), ("rope_scaling", named("rope_type", "llama3", None, &llama3))],
         vec![theta.clone(), ("rope_scaling", named("type", "llama3", None, &llama3))],
@@ -76,11 +76,10 @@ fn rotary_positions_are_the_same_in_the_old_and_the_new_spelling() {
     ] {
         assert_eq!(rope_of(&fields).unwrap(), expected, "{fields:?}");
     }
-    let linear =
-        PositionConfig::Rope { theta: 500_000.0, scaling: Some(RopeScaling::Linear { factor: 2.0 }) };
+    let linear = PositionConfig::rope(500_000.0, Some(RopeScaling::Linear { factor: 2.0 }));
     let scaling = json!({"type": "linear", "factor": 2});
     assert_eq!(rope_of(&[theta.clone(), ("rope_scaling", scaling)]).unwrap(), linear);
-    let none = PositionConfig::Rope { theta: 500_000.0, scaling: None };
+    let none = PositionConfig::rope(500_000.0, None);
     for scaling in [Value::Null, json!({"rope_type": "default"})] {
         assert_eq!(rope_of(&[theta.clone(), ("rope_scaling", scaling)]).unwrap(), none);
     }

@@ -79,7 +79,7 @@ fn rotary_scaling_of_llama_3_is_found() {
         original_positions: 64,
     };
     let position = open_huggingface(&dir).unwrap().config().position.clone();
-    assert_eq!(position, PositionConfig::Rope { theta: 500_000.0, scaling: Some(expected) });
+    assert_eq!(position, PositionConfig::rope(500_000.0, Some(expected)));
 }
 
 #[test]

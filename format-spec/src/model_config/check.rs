@@ -1,0 +1,184 @@
+//! What a decoder relies on in a configuration.
+
+use super::{Experts, ModelConfig, NormPlacement, PositionConfig, Residual, RopeScaling};
+
+impl ModelConfig {
+    /// Checks what a decoder relies on: no zero or absurd dimension, heads that divide, token ids inside the vocabulary,
+    /// factors that are numbers, lists of layers that the model has.
+    ///
+    /// # Errors
+    /// A sentence that names the field, its value and what it should be.
+    pub fn check(&self) -> Result<(), String> {
+        let limits = [
+            ("layers", self.layers, 1 << 16),
+            ("hidden", self.hidden, 1 << 20),
+            ("heads", self.heads, 1 << 16),
+            ("kv_heads", self.kv_heads, 1 << 16),
+            ("head_dim", self.head_dim, 1 << 16),
+            ("ffn", self.ffn, 1 << 24),
+            ("vocab", self.vocab, 1 << 26),
+            ("max_positions", self.max_positions, 1 << 30),
+        ];
+        for (name, value, limit) in limits {
+            up_to(name, value, limit)?;
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(format!(
+                "heads is {}, expected a multiple of kv_heads = {}",
+                self.heads, self.kv_heads
+            ));
+        }
+        if u64::from(self.heads) * u64::from(self.head_dim) > 1 << 24 {
+            return Err(format!("heads * head_dim is {}, expected at most {}", self.q_rows(), 1 << 24));
+        }
+        if !(self.norm.epsilon.is_finite() && self.norm.epsilon >= 0.0) {
+            return Err(format!(
+                "norm epsilon is {}, expected a finite number of 0 or more",
+                self.norm.epsilon
+            ));
+        }
+        for (name, id) in [("bos", self.bos), ("pad", self.pad)]
+            .into_iter()
+            .chain(self.stop_tokens.iter().map(|&t| ("stop_tokens", Some(t))))
+        {
+            if let Some(id) = id.filter(|&id| id >= self.vocab) {
+                return Err(format!("{name} holds token {id}, expected below vocab = {}", self.vocab));
+            }
+        }
+        for (name, factor) in [
+            ("attention_scale", self.attention_scale),
+            ("attention_softcap", self.attention_softcap),
+            ("logit_softcap", self.logit_softcap),
+            ("embedding_scale", self.embedding_scale),
+        ] {
+            factor.map_or(Ok(()), |factor| positive(name, factor))?;
+        }
+        if self.residual != Residual::Sequential && self.norm.placement != NormPlacement::Pre {
+            return Err("residual is parallel, which goes with norm placement pre only".into());
+        }
+        if let Some(window) = &self.sliding_window {
+            up_to("sliding_window size", window.size, 1 << 30)?;
+            self.check_layers("sliding_window layers", &window.layers)?;
+        }
+        self.experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
+        self.check_position()
+    }
+
+    fn check_experts(&self, experts: &Experts) -> Result<(), String> {
+        up_to("experts count", experts.count, 1 << 16)?;
+        up_to("experts used", experts.used, experts.count)?;
+        up_to("experts ffn", experts.ffn, 1 << 24)?;
+        for (name, width) in [("ffn", experts.ffn), ("hidden", self.hidden)] {
+            if u64::from(experts.count) * u64::from(width) > u64::from(u32::MAX) {
+                return Err(format!("experts count * {name} is beyond 2^32 - 1, the rows of a tensor"));
+            }
+        }
+        if !self.gated_ffn {
+            return Err("experts are there and gated_ffn is false, expected true".into());
+        }
+        self.check_layers("experts dense_layers", &experts.dense_layers)
+    }
+
+    /// Ascending, so that they can be searched, and layers of this model.
+    fn check_layers(&self, name: &str, layers: &[u32]) -> Result<(), String> {
+        if !layers.is_sorted_by(|a, b| a < b) || layers.last().is_some_and(|&last| last >= self.layers) {
+            return Err(format!("{name}: expected ascending numbers below layers = {}", self.layers));
+        }
+        Ok(())
+    }
+
+    fn check_position(&self) -> Result<(), String> {
+        let PositionConfig::Rope { theta, scaling, dims, sliding_theta, unrotated_layers } = &self.position
+        else {
+            return Ok(());
+        };
+        let rotated = dims.unwrap_or(self.head_dim);
+        if !rotated.is_multiple_of(2) || rotated == 0 || rotated > self.head_dim {
+            return Err(format!(
+                "rotated dims are {rotated}, expected an even number from 2 to head_dim = {}",
+                self.head_dim
+            ));
+        }
+        positive("rope theta", *theta)?;
+        sliding_theta.map_or(Ok(()), |theta| positive("rope sliding_theta", theta))?;
+        self.check_layers("unrotated_layers", unrotated_layers)?;
+        scaling.as_ref().map_or(Ok(()), |scaling| check_scaling(scaling, rotated))
+    }
+}
+
+fn check_scaling(scaling: &RopeScaling, rotated: u32) -> Result<(), String> {
+    match scaling {
+        RopeScaling::Linear { factor } => positive("rope scaling factor", *factor),
+        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_positions } => {
+            positive("rope scaling factor", *factor)?;
+            positive("low_freq_factor", *low_freq_factor)?;
+            positive("high_freq_factor", *high_freq_factor)?;
+            if high_freq_factor <= low_freq_factor || *original_positions == 0 {
+                return Err(format!(
+                    "rope scaling has low_freq_factor {low_freq_factor}, high_freq_factor {high_freq_factor}, \
+                     original_positions {original_positions}; expected low below high and positions above 0"
+                ));
+            }
+            Ok(())
+        }
+        RopeScaling::Dynamic { factor, original_positions } => {
+            at_least_one("rope scaling factor", *factor)?;
+            up_to("rope original_positions", *original_positions, 1 << 30)
+        }
+        RopeScaling::Yarn {
+            factor,
+            original_positions,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            truncate: _,
+        } => {
+            at_least_one("rope scaling factor", *factor)?;
+            up_to("rope original_positions", *original_positions, 1 << 30)?;
+            positive("rope beta_fast", *beta_fast)?;
+            positive("rope beta_slow", *beta_slow)?;
+            positive("rope attention_factor", *attention_factor)
+        }
+        RopeScaling::LongRope { original_positions, short_factors, long_factors, attention_factor } => {
+            up_to("rope original_positions", *original_positions, 1 << 30)?;
+            check_factors("rope short_factors", short_factors, rotated)?;
+            check_factors("rope long_factors", long_factors, rotated)?;
+            positive("rope attention_factor", *attention_factor)
+        }
+        RopeScaling::Factors { factors } => check_factors("rope factors", factors, rotated),
+    }
+}
+
+fn check_factors(name: &str, factors: &[f32], rotated: u32) -> Result<(), String> {
+    if factors.len() != rotated as usize / 2 {
+        return Err(format!(
+            "{name} are {}, expected {}, half of the rotated dims",
+            factors.len(),
+            rotated / 2
+        ));
+    }
+    factors.iter().try_for_each(|&factor| positive(name, factor))
+}
+
+fn up_to(name: &str, value: u32, limit: u32) -> Result<(), String> {
+    if value == 0 || value > limit {
+        return Err(format!("{name} is {value}, expected 1 to {limit}"));
+    }
+    Ok(())
+}
+
+fn positive(name: &str, value: f32) -> Result<(), String> {
+    if value.is_finite() && value > 0.0 {
+        Ok(())
+    } else {
+        Err(format!("{name} is {value}, expected a finite number above 0"))
+    }
+}
+
+fn at_least_one(name: &str, value: f32) -> Result<(), String> {
+    if value.is_finite() && value >= 1.0 {
+        Ok(())
+    } else {
+        Err(format!("{name} is {value}, expected a finite number of 1 or more"))
+    }
+}

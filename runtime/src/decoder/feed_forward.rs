@@ -1,0 +1,86 @@
+//! The feed-forward of one layer: one for all tokens, or some of many experts for each.
+
+use super::{Decoder, DecoderState, InputObserver, LinearInput};
+use crate::cpu::{Int8Rows, activate, add_scaled, gated};
+use crate::weights::{FeedForward, Linear, Mlp};
+
+impl Decoder {
+    /// What the feed-forward of layer `index` adds for the rows in `state.normed`, into `state.projected`.
+    pub(super) fn feed_forward(
+        &self,
+        state: &mut DecoderState,
+        index: usize,
+        ffn: &FeedForward,
+        observer: &mut dyn InputObserver,
+    ) {
+        observer.observe(Some(index), LinearInput::Ffn, &state.normed);
+        match ffn {
+            FeedForward::Dense(mlp) => {
+                let DecoderState { normed, gate, up, projected, int8, .. } = state;
+                // Experts of other layers may be wider.
+                let rows = normed.len() / self.model.config.hidden as usize;
+                let width = rows * self.model.config.ffn as usize;
+                let gate = if mlp.gate.is_some() { &mut gate[..width] } else { &mut [] };
+                let inner = self.inner(mlp, normed, gate, &mut up[..width], int8);
+                observer.observe(Some(index), LinearInput::FfnDown, inner);
+                self.linears(&[&mlp.down], inner, int8, &mut [projected]);
+            }
+            FeedForward::Experts { router, experts } => self.experts(state, router, experts),
+        }
+    }
+
+    /// What the down projection is multiplied with; in one of the two buffers, which have as many rows as `input`.
+    fn inner<'a>(
+        &self,
+        mlp: &Mlp,
+        input: &[f32],
+        gate: &'a mut [f32],
+        up: &'a mut [f32],
+        int8: &mut Int8Rows,
+    ) -> &'a [f32] {
+        let (isa, activation) = (self.cpu.isa(), self.model.config.activation);
+        if let Some(linear) = &mlp.gate {
+            self.linears(&[linear, &mlp.up], input, int8, &mut [gate, up]);
+            gated(isa, activation, gate, up);
+            gate
+        } else {
+            self.linears(&[&mlp.up], input, int8, &mut [up]);
+            activate(isa, activation, up);
+            up
+        }
+    }
+
+    /// Each expert runs once for all tokens that chose it. A token's sum is taken in the order of experts, whatever
+    /// other tokens are in the step.
+    fn experts(&self, state: &mut DecoderState, router: &Linear, experts: &[Mlp]) {
+        let Some(config) = &self.model.config.experts else { return };
+        let hidden = self.model.config.hidden as usize;
+        let (used, width) = (config.used as usize, config.ffn as usize);
+        let DecoderState { normed, gate, up, projected, int8, routing, .. } = state;
+        let tokens = normed.len() / hidden;
+        let logits = &mut routing.logits[..tokens * experts.len()];
+        self.linears(&[router], normed, int8, &mut [logits]);
+        routing.choose(tokens, experts.len(), used, config.normalize_weights);
+        projected.fill(0.0);
+        for (e, mlp) in experts.iter().enumerate() {
+            let mut count = 0;
+            for (t, row) in normed.chunks_exact(hidden).enumerate() {
+                if routing.weight(t, e, used).is_some() {
+                    routing.input[count * hidden..][..hidden].copy_from_slice(row);
+                    count += 1;
+                }
+            }
+            if count == 0 {
+                continue;
+            }
+            let (gate, up) = (&mut gate[..count * width], &mut up[..count * width]);
+            let inner = self.inner(mlp, &routing.input[..count * hidden], gate, up, int8);
+            let output = &mut routing.output[..count * hidden];
+            self.linears(&[&mlp.down], inner, int8, &mut [output]);
+            let chosen = (0..tokens).filter_map(|t| Some((t, routing.weight(t, e, used)?)));
+            for ((t, weight), output) in chosen.zip(routing.output.chunks_exact(hidden)) {
+                add_scaled(self.cpu.isa(), &mut projected[t * hidden..][..hidden], weight, output);
+            }
+        }
+    }
+}

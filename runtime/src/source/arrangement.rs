@@ -1,0 +1,186 @@
+//! Tensors put together from rows of others: how sources store in one matrix, or in many, what the model has in one.
+//! No value is copied; which row is meant is worked out when it is decoded.
+
+use std::sync::Arc;
+
+use super::stored::{ForeignRows, StoredType};
+use super::tensor::Tensor;
+use crate::cpu::Isa;
+
+/// Which row of a stored matrix each row of a tensor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    /// Runs of `run` rows, the first run at row `first` and each next one `stride` rows on: queries, keys and values that
+    /// alternate head by head.
+    Strided {
+        /// First row.
+        first: usize,
+        /// Rows that follow one another.
+        run: usize,
+        /// From the start of a run to that of the next.
+        stride: usize,
+    },
+    /// Heads whose rows alternate between first and second half, as rotary embeddings of neighbouring pairs need them;
+    /// here halves stand one behind the other.
+    Interleaved {
+        /// Rows of a head; even.
+        head_dim: usize,
+    },
+}
+
+impl RowOrder {
+    /// The stored row that is row `row` of the tensor.
+    pub fn stored_row(&self, row: usize) -> usize {
+        match *self {
+            RowOrder::Strided { first, run, stride } => first + row / run * stride + row % run,
+            RowOrder::Interleaved { head_dim } => {
+                let (head, within) = (row / head_dim, row % head_dim);
+                let half = head_dim / 2;
+                head * head_dim + within % half * 2 + within / half
+            }
+        }
+    }
+}
+
+impl Tensor {
+    /// The `rows` rows that `order` names, or `None` when one of them is not there. Rows of a type of the file format
+    /// that follow one another stay usable by kernels.
+    pub fn reordered(&self, order: RowOrder, rows: usize) -> Option<Tensor> {
+        match order {
+            RowOrder::Strided { run: 0, .. } | RowOrder::Interleaved { head_dim: 0 | 1 } => return None,
+            RowOrder::Interleaved { head_dim } if !rows.is_multiple_of(head_dim) || head_dim % 2 != 0 => {
+                return None;
+            }
+            RowOrder::Interleaved { .. } if rows > self.rows() => return None,
+            RowOrder::Interleaved { .. } => {}
+            RowOrder::Strided { first, run, stride } => {
+                let last = rows.checked_sub(1);
+                let last_stored = last.map_or(Some(first), |last| {
+                    (last / run).checked_mul(stride)?.checked_add(first)?.checked_add(last % run)
+                })?;
+                if last.is_some() && last_stored >= self.rows() {
+                    return None;
+                }
+                if rows <= run || run == stride {
+                    return (first + rows <= self.rows()).then(|| self.slice_rows(first..first + rows));
+                }
+            }
+        }
+        Some(Tensor::foreign(rows, self.cols(), Arc::new(Reordered { stored: self.clone(), order })))
+    }
+
+    /// Tensors of the same shape, one above the other; `None` when there are none or their columns or rows differ.
+    pub fn stacked(parts: Vec<Tensor>) -> Option<Tensor> {
+        let first = parts.first()?;
+        let (rows, cols) = (first.rows(), first.cols());
+        if rows == 0 || parts.iter().any(|part| (part.rows(), part.cols()) != (rows, cols)) {
+            return None;
+        }
+        let all = rows.checked_mul(parts.len())?;
+        if let [only] = parts.as_slice() {
+            return Some(only.clone());
+        }
+        Some(Tensor::foreign(all, cols, Arc::new(Stacked { parts, rows })))
+    }
+}
+
+#[derive(Debug)]
+struct Reordered {
+    stored: Tensor,
+    order: RowOrder,
+}
+
+impl ForeignRows for Reordered {
+    fn stored_type(&self) -> StoredType {
+        self.stored.stored_type()
+    }
+
+    fn row_bytes(&self) -> usize {
+        row_bytes(&self.stored)
+    }
+
+    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
+        self.stored.decode_row(isa, self.order.stored_row(row), out);
+    }
+}
+
+#[derive(Debug)]
+struct Stacked {
+    parts: Vec<Tensor>,
+    /// Of each part.
+    rows: usize,
+}
+
+impl ForeignRows for Stacked {
+    fn stored_type(&self) -> StoredType {
+        self.parts[0].stored_type()
+    }
+
+    fn row_bytes(&self) -> usize {
+        row_bytes(&self.parts[0])
+    }
+
+    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
+        self.parts[row / self.rows].decode_row(isa, row % self.rows, out);
+    }
+
+    fn slice(&self, first: usize, rows: usize) -> Option<Tensor> {
+        let (part, first) = (first / self.rows, first % self.rows);
+        (first + rows <= self.rows).then(|| self.parts[part].slice_rows(first..first + rows))
+    }
+}
+
+fn row_bytes(tensor: &Tensor) -> usize {
+    (tensor.stored_bytes() / (tensor.rows() as u64).max(1)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(first: usize, rows: usize) -> Tensor {
+        let values: Vec<f32> = (0..rows * 2).map(|i| (first + i / 2) as f32 + (i % 2) as f32 / 2.0).collect();
+        Tensor::from_f32(rows, 2, &values)
+    }
+
+    fn rows_of(tensor: &Tensor) -> Vec<usize> {
+        let values = tensor.to_f32();
+        assert!(values.chunks(2).all(|row| row[1] == row[0] + 0.5));
+        values.chunks(2).map(|row| row[0] as usize).collect()
+    }
+
+    #[test]
+    fn keys_that_alternate_with_queries_and_values_are_picked_out_head_by_head() {
+        let keys = RowOrder::Strided { first: 2, run: 2, stride: 6 };
+        let tensor = numbered(0, 12).reordered(keys, 4).unwrap();
+        assert_eq!(rows_of(&tensor), [2, 3, 8, 9]);
+        assert_eq!(rows_of(&tensor.slice_rows(1..3)), [3, 8]);
+        assert_eq!(
+            numbered(0, 11).reordered(RowOrder::Strided { first: 4, run: 2, stride: 6 }, 4).map(|_| ()),
+            None
+        );
+        let part = numbered(0, 12).reordered(RowOrder::Strided { first: 4, run: 8, stride: 8 }, 8).unwrap();
+        assert!(part.native().is_some(), "rows that follow one another are those of the file");
+        assert_eq!(rows_of(&part), [4, 5, 6, 7, 8, 9, 10, 11]);
+    }
+
+    #[test]
+    fn neighbouring_pairs_become_halves() {
+        let order = RowOrder::Interleaved { head_dim: 6 };
+        let tensor = numbered(0, 12).reordered(order, 12).unwrap();
+        assert_eq!(rows_of(&tensor), [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]);
+        assert!(numbered(0, 12).reordered(RowOrder::Interleaved { head_dim: 5 }, 10).is_none());
+        assert!(numbered(0, 10).reordered(order, 12).is_none());
+    }
+
+    #[test]
+    fn experts_stored_one_by_one_are_one_matrix_and_each_alone_is_its_own_again() {
+        let all = Tensor::stacked(vec![numbered(0, 3), numbered(10, 3)]).unwrap();
+        assert_eq!(rows_of(&all), [0, 1, 2, 10, 11, 12]);
+        let second = all.slice_rows(3..6);
+        assert!(second.native().is_some(), "an expert is multiplied by the kernels of its type");
+        assert_eq!(rows_of(&second), [10, 11, 12]);
+        assert_eq!(rows_of(&all.slice_rows(2..4)), [2, 10]);
+        assert!(Tensor::stacked(vec![numbered(0, 3), numbered(0, 2)]).is_none());
+    }
+}

@@ -1,0 +1,14 @@
+//! Models in GGUF files, as llama.cpp and its relatives write them
+//! ([specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)).
+
+mod cursor;
+mod descriptor;
+mod file;
+mod metadata;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use descriptor::GgufTensor;
+pub use file::{GgufFile, GgufShard, is_gguf};
+pub use metadata::{Metadata, PerLayer};

@@ -1,0 +1,25 @@
+//! Maps weight files into memory.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use crate::error::{Result, RuntimeError};
+
+/// The bytes of a regular file, after following links: the cache of the hub's own client keeps snapshots as links into a
+/// folder of blobs.
+///
+/// # Errors
+/// When it is no regular file (a pipe or a device would block, or never end), or cannot be opened or mapped.
+pub(super) fn map_file(path: &Path) -> Result<Mmap> {
+    let found = fs::metadata(path).map_err(|e| RuntimeError::io(path, "open", e))?;
+    if !found.is_file() {
+        let kind = if found.is_dir() { "a directory" } else { "a special file" };
+        return Err(RuntimeError::bad_input(path, "the path", "a regular file", kind));
+    }
+    let file = File::open(path).map_err(|e| RuntimeError::io(path, "open", e))?;
+    // SAFETY: the map is only ever read, as plain bytes, for which every bit pattern is valid. Another process that
+    // changes the file while it is mapped is outside of what any reader of maps can guard against.
+    unsafe { Mmap::map(&file) }.map_err(|e| RuntimeError::io(path, "map", e))
+}

@@ -1,0 +1,111 @@
+//! One tensor of the model out of what is stored.
+
+use std::ops::Range;
+
+use super::TensorStore;
+use crate::error::{Result, RuntimeError};
+use crate::source::transpose::transpose;
+use crate::source::{RowOrder, Tensor, TensorInfo};
+
+/// Where a tensor comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// One name, or that of each expert.
+    pub names: Vec<String>,
+    /// What of it, or of each.
+    pub part: Part,
+}
+
+/// The part of a stored tensor that a tensor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Outputs from this one on.
+    From(usize),
+    /// Outputs in another order.
+    Ordered(RowOrder),
+    /// Outputs from this one on of a matrix stored as inputs x outputs.
+    Transposed(usize),
+    /// All values, each less 1.
+    MinusOne,
+}
+
+/// Loads and arranges.
+pub(super) fn load(info: &TensorInfo, origin: &Origin, store: &dyn TensorStore) -> Result<Tensor> {
+    let rows = info.rows / origin.names.len();
+    let mut parts = Vec::with_capacity(origin.names.len());
+    for name in &origin.names {
+        let stored = store.load(name)?;
+        let part = if info.id.kind.is_matrix() {
+            matrix(&stored, origin.part, rows)
+        } else {
+            vector(&stored, origin.part, info.cols)
+        };
+        parts.push(part.filter(|part| part.cols() == info.cols).ok_or_else(|| {
+            let expected = format!("{rows} x {} values for {}", info.cols, info.id);
+            let found = format!("{} x {}", stored.rows(), stored.cols());
+            RuntimeError::bad_input(store.file_of(name), format!("tensor {name}"), expected, found)
+        })?);
+    }
+    Tensor::stacked(parts).filter(|all| all.rows() == info.rows).ok_or_else(|| {
+        let file = store.file_of(&info.name);
+        RuntimeError::bad_input(file, info.id.to_string(), "rows of one shape", "others")
+    })
+}
+
+fn matrix(stored: &Tensor, part: Part, rows: usize) -> Option<Tensor> {
+    match part {
+        Part::From(first) => slice(stored, first, rows),
+        Part::Ordered(order) => stored.reordered(order, rows),
+        Part::Transposed(first) => transposed(stored, first..first.checked_add(rows)?),
+        Part::MinusOne => None,
+    }
+}
+
+fn slice(stored: &Tensor, first: usize, rows: usize) -> Option<Tensor> {
+    let end = first.checked_add(rows).filter(|&end| end <= stored.rows())?;
+    Some(stored.slice_rows(first..end))
+}
+
+/// Transposed when it is asked for: plain values as they are, others as floats.
+fn transposed(stored: &Tensor, outputs: Range<usize>) -> Option<Tensor> {
+    let (rows, cols) = (outputs.len(), stored.rows());
+    if outputs.end > stored.cols() {
+        return None;
+    }
+    let stored = match stored.native().filter(|native| native.quant().is_float()) {
+        Some(_) => stored.clone(),
+        None => all_floats(stored),
+    };
+    let native = stored.native()?;
+    let width = native.row_bytes().checked_div(stored.cols())?;
+    let bytes = transpose(native.bytes(), width, stored.cols(), outputs);
+    Tensor::new(rows, cols, native.quant(), native.block(), bytes.into()).ok()
+}
+
+fn all_floats(stored: &Tensor) -> Tensor {
+    Tensor::from_f32(stored.rows(), stored.cols(), &stored.to_f32())
+}
+
+/// Values of a vector, in the type they have where that is a plain one.
+fn vector(stored: &Tensor, part: Part, len: usize) -> Option<Tensor> {
+    let count = stored.rows().checked_mul(stored.cols())?;
+    let place: Box<dyn Fn(usize) -> usize> = match part {
+        Part::From(0) if stored.rows() == 1 && count == len => return Some(stored.clone()),
+        Part::From(first) | Part::Transposed(first) => Box::new(move |i| first + i),
+        Part::Ordered(order) => Box::new(move |i| order.stored_row(i)),
+        Part::MinusOne => {
+            let values: Vec<f32> = stored.to_f32().iter().map(|value| value - 1.0).collect();
+            return (count == len).then(|| Tensor::from_f32(1, len, &values));
+        }
+    };
+    if (0..len).any(|i| place(i) >= count) {
+        return None;
+    }
+    let floats =
+        stored.native().filter(|native| native.quant().is_float()).is_none().then(|| all_floats(stored));
+    let native = floats.as_ref().unwrap_or(stored).native()?;
+    let width = native.bytes().len().checked_div(count)?;
+    let bytes: Vec<u8> =
+        (0..len).flat_map(|i| &native.bytes()[place(i) * width..][..width]).copied().collect();
+    Tensor::new(1, len, native.quant(), native.block(), bytes.into()).ok()
+}

@@ -1,0 +1,54 @@
+//! Tables of tensor names: one line says what a stored tensor is and how it lies there.
+
+use qsf_format::TensorKind;
+
+/// The tensor names of an architecture in one kind of source.
+#[derive(Debug, Clone, Copy)]
+pub struct NameTable {
+    /// One rule per stored tensor. Several may give the same kind where sources differ; a model that has two of those
+    /// is refused.
+    pub rules: &'static [NameRule],
+    /// Ends of names that are left out: constants that some versions saved.
+    pub ignored: &'static [&'static str],
+}
+
+/// What one stored tensor is.
+#[derive(Debug, Clone, Copy)]
+pub struct NameRule {
+    /// The name without the prefix of the source; `{}` stands for the layer, `{e}` for the expert.
+    pub name: &'static str,
+    /// What it holds: one kind, or several together.
+    pub kinds: &'static [TensorKind],
+    /// How.
+    pub form: Form,
+}
+
+/// How a tensor is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Outputs x inputs, kinds one below another; vectors one behind another. Experts one below another, or of one
+    /// expert where the name has `{e}`.
+    Rows,
+    /// Inputs x outputs.
+    Transposed,
+    /// The kinds (query, key, value) alternate with each head.
+    HeadByHead,
+    /// The kinds (gate, up) alternate with each expert.
+    ExpertByExpert,
+    /// Each head's rows alternate between its first and second half, for rotation of neighbouring pairs.
+    NeighbouringPairs,
+    /// So many rows at the start mean nothing.
+    Skip(usize),
+    /// Each value is 1 too large: a norm's 1 + w where the model stores w.
+    PlusOne,
+}
+
+/// A tensor of one kind, outputs x inputs.
+pub const fn rows(name: &'static str, kinds: &'static [TensorKind]) -> NameRule {
+    NameRule { name, kinds, form: Form::Rows }
+}
+
+/// A tensor in another form.
+pub const fn formed(name: &'static str, kinds: &'static [TensorKind], form: Form) -> NameRule {
+    NameRule { name, kinds, form }
+}

@@ -1,0 +1,81 @@
+//! How a source stores values: in a type of the file format, or in another tool's.
+
+use std::fmt::{self, Debug};
+
+use qsf_format::QuantType;
+
+use super::tensor::Tensor;
+use crate::cpu::Isa;
+
+/// Type of the stored values of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredType {
+    /// A type of the file format.
+    Native(QuantType),
+    /// A type that is only read.
+    Foreign(ForeignType),
+}
+
+/// A type of values that only sources have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForeignType {
+    /// The name that its users know, such as `Q4_K` or `GPTQ 4-bit`.
+    pub name: &'static str,
+    /// Whether values were rounded to fewer than 16 bits: another rounding on top would add to the error.
+    pub quantized: bool,
+}
+
+impl StoredType {
+    /// Whether values were rounded to fewer than 16 bits.
+    pub fn is_quantized(&self) -> bool {
+        match self {
+            StoredType::Native(quant) => !quant.is_float(),
+            StoredType::Foreign(foreign) => foreign.quantized,
+        }
+    }
+
+    /// The type of the file format, where it is one.
+    pub fn native(&self) -> Option<QuantType> {
+        match self {
+            StoredType::Native(quant) => Some(*quant),
+            StoredType::Foreign(_) => None,
+        }
+    }
+}
+
+impl From<QuantType> for StoredType {
+    fn from(quant: QuantType) -> StoredType {
+        StoredType::Native(quant)
+    }
+}
+
+impl fmt::Display for StoredType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoredType::Native(quant) => f.pad(quant.name()),
+            StoredType::Foreign(foreign) => f.pad(foreign.name),
+        }
+    }
+}
+
+/// Rows of a matrix that are decoded one at a time: how everything is read that is no type of the file format, so that
+/// no source is ever expanded as a whole. Implementations have checked, when they were made, that every row is there.
+pub trait ForeignRows: Send + Sync + Debug {
+    /// Type of the stored values.
+    fn stored_type(&self) -> StoredType;
+
+    /// Stored bytes of one row, scales included.
+    fn row_bytes(&self) -> usize;
+
+    /// Row `row` as floats: the same bits for every `isa`.
+    ///
+    /// # Panics
+    /// When `row` is out of range or `out` is not as long as a row.
+    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]);
+
+    /// The rows from `first` on as a tensor that needs no such decoding, where they happen to be one.
+    fn slice(&self, first: usize, rows: usize) -> Option<Tensor> {
+        let _ = (first, rows);
+        None
+    }
+}
