@@ -105,11 +105,8 @@ impl ByteLevelBpe {
 
     /// Splits of the text into words, then bytes written as characters.
     pub fn pre_tokenizer(&self) -> Value {
-        let bytes = |add_prefix_space: bool| {
-            json!({
-                "type": "ByteLevel", "add_prefix_space": add_prefix_space, "trim_offsets": true, "use_regex": false,
-            })
-        };
+        let bytes =
+            json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
         let splits = self.splits.patterns.iter().map(|pattern| {
             json!({
                 "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false,
@@ -119,7 +116,10 @@ impl ByteLevelBpe {
         let space = self.add_prefix_space.then(|| {
             json!({"type": "Metaspace", "replacement": " ", "prepend_scheme": "always", "split": false})
         });
-        let steps: Vec<Value> = space.into_iter().chain(splits).chain([bytes(false)]).collect();
+        let punctuation =
+            self.splits.punctuation.then(|| json!({"type": "Punctuation", "behavior": "Contiguous"}));
+        let steps: Vec<Value> =
+            space.into_iter().chain(punctuation).chain(splits).chain([bytes]).collect();
         json!({"type": "Sequence", "pretokenizers": steps})
     }
 }

@@ -293,7 +293,9 @@ impl PieceModel {
             steps.push(json!({"type": "Precompiled", "precompiled_charsmap": base64::encode(charsmap)}));
         }
         if self.rules.remove_extra_whitespaces {
-            steps.push(replace(json!({"Regex": "^ +| +$"}), ""));
+            // A space that is left at the start is the one that would be put there: see `pre_tokenizer`.
+            let ends = if self.rules.prefix == Prefix::Start { " +$" } else { "^ +| +$" };
+            steps.push(replace(json!({"Regex": ends}), ""));
             steps.push(replace(json!({"Regex": " {2,}"}), " "));
         }
         if self.rules.prefix == Prefix::EverySegment {
@@ -308,20 +310,21 @@ impl PieceModel {
         }
     }
 
-    /// The space at the start of the text only. `Metaspace` knows where a text starts, but leaves the space out where
-    /// there is one already, which SentencePiece does not. So it runs with a mark that no text has any more at this
-    /// point, and a second one turns that into the real mark.
+    /// The space at the start of the text only, which `Metaspace` knows. But it leaves the space out where there is one
+    /// already, which SentencePiece does only where it drops the spaces at the start. So otherwise a first one runs
+    /// with a mark that no text has any more at this point, and a second one turns that into the real mark.
     fn pre_tokenizer(&self) -> Value {
         let metaspace = |replacement: &str, scheme: &str| {
             json!({"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme, "split": false})
         };
-        match (self.rules.prefix, self.rules.escape_whitespaces) {
-            (Prefix::Start, true) => json!({
+        let rules = &self.rules;
+        match rules.prefix {
+            Prefix::Start if rules.escape_whitespaces && !rules.remove_extra_whitespaces => json!({
                 "type": "Sequence",
                 "pretokenizers": [metaspace(" ", "first"), metaspace(SPACE_MARK, "never")],
             }),
-            (Prefix::Start, false) => metaspace(" ", "first"),
-            (Prefix::None | Prefix::EverySegment, _) => Value::Null,
+            Prefix::Start => metaspace(self.mark(), "first"),
+            Prefix::None | Prefix::EverySegment => Value::Null,
         }
     }
 

@@ -5,6 +5,9 @@
 /// Expressions that split a text into words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Splits {
+    /// Runs of punctuation are words of their own, before any pattern is looked for. This is not `\p{P}`: the library has
+    /// a table of its own, of an older Unicode.
+    pub punctuation: bool,
     /// What matches is a piece of its own, and so is what lies between.
     pub patterns: &'static [&'static str],
     /// A word that is a token as a whole is that token, whatever merges would make of it.
@@ -40,7 +43,7 @@ const fn kind(
     ignore_merges: bool,
     add_bos: bool,
 ) -> PreTokenizer {
-    PreTokenizer { names, splits: Splits { patterns, ignore_merges }, add_bos }
+    PreTokenizer { names, splits: Splits { punctuation: false, patterns, ignore_merges }, add_bos }
 }
 
 /// GPT-2 and those that kept its words.
@@ -107,12 +110,11 @@ const STARCODER: PreTokenizer = kind(
     false,
 );
 /// Falcon: runs of punctuation, GPT-2's words, digits by three.
-const FALCON: PreTokenizer = kind(
-    &["falcon"],
-    &[r"[\p{P}\$\+<=>\^~\|`]+", GPT2_WORDS, r"[0-9][0-9][0-9]"],
-    false,
-    false,
-);
+const FALCON: PreTokenizer = PreTokenizer {
+    names: &["falcon"],
+    splits: Splits { punctuation: true, patterns: &[GPT2_WORDS, "[0-9][0-9][0-9]"], ignore_merges: false },
+    add_bos: false,
+};
 /// GPT-4o: words begin with an upper-case letter.
 const GPT4O: PreTokenizer = kind(
     &["gpt-4o", "llama4", "kanana2", "minimax-m2"],

@@ -84,7 +84,7 @@ impl<'a> PieceReference<'a> {
         })
     }
 
-    fn normalize(&self, text: &str) -> String {
+    fn normalize(&self, text: &str, at_start: bool) -> String {
         let rules = &self.model.rules;
         let mut text = match &self.charsmap {
             Some(charsmap) => charsmap.normalize(text),
@@ -93,7 +93,12 @@ impl<'a> PieceReference<'a> {
         if rules.remove_extra_whitespaces {
             text = text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
         }
-        if rules.prefix == Prefix::EverySegment && !text.is_empty() {
+        let prefixed = match rules.prefix {
+            Prefix::None => false,
+            Prefix::Start => at_start,
+            Prefix::EverySegment => true,
+        };
+        if prefixed && !text.is_empty() {
             text.insert(0, ' ');
         }
         if rules.escape_whitespaces { text.replace(' ', SPACE_MARK) } else { text }
@@ -204,20 +209,16 @@ impl Reference for PieceReference<'_> {
     fn encode(&self, text: &str) -> tokenizers::Result<Vec<u32>> {
         let mut ids = Vec::new();
         for part in cut(text, &self.raw) {
-            let (at, text) = match part {
+            let text = match part {
                 Part::Token(id) => {
                     ids.push(id);
                     continue;
                 }
-                Part::Text(at, text) => (at, self.normalize(text)),
+                Part::Text(at, text) => self.normalize(text, at == 0),
             };
             for part in cut(&text, &self.normalized) {
                 match part {
                     Part::Token(id) => ids.push(id),
-                    Part::Text(within, text) if at + within == 0 && self.model.rules.prefix == Prefix::Start => {
-                        let mark = if self.model.rules.escape_whitespaces { SPACE_MARK } else { " " };
-                        self.push_pieces(&format!("{mark}{text}"), &mut ids);
-                    }
                     Part::Text(_, text) => self.push_pieces(text, &mut ids),
                 }
             }
