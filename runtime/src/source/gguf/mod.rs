@@ -7,7 +7,7 @@ mod file;
 mod metadata;
 mod split;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use descriptor::GgufTensor;
 pub use file::{GgufFile, GgufShard, is_gguf};

@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 
 /// Bytes of the largest table that is accepted; that of `nmt_nfkc_cf`, the largest one SentencePiece ships, takes 0.3 MB.
-const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 4 << 20;
+/// Longest text that may take the place of a character; the longest in Unicode's compatibility forms has 33 bytes.
+const MAX_TEXT: usize = 256;
 
 /// A checked table.
 #[derive(Debug, Clone)]
@@ -63,8 +65,11 @@ impl<'a> Charsmap<'a> {
                 if has_leaf(unit) {
                     let value = self.units.get(next).map(|unit| (unit & 0x7fff_ffff) as usize);
                     let found = value.filter(|&at| at < self.texts.len() && self.texts.is_char_boundary(at));
-                    if found.is_none() {
+                    let Some(start) = found else {
                         return Err(format!("a value {value:?} in texts of {} bytes", self.texts.len()));
+                    };
+                    if !self.texts.as_bytes()[start..].iter().take(MAX_TEXT + 1).any(|&byte| byte == 0) {
+                        return Err(format!("a replacement of more than {MAX_TEXT} bytes"));
                     }
                 }
                 queue.push_back(next);

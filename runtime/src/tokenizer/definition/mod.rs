@@ -17,6 +17,9 @@ mod tokenizer_config;
 mod tokenizer_json;
 mod vocab_merges;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 
 pub(crate) use byte_level::ByteLevelBpe;
@@ -43,6 +46,16 @@ pub(crate) enum Model {
 }
 
 impl Definition {
+    /// Reads the bytes of a SentencePiece model, a `tokenizer.model` with no other file beside it; `path` is where they
+    /// came from, for messages.
+    ///
+    /// # Errors
+    /// The model is damaged, contradicts itself, or is of a type that is not supported.
+    pub fn from_sentencepiece(path: &Path, bytes: &[u8]) -> Result<Definition> {
+        let model = sentencepiece::read_sentencepiece(path, bytes, &TokenizerConfig::default())?;
+        Ok(Definition(Model::Pieces(model)))
+    }
+
     /// The text of a `tokenizer.json` that does the same.
     ///
     /// # Errors
