@@ -127,7 +127,8 @@ fn a_zero_byte_in_a_piece_is_a_character_like_others() {
 #[test]
 fn equal_scores_are_merged_from_the_left_as_in_sentencepiece() {
     let runs = ["▁▁", "▁▁▁", "▁▁▁▁", "▁▁▁▁▁"].map(|run| piece(run.as_bytes(), -9.0, 1));
-    let runs: Vec<&[u8]> = runs.iter().map(Vec::as_slice).collect();
+    let keep_spaces = field(3, &number(4, 0));
+    let runs: Vec<&[u8]> = runs.iter().map(Vec::as_slice).chain([&keep_spaces[..]]).collect();
     // One space in front, seven in the text: five, then three.
     assert_eq!(tokenizer_of(&read(&model(&runs)).unwrap()).encode_plain("       a").unwrap(), [10, 8, 4]);
 }
