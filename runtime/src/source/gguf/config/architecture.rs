@@ -223,6 +223,14 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
         residual: None,
         positions: ROTARY,
         may_tie_head: false,
+        // Attention may be without.
+        biases: &[
+            TensorKind::AttnNormBias,
+            TensorKind::FfnNormBias,
+            TensorKind::FfnUpBias,
+            TensorKind::FfnDownBias,
+            TensorKind::FinalNormBias,
+        ],
         ..GPT2
     },
     Architecture {

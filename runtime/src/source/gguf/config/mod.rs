@@ -48,7 +48,7 @@ pub(super) fn read(file: &GgufFile) -> Result<(ModelConfig, &'static Architectur
 }
 
 fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Result<ModelConfig> {
-    let layers = keys.need_u32("block_count")?;
+    let layers = layers(keys)?;
     let hidden = keys.need_u32("embedding_length")?;
     let context = context(keys, architecture, hidden)?;
     let heads = need(keys, "attention.head_count", keys.same_for_all("attention.head_count", layers)?)?;
@@ -106,6 +106,16 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         experts,
         ..ModelConfig::default()
     })
+}
+
+/// Checked before anything is done for each of them.
+fn layers(keys: Keys<'_>) -> Result<u32> {
+    const MAX_LAYERS: u32 = 1 << 16;
+    let layers = keys.need_u32("block_count")?;
+    if layers > MAX_LAYERS {
+        return Err(keys.wrong("block_count", format!("at most {MAX_LAYERS}"), layers));
+    }
+    Ok(layers)
 }
 
 fn need(keys: Keys<'_>, name: &str, value: Option<u32>) -> Result<u32> {
