@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use qsf_format::{BlockSize, QuantType};
-use qsf_runtime::cpu::{Cpu, Input, Int8Rows, attend};
+use qsf_runtime::cpu::{Cpu, Input, Int8Rows, Scoring, attend};
 use qsf_runtime::source::Tensor;
 
 const SHAPES: [(usize, usize); 2] = [(1536, 512), (4096, 4096)];
@@ -73,7 +73,17 @@ fn around(c: &mut Criterion) {
     let (mut scores, mut out) = (Vec::new(), [0.0; 64]);
     group.throughput(Throughput::Elements(2 * keys.len() as u64));
     group.bench_function("attend 1024x64", |b| {
-        b.iter(|| attend(cpu.isa(), &x[..64], black_box(&keys), &values, 0.125, &mut scores, &mut out));
+        b.iter(|| {
+            attend(
+                cpu.isa(),
+                &x[..64],
+                black_box(&keys),
+                &values,
+                Scoring::scaled(0.125),
+                &mut scores,
+                &mut out,
+            )
+        });
     });
     group.finish();
 }

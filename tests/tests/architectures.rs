@@ -41,8 +41,8 @@ fn every_architecture_computes_what_transformers_computes() {
         for path in [&model, &file] {
             let report = compare(path, &model);
             let name = path.display();
-            assert!(error(&report, "logits_rel_err") <= 2e-4, "{name} of {}: {report}", model.display());
-            assert!(error(&report, "nll_mean_err") <= 1e-4, "{name} of {}: {report}", model.display());
+            assert!(error(&report, "logits_rel_err") <= 1e-5, "{name} of {}: {report}", model.display());
+            assert!(error(&report, "nll_mean_err") <= 5e-5, "{name} of {}: {report}", model.display());
             assert_eq!(report["greedy_equal"], true, "{name} of {}: {report}", model.display());
         }
     }
