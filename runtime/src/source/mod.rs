@@ -1,6 +1,7 @@
 //! Where weights come from. One trait, so that a decoder, a converter or an evaluation never asks what kind of file a
 //! model is: QSF files and HuggingFace directories both hand out tensors in the type they are stored in.
 
+pub mod ggml;
 mod huggingface;
 mod qsf;
 mod shape;
