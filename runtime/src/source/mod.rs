@@ -2,6 +2,7 @@
 //! model is: QSF files, GGUF files and HuggingFace directories all hand out tensors in the type they are stored in.
 
 mod arrangement;
+pub mod ggml;
 pub mod gguf;
 mod huggingface;
 mod mapped;
