@@ -5,14 +5,17 @@
     read_qsf.py FILE --json               the same as one JSON object
     read_qsf.py FILE --lint               also check the rules for writers that readers need not check
     read_qsf.py FILE --compare MODEL_DIR  measure the conversion error again and compare it with META
+    read_qsf.py FILE --logits 1,2,3       check everything, run the model (qsf_forward.py) and print the logits as JSON
+    read_qsf.py FILE --expected FILE      run the model on recorded token ids and compare with recorded logits
 
-Exit codes: 0 ok; 1 --compare or --lint found a disagreement; 2 usage, or a file or decompressor is missing; 3 damaged
+Exit codes: 0 ok; 1 --compare, --lint or --expected found a disagreement; 2 usage, or a file or decompressor is missing; 3 damaged
 or refused, with the place of the first damage. Needs Python >= 3.9 and numpy; `lz4` and `zstandard` (or the `zstd` tool) only for files
 that use them. "Section N" in comments means section N of SPEC.md. Memory: about one layer or embedding, decoded.
 """
 import argparse, decimal, json, mmap, os, shutil, struct, subprocess, sys, tempfile, zlib
 from collections import namedtuple
 import numpy as np
+import qsf_forward
 
 TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary", 6: "f16", 7: "f32", 8: "bf16", 9: "8bit"}
 COMPRESSION = {0: "none", 1: "lz4", 2: "lz4-hc", 3: "zstd"}
@@ -175,25 +178,24 @@ class Pairs(list):
 
 
 class Number(float):
-    """A JSON number with fraction or exponent; keeps its text for exact rounding to f32."""
+    """A JSON number that is not one of the integers of section 8: with fraction or exponent, -0, or outside of all ranges."""
     def __new__(cls, text):
         self = super().__new__(cls, text)
         need(abs(self) != float("inf"), "META", f"number {text} is not finite")
-        self.text = text
         return self
 
 
-def f32(x, place):
-    """The decimal number rounded (once) to f32."""
+def parse_int(text):
+    return int(text) if text != "-0" and len(text) <= 20 else Number(text)
+
+
+def f32(x, place, low=None):
+    """The number, read as f64, rounded to f32, as a Python float. Without `low` it must be > 0, else >= low."""
     need(type(x) in (int, Number), place, "not a number")
-    text = x.text if type(x) is Number else str(x)
-    d = float(x)
     with np.errstate(over="ignore"):
-        r = np.float32(d)
-    need(np.isfinite(r), place, "not finite in f32")
-    for other in (np.nextafter(r, np.float32("inf")), np.nextafter(r, np.float32("-inf"))):
-        if (float(r) + float(other)) / 2 == d and decimal.Decimal(text) != decimal.Decimal(d):
-            return other if (decimal.Decimal(text) > decimal.Decimal(d)) == (other > r) else r  # d was a false tie
+        r = float(np.float32(float(x)))
+    need(abs(r) != float("inf"), place, "not finite in f32")
+    need(r > 0 if low is None else r >= low, place, f"{r} is not {'> 0' if low is None else f'>= {low}'}")
     return r
 
 
@@ -225,19 +227,135 @@ def plain_json(x):
     return [plain_json(v) for v in x] if isinstance(x, list) else x
 
 
-def check_model(m):
-    """Types and limits of section 8.1, for fields of META or for those of a plain file's header."""
+def choice(x, place, names):
+    need(isinstance(x, str) and x in names, place, f"not one of {', '.join(names)}")
+
+
+def layer_list(x, place, layers):
+    need(isinstance(x, list), place, "not an array")
+    for i, v in enumerate(x):
+        integer(v, f"{place}[{i}]", 0, layers - 1)
+        need(i == 0 or x[i - 1] < v, place, "not ascending")
+
+
+def numbers(x, place, count):
+    need(isinstance(x, list), place, "not an array")
+    need(len(x) == count, place, f"{len(x)} numbers instead of dims / 2 = {count}")
+    return [f32(v, f"{place}[{i}]") for i, v in enumerate(x)]
+
+
+# Section 8.1: fields with a default may be absent but not null, optional ones may be both.
+MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
+    tied_head""".split()
+MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, stop_tokens=[])
+MODEL_OPTIONAL = "qk_norm attention_scale attention_softcap logit_softcap embedding_scale sliding_window experts bos pad".split()
+NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre")
+ROPE_DEFAULTS, ROPE_OPTIONAL = dict(unrotated_layers=[]), ["scaling", "dims", "sliding_theta"]
+SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_freq_factor", "original_positions"],
+                dynamic=["factor", "original_positions"], long_rope=["original_positions", "short_factors", "long_factors", "attention_factor"],
+                yarn=["factor", "original_positions", "beta_fast", "beta_slow", "attention_factor", "truncate"], factors=["factors"])
+
+
+def with_defaults(m, defaults, optional):
+    m.update({k: v for k, v in defaults.items() if k not in m})
+    m.update({k: None for k in optional if k not in m})
+    return m
+
+
+def check_dimensions(m):
+    """The limits of section 8.1 on the numbers that a plain file's header has too."""
     lim = dict(layers=16, hidden=20, heads=16, kv_heads=16, head_dim=16, ffn=24, vocab=26, max_positions=30)
     for k, bits in lim.items():
         integer(m[k], f"model.{k}", 1, 1 << bits)
     need(m["heads"] % m["kv_heads"] == 0, "model.kv_heads", "does not divide heads")
     need(m["heads"] * m["head_dim"] <= 1 << 24, "model.head_dim", "heads * head_dim exceeds 2^24")
-    need(m["position"]["kind"] != "rope" or m["head_dim"] % 2 == 0, "model.head_dim", "odd, but positions are rotary")
     for k in ("bos", "pad"):
         if m[k] is not None:
             integer(m[k], f"model.{k}", 0, m["vocab"] - 1)
+    need(isinstance(m["stop_tokens"], list), "model.stop_tokens", "not an array")
     for i, s in enumerate(m["stop_tokens"]):
         integer(s, f"model.stop_tokens[{i}]", 0, m["vocab"] - 1)
+
+
+def parse_scaling(x, dims):
+    place = "model.position.scaling"
+    kind = dict(x).get("kind") if isinstance(x, Pairs) else None
+    choice(kind, f"{place}.kind", SCALINGS)
+    s = fields(x, place, ["kind"] + SCALINGS[kind], strict=True)
+    for k in SCALINGS[kind]:
+        where = f"{place}.{k}"
+        if k == "original_positions":
+            integer(s[k], where, 1, NONE if kind == "llama3" else 1 << 30)
+        elif k == "truncate":
+            need(type(s[k]) is bool, where, "not a bool")
+        elif k.endswith("factors"):
+            s[k] = numbers(s[k], where, dims // 2)
+        else:
+            s[k] = f32(s[k], where, 1 if k == "factor" and kind in ("dynamic", "yarn") else None)
+    need(kind != "llama3" or s["low_freq_factor"] < s["high_freq_factor"], place, "low_freq_factor >= high_freq_factor")
+    return s
+
+
+def parse_position(x, layers, head_dim):
+    place = "model.position"
+    kind = dict(x).get("kind") if isinstance(x, Pairs) else None
+    choice(kind, f"{place}.kind", ("learned", "rope", "alibi"))
+    if kind != "rope":
+        return fields(x, place, ["kind"], strict=True)
+    p = fields(x, place, ["kind", "theta"], [*ROPE_DEFAULTS, *ROPE_OPTIONAL], strict=True)
+    with_defaults(p, ROPE_DEFAULTS, ROPE_OPTIONAL)
+    for k in ("theta", "sliding_theta"):
+        if k == "theta" or p[k] is not None:
+            p[k] = f32(p[k], f"{place}.{k}")
+    if p["dims"] is not None:
+        integer(p["dims"], f"{place}.dims", 2, head_dim)
+        need(p["dims"] % 2 == 0, f"{place}.dims", "odd")
+    else:
+        need(head_dim % 2 == 0, "model.head_dim", "odd, but all of a head is rotated")
+    layer_list(p["unrotated_layers"], f"{place}.unrotated_layers", layers)
+    if p["scaling"] is not None:
+        p["scaling"] = parse_scaling(p["scaling"], head_dim if p["dims"] is None else p["dims"])
+    return p
+
+
+def parse_model(x):
+    """Section 8.1: `model` as a dict, checked, with all defaults; optional fields that are absent are None."""
+    m = fields(x, "model", MODEL_FIELDS, [*MODEL_DEFAULTS, *MODEL_OPTIONAL], strict=True)
+    with_defaults(m, MODEL_DEFAULTS, MODEL_OPTIONAL)
+    need(isinstance(m["architecture"], str), "model.architecture", "not a string")
+    check_dimensions(m)
+    norm = m["norm"] = fields(m["norm"], "model.norm", ("kind", "epsilon"), NORM_DEFAULTS, strict=True)
+    with_defaults(norm, NORM_DEFAULTS, ())
+    choice(norm["kind"], "model.norm.kind", ("layer_norm", "rms_norm"))
+    choice(norm["placement"], "model.norm.placement", ("pre", "post", "pre_and_post"))
+    norm["epsilon"] = f32(norm["epsilon"], "model.norm.epsilon", 0)
+    choice(m["activation"], "model.activation", ("gelu_erf", "gelu_tanh", "silu", "relu"))
+    choice(m["residual"], "model.residual", ("sequential", "parallel", "parallel_one_norm"))
+    need(m["residual"] == "sequential" or norm["placement"] == "pre", "model.residual", "parallel, but placement is not pre")
+    if m["qk_norm"] is not None:
+        choice(m["qk_norm"], "model.qk_norm", ("head", "projection"))
+    for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"])):
+        need(type(v) is bool, f"model.{k}", "not a bool")
+    for k in ("attention_scale", "attention_softcap", "logit_softcap", "embedding_scale"):
+        if m[k] is not None:
+            m[k] = f32(m[k], f"model.{k}")
+    m["position"] = parse_position(m["position"], m["layers"], m["head_dim"])
+    if m["sliding_window"] is not None:
+        w = m["sliding_window"] = fields(m["sliding_window"], "model.sliding_window", ("size", "layers"), strict=True)
+        integer(w["size"], "model.sliding_window.size", 1, 1 << 30)
+        layer_list(w["layers"], "model.sliding_window.layers", m["layers"])
+    if m["experts"] is not None:
+        place = "model.experts"
+        e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), ("dense_layers",), strict=True)
+        with_defaults(e, dict(dense_layers=[]), ())
+        integer(e["count"], f"{place}.count", 1, 1 << 16)
+        integer(e["used"], f"{place}.used", 1, e["count"])
+        integer(e["ffn"], f"{place}.ffn", 1, 1 << 24)
+        need(type(e["normalize_weights"]) is bool, f"{place}.normalize_weights", "not a bool")
+        layer_list(e["dense_layers"], f"{place}.dense_layers", m["layers"])
+        need(m["gated_ffn"], place, "experts without gated_ffn")
+        need(e["count"] * e["ffn"] < 1 << 32 and e["count"] * m["hidden"] < 1 << 32, place, "count * ffn or count * hidden is not below 2^32")
+    return m
 
 
 def parse_meta(raw):
@@ -245,45 +363,18 @@ def parse_meta(raw):
     def constant(name):
         raise ValueError(f"{name} is no JSON")
     try:
-        root = json.loads(bytes(raw).decode("utf-8"), object_pairs_hook=Pairs, parse_float=Number, parse_constant=constant)
+        root = json.loads(bytes(raw).decode("utf-8"), object_pairs_hook=Pairs, parse_float=Number, parse_int=parse_int, parse_constant=constant)
     except (ValueError, RecursionError) as e:
         raise Damage(f"META: {e}") from None
-    top = fields(root, "META", ("version", "model", "provenance", "tensors"))
-    need(integer(top["version"], "META.version") == 1, "META.version", "not 1")
-    m = fields(top["model"], "model", ("architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm "
-               "activation gated_ffn position tied_head").split(), ("bos", "stop_tokens", "pad"), strict=True)
-    m.setdefault("bos"), m.setdefault("pad"), m.setdefault("stop_tokens", [])
-    need(isinstance(m["architecture"], str), "model.architecture", "not a string")
-    norm = m["norm"] = fields(m["norm"], "model.norm", ("kind", "epsilon"), strict=True)
-    need(norm["kind"] in ("layer_norm", "rms_norm"), "model.norm.kind", "unknown")
-    norm["epsilon"] = float(f32(norm["epsilon"], "model.norm.epsilon"))
-    need(norm["epsilon"] >= 0, "model.norm.epsilon", "negative")
-    need(m["activation"] in ("gelu_erf", "gelu_tanh", "silu", "relu"), "model.activation", "unknown")
-    for k in ("gated_ffn", "tied_head"):
-        need(type(m[k]) is bool, f"model.{k}", "not a bool")
-    need(type(m["stop_tokens"]) is list, "model.stop_tokens", "not an array")
-    kind = dict(m["position"]).get("kind") if isinstance(m["position"], Pairs) else None
-    need(kind in ("learned", "rope"), "model.position.kind", "unknown")
-    may = ("scaling",) if kind == "rope" else ()
-    pos = m["position"] = fields(m["position"], "model.position", ("kind", "theta")[:1 + len(may)], may, strict=True)
-    if kind == "rope":
-        pos["theta"] = float(f32(pos["theta"], "model.position.theta"))
-        need(pos["theta"] > 0, "model.position.theta", "not positive")
-        if pos.setdefault("scaling") is not None:
-            place, names = "model.position.scaling", {"linear": ["factor"], "llama3": ["factor", "low_freq_factor", "high_freq_factor"]}
-            kind = dict(pos["scaling"]).get("kind") if isinstance(pos["scaling"], Pairs) else None
-            need(kind in names, place, "unknown")
-            s = fields(pos["scaling"], place, ["kind"] + names[kind] + ["original_positions"] * (kind == "llama3"), strict=True)
-            s.update({k: float(f32(s[k], f"{place}.{k}")) for k in names[kind]})
-            need(all(s[k] > 0 for k in names[kind]), place, "a factor is not positive")
-            if kind == "llama3":
-                integer(s["original_positions"], place, 1)
-                need(s["low_freq_factor"] < s["high_freq_factor"], place, "low_freq_factor >= high_freq_factor")
-            pos["scaling"] = s
-    check_model(m)
-    prov = fields(top["provenance"], "provenance", ("tool", "sources", "options"))
+    version = fields(root, "META", ("version",))["version"]  # before all other fields: another version may have others
+    need(integer(version, "META.version") == 1, "META.version", "not 1")
+    top = fields(root, "META", ("model", "provenance", "tensors"))
+    m = parse_model(top["model"])
+    prov = fields(top["provenance"], "provenance", ("tool", "sources", "options"), ("requantized_from",))
     need(isinstance(prov["tool"], str) and isinstance(prov["sources"], list) and isinstance(prov["options"], Pairs),
          "provenance", "a field has the wrong type")
+    names = prov.get("requantized_from", [])
+    need(isinstance(names, list) and all(isinstance(x, str) for x in names), "provenance.requantized_from", "not an array of strings")
     for s in prov["sources"]:
         s = fields(s, "provenance.sources", ("name", "bytes", "sha256"))
         integer(s["bytes"], "provenance.sources.bytes", 0, (1 << 64) - 1)
@@ -294,10 +385,13 @@ def parse_meta(raw):
         place = f"META.tensors[{i}]"
         r = fields(r, place, ("kind rows cols type cosine relative_error max_abs_error").split(), ("layer", "promoted_from"))
         for k, v in r.items():
+            if v is None and k in ("layer", "promoted_from"):
+                continue
             if k in ("layer", "rows", "cols"):
                 integer(v, place)
             elif k in ("kind", "type", "promoted_from"):
                 need(isinstance(v, str), place, f"{k} is not a string")
+                need(k == "kind" or v in TYPES.values(), place, f"{k} {v!r} is unknown")
             else:
                 need(type(v) in (int, Number), place, f"{k} is not a number")
         records.append(r)
@@ -314,7 +408,7 @@ class Reader:
             self.size = os.fstat(f.fileno()).st_size
             need(self.size >= 128, "header", f"the file has only {self.size} bytes")
             self.view = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
-        self.sections, self.records, self.meta = {}, [], None
+        self.sections, self.records, self.meta, self.runnable = {}, [], None, True
         self._header()
         if self.extended:
             self._directory()
@@ -365,7 +459,8 @@ class Reader:
             need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
             need(tag not in self.sections, place, f"tag {tag} comes twice")
             need(flags == 0, place, f"{tag} has flags {flags}")
-            need(compression in (0, 3), place, f"{tag} has compression {compression}")
+            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE")
+            need(compression == 0 or compression == 3 and not in_place, place, f"{tag} has compression {compression}")
             self.sections[tag] = Chunk(offset, stored, None, crc, compression)
 
     def _index(self):
@@ -406,28 +501,33 @@ class Reader:
         want["architecture"] = {"gpt2": 0, "llama": 1, "mistral": 2, "phi": 3}.get(m["architecture"], 4)
         want["activation"] = {"silu": 1, "relu": 2}.get(m["activation"], 0)
         want["norm"] = int(m["norm"]["kind"] == "rms_norm")
-        want["position"] = int(m["position"]["kind"] == "rope")
+        want["position"] = ("learned", "rope", "alibi").index(m["position"]["kind"])
         for k, v in (("bos", m["bos"]), ("eos", (m["stop_tokens"] or [None])[0]), ("pad", m["pad"])):
             want[k] = NONE if v is None else v
         for k, v in want.items():
             need(h[k] == v, "META", f"{k} disagrees with the header: {v}, {h[k]}")
         need(struct.pack("<f", m["position"].get("theta", 0.0)) == self.theta_bits, "META", "theta disagrees with the header")
-        need(want["position"] == 1 or "POSE" in self.sections, "directory", "positions are learned, but POSE is missing")
+        need(want["position"] != 0 or "POSE" in self.sections, "directory", "positions are learned, but POSE is missing")
 
     def _plain_model(self):
         """Section 9. gated_ffn and tied_head follow from the tensors, see `tensors`."""
         h = self.header
         m = {k: h[k] for k in "layers hidden heads kv_heads vocab max_positions ffn head_dim".split()}
         m["architecture"] = ("gpt2", "llama", "mistral", "phi", "other")[h["architecture"]]
-        m["norm"] = dict(kind=("layer_norm", "rms_norm")[h["norm"]], epsilon=1e-5)
+        m["norm"] = dict(kind=("layer_norm", "rms_norm")[h["norm"]], epsilon=float(np.float32(1e-5)), **NORM_DEFAULTS)
         m["activation"] = ("gelu_tanh", "silu", "relu")[h["activation"]]
         m["position"] = dict(kind=("learned", "rope", "alibi")[h["position"]])
-        if h["position"] == 1:
-            m["position"]["theta"] = h["theta"]
-            need(0 < h["theta"] < float("inf"), "header, offset 52", "theta is not a positive number")
         m["bos"], m["pad"] = (None if h[k] == NONE else h[k] for k in ("bos", "pad"))
         m["stop_tokens"] = [] if h["eos"] == NONE else [h["eos"]]
-        check_model(m)
+        with_defaults(m, MODEL_DEFAULTS, MODEL_OPTIONAL)
+        if h["position"] == 1:
+            m["position"].update(theta=h["theta"], **with_defaults({}, ROPE_DEFAULTS, ROPE_OPTIONAL))
+        self.runnable = h["architecture"] != 4 and h["position"] != 2
+        if self.runnable:  # no limits are checked for a model that cannot be run
+            check_dimensions(m)
+            if h["position"] == 1:
+                need(0 < h["theta"] < float("inf"), "header, offset 52", "theta is not a positive number")
+                need(m["head_dim"] % 2 == 0, "model.head_dim", "odd, but positions are rotary")
         return m
 
     def section(self, tag):
@@ -465,8 +565,8 @@ class Reader:
         need(pos == len(data), place, f"chunks end at {pos}, layer at {len(data)}")
         return chunks
 
-    def walk(self, raw, place, end=0, count=None, default=None, layer=None, tail=False):
-        """Section 5: the tensors in a raw layer or section. count None: as many as fill it. tail: more may follow."""
+    def walk(self, raw, place, belong, end=0, count=None, default=None, layer=None, tail=False):
+        """Section 5: the tensors in a raw layer or section. belong: kinds that may be there. count None: as many as fill it. tail: more may follow."""
         out = []
         while len(out) < count if count is not None else end < len(raw):
             at = align(end + 16) - 16
@@ -478,6 +578,8 @@ class Reader:
             t = default if own == 255 and default is not None else own
             need(flags in (0, 1), where, f"flags {flags}")
             need(kind in KINDS or flags == 1, where, f"kind {kind}")
+            need(kind not in KINDS or kind in belong, where, f"{KINDS.get(kind)} does not belong here")
+            need(all(kind != x.kind for x in out), where, f"kind {kind} comes twice")
             need(t in TYPES, where, f"type {t}")
             need(layout == 0, where, f"layout {layout}")
             need(rows >= 1 and cols >= 1, where, "no rows or columns")
@@ -490,7 +592,7 @@ class Reader:
     def layer(self, i):
         chunks, place = self.layer_chunks(i), f"layer {i} at {self.layers[i]['offset']}"
         raw = memoryview(b"".join(chunk_bytes(self.view, c, f"{place}, chunk {k}") for k, c in enumerate(chunks)))
-        return self.walk(raw, place, count=self.layers[i]["tensors"], default=self.layers[i]["type"], layer=i)
+        return self.walk(raw, place, range(32), count=self.layers[i]["tensors"], default=self.layers[i]["type"], layer=i)
 
     def final(self):
         at = self.header["final_offset"]
@@ -500,13 +602,13 @@ class Reader:
         self.model.setdefault("tied_head", raw[0] == 255)
         need(self.model["tied_head"] == (raw[0] == 255), place, "flag byte disagrees with tied_head in META")
         count = None if self.extended else 1 + (self.header["norm"] == 0) + (raw[0] == 0)
-        return self.walk(raw, place, end=1, count=count, tail=not self.extended)
+        return self.walk(raw, place, (64, 65, 66, 67, 70, 71), end=1, count=count, tail=not self.extended)
 
     def positions(self):
         if "POSE" not in self.sections:
             return []
         place = f"POSE at {self.sections['POSE'].offset}"
-        out = self.walk(self.section("POSE"), place, count=1)
+        out = self.walk(self.section("POSE"), place, (68,), count=1)
         need(out[0].kind == 68, place, f"kind {out[0].kind}")
         return out
 
@@ -574,19 +676,10 @@ class Reader:
 
 # ---------------------------------------------------------------- Rules for writers that readers need not check
 
-def shapes(m):
-    d, kv, h, f, v = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"], m["hidden"], m["ffn"], m["vocab"]
-    s = {0: (d, h), 1: (kv, h), 2: (kv, h), 3: (h, d), 4: (f, h), 5: (f, h), 6: (h, f), 66: (v, h), 68: (m["max_positions"], h), 69: (v, h)}
-    for size, kinds in ((h, (7, 8, 12, 16, 17, 18, 19, 22, 64, 65, 70, 71)), (d, (9,)), (kv, (10, 11)), (f + h, (13,)),
-                        (m["head_dim"], (14, 15)), (f, (20, 21)), (m["heads"], (30,)), (m["head_dim"] // 2, (31,)), (v, (67,))):
-        s.update({k: (1, size) for k in kinds})
-    return s
-
-
 def lint_tensor(r, t):
     name = f"layer {t.layer} {KINDS.get(t.kind, t.kind)}"
-    if t.kind in KINDS and shapes(r.model).get(t.kind, (t.rows, t.cols)) != (t.rows, t.cols):
-        yield f"{name}: shape {t.rows} x {t.cols} does not follow from the model"
+    if t.kind == 13:
+        yield f"{name}: writers write kinds 21 and 22"
     if t.own_type == 255 or t.flags:
         yield f"{name}: type is not explicit, or flags are not 0"
     if t.type in (6, 7, 8):
@@ -624,18 +717,13 @@ def lint_file(r, listing):
             out.append(f"{tag} is compressed, but not smaller")
     if r.model["position"]["kind"] != "rope" and r.theta_bits != bytes(4):
         out.append("rope theta without rotation")
+    if "POSE" in r.sections and r.model["position"]["kind"] != "learned":
+        out.append("POSE, but positions are not learned")
     for i, e in enumerate(r.layers):
         chunks = r.layer_chunks(i)
         raw = all(c.compression == 0 for c in chunks)
         if raw != (e["compression"] == 0) or not raw and 100 * sum(c.stored for c in chunks) > 98 * e["raw"]:
             out.append(f"layer {i}: compression id, or compression that does not save 2 %")
-    kinds = [(t["layer"], t["kind"]) for t in listing]
-    if len(set(kinds)) != len(kinds):
-        out.append("a kind comes twice in a layer or section")
-    for t in listing:
-        k = {v: k for k, v in KINDS.items()}.get(t["kind"])
-        if k is not None and (k < 32) != (t["layer"] is not None):
-            out.append(f"{t['kind']} is in the wrong part")
     if len(r.records) != len(listing):
         return out + [f"META has {len(r.records)} records for {len(listing)} tensors"]
     for t, rec in zip(listing, r.records):
@@ -644,14 +732,90 @@ def lint_file(r, listing):
     return out
 
 
+# ---------------------------------------------------------------- Running the model (sections 5 and 8.1)
+
+def kind_faults(m, listing):
+    """Tensors that the model needs and the file has not, or that it does not use, or of another shape. listing: (layer, kind, rows, cols)."""
+    parts = {}
+    for layer, kind, rows, cols in listing:
+        parts.setdefault(layer, {})[kind] = rows, cols
+    for layer in [None, *range(m["layers"])]:
+        must, may = qsf_forward.tensor_kinds(m, layer)
+        have = {k: v for k, v in parts.get(layer, {}).items() if k in KINDS}  # unknown ones are optional
+        where = "" if layer is None else f"layer {layer} "
+        for k in must.keys() - have.keys():
+            yield f"{where}{KINDS[k]}: missing"
+        for k, shape in have.items():
+            want = must.get(k) or may.get(k)
+            if want is None:
+                if k != 68:  # section 7.5: not used, but allowed
+                    yield f"{where}{KINDS[k]}: the model does not use it"
+            elif want != shape:
+                yield f"{where}{KINDS[k]}: shape {shape[0]} x {shape[1]} instead of {want[0]} x {want[1]}"
+
+
+def run(r, ids, context, last):
+    """Logits of the last positions, after all checks."""
+    faults = list(kind_faults(r.model, [(t.layer, t.kind, t.rows, t.cols) for t in r.verify()]))
+    need(r.runnable, "header", "architecture or position encoding of a plain file that cannot be run")
+    need(not faults, "model", "; ".join(faults))
+    need(r.extended or r.model["position"]["kind"] != "learned", "model", "a plain file has no place for learned positions")
+    values = lambda tensors: {t.kind: decode(t.type, t.data, t.rows, t.cols, r.n).astype(np.float64) for t in tensors if t.kind in KINDS}
+    rest = values([r.embedding(), *r.final(), *r.positions()])
+    return qsf_forward.logits(r.model, ids, rest, (values(r.layer(i)) for i in range(len(r.layers))), context, last)
+
+
+def token_ids(text):
+    """Numbers with commas between them, or @FILE: the same, or a JSON array, in a file."""
+    if text.startswith("@"):
+        with open(text[1:]) as f:
+            text = f.read()
+    return [int(x) for x in text.strip().strip("[]").replace(",", " ").split()]
+
+
+def main_run(p, args):
+    """--logits and --expected: one line of JSON, exit code 1 if the logits are not those expected."""
+    try:
+        want = nll = None
+        if args.expected:
+            f = Safetensors(args.expected)
+            ids, want, nll = f.get("input_ids").astype(int).ravel().tolist(), f.get("logits_last8"), f.get("nll")
+        else:
+            ids = token_ids(args.logits)
+    except (OSError, ValueError, KeyError, struct.error) as e:
+        p.error(f"cannot read token ids: {e!r}")
+    try:
+        r = Reader(args.file)
+        if not ids or min(ids) < 0 or max(ids) >= r.model["vocab"]:
+            p.error("no token ids, or ids outside of the vocabulary")
+        if args.context is not None and args.context < len(ids):
+            p.error("context shorter than the sequence")
+        if r.model["position"]["kind"] == "learned" and len(ids) > r.model["max_positions"]:
+            p.error("more token ids than learned positions")  # the other kinds are defined beyond max_positions too
+        out = run(r, ids, args.context, len(ids) if args.expected else min(args.last, len(ids)))
+    except Damage as e:
+        print(json.dumps(dict(file=args.file, damage=str(e))))
+        return 3
+    except (Missing, OSError) as e:
+        p.error(str(e))
+    if want is None:
+        print(json.dumps(dict(file=args.file, ids=ids, context=args.context or len(ids), logits=out.tolist())))
+        return 0
+    top = out[:-1].max(axis=-1, keepdims=True)
+    ours = (top + np.log(np.exp(out[:-1] - top).sum(axis=-1, keepdims=True)))[:, 0] - out[np.arange(len(ids) - 1), ids[1:]]
+    deviation = max(float(np.abs(out[-len(want):] - want).max() / np.abs(want).max()), float(np.abs(ours - nll).max() / np.abs(nll).max()))
+    print(json.dumps(dict(file=args.file, positions=len(ids), relative_deviation=deviation)))
+    return int(not deviation <= args.tolerance)
+
+
 # ---------------------------------------------------------------- Comparison with the original model
 
 class Safetensors:
-    """All *.safetensors of a model: u64 length, JSON header, data. Arrays come as float32."""
+    """All *.safetensors of a model folder, or one file: u64 length, JSON header, data. Arrays come as float32."""
 
-    def __init__(self, folder):
-        index, self.where = os.path.join(folder, "model.safetensors.index.json"), {}
-        files = ["model.safetensors"]
+    def __init__(self, path):
+        folder, name = (path, "model.safetensors") if os.path.isdir(path) else os.path.split(path)
+        index, files, self.where = os.path.join(path, "model.safetensors.index.json"), [name], {}
         if os.path.exists(index):
             with open(index) as f:
                 files = sorted(set(json.load(f)["weight_map"].values()))
@@ -664,7 +828,7 @@ class Safetensors:
 
     def get(self, name):
         path, at, dtype, shape = self.where[name]
-        a = np.fromfile(path, {"F16": "<f2", "BF16": "<u2", "F32": "<f4"}[dtype], int(np.prod(shape)), offset=at)
+        a = np.fromfile(path, {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "I32": "<i4"}[dtype], int(np.prod(shape)), offset=at)
         a = (a.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else a.astype(np.float32)
         return a.reshape(shape)
 
@@ -711,17 +875,27 @@ def main():
     p.add_argument("--json", action="store_true", help="print one JSON object")
     p.add_argument("--lint", action="store_true", help="also check rules for writers; exit code 1 if one is broken")
     p.add_argument("--compare", metavar="MODEL_DIR", help="compare with the safetensors; exit code 1 if META is off by more than 1e-4")
+    p.add_argument("--logits", metavar="IDS", help="check everything, run the model in float64 on these token ids (1,2,3 or @FILE) and print the logits as JSON")
+    p.add_argument("--last", type=int, default=1, metavar="N", help="--logits: of the last N positions, default 1")
+    p.add_argument("--context", type=int, metavar="L", help="length of the context, L of section 8.1; default: number of ids")
+    p.add_argument("--expected", metavar="FILE", help="run the model on `input_ids` of these safetensors; exit code 1 if logits or losses deviate from `logits_last8` or `nll`")
+    p.add_argument("--tolerance", type=float, default=1e-5, metavar="X", help="--expected: largest deviation, relative to the largest value; default 1e-5")
     args = p.parse_args()
+    if args.logits and args.expected or args.last < 1 or args.context is not None and args.context < 1:
+        p.error("--logits or --expected; --last and --context are at least 1")
+    if args.logits or args.expected:
+        return main_run(p, args)
     try:
         source = Safetensors(args.compare) if args.compare else None
     except (OSError, ValueError, KeyError, struct.error) as e:
         p.error(f"cannot read the model in {args.compare}: {e!r}")
-    listing, remarks = [], []
+    listing, shapes, remarks = [], [], []
     try:
         r = Reader(args.file)
         for i, t in enumerate(r.verify()):
             row = dict(layer=t.layer, kind=KINDS.get(t.kind, f"unknown {t.kind}"), rows=t.rows, cols=t.cols, type=TYPES[t.type],
                        offset=t.offset, crc32=None if t.crc is None else f"{t.crc:08x}")
+            shapes.append((t.layer, t.kind, t.rows, t.cols))
             if args.lint:
                 remarks += lint_tensor(r, t)
             values = decode(t.type, t.data, t.rows, t.cols, r.n)
@@ -742,6 +916,8 @@ def main():
                         if not (isinstance(rec.get(k), (int, float)) and abs(rec[k] - row[k]) <= 1e-4 * max(1, abs(row[k]))):
                             remarks.append(f"{name}: {k} is {row[k]:.7g}, META has {rec.get(k)}")
             listing.append(row)
+        if args.lint:
+            remarks += kind_faults(r.model, shapes)
         remarks += lint_file(r, listing) if args.lint or source else []
     except Damage as e:
         print(json.dumps(dict(file=args.file, damage=str(e))) if args.json else f"DAMAGED {args.file}: {e}")

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
@@ -32,7 +33,8 @@ impl Size {
     /// A model that every program is through with at once.
     pub const TINY: Size = Size { layers: 2, hidden: 128, ffn: 192, vocab: 96 };
 
-    fn heads(&self) -> usize {
+    /// Query heads.
+    pub fn heads(&self) -> usize {
         self.hidden / 32
     }
 }
@@ -42,13 +44,38 @@ const POSITIONS: usize = 64;
 
 /// Writes a LLaMA with a tied head and random f32 weights into `dir`, which is made. It has no tokenizer.
 pub fn write_llama(dir: &Path, size: Size, seed: u64) {
+    write(dir, &llama_config(size), &llama_shapes(size), seed);
+}
+
+/// The same with weights of zero that take no room on the disk, however large the model is.
+pub fn write_sparse_llama(dir: &Path, size: Size) {
+    fs::create_dir_all(dir).unwrap();
+    fs::write(dir.join("config.json"), format!("{:#}", llama_config(size))).unwrap();
+    let (mut header, mut end) = (serde_json::Map::new(), 0);
+    for (name, shape) in llama_shapes(size) {
+        let start = end;
+        end += 4 * shape.iter().product::<usize>() as u64;
+        header.insert(name, json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] }));
+    }
+    let header = Value::Object(header).to_string().into_bytes();
+    let mut file = fs::File::create(dir.join("model.safetensors")).unwrap();
+    file.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
+    file.write_all(&header).unwrap();
+    file.set_len(8 + header.len() as u64 + end).unwrap();
+}
+
+fn llama_config(size: Size) -> Value {
     let Size { layers, hidden, ffn, vocab } = size;
-    let config = json!({
+    json!({
         "model_type": "llama", "hidden_size": hidden, "num_attention_heads": size.heads(),
         "num_key_value_heads": size.heads() / 2, "num_hidden_layers": layers, "intermediate_size": ffn,
         "vocab_size": vocab, "max_position_embeddings": POSITIONS, "rms_norm_eps": 1e-5,
         "hidden_act": "silu", "tie_word_embeddings": true, "rope_theta": 10000.0,
-    });
+    })
+}
+
+fn llama_shapes(size: Size) -> Vec<(String, Vec<usize>)> {
+    let Size { layers, hidden, ffn, vocab } = size;
     let mut shapes = vec![
         ("model.embed_tokens.weight".to_owned(), vec![vocab, hidden]),
         ("model.norm.weight".to_owned(), vec![hidden]),
@@ -68,7 +95,7 @@ pub fn write_llama(dir: &Path, size: Size, seed: u64) {
             shapes.push((format!("model.layers.{layer}.{name}.weight"), shape));
         }
     }
-    write(dir, &config, &shapes, seed);
+    shapes
 }
 
 /// Writes a GPT-2 with random f32 weights into `dir`, which is made. It has no tokenizer.

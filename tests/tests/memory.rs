@@ -54,3 +54,29 @@ fn more_layers_take_no_more_memory() {
     // Two layers of slack for the timing of threads; the eight more layers are four times that.
     assert!(many < few + 2 * LAYER_BYTES, "{few} bytes for 4 layers, {many} for 12");
 }
+
+/// Shaped like a model of 7 B weights.
+const LARGE: Size = Size { layers: 32, hidden: 4096, ffn: 11008, vocab: 32000 };
+
+/// Peak resident memory of planning a conversion, which opens the source and maps every tensor of it.
+#[track_caller]
+fn peak_of_planning(model: &Path) -> u64 {
+    let (output, peak) = program("qsf-convert").arg(model).args("--dry-run").run_measured();
+    output.ok();
+    peak
+}
+
+#[test]
+fn opening_a_source_reads_none_of_its_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("large");
+    write_sparse_llama(&model, LARGE);
+    assert!(fs::metadata(model.join("model.safetensors")).unwrap().len() > 20_000_000_000);
+    let peak = peak_of_planning(&model);
+    assert!((1_000_000..64_000_000).contains(&peak), "{peak} bytes of memory for a directory");
+    let file = dir.path().join("large.gguf");
+    write_sparse_gguf(&file, Size { layers: 96, ..LARGE });
+    assert!(fs::metadata(&file).unwrap().len() > 10_000_000_000);
+    let peak = peak_of_planning(&file);
+    assert!((1_000_000..64_000_000).contains(&peak), "{peak} bytes of memory for a GGUF file");
+}

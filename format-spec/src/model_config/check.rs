@@ -102,6 +102,9 @@ impl ModelConfig {
         positive("rope theta", *theta)?;
         sliding_theta.map_or(Ok(()), |theta| positive("rope sliding_theta", theta))?;
         self.check_layers("unrotated_layers", unrotated_layers)?;
+        if matches!(scaling, Some(RopeScaling::Yarn { .. })) && *theta <= 1.0 {
+            return Err(format!("rope theta is {theta}, expected above 1 with yarn"));
+        }
         scaling.as_ref().map_or(Ok(()), |scaling| check_scaling(scaling, rotated))
     }
 }

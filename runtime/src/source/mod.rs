@@ -1,7 +1,8 @@
 //! Where weights come from. One trait, so that a decoder, a converter or an evaluation never asks what kind of file a
-//! model is: QSF files and HuggingFace directories both hand out tensors in the type they are stored in.
+//! model is: QSF files, GGUF files and HuggingFace directories all hand out tensors in the type they are stored in.
 
 mod arrangement;
+pub mod ggml;
 pub mod gguf;
 pub(crate) mod huggingface;
 mod mapped;
@@ -84,10 +85,17 @@ pub struct TensorInfo {
     pub stored: StoredType,
 }
 
-/// Opens the model at `path`: a directory is a HuggingFace model, anything else a QSF file.
+/// Opens the model at `path`: a directory is a HuggingFace model, a file that begins as GGUF files do one of those,
+/// anything else a QSF file.
 ///
 /// # Errors
 /// When it is neither, or damaged, or unsupported.
 pub fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
-    if path.is_dir() { Ok(Box::new(open_huggingface(path)?)) } else { Ok(Box::new(QsfSource::open(path)?)) }
+    if path.is_dir() {
+        Ok(Box::new(open_huggingface(path)?))
+    } else if gguf::is_gguf(path) {
+        Ok(Box::new(gguf::open_gguf(path)?))
+    } else {
+        Ok(Box::new(QsfSource::open(path)?))
+    }
 }

@@ -1,177 +1,158 @@
-//! `config.json` (and `generation_config.json`) to [`ModelConfig`].
+//! `config.json` (and `generation_config.json`): which architecture it is, and what all have in common. What the fields
+//! of an architecture mean is said in its own file.
 //!
-//! Two spellings are in use: transformers 3 and 4 wrote `rope_theta` beside `rope_scaling`, version 5 writes one
-//! `rope_parameters`. Anything that changes what the model computes and that the decoder does not do is refused here.
+//! Anything that changes what the model computes and that the decoder does not do is refused.
 
 use std::path::Path;
 
-use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig};
+use qsf_format::printable::quote;
+use serde_json::{Map, Value};
 
+use super::architectures::{self, Architecture, Reader, SourceConfig};
 use super::fields::{Fields, describe};
 use super::files;
-use super::rope::rope_positions;
+use super::float8;
+use super::names::Names;
 use crate::error::{Result, RuntimeError};
-use qsf_format::printable::quote;
+use crate::source::mapping::TensorStore;
 
-/// The architectures that can be read, for messages.
-const SUPPORTED: &str = "supported model types: llama, gpt2";
+/// Models of several kinds of input whose language model computes what it would compute alone.
+const WRAPPERS: &[&str] = &["gemma3", "mistral3", "llava", "llava_next", "internvl"];
 
-/// Everything that the loader takes from the configuration.
-#[derive(Debug, PartialEq)]
-pub(super) struct SourceConfig {
-    /// What the decoder needs.
-    pub model: ModelConfig,
-    /// Which tensor names to expect.
-    pub architecture: Architecture,
-    /// Whether the attention projections have biases; `None`: the configuration does not say.
-    pub attention_bias: Option<bool>,
-    /// Whether the feed-forward projections have biases; `None`: the configuration does not say.
-    pub ffn_bias: Option<bool>,
+/// The configuration files of a model.
+pub(super) struct ConfigFiles<'a> {
+    path: &'a Path,
+    map: Map<String, Value>,
+    generation: Option<(&'a Path, Map<String, Value>)>,
 }
 
-/// The families of tensor names that are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Architecture {
-    /// `model.layers.N.self_attn.q_proj.weight` and so on, `[out, in]`.
-    Llama,
-    /// `transformer.h.N.attn.c_attn.weight` and so on, projections `[in, out]`.
-    Gpt2,
-}
-
-/// Reads `config.json` at `path` and the file `generation_config`, where there is one.
-pub(super) fn read_config(path: &Path, generation_config: Option<&Path>) -> Result<SourceConfig> {
-    let map = files::read_object(path)?;
-    let fields = Fields { path, within: "", map: &map };
-    refuse_quantized(fields)?;
-    let mut config = match fields.need_str("model_type")? {
-        "llama" => llama(fields)?,
-        "gpt2" => gpt2(fields)?,
-        other => return Err(unsupported(path, format!("model type {}", quote(other)), SUPPORTED)),
-    };
-    let model = &mut config.model;
-    model.bos = token_id(fields, "bos_token_id")?;
-    model.pad = pad_token(fields)?;
-    model.stop_tokens = fields.token_ids("eos_token_id")?;
-    if let Some(path) = generation_config {
+impl<'a> ConfigFiles<'a> {
+    /// Reads `config.json` at `path` and the file `generation`, where there is one.
+    pub fn read(path: &'a Path, generation: Option<&'a Path>) -> Result<ConfigFiles<'a>> {
         let map = files::read_object(path)?;
-        let fields = Fields { path, within: "", map: &map };
-        // Chat models end a turn with a token of their own, which often is listed only here.
-        model.stop_tokens.extend(fields.token_ids("eos_token_id")?);
-        model.bos = model.bos.or(token_id(fields, "bos_token_id")?);
+        let generation = match generation {
+            Some(path) => Some((path, files::read_object(path)?)),
+            None => None,
+        };
+        Ok(ConfigFiles { path, map, generation })
     }
-    keep_first_of_each(&mut model.stop_tokens);
-    model.check().map_err(|problem| {
-        RuntimeError::bad_input(path, "the configuration", "a model that can be run", problem)
-    })?;
-    Ok(config)
-}
 
-fn llama(fields: Fields<'_>) -> Result<SourceConfig> {
-    let hidden = fields.need_u32("hidden_size")?;
-    let heads = fields.need_u32("num_attention_heads")?;
-    let head_dim = match fields.u32("head_dim")? {
-        Some(head_dim) => head_dim,
-        None => divide(fields, ("hidden_size", hidden), ("num_attention_heads", heads))?,
-    };
-    let model = ModelConfig {
-        architecture: "llama".to_owned(),
-        layers: fields.need_u32("num_hidden_layers")?,
-        hidden,
-        heads,
-        kv_heads: fields.u32("num_key_value_heads")?.unwrap_or(heads),
-        head_dim,
-        ffn: fields.need_u32("intermediate_size")?,
-        vocab: fields.need_u32("vocab_size")?,
-        max_positions: fields.u32("max_position_embeddings")?.unwrap_or(2048),
-        norm: NormConfig::new(NormKind::RmsNorm, fields.f32("rms_norm_eps")?.unwrap_or(1e-6)),
-        activation: activation(fields, "hidden_act", "silu")?,
-        gated_ffn: true,
-        position: rope_positions(fields)?,
-        tied_head: fields.bool("tie_word_embeddings")?.unwrap_or(false),
-        ..ModelConfig::default()
-    };
-    Ok(SourceConfig {
-        model,
-        architecture: Architecture::Llama,
-        attention_bias: fields.bool("attention_bias")?,
-        ffn_bias: fields.bool("mlp_bias")?,
-    })
-}
+    fn outer(&self) -> Fields<'_> {
+        Fields { path: self.path, within: "", map: &self.map }
+    }
 
-fn gpt2(fields: Fields<'_>) -> Result<SourceConfig> {
-    for (name, supported) in [
-        ("scale_attn_by_inverse_layer_idx", false),
-        ("scale_attn_weights", true),
-        ("add_cross_attention", false),
-    ] {
-        if fields.bool(name)?.is_some_and(|value| value != supported) {
-            let advice = format!("only {name} = {supported} is");
-            return Err(unsupported(fields.path, format!("{name} = {}", !supported), &advice));
+    /// The fields of the language model, and whether it is a part of a larger model.
+    fn text(&self) -> Result<(Fields<'_>, bool)> {
+        let outer = self.outer();
+        Ok(match outer.object("text_config", "text_config.")? {
+            Some(text) => (text, true),
+            None => (outer, false),
+        })
+    }
+
+    /// The architecture that the configuration names; `None`: it names none.
+    pub fn architecture(&self) -> Result<Option<&'static Architecture>> {
+        let outer = self.outer();
+        let (text, nested) = self.text()?;
+        let unknown = |fields: Fields<'_>, model_type: &str| {
+            let what = format!("{}model type {}", fields.within.replace('.', " "), quote(model_type));
+            unsupported(fields.path, what, &architectures::supported())
+        };
+        if let Some(model_type) = outer.str("model_type")?.filter(|_| nested)
+            && !WRAPPERS.contains(&model_type)
+        {
+            return Err(unknown(outer, model_type));
         }
+        // Files of the first such models do not repeat in `text_config` what the whole says.
+        let model_type = match text.str("model_type")? {
+            Some(model_type) => Some(model_type),
+            None => outer.str("model_type")?,
+        };
+        let Some(model_type) = model_type else { return Ok(None) };
+        let found = architectures::of_model_type(model_type).ok_or_else(|| unknown(text, model_type))?;
+        Ok(Some(found))
     }
-    let hidden = fields.need_u32("n_embd")?;
-    let heads = fields.need_u32("n_head")?;
-    let ffn = match fields.u32("n_inner")? {
-        Some(ffn) => ffn,
-        None => hidden.checked_mul(4).ok_or_else(|| fields.wrong("n_embd", "at most 1048576", hidden))?,
-    };
-    let max_positions = match fields.u32("n_positions")? {
-        Some(positions) => positions,
-        None => fields.need_u32("n_ctx")?,
-    };
-    let model = ModelConfig {
-        architecture: "gpt2".to_owned(),
-        layers: fields.need_u32("n_layer")?,
-        hidden,
-        heads,
-        kv_heads: heads,
-        head_dim: divide(fields, ("n_embd", hidden), ("n_head", heads))?,
-        ffn,
-        vocab: fields.need_u32("vocab_size")?,
-        max_positions,
-        norm: NormConfig::new(NormKind::LayerNorm, fields.f32("layer_norm_epsilon")?.unwrap_or(1e-5)),
-        activation: activation(fields, "activation_function", "gelu_new")?,
-        gated_ffn: false,
-        position: PositionConfig::Learned {},
-        tied_head: fields.bool("tie_word_embeddings")?.unwrap_or(true),
-        ..ModelConfig::default()
-    };
-    Ok(SourceConfig { model, architecture: Architecture::Gpt2, attention_bias: None, ffn_bias: None })
-}
 
-/// Weights quantized by another tool are packed in tensors that would be misread as plain numbers.
-fn refuse_quantized(fields: Fields<'_>) -> Result<()> {
-    for name in ["quantization_config", "compression_config"] {
-        if let Some(found) = fields.get(name) {
-            let method = found["quant_method"].as_str().unwrap_or("unknown method");
-            return Err(unsupported(
-                fields.path,
-                format!("a model that is already quantized ({name}, {})", quote(method)),
-                "use the original model in f16, bf16 or f32",
-            ));
+    /// Whether the language model has this field.
+    pub fn has(&self, field: &str) -> Result<bool> {
+        Ok(self.text()?.0.map.contains_key(field))
+    }
+
+    /// An error about the configuration as a whole.
+    pub fn wrong(&self, field: &str, expected: impl ToString, found: impl ToString) -> RuntimeError {
+        self.outer().wrong(field, expected, found)
+    }
+
+    /// Rows and columns that have a scale in common where weights are floats of 8 bits with scales. Weights quantized in
+    /// other ways are packed in tensors that would be misread as plain numbers.
+    pub fn float8_block(&self) -> Result<[usize; 2]> {
+        for name in ["quantization_config", "compression_config"] {
+            let outer = self.outer();
+            let found = match outer.object(name, "quantization_config.")? {
+                Some(found) => found,
+                None => match self.text()?.0.object(name, "quantization_config.")? {
+                    Some(found) => found,
+                    None => continue,
+                },
+            };
+            let method = found.str("quant_method")?.unwrap_or("unknown method");
+            match method {
+                "fp8" => {}
+                "fbgemm_fp8" => {}
+                "compressed-tensors" if found.str("format")? == Some("float-quantized") => {}
+                _ => {
+                    return Err(unsupported(
+                        self.path,
+                        format!("a model that is already quantized ({name}, {})", quote(method)),
+                        "use the original model in f16, bf16 or f32",
+                    ));
+                }
+            }
+            if let Some(block) = found.u32s("weight_block_size")? {
+                let [rows, cols] = block[..] else {
+                    return Err(found.wrong("weight_block_size", "two numbers", block.len()));
+                };
+                return Ok([rows as usize, cols as usize]);
+            }
         }
+        Ok(float8::DEFAULT_BLOCK)
     }
-    Ok(())
-}
 
-fn activation(fields: Fields<'_>, name: &str, default: &str) -> Result<Activation> {
-    match fields.str(name)?.unwrap_or(default) {
-        "silu" | "swish" => Ok(Activation::Silu),
-        "relu" => Ok(Activation::Relu),
-        "gelu" => Ok(Activation::GeluErf),
-        "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
-        other => Err(unsupported(
-            fields.path,
-            format!("{name} {}", quote(other)),
-            "supported: silu, relu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast",
-        )),
-    }
-}
-
-fn divide(fields: Fields<'_>, (name, value): (&str, u32), (by_name, by): (&str, u32)) -> Result<u32> {
-    match value.checked_rem(by) {
-        Some(0) => Ok(value / by),
-        _ => Err(fields.wrong(name, format!("a multiple of {by_name} = {by}"), value)),
+    /// The configuration of a model of `architecture` with these tensors.
+    ///
+    /// # Errors
+    /// A field is missing or wrong, or changes the result in a way that is not supported.
+    pub fn model(
+        &self,
+        architecture: &'static Architecture,
+        names: &Names,
+        store: &dyn TensorStore,
+    ) -> Result<SourceConfig> {
+        let outer = self.outer();
+        let (fields, nested) = self.text()?;
+        let reader = Reader { fields, nested, architecture, store, prefix: &names.prefix };
+        let mut config = (architecture.config)(&reader)?;
+        let model = &mut config.model;
+        if nested && fields.get("tie_word_embeddings").is_none() {
+            model.tied_head = outer.bool("tie_word_embeddings")?.unwrap_or(model.tied_head);
+        }
+        let places = if nested { &[outer, fields][..] } else { &[outer] };
+        for place in places {
+            model.bos = model.bos.or(token_id(*place, "bos_token_id")?);
+            model.pad = model.pad.or(pad_token(*place)?);
+            model.stop_tokens.extend(place.token_ids("eos_token_id")?);
+        }
+        if let Some((path, map)) = &self.generation {
+            let fields = Fields { path, within: "", map };
+            // Chat models end a turn with a token of their own, which often is listed only here.
+            model.stop_tokens.extend(fields.token_ids("eos_token_id")?);
+            model.bos = model.bos.or(token_id(fields, "bos_token_id")?);
+        }
+        keep_first_of_each(&mut model.stop_tokens);
+        model.check().map_err(|problem| {
+            RuntimeError::bad_input(self.path, "the configuration", "a model that can be run", problem)
+        })?;
+        Ok(config)
     }
 }
 

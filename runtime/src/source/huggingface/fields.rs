@@ -64,6 +64,29 @@ impl<'a> Fields<'a> {
         self.required(name, "a number", self.f32(name)?)
     }
 
+    /// A number in full precision, where present.
+    pub fn f64(&self, name: &str) -> Result<Option<f64>> {
+        self.typed(name, "a number", Value::as_f64)
+    }
+
+    /// A list of numbers that must be there.
+    pub fn need_f32s(&self, name: &str) -> Result<Vec<f32>> {
+        let numbers = self.typed(name, "a list of numbers", |value| {
+            value.as_array()?.iter().map(|number| number.as_f64().map(|number| number as f32)).collect()
+        })?;
+        self.required(name, "a list of numbers", numbers)
+    }
+
+    /// A list of integers, where present.
+    pub fn u32s(&self, name: &str) -> Result<Option<Vec<u32>>> {
+        self.typed(name, "a list of integers", |value| value.as_array()?.iter().map(as_u32).collect())
+    }
+
+    /// A list of strings, where present.
+    pub fn strs(&self, name: &str) -> Result<Option<Vec<&'a str>>> {
+        self.typed(name, "a list of strings", |value| value.as_array()?.iter().map(Value::as_str).collect())
+    }
+
     /// A truth value, where present.
     pub fn bool(&self, name: &str) -> Result<Option<bool>> {
         self.typed(name, "true or false", Value::as_bool)
@@ -72,11 +95,6 @@ impl<'a> Fields<'a> {
     /// A string, where present.
     pub fn str(&self, name: &str) -> Result<Option<&'a str>> {
         self.typed(name, "a string", Value::as_str)
-    }
-
-    /// A string that must be there.
-    pub fn need_str(&self, name: &str) -> Result<&'a str> {
-        self.required(name, "a string", self.str(name)?)
     }
 
     /// An object, where present.

@@ -1,12 +1,14 @@
 //! HuggingFace model directories: `config.json`, safetensors weights, `tokenizer.json`.
 
+mod architectures;
 mod chat_template;
 mod config;
 mod fields;
 pub(crate) mod files;
-mod layout;
+mod float8;
 mod names;
-mod rope;
+mod plain;
+mod recognize;
 mod shards;
 
 #[cfg(test)]
@@ -15,18 +17,21 @@ mod tests;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use qsf_format::{BlockSize, ModelConfig, TensorId};
+use qsf_format::{ModelConfig, TensorId};
 
+use self::config::ConfigFiles;
 pub(crate) use self::fields::{Fields, describe};
-use self::layout::{Layout, Place};
+use self::float8::Float8Store;
+use self::names::{LanguagePart, Names};
 use self::shards::Shards;
+use super::mapping::{Mapping, MappingRequest, TensorStore};
 use super::shape::check_complete;
-use super::{Tensor, TensorBytes, TensorInfo, WeightSource};
+use super::{Tensor, TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
 use crate::tokenizer::{FoundTokenizer, Tokenizer, check_against, find_tokenizer};
 
-/// A model in a directory as hubs hand it out. Weights stay in their files, which are mapped; GPT-2 projections are
-/// transposed when they are asked for.
+/// A model in a directory as hubs hand it out. Weights stay in their files, which are mapped; what is stored in another
+/// way than the decoder wants it is arranged when it is asked for.
 #[derive(Debug)]
 pub struct HuggingFaceSource {
     dir: PathBuf,
@@ -34,8 +39,8 @@ pub struct HuggingFaceSource {
     tokenizer: Option<FoundTokenizer>,
     chat_template: Option<Vec<u8>>,
     files: Vec<PathBuf>,
-    shards: Shards,
-    layout: Layout,
+    store: Box<dyn TensorStore>,
+    mapping: Mapping,
 }
 
 /// Opens the model in `dir`: reads the configuration, maps the weights, and checks that every tensor of the
@@ -53,14 +58,37 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
         return Err(RuntimeError::bad_input(dir, "config.json", "the model's configuration", "no such file"));
     };
     let generation_config = files::find(dir, "generation_config.json")?;
-    let config = config::read_config(&config_path, generation_config.as_deref())?;
+    let config_files = ConfigFiles::read(&config_path, generation_config.as_deref())?;
+    let named = config_files.architecture()?;
+    let block = config_files.float8_block()?;
     let shards = Shards::open(dir)?;
-    let layout = Layout::new(dir, &config, &shards)?;
-    check_complete(dir, &config.model, layout.tensors())?;
+    let weight_files: Vec<PathBuf> = shards.paths().map(Path::to_owned).collect();
+    // Tensors that are packed in several come first: what follows sees those that they stand for.
+    let store = Float8Store::wrap(Box::new(shards), block);
+    let architecture = match named {
+        Some(architecture) => architecture,
+        None => recognize::recognize(&config_files, &*store, dir)?,
+    };
+    let names = Names::find(architecture, &*store, dir)?;
+    let store = LanguagePart::of(store, &names);
+    let config = config_files.model(architecture, &names, &*store)?;
+    let heads: Vec<(&str, &str)> =
+        names.heads.iter().map(|(name, prefix)| (*name, prefix.as_str())).collect();
+    let request = MappingRequest {
+        path: dir,
+        config: &config.model,
+        table: &architecture.table,
+        prefix: &names.prefix,
+        bare: &heads,
+        declared: &config.declared,
+    };
+    let mapping = Mapping::new(request, &*store)?;
+    check_complete(dir, &config.model, mapping.tensors())?;
+    check_stored(&mapping, &*store)?;
 
     let mut all = vec![config_path];
     all.extend(generation_config);
-    all.extend(shards.paths().map(Path::to_owned));
+    all.extend(weight_files);
     let tokenizer = find_tokenizer(dir)?;
     all.extend(tokenizer.iter().flat_map(|found| found.files.iter().cloned()));
     let mut chat_template = None;
@@ -71,31 +99,20 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
             all.push(path);
         }
     }
-    let config = config.model;
     Ok(HuggingFaceSource {
         dir: dir.to_owned(),
-        config,
+        config: config.model,
         tokenizer,
         chat_template,
         files: all,
-        shards,
-        layout,
+        store,
+        mapping,
     })
 }
 
-impl HuggingFaceSource {
-    fn bytes(&self, place: &Place, info: &TensorInfo) -> TensorBytes {
-        let (_, map) = self.shards.file(place.shard);
-        match &place.transposed {
-            None => TensorBytes::Mapped(map.clone(), place.range.clone()),
-            Some(part) => {
-                let width = place.value_bytes;
-                let stored_cols = place.range.len() / width / info.cols.max(1);
-                let stored = &map[place.range.clone()];
-                super::transpose::transpose(stored, width, stored_cols, part.clone()).into()
-            }
-        }
-    }
+/// Types and sizes of all tensors in use, so that a model that opens can be converted to its end. No value is read.
+fn check_stored(mapping: &Mapping, store: &dyn TensorStore) -> Result<()> {
+    mapping.names().try_for_each(|name| store.load(name).map(drop))
 }
 
 /// What to say of a file where a directory is expected: the likeliest files are models of other formats.
@@ -145,46 +162,15 @@ impl WeightSource for HuggingFaceSource {
     }
 
     fn tensors(&self) -> &[TensorInfo] {
-        self.layout.tensors()
+        self.mapping.tensors()
     }
 
     fn load(&self, id: TensorId) -> Result<Tensor> {
-        let Some((info, place)) = self.layout.find(id) else {
-            return Err(RuntimeError::bad_input(&self.dir, id.to_string(), "a tensor of this model", "none"));
-        };
-        let bytes = self.bytes(place, info);
-        let found = bytes.as_slice().len();
-        let quant = info.stored.native().unwrap_or(qsf_format::QuantType::F32);
-        Tensor::new(info.rows, info.cols, quant, BlockSize::default(), bytes).map_err(|expected| {
-            let expected =
-                expected.map_or_else(|| "less than 2^64 bytes".to_owned(), |n| format!("{n} bytes"));
-            let (file, _) = self.shards.file(place.shard);
-            RuntimeError::bad_input(file, format!("tensor {}", info.name), expected, format!("{found} bytes"))
-        })
+        self.mapping.load(id, &*self.store, &self.dir)
     }
 
     fn release(&self, layer: Option<u32>) {
-        #[cfg(unix)]
-        for (shard, range) in self.layout.ranges(layer) {
-            release_pages(self.shards.file(shard).1, range);
-        }
-        #[cfg(not(unix))]
-        let _ = layer;
-    }
-}
-
-/// Gives back the whole pages inside `range`.
-#[cfg(unix)]
-fn release_pages(map: &memmap2::Mmap, range: std::ops::Range<usize>) {
-    // A multiple of every page size in use (4, 16 and 64 KiB). Rounding inwards keeps the neighbours' pages.
-    const STEP: usize = 64 << 10;
-    let (start, end) = (range.start.next_multiple_of(STEP), range.end / STEP * STEP);
-    if start < end {
-        // SAFETY: the map is a private, read-only view of a file and nothing was ever written through it, so a page
-        // that is dropped comes back from the file with the same bytes: tensors that borrow it see no change.
-        let advised =
-            unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
-        // Only advice: a system that refuses it keeps the pages, which is correct too.
-        let _ = advised;
+        let names: Vec<&str> = self.mapping.names_of(layer).collect();
+        self.store.release(&names);
     }
 }

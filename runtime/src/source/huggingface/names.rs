@@ -1,179 +1,250 @@
-//! Which tensors an architecture has, under which names and shapes, and what they become.
+//! What stands before the names of a model's tensors: nothing, the name of the base model, or the place of the language
+//! model in a larger one. It is found by the name of the token embedding, which every model has.
 
-use qsf_format::{ModelConfig, TensorKind};
+use std::path::Path;
 
-use super::config::{Architecture, SourceConfig};
+use qsf_format::TensorKind;
+use qsf_format::printable::quote;
 
-/// A tensor that a model directory should or may hold.
+use super::architectures::Architecture;
+use crate::error::{Result, RuntimeError};
+use crate::source::mapping::TensorStore;
+use crate::source::{StoredType, Tensor};
+
+/// Parts of a prefix that say that a language model is a part of a larger model.
+const LANGUAGE_PARTS: [&str; 2] = ["language_model", "text_model"];
+
+/// Beginnings of the names of the other parts of such a model, as they stand in a prefix.
+const OTHER_PARTS: [&str; 12] = [
+    "vision",
+    "visual",
+    "image",
+    "audio",
+    "speech",
+    "video",
+    "multi_modal_projector",
+    "multimodal_projector",
+    "mm_projector",
+    "projector",
+    "connector",
+    "patch_merger",
+];
+
+/// What stands before names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Names {
+    /// Before all but the output head.
+    pub prefix: String,
+    /// Names of the output head, and what stands before them.
+    pub heads: Vec<(&'static str, String)>,
+}
+
+impl Names {
+    /// Finds what stands before the names of a model of `architecture`.
+    ///
+    /// # Errors
+    /// Several tensors could be the embedding.
+    pub fn find(architecture: &Architecture, store: &dyn TensorStore, model: &Path) -> Result<Names> {
+        let prefix = find_prefix(architecture, store, model)?;
+        let is_head = |kinds: &[TensorKind]| matches!(kinds, [TensorKind::Head | TensorKind::HeadBias]);
+        let rules = architecture.table.rules.iter().filter(|rule| is_head(rule.kinds));
+        let heads = rules.map(|rule| {
+            let outside = prefix.strip_suffix(architecture.base).unwrap_or_default();
+            // The head stands beside the base model, or beside one of the models around it.
+            let places = std::iter::successors(Some(prefix.as_str()), |place| outer(place));
+            let found =
+                places.into_iter().find(|place| store.describe(&format!("{place}{}", rule.name)).is_some());
+            (rule.name, found.unwrap_or(outside).to_owned())
+        });
+        Ok(Names { heads: heads.collect(), prefix })
+    }
+
+    /// Whether the language model is a part of a larger model.
+    pub fn is_part(&self) -> bool {
+        LANGUAGE_PARTS.iter().any(|part| parts(&self.prefix).any(|found| found == *part))
+    }
+
+    /// Whether a tensor belongs to another part of a larger model: what sees or hears.
+    pub fn is_of_another_part(&self, name: &str) -> bool {
+        self.is_part()
+            && !name.starts_with(&self.prefix)
+            && parts(name).take(2).any(|part| OTHER_PARTS.iter().any(|other| part.starts_with(other)))
+    }
+}
+
+/// The tensors of a model without those of its other parts, where it has some.
 #[derive(Debug)]
-pub(super) struct Expected {
-    /// The name without the prefix of the architecture; [`HEAD`] has none.
-    pub name: String,
-    /// The layer it belongs to.
-    pub layer: Option<u32>,
-    /// Rows and columns as stored; one number for vectors.
-    pub shape: Vec<usize>,
-    /// Whether it is stored as `[in, out]`.
-    pub transposed: bool,
-    /// What its outputs are: one kind, or several that follow one another with so many rows (or values) each.
-    pub parts: Vec<(TensorKind, usize)>,
-    /// Whether a model without it is incomplete.
-    pub required: bool,
+pub(super) struct LanguagePart {
+    inner: Box<dyn TensorStore>,
+    names: Names,
 }
 
-/// The separate output head; always without prefix.
-pub(super) const HEAD: &str = "lm_head.weight";
-
-/// The prefix that a causal language model has before its names; a base model saved alone has none.
-pub(super) const fn prefix(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Llama => "model.",
-        Architecture::Gpt2 => "transformer.",
+impl LanguagePart {
+    /// `inner` itself when it is a language model and nothing else.
+    pub fn of(inner: Box<dyn TensorStore>, names: &Names) -> Box<dyn TensorStore> {
+        if !names.is_part() {
+            return inner;
+        }
+        Box::new(LanguagePart { inner, names: names.clone() })
     }
 }
 
-/// The name of the token embedding, without prefix: every model has one.
-pub(super) const fn embedding_name(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Llama => "embed_tokens.weight",
-        Architecture::Gpt2 => "wte.weight",
+impl TensorStore for LanguagePart {
+    fn file_of(&self, name: &str) -> &Path {
+        self.inner.file_of(name)
+    }
+
+    fn describe(&self, name: &str) -> Option<(&[usize], StoredType)> {
+        self.inner.describe(name)
+    }
+
+    fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        Box::new(self.inner.names().filter(|name| !self.names.is_of_another_part(name)))
+    }
+
+    fn load(&self, name: &str) -> Result<Tensor> {
+        self.inner.load(name)
+    }
+
+    fn release(&self, names: &[&str]) {
+        self.inner.release(names);
     }
 }
 
-/// Every tensor of the model, one after the other: a configuration that claims thousands of layers costs nothing
-/// before the first of them is missed.
-pub(super) fn expected(config: &SourceConfig) -> impl Iterator<Item = Expected> {
-    let of_layer = match config.architecture {
-        Architecture::Llama => llama_layer,
-        Architecture::Gpt2 => gpt2_layer,
-    };
-    let of_model = match config.architecture {
-        Architecture::Llama => llama_model(&config.model),
-        Architecture::Gpt2 => gpt2_model(&config.model),
-    };
-    let layers = (0..config.model.layers).flat_map(move |layer| {
-        of_layer(config).into_iter().map(move |mut tensor| {
-            tensor.layer = Some(layer);
-            tensor.name = match config.architecture {
-                Architecture::Llama => format!("layers.{layer}.{}", tensor.name),
-                Architecture::Gpt2 => format!("h.{layer}.{}", tensor.name),
-            };
-            tensor
-        })
-    });
-    of_model.into_iter().chain(layers)
+/// `a.b.` of `a.b.c.`.
+fn outer(prefix: &str) -> Option<&str> {
+    let inner = prefix.strip_suffix('.')?;
+    Some(&inner[..inner.rfind('.').map_or(0, |dot| dot + 1)])
 }
 
-/// Whether a tensor that is not expected may be left out: constants that older versions saved, and the copy of the
-/// embedding that a tied head sometimes is saved as.
-pub(super) fn is_redundant(config: &SourceConfig, name: &str) -> bool {
-    match config.architecture {
-        _ if name == HEAD => config.model.tied_head,
-        Architecture::Llama => name.ends_with(".rotary_emb.inv_freq"),
-        // The causal mask; not to be mistaken for `attn.c_attn.bias`.
-        Architecture::Gpt2 => name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"),
-    }
+fn parts(name: &str) -> impl Iterator<Item = &str> {
+    name.split('.')
 }
 
-fn llama_model(model: &ModelConfig) -> Vec<Expected> {
-    let (vocab, hidden) = (model.vocab as usize, model.hidden as usize);
-    let mut tensors = vec![
-        matrix("embed_tokens.weight", TensorKind::TokenEmbedding, vocab, hidden),
-        vector("norm.weight", TensorKind::FinalNorm, hidden),
-    ];
-    tensors.extend((!model.tied_head).then(|| matrix(HEAD, TensorKind::Head, vocab, hidden)));
-    tensors
-}
-
-fn llama_layer(config: &SourceConfig) -> Vec<Expected> {
-    let model = &config.model;
-    let (hidden, ffn) = (model.hidden as usize, model.ffn as usize);
-    let (q, kv) = (model.q_rows(), model.kv_rows());
-    let projections = [
-        ("self_attn.q_proj", TensorKind::AttnQ, TensorKind::AttnQBias, q, hidden, config.attention_bias),
-        ("self_attn.k_proj", TensorKind::AttnK, TensorKind::AttnKBias, kv, hidden, config.attention_bias),
-        ("self_attn.v_proj", TensorKind::AttnV, TensorKind::AttnVBias, kv, hidden, config.attention_bias),
-        (
-            "self_attn.o_proj",
-            TensorKind::AttnOutput,
-            TensorKind::AttnOutputBias,
-            hidden,
-            q,
-            config.attention_bias,
-        ),
-        ("mlp.gate_proj", TensorKind::FfnGate, TensorKind::FfnGateBias, ffn, hidden, config.ffn_bias),
-        ("mlp.up_proj", TensorKind::FfnUp, TensorKind::FfnUpBias, ffn, hidden, config.ffn_bias),
-        ("mlp.down_proj", TensorKind::FfnDown, TensorKind::FfnDownBias, hidden, ffn, config.ffn_bias),
-    ];
-    let mut tensors = vec![
-        vector("input_layernorm.weight", TensorKind::AttnNorm, hidden),
-        vector("post_attention_layernorm.weight", TensorKind::FfnNorm, hidden),
-    ];
-    for (name, weight, bias, rows, cols, has_bias) in projections {
-        tensors.push(matrix(&format!("{name}.weight"), weight, rows, cols));
-        // `None`: an old configuration, which says nothing: take the biases that are there.
-        if has_bias != Some(false) {
-            let bias = vector(&format!("{name}.bias"), bias, rows);
-            tensors.push(Expected { required: has_bias == Some(true), ..bias });
+fn find_prefix(architecture: &Architecture, store: &dyn TensorStore, model: &Path) -> Result<String> {
+    let embedding = architecture.embedding();
+    let mut found: Vec<&str> = store
+        .names()
+        .filter_map(|name| name.strip_suffix(embedding))
+        .filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
+        .collect();
+    found.sort_unstable();
+    let of_language: Vec<&str> = found
+        .iter()
+        .copied()
+        .filter(|prefix| LANGUAGE_PARTS.iter().any(|part| parts(prefix).any(|found| found == *part)))
+        .collect();
+    let usual = found.iter().copied().find(|&prefix| prefix == architecture.base);
+    match (found.as_slice(), of_language.as_slice(), usual) {
+        // Missing: reported under its usual name.
+        ([], ..) => Ok(architecture.base.to_owned()),
+        ([only], ..) | (_, [only], _) => Ok((*only).to_owned()),
+        (_, _, Some(usual)) => Ok(usual.to_owned()),
+        ([one, other, ..], ..) => {
+            let expected = format!("one token embedding ({embedding})");
+            let found = format!(
+                "{} and {}",
+                quote(&format!("{one}{embedding}")),
+                quote(&format!("{other}{embedding}"))
+            );
+            Err(RuntimeError::bad_input(model, "the tensors", expected, found))
         }
     }
-    tensors
 }
 
-fn gpt2_model(model: &ModelConfig) -> Vec<Expected> {
-    let (vocab, hidden) = (model.vocab as usize, model.hidden as usize);
-    let mut tensors = vec![
-        matrix("wte.weight", TensorKind::TokenEmbedding, vocab, hidden),
-        matrix("wpe.weight", TensorKind::Positions, model.max_positions as usize, hidden),
-        vector("ln_f.weight", TensorKind::FinalNorm, hidden),
-        vector("ln_f.bias", TensorKind::FinalNormBias, hidden),
-    ];
-    tensors.extend((!model.tied_head).then(|| matrix(HEAD, TensorKind::Head, vocab, hidden)));
-    tensors
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::huggingface::architectures::of_model_type;
 
-fn gpt2_layer(config: &SourceConfig) -> Vec<Expected> {
-    use TensorKind::*;
-    let (hidden, ffn) = (config.model.hidden as usize, config.model.ffn as usize);
-    let (q, kv) = (config.model.q_rows(), config.model.kv_rows());
-    vec![
-        vector("ln_1.weight", AttnNorm, hidden),
-        vector("ln_1.bias", AttnNormBias, hidden),
-        vector("ln_2.weight", FfnNorm, hidden),
-        vector("ln_2.bias", FfnNormBias, hidden),
-        conv1d("attn.c_attn.weight", hidden, vec![(AttnQ, q), (AttnK, kv), (AttnV, kv)]),
-        split_vector("attn.c_attn.bias", vec![(AttnQBias, q), (AttnKBias, kv), (AttnVBias, kv)]),
-        conv1d("attn.c_proj.weight", q, vec![(AttnOutput, hidden)]),
-        vector("attn.c_proj.bias", AttnOutputBias, hidden),
-        conv1d("mlp.c_fc.weight", hidden, vec![(FfnUp, ffn)]),
-        vector("mlp.c_fc.bias", FfnUpBias, ffn),
-        conv1d("mlp.c_proj.weight", ffn, vec![(FfnDown, hidden)]),
-        vector("mlp.c_proj.bias", FfnDownBias, hidden),
-    ]
-}
+    #[derive(Debug)]
+    struct OnlyNames(Vec<&'static str>);
 
-fn matrix(name: &str, kind: TensorKind, rows: usize, cols: usize) -> Expected {
-    Expected { shape: vec![rows, cols], ..vector(name, kind, rows) }
-}
+    impl TensorStore for OnlyNames {
+        fn file_of(&self, _: &str) -> &Path {
+            Path::new("file")
+        }
 
-fn vector(name: &str, kind: TensorKind, len: usize) -> Expected {
-    split_vector(name, vec![(kind, len)])
-}
+        fn describe(&self, name: &str) -> Option<(&[usize], StoredType)> {
+            self.0.contains(&name).then_some((&[], qsf_format::QuantType::F32.into()))
+        }
 
-fn split_vector(name: &str, parts: Vec<(TensorKind, usize)>) -> Expected {
-    let len = parts.iter().map(|(_, len)| len).sum();
-    Expected {
-        name: name.to_owned(),
-        layer: None,
-        shape: vec![len],
-        transposed: false,
-        parts,
-        required: true,
+        fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+            Box::new(self.0.iter().copied())
+        }
+
+        fn load(&self, _: &str) -> Result<Tensor> {
+            unreachable!("names are enough")
+        }
     }
-}
 
-/// A projection stored as `[in, out]`.
-fn conv1d(name: &str, inputs: usize, outputs: Vec<(TensorKind, usize)>) -> Expected {
-    let tensor = split_vector(name, outputs);
-    Expected { shape: vec![inputs, tensor.shape[0]], transposed: true, ..tensor }
+    fn find(model_type: &str, names: &[&'static str]) -> Result<Names> {
+        Names::find(of_model_type(model_type).unwrap(), &OnlyNames(names.to_vec()), Path::new("model"))
+    }
+
+    #[test]
+    fn prefixes_are_found_by_the_embedding_and_heads_beside_them() {
+        for (model_type, names, prefix, head) in [
+            ("llama", &["model.embed_tokens.weight", "lm_head.weight"][..], "model.", ""),
+            ("llama", &["embed_tokens.weight"], "", ""),
+            ("llama", &[], "model.", ""),
+            (
+                "llama",
+                &["language_model.model.embed_tokens.weight", "language_model.lm_head.weight"],
+                "language_model.model.",
+                "language_model.",
+            ),
+            (
+                "llama",
+                &["language_model.model.embed_tokens.weight"],
+                "language_model.model.",
+                "language_model.",
+            ),
+            (
+                "gemma3",
+                &["model.language_model.embed_tokens.weight", "lm_head.weight"],
+                "model.language_model.",
+                "",
+            ),
+            (
+                "llama",
+                &["_orig_mod.model.embed_tokens.weight", "_orig_mod.lm_head.weight"],
+                "_orig_mod.model.",
+                "_orig_mod.",
+            ),
+            ("gpt2", &["transformer.wte.weight"], "transformer.", ""),
+            ("opt", &["model.decoder.embed_tokens.weight", "lm_head.weight"], "model.decoder.", ""),
+            ("opt", &["decoder.embed_tokens.weight"], "decoder.", ""),
+            ("bloom", &["word_embeddings.weight"], "", ""),
+            ("gpt_neox", &["gpt_neox.embed_in.weight", "embed_out.weight"], "gpt_neox.", ""),
+        ] {
+            let found = find(model_type, names).unwrap();
+            assert_eq!((found.prefix.as_str(), found.heads[0].1.as_str()), (prefix, head), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_embeddings_that_of_the_language_model_is_taken_and_else_none() {
+        let audio = "audio_tower.embed_tokens.weight";
+        let text = "language_model.model.embed_tokens.weight";
+        assert_eq!(find("llama", &[audio, text]).unwrap().prefix, "language_model.model.");
+        assert_eq!(find("llama", &[audio, "model.embed_tokens.weight"]).unwrap().prefix, "model.");
+        let message =
+            find("llama", &["b.embed_tokens.weight", "a.embed_tokens.weight"]).unwrap_err().to_string();
+        assert!(message.contains(r#""a.embed_tokens.weight" and "b.embed_tokens.weight""#), "{message}");
+    }
+
+    #[test]
+    fn other_parts_are_left_out_only_beside_a_language_model() {
+        let part = find("llama", &["language_model.model.embed_tokens.weight"]).unwrap();
+        for name in
+            ["vision_tower.x.weight", "model.visual.x.weight", "multi_modal_projector.linear_1.weight"]
+        {
+            assert!(part.is_of_another_part(name), "{name}");
+            assert!(!find("llama", &["model.embed_tokens.weight"]).unwrap().is_of_another_part(name));
+        }
+        for name in ["language_model.model.vision.weight", "score.weight", "language_model.lm_head.weight"] {
+            assert!(!part.is_of_another_part(name), "{name}");
+        }
+    }
 }

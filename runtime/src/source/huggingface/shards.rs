@@ -1,4 +1,4 @@
-//! The safetensors files of a model directory: finds them, maps them, and says where each tensor lies.
+//! The safetensors files of a model directory: finds them, maps them, and hands out the tensors in them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -7,11 +7,15 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
+use qsf_format::BlockSize;
 use safetensors::{Dtype, SafeTensors};
 
 use super::fields::{Fields, describe};
 use super::files;
+use super::plain::{self, PlainRows};
 use crate::error::{Result, RuntimeError};
+use crate::source::mapping::{TensorStore, no_such_tensor};
+use crate::source::{StoredType, Tensor, TensorBytes};
 use qsf_format::printable::{message, quote};
 
 const SINGLE: &str = "model.safetensors";
@@ -20,6 +24,7 @@ const INDEX: &str = "model.safetensors.index.json";
 /// The mapped weight files of a model and the place of every tensor in them.
 #[derive(Debug)]
 pub(super) struct Shards {
+    dir: PathBuf,
     files: Vec<Shard>,
     index: Option<PathBuf>,
     tensors: HashMap<String, Stored>,
@@ -48,7 +53,8 @@ impl Shards {
     /// Maps `model.safetensors`, or every file that `model.safetensors.index.json` names. Where both are there, the
     /// single file counts, as in transformers.
     pub fn open(dir: &Path) -> Result<Shards> {
-        let mut shards = Shards { files: Vec::new(), index: None, tensors: HashMap::new() };
+        let mut shards =
+            Shards { dir: dir.to_owned(), files: Vec::new(), index: None, tensors: HashMap::new() };
         if let Some(path) = files::find(dir, SINGLE)? {
             shards.add(path)?;
         } else if let Some(index) = files::find(dir, INDEX)? {
@@ -65,19 +71,26 @@ impl Shards {
         self.index.as_deref().into_iter().chain(self.files.iter().map(|shard| shard.path.as_path()))
     }
 
-    /// The file and the map of a shard.
-    pub fn file(&self, shard: usize) -> (&Path, &Arc<Mmap>) {
-        (&self.files[shard].path, &self.files[shard].map)
-    }
-
-    /// The tensor of this name, where there is one.
-    pub fn get(&self, name: &str) -> Option<&Stored> {
+    fn get(&self, name: &str) -> Option<&Stored> {
         self.tensors.get(name)
     }
 
-    /// The names of all tensors, in no order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tensors.keys().map(String::as_str)
+    /// The parts of files that tensors lie in, neighbours joined, so that pages that two of them share go back too.
+    #[cfg_attr(not(unix), expect(dead_code))]
+    fn ranges(&self, names: &[&str]) -> Vec<(usize, Range<usize>)> {
+        let stored = names.iter().filter_map(|name| self.get(name));
+        let mut ranges: Vec<_> = stored.map(|stored| (stored.shard, stored.range.clone())).collect();
+        ranges.sort_by_key(|(shard, range)| (*shard, range.start, range.end));
+        let mut joined: Vec<(usize, Range<usize>)> = Vec::new();
+        for (shard, range) in ranges {
+            match joined.last_mut() {
+                Some((s, last)) if *s == shard && range.start <= last.end => {
+                    last.end = last.end.max(range.end);
+                }
+                _ => joined.push((shard, range)),
+            }
+        }
+        joined
     }
 
     fn add_indexed(&mut self, dir: &Path, index: &Path) -> Result<()> {
@@ -147,6 +160,82 @@ impl Shards {
         }
         self.files.push(Shard { path, map: Arc::new(map) });
         Ok(())
+    }
+}
+
+impl TensorStore for Shards {
+    fn file_of(&self, name: &str) -> &Path {
+        let shard = self.get(name).map_or(0, |stored| stored.shard);
+        self.files.get(shard).map_or(self.dir.as_path(), |shard| &shard.path)
+    }
+
+    fn describe(&self, name: &str) -> Option<(&[usize], StoredType)> {
+        let stored = self.get(name)?;
+        Some((&stored.shape, plain::stored_type(stored.dtype)))
+    }
+
+    fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        Box::new(self.tensors.keys().map(String::as_str))
+    }
+
+    fn load(&self, name: &str) -> Result<Tensor> {
+        let stored = self.get(name).ok_or_else(|| no_such_tensor(&self.dir, name))?;
+        let Shard { path, map } = &self.files[stored.shard];
+        let place = || format!("tensor {}", quote(name));
+        let cols = stored.shape.last().copied().unwrap_or(1);
+        let outer = &stored.shape[..stored.shape.len().saturating_sub(1)];
+        let rows = outer.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
+        let found = stored.range.len();
+        let wrong = |expected: Option<u64>| {
+            let expected =
+                expected.map_or_else(|| "less than 2^64 bytes".to_owned(), |n| format!("{n} bytes"));
+            RuntimeError::bad_input(path, place(), expected, format!("{found} bytes"))
+        };
+        let rows = rows.ok_or_else(|| wrong(None))?;
+        if stored.range.end > map.len() {
+            return Err(wrong(Some(map.len() as u64)));
+        }
+        let bytes = TensorBytes::Mapped(map.clone(), stored.range.clone());
+        match plain::stored_type(stored.dtype).native() {
+            Some(quant) => Tensor::new(rows, cols, quant, BlockSize::default(), bytes).map_err(wrong),
+            None => {
+                let values =
+                    PlainRows::new(stored.dtype, rows, cols, bytes).map_err(|unread| match unread {
+                        plain::Unread::Length(expected) => wrong(expected),
+                        plain::Unread::Type => RuntimeError::Unsupported {
+                            path: path.clone(),
+                            what: format!("type {:?} of tensor {}", stored.dtype, quote(name)),
+                            supported: "supported: F16, BF16, F32, F64, F8_E4M3, F8_E5M2".into(),
+                        },
+                    })?;
+                Ok(Tensor::foreign(rows, cols, Arc::new(values)))
+            }
+        }
+    }
+
+    fn release(&self, names: &[&str]) {
+        #[cfg(unix)]
+        for (shard, range) in self.ranges(names) {
+            release_pages(&self.files[shard].map, range);
+        }
+        #[cfg(not(unix))]
+        let _ = names;
+    }
+}
+
+/// Gives back the whole pages inside `range`.
+#[cfg(unix)]
+fn release_pages(map: &Mmap, range: Range<usize>) {
+    // A multiple of every page size in use (4, 16 and 64 KiB). Rounding inwards keeps the neighbours' pages.
+    const STEP: usize = 64 << 10;
+    let (start, end) = (range.start.next_multiple_of(STEP), range.end / STEP * STEP);
+    if start < end {
+        // SAFETY: the map is a private, read-only view of a file and nothing was ever written through it, so a page
+        // that is dropped comes back from the file with the same bytes: tensors that borrow it see no change.
+        let advised =
+            unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
+        // Only advice: a system that refuses it keeps the pages, which is correct too.
+        let _ = advised;
     }
 }
 

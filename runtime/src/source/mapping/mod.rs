@@ -4,7 +4,11 @@
 mod assemble;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
 use std::path::Path;
 
 use qsf_format::printable::quote;
@@ -17,10 +21,11 @@ use super::stored::StoredType;
 use super::{Tensor, TensorInfo};
 use crate::error::{Result, RuntimeError};
 
-pub use table::{Form, NameRule, NameTable, formed, rows};
+pub(crate) use table::join_rules;
+pub use table::{Form, NameRule, NameTable, formed, join, rows};
 
-/// Named tensors on disk.
-pub trait TensorStore {
+/// Named tensors on disk. A store may wrap another one, to hand out tensors that are packed in several of its own.
+pub trait TensorStore: Send + Sync + Debug {
     /// The file that holds a tensor, for messages.
     fn file_of(&self, name: &str) -> &Path;
 
@@ -33,8 +38,19 @@ pub trait TensorStore {
     /// The tensor as it is stored: the last dimension as columns, all others as rows; a vector as one row.
     ///
     /// # Errors
-    /// When its bytes are damaged or it is not there.
+    /// When its bytes are damaged, of a type that is not read, or it is not there.
     fn load(&self, name: &str) -> Result<Tensor>;
+
+    /// Tells the store that these tensors are not needed soon, so that memory mapped from files can be given back.
+    /// Tensors already handed out stay valid.
+    fn release(&self, names: &[&str]) {
+        let _ = names;
+    }
+}
+
+/// An error about a tensor that a store does not have.
+pub fn no_such_tensor(path: &Path, name: &str) -> RuntimeError {
+    RuntimeError::bad_input(path, format!("tensor {}", quote(name)), "a tensor of that name", "none")
 }
 
 /// What is to be matched.
@@ -79,11 +95,13 @@ impl Mapping {
                     mapping.match_rule(&request, rule, layer, store)?;
                 }
             }
-            for id in used_kinds(request.config, layer) {
+            let absent = used_kinds(request.config, layer).filter(|id| {
                 let declared = request.declared.contains(&(id.kind, true));
-                if !mapping.by_id.contains_key(&id) && (declared || is_required(request.config, id)) {
-                    return Err(missing(&request, id));
-                }
+                !mapping.by_id.contains_key(id) && (declared || is_required(request.config, *id))
+            });
+            // The one that the table names first: for a model without any tensor, its embedding.
+            if let Some(id) = absent.min_by_key(|id| rule_of(&request, id.kind)) {
+                return Err(missing(&request, id));
             }
         }
         mapping.refuse_unused(&request, store)?;
@@ -96,10 +114,15 @@ impl Mapping {
         &self.tensors
     }
 
-    /// Names of the stored tensors that the tensors of `layer` come from.
+    /// Names of the stored tensors that the tensors of `layer` (`None`: of the model as a whole) come from.
     pub fn names_of(&self, layer: Option<u32>) -> impl Iterator<Item = &str> {
         let of_layer = self.tensors.iter().zip(&self.origins).filter(move |(info, _)| info.id.layer == layer);
         of_layer.flat_map(|(_, origin)| origin.names.iter().map(String::as_str))
+    }
+
+    /// Names of all stored tensors in use; of one that holds several, as often.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.origins.iter().flat_map(|origin| origin.names.iter().map(String::as_str))
     }
 
     /// Loads one tensor.
@@ -139,19 +162,21 @@ impl Mapping {
             parts.push(shape);
         }
         let one_by_one = rule.name.contains("{e}");
-        let groups = if one_by_one || rule.form == Form::ExpertByExpert { experts as usize } else { 1 };
+        let experts = experts as usize;
+        let groups = if one_by_one || rule.form == Form::ExpertByExpert { experts } else { 1 };
         // Outputs: values of a vector, rows of a matrix; of one expert where they come one by one.
         let is_vector = !rule.kinds[0].is_matrix();
         let outputs = |&(rows, cols): &(usize, usize)| if is_vector { cols } else { rows / groups };
         let all: usize = parts.iter().map(outputs).sum();
         let inputs = parts[0].1;
-        let shapes = expected_shapes(rule.form, is_vector, (groups, experts as usize / groups), all, inputs);
+        let together = (is_expert && !one_by_one).then_some(experts);
+        let shapes = expected_shapes(rule.form, is_vector, together, all, inputs);
         for name in &names {
             check_shape(request, name, &shapes, store)?;
             self.used.insert(name.clone());
         }
         let mut first = 0;
-        for (i, (id, shape)) in ids.into_iter().zip(&parts).enumerate() {
+        for (i, (&id, shape)) in ids.iter().zip(&parts).enumerate() {
             let head_dim = request.config.head_dim as usize;
             let len = outputs(shape);
             let part = match rule.form {
@@ -167,9 +192,9 @@ impl Mapping {
                 Form::NeighbouringPairs => Part::Ordered(RowOrder::Interleaved { head_dim }),
                 Form::PlusOne => Part::MinusOne,
             };
-            // What leaves as it is stored keeps its type; the rest is plain values then.
-            let kept = stored.native().is_some_and(QuantType::is_float) || is_kept(part);
-            let stored = if kept && part != Part::MinusOne { stored } else { QuantType::F32.into() };
+            let whole = ids.len() == 1 && part == Part::From(0);
+            let stored =
+                if keeps_type(part, is_vector, whole, stored) { stored } else { QuantType::F32.into() };
             let info = TensorInfo { id, name: names[0].clone(), rows: shape.0, cols: shape.1, stored };
             self.add(info, Origin { names: names.clone(), part }, store)?;
             first += len;
@@ -222,16 +247,23 @@ impl Mapping {
     }
 }
 
-/// Whether a foreign type stays: rows are picked without looking at them.
-fn is_kept(part: Part) -> bool {
-    matches!(part, Part::From(_) | Part::Ordered(_))
+/// Whether a tensor has the type that it is stored in; otherwise it is floats.
+fn keeps_type(part: Part, is_vector: bool, whole: bool, stored: StoredType) -> bool {
+    match part {
+        Part::MinusOne => false,
+        // Values of one width are moved as they are.
+        _ if stored.native().is_some_and(QuantType::is_float) => true,
+        // So are whole vectors, and rows, which are picked without looking at them.
+        Part::From(_) | Part::Ordered(_) => !is_vector || whole,
+        Part::Transposed(_) => false,
+    }
 }
 
-/// The dimensions that a stored tensor may have, slowest first.
+/// The dimensions that a stored tensor may have, slowest first. `together`: how many experts are in one tensor.
 fn expected_shapes(
     form: Form,
     is_vector: bool,
-    (groups, experts): (usize, usize),
+    together: Option<usize>,
     outputs: usize,
     inputs: usize,
 ) -> Vec<Vec<usize>> {
@@ -239,10 +271,12 @@ fn expected_shapes(
         _ if is_vector => vec![vec![outputs]],
         Form::Transposed => vec![vec![inputs, outputs]],
         Form::Skip(rows) => vec![vec![outputs + rows, inputs]],
-        Form::ExpertByExpert => vec![vec![groups, outputs, inputs]],
-        // Experts one below another have a dimension of their own in most files.
-        _ if experts > 1 => vec![vec![outputs, inputs], vec![experts, outputs / experts, inputs]],
-        _ => vec![vec![outputs, inputs]],
+        Form::ExpertByExpert => vec![vec![together.unwrap_or(1), outputs, inputs]],
+        _ => match together {
+            // Experts one below another have a dimension of their own in most files.
+            Some(experts) => vec![vec![outputs, inputs], vec![experts, outputs / experts, inputs]],
+            None => vec![vec![outputs, inputs]],
+        },
     }
 }
 
@@ -273,9 +307,15 @@ fn full_name(request: &MappingRequest<'_>, name: &str, layer: Option<u32>) -> St
     format!("{prefix}{}", name.replace("{}", &layer))
 }
 
+/// Place in the table of the first rule for tensors of this kind.
+fn rule_of(request: &MappingRequest<'_>, kind: TensorKind) -> Option<usize> {
+    request.table.rules.iter().position(|rule| rule.kinds.contains(&kind))
+}
+
 fn missing(request: &MappingRequest<'_>, id: TensorId) -> RuntimeError {
-    let rule = request.table.rules.iter().find(|rule| rule.kinds.contains(&id.kind));
-    let name = rule.map_or_else(|| id.to_string(), |rule| full_name(request, rule.name, id.layer));
+    let rule = rule_of(request, id.kind).map(|at| &request.table.rules[at]);
+    let name = rule
+        .map_or_else(|| id.to_string(), |rule| full_name(request, rule.name, id.layer).replace("{e}", "0"));
     let expected = if id.kind == TensorKind::Head {
         "a tensor of that name, for the head is not tied to the embedding".to_owned()
     } else {

@@ -52,3 +52,33 @@ pub const fn rows(name: &'static str, kinds: &'static [TensorKind]) -> NameRule 
 pub const fn formed(name: &'static str, kinds: &'static [TensorKind], form: Form) -> NameRule {
     NameRule { name, kinds, form }
 }
+
+/// The rules of several groups, as one table: architectures have most of their names in common. `N` is the number of all
+/// rules, as [`join_rules!`](crate::source::mapping::join_rules) counts it.
+pub const fn join<const N: usize>(groups: &[&[NameRule]]) -> [NameRule; N] {
+    let mut all = [rows("", &[]); N];
+    let (mut group, mut at) = (0, 0);
+    while group < groups.len() {
+        let mut rule = 0;
+        while rule < groups[group].len() {
+            all[at] = groups[group][rule];
+            rule += 1;
+            at += 1;
+        }
+        group += 1;
+    }
+    assert!(at == N, "as many rules as were counted");
+    all
+}
+
+/// `join_rules!(A, B)`: the rules of the groups `A` and `B` as one `&'static [NameRule]`.
+macro_rules! join_rules {
+    ($($group:expr),+ $(,)?) => {{
+        const GROUPS: &[&[$crate::source::mapping::NameRule]] = &[$($group),+];
+        const COUNT: usize = 0 $(+ $group.len())+;
+        const ALL: [$crate::source::mapping::NameRule; COUNT] = $crate::source::mapping::join(GROUPS);
+        &ALL
+    }};
+}
+
+pub(crate) use join_rules;

@@ -22,7 +22,6 @@ const SCORES: &str = "tokenizer.ggml.scores";
 const TYPES: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
-const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 
 /// Most tokens; the largest vocabularies in use have 262 thousand.
 const MAX_TOKENS: usize = 1 << 20;
@@ -58,8 +57,6 @@ const END_TEXTS: [&str; 22] = [
 pub struct GgufTokenizer {
     /// The tokenizer.
     pub definition: Definition,
-    /// The chat template (Jinja), where there is one.
-    pub chat_template: Option<String>,
     /// Tokens that end a text, in ascending order.
     pub stop_tokens: Vec<u32>,
 }
@@ -87,7 +84,6 @@ pub fn read_gguf_tokenizer(metadata: &Metadata) -> Result<Option<GgufTokenizer>>
     };
     Ok(Some(GgufTokenizer {
         definition: Definition(definition),
-        chat_template: metadata.str(CHAT_TEMPLATE)?.map(str::to_owned),
         stop_tokens: vocabulary.stop_tokens()?,
     }))
 }

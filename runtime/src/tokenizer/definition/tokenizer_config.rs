@@ -128,7 +128,7 @@ impl TokenizerConfig {
             let token = value.as_object().ok_or_else(|| wrong("a token with its content"))?;
             let within = format!("added_tokens_decoder.{id}.");
             let token = Fields { path, within: &within, map: token };
-            let content = token.need_str("content")?;
+            let content = token.str("content")?.unwrap_or_default();
             let flag = |name: &str| Ok::<_, RuntimeError>(token.bool(name)?.unwrap_or(false));
             let special = flag("special")?;
             let token = AddedToken {

@@ -12,6 +12,7 @@ pub(crate) enum Value {
     F32(f32),
     Bool(bool),
     Str(&'static str),
+    Text(String),
     U64(u64),
     I64(i64),
     F64(f64),
@@ -40,7 +41,7 @@ impl Value {
             Value::I32(_) => 5,
             Value::F32(_) => 6,
             Value::Bool(_) => 7,
-            Value::Str(_) => 8,
+            Value::Str(_) | Value::Text(_) => 8,
             Value::List(_) => 9,
             Value::U64(_) => 10,
             Value::I64(_) => 11,
@@ -60,6 +61,7 @@ impl Value {
             Value::F32(v) => out.extend(v.to_le_bytes()),
             Value::Bool(v) => out.push(u8::from(*v)),
             Value::Str(v) => write_string(out, v.as_bytes()),
+            Value::Text(v) => write_string(out, v.as_bytes()),
             Value::U64(v) => out.extend(v.to_le_bytes()),
             Value::I64(v) => out.extend(v.to_le_bytes()),
             Value::F64(v) => out.extend(v.to_le_bytes()),
@@ -130,6 +132,12 @@ impl Writer {
         let (name, shape, offset) = (name.as_bytes().to_vec(), shape.to_vec(), self.data.len() as u64);
         self.tensors.push(TensorToWrite { name, shape, type_id, offset });
         self.data.extend(bytes);
+        self
+    }
+
+    /// Leaves out a tensor; its bytes stay.
+    pub fn without_tensor(mut self, name: &str) -> Writer {
+        self.tensors.retain(|tensor| tensor.name != name.as_bytes());
         self
     }
 

@@ -90,7 +90,10 @@ fn llama_projections_come_as_stored_from_one_file_or_from_shards() {
         assert_eq!(layer0(&source, TensorKind::FfnDown), (8, 12, counted(0, 96)));
         assert_eq!(layer0(&source, TensorKind::AttnNorm), (1, 8, counted(0, 8)));
         let embedding = source.load(TensorId::of_model(TensorKind::TokenEmbedding)).unwrap();
-        assert_eq!((embedding.rows(), embedding.cols(), embedding.quant()), (10, 8, QuantType::F32));
+        assert_eq!(
+            (embedding.rows(), embedding.cols(), embedding.stored_type()),
+            (10, 8, QuantType::F32.into())
+        );
     }
 }
 
@@ -108,7 +111,7 @@ fn biases_are_read_where_they_are_and_missed_where_the_configuration_wants_them(
     let source = with_bias().open().unwrap();
     assert_eq!(layer0(&source, TensorKind::AttnQBias), (1, 8, counted(5, 8)));
     let message = with_bias().with("attention_bias", json!(true)).refusal();
-    assert_says(&message, &["tensor model.layers.0.self_attn.k_proj.bias", "found none"]);
+    assert_says(&message, &["tensor \"model.layers.0.self_attn.k_proj.bias\"", "found none"]);
     assert_says(
         &with_bias().with("attention_bias", json!(false)).refusal(),
         &[bias, "only tensors of a llama"],

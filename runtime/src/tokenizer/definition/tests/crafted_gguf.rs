@@ -132,7 +132,6 @@ fn metadata_that_contradicts_itself_is_refused() {
         (words().without("tokenizer.ggml.merges"), "an array of merges, found no such key"),
         (words().set("tokenizer.ggml.merges", Value::f32s(&[1.0])), "an array of strings"),
         (pieces().set("tokenizer.ggml.add_bos_token", Value::U32(1)), "true or false"),
-        (pieces().set("tokenizer.chat_template", Value::U32(1)), "a string"),
     ];
     for (writer, expected) in &cases {
         refused(|| read(writer), expected);

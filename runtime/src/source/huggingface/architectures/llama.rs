@@ -1,0 +1,37 @@
+//! LLaMA 1 to 3, and the many models that are saved as one.
+
+use super::names::{
+    ATTENTION, GATED_FFN, GATED_FFN_BIASES, IGNORED, MODEL, OUTPUT_BIAS, PRE_NORMS, QKV_BIASES,
+};
+use super::reader::Defaults;
+use super::{Architecture, Marks, Reader, SourceConfig};
+use crate::error::Result;
+use crate::source::mapping::{NameTable, join_rules};
+
+pub(super) const LLAMA: Architecture = Architecture {
+    model_types: &["llama"],
+    base: "model.",
+    table: NameTable {
+        rules: join_rules!(MODEL, PRE_NORMS, ATTENTION, QKV_BIASES, OUTPUT_BIAS, GATED_FFN, GATED_FFN_BIASES),
+        ignored: IGNORED,
+    },
+    marks: Marks::NONE,
+    config,
+};
+
+fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
+    let model = reader.llama_like(&Defaults {
+        vocab: 32_000,
+        hidden: 4096,
+        ffn: 11_008,
+        layers: 32,
+        heads: 32,
+        kv_heads: None,
+        head_dim: None,
+        max_positions: 2048,
+        norm_epsilon: 1e-6,
+        theta: 10_000.0,
+        tied_head: false,
+    })?;
+    Ok(SourceConfig { declared: reader.declared_biases()?, model })
+}

@@ -1,0 +1,184 @@
+//! What the configurations of most architectures have in common.
+
+use qsf_format::printable::quote;
+use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, TensorKind};
+
+use super::super::config::unsupported;
+use super::super::fields::Fields;
+use super::rope::{self, RopeDefaults};
+use super::{Architecture, SourceConfig};
+use crate::error::Result;
+use crate::source::mapping::TensorStore;
+
+/// More layers than any model has; what is counted up to is written down layer by layer.
+const MAX_LAYERS: u32 = 1 << 16;
+
+/// A configuration and the tensors beside it, from which some of what it does not say follows.
+pub(in super::super) struct Reader<'a> {
+    /// The fields of the language model.
+    pub fields: Fields<'a>,
+    /// Whether they are those of a part of a larger model. Only what differs from the default is written then.
+    pub nested: bool,
+    /// Which architecture.
+    pub architecture: &'a Architecture,
+    /// The tensors.
+    pub store: &'a dyn TensorStore,
+    /// What stands before their names.
+    pub prefix: &'a str,
+}
+
+/// What a configuration class of transformers takes for the fields that are not there.
+pub(super) struct Defaults {
+    pub vocab: u32,
+    pub hidden: u32,
+    pub ffn: u32,
+    pub layers: u32,
+    pub heads: u32,
+    /// `None`: as many as heads.
+    pub kv_heads: Option<u32>,
+    /// `None`: `hidden / heads`.
+    pub head_dim: Option<u32>,
+    pub max_positions: u32,
+    pub norm_epsilon: f32,
+    pub theta: f32,
+    pub tied_head: bool,
+}
+
+impl Reader<'_> {
+    /// The first of these fields that is there. A model that is no part of another must have one.
+    pub fn dimension(&self, names: &[&str], default: u32) -> Result<u32> {
+        for name in names {
+            if let Some(value) = self.fields.u32(name)? {
+                return Ok(value);
+            }
+        }
+        if self.nested { Ok(default) } else { self.fields.need_u32(names[0]) }
+    }
+
+    /// The number of layers.
+    pub fn layers(&self, names: &[&str], default: u32) -> Result<u32> {
+        let layers = self.dimension(names, default)?;
+        if layers == 0 || layers > MAX_LAYERS {
+            return Err(self.fields.wrong(names[0], format!("1 to {MAX_LAYERS}"), layers));
+        }
+        Ok(layers)
+    }
+
+    /// Outputs of the matrix of this kind in the first layer, where there is one that holds nothing else.
+    pub fn outputs(&self, kind: TensorKind) -> Option<u32> {
+        let name = self.architecture.name_of(kind)?.replace("{}", "0");
+        let (shape, _) = self.store.describe(&format!("{}{name}", self.prefix))?;
+        u32::try_from(*shape.first()?).ok()
+    }
+
+    /// `hidden / heads`, which must leave no rest.
+    pub fn head_dim(&self, (name, hidden): (&str, u32), (heads_name, heads): (&str, u32)) -> Result<u32> {
+        match hidden.checked_rem(heads) {
+            Some(0) => Ok(hidden / heads),
+            _ => Err(self.fields.wrong(name, format!("a multiple of {heads_name} = {heads}"), hidden)),
+        }
+    }
+
+    /// The function that a field names.
+    pub fn activation(&self, name: &str, default: &str) -> Result<Activation> {
+        match self.fields.str(name)?.unwrap_or(default) {
+            "silu" | "swish" => Ok(Activation::Silu),
+            "relu" => Ok(Activation::Relu),
+            "gelu" | "gelu_python" => Ok(Activation::GeluErf),
+            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
+            other => Err(unsupported(
+                self.fields.path,
+                format!("{name} {}", quote(other)),
+                "supported: silu, relu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast",
+            )),
+        }
+    }
+
+    /// Refuses a truth value that would change what the model computes.
+    pub fn only(&self, name: &str, supported: bool) -> Result<()> {
+        match self.fields.bool(name)? {
+            Some(value) if value != supported => {
+                let advice = format!("only {name} = {supported} is");
+                Err(unsupported(self.fields.path, format!("{name} = {value}"), &advice))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether kinds of tensors are there, as the field says; where it does not say, nothing is declared.
+    pub fn declare(&self, name: &str, kinds: &[TensorKind]) -> Result<Vec<(TensorKind, bool)>> {
+        let there = self.fields.bool(name)?;
+        Ok(there.map_or_else(Vec::new, |there| declared(kinds, there)))
+    }
+
+    /// Whether the head is the embedding.
+    pub fn tied_head(&self, default: bool) -> Result<bool> {
+        Ok(self.fields.bool("tie_word_embeddings")?.unwrap_or(default))
+    }
+
+    /// A model with the field names of LLaMA: RMS norms before attention and feed-forward, rotary positions, a gated
+    /// feed-forward.
+    pub(super) fn llama_like(&self, defaults: &Defaults) -> Result<ModelConfig> {
+        let fields = self.fields;
+        let hidden = self.dimension(&["hidden_size"], defaults.hidden)?;
+        let heads = self.dimension(&["num_attention_heads"], defaults.heads)?;
+        let by_tensor = self.outputs(TensorKind::AttnQ).and_then(|rows| whole_part(rows, heads));
+        let head_dim = match fields.u32("head_dim")?.or(by_tensor).or(defaults.head_dim) {
+            Some(head_dim) => head_dim,
+            None => self.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
+        };
+        let by_tensor = self.outputs(TensorKind::AttnK).and_then(|rows| whole_part(rows, head_dim));
+        let kv_heads = fields.u32("num_key_value_heads")?.or(by_tensor).or(defaults.kv_heads);
+        let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
+        let rope = rope::positions(fields, &RopeDefaults::new(defaults.theta, head_dim, positions))?;
+        Ok(ModelConfig {
+            architecture: self.architecture.name().to_owned(),
+            layers: self.layers(&["num_hidden_layers"], defaults.layers)?,
+            hidden,
+            heads,
+            kv_heads: kv_heads.unwrap_or(heads),
+            head_dim,
+            ffn: self.dimension(&["intermediate_size"], defaults.ffn)?,
+            vocab: self.dimension(&["vocab_size"], defaults.vocab)?,
+            max_positions: rope.max_positions,
+            norm: NormConfig::new(
+                NormKind::RmsNorm,
+                fields.f32("rms_norm_eps")?.unwrap_or(defaults.norm_epsilon),
+            ),
+            activation: self.activation("hidden_act", "silu")?,
+            gated_ffn: true,
+            position: rope.position,
+            tied_head: self.tied_head(defaults.tied_head)?,
+            ..ModelConfig::default()
+        })
+    }
+
+    /// `attention_bias` and `mlp_bias`.
+    pub fn declared_biases(&self) -> Result<Vec<(TensorKind, bool)>> {
+        use TensorKind::*;
+        let mut declared = self.attention_bias()?;
+        declared.extend(self.declare("mlp_bias", &[FfnGateBias, FfnUpBias, FfnDownBias])?);
+        Ok(declared)
+    }
+
+    /// `attention_bias` alone.
+    pub fn attention_bias(&self) -> Result<Vec<(TensorKind, bool)>> {
+        use TensorKind::*;
+        self.declare("attention_bias", &[AttnQBias, AttnKBias, AttnVBias, AttnOutputBias])
+    }
+}
+
+/// The configuration of a model of which nothing else is declared.
+pub(super) fn plain(model: ModelConfig) -> SourceConfig {
+    SourceConfig { model, declared: Vec::new() }
+}
+
+/// Kinds of tensors that are there, or are not.
+pub(super) fn declared(kinds: &[TensorKind], there: bool) -> Vec<(TensorKind, bool)> {
+    kinds.iter().map(|&kind| (kind, there)).collect()
+}
+
+/// `all / parts`, where it is at least 1 and leaves no rest.
+fn whole_part(all: u32, parts: u32) -> Option<u32> {
+    (all.checked_rem(parts) == Some(0)).then(|| all / parts).filter(|&part| part > 0)
+}

@@ -1,0 +1,213 @@
+"""What a model computes, by section 8.1 of format-spec/SPEC.md, literally and in float64. Slow: it is the text as a program.
+
+`model` is the dict that read_qsf.py makes of META's `model`, with all defaults in it; tensors come as dicts of kind -> float64
+array [rows, cols]. Names of variables are those of the text. Which tensors must be there and their shapes: `tensor_kinds`.
+"""
+import math
+import numpy as np
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+# ---------------------------------------------------------------- Which tensors a model has
+
+def tensor_kinds(m, layer=None):
+    """(must, may): kind -> shape, of one layer or, without `layer`, of the parts that are no layer."""
+    q, kv, h, f, v = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"], m["hidden"], m["ffn"], m["vocab"]
+    if layer is None:
+        must, may = {69: (v, h), 64: (1, h)}, {65: (1, h), 67: (1, v)}
+        if not m["tied_head"]:
+            must[66] = v, h
+        if m["position"]["kind"] == "learned":
+            must[68] = m["max_positions"], h
+        if m["embedding_norm"]:
+            must[70], may[71] = (1, h), (1, h)
+        return must, may
+    must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
+    may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
+    placement = m["norm"]["placement"]
+    if placement != "post":
+        must[7], may[18] = (1, h), (1, h)
+        if m["residual"] != "parallel_one_norm":
+            must[8], may[19] = (1, h), (1, h)
+    if placement != "pre":
+        must[16] = must[17] = 1, h
+    if m["qk_norm"]:
+        head = m["qk_norm"] == "head"
+        must[14], must[15] = (1, m["head_dim"] if head else q), (1, m["head_dim"] if head else kv)
+    e = m["experts"]
+    if e and layer not in e["dense_layers"]:
+        must.update({23: (e["count"], h), 24: (e["count"] * e["ffn"], h), 25: (e["count"] * e["ffn"], h), 26: (e["count"] * h, e["ffn"])})
+        return must, may
+    must[5], must[6] = (f, h), (h, f)
+    may.update({13: (1, f + h), 21: (1, f), 22: (1, h)})
+    if m["gated_ffn"]:
+        must[4], may[20] = (f, h), (1, f)
+    return must, may
+
+
+# ---------------------------------------------------------------- Norm, activation, positions
+
+def norm(x, gain, bias, kind, epsilon, plus_one):
+    """Over the last axis. Without gain tensor: left out."""
+    if gain is None:
+        return x
+    if kind == "layer_norm":
+        x = x - x.mean(axis=-1, keepdims=True)
+    x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + epsilon) * (gain + 1 if plus_one else gain)
+    return x if bias is None else x + bias
+
+
+def act(x, name):
+    if name == "gelu_erf":
+        return x / 2 * (1 + erf(x / math.sqrt(2)))
+    if name == "gelu_tanh":
+        return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+    if name == "silu":
+        with np.errstate(over="ignore"):  # exp(-x) = inf gives the right limit, 0
+            return x / (1 + np.exp(-x))
+    return np.maximum(x, 0)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def slopes(n):
+    """ALiBi."""
+    m = 1 << (n.bit_length() - 1)
+    return np.array([2 ** (-8 * (h + 1) / m) for h in range(m)] + [2 ** (-8 * (2 * i + 1) / (2 * m)) for i in range(n - m)])
+
+
+def frequencies(theta, scaling, d, length):
+    """(f_i for i = 0 to d/2 - 1, attention_factor). `length` is L."""
+    s = scaling or {"kind": None}
+    kind, factor, i = s["kind"], s.get("factor"), np.arange(d // 2, dtype=np.float64)
+    if kind == "dynamic" and length > s["original_positions"] and d > 2:
+        theta = theta * (factor * length / s["original_positions"] - (factor - 1)) ** (d / (d - 2))
+    f = theta ** (-2 * i / d)
+    if kind == "linear":
+        f = f / factor
+    elif kind == "factors":
+        f = f / np.array(s["factors"])
+    elif kind == "long_rope":
+        f = f / np.array(s["short_factors" if length <= s["original_positions"] else "long_factors"])
+    elif kind == "yarn":
+        bound = lambda r: d * math.log(s["original_positions"] / (2 * math.pi * r)) / (2 * math.log(theta))
+        low, high = bound(s["beta_fast"]), bound(s["beta_slow"])
+        if s["truncate"]:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, d - 1)
+        if low == high:
+            high += 0.001
+        r = np.clip((i - low) / (high - low), 0, 1)
+        f = f / factor * r + f * (1 - r)
+    elif kind == "llama3":
+        w, original, low, high = 2 * math.pi / f, s["original_positions"], s["low_freq_factor"], s["high_freq_factor"]
+        t = (original / w - low) / (high - low)
+        f = np.where(w < original / high, f, np.where(w > original / low, f / factor, (1 - t) * f / factor + t * f))
+    return f, s.get("attention_factor", 1.0)
+
+
+def rotate(x, f, attention_factor):
+    """x: [positions, heads, head_dim]. Values from d = 2 * len(f) on stay as they are."""
+    half = len(f)
+    angle = np.arange(len(x))[:, None, None] * f
+    cos, sin = np.cos(angle), np.sin(angle)
+    a, b = x[..., :half], x[..., half:2 * half]
+    return np.concatenate([(a * cos - b * sin) * attention_factor, (b * cos + a * sin) * attention_factor, x[..., 2 * half:]], axis=-1)
+
+
+# ---------------------------------------------------------------- Layers
+
+def linear(t, kind, bias, x):
+    y = x @ t[kind].T
+    return y + t[bias][0] if bias in t else y
+
+
+def attention(m, t, layer, a, length):
+    """From a to W3 o + b12."""
+    positions, heads, d = len(a), m["heads"], m["head_dim"]
+    q, k, v = (linear(t, kind, 9 + kind, a) for kind in (0, 1, 2))
+    cut = lambda x: x.reshape(positions, -1, d)
+    rms = lambda x, kind: norm(x, t[kind][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
+    if m["qk_norm"] == "projection":
+        q, k = rms(q, 14), rms(k, 15)
+    q, k, v = cut(q), cut(k), cut(v)
+    if m["qk_norm"] == "head":
+        q, k = rms(q, 14), rms(k, 15)
+    windowed, p = m["sliding_window"] and layer in m["sliding_window"]["layers"], m["position"]
+    if p["kind"] == "rope" and layer not in p["unrotated_layers"]:
+        theta, scaling = p["theta"], p["scaling"]
+        if windowed and p["sliding_theta"] is not None:
+            theta, scaling = p["sliding_theta"], None
+        f, factor = frequencies(theta, scaling, d if p["dims"] is None else p["dims"], length)
+        q, k = rotate(q, f, factor), rotate(k, f, factor)
+    group = heads // m["kv_heads"]
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)  # head h: key/value head floor(h / group)
+    scale = 1 / math.sqrt(d) if m["attention_scale"] is None else m["attention_scale"]
+    s = np.einsum("ihd,jhd->hij", q, k) * scale
+    cap = m["attention_softcap"]
+    if cap is not None:
+        s = cap * np.tanh(s / cap)
+    distance = np.arange(positions)[:, None] - np.arange(positions)
+    if p["kind"] == "alibi":
+        s = s - slopes(heads)[:, None, None] * distance
+    seen = distance >= 0
+    if windowed:
+        seen &= distance < m["sliding_window"]["size"]
+    o = np.einsum("hij,jhd->ihd", softmax(np.where(seen, s, -np.inf)), v)
+    return linear(t, 3, 12, o.reshape(positions, -1))
+
+
+def feed_forward(m, t, layer, f):
+    e, name = m["experts"], m["activation"]
+    if not e or layer in e["dense_layers"]:
+        u = linear(t, 5, 21, f)
+        u = act(linear(t, 4, 20, f), name) * u if m["gated_ffn"] else act(u, name)
+        return linear(t, 6, 22, u)
+    p = softmax(f @ t[23].T)
+    order = np.argsort(-p, axis=-1, kind="stable")  # stable: of equal ones the first stays
+    np.put_along_axis(p, order[:, e["used"]:], 0, axis=-1)
+    if e["normalize_weights"]:
+        p = p / p.sum(axis=-1, keepdims=True)
+    g, u, d = (t[kind].reshape(e["count"], -1, t[kind].shape[1]) for kind in (24, 25, 26))
+    return sum(p[:, [i]] * ((act(f @ g[i].T, name) * (f @ u[i].T)) @ d[i].T) for i in range(e["count"]))
+
+
+def logits(m, ids, rest, layers, length=None, last=1):
+    """Logits [last, vocab] of the last positions. `rest`: the tensors of no layer; `layers`: those of layer 0, 1, ...
+    `length`: L of section 8.1, the length of the context that the sequence is run with; without it, that of the sequence."""
+    length = len(ids) if length is None else length
+    n = m["norm"]
+    gain_bias = lambda x, t, gain, bias: norm(x, t[gain][0] if gain in t else None, t[bias][0] if bias in t else None, n["kind"], n["epsilon"], n["gain_plus_one"])
+    x = rest[69][ids]
+    if m["embedding_scale"] is not None:
+        x = x * m["embedding_scale"]
+    if m["position"]["kind"] == "learned":
+        x = x + rest[68][:len(ids)]
+    if m["embedding_norm"]:
+        x = gain_bias(x, rest, 70, 71)
+    for layer, t in enumerate(layers):
+        if 13 in t:  # up bias, then down bias
+            t = {**t, 21: t[13][:, :m["ffn"]], 22: t[13][:, m["ffn"]:]}
+        post = n["placement"] in ("post", "pre_and_post")
+        a = x if n["placement"] == "post" else gain_bias(x, t, 7, 18)
+        y = attention(m, t, layer, a, length)
+        if post:
+            y = gain_bias(y, t, 16, None)
+        if m["residual"] == "parallel_one_norm":
+            f = a
+        elif m["residual"] == "parallel":
+            f = gain_bias(x, t, 8, 19)
+        else:
+            f = x + y if n["placement"] == "post" else gain_bias(x + y, t, 8, 19)
+        z = feed_forward(m, t, layer, f)
+        if post:
+            z = gain_bias(z, t, 17, None)
+        x = x + y + z
+    z = gain_bias(x[-last:], rest, 64, 65)
+    out = linear({**rest, 66: rest[69]} if m["tied_head"] else rest, 66, 67, z)
+    cap = m["logit_softcap"]
+    return out if cap is None else cap * np.tanh(out / cap)

@@ -1,0 +1,65 @@
+//! Every architecture against transformers: models of random weights, which forgive nothing, as directories and as the
+//! files that they are converted to.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+
+use qsf_tests::*;
+use serde_json::Value;
+
+/// Folders with a model and `expected.safetensors`: those of this repository, of awkward shapes (scripts/make_golden.py),
+/// and those beside it, where there are any.
+fn golden_models() -> Vec<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden");
+    let mut folders = vec![own];
+    folders.extend(shared("golden"));
+    let mut models: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+        .map(|e| e.unwrap().path())
+        .collect();
+    models.sort();
+    assert!(models.len() >= 25, "{models:?}");
+    models
+}
+
+fn compare(model: &Path, expected: &Path) -> Value {
+    let golden = expected.join("expected.safetensors");
+    program("qsf-eval").arg(model).arg("--golden").arg(golden).arg("--json").run().json()
+}
+
+fn error(report: &Value, field: &str) -> f64 {
+    report[field].as_f64().unwrap()
+}
+
+#[test]
+fn every_architecture_computes_what_transformers_computes() {
+    let dir = tempfile::tempdir().unwrap();
+    for model in golden_models() {
+        let file = dir.path().join("f32.qsf");
+        program("qsf-convert").arg(&model).arg(&file).args("--quant f32 --force").run().ok();
+        for path in [&model, &file] {
+            let report = compare(path, &model);
+            let name = path.display();
+            assert!(error(&report, "logits_rel_err") <= 1e-5, "{name} of {}: {report}", model.display());
+            assert!(error(&report, "nll_mean_err") <= 5e-5, "{name} of {}: {report}", model.display());
+            assert_eq!(report["greedy_equal"], true, "{name} of {}: {report}", model.display());
+        }
+    }
+}
+
+/// A router that decides otherwise by a hair takes other experts: there the error says nothing.
+#[test]
+fn eight_bits_stay_close_on_every_dense_architecture() {
+    let dir = tempfile::tempdir().unwrap();
+    for model in golden_models() {
+        let name = model.file_name().unwrap().to_string_lossy().into_owned();
+        if name.contains("mixtral") || name.contains("moe") {
+            continue;
+        }
+        let file = dir.path().join("8bit.qsf");
+        program("qsf-convert").arg(&model).arg(&file).args("--quant 8bit --force").run().ok();
+        let report = compare(&file, &model);
+        assert!(error(&report, "logits_rel_err") <= 1e-1, "{}: {report}", model.display());
+    }
+}
