@@ -83,6 +83,7 @@ fn converted(
         block: BlockSize::new(32).expect("a block size"),
         compression,
         force: false,
+        skip_tokenizer_check: false,
         calibration: None,
     };
     convert(&source, &out, &options, Isa::SCALAR, &Unwatched, &Cancel::default()).expect("a conversion");

@@ -1,4 +1,5 @@
-//! Throughput of weight matrix times activations: one token (decoding) and batches (prefill, evaluation).
+//! Throughput of weight matrix times activations: one token (decoding) and batches (prefill, evaluation); and of decoding
+//! the rows of GGUF files.
 //!
 //! The element of the reported throughput is one weight times one token. Runs on the threads of the global pool: set
 //! `RAYON_NUM_THREADS=1` for the speed of one core, `QSF_CPU` for another instruction set.
@@ -10,15 +11,19 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::cpu::{Cpu, Input, Int8Rows, Scoring, attend};
 use qsf_runtime::source::Tensor;
+use qsf_runtime::source::ggml::{GgmlType, decode_row};
 
 const SHAPES: [(usize, usize); 2] = [(1536, 512), (4096, 4096)];
 
-/// Weights of any bytes that are no infinities: every block's halves have a small exponent.
+/// Bytes of which no two are an infinity: halves have a small exponent.
+fn arbitrary_bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 & 0x2F).collect()
+}
+
 fn weight(quant: QuantType, rows: usize, cols: usize) -> Tensor {
     let block = BlockSize::B64;
     let len = quant.tensor_bytes(block, rows as u64, cols as u64).expect("fits memory") as usize;
-    let bytes: Vec<u8> = (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 & 0x2F).collect();
-    Tensor::new(rows, cols, quant, block, bytes.into()).expect("of this size")
+    Tensor::new(rows, cols, quant, block, arbitrary_bytes(len).into()).expect("of this size")
 }
 
 fn activations(rows: usize, cols: usize) -> Vec<f32> {
@@ -88,5 +93,23 @@ fn around(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, int8, float, around);
+/// Rows of GGUF files to floats. Here the element is one value.
+fn ggml(c: &mut Criterion) {
+    const COLS: usize = 4096;
+    let cpu = Cpu::from_env().expect("an instruction set of this processor");
+    let mut group = c.benchmark_group("ggml decode");
+    group.sample_size(20).warm_up_time(Duration::from_millis(200));
+    group.measurement_time(Duration::from_millis(600));
+    group.throughput(Throughput::Elements(COLS as u64));
+    for ty in [GgmlType::Q4_K, GgmlType::Q6_K, GgmlType::IQ2_XXS] {
+        let row = arbitrary_bytes(COLS / ty.block_len() * ty.block_bytes());
+        let mut out = vec![0.0; COLS];
+        group.bench_function(BenchmarkId::from_parameter(ty), |b| {
+            b.iter(|| decode_row(cpu.isa(), ty, black_box(&row), &mut out));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, int8, float, around, ggml);
 criterion_main!(benches);

@@ -1,8 +1,11 @@
 //! Where weights come from. One trait, so that a decoder, a converter or an evaluation never asks what kind of file a
-//! model is: QSF files and HuggingFace directories both hand out tensors in the type they are stored in.
+//! model is: QSF files, GGUF files and HuggingFace directories all hand out tensors in the type they are stored in.
 
 mod arrangement;
-mod huggingface;
+pub mod ggml;
+pub mod gguf;
+pub(crate) mod huggingface;
+mod mapped;
 mod mapping;
 mod qsf;
 mod shape;
@@ -15,6 +18,7 @@ use std::path::{Path, PathBuf};
 use qsf_format::{ModelConfig, TensorId};
 
 use crate::error::Result;
+use crate::tokenizer::Tokenizer;
 
 pub use arrangement::RowOrder;
 pub use huggingface::{HuggingFaceSource, open_huggingface};
@@ -33,6 +37,16 @@ pub trait WeightSource: Send + Sync {
 
     /// The text of `tokenizer.json`, where the model has one.
     fn tokenizer_json(&self) -> Option<&[u8]>;
+
+    /// Compares `written`, read back from what [`WeightSource::tokenizer_json`] gave, with what the source says of its
+    /// tokenizer, on built-in texts. A source whose only word on it is that text has nothing to compare with.
+    ///
+    /// # Errors
+    /// The first text that the two split differently.
+    fn check_tokenizer(&self, written: &Tokenizer) -> Result<()> {
+        let _ = written;
+        Ok(())
+    }
 
     /// The chat template (Jinja), where the model has one.
     fn chat_template(&self) -> Option<&[u8]>;
@@ -71,10 +85,17 @@ pub struct TensorInfo {
     pub stored: StoredType,
 }
 
-/// Opens the model at `path`: a directory is a HuggingFace model, anything else a QSF file.
+/// Opens the model at `path`: a directory is a HuggingFace model, a file that begins as GGUF files do one of those,
+/// anything else a QSF file.
 ///
 /// # Errors
 /// When it is neither, or damaged, or unsupported.
 pub fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
-    if path.is_dir() { Ok(Box::new(open_huggingface(path)?)) } else { Ok(Box::new(QsfSource::open(path)?)) }
+    if path.is_dir() {
+        Ok(Box::new(open_huggingface(path)?))
+    } else if gguf::is_gguf(path) {
+        Ok(Box::new(gguf::open_gguf(path)?))
+    } else {
+        Ok(Box::new(QsfSource::open(path)?))
+    }
 }

@@ -4,7 +4,7 @@ mod architectures;
 mod chat_template;
 mod config;
 mod fields;
-mod files;
+pub(crate) mod files;
 mod float8;
 mod names;
 mod packed;
@@ -23,6 +23,7 @@ use qsf_format::{ModelConfig, TensorId};
 
 use self::architectures::Architecture;
 use self::config::ConfigFiles;
+pub(crate) use self::fields::{Fields, describe};
 use self::float8::Float8Store;
 use self::names::{LanguagePart, Names};
 use self::packed::PackedStore;
@@ -31,6 +32,7 @@ use super::mapping::{Form, Mapping, MappingRequest, TensorStore};
 use super::shape::check_complete;
 use super::{Tensor, TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
+use crate::tokenizer::{FoundTokenizer, Tokenizer, check_against, find_tokenizer};
 
 /// A model in a directory as hubs hand it out. Weights stay in their files, which are mapped; what is stored in another
 /// way than the decoder wants it is arranged when it is asked for.
@@ -38,7 +40,7 @@ use crate::error::{Result, RuntimeError};
 pub struct HuggingFaceSource {
     dir: PathBuf,
     config: ModelConfig,
-    tokenizer_json: Option<Vec<u8>>,
+    tokenizer: Option<FoundTokenizer>,
     chat_template: Option<Vec<u8>>,
     files: Vec<PathBuf>,
     store: Box<dyn TensorStore>,
@@ -97,20 +99,20 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     let mut all = vec![config_path];
     all.extend(generation_config);
     all.extend(weight_files);
-    let mut tokenizer_json = None;
-    if let Some(path) = files::find(dir, "tokenizer.json")? {
-        tokenizer_json = Some(files::read(&path, files::MAX_TOKENIZER_BYTES)?);
-        all.push(path);
-    }
+    let tokenizer = find_tokenizer(dir)?;
+    all.extend(tokenizer.iter().flat_map(|found| found.files.iter().cloned()));
     let mut chat_template = None;
     if let Some((text, path)) = chat_template::find_chat_template(dir)? {
         chat_template = Some(text);
-        all.push(path);
+        // A template may stand in a file that says other things about the tokenizer, too.
+        if !all.contains(&path) {
+            all.push(path);
+        }
     }
     Ok(HuggingFaceSource {
         dir: dir.to_owned(),
         config: config.model,
-        tokenizer_json,
+        tokenizer,
         chat_template,
         files: all,
         store,
@@ -162,7 +164,12 @@ impl WeightSource for HuggingFaceSource {
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
-        self.tokenizer_json.as_deref()
+        self.tokenizer.as_ref().map(|found| &*found.json)
+    }
+
+    fn check_tokenizer(&self, written: &Tokenizer) -> Result<()> {
+        let definition = self.tokenizer.as_ref().and_then(|found| Some((found.definition.as_ref()?, found.derived)));
+        definition.map_or(Ok(()), |(definition, derived)| check_against(definition, written, derived))
     }
 
     fn chat_template(&self) -> Option<&[u8]> {
