@@ -60,7 +60,7 @@ pub fn write_sparse_gguf(path: &Path, size: Size) {
         bytes.extend(U32.to_le_bytes());
         bytes.extend((value as u32).to_le_bytes());
     }
-    let mut end = 0;
+    let mut end = 0u64;
     for (name, shape) in &tensors {
         put_string(&mut bytes, name);
         bytes.extend((shape.len() as u32).to_le_bytes());
