@@ -6,8 +6,8 @@ use gguf_rs_lib::format::GGUFTensorType;
 
 macro_rules! types {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A tensor type of ggml that a GGUF file can have. Named as llama.cpp names them; ids and geometry are those of
-        /// `gguf-rs-lib`, whose own enum also has variants that no file can contain.
+        /// A tensor type of ggml that a GGUF file can have. Named as llama.cpp names them; ids and geometry are those
+        /// of `gguf-rs-lib`, whose own enum also has variants that no file can contain.
         #[expect(non_camel_case_types, reason = "llama.cpp's names")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u32)]
