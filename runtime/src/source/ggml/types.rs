@@ -100,7 +100,8 @@ types! {
     TQ2_0,
     /// OCP microscaling: E2M1 codes, an E8M0 scale for 32.
     MXFP4,
-    /// NVIDIA's: E2M1 codes, a UE4M3 scale for 16. The scale of the whole tensor is stored elsewhere in the file.
+    /// NVIDIA's: E2M1 codes, a UE4M3 scale for 16. The scale of the whole tensor `X.weight` is a tensor of its own,
+    /// `X.scale`, which decoding does not know.
     NVFP4,
     /// A sign each, a scale for 128.
     Q1_0,
