@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Writes blocks of every tensor type of ggml with the CRC32 of their values, for the tests of runtime/src/source/ggml.
 
-    make_ggml_vectors.py OUT                   the fixture of the repository, runtime/src/source/ggml/testdata/vectors.bin
-    make_ggml_vectors.py OUT --blocks 20000    a large one; QSF_GGML_VECTORS=OUT makes the test read it instead
-    make_ggml_vectors.py OUT --ggml LIB        also compares all values with ggml's own C code, a shared library:
-                                               gcc -O2 -shared -fPIC -ffp-contract=off -Iinclude -Isrc -o LIB src/ggml-quants.c -lm
-                                               (in the folder ggml of llama.cpp)
+    make_ggml_vectors.py OUT                  runtime/src/source/ggml/testdata/vectors.bin, the fixture of the repository
+    make_ggml_vectors.py OUT --blocks 20000   a large one; QSF_GGML_VECTORS=OUT makes the tests read it as well
+    make_ggml_vectors.py OUT --ggml LIB       also compares all values with ggml's own C code
 
-Needs numpy and gguf (written with gguf 0.19.0). Values are those of gguf.quants.dequantize; types that it lacks are computed here,
-from the definitions in llama.cpp's ggml-common.h. Blocks are random bytes with finite scales. The same seed
-gives the same file.
+LIB is a shared library. In the folder ggml of llama.cpp:
 
-The file, little endian: "GGMLVEC1"; u32 number of types; for each: u32 id, values per block, bytes per block, blocks, CRC32
-of the values (f32), the first 16 values, the blocks. Then u32 number of grids; for each: u32 length of the name, the name, CRC32
-of the points (one byte per value).
+    gcc -O2 -shared -fPIC -ffp-contract=off -Iinclude -Isrc -o LIB src/ggml-quants.c -lm
+
+Needs numpy and gguf (the fixture was written with gguf 0.19.0). Values are those of gguf.quants.dequantize; for types that
+it lacks they are computed here, from the definitions in llama.cpp's ggml-common.h. Blocks are random bytes with finite
+scales. The same seed gives the same file.
+
+The file, little endian: "GGMLVEC1"; u32 number of types; for each: u32 id, values per block, bytes per block, blocks,
+CRC32 of the values (f32), the first 16 values, the blocks. Then u32 number of grids; for each: u32 length of the name,
+the name, CRC32 of the points (one byte per value).
 """
 import argparse, ctypes, os, struct, sys, zlib
 import numpy as np
@@ -23,9 +25,9 @@ from gguf import quants
 SEED = 20261121
 # Where a block has IEEE binary16 numbers. IQ1_M and Q8_K: see random_blocks.
 HALVES = {
-    "F16": [0], "Q1_0": [0], "Q2_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q8_1": [0, 2],
-    "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
-    "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0], "IQ4_NL": [0], "IQ4_XS": [0],
+    "F16": [0], "Q1_0": [0], "Q2_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
+    "Q8_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ2_XXS": [0],
+    "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0], "IQ4_NL": [0], "IQ4_XS": [0],
     "TQ1_0": [52], "TQ2_0": [64],
 }
 # Ids, values and bytes per block where the gguf package does not know the type yet, or is wrong: its Q8_1 has the two

@@ -124,18 +124,18 @@ pub(super) fn iq1_s(block: &[u8; 50], out: &mut [f32; 256]) {
     }
 }
 
-/// Low bytes of the points; 3 upper bits and the direction of the shift for each 8 values; four times four 3-bit scales for 16
-/// values and, on top, four bits of the block's scale.
+/// Low bytes of the points; 3 upper bits and the direction of the shift for each 8 values; four times four 3-bit
+/// scales for 16 values and, on top, four bits of the block's scale.
 #[inline(always)]
 pub(super) fn iq1_m(block: &[u8; 56], out: &mut [f32; 256]) {
     let low: &[u8; 32] = part(block, 0);
     let high: &[u8; 16] = part(block, 32);
-    let scales: [u16; 4] = std::array::from_fn(|i| u16_at(block, 48 + 2 * i));
-    let scale = (0..4).fold(0, |bits, i| bits | (scales[i] >> 12) << (4 * i));
-    let scale = f16_to_f32(scale);
+    let scales = |i: usize| u16_at(block, 48 + 2 * i);
+    let top = |i: usize| scales(i) >> 12 << (4 * i);
+    let scale = f16_to_f32(top(0) | top(1) | top(2) | top(3));
     for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         let high = usize::from(high[i / 2] >> (4 * (i % 2)));
-        let code = (scales[i / 8] >> (3 * (i / 2 % 4))) & 7;
+        let code = (scales(i / 8) >> (3 * (i / 2 % 4))) & 7;
         let scale = scale * f32::from(2 * code + 1);
         shifted_point(scale, usize::from(low[i]) | (high & 7) << 8, high & 8 != 0, out);
     }

@@ -45,8 +45,8 @@ pub(super) fn q3_k(block: &[u8; 110], out: &mut [f32; 256]) {
     }
 }
 
-/// The 6-bit scale and offset of group `g` of 8. Those of the first four are the low bits of bytes 0 to 3 and 4 to 7, whose
-/// two top bits belong to the other four; the rest of those is in bytes 8 to 11.
+/// The 6-bit scale and offset of group `g` of 8. Those of the first four are the low bits of bytes 0 to 3 and 4 to 7,
+/// whose two top bits belong to the other four; the rest of those is in bytes 8 to 11.
 #[inline(always)]
 fn six_bits(packed: &[u8; 12], g: usize) -> (f32, f32) {
     let (scale, offset) = if g < 4 {
@@ -89,8 +89,8 @@ pub(super) fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
     }
 }
 
-/// For each half of the values: low four bits (low halves of 64 bytes, then high ones), upper two (as in [`q2_k`]); then
-/// scales in 8 bits, scale of the scales. Codes are 32 too much.
+/// Of all values the low four bits (for each half: low halves of 64 bytes, then high ones), the upper two (as in
+/// [`q2_k`]); then scales in 8 bits, scale of the scales. Codes are 32 too much.
 #[inline(always)]
 pub(super) fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
     let scale = half(block, 208);
@@ -99,8 +99,10 @@ pub(super) fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
         let low: &[u8; 32] = part(block, 64 * n + 32 * (k % 2));
         let high: &[u8; 32] = part(block, 128 + 32 * n);
         let scales: &[u8; 2] = part(block, 192 + 8 * n + 2 * k);
-        let codes: [u8; 32] =
-            std::array::from_fn(|i| ((low[i] >> (4 * (k / 2))) & 15) | (((high[i] >> (2 * k)) & 3) << 4));
+        let mut codes = [0; 32];
+        for ((code, low), high) in codes.iter_mut().zip(low).zip(high) {
+            *code = ((low >> (4 * (k / 2))) & 15) | (((high >> (2 * k)) & 3) << 4);
+        }
         for ((out, codes), group) in
             out.as_chunks_mut::<16>().0.iter_mut().zip(codes.as_chunks::<16>().0).zip(scales)
         {

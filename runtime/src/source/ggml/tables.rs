@@ -2,9 +2,9 @@
 //!
 //! Which points a grid has is no formula but a choice of the format's author, so they are listed: the tables
 //! `iq*_grid` of llama.cpp's ggml-common.h, a point in a number, each value as its place among the grid's levels: two
-//! bits for three levels (values in eight dimensions), three bits for eight (in four), the first value in the
-//! lowest bits. In this form every list ascends. `scripts/make_ggml_vectors.py` writes the checksums of the unpacked grids, by the
-//! gguf package for Python, that the tests compare.
+//! bits for three levels (points of eight values), three bits for eight (points of four), the first value in the lowest
+//! bits. In this form every list ascends. The tests compare checksums of the unpacked grids with those that
+//! `scripts/make_ggml_vectors.py` takes of the grids in the gguf package for Python.
 
 /// The signs of eight values, of which only seven are stored: bit 7 makes the number of minus signs even.
 pub(super) static SIGNS: [u8; 128] = {

@@ -1,5 +1,5 @@
-//! Every type against the values of the gguf package for Python (`scripts/make_ggml_vectors.py`), to the bit; types that it
-//! lacks also against blocks decoded by hand.
+//! Every type against the values of the gguf package for Python (`scripts/make_ggml_vectors.py`), to the bit; types
+//! that it lacks also against blocks decoded by hand.
 
 use gguf_rs_lib::format::GGUFTensorType;
 

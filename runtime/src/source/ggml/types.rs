@@ -6,8 +6,8 @@ use gguf_rs_lib::format::GGUFTensorType;
 
 macro_rules! types {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A tensor type of ggml that a GGUF file can have. Named as llama.cpp names them; ids and geometry are those of
-        /// `gguf-rs-lib`, whose own enum also has variants that no file can contain.
+        /// A tensor type of ggml that a GGUF file can have. Named as llama.cpp names them; ids and geometry are those
+        /// of `gguf-rs-lib`, whose own enum also has variants that no file can contain.
         #[expect(non_camel_case_types, reason = "llama.cpp's names")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u32)]
@@ -100,7 +100,8 @@ types! {
     TQ2_0,
     /// OCP microscaling: E2M1 codes, an E8M0 scale for 32.
     MXFP4,
-    /// NVIDIA's: E2M1 codes, a UE4M3 scale for 16. The scale of the whole tensor is stored elsewhere in the file.
+    /// NVIDIA's: E2M1 codes, a UE4M3 scale for 16. The scale of the whole tensor `X.weight` is a tensor of its own,
+    /// `X.scale`, which decoding does not know.
     NVFP4,
     /// A sign each, a scale for 128.
     Q1_0,
