@@ -103,6 +103,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
             block: BlockSize::B64,
             compression: Compression::None,
             force: true,
+            skip_tokenizer_check: false,
             allow_requantize: false,
             calibration: None,
         };

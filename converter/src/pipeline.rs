@@ -35,6 +35,8 @@ pub struct ConvertOptions {
     pub compression: Compression,
     /// Replace an output that is there.
     pub force: bool,
+    /// Do not compare the tokenizer with what the source says of it.
+    pub skip_tokenizer_check: bool,
     /// Quantize what was quantized before.
     pub allow_requantize: bool,
     /// What the columns of each matrix are worth, by calibration.
@@ -85,7 +87,7 @@ pub fn convert(
 ) -> Result<Conversion> {
     let started = Instant::now();
     refuse_own_input(source, out)?;
-    check_tokenizer(source)?;
+    check_tokenizer(source, options.skip_tokenizer_check)?;
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides)?;
     let requantized_from = plan.requantized();
     if !requantized_from.is_empty() && !options.allow_requantize {
@@ -153,10 +155,12 @@ fn normalised(options: &ConvertOptions) -> serde_json::Map<String, serde_json::V
     .collect()
 }
 
-/// A tokenizer that no reader could use is found now, not by whoever gets the file.
-fn check_tokenizer(source: &dyn WeightSource) -> Result<()> {
-    if let Some(json) = source.tokenizer_json() {
-        Tokenizer::from_json(json, &source.path().join("tokenizer.json"))?;
+/// A tokenizer that no reader could use, or that is not what the source says, is found now, not by whoever gets the file.
+fn check_tokenizer(source: &dyn WeightSource, skip_comparison: bool) -> Result<()> {
+    let Some(json) = source.tokenizer_json() else { return Ok(()) };
+    let tokenizer = Tokenizer::from_json(json, &source.path().join("tokenizer.json"))?;
+    if !skip_comparison {
+        source.check_tokenizer(&tokenizer)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use qsf_converter::{ConvertOptions, convert};
 use qsf_format::{BlockSize, Compression, QsfFile, verify_file};
 use qsf_fuzz::models::{gpt2_config, gpt2_shapes, llama_config, llama_shapes, safetensors_file};
 use qsf_fuzz::reseal::reseal;
+use qsf_fuzz::torch::{checkpoint, state_dict};
 use qsf_fuzz::{dir_of, open_and_load};
 use qsf_runtime::Tokenizer;
 use qsf_runtime::cpu::Isa;
@@ -82,6 +83,7 @@ fn converted(
         block: BlockSize::new(32).expect("a block size"),
         compression,
         force: false,
+        skip_tokenizer_check: false,
         calibration: None,
     };
     convert(&source, &out, &options, Isa::SCALAR, &Unwatched, &Cancel::default()).expect("a conversion");
@@ -122,6 +124,12 @@ fn directories() {
     }
     seed("safetensors_model", "llama.safetensors", &llama_weights);
     seed("safetensors_model", "gpt2.safetensors", &gpt2_weights);
+    let pickle = state_dict(&llama_shapes());
+    let file = checkpoint(&pickle);
+    open_and_load(&[("config.json", llama.to_string().as_bytes()), ("pytorch_model.bin", &file)])
+        .expect("a model of torch");
+    seed("pickle", "llama.bin", &file);
+    seed("pickle", "llama.pkl", &pickle);
     let shapes = llama_shapes();
     let shard = |i: usize| if i == 0 { "a.safetensors" } else { "b.safetensors" };
     let weight_map: serde_json::Map<String, Value> =

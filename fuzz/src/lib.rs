@@ -2,6 +2,7 @@
 
 pub mod models;
 pub mod reseal;
+pub mod torch;
 
 use std::fs;
 use std::path::Path;

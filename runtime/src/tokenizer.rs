@@ -1,7 +1,10 @@
 //! Text to tokens and back, by the model's own `tokenizer.json`.
 
+mod definition;
 mod guard;
 mod limits;
+mod open;
+mod self_check;
 mod stream;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +12,11 @@ use std::path::{Path, PathBuf};
 use self::guard::guarded;
 use crate::error::{Result, RuntimeError};
 
+pub use definition::{Definition, GgufTokenizer, read_gguf_tokenizer};
+pub(crate) use definition::{FoundTokenizer, find_tokenizer};
+pub use open::open_tokenizer;
+pub use self_check::{Difference, self_check};
+pub(crate) use self_check::check_against;
 pub use stream::TokenStream;
 
 /// A tokenizer as a model comes with it.
@@ -49,6 +57,19 @@ impl Tokenizer {
     /// The tokenizer cannot represent the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.run("encode text", || Ok(self.inner.encode_fast(text, true)?.get_ids().to_vec()))
+    }
+
+    /// The same without the tokens that the tokenizer itself adds.
+    ///
+    /// # Errors
+    /// The tokenizer cannot represent the text.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
+        self.run("encode text", || Ok(self.inner.encode_fast(text, false)?.get_ids().to_vec()))
+    }
+
+    /// Whether special tokens written out in a text count as such, which they do at first.
+    pub fn parse_special(&mut self, parse: bool) {
+        self.inner.set_encode_special_tokens(!parse);
     }
 
     /// The token that the tokenizer itself puts before every text, where it does.

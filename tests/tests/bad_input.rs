@@ -121,7 +121,10 @@ fn an_architecture_that_is_not_supported_is_told_from_a_broken_one() {
     let packed = |model: &Path| change_config(model, "quantization_config", json!({"quant_method": "awq"}));
     source_refused("quantized", packed, 4, &["awq", "f16"]);
     let pickled = |model: &Path| {
-        fs::rename(model.join("model.safetensors"), model.join("pytorch_model.bin")).unwrap();
+        fs::remove_file(model.join("model.safetensors")).unwrap();
+        // How torch.save began a file before version 1.6.
+        let legacy = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e";
+        fs::write(model.join("pytorch_model.bin"), legacy).unwrap();
     };
     source_refused("pickle", pickled, 4, &["pytorch_model.bin", "safetensors"]);
 }

@@ -45,6 +45,9 @@ struct Args {
     /// With --calibration: tokens of the text to use
     #[arg(long, value_name = "N", default_value_t = 32768, requires = "calibration")]
     calibration_tokens: usize,
+    /// Convert although the tokenizer splits some text differently from what the source says
+    #[arg(long)]
+    skip_tokenizer_check: bool,
     /// Replace OUT.qsf if it exists
     #[arg(short, long)]
     force: bool,
@@ -130,6 +133,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         block: args.block_size,
         compression: args.compress.into(),
         force: args.force,
+        skip_tokenizer_check: args.skip_tokenizer_check,
         allow_requantize: args.allow_requantize,
         calibration,
     };

@@ -1,4 +1,4 @@
-//! `qsf-run`: generates text with a model, or measures how fast it does.
+//! `qsf-run`: generates text with a model, measures how fast it does, or shows the tokens of a text.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,9 @@ use clap::Parser;
 use qsf_format::Failure;
 use qsf_format::cli::{exit_with, human_bytes, print, table};
 use qsf_runtime::bench::{BenchOptions, BenchReport, bench};
-use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
+use qsf_runtime::cli::{
+    ComputeArgs, ProgressLine, TokenizeArgs, cancel_on_interrupt, classify, model_name, print_tokens, read_text,
+};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
@@ -44,6 +46,8 @@ struct Args {
     ctx_size: Option<usize>,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    tokens: TokenizeArgs,
     /// Measure prompt processing and decoding speed instead
     #[arg(long, conflicts_with_all = ["input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed"])]
     bench: bool,
@@ -92,6 +96,7 @@ struct SamplingArgs {
 const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
   qsf-run ./model-dir -p \"Once upon a time\" --json
+  qsf-run model.qsf --tokenize -f text.txt --json
   qsf-run model.qsf --bench
   qsf-run --system
 
@@ -111,6 +116,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let Some(path) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
     };
+    if args.tokens.tokenize {
+        return print_tokens(&args.tokens, path, &text(args)?, args.json);
+    }
     if !args.bench && args.prompt.is_none() && args.file.is_none() && args.prompt_ids.is_none() {
         return Err(RuntimeError::Request(
             "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids".into(),
@@ -131,16 +139,21 @@ fn run(args: &Args) -> anyhow::Result<()> {
     generate_text(args, path, &decoder, tokenizer.as_ref(), load_seconds)
 }
 
+/// The text of -p or -f.
+fn text(args: &Args) -> Result<String> {
+    match (&args.prompt, &args.file) {
+        (Some(text), _) => Ok(text.clone()),
+        (None, Some(file)) => read_text(file),
+        (None, None) => Ok(String::new()),
+    }
+}
+
 /// The tokens to continue.
 fn prompt_tokens(args: &Args, path: &Path, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
     if let Some(ids) = &args.prompt_ids {
         return Ok(ids.clone());
     }
-    let text = match (&args.prompt, &args.file) {
-        (Some(text), _) => text.clone(),
-        (None, Some(file)) => read_text(file)?,
-        (None, None) => String::new(),
-    };
+    let text = text(args)?;
     if text.is_empty() {
         return Ok(Vec::new());
     }

@@ -1,6 +1,7 @@
 //! Plumbing that the project's model-running binaries share: opening models, threads, Ctrl-C, progress bars.
 
 mod progress;
+mod tokenize;
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use crate::error::RuntimeError;
 use crate::progress::Cancel;
 
 pub use progress::ProgressLine;
+pub use tokenize::{TokenizeArgs, print_tokens};
 
 /// Flags of every binary that computes.
 #[derive(Debug, Clone, Args)]

@@ -4,7 +4,7 @@
 mod arrangement;
 pub mod ggml;
 pub mod gguf;
-mod huggingface;
+pub(crate) mod huggingface;
 mod mapped;
 mod mapping;
 mod qsf;
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use qsf_format::{ModelConfig, TensorId};
 
 use crate::error::Result;
+use crate::tokenizer::Tokenizer;
 
 pub use arrangement::RowOrder;
 pub use huggingface::{HuggingFaceSource, open_huggingface};
@@ -36,6 +37,16 @@ pub trait WeightSource: Send + Sync {
 
     /// The text of `tokenizer.json`, where the model has one.
     fn tokenizer_json(&self) -> Option<&[u8]>;
+
+    /// Compares `written`, read back from what [`WeightSource::tokenizer_json`] gave, with what the source says of its
+    /// tokenizer, on built-in texts. A source whose only word on it is that text has nothing to compare with.
+    ///
+    /// # Errors
+    /// The first text that the two split differently.
+    fn check_tokenizer(&self, written: &Tokenizer) -> Result<()> {
+        let _ = written;
+        Ok(())
+    }
 
     /// The chat template (Jinja), where the model has one.
     fn chat_template(&self) -> Option<&[u8]>;

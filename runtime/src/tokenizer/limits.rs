@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::definition::Charsmap;
+
 /// Most bytes that normalizers or decoders may make of one byte. Real ones replace a space by a three-byte mark, or escape a
 /// character.
 const MAX_GROWTH: f64 = 256.0;
@@ -19,16 +21,17 @@ pub(super) struct Parts {
     post_processor: Value,
 }
 
-/// Checks the parts of a tokenizer that can multiply a text.
+/// Checks the parts of a tokenizer that can multiply a text, and tables that the library follows unchecked.
 ///
 /// # Errors
-/// Which part, and by how much it could grow a text.
+/// Which part, and by how much it could grow a text, or what is wrong with the table.
 pub(super) fn check_growth(parts: &Parts) -> Result<(), String> {
     let chains = [
         ("normalizer", &parts.normalizer),
         ("pre_tokenizer", &parts.pre_tokenizer),
         ("decoder", &parts.decoder),
     ];
+    check_charsmaps(&parts.normalizer)?;
     for (part, chain) in chains {
         let growth = growth(chain);
         if growth > MAX_GROWTH {
@@ -44,6 +47,16 @@ pub(super) fn check_growth(parts: &Parts) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Tables of replacements: the library believes their sizes, and follows what they say without looking.
+fn check_charsmaps(step: &Value) -> Result<(), String> {
+    if step["type"] == "Precompiled" {
+        let text = step["precompiled_charsmap"].as_str().unwrap_or_default();
+        let table = base64::decode(text).map_err(|e| format!("its precompiled_charsmap is not base64: {e}"))?;
+        Charsmap::read(&table).map_err(|problem| format!("its precompiled_charsmap has {problem}"))?;
+    }
+    step["normalizers"].as_array().into_iter().flatten().try_for_each(check_charsmaps)
 }
 
 /// Bytes that a normalizer or decoder can make of one byte; chains multiply.

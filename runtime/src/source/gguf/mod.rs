@@ -12,7 +12,7 @@ mod source;
 mod split;
 mod store;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use descriptor::GgufTensor;
 pub use file::{GgufFile, GgufShard, is_gguf};

@@ -12,12 +12,14 @@ use crate::source::mapped::release_pages;
 use crate::source::mapping::{Mapping, MappingRequest};
 use crate::source::shape::check_complete;
 use crate::source::{Tensor, TensorInfo, WeightSource};
+use crate::tokenizer::{Tokenizer, check_against, read_gguf_tokenizer};
 
 /// A model in a GGUF file, or in several. Weights stay in their files, which are mapped, and are decoded row by row as
 /// they are needed.
 #[derive(Debug)]
 pub struct GgufSource {
     config: ModelConfig,
+    tokenizer_json: Option<Vec<u8>>,
     chat_template: Option<Vec<u8>>,
     store: Store,
     mapping: Mapping,
@@ -31,7 +33,14 @@ pub struct GgufSource {
 /// model computes is not supported.
 pub fn open_gguf(path: &Path) -> Result<GgufSource> {
     let file = GgufFile::open(path)?;
-    let (config, architecture) = config::read(&file)?;
+    let (mut config, architecture) = config::read(&file)?;
+    let tokenizer = read_gguf_tokenizer(&file.metadata)?;
+    for stop in tokenizer.iter().flat_map(|tokenizer| &tokenizer.stop_tokens) {
+        if !config.stop_tokens.contains(stop) {
+            config.stop_tokens.push(*stop);
+        }
+    }
+    let tokenizer_json = tokenizer.map(|tokenizer| tokenizer.definition.to_json()).transpose()?;
     let chat_template = file.metadata.str("tokenizer.chat_template")?.map(|text| text.as_bytes().to_vec());
     let store = Store::new(file, architecture.table)?;
     let declared: Vec<(TensorKind, bool)> = architecture.biases.iter().map(|&kind| (kind, true)).collect();
@@ -45,7 +54,7 @@ pub fn open_gguf(path: &Path) -> Result<GgufSource> {
     };
     let mapping = Mapping::new(request, &store)?;
     check_complete(path, &config, mapping.tensors())?;
-    Ok(GgufSource { config, chat_template, store, mapping })
+    Ok(GgufSource { config, tokenizer_json, chat_template, store, mapping })
 }
 
 impl WeightSource for GgufSource {
@@ -58,7 +67,13 @@ impl WeightSource for GgufSource {
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
-        None
+        self.tokenizer_json.as_deref()
+    }
+
+    fn check_tokenizer(&self, written: &Tokenizer) -> Result<()> {
+        // Read again: kept, the vocabulary would take its memory as long as the model runs.
+        let found = read_gguf_tokenizer(&self.store.file().metadata)?;
+        found.map_or(Ok(()), |found| check_against(&found.definition, written, true))
     }
 
     fn chat_template(&self) -> Option<&[u8]> {

@@ -13,6 +13,7 @@ use super::fields::{Fields, describe};
 use super::files;
 use super::float8;
 use super::names::Names;
+use super::packed;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::TensorStore;
 
@@ -83,6 +84,14 @@ impl<'a> ConfigFiles<'a> {
         self.outer().wrong(field, expected, found)
     }
 
+    /// How matrices are packed, where the language model's configuration or that of the whole says that they are.
+    pub fn packing(&self) -> Result<Option<packed::Method>> {
+        match packed::read_method(self.outer())? {
+            Some(method) => Ok(Some(method)),
+            None => packed::read_method(self.text()?.0),
+        }
+    }
+
     /// Rows and columns that have a scale in common where weights are floats of 8 bits with scales. Weights quantized in
     /// other ways are packed in tensors that would be misread as plain numbers.
     pub fn float8_block(&self) -> Result<[usize; 2]> {
@@ -133,8 +142,15 @@ impl<'a> ConfigFiles<'a> {
         let reader = Reader { fields, nested, architecture, store, prefix: &names.prefix };
         let mut config = (architecture.config)(&reader)?;
         let model = &mut config.model;
-        if nested && fields.get("tie_word_embeddings").is_none() {
-            model.tied_head = outer.bool("tie_word_embeddings")?.unwrap_or(model.tied_head);
+        if nested {
+            let (whole, part) = (outer.bool("tie_word_embeddings")?, fields.bool("tie_word_embeddings")?);
+            model.tied_head = match (whole, part) {
+                (Some(tied), None) | (None, Some(tied)) => tied,
+                (Some(whole), Some(part)) if whole == part => whole,
+                // Which of the two counts, and what it is when it is not written, differs between versions of transformers
+                // and kinds of models. A head of its own is there to be used.
+                _ => !names.has_head(store),
+            };
         }
         let places = if nested { &[outer, fields][..] } else { &[outer] };
         for place in places {

@@ -13,7 +13,7 @@ use qsf_format::printable::quote;
 use crate::cpu::Isa;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::{TensorStore, no_such_tensor};
-use crate::source::{ForeignRows, ForeignType, StoredType, Tensor};
+use crate::source::{ForeignRows, ForeignType, StoredType, Tensor, TensorBytes};
 
 /// Rows and columns that have a scale in common, in the models that do not say.
 pub(super) const DEFAULT_BLOCK: [usize; 2] = [128, 128];
@@ -80,6 +80,10 @@ impl TensorStore for Float8Store {
         Box::new(self.inner.names().filter(|&name| !self.hidden.contains(name)))
     }
 
+    fn check(&self, name: &str) -> Result<()> {
+        if self.scales.contains_key(name) { self.load(name).map(drop) } else { self.inner.check(name) }
+    }
+
     fn load(&self, name: &str) -> Result<Tensor> {
         let values = self.inner.load(name)?;
         let Some(scale) = self.scales.get(name) else { return Ok(values) };
@@ -104,6 +108,14 @@ impl TensorStore for Float8Store {
         let scales = self.inner.load(scale)?.to_f32();
         let (rows, cols) = (values.rows(), values.cols());
         Ok(Tensor::foreign(rows, cols, Arc::new(Scaled { values, scales, grid })))
+    }
+
+    fn raw(&self, name: &str) -> Result<TensorBytes> {
+        self.inner.raw(name)
+    }
+
+    fn adds_nothing(&self, name: &str) -> bool {
+        self.inner.adds_nothing(name)
     }
 
     fn release(&self, names: &[&str]) {

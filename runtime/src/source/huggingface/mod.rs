@@ -1,12 +1,14 @@
-//! HuggingFace model directories: `config.json`, safetensors weights, `tokenizer.json`.
+//! HuggingFace model directories: `config.json`, weights of safetensors or torch, `tokenizer.json`.
 
 mod architectures;
 mod chat_template;
 mod config;
 mod fields;
-mod files;
+pub(crate) mod files;
 mod float8;
 mod names;
+mod packed;
+mod pickle;
 mod plain;
 mod recognize;
 mod shards;
@@ -19,14 +21,18 @@ use std::path::{Path, PathBuf};
 
 use qsf_format::{ModelConfig, TensorId};
 
+use self::architectures::Architecture;
 use self::config::ConfigFiles;
+pub(crate) use self::fields::{Fields, describe};
 use self::float8::Float8Store;
 use self::names::{LanguagePart, Names};
+use self::packed::PackedStore;
 use self::shards::Shards;
-use super::mapping::{Mapping, MappingRequest, TensorStore};
+use super::mapping::{Form, Mapping, MappingRequest, TensorStore};
 use super::shape::check_complete;
 use super::{Tensor, TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
+use crate::tokenizer::{FoundTokenizer, Tokenizer, check_against, find_tokenizer};
 
 /// A model in a directory as hubs hand it out. Weights stay in their files, which are mapped; what is stored in another
 /// way than the decoder wants it is arranged when it is asked for.
@@ -34,7 +40,7 @@ use crate::error::{Result, RuntimeError};
 pub struct HuggingFaceSource {
     dir: PathBuf,
     config: ModelConfig,
-    tokenizer_json: Option<Vec<u8>>,
+    tokenizer: Option<FoundTokenizer>,
     chat_template: Option<Vec<u8>>,
     files: Vec<PathBuf>,
     store: Box<dyn TensorStore>,
@@ -58,15 +64,21 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     let generation_config = files::find(dir, "generation_config.json")?;
     let config_files = ConfigFiles::read(&config_path, generation_config.as_deref())?;
     let named = config_files.architecture()?;
-    let block = config_files.float8_block()?;
+    let packing = config_files.packing()?;
     let shards = Shards::open(dir)?;
     let weight_files: Vec<PathBuf> = shards.paths().map(Path::to_owned).collect();
     // Tensors that are packed in several come first: what follows sees those that they stand for.
-    let store = Float8Store::wrap(Box::new(shards), block);
+    let store: Box<dyn TensorStore> = match &packing {
+        Some(method) => PackedStore::wrap(Box::new(shards), method)?,
+        None => Float8Store::wrap(Box::new(shards), config_files.float8_block()?),
+    };
     let architecture = match named {
         Some(architecture) => architecture,
         None => recognize::recognize(&config_files, &*store, dir)?,
     };
+    if packing.is_some() {
+        refuse_transposed(&config_path, architecture)?;
+    }
     let names = Names::find(architecture, &*store, dir)?;
     let store = LanguagePart::of(store, &names);
     let config = config_files.model(architecture, &names, &*store)?;
@@ -87,20 +99,20 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     let mut all = vec![config_path];
     all.extend(generation_config);
     all.extend(weight_files);
-    let mut tokenizer_json = None;
-    if let Some(path) = files::find(dir, "tokenizer.json")? {
-        tokenizer_json = Some(files::read(&path, files::MAX_TOKENIZER_BYTES)?);
-        all.push(path);
-    }
+    let tokenizer = find_tokenizer(dir)?;
+    all.extend(tokenizer.iter().flat_map(|found| found.files.iter().cloned()));
     let mut chat_template = None;
     if let Some((text, path)) = chat_template::find_chat_template(dir)? {
         chat_template = Some(text);
-        all.push(path);
+        // A template may stand in a file that says other things about the tokenizer, too.
+        if !all.contains(&path) {
+            all.push(path);
+        }
     }
     Ok(HuggingFaceSource {
         dir: dir.to_owned(),
         config: config.model,
-        tokenizer_json,
+        tokenizer,
         chat_template,
         files: all,
         store,
@@ -110,7 +122,16 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
 
 /// Types and sizes of all tensors in use, so that a model that opens can be converted to its end. No value is read.
 fn check_stored(mapping: &Mapping, store: &dyn TensorStore) -> Result<()> {
-    mapping.names().try_for_each(|name| store.load(name).map(drop))
+    mapping.names().try_for_each(|name| store.check(name))
+}
+
+/// Tools that pack matrices turn those that lie as inputs x outputs, and a square one does not show it.
+fn refuse_transposed(config: &Path, architecture: &Architecture) -> Result<()> {
+    if architecture.table.rules.iter().all(|rule| rule.form != Form::Transposed) {
+        return Ok(());
+    }
+    let what = format!("a {} model that is already quantized", architecture.name());
+    Err(config::unsupported(config, what, "use the original model in f16, bf16 or f32"))
 }
 
 /// What to say of a file where a directory is expected: the likeliest files are models of other formats.
@@ -143,7 +164,12 @@ impl WeightSource for HuggingFaceSource {
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
-        self.tokenizer_json.as_deref()
+        self.tokenizer.as_ref().map(|found| &*found.json)
+    }
+
+    fn check_tokenizer(&self, written: &Tokenizer) -> Result<()> {
+        let definition = self.tokenizer.as_ref().and_then(|found| Some((found.definition.as_ref()?, found.derived)));
+        definition.map_or(Ok(()), |(definition, derived)| check_against(definition, written, derived))
     }
 
     fn chat_template(&self) -> Option<&[u8]> {

@@ -9,7 +9,7 @@ use qsf_format::printable::quote;
 use super::architectures::Architecture;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::TensorStore;
-use crate::source::{StoredType, Tensor};
+use crate::source::{StoredType, Tensor, TensorBytes};
 
 /// Parts of a prefix that say that a language model is a part of a larger model.
 const LANGUAGE_PARTS: [&str; 2] = ["language_model", "text_model"];
@@ -59,6 +59,11 @@ impl Names {
         Ok(Names { heads: heads.collect(), prefix })
     }
 
+    /// Whether there is an output head of its own.
+    pub fn has_head(&self, store: &dyn TensorStore) -> bool {
+        self.heads.iter().any(|(name, prefix)| store.describe(&format!("{prefix}{name}")).is_some())
+    }
+
     /// Whether the language model is a part of a larger model.
     pub fn is_part(&self) -> bool {
         LANGUAGE_PARTS.iter().any(|part| parts(&self.prefix).any(|found| found == *part))
@@ -102,8 +107,20 @@ impl TensorStore for LanguagePart {
         Box::new(self.inner.names().filter(|name| !self.names.is_of_another_part(name)))
     }
 
+    fn check(&self, name: &str) -> Result<()> {
+        self.inner.check(name)
+    }
+
     fn load(&self, name: &str) -> Result<Tensor> {
         self.inner.load(name)
+    }
+
+    fn raw(&self, name: &str) -> Result<TensorBytes> {
+        self.inner.raw(name)
+    }
+
+    fn adds_nothing(&self, name: &str) -> bool {
+        self.inner.adds_nothing(name)
     }
 
     fn release(&self, names: &[&str]) {

@@ -18,6 +18,14 @@ pub(super) fn stored_type(dtype: Dtype) -> StoredType {
         Dtype::F8_E4M3 => foreign("F8_E4M3", true),
         Dtype::F8_E5M2 => foreign("F8_E5M2", true),
         Dtype::F8_E8M0 => foreign("F8_E8M0", true),
+        Dtype::I8 => foreign("I8", true),
+        Dtype::U8 => foreign("U8", true),
+        Dtype::I16 => foreign("I16", true),
+        Dtype::U16 => foreign("U16", true),
+        Dtype::I32 => foreign("I32", true),
+        Dtype::U32 => foreign("U32", true),
+        Dtype::I64 => foreign("I64", true),
+        Dtype::U64 => foreign("U64", true),
         _ => foreign("a type that is not read", true),
     }
 }

@@ -1,4 +1,5 @@
-//! The safetensors files of a model directory: finds them, maps them, and hands out the tensors in them.
+//! The weight files of a model directory, of safetensors or of torch: finds them, maps them, and hands out the tensors in
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -11,15 +12,38 @@ use qsf_format::BlockSize;
 use safetensors::{Dtype, SafeTensors};
 
 use super::fields::{Fields, describe};
-use super::files;
 use super::plain::{self, PlainRows};
+use super::{files, pickle};
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::{TensorStore, no_such_tensor};
 use crate::source::{StoredType, Tensor, TensorBytes};
 use qsf_format::printable::{message, quote};
 
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+/// What a form of weight files is called in a directory.
+#[derive(Debug)]
+struct Form {
+    single: &'static str,
+    index: &'static str,
+    /// End of the names in the index.
+    suffix: &'static str,
+    read: fn(&Path, &[u8]) -> Result<Vec<FoundTensor>>,
+}
+
+/// Name, type, shape and bytes of a tensor in a file.
+type FoundTensor = (String, Dtype, Vec<usize>, Range<usize>);
+
+const SAFETENSORS: Form = Form {
+    single: "model.safetensors",
+    index: "model.safetensors.index.json",
+    suffix: ".safetensors",
+    read: read_safetensors,
+};
+const TORCH: Form = Form {
+    single: "pytorch_model.bin",
+    index: "pytorch_model.bin.index.json",
+    suffix: ".bin",
+    read: read_torch,
+};
 
 /// The mapped weight files of a model and the place of every tensor in them.
 #[derive(Debug)]
@@ -50,20 +74,24 @@ pub(super) struct Stored {
 }
 
 impl Shards {
-    /// Maps `model.safetensors`, or every file that `model.safetensors.index.json` names. Where both are there, the
-    /// single file counts, as in transformers.
+    /// Maps the first that is there: `model.safetensors`, the files that its index names, `pytorch_model.bin`, the files
+    /// that its index names. That is the order of transformers.
     pub fn open(dir: &Path) -> Result<Shards> {
         let mut shards =
             Shards { dir: dir.to_owned(), files: Vec::new(), index: None, tensors: HashMap::new() };
-        if let Some(path) = files::find(dir, SINGLE)? {
-            shards.add(path)?;
-        } else if let Some(index) = files::find(dir, INDEX)? {
-            shards.add_indexed(dir, &index)?;
-            shards.index = Some(index);
-        } else {
-            return Err(no_weights(dir));
+        for form in [&SAFETENSORS, &TORCH] {
+            if let Some(path) = files::find(dir, form.single)? {
+                shards.add(form, path)?;
+                return Ok(shards);
+            }
+            if let Some(index) = files::find(dir, form.index)? {
+                shards.add_indexed(form, dir, &index)?;
+                shards.index = Some(index);
+                return Ok(shards);
+            }
         }
-        Ok(shards)
+        let names = [SAFETENSORS.single, SAFETENSORS.index, TORCH.single, TORCH.index];
+        Err(RuntimeError::bad_input(dir, "weights", format!("one of {}", names.join(", ")), "none"))
     }
 
     /// The weight files, and the index where there is one.
@@ -93,7 +121,7 @@ impl Shards {
         joined
     }
 
-    fn add_indexed(&mut self, dir: &Path, index: &Path) -> Result<()> {
+    fn add_indexed(&mut self, form: &Form, dir: &Path, index: &Path) -> Result<()> {
         let map = files::read_object(index)?;
         let fields = Fields { path: index, within: "", map: &map };
         let Some(weight_map) = fields.object("weight_map", "weight_map of ")? else {
@@ -103,10 +131,11 @@ impl Shards {
         let mut by_shard: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (tensor, shard) in weight_map.map {
             let name = shard.as_str().ok_or_else(|| {
-                weight_map.wrong(&quote(tensor), "the name of a safetensors file", describe(shard))
+                let expected = format!("the name of a {} file", form.suffix);
+                weight_map.wrong(&quote(tensor), expected, describe(shard))
             })?;
-            if !is_plain_file_name(name) {
-                let expected = "the plain name of a .safetensors file in the same directory";
+            if !is_plain_file_name(name, form.suffix) {
+                let expected = format!("the plain name of a {} file in the same directory", form.suffix);
                 return Err(weight_map.wrong(&quote(tensor), expected, quote(name)));
             }
             by_shard.entry(name).or_default().push(tensor);
@@ -118,7 +147,7 @@ impl Shards {
                 return Err(RuntimeError::bad_input(&dir.join(name), "the file", expected, "no such file"));
             };
             let shard = self.files.len();
-            self.add(path.clone())?;
+            self.add(form, path.clone())?;
             for tensor in tensors {
                 if self.get(tensor).is_none_or(|stored| stored.shard != shard) {
                     let place = format!("tensor {}", quote(tensor));
@@ -129,34 +158,17 @@ impl Shards {
         Ok(())
     }
 
-    fn add(&mut self, path: PathBuf) -> Result<()> {
+    fn add(&mut self, form: &Form, path: PathBuf) -> Result<()> {
         let map = map_file(&path)?;
-        let damaged = |found: &dyn ToString| {
-            RuntimeError::bad_input(
-                &path,
-                "the header",
-                "a complete safetensors file",
-                message(found.to_string()),
-            )
-        };
-        if map.is_empty() {
-            return Err(damaged(&"an empty file"));
-        }
-        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|e| damaged(&e))?;
-        let data = size_of::<u64>() + header;
         let shard = self.files.len();
-        // By place in the file, so that the tensor that a message names is the same in each run.
-        for name in metadata.offset_keys() {
-            let Some(info) = metadata.info(&name) else { continue };
-            let range = data + info.data_offsets.0..data + info.data_offsets.1;
-            let stored = Stored { shard, dtype: info.dtype, shape: info.shape.clone(), range };
+        for (name, dtype, shape, range) in (form.read)(&path, &map)? {
             if let Some(other) = self.get(&name) {
                 let place = format!("tensor {}", quote(&name));
                 let other = self.files[other.shard].path.display();
                 let found = format!("one here and one in {other}");
                 return Err(RuntimeError::bad_input(&path, place, "one tensor of this name", found));
             }
-            self.tensors.insert(name, stored);
+            self.tensors.insert(name, Stored { shard, dtype, shape, range });
         }
         self.files.push(Shard { path, map: Arc::new(map) });
         Ok(())
@@ -180,7 +192,7 @@ impl TensorStore for Shards {
 
     fn load(&self, name: &str) -> Result<Tensor> {
         let stored = self.get(name).ok_or_else(|| no_such_tensor(&self.dir, name))?;
-        let Shard { path, map } = &self.files[stored.shard];
+        let path = &self.files[stored.shard].path;
         let place = || format!("tensor {}", quote(name));
         let cols = stored.shape.last().copied().unwrap_or(1);
         let outer = &stored.shape[..stored.shape.len().saturating_sub(1)];
@@ -192,10 +204,7 @@ impl TensorStore for Shards {
             RuntimeError::bad_input(path, place(), expected, format!("{found} bytes"))
         };
         let rows = rows.ok_or_else(|| wrong(None))?;
-        if stored.range.end > map.len() {
-            return Err(wrong(Some(map.len() as u64)));
-        }
-        let bytes = TensorBytes::Mapped(map.clone(), stored.range.clone());
+        let bytes = self.raw(name)?;
         match plain::stored_type(stored.dtype).native() {
             Some(quant) => Tensor::new(rows, cols, quant, BlockSize::default(), bytes).map_err(wrong),
             None => {
@@ -211,6 +220,17 @@ impl TensorStore for Shards {
                 Ok(Tensor::foreign(rows, cols, Arc::new(values)))
             }
         }
+    }
+
+    fn raw(&self, name: &str) -> Result<TensorBytes> {
+        let stored = self.get(name).ok_or_else(|| no_such_tensor(&self.dir, name))?;
+        let Shard { path, map } = &self.files[stored.shard];
+        if stored.range.start > stored.range.end || stored.range.end > map.len() {
+            let place = format!("tensor {}", quote(name));
+            let (expected, found) = (format!("bytes below {}", map.len()), format!("{:?}", stored.range));
+            return Err(RuntimeError::bad_input(path, place, expected, found));
+        }
+        Ok(TensorBytes::Mapped(map.clone(), stored.range.clone()))
     }
 
     fn release(&self, names: &[&str]) {
@@ -239,6 +259,31 @@ fn release_pages(map: &Mmap, range: Range<usize>) {
     }
 }
 
+/// By place in the file, so that the tensor that a message names is the same in each run.
+fn read_safetensors(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
+    let damaged = |found: &dyn ToString| {
+        let expected = "a complete safetensors file";
+        RuntimeError::bad_input(path, "the header", expected, message(found.to_string()))
+    };
+    if file.is_empty() {
+        return Err(damaged(&"an empty file"));
+    }
+    let (header, metadata) = SafeTensors::read_metadata(file).map_err(|e| damaged(&e))?;
+    let data = size_of::<u64>() + header;
+    let found = metadata.offset_keys().into_iter().filter_map(|name| {
+        let info = metadata.info(&name)?;
+        let range = data + info.data_offsets.0..data + info.data_offsets.1;
+        Some((name, info.dtype, info.shape.clone(), range))
+    });
+    Ok(found.collect())
+}
+
+/// By name.
+fn read_torch(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
+    let tensors = pickle::read(path, file)?;
+    Ok(tensors.into_iter().map(|tensor| (tensor.name, tensor.dtype, tensor.shape, tensor.range)).collect())
+}
+
 fn map_file(path: &Path) -> Result<Mmap> {
     let file = File::open(path).map_err(|e| RuntimeError::io(path, "open", e))?;
     // SAFETY: the map is only ever read. Another process that changes the file while it is mapped is outside of what
@@ -248,25 +293,10 @@ fn map_file(path: &Path) -> Result<Mmap> {
 
 /// Whether a value of `weight_map` stays in the model's directory. The index comes with the download; a name such as
 /// `../../key` must not make this program read, and a converter publish, another file of the user.
-fn is_plain_file_name(name: &str) -> bool {
+fn is_plain_file_name(name: &str, suffix: &str) -> bool {
     let mut components = Path::new(name).components();
     let single = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
-    single
-        && !name.contains(['/', '\\', ':'])
-        && !name.contains(char::is_control)
-        && name.ends_with(".safetensors")
-}
-
-fn no_weights(dir: &Path) -> RuntimeError {
-    let pickled = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
-    match pickled.into_iter().find(|name| dir.join(name).exists()) {
-        Some(name) => RuntimeError::Unsupported {
-            path: dir.join(name),
-            what: "a pickled checkpoint".to_owned(),
-            supported: format!("save the model as {SINGLE} (in transformers: save_pretrained)"),
-        },
-        None => RuntimeError::bad_input(dir, "weights", format!("{SINGLE} or {INDEX}"), "neither"),
-    }
+    single && !name.contains(['/', '\\', ':']) && !name.contains(char::is_control) && name.ends_with(suffix)
 }
 
 #[cfg(test)]
@@ -274,8 +304,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_safetensors_files_in_the_same_directory_are_followed() {
-        assert!(is_plain_file_name("model-00001-of-00002.safetensors"));
+    fn only_names_of_weight_files_in_the_same_directory_are_followed() {
+        assert!(is_plain_file_name("model-00001-of-00002.safetensors", ".safetensors"));
+        assert!(is_plain_file_name("pytorch_model-00001-of-00002.bin", ".bin"));
+        assert!(!is_plain_file_name("model-00001-of-00002.safetensors", ".bin"));
+        assert!(!is_plain_file_name("../pytorch_model-00001-of-00002.bin", ".bin"));
         for name in [
             "",
             ".",
@@ -291,7 +324,7 @@ mod tests {
             "x.safetensors/",
             "pytorch_model.bin",
         ] {
-            assert!(!is_plain_file_name(name), "{name:?}");
+            assert!(!is_plain_file_name(name, ".safetensors"), "{name:?}");
         }
     }
 }

@@ -18,7 +18,7 @@ use self::assemble::{Origin, Part};
 use super::arrangement::RowOrder;
 use super::shape::{expected_shape, is_required, used_kinds};
 use super::stored::StoredType;
-use super::{Tensor, TensorInfo};
+use super::{Tensor, TensorBytes, TensorInfo};
 use crate::error::{Result, RuntimeError};
 
 pub(crate) use table::join_rules;
@@ -40,6 +40,35 @@ pub trait TensorStore: Send + Sync + Debug {
     /// # Errors
     /// When its bytes are damaged, of a type that is not read, or it is not there.
     fn load(&self, name: &str) -> Result<Tensor>;
+
+    /// Checks that a tensor can be loaded, without the work of it where that is much.
+    ///
+    /// # Errors
+    /// As loading it.
+    fn check(&self, name: &str) -> Result<()> {
+        self.load(name).map(drop)
+    }
+
+    /// The bytes of a tensor as they lie in the file, also of types that [`TensorStore::load`] does not read: codes that
+    /// are packed in integers.
+    ///
+    /// # Errors
+    /// When it is not there, or the store packs nothing in integers.
+    fn raw(&self, name: &str) -> Result<TensorBytes> {
+        let expected = "packed integers, which this kind of file does not have";
+        Err(RuntimeError::bad_input(
+            self.file_of(name),
+            format!("tensor {}", quote(name)),
+            expected,
+            "others",
+        ))
+    }
+
+    /// Whether the model computes the same without this tensor: a bias of zeros that a tool adds to every layer.
+    fn adds_nothing(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
 
     /// Tells the store that these tensors are not needed soon, so that memory mapped from files can be given back.
     /// Tensors already handed out stay valid.
@@ -223,7 +252,8 @@ impl Mapping {
                 });
             tied_copy || request.table.ignored.iter().any(|end| name.ends_with(end))
         };
-        match store.names().filter(|&name| !self.used.contains(name) && !ignored(name)).min() {
+        let unused = store.names().filter(|&name| !self.used.contains(name) && !ignored(name));
+        match unused.filter(|name| !store.adds_nothing(name)).min() {
             None => Ok(()),
             Some(name) => {
                 let expected =

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::{GgufFile, GgufSource, open_gguf};
 use crate::error::Result;
 
-pub(in crate::source) use writer::{Value, Writer};
+pub(crate) use writer::{Value, Writer};
 
 /// Opens these bytes as a file.
 fn open(bytes: &[u8]) -> Result<GgufFile> {

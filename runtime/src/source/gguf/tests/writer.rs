@@ -2,7 +2,7 @@
 
 /// A metadata value.
 #[derive(Debug, Clone)]
-pub(in crate::source) enum Value {
+pub(crate) enum Value {
     U8(u8),
     I8(i8),
     U16(u16),
@@ -77,7 +77,7 @@ impl Value {
 
 /// What a file shall hold.
 #[derive(Debug, Clone)]
-pub(in crate::source) struct Writer {
+pub(crate) struct Writer {
     pub version: u32,
     pub pairs: Vec<(Vec<u8>, Value)>,
     pub tensors: Vec<TensorToWrite>,
@@ -88,7 +88,7 @@ pub(in crate::source) struct Writer {
 }
 
 #[derive(Debug, Clone)]
-pub(in crate::source) struct TensorToWrite {
+pub(crate) struct TensorToWrite {
     pub name: Vec<u8>,
     pub shape: Vec<u64>,
     pub type_id: u32,

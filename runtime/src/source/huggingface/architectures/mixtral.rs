@@ -26,6 +26,10 @@ const EXPERTS: &[NameRule] = &[
     rows("layers.{}.block_sparse_moe.experts.{e}.w1.weight", &[ExpertGate]),
     rows("layers.{}.block_sparse_moe.experts.{e}.w3.weight", &[ExpertUp]),
     rows("layers.{}.block_sparse_moe.experts.{e}.w2.weight", &[ExpertDown]),
+    // MLX
+    rows("layers.{}.block_sparse_moe.switch_mlp.gate_proj.weight", &[ExpertGate]),
+    rows("layers.{}.block_sparse_moe.switch_mlp.up_proj.weight", &[ExpertUp]),
+    rows("layers.{}.block_sparse_moe.switch_mlp.down_proj.weight", &[ExpertDown]),
 ];
 
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {

@@ -47,7 +47,10 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         None => reader.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
     };
     let positions = fields.u32("max_position_embeddings")?.unwrap_or(2048);
-    let defaults = RopeDefaults { part: 0.5, ..RopeDefaults::new(10_000.0, head_dim, positions) };
+    let defaults = RopeDefaults {
+        part: Some((0.5, "partial_rotary_factor")),
+        ..RopeDefaults::new(10_000.0, head_dim, positions)
+    };
     let rope = rope::positions(fields, &defaults)?;
     let model = ModelConfig {
         architecture: reader.architecture.name().to_owned(),

@@ -34,8 +34,11 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         None => reader.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
     };
     let positions = fields.u32("max_position_embeddings")?.unwrap_or(4096);
-    let defaults =
-        RopeDefaults { yarn_is_longrope: true, ..RopeDefaults::new(10_000.0, head_dim, positions) };
+    let defaults = RopeDefaults {
+        yarn_is_longrope: true,
+        part: Some((1.0, "partial_rotary_factor")),
+        ..RopeDefaults::new(10_000.0, head_dim, positions)
+    };
     let rope = rope::positions(fields, &defaults)?;
     let mut model = ModelConfig {
         architecture: reader.architecture.name().to_owned(),

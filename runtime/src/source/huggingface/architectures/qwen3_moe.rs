@@ -36,6 +36,10 @@ const EXPERTS: &[NameRule] = &[
     rows("layers.{}.mlp.experts.{e}.gate_proj.weight", &[ExpertGate]),
     rows("layers.{}.mlp.experts.{e}.up_proj.weight", &[ExpertUp]),
     rows("layers.{}.mlp.experts.{e}.down_proj.weight", &[ExpertDown]),
+    // MLX
+    rows("layers.{}.mlp.switch_mlp.gate_proj.weight", &[ExpertGate]),
+    rows("layers.{}.mlp.switch_mlp.up_proj.weight", &[ExpertUp]),
+    rows("layers.{}.mlp.switch_mlp.down_proj.weight", &[ExpertDown]),
 ];
 
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {

@@ -445,6 +445,15 @@ fn a_language_model_in_a_larger_model_is_read_without_the_rest() {
         let model = model
             .with_tensor("vision_tower.patch_conv.weight", Plain::f32(&[3, 3], 0.0))
             .with_tensor("multi_modal_projector.linear_1.weight", Plain::f32(&[8, 3], 0.0));
+        let head = format!("{head}lm_head.weight");
+        let mut model = model;
+        for (whole, part) in [(true, false), (false, true)] {
+            model.config["tie_word_embeddings"] = json!(whole);
+            model.config["text_config"]["tie_word_embeddings"] = json!(part);
+            assert!(!model.open().unwrap().config().tied_head, "the head is there");
+            let tied = TinyModel { config: model.config.clone(), tensors: model.tensors.clone() };
+            assert!(tied.without_tensor(&head).open().unwrap().config().tied_head);
+        }
         let source = model.open().unwrap();
         assert_eq!((source.config().architecture.as_str(), source.tensors().len()), ("mistral", 3 + 2 * 9));
         assert_eq!((source.config().bos, source.config().stop_tokens.as_slice()), (Some(1), &[2, 3][..]));

@@ -136,6 +136,17 @@ fn phi_2() {
     }));
     assert_eq!((heads(&model), rope(&model)), ([32, 32, 80], (10_000.0, None, Some(32))));
     assert_eq!((model.residual, model.activation), (Residual::ParallelOneNorm, Activation::GeluTanh));
+    let mut part = json!({
+        "model_type": "phi", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1,
+        "intermediate_size": 8, "vocab_size": 8, "max_position_embeddings": 8,
+    });
+    assert_eq!(rope(&read(part.clone())).2, Some(4), "half without the field");
+    for (value, says) in
+        [(0.2, "rotated dims are 1"), (1.5, "rotated dims are 12"), (-1.0, "rotated dims are 0")]
+    {
+        part["partial_rotary_factor"] = json!(value);
+        assert_says(&try_read(&part).unwrap_err().to_string(), &[says]);
+    }
 }
 
 fn phi_3(kind: &str) -> Value {

@@ -8,6 +8,7 @@ mod golden;
 mod hub;
 mod opening;
 mod real_models;
+mod torch;
 
 use std::collections::BTreeMap;
 use std::fs;

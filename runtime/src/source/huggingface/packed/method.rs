@@ -1,0 +1,222 @@
+//! Which tool packed the matrices, and how: `quantization` (MLX) or `quantization_config` in `config.json`.
+
+use std::collections::HashMap;
+
+use qsf_format::printable::quote;
+use serde_json::Value;
+
+use super::Packed;
+use super::awq::Awq;
+use super::gptq::{self, Gptq};
+use super::mlx::{self, Mlx, Mode};
+use super::part::is_words;
+use crate::error::Result;
+use crate::source::huggingface::config::unsupported;
+use crate::source::huggingface::fields::{Fields, describe};
+use crate::source::mapping::TensorStore;
+
+/// How the matrices of a model are packed.
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) enum Method {
+    /// As MLX does, all in one way but for the layers in `layers`; `None` there: this one is not packed.
+    Mlx {
+        /// Of layers that are not named.
+        general: Mlx,
+        /// By name.
+        layers: HashMap<String, Option<Mlx>>,
+    },
+    /// As AutoGPTQ and GPTQModel do.
+    Gptq(Gptq),
+    /// As AutoAWQ does.
+    Awq(Awq),
+}
+
+/// Inputs that have a scale in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum GroupSize {
+    /// All.
+    All,
+    /// So many in turn; not 0.
+    Inputs(usize),
+}
+
+impl GroupSize {
+    /// Inputs of a group of a matrix with so many inputs; not 0 where that is not.
+    pub fn of(self, inputs: usize) -> usize {
+        match self {
+            GroupSize::All => inputs,
+            GroupSize::Inputs(size) => size,
+        }
+    }
+}
+
+impl Method {
+    /// The layer and the matrix that the tensor `name` announces: its scales or its codes.
+    pub(super) fn matrix(
+        &self,
+        name: &str,
+        store: &dyn TensorStore,
+    ) -> Result<Option<(String, Box<dyn Packed>)>> {
+        let stem = match self {
+            Method::Mlx { .. } => name.strip_suffix(".scales"),
+            Method::Gptq(_) | Method::Awq(_) => name.strip_suffix(".qweight"),
+        };
+        let Some(stem) = stem else { return Ok(None) };
+        let matrix = match self {
+            Method::Mlx { general, layers } => {
+                let weight = store.describe(&format!("{stem}.weight"));
+                let format = layers.get(stem).copied().unwrap_or(Some(*general));
+                match format.filter(|_| weight.is_some_and(|(_, stored)| is_words(stored))) {
+                    Some(format) => format.matrix(stem, store)?,
+                    None => return Ok(None),
+                }
+            }
+            Method::Gptq(format) => format.matrix(stem, store)?,
+            Method::Awq(format) => format.matrix(stem, store)?,
+        };
+        Ok(Some((stem.to_owned(), matrix)))
+    }
+}
+
+/// How the matrices are packed, by the configuration in `fields`; `None` when it says nothing of that, or names a method
+/// that is not one of these.
+///
+/// # Errors
+/// A field is wrong, or asks for a variant that is not read.
+pub(in super::super) fn read_method(fields: Fields<'_>) -> Result<Option<Method>> {
+    if let Some(found) = fields.object("quantization", "quantization.")? {
+        return mlx(found).map(Some);
+    }
+    let Some(found) = fields.object("quantization_config", "quantization_config.")? else { return Ok(None) };
+    match found.str("quant_method")? {
+        Some("gptq") => gptq(found).map(Some),
+        Some("awq") => awq(found).map(Some),
+        // mlx-lm writes what it has in `quantization` under this name too.
+        None if found.get("group_size").is_some() && found.get("bits").is_some() => mlx(found).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn mlx(fields: Fields<'_>) -> Result<Method> {
+    let general = mlx_format(fields)?;
+    let mut layers = HashMap::new();
+    for (name, value) in fields.map {
+        let format = match value {
+            Value::Object(map) => Some(mlx_format(Fields { path: fields.path, within: fields.within, map })?),
+            Value::Bool(true) => Some(general),
+            Value::Bool(false) => None,
+            _ => continue,
+        };
+        layers.insert(name.clone(), format);
+    }
+    Ok(Method::Mlx { general, layers })
+}
+
+fn mlx_format(fields: Fields<'_>) -> Result<Mlx> {
+    let mode = match fields.str("mode")?.unwrap_or("affine") {
+        "affine" => Mode::Affine,
+        "mxfp4" => Mode::Mxfp4,
+        other => {
+            let what = format!("{}mode {}", fields.within, quote(other));
+            return Err(unsupported(fields.path, what, "supported: affine, mxfp4"));
+        }
+    };
+    // What MLX takes where a field is missing.
+    let (default_bits, default_size) = if mode == Mode::Affine { (4, 64) } else { mlx::MXFP4 };
+    let bits = fields.u32("bits")?.unwrap_or(default_bits);
+    let group_size = fields.u32("group_size")?.map_or(default_size, |size| size as usize);
+    let fits = match mode {
+        Mode::Affine => mlx::BITS.contains(&bits) && mlx::GROUP_SIZES.contains(&group_size),
+        Mode::Mxfp4 => (bits, group_size) == mlx::MXFP4,
+    };
+    if !fits {
+        let what = format!("{}: {bits} bits in groups of {group_size}", fields.within.trim_end_matches('.'));
+        let (bits, sizes) = (mlx::BITS, mlx::GROUP_SIZES);
+        let supported = format!("supported: {bits:?} bits in groups of {sizes:?}; mxfp4 with 4 and 32");
+        return Err(unsupported(fields.path, what, &supported));
+    }
+    Ok(Mlx { bits, group_size, mode })
+}
+
+fn gptq(fields: Fields<'_>) -> Result<Method> {
+    let mut zeros_less_one = true;
+    for name in ["checkpoint_format", "format"] {
+        match fields.str(name)? {
+            None | Some("gptq") => {}
+            Some("gptq_v2") => zeros_less_one = false,
+            Some(other) => {
+                return Err(unsupported(
+                    fields.path,
+                    option(fields, name, other),
+                    "supported: gptq, gptq_v2",
+                ));
+            }
+        }
+    }
+    if fields.bool("is_marlin_format")? == Some(true) {
+        return Err(unsupported(
+            fields.path,
+            "GPTQ weights in the order of Marlin",
+            "supported: gptq, gptq_v2",
+        ));
+    }
+    need_int32(fields)?;
+    let bits = fields.need_u32("bits")?;
+    if !gptq::BITS.contains(&bits) {
+        let supported = format!("supported: {:?} bits", gptq::BITS);
+        return Err(unsupported(fields.path, format!("GPTQ with {bits} bits"), &supported));
+    }
+    let size = group_size(fields, "group_size")?.unwrap_or(GroupSize::Inputs(128));
+    // GPTQModel: patterns of layer names. Those that begin with "-:" say which layers are not packed.
+    let dynamic = fields.object("dynamic", "quantization_config.dynamic.")?;
+    let is_uniform = dynamic.is_none_or(|dynamic| dynamic.map.keys().all(|key| key.starts_with("-:")));
+    Ok(Method::Gptq(Gptq {
+        uniform: is_uniform.then_some((bits, size)),
+        desc_act: is_uniform && fields.bool("desc_act")?.unwrap_or(false),
+        symmetric: is_uniform && fields.bool("sym")?.unwrap_or(true),
+        zeros_less_one,
+    }))
+}
+
+fn awq(fields: Fields<'_>) -> Result<Method> {
+    const ADVICE: &str = "supported: the version gemm, as AutoAWQ writes by default";
+    for name in ["version", "format", "checkpoint_format"] {
+        if let Some(other) = fields.str(name)?.filter(|version| !version.eq_ignore_ascii_case("gemm")) {
+            return Err(unsupported(fields.path, option(fields, name, other), ADVICE));
+        }
+    }
+    if let Some(other) = fields.str("backend")?.filter(|backend| !backend.eq_ignore_ascii_case("autoawq")) {
+        return Err(unsupported(fields.path, option(fields, "backend", other), ADVICE));
+    }
+    need_int32(fields)?;
+    let bits = fields.u32("bits")?.or(fields.u32("w_bit")?).unwrap_or(4);
+    if bits != 4 {
+        return Err(unsupported(fields.path, format!("AWQ with {bits} bits"), "supported: 4 bits"));
+    }
+    let size = match group_size(fields, "group_size")? {
+        Some(size) => Some(size),
+        None => group_size(fields, "q_group_size")?,
+    };
+    Ok(Method::Awq(Awq { group_size: size.unwrap_or(GroupSize::Inputs(128)) }))
+}
+
+/// A field and its value, for messages.
+fn option(fields: Fields<'_>, name: &str, value: &str) -> String {
+    format!("{}{name} {}", fields.within, quote(value))
+}
+
+fn need_int32(fields: Fields<'_>) -> Result<()> {
+    match fields.str("pack_dtype")? {
+        None | Some("int32") => Ok(()),
+        Some(other) => Err(unsupported(fields.path, option(fields, "pack_dtype", other), "supported: int32")),
+    }
+}
+
+fn group_size(fields: Fields<'_>, name: &str) -> Result<Option<GroupSize>> {
+    let Some(value) = fields.get(name) else { return Ok(None) };
+    match value.as_i64() {
+        Some(-1) => Ok(Some(GroupSize::All)),
+        Some(size @ 1..=0xffff_ffff) => Ok(Some(GroupSize::Inputs(size as usize))),
+        _ => Err(fields.wrong(name, "-1 or the number of inputs of a group", describe(value))),
+    }
+}

@@ -1,0 +1,72 @@
+//! The tokenizer among the files of a directory.
+
+use std::path::{Path, PathBuf};
+
+use super::{Definition, Model};
+use super::sentencepiece::read_sentencepiece;
+use super::tokenizer_config::TokenizerConfig;
+use super::vocab_merges::read_vocab_merges;
+use crate::error::Result;
+use crate::source::huggingface::files;
+
+/// Largest `tokenizer.model`; those in use take up to 5 MB.
+const MAX_MODEL_BYTES: u64 = 64 << 20;
+
+/// A tokenizer, and where it came from.
+#[derive(Debug)]
+pub(crate) struct FoundTokenizer {
+    /// The text of its `tokenizer.json`.
+    pub json: Vec<u8>,
+    /// What the model says beside, or instead of, a `tokenizer.json`.
+    pub definition: Option<Definition>,
+    /// Whether the text was made from the definition.
+    pub derived: bool,
+    /// Every file that was read, the main one first.
+    pub files: Vec<PathBuf>,
+}
+
+/// The tokenizer in `dir`, where there is one: `tokenizer.json`, else `tokenizer.model`, else `vocab.json` with
+/// `merges.txt`.
+///
+/// # Errors
+/// The files are malformed, contradict each other, or are of a kind that is not supported.
+pub(crate) fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
+    let model = files::find(dir, "tokenizer.model")?;
+    if let Some(path) = files::find(dir, "tokenizer.json")? {
+        let json = files::read(&path, files::MAX_TOKENIZER_BYTES)?;
+        // For comparison only: LLaMA 3 has something else under that name.
+        let definition =
+            model.and_then(|model| read_model(&model, &TokenizerConfig::read(dir).ok()?).ok());
+        return Ok(Some(FoundTokenizer { json, definition, derived: false, files: vec![path] }));
+    }
+    let vocab = files::find(dir, "vocab.json")?.zip(files::find(dir, "merges.txt")?);
+    let (mut read, definition, config) = match (model, vocab) {
+        (Some(path), _) => {
+            let config = TokenizerConfig::read(dir)?;
+            let definition = read_model(&path, &config)?;
+            (vec![path], definition, config)
+        }
+        (None, Some((path, merges))) => {
+            let config = TokenizerConfig::read(dir)?;
+            let bpe = read_vocab_merges(&path, &merges, &config)?;
+            (vec![path, merges], Definition(Model::ByteLevel(bpe)), config)
+        }
+        (None, None) => return Ok(None),
+    };
+    read.extend(config.files);
+    Ok(Some(FoundTokenizer {
+        json: definition.to_json()?,
+        definition: Some(definition),
+        derived: true,
+        files: read,
+    }))
+}
+
+/// Reads the `tokenizer.model` at `path`. `config` is what the files beside it say.
+///
+/// # Errors
+/// As for the file itself.
+pub(crate) fn read_model(path: &Path, config: &TokenizerConfig) -> Result<Definition> {
+    let bytes = files::read(path, MAX_MODEL_BYTES)?;
+    Ok(Definition(Model::Pieces(read_sentencepiece(path, &bytes, config)?)))
+}

@@ -1,0 +1,301 @@
+//! The tokenizer in the metadata of a GGUF file
+//! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#tokenizer>). What the specification leaves open is as
+//! llama.cpp has it (`llama_vocab::impl::load`), for its files are made to be read by that.
+
+use std::collections::HashSet;
+
+use qsf_format::printable::{message, quote};
+
+use super::byte_level::ByteLevelBpe;
+use super::charsmap::Charsmap;
+use super::piece_model::{Algorithm, Piece, PieceKind, PieceModel, Prefix, TextRules, byte_of};
+use super::pre_tokenizers;
+use super::tokenizer_json::{AddedToken, Around};
+use super::{Definition, Model};
+use crate::error::{Result, RuntimeError};
+use crate::source::gguf::Metadata;
+
+const MODEL: &str = "tokenizer.ggml.model";
+const PRE: &str = "tokenizer.ggml.pre";
+const TOKENS: &str = "tokenizer.ggml.tokens";
+const SCORES: &str = "tokenizer.ggml.scores";
+const TYPES: &str = "tokenizer.ggml.token_type";
+const MERGES: &str = "tokenizer.ggml.merges";
+const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+
+/// Most tokens; the largest vocabularies in use have 262 thousand.
+const MAX_TOKENS: usize = 1 << 20;
+
+/// Texts that end an answer in one model or another. Files mark them as text at times, and still mean the token.
+const END_TEXTS: [&str; 22] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[e~[",
+];
+
+/// What a GGUF file says of its tokenizer.
+#[derive(Debug)]
+pub struct GgufTokenizer {
+    /// The tokenizer.
+    pub definition: Definition,
+    /// Tokens that end a text, in ascending order.
+    pub stop_tokens: Vec<u32>,
+}
+
+/// Reads the tokenizer of a file; `None` where the file has none.
+///
+/// # Errors
+/// The metadata contradicts itself, or is of a kind of tokenizer that is not supported.
+pub fn read_gguf_tokenizer(metadata: &Metadata) -> Result<Option<GgufTokenizer>> {
+    let Some(model) = metadata.str(MODEL)?.filter(|&model| model != "none" && model != "no_vocab") else {
+        return Ok(None);
+    };
+    let vocabulary = Vocabulary::read(metadata)?;
+    let definition = match model {
+        "gpt2" => Model::ByteLevel(vocabulary.byte_level()?),
+        "llama" => Model::Pieces(vocabulary.pieces(Algorithm::Bpe)?),
+        "t5" => Model::Pieces(vocabulary.pieces(Algorithm::Unigram)?),
+        other => {
+            return Err(RuntimeError::Unsupported {
+                path: metadata.path().to_owned(),
+                what: format!("the tokenizer {}", quote(other)),
+                supported: "gpt2, llama and t5 are".into(),
+            });
+        }
+    };
+    Ok(Some(GgufTokenizer {
+        definition: Definition(definition),
+        stop_tokens: vocabulary.stop_tokens()?,
+    }))
+}
+
+/// What all kinds of tokenizers have in these files.
+struct Vocabulary<'a> {
+    metadata: &'a Metadata,
+    tokens: Vec<String>,
+    kinds: Vec<PieceKind>,
+}
+
+impl<'a> Vocabulary<'a> {
+    fn read(metadata: &'a Metadata) -> Result<Vocabulary<'a>> {
+        let texts = metadata.strings(TOKENS)?.unwrap_or_default();
+        if texts.is_empty() || texts.len() > MAX_TOKENS {
+            return Err(metadata.wrong(TOKENS, format!("1 to {MAX_TOKENS} tokens"), texts.len()));
+        }
+        let named = |(i, text): (usize, &&str)| {
+            // Tokens without text cannot be told apart otherwise.
+            if text.is_empty() { format!("[EMPTY_{i}]") } else { (*text).to_owned() }
+        };
+        let tokens: Vec<String> = texts.iter().enumerate().map(named).collect();
+        let kinds = match metadata.i32s(TYPES)? {
+            Some(types) if types.len() != tokens.len() => {
+                return Err(metadata.wrong(TYPES, format!("{} types", tokens.len()), types.len()));
+            }
+            Some(types) => {
+                let kind = |&number: &i32| match number {
+                    // No type given.
+                    0 => Ok(PieceKind::Normal),
+                    number => PieceKind::from_number(number)
+                        .ok_or_else(|| metadata.wrong(TYPES, "types from 0 to 6", number)),
+                };
+                types.iter().map(kind).collect::<Result<_>>()?
+            }
+            None => tokens.iter().map(|text| byte_of(text).map_or(PieceKind::Normal, |_| PieceKind::Byte)).collect(),
+        };
+        let mut vocabulary = Vocabulary { metadata, tokens, kinds };
+        vocabulary.correct_kinds()?;
+        Ok(vocabulary)
+    }
+
+    fn correct_kinds(&mut self) -> Result<()> {
+        if !self.metadata.contains(TYPES) {
+            for role in ["bos", "eos"] {
+                if let Some(id) = self.id(role)? {
+                    self.kinds[id as usize] = PieceKind::Control;
+                }
+            }
+            if let Some(id) = self.id("unknown")? {
+                self.kinds[id as usize] = PieceKind::Unknown;
+            }
+        }
+        for (text, kind) in self.tokens.iter().zip(&mut self.kinds) {
+            if END_TEXTS.contains(&&**text) {
+                *kind = PieceKind::Control;
+            }
+        }
+        Ok(())
+    }
+
+    /// The id of the token with this role, where the file names one.
+    fn id(&self, role: &str) -> Result<Option<u32>> {
+        let key = format!("tokenizer.ggml.{role}_token_id");
+        match self.metadata.u32(&key)? {
+            // -1, written without its sign.
+            None | Some(u32::MAX) => Ok(None),
+            Some(id) if (id as usize) < self.tokens.len() => Ok(Some(id)),
+            Some(id) => {
+                Err(self.metadata.wrong(&key, format!("a token id below {}", self.tokens.len()), id))
+            }
+        }
+    }
+
+    /// The same, or else this id where the vocabulary has it.
+    fn id_or(&self, role: &str, default: u32) -> Result<Option<u32>> {
+        Ok(self.id(role)?.or(Some(default).filter(|&id| (id as usize) < self.tokens.len())))
+    }
+
+    fn stop_tokens(&self) -> Result<Vec<u32>> {
+        let mut ids: Vec<u32> = Vec::new();
+        for role in ["eos", "eot", "eom"] {
+            ids.extend(self.id(role)?);
+        }
+        let named = self.tokens.iter().zip(0..).filter(|(text, _)| END_TEXTS.contains(&&***text));
+        ids.extend(named.map(|(_, id)| id));
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
+    }
+
+    /// The tokens that are cut out of a text before the model sees it.
+    fn added(&self) -> Result<Vec<AddedToken>> {
+        // Phi-3's special tokens swallow the white space after them, which the format has no place for: llama.cpp goes
+        // by the model's name.
+        let name = self.metadata.str("general.name")?.unwrap_or_default().to_lowercase();
+        let rstrip = name.contains("phi-3") || name.contains("phi3");
+        let token = |((text, kind), id): ((&String, &PieceKind), u32)| {
+            let special = match kind {
+                PieceKind::Control | PieceKind::Unknown => true,
+                PieceKind::UserDefined => false,
+                PieceKind::Normal | PieceKind::Unused | PieceKind::Byte => return None,
+            };
+            let rstrip = rstrip && !["<unk>", "<s>", "<|endoftext|>"].contains(&&**text);
+            Some(AddedToken { rstrip, ..AddedToken::new(id, text, special) })
+        };
+        Ok(self.tokens.iter().zip(&self.kinds).zip(0..).filter_map(token).collect())
+    }
+
+    /// The tokens around every text; `add_bos`, `add_eos`: whether they are there where the file does not say.
+    fn around(&self, bos: Option<u32>, add_bos: bool, eos: Option<u32>, add_eos: bool) -> Result<Around> {
+        let token = |key: &str, id: Option<u32>, default: bool| -> Result<Option<(u32, String)>> {
+            let wanted = self.metadata.bool(key)?.unwrap_or(default);
+            Ok(id.filter(|_| wanted).map(|id| (id, self.tokens[id as usize].clone())))
+        };
+        Ok(Around {
+            first: token("tokenizer.ggml.add_bos_token", bos, add_bos)?,
+            last: token("tokenizer.ggml.add_eos_token", eos, add_eos)?,
+        })
+    }
+
+    fn byte_level(&self) -> Result<ByteLevelBpe> {
+        let metadata = self.metadata;
+        // Files from before the key existed do not say; `default` is what runs them elsewhere.
+        let name = metadata.str(PRE)?.filter(|name| !name.is_empty()).unwrap_or("default");
+        let kind = pre_tokenizers::pre_tokenizer(name).ok_or_else(|| RuntimeError::Unsupported {
+            path: metadata.path().to_owned(),
+            what: format!("the pre-tokenizer {}", quote(name)),
+            supported: format!("{} are", pre_tokenizers::names().join(", ")),
+        })?;
+        let bpe = ByteLevelBpe {
+            path: metadata.path().to_owned(),
+            vocab: self.tokens.iter().cloned().zip(0..).collect(),
+            merges: self.merges()?,
+            splits: kind.splits,
+            nfc: false,
+            add_prefix_space: false,
+            added: self.added()?,
+            around: self.around(self.id("bos")?, kind.add_bos, self.id("eos")?, false)?,
+        };
+        bpe.check(metadata.path(), "merge")?;
+        Ok(bpe)
+    }
+
+    fn merges(&self) -> Result<Vec<(String, String)>> {
+        let lines = self.metadata.strings(MERGES)?;
+        let lines = lines.ok_or_else(|| self.metadata.wrong(MERGES, "an array of merges", "no such key"))?;
+        let mut seen = HashSet::new();
+        let mut merges = Vec::with_capacity(lines.len());
+        for (line, rank) in lines.into_iter().zip(0..) {
+            // The first character may be a space itself.
+            let first = line.chars().next().map_or(0, char::len_utf8);
+            let cut = line[first..].find(' ').map(|at| at + first);
+            let Some(cut) = cut else {
+                let found = format!("merge {rank}: {}", quote(line));
+                return Err(self.metadata.wrong(MERGES, "two tokens with a space between", found));
+            };
+            // Of a pair that is there twice, the first counts.
+            if seen.insert(line) {
+                merges.push((line[..cut].to_owned(), line[cut + 1..].to_owned()));
+            }
+        }
+        Ok(merges)
+    }
+
+    fn pieces(&self, algorithm: Algorithm) -> Result<PieceModel> {
+        let metadata = self.metadata;
+        let scores = metadata.f32s(SCORES)?.unwrap_or_default();
+        if scores.len() != self.tokens.len() {
+            return Err(metadata.wrong(SCORES, format!("{} scores", self.tokens.len()), scores.len()));
+        }
+        let tokens = self.tokens.iter().zip(&self.kinds).zip(scores);
+        let pieces = tokens.map(|((text, &kind), score)| Piece { text: text.clone(), score, kind });
+        let unigram = algorithm == Algorithm::Unigram;
+        let (bos, eos, unk) = if unigram {
+            (self.id("bos")?, self.id_or("eos", 1)?, self.id_or("unknown", 2)?)
+        } else {
+            (self.id_or("bos", 1)?, self.id_or("eos", 2)?, self.id_or("unknown", 0)?)
+        };
+        let prefix = metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(!unigram);
+        let model = PieceModel {
+            path: metadata.path().to_owned(),
+            place: "token",
+            pieces: pieces.collect(),
+            algorithm,
+            unk,
+            byte_fallback: self.kinds.contains(&PieceKind::Byte),
+            merge_user_defined: true,
+            rules: TextRules {
+                prefix: if prefix { Prefix::EverySegment } else { Prefix::None },
+                charsmap: self.charsmap()?,
+                remove_extra_whitespaces: unigram
+                    && metadata.bool("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false),
+                escape_whitespaces: true,
+            },
+            added: self.added()?,
+            around: self.around(bos, !unigram, eos, unigram)?,
+        };
+        model.check()?;
+        Ok(model)
+    }
+
+    fn charsmap(&self) -> Result<Option<Vec<u8>>> {
+        let Some(bytes) = self.metadata.i32s(CHARSMAP)? else { return Ok(None) };
+        // Written as signed or as unsigned bytes.
+        let byte = |&value: &i32| u8::try_from(value).or_else(|_| i8::try_from(value).map(|byte| byte as u8));
+        let bytes: Vec<u8> = bytes
+            .iter()
+            .map(|value| byte(value).map_err(|_| self.metadata.wrong(CHARSMAP, "bytes", value)))
+            .collect::<Result<_>>()?;
+        Charsmap::read(&bytes)
+            .map_err(|problem| self.metadata.wrong(CHARSMAP, "a table of replacements", message(problem)))?;
+        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
