@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
-use gguf_rs_lib::format::{GGUF_MAX_DIMENSIONS, GGUF_MAX_TENSOR_NAME_LENGTH, GGUFTensorType, TensorInfo};
+use gguf_rs_lib::format::{GGUF_MAX_DIMENSIONS, GGUF_MAX_TENSOR_NAME_LENGTH, TensorInfo};
 use qsf_format::printable::{message, quote};
 
 use super::cursor::Cursor;
 use super::metadata::Metadata;
 use crate::error::{Result, RuntimeError};
+use crate::source::ggml::GgmlType;
 
 /// Most tensors of a file. The models with most, of hundreds of experts stored one by one, have about 60 000.
 const MAX_TENSORS: u64 = 1 << 17;
@@ -36,8 +37,8 @@ pub struct GgufTensor {
 
 impl GgufTensor {
     /// The type, where it is a known one.
-    pub fn known_type(&self) -> Option<GGUFTensorType> {
-        GGUFTensorType::from_u32(self.type_id).ok()
+    pub fn known_type(&self) -> Option<GgmlType> {
+        GgmlType::from_id(self.type_id)
     }
 }
 
@@ -89,7 +90,7 @@ fn read_one(cursor: &mut Cursor<'_>) -> Result<TensorInfo> {
     let offset = cursor.u64(&what)?;
     let info = TensorInfo::new(name.to_owned(), shape, type_id, offset);
     // The library refuses unknown types. A file may have some in tensors that nothing uses.
-    if GGUFTensorType::from_u32(type_id).is_ok() {
+    if GgmlType::from_id(type_id).is_some() {
         info.validate().map_err(|e| cursor.wrong(&what, "a shape that its type can have", message(e)))?;
     }
     Ok(info)
@@ -127,9 +128,11 @@ impl Region<'_> {
             return Err(RuntimeError::bad_input(self.path, place(), expected, info.offset));
         }
         let elements = info.checked_element_count();
-        let bytes = match GGUFTensorType::from_u32(info.tensor_type) {
-            Ok(known) => elements.and_then(|elements| known.checked_calculate_size(elements)),
-            Err(_) => elements.map(|_| 0),
+        let bytes = match GgmlType::from_id(info.tensor_type) {
+            // Whole blocks: rows are.
+            Some(ty) => elements
+                .and_then(|elements| (elements / ty.block_len() as u64).checked_mul(ty.block_bytes() as u64)),
+            None => elements.map(|_| 0),
         };
         let start = offset.and_then(|offset| self.data.checked_add(offset));
         let end = start.zip(bytes).and_then(|(start, bytes)| start.checked_add(usize::try_from(bytes).ok()?));

@@ -7,6 +7,7 @@ mod descriptor;
 mod file;
 mod metadata;
 mod names;
+mod rows;
 mod source;
 mod split;
 mod store;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use qsf_format::printable::quote;
 use qsf_format::{BlockSize, QuantType};
@@ -9,10 +10,17 @@ use qsf_format::{BlockSize, QuantType};
 use super::config::unsupported;
 use super::descriptor::GgufTensor;
 use super::file::GgufFile;
+use super::rows::{GgmlRows, stored_type};
 use crate::error::{Result, RuntimeError};
+use crate::source::ggml::GgmlType;
 use crate::source::mapping::{NameTable, TensorStore};
 use crate::source::{StoredType, Tensor, TensorBytes};
-use gguf_rs_lib::format::GGUFTensorType;
+
+/// What the name of a matrix becomes in that of its scale, and of one that only concerns activations. NVFP4 has one for
+/// the whole matrix besides those in its blocks (one for each expert where there are several).
+const WEIGHT: &str = ".weight";
+const SCALE: &str = ".scale";
+const ACTIVATION_SCALE: &str = ".input_scale";
 
 /// A file whose tensors all have types that can be read.
 #[derive(Debug)]
@@ -25,27 +33,63 @@ pub(super) struct Store {
 struct Entry {
     /// Place in the file's list.
     at: usize,
+    ty: GgmlType,
     /// Dimensions, slowest first.
     shape: Vec<usize>,
-    stored: StoredType,
+    /// Place of the tensor with the scales, where there is one.
+    scale: Option<usize>,
 }
 
 impl Store {
     /// # Errors
-    /// When a tensor that `table` does not ignore has a type that cannot be read.
+    /// When a tensor that `table` does not ignore has a type that cannot be read, or scales make no sense.
     pub fn new(file: GgufFile, table: &NameTable) -> Result<Store> {
         let mut by_name = HashMap::new();
         for (at, tensor) in file.tensors.iter().enumerate() {
             let ignored = table.ignored.iter().any(|end| tensor.name.ends_with(end));
-            let stored = match stored_type(tensor) {
-                Some(stored) => stored,
-                None if ignored => continue,
-                None => return Err(unknown_type(&file, tensor)),
+            let Some(ty) = tensor.known_type() else {
+                if ignored {
+                    continue;
+                }
+                return Err(unknown_type(&file, tensor));
             };
             let shape = tensor.shape.iter().rev().copied().collect();
-            by_name.insert(tensor.name.clone(), Entry { at, shape, stored });
+            by_name.insert(tensor.name.clone(), Entry { at, ty, shape, scale: None });
         }
-        Ok(Store { file, by_name })
+        let mut store = Store { file, by_name };
+        store.join_scales()?;
+        Ok(store)
+    }
+
+    /// Gives each matrix of a block type its scale. Beside any other type a tensor of such a name stays on its own, and is
+    /// refused, for nothing uses it.
+    fn join_scales(&mut self) -> Result<()> {
+        let is_scaled = |entry: &Entry| entry.ty.block_len() > 1;
+        let matrices = self.by_name.iter().filter(|(_, entry)| is_scaled(entry));
+        let mut stems: Vec<String> =
+            matrices.filter_map(|(name, _)| name.strip_suffix(WEIGHT)).map(str::to_owned).collect();
+        stems.sort();
+        for stem in stems {
+            self.by_name.remove(&format!("{stem}{ACTIVATION_SCALE}"));
+            let name = format!("{stem}{SCALE}");
+            let Some(scale) = self.by_name.remove(&name) else { continue };
+            let Some(entry) = self.by_name.get_mut(&format!("{stem}{WEIGHT}")) else { continue };
+            // Experts are the slowest dimension of three.
+            let parts = if entry.shape.len() == 3 { entry.shape[0] } else { 1 };
+            if scale.ty != GgmlType::F32 || scale.shape != [parts] {
+                let path = &self.file.shards[self.file.tensors[scale.at].shard].path;
+                let expected = format!("{parts} values of type F32, as {} has parts", quote(&stem));
+                let found = format!("shape {:?}, type {}", scale.shape, scale.ty);
+                return Err(RuntimeError::bad_input(
+                    path,
+                    format!("tensor {}", quote(&name)),
+                    expected,
+                    found,
+                ));
+            }
+            entry.scale = Some(scale.at);
+        }
+        Ok(())
     }
 
     /// The file.
@@ -57,6 +101,12 @@ impl Store {
     pub fn find(&self, name: &str) -> Option<&GgufTensor> {
         self.by_name.get(name).map(|entry| &self.file.tensors[entry.at])
     }
+
+    fn scales(&self, entry: &Entry) -> Vec<f32> {
+        let Some(at) = entry.scale else { return Vec::new() };
+        let (values, _) = self.file.bytes(&self.file.tensors[at]).as_chunks();
+        values.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
+    }
 }
 
 impl TensorStore for Store {
@@ -65,7 +115,9 @@ impl TensorStore for Store {
     }
 
     fn describe(&self, name: &str) -> Option<(&[usize], StoredType)> {
-        self.by_name.get(name).map(|entry| (entry.shape.as_slice(), entry.stored))
+        let entry = self.by_name.get(name)?;
+        let stored = native_type(entry.ty).map_or_else(|| stored_type(entry.ty), StoredType::Native);
+        Some((&entry.shape, stored))
     }
 
     fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
@@ -76,38 +128,33 @@ impl TensorStore for Store {
         let wrong = |expected: &str, found: &str| {
             RuntimeError::bad_input(self.file_of(name), format!("tensor {}", quote(name)), expected, found)
         };
-        let Some(tensor) = self.find(name) else { return Err(wrong("a tensor of that name", "none")) };
+        let Some(entry) = self.by_name.get(name) else { return Err(wrong("a tensor of that name", "none")) };
+        let tensor = &self.file.tensors[entry.at];
         // In range: the shape was checked against the bytes when the file was opened.
         let cols = tensor.shape.first().copied().unwrap_or(1);
         let rows = tensor.shape.iter().skip(1).product();
         let bytes = TensorBytes::Mapped(self.file.shards[tensor.shard].map.clone(), tensor.range.clone());
-        match tensor.known_type().and_then(native_type) {
-            Some(quant) => Tensor::new(rows, cols, quant, BlockSize::default(), bytes)
-                .map_err(|_| wrong("as many bytes as its shape takes", "others")),
-            None => Err(unknown_type(&self.file, tensor)),
-        }
+        let loaded = match native_type(entry.ty) {
+            Some(quant) => Tensor::new(rows, cols, quant, BlockSize::default(), bytes).ok(),
+            None => GgmlRows::new(entry.ty, (rows, cols), bytes, self.scales(entry))
+                .map(|values| Tensor::foreign(rows, cols, Arc::new(values))),
+        };
+        loaded.ok_or_else(|| wrong("as many bytes as its shape takes", "others"))
     }
 }
 
-fn stored_type(tensor: &GgufTensor) -> Option<StoredType> {
-    native_type(tensor.known_type()?).map(StoredType::Native)
-}
-
 /// The type of the file format that is the same.
-fn native_type(known: GGUFTensorType) -> Option<QuantType> {
-    match known {
-        GGUFTensorType::F32 => Some(QuantType::F32),
-        GGUFTensorType::F16 => Some(QuantType::F16),
-        GGUFTensorType::BF16 => Some(QuantType::Bf16),
+fn native_type(ty: GgmlType) -> Option<QuantType> {
+    match ty {
+        GgmlType::F32 => Some(QuantType::F32),
+        GgmlType::F16 => Some(QuantType::F16),
+        GgmlType::BF16 => Some(QuantType::Bf16),
         _ => None,
     }
 }
 
 fn unknown_type(file: &GgufFile, tensor: &GgufTensor) -> RuntimeError {
-    let kind = match tensor.known_type() {
-        Some(known) => format!("type {} ({})", known.name(), tensor.type_id),
-        None => format!("unknown type {}", tensor.type_id),
-    };
-    let what = format!("{kind} of tensor {}", quote(&tensor.name));
-    unsupported(&file.shards[tensor.shard].path, what, "supported: F32, F16, BF16")
+    let known: Vec<&str> = GgmlType::ALL.iter().map(|ty| ty.name()).collect();
+    let what = format!("unknown type {} of tensor {}", tensor.type_id, quote(&tensor.name));
+    unsupported(&file.shards[tensor.shard].path, what, &format!("supported: {}", known.join(", ")))
 }

@@ -257,6 +257,18 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
         model_type: "bloom",
         positions: Positions::Alibi,
         embedding_norm: true,
+        biases: &[
+            TensorKind::AttnQBias,
+            TensorKind::AttnKBias,
+            TensorKind::AttnVBias,
+            TensorKind::AttnOutputBias,
+            TensorKind::AttnNormBias,
+            TensorKind::FfnNormBias,
+            TensorKind::FfnUpBias,
+            TensorKind::FfnDownBias,
+            TensorKind::FinalNormBias,
+            TensorKind::EmbeddingNormBias,
+        ],
         ..GPT2
     },
 ];
