@@ -197,7 +197,7 @@ impl Tensor {
         );
         match &self.values {
             Values::Native(native) => {
-                decode_row(isa, native.quant, native.block, native.rows(row..row + 1), out)
+                decode_row(isa, native.quant, native.block, native.rows(row..row + 1), out);
             }
             Values::Foreign { rows, first } => rows.decode_row(isa, first + row, out),
         }

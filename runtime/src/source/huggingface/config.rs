@@ -142,8 +142,15 @@ impl<'a> ConfigFiles<'a> {
         let reader = Reader { fields, nested, architecture, store, prefix: &names.prefix };
         let mut config = (architecture.config)(&reader)?;
         let model = &mut config.model;
-        if nested && fields.get("tie_word_embeddings").is_none() {
-            model.tied_head = outer.bool("tie_word_embeddings")?.unwrap_or(model.tied_head);
+        if nested {
+            let (whole, part) = (outer.bool("tie_word_embeddings")?, fields.bool("tie_word_embeddings")?);
+            model.tied_head = match (whole, part) {
+                (Some(tied), None) | (None, Some(tied)) => tied,
+                (Some(whole), Some(part)) if whole == part => whole,
+                // Which of the two counts, and what it is when it is not written, differs between versions of transformers
+                // and kinds of models. A head of its own is there to be used.
+                _ => !names.has_head(store),
+            };
         }
         let places = if nested { &[outer, fields][..] } else { &[outer] };
         for place in places {

@@ -59,6 +59,11 @@ impl Names {
         Ok(Names { heads: heads.collect(), prefix })
     }
 
+    /// Whether there is an output head of its own.
+    pub fn has_head(&self, store: &dyn TensorStore) -> bool {
+        self.heads.iter().any(|(name, prefix)| store.describe(&format!("{prefix}{name}")).is_some())
+    }
+
     /// Whether the language model is a part of a larger model.
     pub fn is_part(&self) -> bool {
         LANGUAGE_PARTS.iter().any(|part| parts(&self.prefix).any(|found| found == *part))

@@ -37,7 +37,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         tied_head: true,
     })?;
     as_gemma(reader, &mut model)?;
-    model.attention_softcap = softcap(reader, "attn_logit_softcapping", None)?;
+    // `attn_logit_softcapping`, a leftover of Gemma 2, is read by nothing.
     model.logit_softcap = softcap(reader, "final_logit_softcapping", None)?;
     model.qk_norm = Some(QkNorm::Head);
     let layers = sliding_layers(reader, model.layers)?;

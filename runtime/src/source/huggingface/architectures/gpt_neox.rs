@@ -53,8 +53,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         fields,
         &RopeDefaults {
             theta_name: "rotary_emb_base",
-            part: 0.25,
-            part_name: "rotary_pct",
+            part: Some((0.25, "rotary_pct")),
             ..RopeDefaults::new(10_000.0, head_dim, positions)
         },
     )?;

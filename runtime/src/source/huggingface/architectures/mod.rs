@@ -103,12 +103,8 @@ impl Architecture {
 
     /// The name of the token embedding without what stands before it.
     pub fn embedding(&self) -> &'static str {
-        self.name_of(TensorKind::TokenEmbedding).unwrap_or_default()
-    }
-
-    /// The first name of the table for tensors of this kind alone.
-    pub fn name_of(&self, kind: TensorKind) -> Option<&'static str> {
-        self.table.rules.iter().find(|rule| rule.kinds == [kind]).map(|rule| rule.name)
+        let mut rules = self.table.rules.iter();
+        rules.find(|rule| rule.kinds == [TensorKind::TokenEmbedding]).map_or("", |rule| rule.name)
     }
 }
 

@@ -42,19 +42,19 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     reader.only("qk_layernorm", false)?;
     let hidden = reader.dimension(&["hidden_size"], 2048)?;
     let heads = reader.dimension(&["num_attention_heads"], 32)?;
-    let head_dim = match fields.u32("head_dim")? {
-        Some(head_dim) => head_dim,
-        None => reader.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
-    };
+    let (head_dim, kv_heads) = reader.heads((hidden, heads), None, None)?;
     let positions = fields.u32("max_position_embeddings")?.unwrap_or(2048);
-    let defaults = RopeDefaults { part: 0.5, ..RopeDefaults::new(10_000.0, head_dim, positions) };
+    let defaults = RopeDefaults {
+        part: Some((0.5, "partial_rotary_factor")),
+        ..RopeDefaults::new(10_000.0, head_dim, positions)
+    };
     let rope = rope::positions(fields, &defaults)?;
     let model = ModelConfig {
         architecture: reader.architecture.name().to_owned(),
         layers: reader.layers(&["num_hidden_layers"], 24)?,
         hidden,
         heads,
-        kv_heads: fields.u32("num_key_value_heads")?.unwrap_or(heads),
+        kv_heads,
         head_dim,
         ffn: reader.dimension(&["intermediate_size"], 8192)?,
         vocab: reader.dimension(&["vocab_size"], 51_200)?,

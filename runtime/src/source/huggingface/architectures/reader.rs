@@ -64,11 +64,43 @@ impl Reader<'_> {
         Ok(layers)
     }
 
-    /// Outputs of the matrix of this kind in the first layer, where there is one that holds nothing else.
-    pub fn outputs(&self, kind: TensorKind) -> Option<u32> {
-        let name = self.architecture.name_of(kind)?.replace("{}", "0");
-        let (shape, _) = self.store.describe(&format!("{}{name}", self.prefix))?;
-        u32::try_from(*shape.first()?).ok()
+    /// Rows and columns of the matrix of the first layer that holds these kinds, where there is one.
+    fn shape_of(&self, kinds: &[TensorKind]) -> Option<[u32; 2]> {
+        let rule = self.architecture.table.rules.iter().find(|rule| rule.kinds == kinds)?;
+        let name = format!("{}{}", self.prefix, rule.name.replace("{}", "0"));
+        let (shape, _) = self.store.describe(&name)?;
+        let [rows, cols] = *shape else { return None };
+        Some([u32::try_from(rows).ok()?, u32::try_from(cols).ok()?])
+    }
+
+    /// Width of a head, and heads of keys and values: by `head_dim` and `num_key_value_heads`, or by the shapes of the
+    /// projections, or else as the configuration class has it.
+    pub fn heads(
+        &self,
+        (hidden, heads): (u32, u32),
+        default_head_dim: Option<u32>,
+        default_kv_heads: Option<u32>,
+    ) -> Result<(u32, u32)> {
+        use TensorKind::{AttnK, AttnOutput, AttnQ, AttnV};
+        let of_queries = match self.shape_of(&[AttnQ]) {
+            Some([rows, _]) => Some(rows),
+            None => self.shape_of(&[AttnOutput]).map(|[_, cols]| cols),
+        };
+        let by_shape = of_queries.and_then(|rows| whole_part(rows, heads));
+        let head_dim = match self.fields.u32("head_dim")?.or(by_shape).or(default_head_dim) {
+            Some(head_dim) => head_dim,
+            None => self.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
+        };
+        let of_keys = match self.shape_of(&[AttnK]) {
+            Some([rows, _]) => Some(rows),
+            None => self.shape_of(&[AttnQ, AttnK, AttnV]).and_then(|[rows, _]| {
+                let queries = heads.checked_mul(head_dim)?;
+                whole_part(rows.checked_sub(queries)?, 2)
+            }),
+        };
+        let by_shape = of_keys.and_then(|rows| whole_part(rows, head_dim));
+        let kv_heads = self.fields.u32("num_key_value_heads")?.or(by_shape).or(default_kv_heads);
+        Ok((head_dim, kv_heads.unwrap_or(heads)))
     }
 
     /// `hidden / heads`, which must leave no rest.
@@ -122,13 +154,7 @@ impl Reader<'_> {
         let fields = self.fields;
         let hidden = self.dimension(&["hidden_size"], defaults.hidden)?;
         let heads = self.dimension(&["num_attention_heads"], defaults.heads)?;
-        let by_tensor = self.outputs(TensorKind::AttnQ).and_then(|rows| whole_part(rows, heads));
-        let head_dim = match fields.u32("head_dim")?.or(by_tensor).or(defaults.head_dim) {
-            Some(head_dim) => head_dim,
-            None => self.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
-        };
-        let by_tensor = self.outputs(TensorKind::AttnK).and_then(|rows| whole_part(rows, head_dim));
-        let kv_heads = fields.u32("num_key_value_heads")?.or(by_tensor).or(defaults.kv_heads);
+        let (head_dim, kv_heads) = self.heads((hidden, heads), defaults.head_dim, defaults.kv_heads)?;
         let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
         let rope = rope::positions(fields, &RopeDefaults::new(defaults.theta, head_dim, positions))?;
         Ok(ModelConfig {
@@ -136,7 +162,7 @@ impl Reader<'_> {
             layers: self.layers(&["num_hidden_layers"], defaults.layers)?,
             hidden,
             heads,
-            kv_heads: kv_heads.unwrap_or(heads),
+            kv_heads,
             head_dim,
             ffn: self.dimension(&["intermediate_size"], defaults.ffn)?,
             vocab: self.dimension(&["vocab_size"], defaults.vocab)?,

@@ -18,10 +18,9 @@ pub(super) struct RopeDefaults {
     pub theta: f32,
     /// Its name outside of `rope_parameters`.
     pub theta_name: &'static str,
-    /// Part of a head that is rotated.
-    pub part: f64,
-    /// Its name outside of `rope_parameters`.
-    pub part_name: &'static str,
+    /// Part of a head that is rotated, and its name outside of `rope_parameters`; `None`: always the whole, whatever the
+    /// fields say.
+    pub part: Option<(f64, &'static str)>,
     /// Width of a head.
     pub head_dim: u32,
     /// `max_position_embeddings`.
@@ -36,8 +35,7 @@ impl RopeDefaults {
         RopeDefaults {
             theta,
             theta_name: "rope_theta",
-            part: 1.0,
-            part_name: "partial_rotary_factor",
+            part: None,
             head_dim,
             max_positions,
             yarn_is_longrope: false,
@@ -117,9 +115,17 @@ fn one_set(fields: Fields<'_>, sets: [Option<Fields<'_>>; 2], defaults: &RopeDef
         }
     }
     if part.found.is_none() || !sets_are_nested(sets) {
-        part.add(fields, defaults.part_name)?;
+        part.add(fields, defaults.part.map_or("partial_rotary_factor", |(_, name)| name))?;
     }
-    let part = part.found.unwrap_or(defaults.part);
+    let part = match (part.found, defaults.part) {
+        (Some(part), None) if part != 1.0 => {
+            // Versions of transformers differ in whether they heed it where the architecture has no such thing.
+            let what = format!("partial_rotary_factor {part} of this architecture");
+            return Err(unsupported(fields.path, what, "its heads are rotated as a whole"));
+        }
+        (Some(part), _) => part,
+        (None, defaults) => defaults.map_or(1.0, |(part, _)| part),
+    };
     let rotated = (f64::from(defaults.head_dim) * part) as u32;
     let scaling = match sets {
         [None, None] => None,

@@ -98,9 +98,8 @@ fn rotary_variants_that_would_change_the_result_are_refused() {
             json!({"chunked_attention": {"rope_theta": 1.0}}),
             "rotary parameters of \"chunked_attention\" is not supported",
         ),
-        ("rope_parameters", json!({"partial_rotary_factor": 0.25}), "rotated dims are 1"),
-        ("rope_parameters", json!({"partial_rotary_factor": 1.5}), "rotated dims are 6"),
-        ("partial_rotary_factor", json!(-1.0), "rotated dims are 0"),
+        ("rope_parameters", json!({"partial_rotary_factor": 0.5}), "partial_rotary_factor 0.5 of this"),
+        ("partial_rotary_factor", json!(0.25), "heads are rotated as a whole"),
         ("rope_scaling", json!({"type": "dynamic", "factor": 0.5}), "rope scaling factor is 0.5"),
         (
             "rope_scaling",

@@ -1,7 +1,11 @@
 //! Tests on whole model directories, made here or real.
 
+mod architectures;
 mod configurations;
 mod damaged;
+mod float8;
+mod golden;
+mod hub;
 mod opening;
 mod real_models;
 
