@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes packed matrices and tiny models as MLX, GPTQ tools and AutoAWQ store them, and the values that they stand for.
+"""Makes packed matrices and tiny models as MLX, GPTQ tools, AutoAWQ and compressed-tensors store them, and the values that they stand for.
 
     python3 scripts/make_packed_vectors.py tests/fixtures/packed            # what the repository has
     python3 scripts/make_packed_vectors.py /tmp/packed --seed 7 --scale 4   # others, larger
 
 Needs torch, transformers, safetensors and mlx (made with torch 2.x, transformers 5.x, mlx 0.32 on a CPU). MLX packs and
-expands its matrices itself; what it expands in float32 is expected. GPTQ and AWQ matrices are packed here, bit by bit
+expands its matrices itself; what it expands in float32 is expected. The other matrices are packed here, bit by bit
 from the description of their layouts, out of codes, zeros and scales from which the expected values follow.
 
 vectors.safetensors: for each case NAME the tensors of one layer as the tool names them ("NAME/x.qweight" and so on), and
@@ -23,7 +23,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-VOCAB, TOKENS, GREEDY = 32, 32, 8
+VOCAB, TOKENS, GREEDY = 24, 28, 8
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
@@ -100,6 +100,20 @@ def awq_layer(codes, zeros, scales):
     return {"qweight": packed(codes), "qzeros": packed(zeros), "scales": torch.from_numpy(scales)}
 
 
+def compressed_layer(codes, zeros, scales, bits, with_zeros, groups_of=None):
+    tensors = {
+        "weight_packed": int32(bitstream(codes.T, bits)), "weight_scale": torch.from_numpy(scales.T.copy()),
+        "weight_shape": torch.tensor(codes.T.shape),
+    }
+    if with_zeros:
+        whole_words = np.pad(zeros, ((0, 0), (0, -zeros.shape[1] % 32)))
+        words = -(-zeros.shape[1] * bits // 32)
+        tensors["weight_zero_point"] = int32(bitstream(whole_words, bits)[:, :words].T)
+    if groups_of is not None:
+        tensors["weight_g_idx"] = torch.from_numpy(groups_of.astype(np.int32))
+    return tensors
+
+
 def vectors(rng, scale):
     all_tensors = {}
 
@@ -131,7 +145,7 @@ def vectors(rng, scale):
     runs = np.arange(inputs) // group
     mixed = rng.permutation(runs)
     for bits in [2, 3, 4, 8]:
-        for less_one in ["codes", None] if bits > 3 else ["codes"]:
+        for less_one in ["codes", None] if bits == 4 else ["codes"]:
             order = mixed if less_one == "codes" and bits in (3, 4) else runs
             # Fewer outputs than 32 of 3 bits fill no whole words.
             count, outputs = inputs // group, (32 if bits == 3 else 16) * scale
@@ -150,6 +164,16 @@ def vectors(rng, scale):
     zeros = rng.integers(0, 16, (inputs // group, outputs), dtype=np.uint32)
     scales = random_scales(*zeros.shape, 4)
     add("awq-4", awq_layer(codes, zeros, scales), expand(codes, zeros, scales, runs))
+    # Of 3 bits, 16 outputs are a word and a half.
+    for bits, with_zeros in [(4, False), (3, True), (8, True)]:
+        codes = rng.integers(0, 2**bits, (inputs, outputs), dtype=np.uint32)
+        zeros = np.full((inputs // group, outputs), 2 ** (bits - 1), dtype=np.uint32)
+        if with_zeros:
+            zeros = rng.integers(0, 2**bits, zeros.shape, dtype=np.uint32)
+        scales = random_scales(*zeros.shape, bits)
+        order = mixed if bits == 8 else runs
+        tensors = compressed_layer(codes, zeros, scales, bits, with_zeros, order if bits == 8 else None)
+        add(f"ct-{bits}{'-zeros' if with_zeros else ''}", tensors, expand(codes, zeros, scales, order))
     return all_tensors
 
 

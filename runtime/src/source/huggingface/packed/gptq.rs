@@ -134,13 +134,8 @@ impl Matrix {
             return Ok(Groups::Runs(self.run));
         }
         let g_idx = self.part(store, &self.names.g_idx)?;
-        let bytes = g_idx.words()?;
-        let (words, _) = bytes.as_slice().as_chunks();
-        let groups: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        if let Some((input, group)) = groups.iter().enumerate().find(|(_, g)| **g as usize >= self.groups) {
-            let expected = format!("groups below {}", self.groups);
-            return Err(g_idx.wrong(expected, format!("{} at input {input}", *group as i32)));
-        }
+        let groups = g_idx.numbers()?;
+        g_idx.need_below(&groups, self.groups)?;
         let in_runs = groups.iter().enumerate().all(|(input, &group)| input / self.run == group as usize);
         // Tools leave zeros where nothing was reordered; taken at its word that would be one group of many.
         let unset = groups.iter().all(|&group| group == 0) && !self.format.desc_act;

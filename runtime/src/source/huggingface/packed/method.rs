@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Packed;
 use super::awq::Awq;
+use super::compressed::Compressed;
 use super::gptq::{self, Gptq};
 use super::mlx::{self, Mlx, Mode};
 use super::part::is_words;
@@ -29,6 +30,8 @@ pub(in super::super) enum Method {
     Gptq(Gptq),
     /// As AutoAWQ does.
     Awq(Awq),
+    /// As compressed-tensors does.
+    Compressed(Compressed),
 }
 
 /// Inputs that have a scale in common.
@@ -60,6 +63,7 @@ impl Method {
         let stem = match self {
             Method::Mlx { .. } => name.strip_suffix(".scales"),
             Method::Gptq(_) | Method::Awq(_) => name.strip_suffix(".qweight"),
+            Method::Compressed(_) => name.strip_suffix(".weight_packed"),
         };
         let Some(stem) = stem else { return Ok(None) };
         let matrix = match self {
@@ -73,6 +77,7 @@ impl Method {
             }
             Method::Gptq(format) => format.matrix(stem, store)?,
             Method::Awq(format) => format.matrix(stem, store)?,
+            Method::Compressed(format) => format.matrix(stem, store)?,
         };
         Ok(Some((stem.to_owned(), matrix)))
     }
@@ -91,6 +96,7 @@ pub(in super::super) fn read_method(fields: Fields<'_>) -> Result<Option<Method>
     match found.str("quant_method")? {
         Some("gptq") => gptq(found).map(Some),
         Some("awq") => awq(found).map(Some),
+        Some("compressed-tensors") if found.str("format")? == Some(PACKED) => compressed(found).map(Some),
         // mlx-lm writes what it has in `quantization` under this name too.
         None if found.get("group_size").is_some() && found.get("bits").is_some() => mlx(found).map(Some),
         _ => Ok(None),
@@ -198,6 +204,45 @@ fn awq(fields: Fields<'_>) -> Result<Method> {
         None => group_size(fields, "q_group_size")?,
     };
     Ok(Method::Awq(Awq { group_size: size.unwrap_or(GroupSize::Inputs(128)) }))
+}
+
+/// The format of compressed-tensors that packs integers.
+const PACKED: &str = "pack-quantized";
+
+fn compressed(fields: Fields<'_>) -> Result<Method> {
+    let unread =
+        |what: String| Err(unsupported(fields.path, what, "supported: pack-quantized integers alone"));
+    if let Some(sparsity) = fields.object("sparsity_config", "quantization_config.sparsity_config.")?
+        && let Some(format) = sparsity.str("format")?.filter(|format| *format != "dense")
+    {
+        return unread(option(sparsity, "format", format));
+    }
+    // Rotations of weights and activations, without which the weights mean nothing.
+    if let Some(transform) = fields.object("transform_config", "quantization_config.transform_config.")?
+        && !transform.map.is_empty()
+    {
+        return unread(format!("{}transform_config", fields.within));
+    }
+    let Some(groups) = fields.object("config_groups", "quantization_config.config_groups.")? else {
+        return Err(fields.wrong("config_groups", "an object", "no such field"));
+    };
+    let mut zeros_needed = !groups.map.is_empty();
+    for name in groups.map.keys() {
+        let Some(group) = groups.object(name, "group of quantization_config.config_groups: ")? else {
+            continue;
+        };
+        if let Some(format) = group.str("format")?.filter(|format| *format != PACKED) {
+            return unread(option(group, "format", format));
+        }
+        let Some(weights) = group.object("weights", "weights of quantization_config.config_groups: ")? else {
+            continue;
+        };
+        if let Some(kind) = weights.str("type")?.filter(|kind| *kind != "int") {
+            return unread(option(weights, "type", kind));
+        }
+        zeros_needed &= !weights.bool("symmetric")?.unwrap_or(true);
+    }
+    Ok(Method::Compressed(Compressed { zeros_needed }))
 }
 
 /// A field and its value, for messages.

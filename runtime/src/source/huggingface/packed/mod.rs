@@ -2,6 +2,7 @@
 //! zeros) as the one matrix that they stand for. No matrix is expanded: rows are decoded as they are needed.
 
 mod awq;
+mod compressed;
 mod gptq;
 mod method;
 mod mlx;

@@ -88,6 +88,32 @@ impl<'a> Part<'a> {
         self.raw(size_of::<u32>())
     }
 
+    /// The 32-bit words as numbers.
+    pub fn numbers(self) -> Result<Vec<u32>> {
+        let bytes = self.words()?;
+        let (words, _) = bytes.as_slice().as_chunks();
+        Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
+    /// An error unless the numbers of this tensor, one for each input, are groups of so many.
+    pub fn need_below(self, numbers: &[u32], groups: usize) -> Result<()> {
+        match numbers.iter().enumerate().find(|(_, group)| **group as usize >= groups) {
+            None => Ok(()),
+            Some((input, &group)) => {
+                let found = format!("{} at input {input}", group as i32);
+                Err(self.wrong(format!("groups below {groups}"), found))
+            }
+        }
+    }
+
+    /// The 64-bit integers, in place.
+    pub fn integers(self) -> Result<TensorBytes> {
+        if self.stored.to_string() != "I64" {
+            return Err(self.wrong("64-bit integers (I64)", self.stored));
+        }
+        self.raw(size_of::<i64>())
+    }
+
     /// The bytes, in place.
     pub fn bytes(self) -> Result<TensorBytes> {
         self.need_bytes()?;
