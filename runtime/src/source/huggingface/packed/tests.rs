@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cpu::{Cpu, Isa};
 use crate::eval::{GoldenExpectation, compare_golden};
+use crate::source::WeightSource;
 use crate::source::huggingface::fields::Fields;
 use crate::source::huggingface::open_huggingface;
 use crate::source::huggingface::plain;
-use crate::source::WeightSource;
 use crate::{Activations, Decoder, Model};
 
 fn fixture(name: &str) -> PathBuf {
@@ -80,7 +80,8 @@ impl TensorStore for Memory {
 
 /// What `config.json` with this under `quantization` (no `quant_method`) or `quantization_config` says.
 fn method(quantization: Value) -> Result<Method> {
-    let field = if quantization.get("quant_method").is_some() { "quantization_config" } else { "quantization" };
+    let field =
+        if quantization.get("quant_method").is_some() { "quantization_config" } else { "quantization" };
     let config = json!({field: quantization});
     let fields = Fields { path: Path::new("config.json"), within: "", map: config.as_object().unwrap() };
     Ok(read_method(fields)?.expect("a method that is read"))
