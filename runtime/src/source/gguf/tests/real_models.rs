@@ -59,6 +59,8 @@ fn a_model_that_comes_both_ways_is_the_same_model() {
         assert_eq!(ids(&gguf), ids(&huggingface), "{name}");
         for id in ids(&gguf) {
             let (one, other) = (gguf.load(id).unwrap(), huggingface.load(id).unwrap());
+            let announced = gguf.tensors().iter().find(|info| info.id == id).unwrap().stored;
+            assert_eq!(one.stored_type(), announced, "{name} {id}");
             assert!(one.to_f32() == other.to_f32(), "{name} {id}");
         }
     }
