@@ -23,6 +23,8 @@ pub enum RowOrder {
     /// Heads whose rows alternate between first and second half, as rotary embeddings of neighbouring pairs need them;
     /// here halves stand one behind the other.
     Interleaved {
+        /// First row.
+        first: usize,
         /// Rows of a head; even.
         head_dim: usize,
     },
@@ -33,10 +35,10 @@ impl RowOrder {
     pub fn stored_row(&self, row: usize) -> usize {
         match *self {
             RowOrder::Strided { first, run, stride } => first + row / run * stride + row % run,
-            RowOrder::Interleaved { head_dim } => {
+            RowOrder::Interleaved { first, head_dim } => {
                 let (head, within) = (row / head_dim, row % head_dim);
                 let half = head_dim / 2;
-                head * head_dim + within % half * 2 + within / half
+                first + head * head_dim + within % half * 2 + within / half
             }
         }
     }
@@ -47,11 +49,15 @@ impl Tensor {
     /// that follow one another stay usable by kernels.
     pub fn reordered(&self, order: RowOrder, rows: usize) -> Option<Tensor> {
         match order {
-            RowOrder::Strided { run: 0, .. } | RowOrder::Interleaved { head_dim: 0 | 1 } => return None,
-            RowOrder::Interleaved { head_dim } if !rows.is_multiple_of(head_dim) || head_dim % 2 != 0 => {
+            RowOrder::Strided { run: 0, .. } | RowOrder::Interleaved { head_dim: 0 | 1, .. } => return None,
+            RowOrder::Interleaved { head_dim, .. } if !rows.is_multiple_of(head_dim) || head_dim % 2 != 0 => {
                 return None;
             }
-            RowOrder::Interleaved { .. } if rows > self.rows() => return None,
+            RowOrder::Interleaved { first, .. }
+                if first.checked_add(rows).is_none_or(|end| end > self.rows()) =>
+            {
+                return None;
+            }
             RowOrder::Interleaved { .. } => {}
             RowOrder::Strided { first, run, stride } => {
                 let last = rows.checked_sub(1);
@@ -166,10 +172,13 @@ mod tests {
 
     #[test]
     fn neighbouring_pairs_become_halves() {
-        let order = RowOrder::Interleaved { head_dim: 6 };
+        let order = RowOrder::Interleaved { first: 0, head_dim: 6 };
         let tensor = numbered(0, 12).reordered(order, 12).unwrap();
         assert_eq!(rows_of(&tensor), [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]);
-        assert!(numbered(0, 12).reordered(RowOrder::Interleaved { head_dim: 5 }, 10).is_none());
+        let second = numbered(0, 12).reordered(RowOrder::Interleaved { first: 6, head_dim: 6 }, 6).unwrap();
+        assert_eq!(rows_of(&second), [6, 8, 10, 7, 9, 11]);
+        assert!(numbered(0, 12).reordered(RowOrder::Interleaved { first: 7, head_dim: 6 }, 6).is_none());
+        assert!(numbered(0, 12).reordered(RowOrder::Interleaved { first: 0, head_dim: 5 }, 10).is_none());
         assert!(numbered(0, 10).reordered(order, 12).is_none());
     }
 

@@ -51,7 +51,12 @@ pub struct Difference {
 pub fn self_check(definition: &Definition, written: &Tokenizer, derived: bool) -> Result<Option<Difference>> {
     let path = definition.path();
     let failed = |problem: String| {
-        RuntimeError::bad_input(path, "the tokenizer", "one that can encode the texts of the self-check", problem)
+        RuntimeError::bad_input(
+            path,
+            "the tokenizer",
+            "one that can encode the texts of the self-check",
+            problem,
+        )
     };
     let reference: Box<dyn Reference + '_> = match definition.model() {
         Model::Pieces(model) => Box::new(PieceReference::new(model).map_err(failed)?),

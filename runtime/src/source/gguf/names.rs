@@ -8,7 +8,7 @@ use crate::source::mapping::{Form, NameRule, NameTable, formed, rows};
 /// As `transformers` has them.
 pub(super) const PLAIN: NameTable = table(&PLAIN_RULES);
 /// Rows of queries and keys moved, so that neighbours are rotated together.
-pub(super) const NEIGHBOURING_PAIRS: NameTable = table(PAIR_RULES.split_at(RULES - FUSED).0);
+pub(super) const NEIGHBOURING_PAIRS: NameTable = table(&PAIR_RULES);
 /// Gains of norms stored as they multiply, 1 + w.
 pub(super) const NORM_PLUS_ONE: NameTable = table(&PLUS_ONE_RULES);
 /// Gate above up projection in one matrix.
@@ -38,8 +38,6 @@ struct Style {
 const PLAIN_STYLE: Style = Style { rotated: Form::Rows, norm: Form::Rows, up: &[FfnUp] };
 
 const RULES: usize = 40;
-/// The rules at the end that say where queries and keys are together with values. No rows are moved then.
-const FUSED: usize = 2;
 
 const fn rules(style: Style) -> [NameRule; RULES] {
     [
@@ -59,6 +57,8 @@ const fn rules(style: Style) -> [NameRule; RULES] {
         formed("blk.{}.attn_k.bias", &[AttnKBias], style.rotated),
         rows("blk.{}.attn_v.weight", &[AttnV]),
         rows("blk.{}.attn_v.bias", &[AttnVBias]),
+        formed("blk.{}.attn_qkv.weight", &[AttnQ, AttnK, AttnV], style.rotated),
+        formed("blk.{}.attn_qkv.bias", &[AttnQBias, AttnKBias, AttnVBias], style.rotated),
         formed("blk.{}.attn_q_norm.weight", &[QNorm], style.norm),
         formed("blk.{}.attn_k_norm.weight", &[KNorm], style.norm),
         rows("blk.{}.attn_output.weight", &[AttnOutput]),
@@ -82,8 +82,5 @@ const fn rules(style: Style) -> [NameRule; RULES] {
         rows("blk.{}.ffn_gate.{e}.weight", &[ExpertGate]),
         rows("blk.{}.ffn_up.{e}.weight", &[ExpertUp]),
         rows("blk.{}.ffn_down.{e}.weight", &[ExpertDown]),
-        // The last ones: see FUSED.
-        rows("blk.{}.attn_qkv.weight", &[AttnQ, AttnK, AttnV]),
-        rows("blk.{}.attn_qkv.bias", &[AttnQBias, AttnKBias, AttnVBias]),
     ]
 }

@@ -40,6 +40,7 @@ pub fn open_gguf(path: &Path) -> Result<GgufSource> {
             config.stop_tokens.push(*stop);
         }
     }
+    config::check(path, &config)?;
     let tokenizer_json = tokenizer.map(|tokenizer| tokenizer.definition.to_json()).transpose()?;
     let chat_template = file.metadata.str("tokenizer.chat_template")?.map(|text| text.as_bytes().to_vec());
     let store = Store::new(file, architecture.table)?;

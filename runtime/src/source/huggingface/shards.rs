@@ -2,7 +2,6 @@
 //! them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use super::fields::{Fields, describe};
 use super::plain::{self, PlainRows};
 use super::{files, pickle};
 use crate::error::{Result, RuntimeError};
+use crate::source::mapped::{map_file, release_pages};
 use crate::source::mapping::{TensorStore, no_such_tensor};
 use crate::source::{StoredType, Tensor, TensorBytes};
 use qsf_format::printable::{message, quote};
@@ -104,7 +104,6 @@ impl Shards {
     }
 
     /// The parts of files that tensors lie in, neighbours joined, so that pages that two of them share go back too.
-    #[cfg_attr(not(unix), expect(dead_code))]
     fn ranges(&self, names: &[&str]) -> Vec<(usize, Range<usize>)> {
         let stored = names.iter().filter_map(|name| self.get(name));
         let mut ranges: Vec<_> = stored.map(|stored| (stored.shard, stored.range.clone())).collect();
@@ -234,28 +233,9 @@ impl TensorStore for Shards {
     }
 
     fn release(&self, names: &[&str]) {
-        #[cfg(unix)]
         for (shard, range) in self.ranges(names) {
             release_pages(&self.files[shard].map, range);
         }
-        #[cfg(not(unix))]
-        let _ = names;
-    }
-}
-
-/// Gives back the whole pages inside `range`.
-#[cfg(unix)]
-fn release_pages(map: &Mmap, range: Range<usize>) {
-    // A multiple of every page size in use (4, 16 and 64 KiB). Rounding inwards keeps the neighbours' pages.
-    const STEP: usize = 64 << 10;
-    let (start, end) = (range.start.next_multiple_of(STEP), range.end / STEP * STEP);
-    if start < end {
-        // SAFETY: the map is a private, read-only view of a file and nothing was ever written through it, so a page
-        // that is dropped comes back from the file with the same bytes: tensors that borrow it see no change.
-        let advised =
-            unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
-        // Only advice: a system that refuses it keeps the pages, which is correct too.
-        let _ = advised;
     }
 }
 
@@ -282,13 +262,6 @@ fn read_safetensors(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
 fn read_torch(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
     let tensors = pickle::read(path, file)?;
     Ok(tensors.into_iter().map(|tensor| (tensor.name, tensor.dtype, tensor.shape, tensor.range)).collect())
-}
-
-fn map_file(path: &Path) -> Result<Mmap> {
-    let file = File::open(path).map_err(|e| RuntimeError::io(path, "open", e))?;
-    // SAFETY: the map is only ever read. Another process that changes the file while it is mapped is outside of what
-    // any reader of maps can guard against; the contents are plain numbers, for which every bit pattern is valid.
-    unsafe { Mmap::map(&file) }.map_err(|e| RuntimeError::io(path, "map", e))
 }
 
 /// Whether a value of `weight_map` stays in the model's directory. The index comes with the download; a name such as

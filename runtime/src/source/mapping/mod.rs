@@ -218,7 +218,11 @@ impl Mapping {
                     stride: parts.len() * head_dim,
                 }),
                 Form::ExpertByExpert => Part::Ordered(RowOrder::Strided { first, run: len, stride: all }),
-                Form::NeighbouringPairs => Part::Ordered(RowOrder::Interleaved { head_dim }),
+                // Values are not rotated.
+                Form::NeighbouringPairs if matches!(id.kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
+                    Part::From(first)
+                }
+                Form::NeighbouringPairs => Part::Ordered(RowOrder::Interleaved { first, head_dim }),
                 Form::PlusOne => Part::MinusOne,
             };
             let whole = ids.len() == 1 && part == Part::From(0);

@@ -35,7 +35,8 @@ pub enum Form {
     HeadByHead,
     /// The kinds (gate, up) alternate with each expert.
     ExpertByExpert,
-    /// Each head's rows alternate between its first and second half, for rotation of neighbouring pairs.
+    /// Rows of each head of queries and keys alternate between its first and second half, for rotation of neighbouring
+    /// pairs; kinds one below another.
     NeighbouringPairs,
     /// So many rows at the start mean nothing.
     Skip(usize),

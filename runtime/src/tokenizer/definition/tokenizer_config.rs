@@ -96,7 +96,9 @@ impl TokenizerConfig {
         // transformers 5 calls the list `extra_special_tokens`; an object there names roles of its own.
         for name in ["additional_special_tokens", "extra_special_tokens"] {
             match fields.get(name) {
-                Some(Value::Array(list)) => self.further_special.extend(list.iter().filter_map(content).map(Into::into)),
+                Some(Value::Array(list)) => {
+                    self.further_special.extend(list.iter().filter_map(content).map(Into::into))
+                }
                 Some(Value::Object(named)) => {
                     self.further_special.extend(named.values().filter_map(content).map(Into::into));
                 }

@@ -41,10 +41,15 @@ pub(super) fn read(file: &GgufFile) -> Result<(ModelConfig, &'static Architectur
     keys.refuse_unknown()?;
     let mut config = decoder(file, keys, architecture)?;
     tokens::read(metadata, &mut config)?;
-    config.check().map_err(|problem| {
-        RuntimeError::bad_input(path, "the metadata", "a model that can be run", problem)
-    })?;
+    check(path, &config)?;
     Ok((config, architecture))
+}
+
+/// Checks what a decoder relies on.
+pub(super) fn check(path: &Path, config: &ModelConfig) -> Result<()> {
+    config
+        .check()
+        .map_err(|problem| RuntimeError::bad_input(path, "the metadata", "a model that can be run", problem))
 }
 
 fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Result<ModelConfig> {

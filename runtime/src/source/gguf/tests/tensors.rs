@@ -108,6 +108,26 @@ fn rows_that_llama_cpp_moved_are_moved_back() {
         let v = values(&source, Some(1), AttnV);
         assert_eq!(v[HIDDEN as usize], first_value(kind, "blk.1.attn_v.weight") + HIDDEN as f32);
     }
+    let apart = open_model(&model("llama")).unwrap();
+    let mut fused = model("llama");
+    for layer in 0..LAYERS {
+        let size = (HIDDEN * HEAD_DIM) as usize;
+        let first = |name: &str| first_value("llama", &format!("blk.{layer}.{name}.weight"));
+        let run = |first: f32, heads: u64| (0..heads as usize * size).map(move |at| first + at as f32);
+        let all: Vec<f32> = run(first("attn_q"), HEADS)
+            .chain(run(first("attn_k"), 1))
+            .chain(run(first("attn_v"), 1))
+            .collect();
+        for name in ["attn_q", "attn_k", "attn_v"] {
+            fused = fused.without_tensor(&format!("blk.{layer}.{name}.weight"));
+        }
+        let rows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
+        fused = fused.f32s(&format!("blk.{layer}.attn_qkv.weight"), &[HIDDEN, rows], &all);
+    }
+    let fused = open_model(&fused).unwrap();
+    for kind in [AttnQ, AttnK, AttnV] {
+        assert_eq!(values(&fused, Some(2), kind), values(&apart, Some(2), kind), "{kind} of three in one");
+    }
     let source = open_model(&model("qwen3")).unwrap();
     let first = first_value("qwen3", "blk.1.attn_q.weight");
     assert_eq!(values(&source, Some(1), AttnQ)[HIDDEN as usize], first + HIDDEN as f32, "stored as it is");

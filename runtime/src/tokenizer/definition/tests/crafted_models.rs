@@ -99,9 +99,21 @@ fn vocabularies_that_make_no_sense_are_refused() {
         (piece("x".repeat(2000).as_bytes(), 0.0, 1), None),
     ];
     let expected = [
-        "", "0 and 7", "\"a\" as 4 and 7", "an empty one", "a finite score", "a byte spelled", "256 byte pieces, found 0",
-        "a SentencePiece model of words", "type 77", "treat_whitespace_as_suffix", "less than 4 bytes", "0 bytes in 1",
-        "a unit that leads to", "a double array of 4294967295", "at most 1024 bytes",
+        "",
+        "0 and 7",
+        "\"a\" as 4 and 7",
+        "an empty one",
+        "a finite score",
+        "a byte spelled",
+        "256 byte pieces, found 0",
+        "a SentencePiece model of words",
+        "type 77",
+        "treat_whitespace_as_suffix",
+        "less than 4 bytes",
+        "0 bytes in 1",
+        "a unit that leads to",
+        "a double array of 4294967295",
+        "at most 1024 bytes",
     ];
     refused(|| read(&[]), "one of type UNKNOWN, found none");
     for ((bytes, _), expected) in cases.iter().zip(expected).skip(1) {
@@ -140,7 +152,10 @@ fn a_tokenizer_json_with_a_junk_table_is_refused_before_the_library_believes_its
             "normalizer": {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": table}]},
             "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
         });
-        refused(|| Tokenizer::from_json(json.to_string().as_bytes(), Path::new("tokenizer.json")), "precompiled_charsmap");
+        refused(
+            || Tokenizer::from_json(json.to_string().as_bytes(), Path::new("tokenizer.json")),
+            "precompiled_charsmap",
+        );
     }
 }
 
