@@ -15,8 +15,8 @@ use crate::error::{Result, RuntimeError};
 pub use definition::{Definition, GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use definition::{FoundTokenizer, find_tokenizer};
 pub use open::open_tokenizer;
-pub use self_check::{Difference, self_check};
 pub(crate) use self_check::check_against;
+pub use self_check::{Difference, self_check};
 pub use stream::TokenStream;
 
 /// A tokenizer as a model comes with it.

@@ -11,7 +11,8 @@ use qsf_format::Failure;
 use qsf_format::cli::{exit_with, human_bytes, print, table};
 use qsf_runtime::bench::{BenchOptions, BenchReport, bench};
 use qsf_runtime::cli::{
-    ComputeArgs, ProgressLine, TokenizeArgs, cancel_on_interrupt, classify, model_name, print_tokens, read_text,
+    ComputeArgs, ProgressLine, TokenizeArgs, cancel_on_interrupt, classify, model_name, print_tokens,
+    read_text,
 };
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};

@@ -53,7 +53,8 @@ pub(super) fn check_growth(parts: &Parts) -> Result<(), String> {
 fn check_charsmaps(step: &Value) -> Result<(), String> {
     if step["type"] == "Precompiled" {
         let text = step["precompiled_charsmap"].as_str().unwrap_or_default();
-        let table = base64::decode(text).map_err(|e| format!("its precompiled_charsmap is not base64: {e}"))?;
+        let table =
+            base64::decode(text).map_err(|e| format!("its precompiled_charsmap is not base64: {e}"))?;
         Charsmap::read(&table).map_err(|problem| format!("its precompiled_charsmap has {problem}"))?;
     }
     step["normalizers"].as_array().into_iter().flatten().try_for_each(check_charsmaps)

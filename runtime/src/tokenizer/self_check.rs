@@ -51,7 +51,12 @@ pub struct Difference {
 pub fn self_check(definition: &Definition, written: &Tokenizer, derived: bool) -> Result<Option<Difference>> {
     let path = definition.path();
     let failed = |problem: String| {
-        RuntimeError::bad_input(path, "the tokenizer", "one that can encode the texts of the self-check", problem)
+        RuntimeError::bad_input(
+            path,
+            "the tokenizer",
+            "one that can encode the texts of the self-check",
+            problem,
+        )
     };
     let reference: Box<dyn Reference + '_> = match definition.model() {
         Model::Pieces(model) => Box::new(PieceReference::new(model).map_err(failed)?),
@@ -92,7 +97,10 @@ pub(crate) fn check_against(definition: &Definition, written: &Tokenizer, derive
             definition.path(),
             format!("the tokenizer, at the text {}", qsf_format::printable::quote(&text)),
             format!("the tokens {expected:?} that it defines"),
-            format!("{found:?} in what was made of it"),
+            format!(
+                "{found:?} in {}",
+                if derived { "what was made of it" } else { "tokenizer.json beside it" }
+            ),
         )),
     }
 }

@@ -149,7 +149,8 @@ impl WeightSource for HuggingFaceSource {
     }
 
     fn check_tokenizer(&self, written: &Tokenizer) -> Result<()> {
-        let definition = self.tokenizer.as_ref().and_then(|found| Some((found.definition.as_ref()?, found.derived)));
+        let definition =
+            self.tokenizer.as_ref().and_then(|found| Some((found.definition.as_ref()?, found.derived)));
         definition.map_or(Ok(()), |(definition, derived)| check_against(definition, written, derived))
     }
 

@@ -113,13 +113,12 @@ impl ByteLevelBpe {
             })
         });
         // The space must be there before the text is split, and becomes a character with all others.
-        let space = self.add_prefix_space.then(|| {
-            json!({"type": "Metaspace", "replacement": " ", "prepend_scheme": "always", "split": false})
-        });
+        let space = self.add_prefix_space.then(
+            || json!({"type": "Metaspace", "replacement": " ", "prepend_scheme": "always", "split": false}),
+        );
         let punctuation =
             self.splits.punctuation.then(|| json!({"type": "Punctuation", "behavior": "Contiguous"}));
-        let steps: Vec<Value> =
-            space.into_iter().chain(punctuation).chain(splits).chain([bytes]).collect();
+        let steps: Vec<Value> = space.into_iter().chain(punctuation).chain(splits).chain([bytes]).collect();
         json!({"type": "Sequence", "pretokenizers": steps})
     }
 }

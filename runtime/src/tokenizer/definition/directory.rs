@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Definition, Model};
 use super::sentencepiece::read_sentencepiece;
 use super::tokenizer_config::TokenizerConfig;
 use super::vocab_merges::read_vocab_merges;
+use super::{Definition, Model};
 use crate::error::Result;
 use crate::source::huggingface::files;
 
@@ -35,8 +35,7 @@ pub(crate) fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
     if let Some(path) = files::find(dir, "tokenizer.json")? {
         let json = files::read(&path, files::MAX_TOKENIZER_BYTES)?;
         // For comparison only: LLaMA 3 has something else under that name.
-        let definition =
-            model.and_then(|model| read_model(&model, &TokenizerConfig::read(dir).ok()?).ok());
+        let definition = model.and_then(|model| read_model(&model, &TokenizerConfig::read(dir).ok()?).ok());
         return Ok(Some(FoundTokenizer { json, definition, derived: false, files: vec![path] }));
     }
     let vocab = files::find(dir, "vocab.json")?.zip(files::find(dir, "merges.txt")?);

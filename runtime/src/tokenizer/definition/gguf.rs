@@ -82,10 +82,7 @@ pub fn read_gguf_tokenizer(metadata: &Metadata) -> Result<Option<GgufTokenizer>>
             });
         }
     };
-    Ok(Some(GgufTokenizer {
-        definition: Definition(definition),
-        stop_tokens: vocabulary.stop_tokens()?,
-    }))
+    Ok(Some(GgufTokenizer { definition: Definition(definition), stop_tokens: vocabulary.stop_tokens()? }))
 }
 
 /// What all kinds of tokenizers have in these files.
@@ -119,7 +116,10 @@ impl<'a> Vocabulary<'a> {
                 };
                 types.iter().map(kind).collect::<Result<_>>()?
             }
-            None => tokens.iter().map(|text| byte_of(text).map_or(PieceKind::Normal, |_| PieceKind::Byte)).collect(),
+            None => tokens
+                .iter()
+                .map(|text| byte_of(text).map_or(PieceKind::Normal, |_| PieceKind::Byte))
+                .collect(),
         };
         let mut vocabulary = Vocabulary { metadata, tokens, kinds };
         vocabulary.correct_kinds()?;
@@ -152,9 +152,7 @@ impl<'a> Vocabulary<'a> {
             // -1, written without its sign.
             None | Some(u32::MAX) => Ok(None),
             Some(id) if (id as usize) < self.tokens.len() => Ok(Some(id)),
-            Some(id) => {
-                Err(self.metadata.wrong(&key, format!("a token id below {}", self.tokens.len()), id))
-            }
+            Some(id) => Err(self.metadata.wrong(&key, format!("a token id below {}", self.tokens.len()), id)),
         }
     }
 

@@ -314,9 +314,7 @@ impl PieceModel {
     /// already, which SentencePiece does only where it drops the spaces at the start. So otherwise a first one runs
     /// with a mark that no text has any more at this point, and a second one turns that into the real mark.
     fn pre_tokenizer(&self) -> Value {
-        let metaspace = |replacement: &str, scheme: &str| {
-            json!({"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme, "split": false})
-        };
+        let metaspace = |replacement: &str, scheme: &str| json!({"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme, "split": false});
         let rules = &self.rules;
         match rules.prefix {
             Prefix::Start if rules.escape_whitespaces && !rules.remove_extra_whitespaces => json!({

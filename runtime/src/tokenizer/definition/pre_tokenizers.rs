@@ -35,7 +35,33 @@ pub(super) fn names() -> Vec<&'static str> {
     ALL.iter().flat_map(|kind| kind.names).copied().collect()
 }
 
-const ALL: [&PreTokenizer; 25] = [&GPT2, &LLAMA3, &QWEN2, &QWEN35, &DBRX, &GLM4, &MINICPM5, &JAIS2, &STARCODER, &FALCON, &GPT4O, &TEKKEN, &DEEPSEEK_LLM, &DEEPSEEK_CODER, &DEEPSEEK_V3, &YOUTU, &BLOOM, &VIKING, &SUPERBPE, &BAILINGMOE, &SEED_CODER, &EXAONE_MOE, &UFAKZEKA, &LAGUNA, &DEFAULT];
+const ALL: [&PreTokenizer; 25] = [
+    &GPT2,
+    &LLAMA3,
+    &QWEN2,
+    &QWEN35,
+    &DBRX,
+    &GLM4,
+    &MINICPM5,
+    &JAIS2,
+    &STARCODER,
+    &FALCON,
+    &GPT4O,
+    &TEKKEN,
+    &DEEPSEEK_LLM,
+    &DEEPSEEK_CODER,
+    &DEEPSEEK_V3,
+    &YOUTU,
+    &BLOOM,
+    &VIKING,
+    &SUPERBPE,
+    &BAILINGMOE,
+    &SEED_CODER,
+    &EXAONE_MOE,
+    &UFAKZEKA,
+    &LAGUNA,
+    &DEFAULT,
+];
 
 const fn kind(
     names: &'static [&'static str],
@@ -48,7 +74,21 @@ const fn kind(
 
 /// GPT-2 and those that kept its words.
 pub(super) const GPT2: PreTokenizer = kind(
-    &["gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "a.x-4.0", "mellum", "exaone4", "trillion", "granite-docling", "jina-es", "jina-de"],
+    &[
+        "gpt-2",
+        "phi-2",
+        "mpt",
+        "olmo",
+        "jais",
+        "gigachat",
+        "a.x-4.0",
+        "mellum",
+        "exaone4",
+        "trillion",
+        "granite-docling",
+        "jina-es",
+        "jina-de",
+    ],
     &[GPT2_WORDS],
     false,
     false,
@@ -70,35 +110,32 @@ pub(super) const QWEN2: PreTokenizer = kind(
 /// Qwen 3.5: marks belong to their letters.
 const QWEN35: PreTokenizer = kind(
     &["qwen35"],
-    &[r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
     false,
     false,
 );
 /// GPT-4's words, with merges only.
-const DBRX: PreTokenizer = kind(
-    &["dbrx", "smaug-bpe", "chatglm-bpe"],
-    &[THREE_DIGITS],
-    false,
-    false,
-);
+const DBRX: PreTokenizer = kind(&["dbrx", "smaug-bpe", "chatglm-bpe"], &[THREE_DIGITS], false, false);
 /// The same, where a word that is a token is that token.
-const GLM4: PreTokenizer = kind(
-    &["glm4", "glm5"],
-    &[THREE_DIGITS],
-    true,
-    false,
-);
+const GLM4: PreTokenizer = kind(&["glm4", "glm5"], &[THREE_DIGITS], true, false);
 /// MiniCPM 5.
 const MINICPM5: PreTokenizer = kind(
     &["minicpm5"],
-    &[r"\p{N}{1,3}", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    &[
+        r"\p{N}{1,3}",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
     true,
     false,
 );
 /// Jais 2: white space in powers of two.
 const JAIS2: PreTokenizer = kind(
     &["jais-2"],
-    &[r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}"],
+    &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}",
+    ],
     false,
     false,
 );
@@ -118,21 +155,32 @@ const FALCON: PreTokenizer = PreTokenizer {
 /// GPT-4o: words begin with an upper-case letter.
 const GPT4O: PreTokenizer = kind(
     &["gpt-4o", "llama4", "kanana2", "minimax-m2"],
-    &[r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    &[
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
     false,
     false,
 );
 /// Mistral's Tekken.
 const TEKKEN: PreTokenizer = kind(
     &["tekken"],
-    &[r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    &[
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
     true,
     true,
 );
 /// DeepSeek LLM.
 const DEEPSEEK_LLM: PreTokenizer = kind(
     &["deepseek-llm"],
-    &[r"[\r\n]", r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", r"[一-龥ࠀ-一가-퟿]+", r"\p{N}+"],
+    &[
+        r"[\r\n]",
+        r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
+        r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+        r"\s+$",
+        r"[一-龥ࠀ-一가-퟿]+",
+        r"\p{N}+",
+    ],
     false,
     false,
 );
@@ -146,56 +194,55 @@ const DEEPSEEK_CODER: PreTokenizer = kind(
 /// DeepSeek V3.
 const DEEPSEEK_V3: PreTokenizer = kind(
     &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"],
-    &[r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##],
+    &[
+        r"\p{N}{1,3}",
+        r"[一-龥぀-ゟ゠-ヿ]+",
+        r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+    ],
     false,
     false,
 );
 /// Youtu: scripts of East Asia on their own.
 const YOUTU: PreTokenizer = kind(
     &["youtu"],
-    &[r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+", r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    &[
+        r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
     true,
     false,
 );
 /// BLOOM: everything but white space and punctuation.
-const BLOOM: PreTokenizer = kind(
-    &["bloom", "poro-chat", "gpt3-finnish"],
-    &[r" ?[^(\s|.,!?…。，、।۔،)]+"],
-    false,
-    false,
-);
+const BLOOM: PreTokenizer =
+    kind(&["bloom", "poro-chat", "gpt3-finnish"], &[r" ?[^(\s|.,!?…。，、।۔،)]+"], false, false);
 /// Viking: the same, digits one by one.
-const VIKING: PreTokenizer = kind(
-    &["viking"],
-    &[r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"],
-    false,
-    false,
-);
+const VIKING: PreTokenizer = kind(&["viking"], &[r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"], false, false);
 /// SuperBPE: tokens across words; digits by three from the right.
-const SUPERBPE: PreTokenizer = kind(
-    &["superbpe"],
-    &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
-    false,
-    false,
-);
+const SUPERBPE: PreTokenizer = kind(&["superbpe"], &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"], false, false);
 /// Bailing MoE.
 const BAILINGMOE: PreTokenizer = kind(
     &["bailingmoe", "bailingmoe2", "llada-moe"],
-    &[r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"],
+    &[
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+    ],
     false,
     false,
 );
 /// Seed Coder.
 const SEED_CODER: PreTokenizer = kind(
     &["seed-coder"],
-    &[r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
     false,
     false,
 );
 /// EXAONE MoE.
 const EXAONE_MOE: PreTokenizer = kind(
     &["exaone-moe"],
-    &[r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"],
+    &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
+    ],
     false,
     false,
 );
@@ -207,19 +254,10 @@ const UFAKZEKA: PreTokenizer = kind(
     false,
 );
 /// Laguna: lines first.
-const LAGUNA: PreTokenizer = kind(
-    &["laguna"],
-    &[r"[^\n]+|[\n]+", ONE_DIGIT],
-    false,
-    false,
-);
+const LAGUNA: PreTokenizer = kind(&["laguna"], &[r"[^\n]+|[\n]+", ONE_DIGIT], false, false);
 /// What llama.cpp takes where a file names nothing, as old files do.
-const DEFAULT: PreTokenizer = kind(
-    &["default"],
-    &[r"[\p{P}\$\+<=>\^~\|]+", GPT2_WORDS, r"\p{N}+", r"[0-9][0-9][0-9]"],
-    false,
-    false,
-);
+const DEFAULT: PreTokenizer =
+    kind(&["default"], &[r"[\p{P}\$\+<=>\^~\|]+", GPT2_WORDS, r"\p{N}+", r"[0-9][0-9][0-9]"], false, false);
 
 /// Contractions, words with a space before them, numbers, other characters; the last white space goes to the next word.
 const GPT2_WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";

@@ -80,7 +80,9 @@ impl<'a> Message<'a> {
                 four.copy_from_slice(self.take(4)?);
                 Value::Fixed32(four)
             }
-            other => return Err(self.wrong(offset, "a field of wire type 0, 1, 2 or 5", format!("type {other}"))),
+            other => {
+                return Err(self.wrong(offset, "a field of wire type 0, 1, 2 or 5", format!("type {other}")));
+            }
         };
         Ok(Some(Field { number: key >> 3, value, offset }))
     }

@@ -43,7 +43,9 @@ pub(super) fn read_sentencepiece(path: &Path, bytes: &[u8], config: &TokenizerCo
         2 => Algorithm::Bpe,
         3 => return unsupported("a SentencePiece model of words".into(), "BPE and Unigram are"),
         4 => return unsupported("a SentencePiece model of characters".into(), "BPE and Unigram are"),
-        other => return unsupported(format!("SentencePiece model type {other}"), "1 (Unigram) and 2 (BPE) are"),
+        other => {
+            return unsupported(format!("SentencePiece model type {other}"), "1 (Unigram) and 2 (BPE) are");
+        }
     };
     if proto.treat_whitespace_as_suffix {
         return unsupported("treat_whitespace_as_suffix".into(), "spaces in front of words are");
@@ -101,7 +103,8 @@ pub(super) fn read_sentencepiece(path: &Path, bytes: &[u8], config: &TokenizerCo
 
 /// SentencePiece refuses a model with no unknown piece, and one with two.
 fn one_unknown(path: &Path, pieces: &[Piece]) -> Result<u32> {
-    let mut unknown = pieces.iter().zip(0u32..).filter(|(p, _)| p.kind == PieceKind::Unknown).map(|(_, id)| id);
+    let mut unknown =
+        pieces.iter().zip(0u32..).filter(|(p, _)| p.kind == PieceKind::Unknown).map(|(_, id)| id);
     match (unknown.next(), unknown.next()) {
         (Some(id), None) => Ok(id),
         (None, _) => Err(RuntimeError::bad_input(path, "pieces", "one of type UNKNOWN", "none")),

@@ -123,8 +123,9 @@ impl<M: Serialize> TokenizerJson<'_, M> {
             decoder: &self.decoder,
             model: &self.model,
         };
-        let text = serde_json::to_vec(&file)
-            .map_err(|e| RuntimeError::bad_input(path, "the tokenizer", "one that JSON can hold", message(e)))?;
+        let text = serde_json::to_vec(&file).map_err(|e| {
+            RuntimeError::bad_input(path, "the tokenizer", "one that JSON can hold", message(e))
+        })?;
         if text.len() > qsf_format::MAX_SECTION_BYTES {
             return Err(RuntimeError::bad_input(
                 path,

@@ -111,7 +111,9 @@ impl<'a> PieceReference<'a> {
         let count = starts.len();
         let end = |i: usize| starts.get(i + 1).copied().unwrap_or(text.len());
         let mut symbols: Vec<(usize, usize, Option<usize>, Option<usize>)> = (0..count)
-            .map(|i| (starts[i], end(i) - starts[i], i.checked_sub(1), Some(i + 1).filter(|&next| next < count)))
+            .map(|i| {
+                (starts[i], end(i) - starts[i], i.checked_sub(1), Some(i + 1).filter(|&next| next < count))
+            })
             .collect();
         let mut queue = BinaryHeap::new();
         let pair = |symbols: &[(usize, usize, Option<usize>, Option<usize>)], left: usize, right: usize| {
@@ -288,7 +290,8 @@ impl<'a> ByteReference<'a> {
         loop {
             let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] };
             let sides = |i: usize| (&word[start(i)..ends[i]], &word[ends[i]..ends[i + 1]]);
-            let ranked = (0..ends.len().saturating_sub(1)).filter_map(|i| Some((*self.ranks.get(&sides(i))?, i)));
+            let ranked =
+                (0..ends.len().saturating_sub(1)).filter_map(|i| Some((*self.ranks.get(&sides(i))?, i)));
             let Some((_, first)) = ranked.min() else { break };
             ends.remove(first);
         }

@@ -88,14 +88,16 @@ fn unknown_kinds_are_refused_by_their_names() {
 
 #[test]
 fn metadata_that_contradicts_itself_is_refused() {
-    let tokens = |writer: Writer, texts: &[&'static str]| writer.set("tokenizer.ggml.tokens", Value::strs(texts));
+    let tokens =
+        |writer: Writer, texts: &[&'static str]| writer.set("tokenizer.ggml.tokens", Value::strs(texts));
     let types = |list: &[i32]| pieces().set("tokenizer.ggml.token_type", i32s(list));
     let scores = |list: &[f32]| pieces().set("tokenizer.ggml.scores", Value::f32s(list));
     let bytes = |text: &'static str| {
         tokens(pieces(), &["<unk>", "<s>", "</s>", "▁", "a", "b", "ab", text])
             .set("tokenizer.ggml.token_type", i32s(&[2, 3, 3, 1, 1, 1, 1, 6]))
     };
-    let id = |writer: Writer, role: &str, id: Value| writer.set(&format!("tokenizer.ggml.{role}_token_id"), id);
+    let id =
+        |writer: Writer, role: &str, id: Value| writer.set(&format!("tokenizer.ggml.{role}_token_id"), id);
     let merges = |texts: &[&'static str]| words().set("tokenizer.ggml.merges", Value::strs(texts));
     let cases = [
         (tokens(pieces(), &[]), "1 to 1048576 tokens, found 0"),
@@ -149,7 +151,9 @@ fn a_table_of_replacements_that_leads_out_of_its_array_is_refused() {
         let list = bytes.iter().map(|&byte| Value::U8(byte)).collect();
         t5.clone().set("tokenizer.ggml.precompiled_charsmap", Value::List(list))
     };
-    for bytes in [&[1][..], &[4, 0, 0, 0], &[255; 8], &[4, 0, 0, 0, 255, 255, 255, 255], &[3, 0, 0, 0, 1, 2, 3, 0]] {
+    for bytes in
+        [&[1][..], &[4, 0, 0, 0], &[255; 8], &[4, 0, 0, 0, 255, 255, 255, 255], &[3, 0, 0, 0, 1, 2, 3, 0]]
+    {
         refused(|| read(&table(bytes)), "a table of replacements");
     }
     let long = table(&[0; 4]).set("tokenizer.ggml.precompiled_charsmap", i32s(&[300, 0, 0, 0]));

@@ -99,9 +99,21 @@ fn vocabularies_that_make_no_sense_are_refused() {
         (piece("x".repeat(2000).as_bytes(), 0.0, 1), None),
     ];
     let expected = [
-        "", "0 and 7", "\"a\" as 4 and 7", "an empty one", "a finite score", "a byte spelled", "256 byte pieces, found 0",
-        "a SentencePiece model of words", "type 77", "treat_whitespace_as_suffix", "less than 4 bytes", "0 bytes in 1",
-        "a unit that leads to", "a double array of 4294967295", "at most 1024 bytes",
+        "",
+        "0 and 7",
+        "\"a\" as 4 and 7",
+        "an empty one",
+        "a finite score",
+        "a byte spelled",
+        "256 byte pieces, found 0",
+        "a SentencePiece model of words",
+        "type 77",
+        "treat_whitespace_as_suffix",
+        "less than 4 bytes",
+        "0 bytes in 1",
+        "a unit that leads to",
+        "a double array of 4294967295",
+        "at most 1024 bytes",
     ];
     refused(|| read(&[]), "one of type UNKNOWN, found none");
     for ((bytes, _), expected) in cases.iter().zip(expected).skip(1) {
@@ -140,7 +152,10 @@ fn a_tokenizer_json_with_a_junk_table_is_refused_before_the_library_believes_its
             "normalizer": {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": table}]},
             "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
         });
-        refused(|| Tokenizer::from_json(json.to_string().as_bytes(), Path::new("tokenizer.json")), "precompiled_charsmap");
+        refused(
+            || Tokenizer::from_json(json.to_string().as_bytes(), Path::new("tokenizer.json")),
+            "precompiled_charsmap",
+        );
     }
 }
 
@@ -152,4 +167,41 @@ fn the_self_check_finds_a_tokenizer_that_splits_a_text_differently() {
     let other = Tokenizer::from_json(json.to_string().as_bytes(), Path::new("tokenizer.json")).unwrap();
     let difference = self_check(&definition, &other, false).unwrap().unwrap();
     assert_eq!((difference.expected[0], difference.found[..2].to_vec()), (6, vec![4, 5]));
+}
+
+#[test]
+fn a_model_with_changed_bytes_is_an_error_or_a_model_and_never_a_crash() {
+    let whole = std::fs::read(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tokenizer/definition/fixtures/unigram_rules.model"),
+    )
+    .unwrap();
+    // A generator of one's own: the same bytes in every run (Marsaglia 2003, xorshift).
+    let mut state = 0x2545_f491u32;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as usize % below
+    };
+    let mut models = 0;
+    for _ in 0..2000 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random(4) {
+            // The last bytes are the specifications, with the table of replacements.
+            let at = if random(2) == 0 { random(bytes.len()) } else { bytes.len() - 1 - random(1500) };
+            bytes[at] = random(256) as u8;
+        }
+        let tokenizer = read(&bytes).and_then(|definition| {
+            Tokenizer::from_json(&definition.to_json()?, definition.path())?
+                .encode("an \u{fb01} A\u{30a} \u{2126}\u{bd} \u{a0}x")
+        });
+        match tokenizer {
+            Ok(_) => models += 1,
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!error.contains("internal error"), "{error}");
+            }
+        }
+    }
+    assert!(models > 100, "{models} of 2000 were models");
 }

@@ -37,7 +37,8 @@ fn small_models_of_every_kind_give_the_ids_of_sentencepiece() {
     let texts: Vec<String> = serde_json::from_value(small["texts"].clone()).unwrap();
     for (name, expected) in small["ids"].as_object().unwrap() {
         let path = fixture(&format!("{name}.model"));
-        let mut tokenizer = Tokenizer::from_json(&model_at(&path).unwrap().to_json().unwrap(), &path).unwrap();
+        let mut tokenizer =
+            Tokenizer::from_json(&model_at(&path).unwrap().to_json().unwrap(), &path).unwrap();
         tokenizer.parse_special(false);
         for (text, expected) in texts.iter().zip(expected.as_array().unwrap()) {
             assert_eq!(tokenizer.encode_plain(text).unwrap(), ids(expected), "{name}: {text:?}");
@@ -101,7 +102,8 @@ fn the_test_texts_of_llama_cpp_give_its_ids() {
     ];
     for (name, origin) in origins {
         let Some(path) = shared(origin) else { continue };
-        let file = |end: &str| fs::read_to_string(shared(&format!("vocab/ggml-vocab-{name}.gguf.{end}")).unwrap());
+        let file =
+            |end: &str| fs::read_to_string(shared(&format!("vocab/ggml-vocab-{name}.gguf.{end}")).unwrap());
         let (texts, ids) = (file("inp").unwrap(), file("out").unwrap());
         let tokenizer = open_tokenizer(&path).unwrap();
         let mut count = 0;
@@ -116,7 +118,8 @@ fn the_test_texts_of_llama_cpp_give_its_ids() {
 
 #[test]
 fn real_definitions_agree_with_the_reference_encoders() {
-    let names = ["vocab/ggml-vocab-falcon.gguf", "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-phi-3.gguf"];
+    let names =
+        ["vocab/ggml-vocab-falcon.gguf", "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-phi-3.gguf"];
     for name in names.into_iter().chain(["gguf/stories260K.gguf"]) {
         if let Some(path) = shared(name) {
             tokenizer_of(&gguf(&path).definition);
@@ -173,7 +176,8 @@ fn a_vocabulary_in_two_files_gives_the_ids_of_the_same_one_in_tokenizer_json() {
     };
     let merges = original["model"]["merges"].as_array().unwrap().iter().map(line).collect::<Vec<_>>();
     fs::write(two.path().join("merges.txt"), format!("#version: 0.2\n{}\n", merges.join("\n"))).unwrap();
-    fs::write(two.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "GPT2TokenizerFast"}"#).unwrap();
+    fs::write(two.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "GPT2TokenizerFast"}"#)
+        .unwrap();
     let found = find_tokenizer(two.path()).unwrap().unwrap();
     assert_eq!(found.files.len(), 3, "{:?}", found.files);
     let text = fs::read_to_string(text).unwrap();

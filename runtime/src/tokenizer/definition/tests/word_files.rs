@@ -20,8 +20,7 @@ fn dir(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn find(vocab: &str, merges: &str, config: &str) -> Result<FoundTokenizer> {
-    let dir =
-        dir(&[("vocab.json", vocab), ("merges.txt", merges), ("tokenizer_config.json", config)]);
+    let dir = dir(&[("vocab.json", vocab), ("merges.txt", merges), ("tokenizer_config.json", config)]);
     find_tokenizer(dir.path()).map(Option::unwrap)
 }
 
@@ -48,7 +47,10 @@ fn the_class_comes_from_the_model_where_the_tokenizer_does_not_name_it() {
     let files = [("vocab.json", VOCAB), ("merges.txt", "a b"), ("config.json", r#"{"model_type": "gpt2"}"#)];
     assert!(find_tokenizer(dir(&files).path()).unwrap().is_some());
     refused(|| find_tokenizer(dir(&files[..2]).path()), "an unnamed class of tokenizer is not supported");
-    refused(|| find(VOCAB, "a b", r#"{"tokenizer_class": "CLIPTokenizer"}"#), "vocab.json of a \"CLIPTokenizer\"");
+    refused(
+        || find(VOCAB, "a b", r#"{"tokenizer_class": "CLIPTokenizer"}"#),
+        "vocab.json of a \"CLIPTokenizer\"",
+    );
 }
 
 #[test]
