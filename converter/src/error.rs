@@ -53,6 +53,9 @@ pub enum ConvertError {
         /// Names of its types.
         types: String,
     },
+    /// The tokenizer splits a text differently from what the source says of it.
+    #[error("{0}; --skip-tokenizer-check converts the model nonetheless")]
+    TokenizerDiffers(RuntimeError),
     /// The output would replace an input.
     #[error("{}: this is one of the model's own files; choose another output", path.display())]
     OutputIsInput {
@@ -80,7 +83,7 @@ impl ConvertError {
     /// The class, which decides the exit code.
     pub fn failure(&self) -> Failure {
         match self {
-            ConvertError::Runtime(e) => e.failure(),
+            ConvertError::Runtime(e) | ConvertError::TokenizerDiffers(e) => e.failure(),
             ConvertError::Format(e) => e.failure(),
             ConvertError::Plan(_) | ConvertError::OutputIsInput { .. } | ConvertError::Requantize { .. } => {
                 Failure::Usage

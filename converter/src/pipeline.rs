@@ -160,7 +160,7 @@ fn check_tokenizer(source: &dyn WeightSource, skip_comparison: bool) -> Result<(
     let Some(json) = source.tokenizer_json() else { return Ok(()) };
     let tokenizer = Tokenizer::from_json(json, &source.path().join("tokenizer.json"))?;
     if !skip_comparison {
-        source.check_tokenizer(&tokenizer)?;
+        source.check_tokenizer(&tokenizer).map_err(ConvertError::TokenizerDiffers)?;
     }
     Ok(())
 }

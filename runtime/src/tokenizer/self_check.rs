@@ -97,7 +97,10 @@ pub(crate) fn check_against(definition: &Definition, written: &Tokenizer, derive
             definition.path(),
             format!("the tokenizer, at the text {}", qsf_format::printable::quote(&text)),
             format!("the tokens {expected:?} that it defines"),
-            format!("{found:?} in what was made of it"),
+            format!(
+                "{found:?} in {}",
+                if derived { "what was made of it" } else { "tokenizer.json beside it" }
+            ),
         )),
     }
 }

@@ -30,7 +30,7 @@ impl<'a> Charsmap<'a> {
         }
         let (size, rest) = bytes.split_first_chunk().ok_or("less than 4 bytes")?;
         let size = u32::from_le_bytes(*size) as usize;
-        if size > rest.len() || size == 0 || size % 4 != 0 {
+        if size > rest.len() || size == 0 || !size.is_multiple_of(4) {
             return Err(format!("a double array of {size} bytes in {} bytes", rest.len()));
         }
         let (units, texts) = rest.split_at(size);

@@ -63,11 +63,10 @@ impl TokenizerConfig {
             for (content, id) in &map {
                 let id = token_id(&path, content, id)?;
                 // The newer list knows more about each token.
-                if !added.contains_key(&id) {
+                added.entry(id).or_insert_with(|| {
                     let special = config.is_special(content);
-                    let token = AddedToken::new(id, content, special);
-                    added.insert(id, AddedToken { normalized: !special, ..token });
-                }
+                    AddedToken { normalized: !special, ..AddedToken::new(id, content, special) }
+                });
             }
             config.files.push(path);
         }
@@ -97,7 +96,7 @@ impl TokenizerConfig {
         for name in ["additional_special_tokens", "extra_special_tokens"] {
             match fields.get(name) {
                 Some(Value::Array(list)) => {
-                    self.further_special.extend(list.iter().filter_map(content).map(Into::into))
+                    self.further_special.extend(list.iter().filter_map(content).map(Into::into));
                 }
                 Some(Value::Object(named)) => {
                     self.further_special.extend(named.values().filter_map(content).map(Into::into));

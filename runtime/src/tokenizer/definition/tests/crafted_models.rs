@@ -168,3 +168,40 @@ fn the_self_check_finds_a_tokenizer_that_splits_a_text_differently() {
     let difference = self_check(&definition, &other, false).unwrap().unwrap();
     assert_eq!((difference.expected[0], difference.found[..2].to_vec()), (6, vec![4, 5]));
 }
+
+#[test]
+fn a_model_with_changed_bytes_is_an_error_or_a_model_and_never_a_crash() {
+    let whole = std::fs::read(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tokenizer/definition/fixtures/unigram_rules.model"),
+    )
+    .unwrap();
+    // A generator of one's own: the same bytes in every run (Marsaglia 2003, xorshift).
+    let mut state = 0x2545_f491u32;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as usize % below
+    };
+    let mut models = 0;
+    for _ in 0..2000 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random(4) {
+            // The last bytes are the specifications, with the table of replacements.
+            let at = if random(2) == 0 { random(bytes.len()) } else { bytes.len() - 1 - random(1500) };
+            bytes[at] = random(256) as u8;
+        }
+        let tokenizer = read(&bytes).and_then(|definition| {
+            Tokenizer::from_json(&definition.to_json()?, definition.path())?
+                .encode("an \u{fb01} A\u{30a} \u{2126}\u{bd} \u{a0}x")
+        });
+        match tokenizer {
+            Ok(_) => models += 1,
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!error.contains("internal error"), "{error}");
+            }
+        }
+    }
+    assert!(models > 100, "{models} of 2000 were models");
+}
