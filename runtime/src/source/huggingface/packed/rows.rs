@@ -125,7 +125,7 @@ impl ForeignRows for PackedRows {
                 self.groups.replace_each(out, |code, g| scales[g] * code + offsets[g]);
             }
             Meaning::Table(table) => {
-                self.groups.replace_each(out, |code, g| scales[g] * table[code as usize & 15])
+                self.groups.replace_each(out, |code, g| scales[g] * table[code as usize & 15]);
             }
         }
     }
@@ -149,16 +149,25 @@ impl Groups {
 
 /// Codes of `BITS` bits, the first in the lowest bits of the first byte, as floats. Eight of them are `BITS` bytes.
 fn unpack<const BITS: usize>(codes: &[u8], out: &mut [f32]) {
-    let mask = (1u64 << BITS) - 1;
-    for (out, codes) in out.chunks_mut(8).zip(codes.chunks(BITS)) {
-        let mut bytes = [0; 8];
-        bytes[..codes.len()].copy_from_slice(codes);
-        let word = u64::from_le_bytes(bytes);
-        for (i, out) in out.iter_mut().enumerate() {
-            // Through a type that the vector units convert.
-            *out = (word >> (BITS * i) & mask) as i32 as f32;
-        }
+    let (eights, rest) = out.as_chunks_mut();
+    let (whole, last) = codes.split_at(eights.len() * BITS);
+    let (whole, _) = whole.as_chunks();
+    for (out, codes) in eights.iter_mut().zip(whole) {
+        *out = eight_codes::<BITS>(codes);
     }
+    if !rest.is_empty() {
+        let mut codes = [0; BITS];
+        codes[..last.len()].copy_from_slice(last);
+        rest.copy_from_slice(&eight_codes(&codes)[..rest.len()]);
+    }
+}
+
+fn eight_codes<const BITS: usize>(codes: &[u8; BITS]) -> [f32; 8] {
+    let mut bytes = [0; 8];
+    bytes[..BITS].copy_from_slice(codes);
+    let word = u64::from_le_bytes(bytes);
+    // Through a type that vector units convert.
+    std::array::from_fn(|i| (word >> (BITS * i) & ((1 << BITS) - 1)) as i32 as f32)
 }
 
 /// All codes of `bits` bits in `bytes`.

@@ -185,6 +185,10 @@ fn what_would_silently_change_the_result_is_unsupported() {
             "bitsandbytes",
         ),
         (
+            gpt2().with("quantization_config", json!({"quant_method": "gptq", "bits": 4})),
+            "a gpt2 model that is already quantized",
+        ),
+        (
             TinyModel::llama().with("model_type", json!("mamba")),
             "supported model types: llama, gpt2, mistral",
         ),
