@@ -1,7 +1,10 @@
 //! HTTP to the hub: redirects followed by hand, because the token belongs to the endpoint's own host alone; every request on a
 //! thread of its own, because Ctrl-C must end the program while a server is silent.
 
+use std::cell::Cell;
+use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -10,6 +13,7 @@ use qsf_format::printable::message;
 use qsf_runtime::progress::Cancel;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Method, Request, Uri};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::retry::{Trouble, network_trouble};
 use super::{HubError, Result, Settings};
@@ -29,6 +33,8 @@ pub(super) struct Client<'a> {
     endpoint: String,
     origin: Origin,
     token: Option<String>,
+    /// Whether there was an answer yet, whatever it was.
+    reached: Cell<bool>,
     cancel: &'a Cancel,
 }
 
@@ -65,9 +71,14 @@ impl<'a> Client<'a> {
     /// A client for the endpoint of `settings`.
     ///
     /// # Errors
-    /// When the endpoint is no address.
+    /// When the endpoint is no address, or the file of authorities cannot be used.
     pub fn new(settings: &Settings, cancel: &'a Cancel) -> Result<Client<'a>> {
+        let authorities = match &settings.authorities {
+            Some(path) => read_authorities(path)?,
+            None => RootCerts::WebPki,
+        };
         let agent = Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(authorities).build())
             .max_redirects(0)
             .http_status_as_error(false)
             .user_agent(USER_AGENT)
@@ -84,7 +95,8 @@ impl<'a> Client<'a> {
             let expected = "an address such as https://huggingface.co";
             return Err(HubError::Setting { name: "HF_ENDPOINT", expected, found: endpoint });
         };
-        Ok(Client { agent, endpoint, origin, token: settings.token.clone(), cancel })
+        let (token, reached) = (settings.token.clone(), Cell::new(false));
+        Ok(Client { agent, endpoint, origin, token, reached, cancel })
     }
 
     /// The address of a path of the hub; the path is encoded already.
@@ -122,7 +134,7 @@ impl<'a> Client<'a> {
             }
             let target = if matches!(status, 301 | 302 | 303 | 307 | 308) { text("location") } else { None };
             match target {
-                Some(target) if !(method == Method::HEAD && etag.is_some()) => {
+                Some(target) if !(method == Method::HEAD && etag.is_some() && size.is_some()) => {
                     uri = self.redirect(&uri, &target)?;
                 }
                 _ => {
@@ -198,8 +210,11 @@ impl<'a> Client<'a> {
             .spawn(move || transfer(&agent, request, &send))
             .map_err(|e| HubError::io(shown.as_ref(), "start a thread for", e))?;
         match wait(&receive, self.cancel)? {
-            Event::Head(status, headers) => Ok((status, *headers, receive)),
-            Event::Failed(error) => Err(network_trouble(&shown, &error)),
+            Event::Head(status, headers) => {
+                self.reached.set(true);
+                Ok((status, *headers, receive))
+            }
+            Event::Failed(error) => Err(network_trouble(&shown, &error, self.reached.get())),
             Event::Piece(_) | Event::End => Err(Trouble::passing(&shown, "no answer")),
         }
     }
@@ -223,7 +238,7 @@ impl Reply<'_> {
         match wait(&self.body, self.cancel)? {
             Event::Piece(piece) => Ok(Some(piece)),
             Event::End | Event::Head(..) => Ok(None),
-            Event::Failed(error) => Err(network_trouble(&self.url, &error)),
+            Event::Failed(error) => Err(network_trouble(&self.url, &error, true)),
         }
     }
 
@@ -294,6 +309,22 @@ fn wait(events: &Receiver<Event>, cancel: &Cancel) -> Result<Event> {
             Err(RecvTimeoutError::Disconnected) => return Ok(Event::End),
         }
     }
+}
+
+/// The certificates in a PEM file.
+fn read_authorities(path: &Path) -> Result<RootCerts> {
+    let text = fs::read(path).map_err(|e| HubError::io(path, "read the certificates in", e))?;
+    let certificates: Vec<_> = parse_pem(&text)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if certificates.is_empty() {
+        let (expected, found) = ("a PEM file with certificates", path.display().to_string());
+        return Err(HubError::Setting { name: "SSL_CERT_FILE", expected, found });
+    }
+    Ok(certificates.into())
 }
 
 fn without_query(uri: &Uri) -> String {

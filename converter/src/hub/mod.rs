@@ -1,6 +1,6 @@
 //! Models of the HuggingFace hub by name: `org/name`, downloaded into the cache that the hub's own tools use.
 //!
-//! Names are understood in every build, so that one without the feature `hub` can say what to do. With it, [`download`] asks the
+//! Names are understood in every build, so that one without the feature `hub` can say what to do. With it, `download` asks the
 //! hub for the files of a revision, chooses those that a conversion needs, and gives the folder or GGUF file to open.
 
 mod error;

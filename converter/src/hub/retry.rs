@@ -45,24 +45,28 @@ impl Trouble {
     }
 }
 
-/// The failure of a connection. A name that does not exist and a certificate that is wrong will be so again in a second.
-pub(super) fn network_trouble(url: &str, error: &ureq::Error) -> Trouble {
-    let problem = match error {
-        ureq::Error::Io(e) => message(e),
-        other => message(other),
-    };
-    let lasting = match error {
+/// The failure of a connection. A certificate that is wrong will be so again in a second. A name that is not found, or a host that
+/// refuses, may be back soon where the hub was `reached` before; else this machine has no network, and its user wants to know.
+pub(super) fn network_trouble(url: &str, error: &ureq::Error, reached: bool) -> Trouble {
+    use io::ErrorKind;
+    let (problem, passing) = match error {
         ureq::Error::Io(e) => {
-            matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidData)
+            let passing = match e.kind() {
+                ErrorKind::InvalidData => false,
+                ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::UnexpectedEof => true,
+                _ => reached,
+            };
+            (message(e), passing)
         }
-        ureq::Error::Timeout(_) | ureq::Error::Protocol(_) | ureq::Error::ConnectionFailed => false,
-        _ => true,
+        ureq::Error::Timeout(_) | ureq::Error::Protocol(_) => (message(error), true),
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => (message(error), reached),
+        other => (message(other), false),
     };
     let url = url.to_owned();
-    if lasting {
-        Trouble::Final(HubError::Network { url, problem })
-    } else {
+    if passing {
         Trouble::Passing { url, problem, wait: None }
+    } else {
+        Trouble::Final(HubError::Network { url, problem })
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn select(repo: &str, names: &[String], file: Option<&str>) -> Result
     };
     let models = gguf_models(names);
     if let Some(file) = file {
-        let chosen = models.values().find(|parts| parts.iter().any(|part| *part == file));
+        let chosen = models.values().find(|parts| parts.contains(&file));
         return match chosen {
             Some(parts) => gguf(repo, parts),
             None => no_model(&format!("the file {}", quote(file)), described(&models)),

@@ -20,6 +20,8 @@ pub struct Settings {
     pub cache: PathBuf,
     /// The user's token; sent to the endpoint's own host only.
     pub token: Option<String>,
+    /// A file (PEM) with the authorities to trust instead of those that are built in (Mozilla's).
+    pub authorities: Option<PathBuf>,
     /// Use what the cache has, and ask nobody.
     pub offline: bool,
     /// Snapshots are links into the folder of blobs; off where links are unwanted.
@@ -47,7 +49,7 @@ const MAX_TOKEN_BYTES: u64 = 4096;
 
 impl Settings {
     /// The settings of this process: `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HUB_OFFLINE`,
-    /// `HF_HUB_DISABLE_SYMLINKS`, `HF_HUB_DISABLE_IMPLICIT_TOKEN` and `HF_HUB_DOWNLOAD_TIMEOUT`.
+    /// `HF_HUB_DISABLE_SYMLINKS`, `HF_HUB_DISABLE_IMPLICIT_TOKEN`, `HF_HUB_DOWNLOAD_TIMEOUT` and `SSL_CERT_FILE`.
     ///
     /// # Errors
     /// When one of them cannot be used, or the file with the token cannot be read.
@@ -108,6 +110,7 @@ impl Settings {
             endpoint,
             cache: cache.unwrap_or_else(|| home.join("hub")),
             token: token.map(|token| check_token(&token)).transpose()?.filter(|token| !token.is_empty()),
+            authorities: path("SSL_CERT_FILE"),
             offline: flag("HF_HUB_OFFLINE")? || flag("TRANSFORMERS_OFFLINE")?,
             links: !flag("HF_HUB_DISABLE_SYMLINKS")?,
             timeout,

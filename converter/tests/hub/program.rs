@@ -27,7 +27,7 @@ fn convert(hub: &FakeHub, dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_qsf-convert"));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy().to_lowercase();
-        if text.starts_with("hf_") || text.ends_with("_proxy") || text.starts_with("huggingface") {
+        if text.starts_with("hf_") || text.ends_with("_proxy") || text == "ssl_cert_file" {
             command.env_remove(name);
         }
     }
