@@ -57,7 +57,8 @@ pub enum HubError {
     },
     /// The hub has no such repository, revision or file, or does not show it (404; 401 for repositories).
     #[error(
-        "{url}: not found (status {status}): check the name and the revision; a private model needs HF_TOKEN"
+        "{url}: not found (status {status}): check the name and the revision, or the path where a local model is meant; a \
+         private model needs HF_TOKEN"
     )]
     NotFound {
         /// What was asked for.

@@ -28,6 +28,8 @@ pub struct Manners {
     pub cuts: VecDeque<usize>,
     /// The storage is silent after so many bytes of a file, for a minute.
     pub silent_after: Option<usize>,
+    /// After the first answer that is cut, this is what the file at `main` holds.
+    pub change: Option<(&'static str, Vec<u8>)>,
     /// The storage knows no ranges.
     pub no_ranges: bool,
     /// Contents have another last byte.
@@ -57,8 +59,14 @@ impl FakeHub {
             files.iter().map(|(n, c)| (n.to_string(), c.clone())).collect();
         let files: Arc<Mutex<Revisions>> = Arc::new(Mutex::new([(MAIN, files)].into()));
         let (m, f) = (manners.clone(), files.clone());
-        let storage =
-            Server::start(move |request| stored(request, &f.lock().unwrap(), &mut m.lock().unwrap()));
+        let storage = Server::start(move |request| {
+            let (mut files, mut manners) = (f.lock().unwrap(), m.lock().unwrap());
+            let answer = stored(request, &files, &mut manners);
+            if let Some((name, content)) = manners.change.take_if(|_| answer.cut.is_some()) {
+                files.get_mut(MAIN).unwrap().insert(name.into(), content);
+            }
+            answer
+        });
         let (m, f, s) = (manners.clone(), files.clone(), storage.url.clone());
         let hub =
             Server::start(move |request| answer(request, &f.lock().unwrap(), &mut m.lock().unwrap(), &s));

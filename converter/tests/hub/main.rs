@@ -7,7 +7,7 @@ mod program;
 mod server;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -160,24 +160,13 @@ fn a_wrong_hash_is_an_error_and_the_file_is_gone() {
 #[test]
 fn a_file_that_changes_meanwhile_is_downloaded_anew() {
     let hub = FakeHub::new(&model_files());
-    hub.manners.lock().unwrap().cuts = [40_000].into();
     let new: Vec<u8> = weights(100_000).into_iter().rev().collect();
-    let (files, content) = (hub.files.clone(), new.clone());
-    // Between the first attempt and the second.
-    let settings = Settings { first_wait: Duration::from_millis(300), ..hub.settings() };
-    let changed = thread::spawn({
-        let repo = hub.repo();
-        move || {
-            let broken = |path: &PathBuf| path.metadata().is_ok_and(|m| m.len() == 40_000);
-            let blob = repo.join("blobs").join(sha256(&weights(100_000)) + ".incomplete");
-            while !broken(&blob) {
-                thread::sleep(Duration::from_millis(1));
-            }
-            files.lock().unwrap().get_mut(MAIN).unwrap().insert("model.safetensors".into(), content);
-        }
-    });
-    let (path, notes) = hub.download_with("org/name", &settings);
-    changed.join().unwrap();
+    {
+        let mut manners = hub.manners.lock().unwrap();
+        manners.cuts = [40_000].into();
+        manners.change = Some(("model.safetensors", new.clone()));
+    }
+    let (path, notes) = hub.download_with("org/name", &hub.settings());
     assert!(notes.concat().contains("has changed"), "{notes:?}");
     assert_eq!(fs::read(path.unwrap().join("model.safetensors")).unwrap(), new);
     assert_eq!(incomplete(&hub), Vec::<u64>::new());
@@ -243,7 +232,7 @@ fn without_a_network_it_ends_at_once() {
 fn a_silent_server_is_given_up_and_does_not_hold_up_an_interrupt() {
     let hub = FakeHub::new(&model_files());
     hub.manners.lock().unwrap().silent_after = Some(10_000);
-    let settings = Settings { timeout: Duration::from_millis(200), ..hub.settings() };
+    let settings = Settings { timeout: Duration::from_millis(500), ..hub.settings() };
     let (result, notes) = hub.download_with("org/name", &settings);
     assert!(matches!(result, Err(HubError::Network { .. })));
     assert!(notes[0].contains("timeout"), "{notes:?}");
