@@ -9,6 +9,7 @@ mod server;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -393,6 +394,32 @@ fn two_downloads_at_once_do_the_work_of_one() {
     assert_eq!(paths[0], paths[1]);
     assert_eq!(hub.ranges().len(), 1);
     assert_eq!(fs::read(paths[0].join("model.safetensors")).unwrap(), weights(100_000));
+}
+
+#[test]
+fn a_download_waits_for_another_process_and_uses_what_that_one_brought() {
+    let hub = FakeHub::new(&model_files());
+    let content = weights(100_000);
+    let blob = hub.repo().join("blobs").join(sha256(&content));
+    // The lock of the hub's own tools.
+    let lock = hub.home().join("hub/.locks/models--org--name").join(sha256(&content) + ".lock");
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    let lock = fs::File::create(lock).unwrap();
+    lock.lock().unwrap();
+    let (note, notes) = mpsc::channel();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let notice = |text: &str| note.send(text.to_owned()).unwrap();
+            let watch = Watch { progress: &Unwatched, notice: &notice, cancel: &Cancel::default() };
+            download(&"org/name".parse().unwrap(), &hub.settings(), &watch).unwrap()
+        });
+        let said = notes.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(said.contains("another process"), "{said}");
+        fs::write(&blob, &content).unwrap();
+        drop(lock);
+        assert_eq!(fs::read(waiting.join().unwrap().join("model.safetensors")).unwrap(), content);
+    });
+    assert_eq!(hub.ranges(), Vec::new());
 }
 
 #[test]
