@@ -16,6 +16,7 @@ fmt-check:
 # Lints, as errors
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy -p qsf-converter --all-targets --features hub -- -D warnings
 
 # API documentation, its warnings as errors
 doc:
@@ -24,6 +25,7 @@ doc:
 # All tests, with the extra arguments given
 test *args:
     cargo test --workspace {{args}}
+    cargo test -p qsf-converter --features hub --lib --test hub {{args}}
 
 # Kernels and quantizers, with the arguments of criterion: just bench --save-baseline before
 bench *args:

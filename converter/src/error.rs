@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use qsf_format::{Failure, FormatError, TensorId};
 use qsf_runtime::RuntimeError;
 
+use crate::hub::HubError;
 use crate::plan::PlanError;
 
 /// Why a conversion failed.
@@ -18,6 +19,9 @@ pub enum ConvertError {
     /// The output cannot be written.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// The source cannot be had from the hub.
+    #[error(transparent)]
+    Hub(#[from] HubError),
     /// The requested types do not fit the model.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -85,6 +89,7 @@ impl ConvertError {
         match self {
             ConvertError::Runtime(e) | ConvertError::TokenizerDiffers(e) => e.failure(),
             ConvertError::Format(e) => e.failure(),
+            ConvertError::Hub(e) => e.failure(),
             ConvertError::Plan(_) | ConvertError::OutputIsInput { .. } | ConvertError::Requantize { .. } => {
                 Failure::Usage
             }

@@ -7,6 +7,7 @@ mod calibrate;
 pub mod demo;
 mod encode;
 mod error;
+pub mod hub;
 mod pipeline;
 pub mod plan;
 mod provenance;

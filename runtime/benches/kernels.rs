@@ -87,7 +87,7 @@ fn around(c: &mut Criterion) {
                 Scoring::scaled(0.125),
                 &mut scores,
                 &mut out,
-            )
+            );
         });
     });
     group.finish();

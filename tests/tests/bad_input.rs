@@ -335,6 +335,20 @@ fn a_gguf_file_is_told_from_a_broken_one_where_a_model_directory_is_expected() {
 }
 
 #[test]
+fn a_build_without_downloads_says_how_a_model_of_the_hub_can_be_had() {
+    let dir = tempfile::tempdir().unwrap();
+    for argument in ["org/name", "hf://org/name", "org/name@v2", "org/name:model-q4.gguf"] {
+        let says = &["org/name", "no such file or directory", "--features hub", "hf download org/name"];
+        refused(argument, dir.path(), program("qsf-convert").arg(argument), 3, says);
+    }
+    let call = program("qsf-convert").arg("org/name@../x");
+    refused("revision", dir.path(), call, 2, &["a branch, a tag or a commit"]);
+    // What cannot be a name on the hub is a path.
+    let call = program("qsf-convert").arg("./org/name");
+    refused("path", dir.path(), call, 3, &["./org/name"]);
+}
+
+#[test]
 fn a_file_for_a_folder_and_a_folder_for_a_file_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());

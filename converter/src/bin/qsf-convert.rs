@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use qsf_converter::demo::{demo_table, run_demo};
+use qsf_converter::hub::{HubError, Reference};
 use qsf_converter::plan::{Plan, Recipe, TypeOverride};
 use qsf_converter::report::{conversion_json, conversion_table};
 use qsf_converter::{ConvertError, ConvertOptions, calibrate, convert};
 use qsf_format::cli::{exit_with, human_bytes, print};
-use qsf_format::{BlockSize, Compression};
+use qsf_format::{BlockSize, Compression, FormatError};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::Cpu;
@@ -21,12 +22,16 @@ use serde_json::json;
 #[derive(Debug, Parser)]
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 struct Args {
-    /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); or QSF file
+    /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
+    /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
     #[arg(value_name = "MODEL", required_unless_present = "demo")]
     model: Option<PathBuf>,
     /// File to write [default: MODEL's name and the type, in this directory]
     #[arg(value_name = "OUT.qsf")]
     out: Option<PathBuf>,
+    /// Branch, tag or commit of a model of the hub [default: main]
+    #[arg(long, value_name = "REV", requires = "model")]
+    revision: Option<String>,
     /// Type of the matrices: 2bit, 2bit-sym, 3bit, 4bit, ternary, 8bit, f16, bf16, f32 or mixed
     #[arg(short, long, visible_alias = "quant-type", value_name = "TYPE", default_value = "4bit")]
     quant: Recipe,
@@ -58,7 +63,7 @@ struct Args {
     #[arg(long, conflicts_with_all = ["out", "calibration", "force", "allow_requantize"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run", "calibration", "allow_requantize"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run", "calibration", "allow_requantize", "revision"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -113,13 +118,22 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let Some(model) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
     };
-    let source = source::open(model)?;
+    let progress = ProgressLine::default();
+    let (reference, name) = name_model(args, model)?;
+    let out = args.out.clone().unwrap_or_else(|| default_name(&name, args.quant));
+    let model = match reference {
+        // Found now, not after the download.
+        Some(_) if !args.dry_run && !args.force && out.symlink_metadata().is_ok() => {
+            return Err(FormatError::Exists { path: out }.into());
+        }
+        Some(reference) => fetch(&reference, &progress, &cancel).map_err(ConvertError::from)?,
+        None => model.clone(),
+    };
+    let source = source::open(&model)?;
     let source = source.as_ref();
     if args.dry_run {
-        return dry_run(args, model, source);
+        return dry_run(args, &name, source);
     }
-    let out = args.out.clone().unwrap_or_else(|| default_name(model, args.quant));
-    let progress = ProgressLine::default();
     let calibration = match &args.calibration {
         Some(path) => {
             let text = read_text(path)?;
@@ -141,7 +155,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         let mut value = conversion_json(&conversion);
         value["path"] = json!(out.display().to_string());
-        value["model"] = json!(model_name(model));
+        value["model"] = json!(name);
         value["type"] = json!(args.quant.name());
         print(&format!("{value:#}\n"))?;
     } else {
@@ -151,28 +165,56 @@ fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The model of the hub that MODEL names, if it names one, and what to call the model.
+fn name_model(args: &Args, model: &Path) -> Result<(Option<Reference>, String), ConvertError> {
+    match (Reference::of_argument(model)?, &args.revision) {
+        (Some(reference), Some(revision)) => {
+            let reference = reference.at_revision(revision)?;
+            Ok((Some(reference.clone()), reference.name().to_owned()))
+        }
+        (Some(reference), None) => Ok((Some(reference.clone()), reference.name().to_owned())),
+        (None, Some(_)) => {
+            let problem = format!("--revision: {} is a path, not a model of the hub", model.display());
+            Err(RuntimeError::Request(problem).into())
+        }
+        (None, None) => Ok((None, model_name(model))),
+    }
+}
+
+/// Downloads the model; gives its place on disk.
+#[cfg(feature = "hub")]
+fn fetch(reference: &Reference, progress: &ProgressLine, cancel: &Cancel) -> Result<PathBuf, HubError> {
+    use qsf_converter::hub::{Settings, Watch, download};
+    let settings = Settings::from_env()?;
+    download(reference, &settings, &Watch { progress, notice: &|text| progress.note(text), cancel })
+}
+
+/// Says how the model can be had.
+#[cfg(not(feature = "hub"))]
+fn fetch(reference: &Reference, _progress: &ProgressLine, _cancel: &Cancel) -> Result<PathBuf, HubError> {
+    Err(HubError::NotBuilt { text: reference.to_string(), repo: reference.repo().to_owned() })
+}
+
 /// MODEL's own name and the type, in the current directory.
-fn default_name(model: &Path, recipe: Recipe) -> PathBuf {
-    let name = model_name(model);
-    let stem = [".gguf", ".qsf"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+fn default_name(name: &str, recipe: Recipe) -> PathBuf {
+    let stem = [".gguf", ".qsf"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     PathBuf::from(format!("{stem}-{}.qsf", recipe.name()))
 }
 
-fn dry_run(args: &Args, model: &Path, source: &dyn WeightSource) -> anyhow::Result<()> {
+fn dry_run(args: &Args, name: &str, source: &dyn WeightSource) -> anyhow::Result<()> {
     let plan = Plan::new(source.tensors(), args.quant, &args.tensor_type).map_err(ConvertError::from)?;
     let bytes = plan.predicted_bytes(args.block_size).unwrap_or(u64::MAX);
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
     let bits = bytes as f64 * 8.0 / weights.max(1) as f64;
     if args.json {
         let value = json!({
-            "model": model_name(model), "type": args.quant.name(), "weights": weights,
+            "model": name, "type": args.quant.name(), "weights": weights,
             "predicted_weight_bytes": bytes, "predicted_bits_per_weight": bits,
         });
         print(&format!("{value:#}\n"))?;
     } else {
         print(&format!(
-            "{} as {}: {weights} weights, {} before tokenizer and metadata, {bits:.3} bits per weight\n",
-            model_name(model),
+            "{name} as {}: {weights} weights, {} before tokenizer and metadata, {bits:.3} bits per weight\n",
             args.quant.name(),
             human_bytes(bytes)
         ))?;

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use qsf_format::printable::printable;
 
 use crate::progress::Progress;
 
@@ -16,6 +17,15 @@ pub struct ProgressLine {
 impl ProgressLine {
     fn with(&self, action: impl FnOnce(&mut Option<ProgressBar>)) {
         action(&mut self.bar.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Prints a note on stderr, above the bar where there is one.
+    pub fn note(&self, text: &str) {
+        let print = || eprintln!("note: {}", printable(text));
+        self.with(|slot| match slot {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        });
     }
 }
 
