@@ -77,6 +77,38 @@ fn files_without_types_or_with_empty_tokens_are_read() {
 }
 
 #[test]
+fn every_kind_of_pre_tokenizer_splits_words_and_keeps_all_of_the_text() {
+    let names = super::super::pre_tokenizers::names();
+    assert!(names.len() > 60, "{}", names.len());
+    let alphabet = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet();
+    let tokens: Vec<&'static str> = alphabet.iter().map(|c| &*c.to_string().leak()).collect();
+    let ordinary = words()
+        .set("tokenizer.ggml.tokens", Value::strs(&tokens))
+        .set("tokenizer.ggml.token_type", i32s(&vec![1; tokens.len()]))
+        .set("tokenizer.ggml.merges", Value::strs(&[]));
+    let text = "It's 12345 Wörter,\r\n\n  「日本語」 १२३ foo_bar(x); 🦀\t ";
+    for name in names {
+        let found = read(&ordinary.clone().set("tokenizer.ggml.pre", Value::Str(name))).unwrap();
+        let tokenizer = tokenizer_of(&found.definition);
+        let ids = tokenizer.encode(text).unwrap();
+        assert_eq!((ids.len(), &*tokenizer.decode(&ids, false).unwrap()), (text.len(), text), "{name}");
+        let super::super::Model::ByteLevel(model) = found.definition.model() else { panic!("{name}") };
+        let split = pieces_of(model, "don't 123");
+        assert!(split.len() > 1, "{name}: {split:?}");
+    }
+}
+
+/// The words that a text is split into, bytes written as characters.
+fn pieces_of(model: &super::super::ByteLevelBpe, text: &str) -> Vec<String> {
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+    let steps: tokenizers::PreTokenizerWrapper = serde_json::from_value(model.pre_tokenizer()).unwrap();
+    let mut words = PreTokenizedString::from(text);
+    steps.pre_tokenize(&mut words).unwrap();
+    let splits = words.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
+    splits.into_iter().map(|(word, ..)| word.to_owned()).collect()
+}
+
+#[test]
 fn unknown_kinds_are_refused_by_their_names() {
     let model = |name| pieces().set("tokenizer.ggml.model", Value::Str(name));
     refused(|| read(&model("bert")), "the tokenizer \"bert\" is not supported");
