@@ -161,10 +161,30 @@ fn heads_may_be_rotated_in_part_where_rows_were_not_moved() {
     }
 }
 
+/// The configuration alone, of a model that says to have so many layers.
+fn with_layers(kind: &str, layers: u32) -> ModelConfig {
+    let writer = model(kind).set(&format!("{kind}.block_count"), Value::U32(layers));
+    crate::source::gguf::config::read(&open(&writer.bytes()).unwrap()).unwrap().0
+}
+
 #[test]
 fn smollm3_does_not_rotate_every_fourth_layer() {
-    let PositionConfig::Rope { unrotated_layers, .. } = config(model("smollm3")).position else { panic!() };
-    assert_eq!(unrotated_layers, Vec::<u32>::new(), "three layers have no fourth");
+    let PositionConfig::Rope { unrotated_layers, .. } = with_layers("smollm3", 9).position else { panic!() };
+    assert_eq!(unrotated_layers, [3, 7]);
+}
+
+#[test]
+fn the_largest_gemmas_scale_queries_by_hidden_over_heads() {
+    // query_pre_attn_scalar of the 27B models; here 20 / 3 heads.
+    let scale = Some(1.0 / 6f32.sqrt());
+    assert_eq!(
+        (with_layers("gemma2", 46).attention_scale, with_layers("gemma3", 62).attention_scale),
+        (scale, scale)
+    );
+    assert_eq!(
+        (with_layers("gemma2", 42).attention_scale, with_layers("gemma3", 48).attention_scale),
+        (None, None)
+    );
 }
 
 #[test]
