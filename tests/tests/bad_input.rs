@@ -118,8 +118,9 @@ fn a_weight_that_is_not_a_number_is_named_with_its_place_instead_of_being_quanti
 fn an_architecture_that_is_not_supported_is_told_from_a_broken_one() {
     let mamba = |model: &Path| change_config(model, "model_type", json!("mamba"));
     source_refused("mamba", mamba, 4, &["mamba", "llama", "gpt2"]);
-    let packed = |model: &Path| change_config(model, "quantization_config", json!({"quant_method": "awq"}));
-    source_refused("quantized", packed, 4, &["awq", "f16"]);
+    let packed =
+        |model: &Path| change_config(model, "quantization_config", json!({"quant_method": "bitsandbytes"}));
+    source_refused("quantized", packed, 4, &["bitsandbytes", "f16"]);
     let pickled = |model: &Path| {
         fs::remove_file(model.join("model.safetensors")).unwrap();
         // How torch.save began a file before version 1.6.
@@ -163,7 +164,6 @@ fn a_configuration_that_cannot_be_is_named_with_the_field() {
     }
     for (field, value) in [
         ("model_type", json!(7)),
-        ("model_type", Value::Null),
         ("hidden_size", json!("128")),
         ("hidden_size", json!(-128)),
         ("hidden_size", json!(0)),
@@ -320,17 +320,30 @@ fn what_is_no_qsf_file_is_refused_by_every_program() {
 }
 
 #[test]
-fn a_gguf_file_is_told_from_a_broken_one_where_a_model_directory_is_expected() {
+fn a_broken_gguf_file_is_refused_by_every_program_with_the_place() {
     let dir = tempfile::tempdir().unwrap();
-    let model = dir.path().join("model.gguf");
-    fs::write(&model, [b"GGUF\x03\0\0\0".as_slice(), &[1; 200]].concat()).unwrap();
-    for call in [
-        program("qsf-convert").arg(&model),
-        program("qsf-convert").arg(&model).arg(dir.path().join("out.qsf")),
-        program("qsf-convert").arg(&model).arg("--dry-run"),
+    let whole = dir.path().join("whole.gguf");
+    write_sparse_gguf(&whole, Size::TINY);
+    let whole = fs::read(whole).unwrap();
+    let path = dir.path().join("model.gguf");
+    let text = dir.path().join("text.txt");
+    fs::write(&text, "A text.").unwrap();
+    for (what, bytes, says) in [
+        ("counts", [b"GGUF\x03\0\0\0".as_slice(), &[1; 200]].concat(), "number of tensors"),
+        ("magic alone", b"GGUF".to_vec(), "byte 4"),
+        ("version 1", [b"GGUF\x01\0\0\0".as_slice(), &[0; 64]].concat(), "version"),
+        ("cut short", whole[..whole.len() - 1].to_vec(), "blk.1.ffn_down.weight"),
     ] {
-        let says = &["model.gguf", "GGUF", "HuggingFace directory"];
-        refused("GGUF", dir.path(), call, 4, says);
+        fs::write(&path, bytes).unwrap();
+        for call in [
+            program("qsf-convert").arg(&path).arg(dir.path().join("out.qsf")),
+            program("qsf-convert").arg(&path).arg("--dry-run"),
+            program("qsf-run").arg(&path).args("-p Hello"),
+            program("qsf-eval").arg(&path).arg("--file").arg(&text),
+        ] {
+            let code = if what == "version 1" { 4 } else { 3 };
+            refused(what, dir.path(), call, code, &["model.gguf", says]);
+        }
     }
 }
 
@@ -356,7 +369,15 @@ fn a_file_for_a_folder_and_a_folder_for_a_file_are_told_apart() {
     program("qsf-convert").arg(&model).arg(&qsf).run().ok();
     let out = dir.path().join("out.qsf");
     let call = program("qsf-convert").arg(&qsf).arg(&out);
-    refused("convert a file", dir.path(), call, 3, &["model.qsf", "directory"]);
+    refused(
+        "quantize again",
+        dir.path(),
+        call,
+        2,
+        &["model.qsf", "already quantized (4bit)", "--allow-requantize"],
+    );
+    let call = program("qsf-convert").arg(&qsf).arg(&qsf).args("--force -q f16");
+    refused("convert onto itself", dir.path(), call, 2, &["model.qsf", "own files"]);
     refused("inspect a folder", dir.path(), program("qsf-inspect").arg(&model), 3, &["demo-1m"]);
     let call = program("qsf-run").arg(dir.path()).args("-p Hello");
     refused("run a folder without a model", dir.path(), call, 3, &["config.json"]);
