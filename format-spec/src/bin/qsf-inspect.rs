@@ -6,7 +6,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use qsf_format::cli::{exit_with, human_bytes, print, printable, table};
-use qsf_format::{Failure, Meta, QsfFile, TensorGroup, Verification, verify_file};
+use qsf_format::printable::message;
+use qsf_format::{
+    Failure, Meta, ModelConfig, PositionConfig, QsfFile, TensorGroup, Verification, verify_file,
+};
 use serde_json::{Value, json};
 
 /// Shows what a QSF file holds and checks that it is whole.
@@ -191,6 +194,27 @@ fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<Tenso
     Ok(lines)
 }
 
+/// What not every model has, one line; empty for the plainest.
+fn model_parts(model: &ModelConfig) -> String {
+    let mut parts = Vec::new();
+    if let Some(experts) = &model.experts {
+        let layers = model.layers as usize - experts.dense_layers.len();
+        parts.push(format!(
+            "{} experts of {} ({} used) in {layers} layers",
+            experts.count, experts.ffn, experts.used
+        ));
+    }
+    if let Some(window) = &model.sliding_window {
+        parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));
+    }
+    match &model.position {
+        PositionConfig::Rope { scaling: Some(_), .. } => parts.push("scaled rotary positions".into()),
+        PositionConfig::Alibi {} => parts.push("ALiBi".into()),
+        _ => {}
+    }
+    if parts.is_empty() { String::new() } else { format!("  with {}\n", parts.join(", ")) }
+}
+
 fn text(
     file: &QsfFile,
     meta: Option<&Meta>,
@@ -227,12 +251,19 @@ fn text(
     if let Some(meta) = meta {
         let sources = &meta.provenance.sources;
         let bytes = sources.iter().fold(0, |sum: u64, s| sum.saturating_add(s.bytes));
+        out += &model_parts(&meta.model);
         out += &format!(
-            "written by {} from {} source files of {} (names and SHA-256 by --json)\n",
+            "written by {} from {} source file{} of {} (names and SHA-256 by --json)\n",
             meta.provenance.tool,
             sources.len(),
+            if sources.len() == 1 { "" } else { "s" },
             human_bytes(bytes)
         );
+        if !meta.provenance.requantized_from.is_empty() {
+            let types = message(meta.provenance.requantized_from.join(", "));
+            out +=
+                &format!("quantized before, as {types}: listed errors are those of this conversion alone\n");
+        }
     } else {
         out += "a plain file: no section directory, most of it is under no checksum\n";
     }
