@@ -12,12 +12,13 @@ Exit codes: 0 ok; 1 --compare, --lint or --expected found a disagreement; 2 usag
 or refused, with the place of the first damage. Needs Python >= 3.9 and numpy; `lz4` and `zstandard` (or the `zstd` tool) only for files
 that use them. "Section N" in comments means section N of SPEC.md. Memory: about one layer or embedding, decoded.
 """
-import argparse, decimal, json, mmap, os, shutil, struct, subprocess, sys, tempfile, zlib
+import argparse, json, mmap, os, shutil, struct, subprocess, sys, tempfile, zlib
 from collections import namedtuple
 import numpy as np
 import qsf_forward
+from qsf_meta import (MODEL_DEFAULTS, MODEL_OPTIONAL, NONE, NORM_DEFAULTS, ROPE_DEFAULTS, ROPE_OPTIONAL, TYPES, Damage,
+                      check_dimensions, need, parse_meta, with_defaults)
 
-TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary", 6: "f16", 7: "f32", 8: "bf16", 9: "8bit"}
 COMPRESSION = {0: "none", 1: "lz4", 2: "lz4-hc", 3: "zstd"}
 KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down attn_norm ffn_norm attn_q_bias
     attn_k_bias attn_v_bias attn_output_bias ffn_biases q_norm k_norm post_attn_norm post_ffn_norm attn_norm_bias
@@ -25,22 +26,13 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     shared_up shared_down attn_sinks rope_factors""".split()))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias""".split(), start=64))
-NONE, MIB, SECTION_LIMIT = 0xFFFFFFFF, 1 << 20, 1 << 28
+MIB, SECTION_LIMIT = 1 << 20, 1 << 28
 Tensor = namedtuple("Tensor", "layer kind rows cols type flags offset crc data own_type")  # data: quantized bytes
 Chunk = namedtuple("Chunk", "offset stored raw crc compression")  # offset in the file
 
 
-class Damage(Exception):
-    """The file breaks a rule that a reader has to check."""
-
-
 class Missing(Exception):
     """A decompressor is not installed."""
-
-
-def need(condition, place, what):
-    if not condition:
-        raise Damage(f"{place}: {what}")
 
 
 def ceil_div(a, b):
@@ -169,233 +161,6 @@ def decode(t, raw, rows, cols, n):
         if len(fields) == 2:
             q += fields[1].astype(np.float32)
     return q.reshape(rows, -1)[:, :cols]
-
-
-# ---------------------------------------------------------------- META (section 8)
-
-class Pairs(list):
-    """A JSON object as (name, value) pairs, so that fields which come twice are seen."""
-
-
-class Number(float):
-    """A JSON number that is not one of the integers of section 8: with fraction or exponent, -0, or outside of all ranges."""
-    def __new__(cls, text):
-        self = super().__new__(cls, text)
-        need(abs(self) != float("inf"), "META", f"number {text} is not finite")
-        return self
-
-
-def parse_int(text):
-    return int(text) if text != "-0" and len(text) <= 20 else Number(text)
-
-
-def f32(x, place, low=None):
-    """The number, read as f64, rounded to f32, as a Python float. Without `low` it must be > 0, else >= low."""
-    need(type(x) in (int, Number), place, "not a number")
-    with np.errstate(over="ignore"):
-        r = float(np.float32(float(x)))
-    need(abs(r) != float("inf"), place, "not finite in f32")
-    need(r > 0 if low is None else r >= low, place, f"{r} is not {'> 0' if low is None else f'>= {low}'}")
-    return r
-
-
-def integer(x, place, low=0, high=NONE):
-    need(type(x) is int, place, "not an integer without fraction or exponent")
-    need(low <= x <= high, place, f"{x} is not in {low} to {high}")
-    return x
-
-
-def fields(x, place, must, may=(), strict=False):
-    """A JSON object as dict of its known fields."""
-    need(isinstance(x, Pairs), place, "not an object")
-    out = {}
-    for k, v in x:
-        if k in must or k in may:
-            need(k not in out, place, f"field {k} comes twice")
-            out[k] = v
-        else:
-            need(not strict, place, f"unknown field {k}")
-    for k in must:
-        need(k in out, place, f"field {k} is missing")
-    return out
-
-
-def plain_json(x):
-    """Pairs -> dict, for printing."""
-    if isinstance(x, Pairs):
-        return {k: plain_json(v) for k, v in x}
-    return [plain_json(v) for v in x] if isinstance(x, list) else x
-
-
-def choice(x, place, names):
-    need(isinstance(x, str) and x in names, place, f"not one of {', '.join(names)}")
-
-
-def layer_list(x, place, layers):
-    need(isinstance(x, list), place, "not an array")
-    for i, v in enumerate(x):
-        integer(v, f"{place}[{i}]", 0, layers - 1)
-        need(i == 0 or x[i - 1] < v, place, "not ascending")
-
-
-def numbers(x, place, count):
-    need(isinstance(x, list), place, "not an array")
-    need(len(x) == count, place, f"{len(x)} numbers instead of dims / 2 = {count}")
-    return [f32(v, f"{place}[{i}]") for i, v in enumerate(x)]
-
-
-# Section 8.1: fields with a default may be absent but not null, optional ones may be both.
-MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
-    tied_head""".split()
-MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, stop_tokens=[])
-MODEL_OPTIONAL = "qk_norm attention_scale attention_softcap logit_softcap embedding_scale sliding_window experts bos pad".split()
-NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre")
-ROPE_DEFAULTS, ROPE_OPTIONAL = dict(unrotated_layers=[]), ["scaling", "dims", "sliding_theta"]
-SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_freq_factor", "original_positions"],
-                dynamic=["factor", "original_positions"], long_rope=["original_positions", "short_factors", "long_factors", "attention_factor"],
-                yarn=["factor", "original_positions", "beta_fast", "beta_slow", "attention_factor", "truncate"], factors=["factors"])
-
-
-def with_defaults(m, defaults, optional):
-    m.update({k: v for k, v in defaults.items() if k not in m})
-    m.update({k: None for k in optional if k not in m})
-    return m
-
-
-def check_dimensions(m):
-    """The limits of section 8.1 on the numbers that a plain file's header has too."""
-    lim = dict(layers=16, hidden=20, heads=16, kv_heads=16, head_dim=16, ffn=24, vocab=26, max_positions=30)
-    for k, bits in lim.items():
-        integer(m[k], f"model.{k}", 1, 1 << bits)
-    need(m["heads"] % m["kv_heads"] == 0, "model.kv_heads", "does not divide heads")
-    need(m["heads"] * m["head_dim"] <= 1 << 24, "model.head_dim", "heads * head_dim exceeds 2^24")
-    for k in ("bos", "pad"):
-        if m[k] is not None:
-            integer(m[k], f"model.{k}", 0, m["vocab"] - 1)
-    need(isinstance(m["stop_tokens"], list), "model.stop_tokens", "not an array")
-    for i, s in enumerate(m["stop_tokens"]):
-        integer(s, f"model.stop_tokens[{i}]", 0, m["vocab"] - 1)
-
-
-def parse_scaling(x, dims):
-    place = "model.position.scaling"
-    kind = dict(x).get("kind") if isinstance(x, Pairs) else None
-    choice(kind, f"{place}.kind", SCALINGS)
-    s = fields(x, place, ["kind"] + SCALINGS[kind], strict=True)
-    for k in SCALINGS[kind]:
-        where = f"{place}.{k}"
-        if k == "original_positions":
-            integer(s[k], where, 1, NONE if kind == "llama3" else 1 << 30)
-        elif k == "truncate":
-            need(type(s[k]) is bool, where, "not a bool")
-        elif k.endswith("factors"):
-            s[k] = numbers(s[k], where, dims // 2)
-        else:
-            s[k] = f32(s[k], where, 1 if k == "factor" and kind in ("dynamic", "yarn") else None)
-    need(kind != "llama3" or s["low_freq_factor"] < s["high_freq_factor"], place, "low_freq_factor >= high_freq_factor")
-    return s
-
-
-def parse_position(x, layers, head_dim):
-    place = "model.position"
-    kind = dict(x).get("kind") if isinstance(x, Pairs) else None
-    choice(kind, f"{place}.kind", ("learned", "rope", "alibi"))
-    if kind != "rope":
-        return fields(x, place, ["kind"], strict=True)
-    p = fields(x, place, ["kind", "theta"], [*ROPE_DEFAULTS, *ROPE_OPTIONAL], strict=True)
-    with_defaults(p, ROPE_DEFAULTS, ROPE_OPTIONAL)
-    for k in ("theta", "sliding_theta"):
-        if k == "theta" or p[k] is not None:
-            p[k] = f32(p[k], f"{place}.{k}")
-    if p["dims"] is not None:
-        integer(p["dims"], f"{place}.dims", 2, head_dim)
-        need(p["dims"] % 2 == 0, f"{place}.dims", "odd")
-    else:
-        need(head_dim % 2 == 0, "model.head_dim", "odd, but all of a head is rotated")
-    layer_list(p["unrotated_layers"], f"{place}.unrotated_layers", layers)
-    if p["scaling"] is not None:
-        p["scaling"] = parse_scaling(p["scaling"], head_dim if p["dims"] is None else p["dims"])
-    return p
-
-
-def parse_model(x):
-    """Section 8.1: `model` as a dict, checked, with all defaults; optional fields that are absent are None."""
-    m = fields(x, "model", MODEL_FIELDS, [*MODEL_DEFAULTS, *MODEL_OPTIONAL], strict=True)
-    with_defaults(m, MODEL_DEFAULTS, MODEL_OPTIONAL)
-    need(isinstance(m["architecture"], str), "model.architecture", "not a string")
-    check_dimensions(m)
-    norm = m["norm"] = fields(m["norm"], "model.norm", ("kind", "epsilon"), NORM_DEFAULTS, strict=True)
-    with_defaults(norm, NORM_DEFAULTS, ())
-    choice(norm["kind"], "model.norm.kind", ("layer_norm", "rms_norm"))
-    choice(norm["placement"], "model.norm.placement", ("pre", "post", "pre_and_post"))
-    norm["epsilon"] = f32(norm["epsilon"], "model.norm.epsilon", 0)
-    choice(m["activation"], "model.activation", ("gelu_erf", "gelu_tanh", "silu", "relu"))
-    choice(m["residual"], "model.residual", ("sequential", "parallel", "parallel_one_norm"))
-    need(m["residual"] == "sequential" or norm["placement"] == "pre", "model.residual", "parallel, but placement is not pre")
-    if m["qk_norm"] is not None:
-        choice(m["qk_norm"], "model.qk_norm", ("head", "projection"))
-    for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"])):
-        need(type(v) is bool, f"model.{k}", "not a bool")
-    for k in ("attention_scale", "attention_softcap", "logit_softcap", "embedding_scale"):
-        if m[k] is not None:
-            m[k] = f32(m[k], f"model.{k}")
-    m["position"] = parse_position(m["position"], m["layers"], m["head_dim"])
-    if m["sliding_window"] is not None:
-        w = m["sliding_window"] = fields(m["sliding_window"], "model.sliding_window", ("size", "layers"), strict=True)
-        integer(w["size"], "model.sliding_window.size", 1, 1 << 30)
-        layer_list(w["layers"], "model.sliding_window.layers", m["layers"])
-    if m["experts"] is not None:
-        place = "model.experts"
-        e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), ("dense_layers",), strict=True)
-        with_defaults(e, dict(dense_layers=[]), ())
-        integer(e["count"], f"{place}.count", 1, 1 << 16)
-        integer(e["used"], f"{place}.used", 1, e["count"])
-        integer(e["ffn"], f"{place}.ffn", 1, 1 << 24)
-        need(type(e["normalize_weights"]) is bool, f"{place}.normalize_weights", "not a bool")
-        layer_list(e["dense_layers"], f"{place}.dense_layers", m["layers"])
-        need(m["gated_ffn"], place, "experts without gated_ffn")
-        need(e["count"] * e["ffn"] < 1 << 32 and e["count"] * m["hidden"] < 1 << 32, place, "count * ffn or count * hidden is not below 2^32")
-    return m
-
-
-def parse_meta(raw):
-    """Section 8: returns (model, records, whole META as plain JSON)."""
-    def constant(name):
-        raise ValueError(f"{name} is no JSON")
-    try:
-        root = json.loads(bytes(raw).decode("utf-8"), object_pairs_hook=Pairs, parse_float=Number, parse_int=parse_int, parse_constant=constant)
-    except (ValueError, RecursionError) as e:
-        raise Damage(f"META: {e}") from None
-    version = fields(root, "META", ("version",))["version"]  # before all other fields: another version may have others
-    need(integer(version, "META.version") == 1, "META.version", "not 1")
-    top = fields(root, "META", ("model", "provenance", "tensors"))
-    m = parse_model(top["model"])
-    prov = fields(top["provenance"], "provenance", ("tool", "sources", "options"), ("requantized_from",))
-    need(isinstance(prov["tool"], str) and isinstance(prov["sources"], list) and isinstance(prov["options"], Pairs),
-         "provenance", "a field has the wrong type")
-    names = prov.get("requantized_from", [])
-    need(isinstance(names, list) and all(isinstance(x, str) for x in names), "provenance.requantized_from", "not an array of strings")
-    for s in prov["sources"]:
-        s = fields(s, "provenance.sources", ("name", "bytes", "sha256"))
-        integer(s["bytes"], "provenance.sources.bytes", 0, (1 << 64) - 1)
-        need(isinstance(s["name"], str) and isinstance(s["sha256"], str), "provenance.sources", "a field has the wrong type")
-    need(isinstance(top["tensors"], list), "META.tensors", "not an array")
-    records = []
-    for i, r in enumerate(top["tensors"]):
-        place = f"META.tensors[{i}]"
-        r = fields(r, place, ("kind rows cols type cosine relative_error max_abs_error").split(), ("layer", "promoted_from"))
-        for k, v in r.items():
-            if v is None and k in ("layer", "promoted_from"):
-                continue
-            if k in ("layer", "rows", "cols"):
-                integer(v, place)
-            elif k in ("kind", "type", "promoted_from"):
-                need(isinstance(v, str), place, f"{k} is not a string")
-                need(k == "kind" or v in TYPES.values(), place, f"{k} {v!r} is unknown")
-            else:
-                need(type(v) in (int, Number), place, f"{k} is not a number")
-        records.append(r)
-    return m, records, plain_json(root)
 
 
 # ---------------------------------------------------------------- The file
