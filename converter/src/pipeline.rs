@@ -89,8 +89,8 @@ pub fn convert(
     refuse_own_input(source, out)?;
     check_tokenizer(source, options.skip_tokenizer_check)?;
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides)?;
-    let requantized_from = plan.requantized();
-    if !requantized_from.is_empty() && !options.allow_requantize {
+    let requantized_from = source.quantized_from();
+    if !requantized_from.is_empty() && plan.quantizes() && !options.allow_requantize {
         return Err(ConvertError::Requantize {
             path: source.path().to_owned(),
             types: requantized_from.join(", "),

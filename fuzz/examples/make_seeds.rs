@@ -84,6 +84,7 @@ fn converted(
         compression,
         force: false,
         skip_tokenizer_check: false,
+        allow_requantize: false,
         calibration: None,
     };
     convert(&source, &out, &options, Isa::SCALAR, &Unwatched, &Cancel::default()).expect("a conversion");

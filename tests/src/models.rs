@@ -214,6 +214,12 @@ impl SafetensorsFile {
         *dtype = Dtype::F16;
     }
 
+    /// Makes the tensor `to` the same as the tensor `name`.
+    pub fn copy(&mut self, name: &str, to: &str) {
+        let tensor = self.tensors[name].clone();
+        self.tensors.insert(to.to_owned(), tensor);
+    }
+
     /// Takes the tensor `name` out.
     pub fn remove(&mut self, name: &str) {
         assert!(self.tensors.remove(name).is_some(), "{name} was there");

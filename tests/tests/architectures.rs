@@ -64,7 +64,36 @@ fn eight_bits_stay_close_on_every_dense_architecture() {
         let call = program("qsf-eval").arg(&file).arg("--golden").arg(golden);
         let weights_alone = call.args("--activations f32 --json").run().json();
         let limit = 2.0 * error(&weights_alone, "logits_rel_err");
+        assert!(limit <= 2e-1, "{}: {weights_alone}", model.display());
         let report = compare(&file, &model);
         assert!(error(&report, "logits_rel_err") <= limit.max(1e-1), "{}: {report}", model.display());
     }
+}
+
+/// Copies the directory of a model.
+fn copy(model: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(model).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_head_of_its_own_is_used_whatever_the_configuration_says_and_a_copy_is_not() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden/llama");
+    let dir = tempfile::tempdir().unwrap();
+    let tied = dir.path().join("tied");
+    copy(&model, &tied);
+    change_config(&tied, "tie_word_embeddings", true.into());
+    let report = compare(&tied, &model);
+    assert!(error(&report, "logits_rel_err") <= 1e-5, "as transformers 5 reads it: {report}");
+
+    let mut weights = SafetensorsFile::of_model(&tied);
+    weights.copy("model.embed_tokens.weight", "lm_head.weight");
+    weights.save();
+    let file = dir.path().join("tied.qsf");
+    program("qsf-convert").arg(&tied).arg(&file).args("-q f32").run().ok();
+    let shown = program("qsf-inspect").arg(&file).arg("--json").run().json();
+    assert_eq!(shown["model"]["tied_head"], true, "a copy is stored once");
 }

@@ -383,3 +383,25 @@ fn names_that_are_not_utf_8_are_names_all_the_same() {
     program("qsf-convert").arg(&model).arg("--json").dir(&here).run().json();
     assert_eq!(leftovers(&here).len(), 1);
 }
+
+#[test]
+fn what_was_quantized_before_is_asked_about_and_never_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let path = |name: &str| dir.path().join(name);
+    let convert = |from: &std::path::Path, to: &str, args: &str| {
+        program("qsf-convert").arg(from).arg(path(to)).args(args).run()
+    };
+    convert(&model, "4.qsf", "-q 4bit").ok();
+    // By way of f16, which asks for nothing, the errors of the 4 bits are still there.
+    convert(&path("4.qsf"), "16.qsf", "-q f16").ok();
+    let refused = program("qsf-convert").arg(path("16.qsf")).arg(path("8.qsf")).args("-q 8bit").run();
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    let dry = program("qsf-convert").arg(path("16.qsf")).args("-q 8bit --dry-run --json").run().json();
+    assert_eq!(dry["needs_allow_requantize"], true);
+    convert(&path("16.qsf"), "8.qsf", "-q 8bit --allow-requantize").ok();
+    for name in ["16.qsf", "8.qsf"] {
+        let shown = program("qsf-inspect").arg(path(name)).arg("--json").run().json();
+        assert_eq!(shown["provenance"]["requantized_from"], serde_json::json!(["4bit"]), "{name}");
+    }
+}

@@ -60,7 +60,7 @@ struct Args {
     #[arg(long)]
     allow_requantize: bool,
     /// Print the predicted size and stop
-    #[arg(long, conflicts_with_all = ["out", "calibration", "force", "allow_requantize"])]
+    #[arg(long, conflicts_with_all = ["out", "calibration", "force"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
     #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run", "calibration", "allow_requantize", "revision"])]
@@ -97,6 +97,7 @@ impl From<CompressArg> for Compression {
 
 const EXAMPLES: &str = "Examples:
   qsf-convert ./Llama-3.2-1B llama.qsf --quant 4bit
+  qsf-convert model-f16.gguf model.qsf
   qsf-convert ./gpt2 --quant mixed --tensor-type 'layer 0 *=8bit'
   qsf-convert --demo
 
@@ -206,9 +207,12 @@ fn dry_run(args: &Args, name: &str, source: &dyn WeightSource) -> anyhow::Result
     let bytes = plan.predicted_bytes(args.block_size).unwrap_or(u64::MAX);
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
     let bits = bytes as f64 * 8.0 / weights.max(1) as f64;
+    let quantized_from = source.quantized_from();
+    let needs_permission = !quantized_from.is_empty() && plan.quantizes() && !args.allow_requantize;
     if args.json {
         let value = json!({
             "model": name, "type": args.quant.name(), "weights": weights,
+            "quantized_from": quantized_from, "needs_allow_requantize": needs_permission,
             "predicted_weight_bytes": bytes, "predicted_bits_per_weight": bits,
         });
         print(&format!("{value:#}\n"))?;
@@ -218,6 +222,10 @@ fn dry_run(args: &Args, name: &str, source: &dyn WeightSource) -> anyhow::Result
             args.quant.name(),
             human_bytes(bytes)
         ))?;
+        if needs_permission {
+            let types = quantized_from.join(", ");
+            print(&format!("already quantized ({types}): the conversion needs --allow-requantize\n"))?;
+        }
     }
     Ok(())
 }

@@ -69,14 +69,9 @@ impl Plan {
         &self.tensors
     }
 
-    /// Types of the tensors that were quantized before and are to be again, each once, by name.
-    pub fn requantized(&self) -> Vec<String> {
-        let again = |tensor: &&PlannedTensor| tensor.info.stored.is_quantized() && !tensor.quant.is_float();
-        let mut types: Vec<String> =
-            self.tensors.iter().filter(again).map(|tensor| tensor.info.stored.to_string()).collect();
-        types.sort_unstable();
-        types.dedup();
-        types
+    /// Whether any tensor is stored in a block type.
+    pub fn quantizes(&self) -> bool {
+        self.tensors.iter().any(|tensor| !tensor.quant.is_float())
     }
 
     /// Bytes of all tensor values, without headers and before compression; `None` beyond `u64`.

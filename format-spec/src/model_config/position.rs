@@ -103,3 +103,18 @@ pub enum RopeScaling {
         factors: Vec<f32>,
     },
 }
+
+impl RopeScaling {
+    /// Positions that a model of `max_positions` is meant for with this scaling. Dynamic scaling begins beyond the length
+    /// that a configuration gives, and YaRN is often added to one without changing it.
+    pub fn extended(scaling: Option<&RopeScaling>, max_positions: u32) -> u32 {
+        let by = |positions: u32, factor: f32| (f64::from(positions) * f64::from(factor)).round() as u32;
+        match scaling {
+            Some(RopeScaling::Dynamic { factor, .. }) => max_positions.max(by(max_positions, *factor)),
+            Some(RopeScaling::Yarn { factor, original_positions, .. }) => {
+                max_positions.max(by(*original_positions, *factor))
+            }
+            _ => max_positions,
+        }
+    }
+}

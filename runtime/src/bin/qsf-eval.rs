@@ -18,7 +18,7 @@ use serde_json::json;
 #[command(name = "qsf-eval", version, after_help = EXAMPLES)]
 #[command(group(ArgGroup::new("input").required(true).args(["file", "golden"])))]
 struct Args {
-    /// QSF file, or source directory (evaluated at full precision)
+    /// QSF file; or HuggingFace directory or GGUF file (evaluated at full precision)
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Text to evaluate on
@@ -28,7 +28,7 @@ struct Args {
     /// greedy_prompt20
     #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx"])]
     golden: Option<PathBuf>,
-    /// Base model (QSF file or source directory) to measure the divergence from, run side by side
+    /// Base model (QSF file, directory or GGUF file) to measure the divergence from, run side by side
     #[arg(long, value_name = "MODEL2")]
     base: Option<PathBuf>,
     /// Tokens per chunk; the second half of each is scored

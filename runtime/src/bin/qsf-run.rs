@@ -27,7 +27,7 @@ const DEFAULT_TOKENS: usize = 256;
 #[derive(Debug, Parser)]
 #[command(name = "qsf-run", version, after_help = EXAMPLES)]
 struct Args {
-    /// QSF file, or source directory (run at full precision)
+    /// QSF file; or HuggingFace directory or GGUF file (run at full precision)
     #[arg(value_name = "MODEL", required_unless_present = "system")]
     model: Option<PathBuf>,
     /// Text to continue

@@ -31,7 +31,7 @@ impl Routing {
         let rows = batch.saturating_mul(config.hidden as usize);
         Ok(Routing {
             logits: zeros(batch.saturating_mul(experts.count as usize), what)?,
-            chosen: vec![(0, 0.0); batch * experts.used as usize],
+            chosen: vec![(0, 0.0); batch.saturating_mul(experts.used as usize)],
             input: zeros(rows, what)?,
             output: zeros(rows, what)?,
         })

@@ -13,11 +13,12 @@ mod stored;
 mod tensor;
 mod transpose;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use qsf_format::{ModelConfig, TensorId};
 
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::tokenizer::Tokenizer;
 
 pub use arrangement::RowOrder;
@@ -50,6 +51,12 @@ pub trait WeightSource: Send + Sync {
 
     /// The chat template (Jinja), where the model has one.
     fn chat_template(&self) -> Option<&[u8]>;
+
+    /// Types that the model's values were rounded to, each once, by name: those of its tensors, and those that they were
+    /// made from. Empty for a model at full precision.
+    fn quantized_from(&self) -> Vec<String> {
+        quantized_types(self.tensors())
+    }
 
     /// Every file that the model was read from, for provenance: the configuration, weights, tokenizer.
     fn files(&self) -> Vec<PathBuf>;
@@ -85,6 +92,16 @@ pub struct TensorInfo {
     pub stored: StoredType,
 }
 
+/// Ends of names of weight files that say nothing of the model they belong to.
+const WEIGHT_FILES: [&str; 4] = ["safetensors", "bin", "pt", "pth"];
+
+/// Names of the types of fewer than 16 bits, each once.
+fn quantized_types(tensors: &[TensorInfo]) -> Vec<String> {
+    let quantized = tensors.iter().filter(|info| info.stored.is_quantized());
+    let names: BTreeSet<String> = quantized.map(|info| info.stored.to_string()).collect();
+    names.into_iter().collect()
+}
+
 /// Opens the model at `path`: a directory is a HuggingFace model, a file that begins as GGUF files do one of those,
 /// anything else a QSF file.
 ///
@@ -95,6 +112,9 @@ pub fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
         Ok(Box::new(open_huggingface(path)?))
     } else if gguf::is_gguf(path) {
         Ok(Box::new(gguf::open_gguf(path)?))
+    } else if path.extension().is_some_and(|end| WEIGHT_FILES.iter().any(|known| end == *known)) {
+        let found = "a file of weights alone; pass the directory that it is in";
+        Err(RuntimeError::bad_input(path, "the path", "a model directory, a GGUF or a QSF file", found))
     } else {
         Ok(Box::new(QsfSource::open(path)?))
     }

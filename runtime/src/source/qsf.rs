@@ -21,6 +21,8 @@ pub struct QsfSource {
     chat_template: Option<Vec<u8>>,
     tensors: HashMap<TensorId, Tensor>,
     infos: Vec<TensorInfo>,
+    /// Types that the file's own sources were quantized to.
+    quantized_before: Vec<String>,
 }
 
 impl QsfSource {
@@ -56,7 +58,8 @@ impl QsfSource {
         check_complete(file.path(), &config, &infos)?;
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
-        Ok(QsfSource { config, tokenizer, chat_template, tensors, infos, file })
+        let quantized_before = file.meta()?.map_or_else(Vec::new, |meta| meta.provenance.requantized_from);
+        Ok(QsfSource { config, tokenizer, chat_template, tensors, infos, quantized_before, file })
     }
 
     /// The file.
@@ -197,6 +200,14 @@ impl WeightSource for QsfSource {
 
     fn chat_template(&self) -> Option<&[u8]> {
         self.chat_template.as_deref()
+    }
+
+    fn quantized_from(&self) -> Vec<String> {
+        let mut names = super::quantized_types(&self.infos);
+        names.extend(self.quantized_before.iter().cloned());
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     fn files(&self) -> Vec<PathBuf> {

@@ -11,6 +11,11 @@ const MAX_GROWTH: f64 = 256.0;
 /// Most special tokens that a post-processor may add to a text. Real ones add one or two.
 const MAX_ADDED: usize = 4096;
 
+/// Most added tokens, and bytes of all of them: the library makes an automaton of them that takes 75 times as much. Real
+/// tokenizers have some thousand of some ten bytes.
+const MAX_ADDED_TOKENS: usize = 1 << 16;
+const MAX_ADDED_TOKEN_BYTES: usize = 1 << 20;
+
 /// The parts of a `tokenizer.json` that can multiply a text; the vocabulary, which is most of it, is passed over.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
@@ -19,6 +24,8 @@ pub(super) struct Parts {
     pre_tokenizer: Value,
     decoder: Value,
     post_processor: Value,
+    added_tokens: Vec<Value>,
+    model: Option<serde::de::IgnoredAny>,
 }
 
 /// Checks the parts of a tokenizer that can multiply a text, and tables that the library follows unchecked.
@@ -26,6 +33,19 @@ pub(super) struct Parts {
 /// # Errors
 /// Which part, and by how much it could grow a text, or what is wrong with the table.
 pub(super) fn check_growth(parts: &Parts) -> Result<(), String> {
+    if parts.model.is_none() {
+        return Err(
+            "JSON without a model: a tokenizer.json has one; for vocab.json pass the directory".to_owned()
+        );
+    }
+    let texts = parts.added_tokens.iter().map(|token| token["content"].as_str().map_or(0, str::len));
+    let (count, bytes) = (parts.added_tokens.len(), texts.sum::<usize>());
+    if count > MAX_ADDED_TOKENS || bytes > MAX_ADDED_TOKEN_BYTES {
+        return Err(format!(
+            "{count} added tokens of {bytes} bytes in all; at most {MAX_ADDED_TOKENS} of {MAX_ADDED_TOKEN_BYTES} \
+             bytes are accepted"
+        ));
+    }
     let chains = [
         ("normalizer", &parts.normalizer),
         ("pre_tokenizer", &parts.pre_tokenizer),
@@ -100,7 +120,8 @@ mod tests {
 
     use super::*;
 
-    fn check(json: Value) -> Result<(), String> {
+    fn check(mut json: Value) -> Result<(), String> {
+        json["model"] = json!({});
         check_growth(&serde_json::from_value(json).unwrap())
     }
 
@@ -110,6 +131,14 @@ mod tests {
         let chain = json!({"normalizer": {"type": "Sequence", "normalizers": vec![step; 7]}});
         let error = check(chain).unwrap_err();
         assert!(error.contains("normalizer"), "{error}");
+    }
+
+    #[test]
+    fn added_tokens_cannot_fill_the_memory() {
+        let token = |length| json!({"id": 0, "content": "x".repeat(length)});
+        check(json!({"added_tokens": vec![token(10); 5000]})).unwrap();
+        check(json!({"added_tokens": vec![token(1); MAX_ADDED_TOKENS + 1]})).unwrap_err();
+        check(json!({"added_tokens": [token(MAX_ADDED_TOKEN_BYTES + 1)]})).unwrap_err();
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::error::{Result, RuntimeError};
 /// Most keys. Files in use have fewer than a hundred.
 const MAX_KEYS: u64 = 1 << 16;
 /// Longest key, by the specification.
-const MAX_KEY_BYTES: u64 = 65_535;
+const MAX_KEY_BYTES: u64 = 1024;
 /// Length and one byte of a key, type, one byte of a value.
 const LEAST_PAIR_BYTES: u64 = 8 + 1 + 4 + 1;
 

@@ -155,7 +155,8 @@ impl<'a> ConfigFiles<'a> {
         let places = if nested { &[outer, fields][..] } else { &[outer] };
         for place in places {
             model.bos = model.bos.or(token_id(*place, "bos_token_id")?);
-            model.pad = model.pad.or(pad_token(*place)?);
+            // Nothing is computed with it; some fine-tunings name one beyond the vocabulary.
+            model.pad = model.pad.or(pad_token(*place)?.filter(|&pad| pad < model.vocab));
             model.stop_tokens.extend(place.token_ids("eos_token_id")?);
         }
         if let Some((path, map)) = &self.generation {

@@ -12,11 +12,11 @@ mod pickle;
 mod plain;
 mod recognize;
 mod shards;
+mod tied_head;
 
 #[cfg(test)]
 mod tests;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use qsf_format::{ModelConfig, TensorId};
@@ -33,6 +33,7 @@ use super::shape::check_complete;
 use super::{Tensor, TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
 use crate::tokenizer::{FoundTokenizer, Tokenizer, check_against, find_tokenizer};
+use qsf_format::printable::quote;
 
 /// A model in a directory as hubs hand it out. Weights stay in their files, which are mapped; what is stored in another
 /// way than the decoder wants it is arranged when it is asked for.
@@ -56,10 +57,10 @@ pub struct HuggingFaceSource {
 pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     let found = std::fs::metadata(dir).map_err(|e| RuntimeError::io(dir, "open", e))?;
     if !found.is_dir() {
-        return Err(not_a_directory(dir));
+        return Err(RuntimeError::bad_input(dir, "the path", "a model directory", "a file"));
     }
     let Some(config_path) = files::find(dir, "config.json")? else {
-        return Err(RuntimeError::bad_input(dir, "config.json", "the model's configuration", "no such file"));
+        return Err(no_configuration(dir));
     };
     let generation_config = files::find(dir, "generation_config.json")?;
     let config_files = ConfigFiles::read(&config_path, generation_config.as_deref())?;
@@ -81,7 +82,12 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     }
     let names = Names::find(architecture, &*store, dir)?;
     let store = LanguagePart::of(store, &names);
-    let config = config_files.model(architecture, &names, &*store)?;
+    let mut config = config_files.model(architecture, &names, &*store)?;
+    if config.model.tied_head
+        && let Some(head) = names.head(&*store)
+    {
+        config.model.tied_head = tied_head::is_copy(&*store, &head, &names.embedding(architecture));
+    }
     let heads: Vec<(&str, &str)> =
         names.heads.iter().map(|(name, prefix)| (*name, prefix.as_str())).collect();
     let request = MappingRequest {
@@ -120,6 +126,22 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     })
 }
 
+/// Says what the directory holds instead, where that can be told.
+fn no_configuration(dir: &Path) -> RuntimeError {
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    let gguf = names.iter().find(|name| name.ends_with(".gguf"));
+    let found = match gguf {
+        _ if names.iter().any(|name| name == "adapter_config.json") => {
+            "no such file; this is an adapter, to be merged into its base model first".to_owned()
+        }
+        Some(name) => format!("no such file; pass the GGUF file itself: {}", quote(name)),
+        None => "no such file".to_owned(),
+    };
+    RuntimeError::bad_input(dir, "config.json", "the model's configuration", found)
+}
+
 /// Types and sizes of all tensors in use, so that a model that opens can be converted to its end. No value is read.
 fn check_stored(mapping: &Mapping, store: &dyn TensorStore) -> Result<()> {
     mapping.names().try_for_each(|name| store.check(name))
@@ -132,26 +154,6 @@ fn refuse_transposed(config: &Path, architecture: &Architecture) -> Result<()> {
     }
     let what = format!("a {} model that is already quantized", architecture.name());
     Err(config::unsupported(config, what, "use the original model in f16, bf16 or f32"))
-}
-
-/// What to say of a file where a directory is expected: the likeliest files are models of other formats.
-fn not_a_directory(path: &Path) -> RuntimeError {
-    let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    match (read, &magic) {
-        (Ok(()), b"GGUF") => RuntimeError::Unsupported {
-            path: path.to_owned(),
-            what: "a GGUF file".into(),
-            supported: "pass the HuggingFace directory of the same model".into(),
-        },
-        (Ok(()), b"QSF1") => RuntimeError::bad_input(
-            path,
-            "the path",
-            "a HuggingFace directory",
-            "a QSF file, already converted",
-        ),
-        _ => RuntimeError::bad_input(path, "the path", "a model directory", "a file"),
-    }
 }
 
 impl WeightSource for HuggingFaceSource {

@@ -61,7 +61,18 @@ impl Names {
 
     /// Whether there is an output head of its own.
     pub fn has_head(&self, store: &dyn TensorStore) -> bool {
-        self.heads.iter().any(|(name, prefix)| store.describe(&format!("{prefix}{name}")).is_some())
+        self.head(store).is_some()
+    }
+
+    /// The name of the output head, where there is one.
+    pub fn head(&self, store: &dyn TensorStore) -> Option<String> {
+        let mut names = self.heads.iter().map(|(name, prefix)| format!("{prefix}{name}"));
+        names.find(|name| name.ends_with(".weight") && store.describe(name).is_some())
+    }
+
+    /// The name of the token embedding.
+    pub fn embedding(&self, architecture: &Architecture) -> String {
+        format!("{}{}", self.prefix, architecture.embedding())
     }
 
     /// Whether the language model is a part of a larger model.

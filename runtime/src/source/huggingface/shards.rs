@@ -19,6 +19,11 @@ use crate::source::mapping::{TensorStore, no_such_tensor};
 use crate::source::{StoredType, Tensor, TensorBytes};
 use qsf_format::printable::{message, quote};
 
+/// Longest name of a tensor. Real ones take less than 100 bytes; what looks for prefixes looks at each of their parts.
+const MAX_NAME_BYTES: usize = 1024;
+/// Longest header of a safetensors file: real ones take some MB at most, and the library makes ten times as much of it.
+const MAX_HEADER_BYTES: u64 = 8 << 20;
+
 /// What a form of weight files is called in a directory.
 #[derive(Debug)]
 struct Form {
@@ -161,6 +166,15 @@ impl Shards {
         let map = map_file(&path)?;
         let shard = self.files.len();
         for (name, dtype, shape, range) in (form.read)(&path, &map)? {
+            if name.len() > MAX_NAME_BYTES {
+                let expected = format!("names of at most {MAX_NAME_BYTES} bytes");
+                return Err(RuntimeError::bad_input(
+                    &path,
+                    format!("tensor {}", quote(&name)),
+                    expected,
+                    name.len(),
+                ));
+            }
             if let Some(other) = self.get(&name) {
                 let place = format!("tensor {}", quote(&name));
                 let other = self.files[other.shard].path.display();
@@ -247,6 +261,12 @@ fn read_safetensors(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
     };
     if file.is_empty() {
         return Err(damaged(&"an empty file"));
+    }
+    if let Some(length) =
+        file.first_chunk().map(|length| u64::from_le_bytes(*length)).filter(|&n| n > MAX_HEADER_BYTES)
+    {
+        let expected = format!("a length of at most {MAX_HEADER_BYTES}");
+        return Err(RuntimeError::bad_input(path, "the header", expected, length));
     }
     let (header, metadata) = SafeTensors::read_metadata(file).map_err(|e| damaged(&e))?;
     let data = size_of::<u64>() + header;

@@ -177,11 +177,13 @@ impl Mapping {
             matches!(rule.kinds[0], TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown);
         let experts = layer.and_then(|layer| request.config.experts(layer)).filter(|_| is_expert);
         let experts = experts.map_or(1, |experts| experts.count);
+        let of_expert = |e: u32| name.replace("{e}", &e.to_string());
+        // The first alone before the others: there may be very many, and mostly there are none of that name.
+        let Some((_, stored)) = store.describe(&of_expert(0)) else { return Ok(()) };
         let names: Vec<String> = match name.contains("{e}") {
-            true => (0..experts).map(|e| name.replace("{e}", &e.to_string())).collect(),
+            true => (0..experts).map(of_expert).collect(),
             false => vec![name],
         };
-        let Some((_, stored)) = store.describe(&names[0]) else { return Ok(()) };
         let ids: Vec<TensorId> = rule.kinds.iter().map(|&kind| TensorId { layer, kind }).collect();
         let mut parts = Vec::with_capacity(ids.len());
         for &id in &ids {

@@ -8,7 +8,9 @@ mod tokens;
 use std::path::Path;
 
 use qsf_format::printable::quote;
-use qsf_format::{Experts, ModelConfig, NormConfig, NormKind, Residual, SlidingWindow};
+use qsf_format::{
+    Experts, ModelConfig, NormConfig, NormKind, PositionConfig, Residual, RopeScaling, SlidingWindow,
+};
 
 pub(super) use self::architecture::Architecture;
 use self::architecture::{ARCHITECTURES, ExpertUse, Positions, Window};
@@ -81,7 +83,10 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         head_dim,
         ffn,
         vocab: vocabulary(file)?,
-        max_positions: context,
+        max_positions: match &position {
+            PositionConfig::Rope { scaling, .. } => RopeScaling::extended(scaling.as_ref(), context),
+            _ => context,
+        },
         norm: NormConfig {
             kind: architecture.norm,
             epsilon,

@@ -117,7 +117,7 @@ fn keys_are_names_and_each_is_there_once() {
     refused(&writer.bytes(), r#"the value of "tokens" at byte"#);
     let mut writer = small();
     writer.pairs.push((Vec::new(), Value::U8(1)));
-    refused(&writer.bytes(), "a length of 1 to 65535, found 0");
+    refused(&writer.bytes(), "a length of 1 to 1024, found 0");
     let mut writer = small();
     writer.pairs.push((b"\xff\xfe".to_vec(), Value::U8(1)));
     refused(&writer.bytes(), "UTF-8");

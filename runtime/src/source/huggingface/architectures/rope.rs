@@ -89,7 +89,7 @@ pub(super) fn positions(fields: Fields<'_>, defaults: &RopeDefaults) -> Result<R
             return Err(unsupported(fields.path, what, "only another rope_theta is"));
         }
     };
-    let max_positions = extended(&full.scaling, defaults.max_positions);
+    let max_positions = RopeScaling::extended(full.scaling.as_ref(), defaults.max_positions);
     let Parameters { theta, scaling, dims } = full;
     let position = PositionConfig::Rope { theta, scaling, dims, sliding_theta, unrotated_layers: Vec::new() };
     Ok(Rope { position, max_positions })
@@ -262,17 +262,4 @@ fn longrope(rope: Fields<'_>, original_positions: u32, defaults: &RopeDefaults) 
 fn factor_or_ratio(rope: Fields<'_>, original_positions: u32, defaults: &RopeDefaults) -> Result<f64> {
     let ratio = f64::from(defaults.max_positions) / f64::from(original_positions);
     Ok(rope.f64("factor")?.unwrap_or(ratio))
-}
-
-/// Positions that a model with this scaling is meant for. Dynamic scaling begins beyond `max_position_embeddings`, and
-/// YaRN is often added to a configuration without changing it.
-fn extended(scaling: &Option<RopeScaling>, max_positions: u32) -> u32 {
-    let by = |positions: u32, factor: f32| (f64::from(positions) * f64::from(factor)).round() as u32;
-    match scaling {
-        Some(RopeScaling::Dynamic { factor, .. }) => max_positions.max(by(max_positions, *factor)),
-        Some(RopeScaling::Yarn { factor, original_positions, .. }) => {
-            max_positions.max(by(*original_positions, *factor))
-        }
-        _ => max_positions,
-    }
 }

@@ -130,7 +130,10 @@ fn constants_of_old_versions_and_the_copy_of_a_tied_head_are_left_out() {
         .with_tensor(&mask("bias"), Plain::zeros(Dtype::U8, &[1, 1, 6, 6]))
         .with_tensor(&mask("masked_bias"), Plain::f32(&[], 0.0))
         .with_tensor("lm_head.weight", Plain::f32(&[10, 4], 7.0));
-    assert_eq!(gpt2.open().unwrap().tensors().len(), 20);
+    assert_eq!(gpt2.open().unwrap().tensors().len(), 21, "a head that was trained apart stays");
+    let (_, embedding) = gpt2.tensors.iter().find(|(name, _)| *name == "transformer.wte.weight").unwrap();
+    let copied = embedding.clone();
+    assert_eq!(gpt2.with_tensor("lm_head.weight", copied).open().unwrap().tensors().len(), 20);
     let frequencies = "model.layers.0.self_attn.rotary_emb.inv_freq";
     let llama = TinyModel::llama().with_tensor(frequencies, Plain::f32(&[2], 0.0));
     assert_eq!(llama.open().unwrap().tensors().len(), 11);
