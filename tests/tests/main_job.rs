@@ -389,7 +389,7 @@ fn what_was_quantized_before_is_asked_about_and_never_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
     let path = |name: &str| dir.path().join(name);
-    let convert = |from: &std::path::Path, to: &str, args: &str| {
+    let convert = |from: &Path, to: &str, args: &str| {
         program("qsf-convert").arg(from).arg(path(to)).args(args).run()
     };
     convert(&model, "4.qsf", "-q 4bit").ok();
