@@ -389,9 +389,8 @@ fn what_was_quantized_before_is_asked_about_and_never_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
     let path = |name: &str| dir.path().join(name);
-    let convert = |from: &Path, to: &str, args: &str| {
-        program("qsf-convert").arg(from).arg(path(to)).args(args).run()
-    };
+    let convert =
+        |from: &Path, to: &str, args: &str| program("qsf-convert").arg(from).arg(path(to)).args(args).run();
     convert(&model, "4.qsf", "-q 4bit").ok();
     // By way of f16, which asks for nothing, the errors of the 4 bits are still there.
     convert(&path("4.qsf"), "16.qsf", "-q f16").ok();
