@@ -40,7 +40,7 @@ fn path(c: &mut Criterion, name: &str, quants: &[QuantType], tokens: &[usize], i
             group.throughput(Throughput::Elements((rows * cols * m) as u64));
             let x = activations(m, cols);
             let mut codes = Int8Rows::new();
-            codes.quantize(cpu.isa(), &x, m, cols);
+            codes.quantize(&cpu, &x, m, cols);
             let input = if int8 { Input::with_int8(&x, cols, &codes) } else { Input::float(&x, cols) };
             let mut out = vec![0.0; m * rows];
             for &quant in quants {
@@ -72,7 +72,7 @@ fn around(c: &mut Criterion) {
     let mut codes = Int8Rows::new();
     group.throughput(Throughput::Elements(x.len() as u64));
     group.bench_function("quantize 64x4096", |b| {
-        b.iter(|| codes.quantize(cpu.isa(), black_box(&x), 64, 4096));
+        b.iter(|| codes.quantize(&cpu, black_box(&x), 64, 4096));
     });
     let (keys, values) = (activations(1024, 64), activations(1024, 64));
     let (mut scores, mut out) = (Vec::new(), [0.0; 64]);

@@ -1,12 +1,20 @@
 //! Activations as 8-bit codes, 32 at a time: the input of the int8 kernels.
 
-use super::isa::{Isa, Vectorized};
+use super::Cpu;
+use super::isa::Vectorized;
 
 /// Values that share one scale, whatever the block size of the weights.
 pub const ACT_BLOCK: usize = 32;
 
 /// Rows are padded with zero codes to a multiple of this, the largest block of weights.
 const ROW_PADDING: usize = 256;
+/// Bytes between rows: a row starts at an odd multiple of a cache line, so that rows of a power of two do not fall on the same
+/// few places of a cache.
+const ROW_GAP: usize = 64;
+/// Rows of one task: their scales fill a cache line.
+const TASK_ROWS: usize = 16;
+/// Multiply-adds that take as long as quantizing a value, roughly.
+const QUANTIZE_WORK: usize = 32;
 
 /// 1.5 * 2^23: added to a number below 2^22 it rounds that to an integer, ties to even, in the low bits of the sum.
 const ROUNDER: f32 = 12_582_912.0;
@@ -23,6 +31,7 @@ pub struct Int8Rows {
     codes: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<f32>,
+    code_sums: Vec<i32>,
 }
 
 impl Int8Rows {
@@ -35,14 +44,29 @@ impl Int8Rows {
     ///
     /// # Panics
     /// When `x` has another length.
-    pub fn quantize(&mut self, isa: Isa, x: &[f32], rows: usize, cols: usize) {
+    pub fn quantize(&mut self, cpu: &Cpu, x: &[f32], rows: usize, cols: usize) {
         assert_eq!(x.len(), rows * cols, "activations are not {rows} x {cols}");
         (self.rows, self.cols) = (rows, cols);
         let (stride, groups) = (self.stride(), self.groups());
         grow(&mut self.codes, rows * stride);
         grow(&mut self.scales, rows * groups);
         grow(&mut self.sums, rows * groups);
-        isa.vectorize(Quantize { into: self, x });
+        grow(&mut self.code_sums, rows * groups);
+        let into = RowsOut {
+            codes: self.codes.as_mut_ptr(),
+            scales: self.scales.as_mut_ptr(),
+            sums: self.sums.as_mut_ptr(),
+            code_sums: self.code_sums.as_mut_ptr(),
+            rows,
+            stride,
+        };
+        let work = x.len().saturating_mul(QUANTIZE_WORK);
+        cpu.for_each(rows.div_ceil(TASK_ROWS), work, |task| {
+            let first = task * TASK_ROWS;
+            for row in first..rows.min(first + TASK_ROWS) {
+                cpu.isa().vectorize(QuantizeRow { into: &into, x: &x[row * cols..][..cols], row });
+            }
+        });
     }
 
     /// Number of rows (tokens).
@@ -55,14 +79,14 @@ impl Int8Rows {
         self.cols
     }
 
-    /// Codes from one row to the next: the columns padded to a multiple of 256.
+    /// Codes from one row to the next: the columns padded with zeros to a multiple of 256, and a gap.
     pub fn stride(&self) -> usize {
-        self.cols.next_multiple_of(ROW_PADDING)
+        self.cols.next_multiple_of(ROW_PADDING) + ROW_GAP
     }
 
     /// Groups of a row, padding included.
     pub fn groups(&self) -> usize {
-        self.stride() / ACT_BLOCK
+        self.cols.next_multiple_of(ROW_PADDING) / ACT_BLOCK
     }
 
     /// All codes: rows x stride.
@@ -79,6 +103,11 @@ impl Int8Rows {
     pub fn sums(&self) -> &[f32] {
         &self.sums[..self.rows * self.groups()]
     }
+
+    /// The sums of the codes of each group: groups x rows.
+    pub fn code_sums(&self) -> &[i32] {
+        &self.code_sums[..self.rows * self.groups()]
+    }
 }
 
 fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
@@ -87,33 +116,51 @@ fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
     }
 }
 
-struct Quantize<'a> {
-    into: &'a mut Int8Rows,
-    x: &'a [f32],
+/// The buffers, filled row by row from several threads. Rows are apart in all of them, though not in one slice.
+struct RowsOut {
+    codes: *mut i8,
+    scales: *mut f32,
+    sums: *mut f32,
+    code_sums: *mut i32,
+    rows: usize,
+    stride: usize,
 }
 
-impl Vectorized for Quantize<'_> {
+// SAFETY: every row is quantized by one task only, and a row's places are its own.
+unsafe impl Sync for RowsOut {}
+
+struct QuantizeRow<'a> {
+    into: &'a RowsOut,
+    x: &'a [f32],
+    row: usize,
+}
+
+impl Vectorized for QuantizeRow<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let (rows, cols) = (self.into.rows, self.into.cols);
-        let stride = self.into.stride();
-        for row in 0..rows {
-            let x = &self.x[row * cols..][..cols];
-            let (codes, _) = self.into.codes[row * stride..][..stride].as_chunks_mut::<ACT_BLOCK>();
-            for (group, codes) in codes.iter_mut().enumerate() {
-                let rest = x.get(group * ACT_BLOCK..).unwrap_or_default();
-                let (scale, sum) = match rest.first_chunk() {
-                    Some(full) => quantize_group(full, codes),
-                    None => {
-                        let mut padded = [0.0; ACT_BLOCK];
-                        padded[..rest.len()].copy_from_slice(rest);
-                        quantize_group(&padded, codes)
-                    }
-                };
-                self.into.scales[group * rows + row] = scale;
-                self.into.sums[group * rows + row] = scale * sum as f32;
+        let QuantizeRow { into: &RowsOut { codes, scales, sums, code_sums, rows, stride }, x, row } = self;
+        let padded = stride - ROW_GAP;
+        // SAFETY: the buffers have `rows` rows, of which this is one, and no one else has its codes.
+        let codes = unsafe { std::slice::from_raw_parts_mut(codes.add(row * stride), padded) };
+        let (codes, _) = codes.as_chunks_mut::<ACT_BLOCK>();
+        for (group, codes) in codes.iter_mut().enumerate() {
+            let rest = x.get(group * ACT_BLOCK..).unwrap_or_default();
+            let (scale, sum) = match rest.first_chunk() {
+                Some(full) => quantize_group(full, codes),
+                None => {
+                    let mut padded = [0.0; ACT_BLOCK];
+                    padded[..rest.len()].copy_from_slice(rest);
+                    quantize_group(&padded, codes)
+                }
+            };
+            let place = group * rows + row;
+            // SAFETY: groups x rows places are there, and this one is the row's.
+            unsafe {
+                *scales.add(place) = scale;
+                *sums.add(place) = scale * sum as f32;
+                *code_sums.add(place) = sum;
             }
         }
     }
@@ -146,10 +193,11 @@ fn quantize_group(x: &[f32; ACT_BLOCK], codes: &mut [i8; ACT_BLOCK]) -> (f32, i3
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::Isa;
 
     fn quantized(x: &[f32]) -> Int8Rows {
         let mut rows = Int8Rows::new();
-        rows.quantize(Isa::best(), x, 1, x.len());
+        rows.quantize(&Cpu::new(Isa::best()), x, 1, x.len());
         rows
     }
 
@@ -159,7 +207,7 @@ mod tests {
         assert_eq!(rows.codes()[..6], [127, 0, 2, -2, -127, 3]);
         assert_eq!((rows.scales()[0], rows.sums()[0]), (1.0, 3.0));
         assert!(rows.codes()[6..].iter().all(|&c| c == 0), "padding would add to results");
-        assert_eq!(rows.stride(), 256);
+        assert_eq!(rows.stride(), 256 + 64);
     }
 
     #[test]
@@ -183,8 +231,9 @@ mod tests {
     #[test]
     fn a_reused_buffer_keeps_nothing_of_its_last_contents() {
         let mut rows = Int8Rows::new();
-        rows.quantize(Isa::best(), &[1.0; 900], 3, 300);
-        rows.quantize(Isa::best(), &[2.0; 33], 1, 33);
+        let cpu = Cpu::new(Isa::best());
+        rows.quantize(&cpu, &[1.0; 900], 3, 300);
+        rows.quantize(&cpu, &[2.0; 33], 1, 33);
         let fresh = quantized(&[2.0; 33]);
         assert_eq!((rows.codes(), rows.scales(), rows.sums()), (fresh.codes(), fresh.scales(), fresh.sums()));
     }
@@ -193,11 +242,14 @@ mod tests {
     fn every_instruction_set_makes_the_same_codes() {
         let x: Vec<f32> = (0..3 * 333).map(|i| ((i * 7919) % 1009) as f32 * 0.013 - 6.0).collect();
         let mut expected = Int8Rows::new();
-        expected.quantize(Isa::SCALAR, &x, 3, 333);
+        expected.quantize(&Cpu::new(Isa::SCALAR), &x, 3, 333);
         for isa in Isa::available() {
             let mut rows = Int8Rows::new();
-            rows.quantize(isa, &x, 3, 333);
-            assert_eq!(rows.codes(), expected.codes(), "{isa:?}");
+            rows.quantize(&Cpu::new(isa), &x, 3, 333);
+            for (a, b) in rows.codes().chunks(rows.stride()).zip(expected.codes().chunks(rows.stride())) {
+                assert_eq!(a[..333], b[..333], "{isa:?}");
+            }
+            assert_eq!(rows.code_sums(), expected.code_sums(), "{isa:?}");
             assert_eq!(rows.scales(), expected.scales(), "{isa:?}");
             assert_eq!(rows.sums(), expected.sums(), "{isa:?}");
         }

@@ -249,7 +249,7 @@ impl Decoder {
         let cols = linears[0].weight.cols();
         let quantized = linears.iter().any(|l| l.weight.has_blocks());
         let input = if self.activations == Activations::Int8 && quantized {
-            int8.quantize(self.cpu.isa(), input, input.len() / cols, cols);
+            int8.quantize(&self.cpu, input, input.len() / cols, cols);
             Input::with_int8(input, cols, int8)
         } else {
             Input::float(input, cols)

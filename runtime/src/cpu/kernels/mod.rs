@@ -1,15 +1,29 @@
 //! The kernels of every stored type and instruction set, in one table per instruction set.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `panel` | what a kernel is given, and the arithmetic of all of them |
+//! | `scalar` | that arithmetic element by element: the oracle |
+//! | `unpack` | what the vector kernels need of an instruction set; codes and scales in those terms |
+//! | `product` | the one vector kernel, compiled for every instruction set and type |
+//! | `x86_64` | the instruction sets |
+//! | `rows` | weights that are not in panels |
 
-mod int8;
+mod panel;
+mod product;
+mod rows;
 mod scalar;
+mod unpack;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use qsf_format::QuantType;
 
-use super::isa::Isa;
+use super::isa::{Isa, Level};
 
-pub use int8::Int8Kernel;
+pub use panel::Int8Kernel;
+pub(super) use panel::{PanelOut, PanelTask};
+pub(super) use rows::{RowScratch, RowTask};
 
 /// The kernels of one instruction set.
 #[derive(Debug)]
@@ -39,12 +53,17 @@ pub struct KernelEntry {
 impl KernelTable {
     /// The table of an instruction set.
     pub fn of(isa: Isa) -> &'static KernelTable {
-        #[cfg(target_arch = "x86_64")]
-        if isa.has_avx2() {
-            return &x86_64::AVX2;
+        match isa.level() {
+            Level::Scalar => &scalar::SCALAR,
+            #[cfg(target_arch = "x86_64")]
+            Level::Sse => &x86_64::SSE,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => &x86_64::AVX2,
+            #[cfg(target_arch = "x86_64")]
+            Level::AvxVnni => &x86_64::AVX_VNNI,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => &x86_64::AVX512,
         }
-        debug_assert_eq!(isa, Isa::SCALAR);
-        &scalar::SCALAR
     }
 
     /// Name of the instruction set.

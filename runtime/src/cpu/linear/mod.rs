@@ -5,19 +5,24 @@ mod output;
 use std::cell::RefCell;
 use std::ops::Range;
 
+use qsf_format::panels::PANEL_ROWS;
+
 use super::activations::Int8Rows;
-use super::{Cpu, float_dot, threads};
-use crate::source::Tensor;
+use super::kernels::{Int8Kernel, PanelTask, RowScratch, RowTask};
+use super::{Cpu, float_dot};
+use crate::source::{NativeRows, Tensor};
 use output::Output;
 
 /// Decoded weights that a thread works on at a time: half of a small first-level cache.
 const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
-/// Most weight rows of one task in a batch: its results must stay in the second-level cache.
-const BATCH_ROWS: usize = 32;
-/// Weights below which a task is not worth handing to a thread.
-const TASK_WEIGHTS: usize = 1 << 15;
+/// Most weight rows of one task in a batch: with its tokens' codes they must stay in the second-level cache.
+const BATCH_ROWS: usize = 64;
+/// Weights times tokens below which a task is not worth handing to a thread.
+const TASK_WORK: usize = 1 << 17;
 /// Tasks per thread, so that a thread that was interrupted does not hold up the rest.
-const TASKS_PER_THREAD: usize = 8;
+const TASKS_PER_THREAD: usize = 6;
+/// Most weights of one call.
+const MAX_WEIGHTS: usize = 4;
 
 /// Activations that weights are multiplied with: m rows (tokens) of k floats, and optionally the same as 8-bit codes.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +68,7 @@ impl<'a> Input<'a> {
 struct Scratch {
     decoded: Vec<f32>,
     results: Vec<f32>,
+    rows: RowScratch,
 }
 
 thread_local! {
@@ -74,7 +80,6 @@ struct Job<'a> {
     weight: &'a Tensor,
     bias: Option<&'a [f32]>,
     out: Output<'a>,
-    task_rows: usize,
     first_task: usize,
 }
 
@@ -90,35 +95,36 @@ impl Cpu {
         self.linears(&[(weight, bias)], input, &mut [out]);
     }
 
-    /// [`Cpu::linear`] with several weights and one input, spread over the threads together.
+    /// [`Cpu::linear`] with up to four weights and one input, spread over the threads together.
     ///
     /// # Panics
-    /// When the shapes do not fit together, or there is not one output per weight.
+    /// When the shapes do not fit together, or there are more weights or not one output for each.
     pub fn linears(&self, weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]) {
         assert_eq!(weights.len(), outs.len(), "one output per weight");
+        assert!(weights.len() <= MAX_WEIGHTS, "{} weights in one call", weights.len());
         let m = input.rows();
         if m == 0 {
             return;
         }
         let all_rows: usize = weights.iter().map(|(weight, _)| weight.rows()).sum();
-        let task_rows = task_rows(all_rows, input.k, m);
-        let mut jobs = Vec::with_capacity(weights.len());
+        let task_rows = task_rows(all_rows, input.k, m, self.threads());
+        let mut jobs: [Option<Job<'_>>; MAX_WEIGHTS] = [const { None }; MAX_WEIGHTS];
         let mut tasks = 0;
-        for ((weight, bias), out) in weights.iter().zip(outs) {
+        for ((slot, (weight, bias)), out) in jobs.iter_mut().zip(weights).zip(outs) {
             assert_eq!(weight.cols(), input.k, "weight of other columns than the input");
             assert!(bias.is_none_or(|bias| bias.len() == weight.rows()), "bias of another length");
             let out = Output::new(out, m, weight.rows());
-            jobs.push(Job { weight, bias: *bias, out, task_rows, first_task: tasks });
+            *slot = Some(Job { weight, bias: *bias, out, first_task: tasks });
             tasks += weight.rows().div_ceil(task_rows);
         }
         let work = all_rows.saturating_mul(input.k).saturating_mul(m);
-        threads::for_each(tasks, work, |task| {
+        self.for_each(tasks, work, |task| {
             // The jobs start in ascending order: the last that does not start behind the task has it.
-            let job = jobs.iter().rev().find(|job| job.first_task <= task);
+            let job = jobs.iter().flatten().rev().find(|job| job.first_task <= task);
             if let Some(job) = job {
-                let first = (task - job.first_task) * job.task_rows;
+                let first = (task - job.first_task) * task_rows;
                 // SAFETY: tasks are run once each, and each has rows of its own.
-                unsafe { self.run_task(job, first..job.weight.rows().min(first + job.task_rows), input) };
+                unsafe { self.run_task(job, first..job.weight.rows().min(first + task_rows), input) };
             }
         });
     }
@@ -128,72 +134,100 @@ impl Cpu {
     /// # Safety
     /// No other thread may use the same columns of the output at the same time.
     unsafe fn run_task(&self, job: &Job<'_>, rows: Range<usize>, input: &Input<'_>) {
-        SCRATCH.with_borrow_mut(|Scratch { decoded, results }| {
-            let bias = job.bias.map(|bias| &bias[rows.clone()]);
-            if input.rows() == 1 {
-                // SAFETY: the caller's promise.
-                let out = unsafe { job.out.columns_of_one_row(rows.clone()) };
-                self.rows_into(job.weight, rows, input, decoded, out);
-                for (out, bias) in out.iter_mut().zip(bias.into_iter().flatten()) {
-                    *out += bias;
-                }
-                return;
-            }
-            let len = rows.len() * input.rows();
-            if results.len() < len {
-                results.resize(len, 0.0);
-            }
-            let results = &mut results[..len];
-            self.rows_into(job.weight, rows.clone(), input, decoded, results);
-            for (results, bias) in results.chunks_exact_mut(input.rows()).zip(bias.into_iter().flatten()) {
-                for result in results {
-                    *result += bias;
-                }
-            }
+        SCRATCH.with_borrow_mut(|scratch| {
+            let blocks = input.int8.zip(job.weight.native());
+            let kernel = blocks.and_then(|(x, native)| Some((x, native, self.kernels.int8(native.quant())?)));
             // SAFETY: the caller's promise.
-            unsafe { job.out.store_transposed(rows, results) };
+            unsafe {
+                match kernel {
+                    Some((x, native, kernel)) => {
+                        int8_rows(kernel, native, rows.clone(), x, &mut scratch.rows, &job.out);
+                    }
+                    None => self.float_rows(job.weight, rows.clone(), input, scratch, &job.out),
+                }
+            }
+            if let Some(bias) = job.bias {
+                for token in 0..input.rows() {
+                    // SAFETY: the caller's promise.
+                    let out = unsafe { job.out.part_of_row(token, rows.clone()) };
+                    for (out, bias) in out.iter_mut().zip(&bias[rows.clone()]) {
+                        *out += bias;
+                    }
+                }
+            }
         });
     }
 
-    /// `out[r * m + t] = weight[rows][r] . input[t]`.
-    fn rows_into(
+    /// The columns `rows` of the output, from weights decoded to floats.
+    ///
+    /// # Safety
+    /// No other thread may use these columns at the same time.
+    unsafe fn float_rows(
         &self,
         weight: &Tensor,
         rows: Range<usize>,
         input: &Input<'_>,
-        decoded: &mut Vec<f32>,
-        out: &mut [f32],
+        scratch: &mut Scratch,
+        out: &Output<'_>,
     ) {
-        if let (Some(x), Some(native)) = (input.int8, weight.native())
-            && let Some(kernel) = self.kernels.int8(native.quant())
-        {
-            kernel.matmul(native.block(), native.rows(rows.clone()), rows.len(), x, out);
-            return;
-        }
+        let Scratch { decoded, results, .. } = scratch;
         let (k, m) = (input.k, input.rows());
         let step = (DECODED_FLOATS / k).next_multiple_of(4).max(4);
         if decoded.len() < step * k {
             decoded.resize(step * k, 0.0);
         }
-        for (first, out) in rows.clone().step_by(step).zip(out.chunks_mut(step * m)) {
-            let count = step.min(rows.end - first);
-            let decoded = &mut decoded[..count * k];
-            for (row, decoded) in (first..).zip(decoded.chunks_exact_mut(k)) {
+        if results.len() < step * m {
+            results.resize(step * m, 0.0);
+        }
+        for first in rows.clone().step_by(step) {
+            let part = first..rows.end.min(first + step);
+            let decoded = &mut decoded[..part.len() * k];
+            for (row, decoded) in part.clone().zip(decoded.chunks_exact_mut(k)) {
                 weight.decode_row(self.isa, row, decoded);
             }
-            float_dot::matmul(self.isa, decoded, input.x, k, out);
+            let results = &mut results[..part.len() * m];
+            float_dot::matmul(self.isa, decoded, input.x, k, results);
+            // SAFETY: the caller's promise.
+            unsafe { out.store_transposed(part, results) };
         }
     }
 }
 
-/// Rows of a task: enough to be worth a thread's while, few enough to share the work evenly; a multiple of four, as
-/// kernels take up to four rows at a time.
-fn task_rows(all_rows: usize, k: usize, m: usize) -> usize {
-    let worthwhile = TASK_WEIGHTS.div_ceil(k * m);
-    let even_share = all_rows.div_ceil(threads::threads() * TASKS_PER_THREAD);
+/// The columns `rows` of the output, by an integer kernel. `rows` starts at a multiple of 16, and ends at one or with the
+/// weight's last row.
+///
+/// # Safety
+/// No other thread may use these columns at the same time.
+unsafe fn int8_rows(
+    kernel: &Int8Kernel,
+    weight: &NativeRows,
+    rows: Range<usize>,
+    input: &Int8Rows,
+    scratch: &mut RowScratch,
+    out: &Output<'_>,
+) {
+    let (block, tokens) = (weight.block(), 0..input.rows());
+    let blocks = input.cols().div_ceil(block.get());
+    let in_panels = weight.layout().panel_rows(rows.len());
+    let (panels, plain) = (rows.start..rows.start + in_panels, rows.start + in_panels..rows.end);
+    let (weights, count) = (weight.rows(panels.clone()), in_panels / PANEL_ROWS);
+    let task = PanelTask { weights, panels: count, blocks, block, input, tokens: tokens.clone() };
+    // SAFETY: the columns are the caller's, and there are as many rows of output as tokens.
+    unsafe { kernel.matmul(&task, out.columns(panels)) };
+    if !plain.is_empty() {
+        let task = RowTask { weights: weight.rows(plain.clone()), rows: plain.len(), block, input, tokens };
+        // SAFETY: as above.
+        unsafe { kernel.matmul_rows(&task, scratch, out.columns(plain)) };
+    }
+}
+
+/// Rows of a task: enough to be worth a thread's while, few enough to share the work evenly; whole panels.
+fn task_rows(all_rows: usize, k: usize, m: usize, threads: usize) -> usize {
+    let worthwhile = TASK_WORK.div_ceil(k * m);
+    let even_share = all_rows.div_ceil(threads * TASKS_PER_THREAD);
     let rows = worthwhile.max(even_share);
     let rows = if m > 1 { rows.min(BATCH_ROWS) } else { rows };
-    rows.next_multiple_of(4)
+    rows.next_multiple_of(PANEL_ROWS)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use crate::cpu::kernels::PanelOut;
+
 /// A row-major matrix of m rows (tokens) that is borrowed mutably and filled by columns from several threads.
 pub(super) struct Output<'a> {
     start: *mut f32,
@@ -22,18 +24,31 @@ impl<'a> Output<'a> {
         Output { start: out.as_mut_ptr(), rows, cols, borrow: PhantomData }
     }
 
-    /// The columns of a matrix of a single row.
+    /// Where a kernel puts the columns: those of row t at `t * stride`.
     ///
     /// # Panics
-    /// When there are more rows or fewer columns.
+    /// When the matrix has fewer columns.
+    pub(super) fn columns(&self, columns: Range<usize>) -> PanelOut {
+        assert!(columns.start <= columns.end && columns.end <= self.cols);
+        // SAFETY: inside the borrowed slice, or just behind it where there are no columns.
+        PanelOut { start: unsafe { self.start.add(columns.start) }, stride: self.cols }
+    }
+
+    /// Some columns of one row.
+    ///
+    /// # Panics
+    /// When there are fewer rows or columns.
     ///
     /// # Safety
     /// No one else may use these columns while the result lives.
     #[expect(clippy::mut_from_ref, reason = "the columns are the caller's own, by contract")]
-    pub(super) unsafe fn columns_of_one_row(&self, columns: Range<usize>) -> &mut [f32] {
-        assert!(self.rows == 1 && columns.start <= columns.end && columns.end <= self.cols);
+    pub(super) unsafe fn part_of_row(&self, row: usize, columns: Range<usize>) -> &mut [f32] {
+        assert!(row < self.rows && columns.start <= columns.end && columns.end <= self.cols);
         // SAFETY: inside the borrowed slice, and the caller's own.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(columns.start), columns.len()) }
+        unsafe {
+            let start = self.start.add(row * self.cols + columns.start);
+            std::slice::from_raw_parts_mut(start, columns.len())
+        }
     }
 
     /// Stores `values` (columns x rows) into the columns.
@@ -47,11 +62,8 @@ impl<'a> Output<'a> {
         assert!(columns.start <= columns.end && columns.end <= self.cols);
         assert_eq!(values.len(), columns.len() * self.rows);
         for row in 0..self.rows {
-            // SAFETY: inside the borrowed slice, and the caller's own.
-            let out = unsafe {
-                let start = self.start.add(row * self.cols + columns.start);
-                std::slice::from_raw_parts_mut(start, columns.len())
-            };
+            // SAFETY: the caller's promise.
+            let out = unsafe { self.part_of_row(row, columns.clone()) };
             for (out, value) in out.iter_mut().zip(values[row..].iter().step_by(self.rows)) {
                 *out = *value;
             }

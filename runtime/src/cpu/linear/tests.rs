@@ -40,7 +40,7 @@ fn tensor(quant: QuantType, block: BlockSize, rows: usize, cols: usize) -> Tenso
 fn run(cpu: Cpu, weight: &Tensor, bias: Option<&[f32]>, x: &[f32], int8: bool) -> Vec<u32> {
     let k = weight.cols();
     let mut codes = Int8Rows::new();
-    codes.quantize(cpu.isa(), x, x.len() / k, k);
+    codes.quantize(&cpu, x, x.len() / k, k);
     let input = if int8 { Input::with_int8(x, k, &codes) } else { Input::float(x, k) };
     let mut out = vec![f32::NAN; input.rows() * weight.rows()];
     cpu.linear(weight, bias, &input, &mut out);
@@ -115,7 +115,7 @@ fn several_weights_together_give_what_each_gives_alone() {
     let biases = [None, Some(&bias[..]), None];
     let x = floats(2, m * k);
     let mut codes = Int8Rows::new();
-    codes.quantize(cpu.isa(), &x, m, k);
+    codes.quantize(&cpu, &x, m, k);
     let mut outs = sizes.map(|rows| vec![f32::NAN; m * rows]);
     let pairs: Vec<_> = weights.iter().zip(biases).collect();
     let mut slices: Vec<&mut [f32]> = outs.iter_mut().map(Vec::as_mut_slice).collect();

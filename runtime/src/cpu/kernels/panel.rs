@@ -1,0 +1,97 @@
+//! What an int8 kernel is given, and the arithmetic that all of them share.
+//!
+//! Kernels multiply *panels*: 16 rows of a weight matrix whose blocks are interleaved (SPEC.md section 6, layout 3), so that
+//! 64 bytes hold the codes of four columns of all 16 rows, and sums of columns need no additions across a register. Weights
+//! in plain rows are brought into that order on the way ([`super::rows`]).
+//!
+//! A weight is `a * u + b` with an unsigned code u (8-bit: a signed code and no b); an activation is `dx * x` with a signed
+//! code x. For each group of 32 columns, in ascending order, and each row and token of its own:
+//!
+//! ```text
+//! isum = sum of u * x over the group              exact
+//! acc  = fma(a * dx, isum, acc)                   a * dx is rounded once
+//! accb = fma(b, sx, accb)                         sx = dx * (sum of x)
+//! ```
+//!
+//! and the result is `acc + accb`. Every kernel does exactly this, so all give the same bits, alone or in a batch.
+
+use std::ops::Range;
+
+use qsf_format::panels::PANEL_ROWS;
+use qsf_format::{BlockSize, QuantType};
+
+use crate::cpu::activations::Int8Rows;
+
+/// Panels of a weight matrix of block type, and activations to multiply them with.
+#[derive(Debug, Clone)]
+pub(in crate::cpu) struct PanelTask<'a> {
+    /// `panels` panels, one after the other.
+    pub(in crate::cpu) weights: &'a [u8],
+    pub(in crate::cpu) panels: usize,
+    /// Blocks of a row.
+    pub(in crate::cpu) blocks: usize,
+    pub(in crate::cpu) block: BlockSize,
+    /// Activations of all tokens of the call.
+    pub(in crate::cpu) input: &'a Int8Rows,
+    /// The tokens to compute.
+    pub(in crate::cpu) tokens: Range<usize>,
+}
+
+/// Where results go: that of row r of panel p with token t to `start + t * stride + 16 * p + r`.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cpu) struct PanelOut {
+    pub(in crate::cpu) start: *mut f32,
+    pub(in crate::cpu) stride: usize,
+}
+
+/// Computes a task.
+///
+/// # Safety
+/// The processor must have the instruction set that the function was compiled for. The weights must be the panels that the
+/// task says, the input must have the tokens, and as many columns (padding included) as a panel. Behind `start` there must
+/// be room for every result, which no other thread uses meanwhile.
+pub(super) type PanelFn = unsafe fn(&PanelTask<'_>, PanelOut);
+
+/// A kernel for one stored type.
+#[derive(Debug, Clone, Copy)]
+pub struct Int8Kernel {
+    pub(super) quant: QuantType,
+    pub(super) name: &'static str,
+    // Private to the kernels: a table, and so a kernel, is only had from an `Isa`, which proves the instruction set.
+    pub(super) matmul: PanelFn,
+}
+
+impl Int8Kernel {
+    /// The name in reports.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The stored type of the weights.
+    pub const fn quant(&self) -> QuantType {
+        self.quant
+    }
+
+    /// Computes a task over whole panels.
+    ///
+    /// # Panics
+    /// When the weights are not the panels that the task says, or the input has other columns or fewer tokens.
+    ///
+    /// # Safety
+    /// There must be room for every result behind `out.start`, and no other thread may use it meanwhile.
+    pub(in crate::cpu) unsafe fn matmul(&self, task: &PanelTask<'_>, out: PanelOut) {
+        let panel_bytes = task.blocks * PANEL_ROWS * self.quant.block_bytes(task.block);
+        assert_eq!(
+            Some(task.weights.len()),
+            task.panels.checked_mul(panel_bytes),
+            "weights are not {} panels of {} blocks",
+            task.panels,
+            task.blocks
+        );
+        assert_eq!(task.blocks, task.input.cols().div_ceil(task.block.get()), "input of other columns");
+        assert!(task.tokens.end <= task.input.rows(), "tokens {:?} of fewer", task.tokens);
+        // SAFETY: a kernel comes from the table of an `Isa`, whose value proves the instruction set; sizes have just been
+        // checked, and the input is padded to the largest block; the output is the caller's promise.
+        unsafe { (self.matmul)(task, out) }
+    }
+}

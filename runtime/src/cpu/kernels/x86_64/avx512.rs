@@ -1,0 +1,144 @@
+//! Panels with AVX-512 and its VNNI instructions: one register for each value of [`PanelIsa`].
+
+use core::arch::x86_64::*;
+
+use crate::cpu::kernels::panel::{PanelOut, PanelTask};
+use crate::cpu::kernels::product;
+use crate::cpu::kernels::unpack::PanelIsa;
+
+struct Avx512;
+
+// SAFETY of all blocks: the trait's promises, which each function passes on.
+impl PanelIsa for Avx512 {
+    type Codes = __m512i;
+    type Dots = __m512i;
+    type Ints = __m512i;
+    type Floats = __m512;
+
+    const TILE: usize = 8;
+
+    #[inline(always)]
+    unsafe fn prefetch(address: *const u8) {
+        // SAFETY: a prefetch of any address is harmless.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(codes: *const u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_loadu_si512(codes.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_right(codes: __m512i, bits: usize) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_srl_epi16(codes, _mm_cvtsi32_si128(bits as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left(codes: __m512i, bits: usize) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_sll_epi16(codes, _mm_cvtsi32_si128(bits as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn and(codes: __m512i, mask: u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_and_si512(codes, _mm512_set1_epi8(mask as i8)) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_or_si512(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn no_dots() -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(dots: __m512i, codes: __m512i, x: *const i8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_dpbusd_epi32(dots, codes, _mm512_set1_epi32(x.cast::<i32>().read_unaligned())) }
+    }
+
+    #[inline(always)]
+    unsafe fn ints(dots: __m512i) -> __m512i {
+        dots
+    }
+
+    #[inline(always)]
+    unsafe fn no_ints() -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_signed(ints: __m512i, codes: __m512i, x: *const i8) -> __m512i {
+        // The instruction wants unsigned codes: 128 more each.
+        // SAFETY: as above.
+        unsafe { Self::dot(ints, _mm512_xor_si512(codes, _mm512_set1_epi8(-128)), x) }
+    }
+
+    #[inline(always)]
+    unsafe fn without_offset(ints: __m512i, sum: i32) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_sub_epi32(ints, _mm512_set1_epi32(128 * sum)) }
+    }
+
+    #[inline(always)]
+    unsafe fn halves(halves: *const u8) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(halves.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn floats(ints: __m512i) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtepi32_ps(ints) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(floats: __m512, out: *mut f32) {
+        // SAFETY: as above.
+        unsafe { _mm512_storeu_ps(out, floats) }
+    }
+}
+
+/// The panel product for the type with the id `QUANT`.
+///
+/// # Safety
+/// As for [`PanelFn`](crate::cpu::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL
+/// and VNNI.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
+    // SAFETY: the caller's promises.
+    unsafe { product::matmul::<Avx512, QUANT>(task, out) }
+}
