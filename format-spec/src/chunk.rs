@@ -6,9 +6,9 @@ use std::io::Read;
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::alignment::{ALIGN, CHUNK_BYTES, first_nonzero};
 use crate::error::Damage;
 use crate::header::check_crc;
-use crate::layout::{ALIGN, CHUNK_BYTES, first_nonzero};
 
 /// Compression of a chunk or a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,11 @@
-//! One scalar decode per block type (SPEC.md section 6). This is the definition that every kernel is tested against.
+//! One scalar decode per block type and layout (SPEC.md section 6). This is the definition that every kernel is tested against.
 //!
 //! The formulas have one rounding at most: an f16 times a code of at most 8 bits is exact in f32, so that only the sum of
 //! `scale * q + min` rounds, fused or not.
 
 use half::f16;
 
+use crate::panels::{BlockParts, PANEL_ROWS, panel_bytes};
 use crate::quant_type::{BlockSize, QuantType};
 
 /// Decodes one row: `bytes` as `QuantType::row_bytes` says for `out.len()` columns. Padding codes of the last block
@@ -78,6 +79,43 @@ pub fn decode_block(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut 
             }
         }
         QuantType::F16 | QuantType::F32 | QuantType::Bf16 => panic!("{quant} has no blocks"),
+    }
+}
+
+/// Decodes row `row` of a panel of sixteen rows (SPEC.md section 6.1) of `out.len()` columns.
+///
+/// # Panics
+/// When `panel` is not the panel of so many columns, `row` is not below 16, or for a float type.
+pub fn decode_panel_row(quant: QuantType, block: BlockSize, panel: &[u8], row: usize, out: &mut [f32]) {
+    let n = block.get();
+    assert_eq!(panel.len(), panel_bytes(quant, block, out.len().div_ceil(n)), "not the panel of the columns");
+    assert!(row < PANEL_ROWS, "row {row} of a panel");
+    let parts = BlockParts::of(quant, block);
+    for (bytes, out) in panel.chunks_exact(panel_bytes(quant, block, 1)).zip(out.chunks_mut(n)) {
+        let field = |k: usize| read_f16(bytes, 2 * PANEL_ROWS * k + 2 * row);
+        let codes = &bytes[2 * PANEL_ROWS * parts.fields..];
+        // Byte c of this row's word w.
+        let word = |w: usize, c: usize| codes[4 * PANEL_ROWS * w + 4 * row + c];
+        // A quad is four codes; those of a line lie in the bytes of one word, at the same bits.
+        let code = |bits: usize, quad: usize, c: usize| {
+            (word(quad % parts.low, c) >> (bits * (quad / parts.low))) & ((1 << bits) - 1)
+        };
+        let first = field(0);
+        for (i, v) in out.iter_mut().enumerate() {
+            let (quad, c) = (i / 4, i % 4);
+            *v = match quant {
+                QuantType::Q2Sym => first * f32::from(2 * code(2, quad, c) as i8 - 3),
+                QuantType::Q2 => first * f32::from(code(2, quad, c)) + field(1),
+                QuantType::Q3 => {
+                    let high = (word(parts.low + quad / 8, c) >> (quad % 8)) & 1;
+                    first * f32::from(code(2, quad, c) | high << 2) + field(1)
+                }
+                QuantType::Q4 => first * f32::from(code(4, quad, c)) + field(1),
+                QuantType::Ternary => first * f32::from(code(2, quad, c) as i8 - 1),
+                QuantType::Q8 => first * f32::from(word(quad, c) as i8),
+                QuantType::F16 | QuantType::F32 | QuantType::Bf16 => panic!("{quant} has no blocks"),
+            };
+        }
     }
 }
 

@@ -3,9 +3,9 @@
 use zerocopy::byteorder::little_endian::{F32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::alignment::LAYER_ALIGN;
 use crate::chunk::Compression;
 use crate::error::Damage;
-use crate::layout::LAYER_ALIGN;
 use crate::quant_type::QuantType;
 
 /// Bytes of one entry.

@@ -1,43 +1,65 @@
-//! Where things stand in a file: alignments, and the rule that puts tensor data on 64-byte boundaries (SPEC.md section 2).
+//! In which order the blocks of a tensor stand (SPEC.md section 5; byte 13 of its header).
 
-/// Tensor data, sections and the directory start at multiples of this; the embedding section starts 16 bytes before one.
-pub const ALIGN: u64 = 64;
-/// Layers start at multiples of this, so that they can be read past the page cache.
-pub const LAYER_ALIGN: u64 = 4096;
-/// Raw bytes of one chunk of a layer, the last one of a layer excepted.
-pub const CHUNK_BYTES: usize = 1 << 20;
-/// Bytes of a tensor header and of the embedding header.
-pub const TENSOR_HEADER_BYTES: u64 = 16;
+use std::fmt;
 
-/// The next multiple of 64, `None` beyond `u64`.
-pub fn align64(at: u64) -> Option<u64> {
-    at.checked_next_multiple_of(ALIGN)
+use crate::panels::PANEL_ROWS;
+use crate::quant_type::QuantType;
+
+/// Order of a tensor's bytes. The discriminant is the id in the file. Every layout takes the same number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Layout {
+    /// Row after row.
+    Rows = 0,
+    /// Panels of sixteen rows whose blocks are interleaved, then the rows that fill no panel (SPEC.md section 6.1).
+    /// Block types only.
+    Panels16 = 3,
 }
 
-/// Offset of the tensor header that follows bytes ending at `end`: the data behind the header is 64-byte aligned.
-pub fn next_tensor_header(end: u64) -> Option<u64> {
-    Some(align64(end.checked_add(TENSOR_HEADER_BYTES)?)? - TENSOR_HEADER_BYTES)
+impl Layout {
+    /// Every layout, in id order.
+    pub const ALL: [Layout; 2] = [Layout::Rows, Layout::Panels16];
+
+    /// The id stored in files.
+    pub const fn id(self) -> u8 {
+        self as u8
+    }
+
+    /// The layout with this id, if this version of the format knows one.
+    pub fn from_id(id: u8) -> Option<Layout> {
+        Self::ALL.into_iter().find(|layout| layout.id() == id)
+    }
+
+    /// The name used on command lines, in META and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Layout::Rows => "rows",
+            Layout::Panels16 => "panels",
+        }
+    }
+
+    /// Whether tensors of this type can have this layout.
+    pub const fn suits(self, quant: QuantType) -> bool {
+        matches!(self, Layout::Rows) || !quant.is_float()
+    }
+
+    /// How many of a tensor's `rows` rows, from the first on, are in panels. The others are plain rows.
+    pub const fn panel_rows(self, rows: usize) -> usize {
+        match self {
+            Layout::Rows => 0,
+            Layout::Panels16 => rows - rows % PANEL_ROWS,
+        }
+    }
+
+    /// The layout in a tensor header (id `id`) of type `quant`, or what was expected there.
+    pub(crate) fn parse(id: u8, quant: QuantType) -> Result<Layout, &'static str> {
+        let layout = Self::from_id(id).ok_or("layout 0 (rows) or 3 (panels)")?;
+        if layout.suits(quant) { Ok(layout) } else { Err("layout 0, as the type has no blocks") }
+    }
 }
 
-/// Rows of one embedding chunk: as many as fit into 1 MiB, at least one.
-pub fn embedding_rows_per_chunk(row_bytes: u64) -> u64 {
-    (CHUNK_BYTES as u64 / row_bytes.max(1)).max(1)
-}
-
-/// Offset of the first non-zero byte.
-pub fn first_nonzero(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&b| b != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_tensor_header_of_a_layer_stands_at_48_and_data_is_aligned() {
-        assert_eq!(next_tensor_header(0), Some(48));
-        assert_eq!(next_tensor_header(48), Some(48));
-        assert_eq!(next_tensor_header(49), Some(112));
-        assert_eq!(next_tensor_header(u64::MAX - 3), None);
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! - [`QsfFile`] opens a file and hands out checked parts; [`verify`] checks all of it.
 //! - [`QsfWriter`] writes a file from front to back.
-//! - [`QuantType`], [`TensorKind`], [`ModelConfig`] and [`Meta`] are the vocabulary that the other crates share.
+//! - [`QuantType`], [`Layout`], [`TensorKind`], [`ModelConfig`] and [`Meta`] are the vocabulary that the other crates share.
 
+mod alignment;
 mod chunk;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -16,6 +17,7 @@ mod layer_index;
 mod layout;
 mod meta;
 mod model_config;
+pub mod panels;
 mod partial_file;
 pub mod printable;
 mod quant_type;
@@ -25,14 +27,15 @@ mod tensor_kind;
 mod verify;
 mod writer;
 
+pub use alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
 pub use chunk::{Chunk, Compression, MAX_EXPANSION};
-pub use decode::{decode_block, decode_row};
+pub use decode::{decode_block, decode_panel_row, decode_row};
 pub use directory::{Section, SectionTag};
 pub use error::{Damage, FormatError};
 pub use failure::Failure;
 pub use header::{FileHeader, HEADER_BYTES, HeaderArchitecture, MIXED, NO_TOKEN, VERSION};
 pub use layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
-pub use layout::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
+pub use layout::Layout;
 pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};
 pub use model_config::{
     Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, Residual,

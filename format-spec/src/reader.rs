@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
+use crate::alignment::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
 use crate::chunk::{Chunk, Compression, parse_table, zstd_at_most};
 use crate::directory::{Section, SectionTag, checked_section, parse_directory, parse_embedding_chunks};
 use crate::error::{Damage, FormatError};
 use crate::header::{FileHeader, HEADER_BYTES, check_crc};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
-use crate::layout::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
+use crate::layout::Layout;
 use crate::meta::{META_VERSION, Meta};
 use crate::quant_type::QuantType;
 use crate::tensor_header::{TensorCount, TensorEntry, parse_tensors};
@@ -151,6 +152,8 @@ impl TensorGroup {
 pub struct EmbeddingInfo {
     /// Stored type.
     pub quant: QuantType,
+    /// Order of the rows: of every chunk, and so of all together.
+    pub layout: Layout,
     /// Rows: the vocabulary.
     pub rows: u32,
     /// Values per row.
@@ -488,10 +491,13 @@ impl QsfFile {
         let bytes = &self.bytes[header.clone()];
         let field = |i: usize| u32::from_le_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
         let (type_id, size, rows, cols) = (field(0), field(4), field(8), field(12));
-        let quant = u8::try_from(type_id)
-            .ok()
-            .and_then(QuantType::from_id)
-            .ok_or_else(|| Damage::new(place, at, "a known type id", type_id))?;
+        let [quant_id, layout_id, 0, 0] = type_id.to_le_bytes() else {
+            return Err(Damage::new(place, at, "a type id and a layout", type_id));
+        };
+        let quant = QuantType::from_id(quant_id)
+            .ok_or_else(|| Damage::new(place, at, "a known type id", quant_id))?;
+        let layout = Layout::parse(layout_id, quant)
+            .map_err(|expected| Damage::new(place, at + 1, expected, format!("layout {layout_id}")))?;
         let expected = (self.header.vocab, self.header.hidden);
         if (rows, cols) != expected || rows == 0 || cols == 0 {
             return Err(Damage::new(
@@ -515,7 +521,7 @@ impl QsfFile {
                 ));
             }
             range_in(&self.bytes, at + TENSOR_HEADER_BYTES, total, place, at)?;
-            return Ok(EmbeddingInfo { quant, rows, cols, chunks: Vec::new() });
+            return Ok(EmbeddingInfo { quant, layout, rows, cols, chunks: Vec::new() });
         };
         let end = section.offset + section.stored_bytes;
         let Some(stored) = section.stored_bytes.checked_sub(TENSOR_HEADER_BYTES) else {
@@ -524,7 +530,7 @@ impl QsfFile {
         if size != u32::try_from(stored).unwrap_or(u32::MAX) {
             return Err(Damage::new(place, at + 4, format!("size {stored}"), size));
         }
-        let per_chunk = embedding_rows_per_chunk(row_bytes);
+        let per_chunk = embedding_rows_per_chunk(layout, row_bytes);
         // At most `rows` chunks, a u32.
         let count = u64::from(rows).div_ceil(per_chunk) as usize;
         let raw_sizes = (0..count).map(|i| {
@@ -536,7 +542,7 @@ impl QsfFile {
             .ok_or_else(|| Damage::new("section directory", at, "an entry ECHK", "none"))?;
         let listed_at = self.section(SectionTag::EMBEDDING_CHUNKS).map_or(0, |s| s.offset);
         let chunks = parse_embedding_chunks(listed, listed_at, (at + TENSOR_HEADER_BYTES, end), raw_sizes)?;
-        Ok(EmbeddingInfo { quant, rows, cols, chunks })
+        Ok(EmbeddingInfo { quant, layout, rows, cols, chunks })
     }
 
     /// The whole token embedding: every chunk checked and decompressed.

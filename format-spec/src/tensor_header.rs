@@ -6,8 +6,9 @@ use std::ops::Range;
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::alignment::{TENSOR_HEADER_BYTES, first_nonzero, next_tensor_header};
 use crate::error::Damage;
-use crate::layout::{TENSOR_HEADER_BYTES, first_nonzero, next_tensor_header};
+use crate::layout::Layout;
 use crate::quant_type::{BlockSize, QuantType};
 use crate::tensor_kind::TensorKind;
 
@@ -38,6 +39,8 @@ pub struct TensorEntry {
     pub cols: u32,
     /// Stored type.
     pub quant: QuantType,
+    /// Order of the data.
+    pub layout: Layout,
     /// Range of the data in the raw bytes; its header stands in the 16 bytes before.
     pub data: Range<usize>,
 }
@@ -49,14 +52,20 @@ impl TensorEntry {
     }
 }
 
-/// The 16 header bytes of a tensor of explicit type, in the plain layout (rows of blocks).
-pub fn tensor_header_bytes(kind: TensorKind, rows: u32, cols: u32, quant: QuantType) -> [u8; 16] {
+/// The 16 header bytes of a tensor of explicit type.
+pub fn tensor_header_bytes(
+    kind: TensorKind,
+    rows: u32,
+    cols: u32,
+    quant: QuantType,
+    layout: Layout,
+) -> [u8; 16] {
     let raw = RawTensorHeader {
         kind: kind.id().into(),
         rows: rows.into(),
         cols: cols.into(),
         quant: quant.id(),
-        layout: 0,
+        layout: layout.id(),
         flags: 0.into(),
     };
     zerocopy::transmute!(raw)
@@ -162,9 +171,8 @@ fn parse_tensor(
     let Some(quant) = quant else {
         return Err(damage(start + 12, "a known type id".into(), header.quant.to_string()));
     };
-    if header.layout != 0 {
-        return Err(damage(start + 13, "layout 0 (rows of blocks)".into(), header.layout.to_string()));
-    }
+    let layout = Layout::parse(header.layout, quant)
+        .map_err(|expected| damage(start + 13, expected.into(), format!("layout {}", header.layout)))?;
     let (rows, cols) = (header.rows.get(), header.cols.get());
     if rows == 0 || cols == 0 {
         return Err(damage(start + 4, "at least one row and column".into(), format!("{rows} x {cols}")));
@@ -180,7 +188,8 @@ fn parse_tensor(
                 format!("{} bytes left", raw.len() - data_start),
             )
         })?;
-    Ok(TensorEntry { kind, kind_id, rows, cols, quant, data: data_start..data_start + bytes as usize })
+    let data = data_start..data_start + bytes as usize;
+    Ok(TensorEntry { kind, kind_id, rows, cols, quant, layout, data })
 }
 
 #[cfg(test)]
@@ -195,7 +204,7 @@ mod tests {
         let mut raw = vec![0];
         for kind in kinds {
             raw.resize(next_tensor_header(raw.len() as u64).unwrap() as usize, 0);
-            let mut header = tensor_header_bytes(TensorKind::FinalNorm, 1, 1, QuantType::F32);
+            let mut header = tensor_header_bytes(TensorKind::FinalNorm, 1, 1, QuantType::F32, Layout::Rows);
             header[..4].copy_from_slice(&kind.to_le_bytes());
             header[14] = OPTIONAL;
             raw.extend_from_slice(&header);
@@ -215,6 +224,31 @@ mod tests {
         assert_eq!(walk(&raw).unwrap().len(), 100_000);
         let took = started.elapsed();
         assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+
+    #[test]
+    fn a_layout_that_is_not_known_or_not_of_the_type_is_refused_at_its_byte() {
+        let section = |quant: QuantType, layout: u8| {
+            let mut raw = vec![0; 48];
+            let mut header = tensor_header_bytes(TensorKind::Head, 17, 40, quant, Layout::Rows);
+            header[13] = layout;
+            raw.extend_from_slice(&header);
+            let bytes = quant.tensor_bytes(BlockSize::B64, 17, 40).unwrap();
+            raw.resize(64 + bytes as usize, 0);
+            walk(&raw)
+        };
+        for quant in QuantType::ALL {
+            assert_eq!(section(quant, 0).unwrap()[0].layout, Layout::Rows);
+            for layout in 1..=255 {
+                let found = section(quant, layout);
+                if layout == 3 && !quant.is_float() {
+                    assert_eq!(found.unwrap()[0].layout, Layout::Panels16);
+                    continue;
+                }
+                let damage = found.unwrap_err();
+                assert_eq!((damage.offset, damage.found), (48 + 13, format!("layout {layout}")), "{quant}");
+            }
+        }
     }
 
     #[test]

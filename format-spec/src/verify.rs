@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::alignment::first_nonzero;
 use crate::directory::{SectionTag, checked_section};
 use crate::error::{Damage, FormatError};
-use crate::layout::first_nonzero;
 use crate::model_config::{ModelConfig, PositionConfig};
 use crate::reader::{QsfFile, TensorGroup};
 

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use crate::alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN, embedding_rows_per_chunk, next_tensor_header};
 use crate::chunk::{Chunk, Compression, encode_chunk, encode_layer};
 use crate::directory::{Section, SectionTag, directory_bytes, embedding_chunk_bytes};
 use crate::error::FormatError;
 use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
-use crate::layout::{ALIGN, CHUNK_BYTES, LAYER_ALIGN, embedding_rows_per_chunk, next_tensor_header};
+use crate::layout::Layout;
 use crate::meta::Meta;
 use crate::partial_file::PartialFile;
 use crate::quant_type::{BlockSize, QuantType};
@@ -44,7 +45,9 @@ pub struct EncodedTensor {
     pub cols: u32,
     /// Stored type.
     pub quant: QuantType,
-    /// Row after row, as the type says.
+    /// Order of the data.
+    pub layout: Layout,
+    /// All rows, as type and layout say.
     pub data: Vec<u8>,
 }
 
@@ -114,8 +117,14 @@ impl QsfWriter {
     ///
     /// # Errors
     /// When writing fails.
-    pub fn begin_embedding(&mut self, quant: QuantType, rows: u32, cols: u32) -> Result<(), FormatError> {
-        let bytes = self.size_of(TensorKind::TokenEmbedding, quant, rows, cols)?;
+    pub fn begin_embedding(
+        &mut self,
+        quant: QuantType,
+        layout: Layout,
+        rows: u32,
+        cols: u32,
+    ) -> Result<(), FormatError> {
+        let bytes = self.size_of(TensorKind::TokenEmbedding, quant, layout, rows, cols)?;
         let row_bytes = (bytes / u64::from(rows)) as usize;
         let start = next_tensor_header(self.at)
             .ok_or_else(|| self.unwritable("the token embedding", "the file is too large"))?;
@@ -123,7 +132,7 @@ impl QsfWriter {
         self.begin_section();
         self.embedding_offset = start;
         let mut header = [0; 16];
-        header[0..4].copy_from_slice(&u32::from(quant.id()).to_le_bytes());
+        header[..2].copy_from_slice(&[quant.id(), layout.id()]);
         header[8..12].copy_from_slice(&rows.to_le_bytes());
         header[12..16].copy_from_slice(&cols.to_le_bytes());
         self.put(&header)?;
@@ -131,14 +140,14 @@ impl QsfWriter {
         self.section = crc32fast::Hasher::new();
         self.embedding = Some(EmbeddingInProgress {
             header,
-            chunk_bytes: embedding_rows_per_chunk(row_bytes as u64) as usize * row_bytes,
+            chunk_bytes: embedding_rows_per_chunk(layout, row_bytes as u64) as usize * row_bytes,
             pending: Vec::new(),
             bytes_left: bytes,
         });
         Ok(())
     }
 
-    /// Appends encoded rows of the embedding.
+    /// Appends encoded rows of the embedding, as its type and layout say.
     ///
     /// # Errors
     /// When writing fails, or more rows come than were announced.
@@ -211,13 +220,14 @@ impl QsfWriter {
         let mut raw = Vec::new();
         // By value: each tensor's memory is given back as soon as it is copied.
         for tensor in tensors {
-            let bytes = self.size_of(tensor.kind, tensor.quant, tensor.rows, tensor.cols)?;
+            let EncodedTensor { kind, rows, cols, quant, layout, .. } = tensor;
+            let bytes = self.size_of(kind, quant, layout, rows, cols)?;
             if tensor.data.len() as u64 != bytes {
-                return Err(self.unwritable(tensor.kind.name(), &format!("its data is not {bytes} bytes")));
+                return Err(self.unwritable(kind.name(), &format!("its data is not {bytes} bytes")));
             }
             let start = next_tensor_header(raw.len() as u64).unwrap_or(u64::MAX) as usize;
             raw.resize(start, 0);
-            raw.extend_from_slice(&tensor_header_bytes(tensor.kind, tensor.rows, tensor.cols, tensor.quant));
+            raw.extend_from_slice(&tensor_header_bytes(kind, rows, cols, quant, layout));
             raw.extend_from_slice(&tensor.data);
             self.tensor_crcs.extend_from_slice(&crc32fast::hash(&raw[start..]).to_le_bytes());
         }
@@ -296,16 +306,17 @@ impl QsfWriter {
         rows: u32,
         cols: u32,
         quant: QuantType,
+        layout: Layout,
     ) -> Result<(), FormatError> {
         if let Some(left) = self.open_tensor {
             let why = format!("the tensor begun before it still lacks {left} bytes");
             return Err(self.unwritable(kind.name(), &why));
         }
-        let bytes = self.size_of(kind, quant, rows, cols)?;
+        let bytes = self.size_of(kind, quant, layout, rows, cols)?;
         let start = next_tensor_header(self.at - self.section_start)
             .ok_or_else(|| self.unwritable(kind.name(), "the file is too large"))?;
         self.pad_to(self.section_start + start)?;
-        let header = tensor_header_bytes(kind, rows, cols, quant);
+        let header = tensor_header_bytes(kind, rows, cols, quant, layout);
         self.put(&header)?;
         self.tensor = crc32fast::Hasher::new();
         self.tensor.update(&header);
@@ -313,7 +324,7 @@ impl QsfWriter {
         Ok(())
     }
 
-    /// Appends encoded rows of the tensor begun last.
+    /// Appends encoded rows of the tensor begun last, as its type and layout say.
     ///
     /// # Errors
     /// When writing fails, or more rows come than were announced.
@@ -497,7 +508,17 @@ impl QsfWriter {
     }
 
     /// Bytes of a tensor, which must have at least one value.
-    fn size_of(&self, kind: TensorKind, quant: QuantType, rows: u32, cols: u32) -> Result<u64, FormatError> {
+    fn size_of(
+        &self,
+        kind: TensorKind,
+        quant: QuantType,
+        layout: Layout,
+        rows: u32,
+        cols: u32,
+    ) -> Result<u64, FormatError> {
+        if !layout.suits(quant) {
+            return Err(self.unwritable(kind.name(), &format!("{quant} has no layout '{layout}'")));
+        }
         quant
             .tensor_bytes(self.options.block, rows.into(), cols.into())
             .filter(|bytes| (1..MAX_LAYER_BYTES).contains(bytes))

@@ -247,6 +247,25 @@ fn a_tensor_in_the_wrong_part_is_reported_at_its_header() {
     assert_eq!((damage.offset, damage.found.as_str()), (header as u64, "head"), "{damage}");
 }
 
+#[test]
+fn an_embedding_of_an_unknown_layout_or_with_more_in_its_type_field_is_refused() {
+    let whole = file_bytes(Compression::None);
+    let at = u64_at(&whole, 64) as usize;
+    assert_eq!(u32_at(&whole, at), 3 | 3 << 8, "4bit in panels");
+    let forged = |value: u32| {
+        let mut bytes = whole.clone();
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        seal_section(&mut bytes, b"EMBD");
+        QsfFile::from_memory(Path::new("memory"), Arc::new(bytes)).unwrap().embedding_info()
+    };
+    assert_eq!(forged(3).unwrap().layout, Layout::Rows);
+    // Layouts 1, 2 and 4; panels of a float type (6: f16); anything above the layout.
+    for value in [3 | 1 << 8, 3 | 2 << 8, 3 | 4 << 8, 6 | 3 << 8, 3 | 3 << 8 | 1 << 16, 3 | 1 << 31] {
+        let damage = damage(forged(value).unwrap_err());
+        assert!(damage.offset as usize - at <= 1 && damage.place == "embedding section", "{damage}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_named_pipe_is_refused_instead_of_waited_for() {

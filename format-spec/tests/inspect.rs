@@ -81,6 +81,24 @@ fn each_tensor_is_shown_with_its_own_error_whatever_the_order_in_meta_and_beside
 }
 
 #[test]
+fn the_layout_of_each_tensor_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    write(&path, Compression::None).unwrap();
+    let value = inspect(&path, &["--json", "--tensors"]);
+    assert_eq!(value["embedding"]["layout"], "panels");
+    let layouts: Vec<_> = value["tensors"].as_array().unwrap()[..3]
+        .iter()
+        .map(|t| (t["kind"].as_str().unwrap(), t["layout"].as_str().unwrap()))
+        .collect();
+    assert_eq!(layouts, [("token_embedding", "panels"), ("attn_q", "panels"), ("attn_norm", "rows")]);
+    let text = Command::new(env!("CARGO_BIN_EXE_qsf-inspect")).arg(&path).arg("--tensors").output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let line = text.lines().find(|line| line.contains("attn_norm")).unwrap();
+    assert!(line.split_whitespace().eq("layer 0 attn_norm f16 rows 1 64 128 - -".split(' ')), "{line}");
+}
+
+#[test]
 fn absurd_sizes_in_meta_do_not_end_in_a_panic() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");

@@ -20,12 +20,14 @@ fn everything_written_comes_back_with_every_compression() {
             for (read, written) in group.tensors.iter().zip(layer(seed)) {
                 assert_eq!(read.kind, Some(written.kind));
                 assert_eq!((read.rows, read.cols, read.quant), (written.rows, written.cols, written.quant));
+                assert_eq!(read.layout, written.layout);
                 assert_eq!(&group.bytes.as_slice()[read.data.clone()], written.data, "{compression:?}");
             }
         }
         assert_eq!(file.layers()[0].importance, None, "unknown importance is never a number");
         assert_eq!(file.layers()[1].importance, Some(0.5));
         let info = file.embedding_info().unwrap();
+        assert_eq!((info.quant, info.layout), (QuantType::Q4, Layout::Panels16));
         assert_eq!(file.embedding(&info).unwrap().as_slice(), embedding());
         let (tied, last) = file.final_section().unwrap();
         assert!(!tied);
@@ -35,6 +37,38 @@ fn everything_written_comes_back_with_every_compression() {
         assert_eq!((report.layers, report.tensors), (2, 13));
         assert!(report.unprotected.is_empty());
     }
+}
+
+#[test]
+fn each_chunk_of_an_embedding_in_panels_can_be_read_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    // Rows of 4224 bytes: 248 of them fill 1 MiB, and 240 of these are whole panels.
+    let (rows, cols, row_bytes) = (VOCAB, 4096, 4224);
+    let mut meta = meta();
+    meta.model = ModelConfig { layers: 1, hidden: cols, position: PositionConfig::Alibi {}, ..model() };
+    let embedding = pattern(rows as usize * row_bytes, 5);
+    let mut writer = QsfWriter::create(&path, 1, options(Compression::Zstd)).unwrap();
+    writer.begin_embedding(QuantType::Q8, Layout::Panels16, rows, cols).unwrap();
+    writer.embedding_rows(&embedding).unwrap();
+    writer.layer(layer(1), None).unwrap();
+    writer.begin_final(false).unwrap();
+    writer.end_final();
+    writer.finish(&meta, MIXED, None, None).unwrap();
+    let file = QsfFile::open(&path).unwrap();
+    let info = file.embedding_info().unwrap();
+    let raw: Vec<_> = info.chunks.iter().map(|chunk| chunk.raw_bytes as usize / row_bytes).collect();
+    assert_eq!(raw, [240, 60]);
+    assert_eq!(file.embedding(&info).unwrap().as_slice(), embedding);
+}
+
+#[test]
+fn a_float_type_in_panels_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let mut writer = QsfWriter::create(&path, 2, options(Compression::None)).unwrap();
+    let error = writer.begin_embedding(QuantType::F16, Layout::Panels16, VOCAB, HIDDEN).unwrap_err();
+    assert!(error.to_string().contains("f16 has no layout 'panels'"), "{error}");
 }
 
 #[test]
@@ -76,7 +110,7 @@ fn an_unfinished_file_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");
     let mut writer = QsfWriter::create(&path, 1, options(Compression::None)).unwrap();
-    writer.begin_embedding(QuantType::Q4, VOCAB, HIDDEN).unwrap();
+    writer.begin_embedding(QuantType::Q4, Layout::Rows, VOCAB, HIDDEN).unwrap();
     let error = writer.finish(&meta(), MIXED, None, None).unwrap_err();
     assert!(error.to_string().contains("token embedding"), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -130,9 +164,10 @@ fn a_tensor_without_all_its_rows_is_refused_when_the_next_begins() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = before_final(&dir.path().join("model.qsf"), options(Compression::None)).unwrap();
     writer.begin_final(false).unwrap();
-    writer.begin_tensor(TensorKind::FinalNorm, 1, HIDDEN, QuantType::F16).unwrap();
+    writer.begin_tensor(TensorKind::FinalNorm, 1, HIDDEN, QuantType::F16, Layout::Rows).unwrap();
     writer.tensor_rows(&[0; 100]).unwrap();
-    let error = writer.begin_tensor(TensorKind::FinalNormBias, 1, HIDDEN, QuantType::F16).unwrap_err();
+    let error =
+        writer.begin_tensor(TensorKind::FinalNormBias, 1, HIDDEN, QuantType::F16, Layout::Rows).unwrap_err();
     assert!(error.to_string().contains("lacks 28 bytes"), "{error}");
 }
 
@@ -144,13 +179,13 @@ fn rows_after_the_end_of_their_section_do_not_count() {
         let mut writer = if part == "the final section" {
             let mut writer = before_final(&path, options(Compression::None)).unwrap();
             writer.begin_final(false).unwrap();
-            writer.begin_tensor(TensorKind::FinalNorm, 1, HIDDEN, QuantType::F16).unwrap();
+            writer.begin_tensor(TensorKind::FinalNorm, 1, HIDDEN, QuantType::F16, Layout::Rows).unwrap();
             writer.end_final();
             writer
         } else {
             let mut writer = without_positions(&path, options(Compression::None)).unwrap();
             writer.begin_positions().unwrap();
-            writer.begin_tensor(TensorKind::Positions, 1, HIDDEN, QuantType::F16).unwrap();
+            writer.begin_tensor(TensorKind::Positions, 1, HIDDEN, QuantType::F16, Layout::Rows).unwrap();
             writer.end_positions();
             writer
         };

@@ -8,7 +8,7 @@ use clap::Parser;
 use qsf_format::cli::{exit_with, human_bytes, print, printable, table};
 use qsf_format::printable::message;
 use qsf_format::{
-    Failure, Meta, ModelConfig, PositionConfig, QsfFile, TensorGroup, Verification, verify_file,
+    Failure, Layout, Meta, ModelConfig, PositionConfig, QsfFile, TensorGroup, Verification, verify_file,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ struct Args {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// List every tensor with its type, shape, place and conversion error
+    /// List every tensor with its type, layout, shape, place and conversion error
     #[arg(long)]
     tensors: bool,
     /// Check every checksum and every padding byte; exit code 3 with the place of the first damage
@@ -106,7 +106,7 @@ fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
             "crc32": format!("{:08x}", s.crc), "compression": s.compression.name(),
         })).collect::<Vec<_>>(),
         "embedding": {
-            "type": embedding.quant, "rows": embedding.rows, "cols": embedding.cols,
+            "type": embedding.quant, "layout": embedding.layout.name(), "rows": embedding.rows, "cols": embedding.cols,
             "chunks": embedding.chunks.len(),
         },
         "layers": file.layers().iter().map(|l| json!({
@@ -130,6 +130,7 @@ struct TensorLine {
     layer: Option<u32>,
     kind: String,
     quant: &'static str,
+    layout: Layout,
     rows: u32,
     cols: u32,
     bytes: u64,
@@ -139,7 +140,7 @@ struct TensorLine {
 impl TensorLine {
     fn to_json(&self) -> Value {
         json!({
-            "place": self.place, "kind": self.kind, "type": self.quant,
+            "place": self.place, "kind": self.kind, "type": self.quant, "layout": self.layout.name(),
             "rows": self.rows, "cols": self.cols, "bytes": self.bytes,
             "cosine": self.error.map(|e| e.0), "relative_error": self.error.map(|e| e.1),
         })
@@ -156,6 +157,7 @@ fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<Tenso
         layer: None,
         kind: "token_embedding".into(),
         quant: embedding.quant.name(),
+        layout: embedding.layout,
         rows: embedding.rows,
         cols: embedding.cols,
         bytes: embedding
@@ -170,6 +172,7 @@ fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<Tenso
             layer,
             kind: t.kind.map_or_else(|| format!("kind {}", t.kind_id), |k| k.name().into()),
             quant: t.quant.name(),
+            layout: t.layout,
             rows: t.rows,
             cols: t.cols,
             bytes: t.data.len() as u64,
@@ -285,13 +288,14 @@ fn text(
     if !tensors.is_empty() {
         out += "\n";
         out += &table(
-            &["place", "tensor", "type", "rows", "cols", "bytes", "cosine", "rel. error"],
-            3,
+            &["place", "tensor", "type", "layout", "rows", "cols", "bytes", "cosine", "rel. error"],
+            4,
             tensors.iter().map(|t| {
                 vec![
                     t.place.clone(),
                     t.kind.clone(),
                     t.quant.into(),
+                    t.layout.name().into(),
                     t.rows.to_string(),
                     t.cols.to_string(),
                     t.bytes.to_string(),

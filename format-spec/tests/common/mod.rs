@@ -1,4 +1,5 @@
-//! A small file with every kind of part: several layers, compressed and not, learned positions, a separate head.
+//! A small file with every kind of part: several layers, compressed and not, learned positions, a separate head; tensors in
+//! rows and in panels.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -45,9 +46,11 @@ pub fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
         .collect()
 }
 
+/// In panels where it has blocks and is large enough for one.
 pub fn tensor(kind: TensorKind, rows: u32, cols: u32, quant: QuantType, seed: u32) -> EncodedTensor {
     let bytes = quant.tensor_bytes(BlockSize::B64, rows.into(), cols.into()).unwrap() as usize;
-    EncodedTensor { kind, rows, cols, quant, data: pattern(bytes, seed) }
+    let layout = if quant.is_float() || rows < 16 { Layout::Rows } else { Layout::Panels16 };
+    EncodedTensor { kind, rows, cols, quant, layout, data: pattern(bytes, seed) }
 }
 
 pub fn layer(seed: u32) -> Vec<EncodedTensor> {
@@ -90,7 +93,7 @@ pub fn write_with(path: &Path, options: WriterOptions, meta: &Meta) -> Result<u6
     let mut writer = without_positions(path, options)?;
     writer.begin_positions()?;
     let t = tensor(TensorKind::Positions, 32, HIDDEN, QuantType::Q8, 13);
-    writer.begin_tensor(t.kind, t.rows, t.cols, t.quant)?;
+    writer.begin_tensor(t.kind, t.rows, t.cols, t.quant, t.layout)?;
     writer.tensor_rows(&t.data)?;
     writer.end_positions();
     writer.finish(meta, MIXED, Some(b"{\"tokenizer\": true}"), Some(b"{{ messages }}"))
@@ -105,7 +108,7 @@ pub fn without_positions(path: &Path, options: WriterOptions) -> Result<QsfWrite
         tensor(TensorKind::FinalNormBias, 1, HIDDEN, QuantType::F16, 9),
         tensor(TensorKind::Head, VOCAB, HIDDEN, QuantType::Q4, 11),
     ] {
-        writer.begin_tensor(t.kind, t.rows, t.cols, t.quant)?;
+        writer.begin_tensor(t.kind, t.rows, t.cols, t.quant, t.layout)?;
         writer.tensor_rows(&t.data)?;
     }
     writer.end_final();
@@ -115,7 +118,7 @@ pub fn without_positions(path: &Path, options: WriterOptions) -> Result<QsfWrite
 /// A writer that has embedding and layers.
 pub fn before_final(path: &Path, options: WriterOptions) -> Result<QsfWriter, FormatError> {
     let mut writer = QsfWriter::create(path, 2, options)?;
-    writer.begin_embedding(QuantType::Q4, VOCAB, HIDDEN)?;
+    writer.begin_embedding(QuantType::Q4, Layout::Panels16, VOCAB, HIDDEN)?;
     let embedding = embedding();
     let (first, second) = embedding.split_at(36 * 100);
     writer.embedding_rows(first)?;

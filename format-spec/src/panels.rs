@@ -1,0 +1,191 @@
+//! Panels: the blocks of sixteen rows interleaved, so that one load of 64 bytes holds four codes of every row
+//! (SPEC.md section 6.1). Nothing here decodes; [`decode_panel_row`](crate::decode_panel_row) does, by the definition.
+
+use crate::layout::Layout;
+use crate::quant_type::{BlockSize, QuantType};
+
+/// Rows of a panel.
+pub const PANEL_ROWS: usize = 16;
+
+/// Bytes of a panel of `blocks` superblocks: those of its rows.
+///
+/// # Panics
+/// For a float type, which has no blocks.
+pub const fn panel_bytes(quant: QuantType, block: BlockSize, blocks: usize) -> usize {
+    assert!(!quant.is_float(), "a float type has no panels");
+    PANEL_ROWS * quant.block_bytes(block) * blocks
+}
+
+/// What a block of one row consists of.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockParts {
+    /// f16 numbers: a scale, and perhaps a min.
+    pub fields: usize,
+    /// Words (4 bytes) of codes; of `3bit` only the low bits.
+    pub low: usize,
+    /// Words of high bits.
+    pub high: usize,
+}
+
+impl BlockParts {
+    pub(crate) fn of(quant: QuantType, block: BlockSize) -> BlockParts {
+        let n = block.get();
+        let (fields, low, high) = match quant {
+            QuantType::Q2Sym | QuantType::Ternary => (1, n / 16, 0),
+            QuantType::Q2 => (2, n / 16, 0),
+            QuantType::Q3 => (2, n / 16, n / 32),
+            QuantType::Q4 => (2, n / 8, 0),
+            QuantType::Q8 => (1, n / 4, 0),
+            QuantType::F16 | QuantType::F32 | QuantType::Bf16 => panic!("{quant} has no blocks"),
+        };
+        BlockParts { fields, low, high }
+    }
+
+    fn words(self) -> usize {
+        self.low + self.high
+    }
+}
+
+/// Four bytes of codes of one row.
+type Word = [u8; 4];
+/// One word of each row.
+type Line = [Word; PANEL_ROWS];
+
+/// Packs up to 16 plain rows into one panel; rows that are missing become zeros. Each of `rows` holds the same number of
+/// whole blocks, the columns that the panel shall have; `out` is [`panel_bytes`] of so many.
+///
+/// # Panics
+/// When lengths do not fit together, or for a float type.
+pub fn pack_panel(quant: QuantType, block: BlockSize, rows: &[&[u8]], out: &mut [u8]) {
+    let size = quant.block_bytes(block);
+    let parts = BlockParts::of(quant, block);
+    assert!(rows.len() <= PANEL_ROWS, "{} rows in a panel", rows.len());
+    assert!(out.len().is_multiple_of(PANEL_ROWS * size), "{} bytes are no panel", out.len());
+    let row_bytes = out.len() / PANEL_ROWS;
+    assert!(rows.iter().all(|row| row.len() == row_bytes), "rows of other bytes than {row_bytes}");
+    if rows.len() < PANEL_ROWS {
+        out.fill(0);
+    }
+    for (j, superblock) in out.chunks_exact_mut(PANEL_ROWS * size).enumerate() {
+        let (fields, codes) = superblock.split_at_mut(PANEL_ROWS * 2 * parts.fields);
+        let fields = fields.as_chunks_mut::<2>().0.as_chunks_mut::<PANEL_ROWS>().0;
+        let lines: &mut [Line] = codes.as_chunks_mut::<4>().0.as_chunks_mut().0;
+        // `take` shows the compiler that r is in range.
+        for (r, row) in rows.iter().enumerate().take(PANEL_ROWS) {
+            let bytes = &row[j * size..][..size];
+            let (own_fields, codes) = bytes.split_at(2 * parts.fields);
+            for (field, own) in fields.iter_mut().zip(own_fields.as_chunks().0) {
+                field[r] = *own;
+            }
+            if quant == QuantType::Ternary {
+                let (sign, zero) = codes.split_at(codes.len() / 2);
+                for (i, line) in lines.iter_mut().enumerate() {
+                    line[r] = ternary_word(sign, zero, i);
+                }
+                continue;
+            }
+            let (low, high) = lines.split_at_mut(parts.low);
+            let (own_low, own_high) = codes.as_chunks::<4>().0.split_at(parts.low);
+            for (line, word) in low.iter_mut().zip(own_low) {
+                line[r] = *word;
+            }
+            for (line, word) in high.iter_mut().zip(own_high) {
+                line[r] = spread_bits(u32::from_le_bytes(*word)).to_le_bytes();
+            }
+        }
+    }
+}
+
+/// The block that row `row` has in a superblock, in the order of a plain block. For `ternary`, whose codes have no planes
+/// here: d, then the 2-bit codes in the order of `2bit`. `out` has the bytes of one block.
+///
+/// # Panics
+/// When `row` is not below 16 or a length is wrong.
+pub fn block_of_row(quant: QuantType, block: BlockSize, superblock: &[u8], row: usize, out: &mut [u8]) {
+    let parts = BlockParts::of(quant, block);
+    assert_eq!(superblock.len(), panel_bytes(quant, block, 1), "not one superblock");
+    assert_eq!(out.len(), quant.block_bytes(block), "not one block");
+    assert!(row < PANEL_ROWS, "row {row} of a panel");
+    let (fields, codes) = superblock.split_at(PANEL_ROWS * 2 * parts.fields);
+    let (out_fields, out_codes) = out.split_at_mut(2 * parts.fields);
+    let fields = fields.as_chunks::<2>().0.as_chunks::<PANEL_ROWS>().0;
+    for (own, field) in out_fields.as_chunks_mut().0.iter_mut().zip(fields) {
+        *own = field[row];
+    }
+    let lines: &[Line] = codes.as_chunks::<4>().0.as_chunks().0;
+    for (own, line) in out_codes.as_chunks_mut().0.iter_mut().zip(lines) {
+        *own = line[row];
+    }
+    for own in &mut out_codes.as_chunks_mut::<4>().0[parts.low..parts.words()] {
+        *own = gather_bits(u32::from_le_bytes(*own)).to_le_bytes();
+    }
+}
+
+/// A tensor, or whole panels of one, from plain rows of `cols` columns to [`Layout::Panels16`].
+///
+/// # Panics
+/// When `plain` is not whole rows, or for a float type.
+pub fn interleave(quant: QuantType, block: BlockSize, cols: usize, plain: &[u8]) -> Vec<u8> {
+    let row_bytes = quant.block_bytes(block) * cols.div_ceil(block.get());
+    assert!(row_bytes > 0 && plain.len().is_multiple_of(row_bytes), "{} bytes of rows", plain.len());
+    let in_panels = Layout::Panels16.panel_rows(plain.len() / row_bytes) * row_bytes;
+    let (panels, tail) = plain.split_at(in_panels);
+    let mut out = vec![0; in_panels];
+    let bytes = PANEL_ROWS * row_bytes;
+    for (plain, panel) in panels.chunks_exact(bytes).zip(out.chunks_exact_mut(bytes)) {
+        let rows: [&[u8]; PANEL_ROWS] = std::array::from_fn(|r| &plain[r * row_bytes..][..row_bytes]);
+        pack_panel(quant, block, &rows, panel);
+    }
+    out.extend_from_slice(tail);
+    out
+}
+
+/// Bits of eight quads of one row, from 4j + c (code c of quad j) to 8c + j: then one shift puts those of a quad into
+/// the same place of four bytes.
+#[inline(always)]
+fn spread_bits(word: u32) -> u32 {
+    // The number of a bit has five bits itself. Each step swaps two of these for all: jjjcc becomes ccjjj.
+    let word = swap_bits(word, 14, 0x0000_CCCC);
+    let word = swap_bits(word, 7, 0x00AA_00AA);
+    let word = swap_bits(word, 2, 0x0C0C_0C0C);
+    swap_bits(word, 1, 0x2222_2222)
+}
+
+/// Undoes [`spread_bits`].
+#[inline(always)]
+fn gather_bits(word: u32) -> u32 {
+    let word = swap_bits(word, 1, 0x2222_2222);
+    let word = swap_bits(word, 2, 0x0C0C_0C0C);
+    let word = swap_bits(word, 7, 0x00AA_00AA);
+    swap_bits(word, 14, 0x0000_CCCC)
+}
+
+/// Swaps the bits in `mask` with those `distance` above.
+#[inline(always)]
+fn swap_bits(word: u32, distance: u32, mask: u32) -> u32 {
+    let differ = (word ^ (word >> distance)) & mask;
+    word ^ differ ^ (differ << distance)
+}
+
+/// Word `i` of the 2-bit codes t + 1 that the planes of a block say.
+#[inline(always)]
+fn ternary_word(sign: &[u8], zero: &[u8], i: usize) -> Word {
+    // Code k of byte 4i + c is that of element k * n/4 + 4i + c: four of them are half a byte of a plane, n = 8 * bytes.
+    let nibble = |plane: &[u8], k: usize| {
+        let element = k * 2 * plane.len() + 4 * i;
+        u32::from(plane[element / 8] >> (element % 8)) & 15
+    };
+    let mut word = 0;
+    for k in 0..4 {
+        let (sign, zero) = (nibble(sign, k), nibble(zero, k));
+        // 1 where the zero bit is set, whatever the sign; 2 where neither is.
+        let (low, high) = (zero, !zero & !sign & 15);
+        // Bit c to 8c: the products of a nibble with the four ones do not overlap.
+        let bytes = |nibble: u32| nibble.wrapping_mul(0x0020_4081) & 0x0101_0101;
+        word |= (bytes(low) | bytes(high) << 1) << (2 * k);
+    }
+    word.to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests;
