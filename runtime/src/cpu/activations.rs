@@ -235,7 +235,9 @@ mod tests {
         rows.quantize(&cpu, &[1.0; 900], 3, 300);
         rows.quantize(&cpu, &[2.0; 33], 1, 33);
         let fresh = quantized(&[2.0; 33]);
-        assert_eq!((rows.codes(), rows.scales(), rows.sums()), (fresh.codes(), fresh.scales(), fresh.sums()));
+        assert_eq!(rows.codes()[..256], fresh.codes()[..256]);
+        assert_eq!((rows.scales(), rows.sums()), (fresh.scales(), fresh.sums()));
+        assert_eq!(rows.code_sums(), fresh.code_sums());
     }
 
     #[test]

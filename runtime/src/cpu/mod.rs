@@ -66,6 +66,16 @@ impl Cpu {
         self.isa
     }
 
+    /// See threads::for_each.
+    pub fn for_each(&self, tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
+        threads::for_each(tasks, work, task);
+    }
+
+    /// Threads.
+    pub fn threads(&self) -> usize {
+        threads::threads()
+    }
+
     /// Its kernels.
     pub const fn kernels(&self) -> &'static KernelTable {
         self.kernels

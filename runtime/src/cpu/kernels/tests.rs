@@ -44,7 +44,15 @@ fn quantized(isa: Isa, x: &[f32], m: usize) -> Int8Rows {
 }
 
 /// Results of `rows` plain rows, m x rows.
-fn run(isa: Isa, quant: QuantType, block: BlockSize, weights: &[u8], rows: usize, x: &[f32], m: usize) -> Vec<f32> {
+fn run(
+    isa: Isa,
+    quant: QuantType,
+    block: BlockSize,
+    weights: &[u8],
+    rows: usize,
+    x: &[f32],
+    m: usize,
+) -> Vec<f32> {
     let input = &quantized(isa, x, m);
     let kernel = KernelTable::of(isa).int8(quant).unwrap();
     let mut out = vec![f32::NAN; m * rows];
@@ -58,7 +66,15 @@ fn run(isa: Isa, quant: QuantType, block: BlockSize, weights: &[u8], rows: usize
 }
 
 /// The same of rows that are a multiple of 16, as panels.
-fn run_panels(isa: Isa, quant: QuantType, block: BlockSize, plain: &[u8], rows: usize, x: &[f32], m: usize) -> Vec<f32> {
+fn run_panels(
+    isa: Isa,
+    quant: QuantType,
+    block: BlockSize,
+    plain: &[u8],
+    rows: usize,
+    x: &[f32],
+    m: usize,
+) -> Vec<f32> {
     let input = &quantized(isa, x, m);
     let (cols, panels) = (x.len() / m, rows / PANEL_ROWS);
     let weights = &interleave(quant, block, cols, plain);
@@ -86,7 +102,11 @@ fn check_same_bits(quant: QuantType, block: BlockSize, rows: usize, cols: usize,
         assert_eq!(bits(&out), bits(&expected), "{isa:?} {quant} {block} {rows}x{cols}, {m} tokens");
         if rows.is_multiple_of(PANEL_ROWS) {
             let out = run_panels(isa, quant, block, &bytes, rows, &x, m);
-            assert_eq!(bits(&out), bits(&expected), "{isa:?} {quant} {block} {rows}x{cols}, {m} tokens: panels");
+            assert_eq!(
+                bits(&out),
+                bits(&expected),
+                "{isa:?} {quant} {block} {rows}x{cols}, {m} tokens: panels"
+            );
         }
         for (x, batch) in x.chunks_exact(cols).zip(out.chunks_exact(rows)) {
             let alone = run(isa, quant, block, &bytes, rows, x, 1);

@@ -125,7 +125,8 @@ pub(super) unsafe fn quad<I: PanelIsa, const QUANT: u8>(words: *const u8, n: usi
                 let low = two_bits::<I>(words, n, quad);
                 let plane = I::load(words.add(WORDS * (n / 16 + quad / 8)));
                 let bit = quad % 8;
-                let high = if bit < 2 { I::shift_left(plane, 2 - bit) } else { I::shift_right(plane, bit - 2) };
+                let high =
+                    if bit < 2 { I::shift_left(plane, 2 - bit) } else { I::shift_right(plane, bit - 2) };
                 I::or(low, I::and(high, 4))
             }
             Q8 => I::load(words.add(WORDS * quad)),

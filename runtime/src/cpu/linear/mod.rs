@@ -208,7 +208,7 @@ unsafe fn int8_rows(
 ) {
     let (block, tokens) = (weight.block(), 0..input.rows());
     let blocks = input.cols().div_ceil(block.get());
-    let in_panels = weight.layout().panel_rows(rows.len());
+    let in_panels = qsf_format::Layout::Rows.panel_rows(rows.len());
     let (panels, plain) = (rows.start..rows.start + in_panels, rows.start + in_panels..rows.end);
     let (weights, count) = (weight.rows(panels.clone()), in_panels / PANEL_ROWS);
     let task = PanelTask { weights, panels: count, blocks, block, input, tokens: tokens.clone() };

@@ -38,17 +38,13 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
         // SAFETY: a prefetch of any address is harmless.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(address.cast())
-        }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 
     #[inline(always)]
     unsafe fn load(codes: *const u8) -> Ints {
         // SAFETY: as above.
-        unsafe {
-            Ints(_mm256_loadu_si256(codes.cast()), _mm256_loadu_si256(codes.add(32).cast()))
-        }
+        unsafe { Ints(_mm256_loadu_si256(codes.cast()), _mm256_loadu_si256(codes.add(32).cast())) }
     }
 
     #[inline(always)]
@@ -81,17 +77,13 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn or(a: Ints, b: Ints) -> Ints {
         // SAFETY: as above.
-        unsafe {
-            Ints(_mm256_or_si256(a.0, b.0), _mm256_or_si256(a.1, b.1))
-        }
+        unsafe { Ints(_mm256_or_si256(a.0, b.0), _mm256_or_si256(a.1, b.1)) }
     }
 
     #[inline(always)]
     unsafe fn no_dots() -> Ints {
         // SAFETY: as above.
-        unsafe {
-            Self::no_ints()
-        }
+        unsafe { Self::no_ints() }
     }
 
     #[inline(always)]
@@ -123,9 +115,7 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn no_ints() -> Ints {
         // SAFETY: as above.
-        unsafe {
-            Ints(_mm256_setzero_si256(), _mm256_setzero_si256())
-        }
+        unsafe { Ints(_mm256_setzero_si256(), _mm256_setzero_si256()) }
     }
 
     #[inline(always)]
@@ -174,41 +164,31 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn floats(ints: Ints) -> Floats {
         // SAFETY: as above.
-        unsafe {
-            Floats(_mm256_cvtepi32_ps(ints.0), _mm256_cvtepi32_ps(ints.1))
-        }
+        unsafe { Floats(_mm256_cvtepi32_ps(ints.0), _mm256_cvtepi32_ps(ints.1)) }
     }
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Floats {
         // SAFETY: as above.
-        unsafe {
-            Floats(_mm256_set1_ps(value), _mm256_set1_ps(value))
-        }
+        unsafe { Floats(_mm256_set1_ps(value), _mm256_set1_ps(value)) }
     }
 
     #[inline(always)]
     unsafe fn add(a: Floats, b: Floats) -> Floats {
         // SAFETY: as above.
-        unsafe {
-            Floats(_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1))
-        }
+        unsafe { Floats(_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1)) }
     }
 
     #[inline(always)]
     unsafe fn mul(a: Floats, b: Floats) -> Floats {
         // SAFETY: as above.
-        unsafe {
-            Floats(_mm256_mul_ps(a.0, b.0), _mm256_mul_ps(a.1, b.1))
-        }
+        unsafe { Floats(_mm256_mul_ps(a.0, b.0), _mm256_mul_ps(a.1, b.1)) }
     }
 
     #[inline(always)]
     unsafe fn fma(a: Floats, b: Floats, c: Floats) -> Floats {
         // SAFETY: as above.
-        unsafe {
-            Floats(_mm256_fmadd_ps(a.0, b.0, c.0), _mm256_fmadd_ps(a.1, b.1, c.1))
-        }
+        unsafe { Floats(_mm256_fmadd_ps(a.0, b.0, c.0), _mm256_fmadd_ps(a.1, b.1, c.1)) }
     }
 
     #[inline(always)]

@@ -26,16 +26,19 @@ impl PanelIsa for Sse {
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
         // SAFETY: a prefetch of any address is harmless.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(address.cast())
-        }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 
     #[inline(always)]
     unsafe fn load(codes: *const u8) -> Ints {
         // SAFETY: as above.
         unsafe {
-            [_mm_loadu_si128(codes.add(16 * 0).cast()), _mm_loadu_si128(codes.add(16 * 1).cast()), _mm_loadu_si128(codes.add(16 * 2).cast()), _mm_loadu_si128(codes.add(16 * 3).cast())]
+            [
+                _mm_loadu_si128(codes.add(16 * 0).cast()),
+                _mm_loadu_si128(codes.add(16 * 1).cast()),
+                _mm_loadu_si128(codes.add(16 * 2).cast()),
+                _mm_loadu_si128(codes.add(16 * 3).cast()),
+            ]
         }
     }
 
@@ -44,7 +47,12 @@ impl PanelIsa for Sse {
         // SAFETY: as above.
         unsafe {
             let bits = _mm_cvtsi32_si128(bits as i32);
-            [_mm_srl_epi16(codes[0], bits), _mm_srl_epi16(codes[1], bits), _mm_srl_epi16(codes[2], bits), _mm_srl_epi16(codes[3], bits)]
+            [
+                _mm_srl_epi16(codes[0], bits),
+                _mm_srl_epi16(codes[1], bits),
+                _mm_srl_epi16(codes[2], bits),
+                _mm_srl_epi16(codes[3], bits),
+            ]
         }
     }
 
@@ -53,7 +61,12 @@ impl PanelIsa for Sse {
         // SAFETY: as above.
         unsafe {
             let bits = _mm_cvtsi32_si128(bits as i32);
-            [_mm_sll_epi16(codes[0], bits), _mm_sll_epi16(codes[1], bits), _mm_sll_epi16(codes[2], bits), _mm_sll_epi16(codes[3], bits)]
+            [
+                _mm_sll_epi16(codes[0], bits),
+                _mm_sll_epi16(codes[1], bits),
+                _mm_sll_epi16(codes[2], bits),
+                _mm_sll_epi16(codes[3], bits),
+            ]
         }
     }
 
@@ -62,7 +75,12 @@ impl PanelIsa for Sse {
         // SAFETY: as above.
         unsafe {
             let mask = _mm_set1_epi8(mask as i8);
-            [_mm_and_si128(codes[0], mask), _mm_and_si128(codes[1], mask), _mm_and_si128(codes[2], mask), _mm_and_si128(codes[3], mask)]
+            [
+                _mm_and_si128(codes[0], mask),
+                _mm_and_si128(codes[1], mask),
+                _mm_and_si128(codes[2], mask),
+                _mm_and_si128(codes[3], mask),
+            ]
         }
     }
 
@@ -70,16 +88,19 @@ impl PanelIsa for Sse {
     unsafe fn or(a: Ints, b: Ints) -> Ints {
         // SAFETY: as above.
         unsafe {
-            [_mm_or_si128(a[0], b[0]), _mm_or_si128(a[1], b[1]), _mm_or_si128(a[2], b[2]), _mm_or_si128(a[3], b[3])]
+            [
+                _mm_or_si128(a[0], b[0]),
+                _mm_or_si128(a[1], b[1]),
+                _mm_or_si128(a[2], b[2]),
+                _mm_or_si128(a[3], b[3]),
+            ]
         }
     }
 
     #[inline(always)]
     unsafe fn no_dots() -> Ints {
         // SAFETY: as above.
-        unsafe {
-            [_mm_setzero_si128(); 4]
-        }
+        unsafe { [_mm_setzero_si128(); 4] }
     }
 
     #[inline(always)]
@@ -99,16 +120,19 @@ impl PanelIsa for Sse {
         // SAFETY: as above.
         unsafe {
             let one = _mm_set1_epi16(1);
-            [_mm_madd_epi16(dots[0], one), _mm_madd_epi16(dots[1], one), _mm_madd_epi16(dots[2], one), _mm_madd_epi16(dots[3], one)]
+            [
+                _mm_madd_epi16(dots[0], one),
+                _mm_madd_epi16(dots[1], one),
+                _mm_madd_epi16(dots[2], one),
+                _mm_madd_epi16(dots[3], one),
+            ]
         }
     }
 
     #[inline(always)]
     unsafe fn no_ints() -> Ints {
         // SAFETY: as above.
-        unsafe {
-            [_mm_setzero_si128(); 4]
-        }
+        unsafe { [_mm_setzero_si128(); 4] }
     }
 
     #[inline(always)]
@@ -139,7 +163,12 @@ impl PanelIsa for Sse {
             for (i, value) in values.iter_mut().enumerate() {
                 *value = f16_to_f32(halves.add(2 * i).cast::<u16>().read_unaligned());
             }
-            [_mm_loadu_ps(values.as_ptr().add(4 * 0)), _mm_loadu_ps(values.as_ptr().add(4 * 1)), _mm_loadu_ps(values.as_ptr().add(4 * 2)), _mm_loadu_ps(values.as_ptr().add(4 * 3))]
+            [
+                _mm_loadu_ps(values.as_ptr().add(4 * 0)),
+                _mm_loadu_ps(values.as_ptr().add(4 * 1)),
+                _mm_loadu_ps(values.as_ptr().add(4 * 2)),
+                _mm_loadu_ps(values.as_ptr().add(4 * 3)),
+            ]
         }
     }
 
@@ -147,16 +176,19 @@ impl PanelIsa for Sse {
     unsafe fn floats(ints: Ints) -> Floats {
         // SAFETY: as above.
         unsafe {
-            [_mm_cvtepi32_ps(ints[0]), _mm_cvtepi32_ps(ints[1]), _mm_cvtepi32_ps(ints[2]), _mm_cvtepi32_ps(ints[3])]
+            [
+                _mm_cvtepi32_ps(ints[0]),
+                _mm_cvtepi32_ps(ints[1]),
+                _mm_cvtepi32_ps(ints[2]),
+                _mm_cvtepi32_ps(ints[3]),
+            ]
         }
     }
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Floats {
         // SAFETY: as above.
-        unsafe {
-            [_mm_set1_ps(value); 4]
-        }
+        unsafe { [_mm_set1_ps(value); 4] }
     }
 
     #[inline(always)]
@@ -263,9 +295,12 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // Exponents near one another, so that sums cancel and ties come up; few bits, so that both are frequent.
             let bits = (state >> 32) as u32;
-            f32::from_bits((bits & 0x8000_0000) | (120 + (bits >> 8) % 16) << 23 | (bits & 0xFF) << (bits % 16))
+            f32::from_bits(
+                (bits & 0x8000_0000) | (120 + (bits >> 8) % 16) << 23 | (bits & 0xFF) << (bits % 16),
+            )
         };
-        let special = [0.0, -0.0, 1.0, f32::MAX, f32::MIN_POSITIVE, f32::from_bits(1), f32::INFINITY, f32::NAN];
+        let special =
+            [0.0, -0.0, 1.0, f32::MAX, f32::MIN_POSITIVE, f32::from_bits(1), f32::INFINITY, f32::NAN];
         let mut check = |a: f32, b: f32, c: f32| {
             let mut out = [0.0; 4];
             // SAFETY: the features have been detected.
