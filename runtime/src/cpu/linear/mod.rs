@@ -5,6 +5,8 @@ mod output;
 use std::cell::RefCell;
 use std::ops::Range;
 
+use qsf_format::Layout;
+
 use super::activations::Int8Rows;
 use super::{Cpu, float_dot, threads};
 use crate::source::Tensor;
@@ -165,6 +167,7 @@ impl Cpu {
         out: &mut [f32],
     ) {
         if let (Some(x), Some(native)) = (input.int8, weight.native())
+            && native.layout() == Layout::Rows
             && let Some(kernel) = self.kernels.int8(native.quant())
         {
             kernel.matmul(native.block(), native.rows(rows.clone()), rows.len(), x, out);
