@@ -1,5 +1,7 @@
-//! Stored weights to floats, fast: the same values as `qsf_format::decode_row`, written so that it becomes vector code.
+//! Stored weights to floats, fast: the same values as `qsf_format::decode_row` and `decode_panel_row`, written so that it
+//! becomes vector code.
 
+use qsf_format::panels::{block_of_row, panel_bytes};
 use qsf_format::{BlockSize, QuantType};
 
 use super::isa::{Isa, Vectorized};
@@ -15,6 +17,21 @@ pub fn decode_row(isa: Isa, quant: QuantType, block: BlockSize, bytes: &[u8], ou
         return unsafe { halves_f16c(bytes, out) };
     }
     isa.vectorize(DecodeRow { quant, block, bytes, out });
+}
+
+/// Decodes row `row` of a panel of `out.len()` columns.
+///
+/// # Panics
+/// When `panel` is shorter than the panel of these columns, `row` is not below 16, or for a float type.
+pub fn decode_panel_row(
+    isa: Isa,
+    quant: QuantType,
+    block: BlockSize,
+    panel: &[u8],
+    row: usize,
+    out: &mut [f32],
+) {
+    isa.vectorize(DecodePanelRow { quant, block, panel, row, out });
 }
 
 /// Half-precision numbers by the instruction for it: the values of [`f16_to_f32`], at a third of its cost.
@@ -67,6 +84,49 @@ impl Vectorized for DecodeRow<'_> {
     }
 }
 
+struct DecodePanelRow<'a> {
+    quant: QuantType,
+    block: BlockSize,
+    panel: &'a [u8],
+    row: usize,
+    out: &'a mut [f32],
+}
+
+impl Vectorized for DecodePanelRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        match self.block.get() {
+            32 => self.blocks::<32>(),
+            64 => self.blocks::<64>(),
+            128 => self.blocks::<128>(),
+            _ => self.blocks::<256>(),
+        }
+    }
+}
+
+impl DecodePanelRow<'_> {
+    #[inline(always)]
+    fn blocks<const N: usize>(self) {
+        let DecodePanelRow { quant, block, panel, row, out } = self;
+        let mut superblocks = panel.chunks_exact(panel_bytes(quant, block, 1));
+        // The largest block: 256 codes of 8 bits.
+        let mut room = [0; 2 + 256];
+        let plain = &mut room[..quant.block_bytes(block)];
+        each_block::<N>(out, |out| {
+            let superblock = superblocks.next().expect("panel shorter than its columns");
+            block_of_row(quant, block, superblock, row, plain);
+            if quant == QuantType::Ternary {
+                let d = f16_to_f32(u16::from_le_bytes([plain[0], plain[1]]));
+                two_bit(&plain[2..], out, |q| d * f32::from(q as i8 - 1));
+            } else {
+                decode_block::<N>(quant, plain, out);
+            }
+        });
+    }
+}
+
 /// An IEEE binary16 as f32, exactly; NaNs become quiet ones. No branches: eight of them become one vector.
 #[inline(always)]
 pub fn f16_to_f32(half: u16) -> f32 {
@@ -101,15 +161,22 @@ fn floats<const W: usize>(bytes: &[u8], out: &mut [f32], read: impl Fn([u8; W]) 
 
 #[inline(always)]
 fn blocks<const N: usize>(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
-    let size = quant.block_bytes(block);
-    let (full, rest) = out.as_chunks_mut::<N>();
-    let mut bytes = bytes.chunks_exact(size);
-    for out in full {
+    let mut bytes = bytes.chunks_exact(quant.block_bytes(block));
+    each_block::<N>(out, |out| {
         decode_block::<N>(quant, bytes.next().expect("row shorter than its columns"), out);
+    });
+}
+
+/// Fills a row block by block; of the last one as many values as the row has.
+#[inline(always)]
+fn each_block<const N: usize>(out: &mut [f32], mut decode: impl FnMut(&mut [f32; N])) {
+    let (full, rest) = out.as_chunks_mut::<N>();
+    for out in full {
+        decode(out);
     }
     if !rest.is_empty() {
         let mut last = [0.0; N];
-        decode_block::<N>(quant, bytes.next().expect("row shorter than its columns"), &mut last);
+        decode(&mut last);
         rest.copy_from_slice(&last[..rest.len()]);
     }
 }
@@ -199,6 +266,10 @@ mod tests {
         }
     }
 
+    fn same(a: &[f32], b: &[f32]) -> bool {
+        a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
+    }
+
     #[test]
     fn fast_decode_gives_the_values_of_the_format() {
         for quant in QuantType::ALL {
@@ -210,11 +281,26 @@ mod tests {
                     qsf_format::decode_row(quant, block, &bytes, &mut expected);
                     for isa in Isa::available() {
                         decode_row(isa, quant, block, &bytes, &mut out);
-                        for (a, b) in out.iter().zip(&expected) {
-                            assert!(
-                                a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
-                                "{quant} {block}"
-                            );
+                        assert!(same(&out, &expected), "{quant} {block} {isa:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fast_decode_of_panels_gives_the_values_of_the_format() {
+        for quant in QuantType::ALL.into_iter().filter(|quant| !quant.is_float()) {
+            for block in BlockSize::ALL {
+                for cols in [1usize, 31, 33, 63, 65, 256, 300] {
+                    let len = panel_bytes(quant, block, cols.div_ceil(block.get()));
+                    let panel: Vec<u8> = (0..len).map(|i| (i * 167 + i / 7) as u8).collect();
+                    let (mut expected, mut out) = (vec![0.0; cols], vec![0.0; cols]);
+                    for row in 0..16 {
+                        qsf_format::decode_panel_row(quant, block, &panel, row, &mut expected);
+                        for isa in Isa::available() {
+                            decode_panel_row(isa, quant, block, &panel, row, &mut out);
+                            assert!(same(&out, &expected), "{quant} {block} row {row} {isa:?}");
                         }
                     }
                 }

@@ -31,7 +31,7 @@ mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
 pub use attention::{Scoring, attend};
-pub use decode::{bf16_to_f32, decode_row, f16_to_f32};
+pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 pub use isa::{CpuError, Isa, Vectorized};
 pub use kernels::{Int8Kernel, KernelEntry, KernelTable};

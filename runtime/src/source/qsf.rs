@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
-    BlockSize, Damage, FileBytes, ModelConfig, QsfFile, QuantType, RawBytes, SectionTag, TensorGroup,
-    TensorId, TensorKind,
+    BlockSize, Damage, FileBytes, Layout, ModelConfig, QsfFile, QuantType, RawBytes, SectionTag, TensorEntry,
+    TensorGroup, TensorId, TensorKind,
 };
 use rayon::prelude::*;
 
@@ -106,7 +107,7 @@ impl Found<'_> {
         let bytes = self.file.embedding(&info)?;
         let len = bytes.as_slice().len();
         let id = TensorId::of_model(TensorKind::TokenEmbedding);
-        self.add(id, info.rows, info.cols, info.quant, tensor_bytes(&bytes, 0..len))
+        self.add(id, info.rows, info.cols, (info.quant, info.layout), tensor_bytes(&bytes, 0..len))
     }
 
     fn add_group(&mut self, layer: Option<u32>, group: &TensorGroup) -> Result<()> {
@@ -118,7 +119,8 @@ impl Found<'_> {
             if kind == TensorKind::FfnBiases {
                 self.add_joined_biases(id, entry.quant, &bytes)?;
             } else {
-                self.add(id, entry.rows, entry.cols, entry.quant, bytes)?;
+                self.check_experts(entry, id)?;
+                self.add(id, entry.rows, entry.cols, (entry.quant, entry.layout), bytes)?;
             }
         }
         Ok(())
@@ -141,9 +143,29 @@ impl Found<'_> {
         for (kind, cols, part) in
             [(TensorKind::FfnUpBias, up, first), (TensorKind::FfnDownBias, down, second)]
         {
-            self.add(TensorId { kind, ..id }, 1, cols, quant, part.to_vec().into())?;
+            let bytes = part.to_vec().into();
+            self.add(TensorId { kind, ..id }, 1, cols, (quant, Layout::Rows), bytes)?;
         }
         Ok(())
+    }
+
+    /// Each expert is used as a matrix of its own, so none may end inside a panel.
+    fn check_experts(&self, entry: &TensorEntry, id: TensorId) -> Result<()> {
+        let stacked =
+            matches!(id.kind, TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown);
+        let experts = id.layer.and_then(|layer| self.config.experts(layer));
+        // A stack in a layer without experts, or of other rows than the configuration says, is refused later.
+        let (true, Layout::Panels16, Some(experts)) = (stacked, entry.layout, experts) else { return Ok(()) };
+        let rows = entry.rows / experts.count;
+        if rows.is_multiple_of(PANEL_ROWS as u32) {
+            return Ok(());
+        }
+        Err(RuntimeError::bad_input(
+            self.file.path(),
+            id.to_string(),
+            "experts of whole panels of 16 rows (layout 3)",
+            format!("{rows} rows per expert"),
+        ))
     }
 
     fn add(
@@ -151,17 +173,18 @@ impl Found<'_> {
         id: TensorId,
         rows: u32,
         cols: u32,
-        quant: QuantType,
+        (quant, layout): (QuantType, Layout),
         bytes: TensorBytes,
     ) -> Result<()> {
         let path = self.file.path();
         let shape = (rows as usize, cols as usize);
         let block = self.file.header().block;
         let found = bytes.as_slice().len() as u64;
-        let tensor = Tensor::new(shape.0, shape.1, quant, block, bytes).map_err(|expected| {
-            let expected = format!("{} bytes", expected.unwrap_or(u64::MAX));
-            RuntimeError::from(Damage::new(id.to_string(), 0, expected, found).in_file(path))
-        })?;
+        let tensor =
+            Tensor::with_layout(shape.0, shape.1, quant, block, layout, bytes).map_err(|expected| {
+                let expected = format!("{} bytes", expected.unwrap_or(u64::MAX));
+                RuntimeError::from(Damage::new(id.to_string(), 0, expected, found).in_file(path))
+            })?;
         let name = id.to_string();
         if self.tensors.insert(id, tensor).is_some() {
             return Err(RuntimeError::bad_input(path, name, "each tensor once", "a second one"));

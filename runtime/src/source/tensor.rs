@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memmap2::Mmap;
-use qsf_format::{BlockSize, QuantType};
+use qsf_format::panels::PANEL_ROWS;
+use qsf_format::{BlockSize, Layout, QuantType};
 
 use super::stored::{ForeignRows, StoredType};
-use crate::cpu::{Isa, decode_row};
+use crate::cpu::{Isa, decode_panel_row, decode_row};
 
 /// A matrix (or a vector: one row) in its stored type. Cheap to clone: the bytes are shared.
 #[derive(Debug, Clone)]
@@ -27,11 +28,14 @@ enum Values {
     },
 }
 
-/// Rows in a type of the file format, one after the other: what kernels multiply with.
+/// Rows in a type and a layout of the file format: what kernels multiply with.
 #[derive(Debug, Clone)]
 pub struct NativeRows {
     quant: QuantType,
     block: BlockSize,
+    layout: Layout,
+    /// How many rows, from the first on, are in panels.
+    panel_rows: usize,
     row_bytes: usize,
     bytes: TensorBytes,
 }
@@ -47,22 +51,49 @@ impl NativeRows {
         self.block
     }
 
-    /// Bytes from one row to the next.
+    /// Order of the bytes.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// How many rows, from the first on, are in panels: a multiple of 16. The others are plain rows of blocks.
+    pub fn panel_rows(&self) -> usize {
+        self.panel_rows
+    }
+
+    /// Bytes of a row. Rows that are in panels share 16 times as many.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// All bytes, row after row.
+    /// All bytes, in the order of the layout.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_slice()
     }
 
-    /// The bytes of the rows `rows`.
+    /// The bytes of the rows `rows`, in the order of the layout.
     ///
     /// # Panics
-    /// When the range exceeds the rows.
+    /// When the range exceeds the rows or cuts a panel.
     pub fn rows(&self, rows: Range<usize>) -> &[u8] {
-        &self.bytes()[rows.start * self.row_bytes..rows.end * self.row_bytes]
+        &self.bytes()[self.range(rows)]
+    }
+
+    /// Where the rows `rows` are, which must be whole panels and plain rows.
+    fn range(&self, rows: Range<usize>) -> Range<usize> {
+        let whole = |row: usize| row.is_multiple_of(PANEL_ROWS) || row >= self.panel_rows;
+        assert!(whole(rows.start) && whole(rows.end), "rows {rows:?} cut a panel");
+        rows.start * self.row_bytes..rows.end * self.row_bytes
+    }
+
+    /// Row `row` as floats.
+    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
+        if row >= self.panel_rows {
+            return decode_row(isa, self.quant, self.block, self.rows(row..row + 1), out);
+        }
+        let first = row - row % PANEL_ROWS;
+        let panel = self.rows(first..first + PANEL_ROWS);
+        decode_panel_row(isa, self.quant, self.block, panel, row - first, out);
     }
 }
 
@@ -106,8 +137,8 @@ impl From<Vec<u8>> for TensorBytes {
 }
 
 impl Tensor {
-    /// A tensor over `bytes`, or the byte count that `rows` x `cols` of this type would take (`None`: more than memory
-    /// can address) when `bytes` has another length.
+    /// A tensor over `bytes`, row after row, or the byte count that `rows` x `cols` of this type would take (`None`: more
+    /// than memory can address) when `bytes` has another length.
     ///
     /// # Errors
     /// The expected length.
@@ -118,13 +149,34 @@ impl Tensor {
         block: BlockSize,
         bytes: TensorBytes,
     ) -> Result<Tensor, Option<u64>> {
+        Tensor::with_layout(rows, cols, quant, block, Layout::Rows, bytes)
+    }
+
+    /// The same for bytes in any layout that the type can have.
+    ///
+    /// # Errors
+    /// The expected length.
+    ///
+    /// # Panics
+    /// When a float type is said to be in panels: no file that was opened has such a tensor.
+    pub fn with_layout(
+        rows: usize,
+        cols: usize,
+        quant: QuantType,
+        block: BlockSize,
+        layout: Layout,
+        bytes: TensorBytes,
+    ) -> Result<Tensor, Option<u64>> {
+        assert!(layout.suits(quant), "{quant} in {layout}");
         let expected = quant.tensor_bytes(block, rows as u64, cols as u64);
         if expected != Some(bytes.as_slice().len() as u64) {
             return Err(expected);
         }
         // Fits: the rows together are a slice in memory, and with no rows nothing is ever read.
         let row_bytes = bytes.as_slice().len().checked_div(rows).unwrap_or(0);
-        Ok(Tensor { rows, cols, values: Values::Native(NativeRows { quant, block, row_bytes, bytes }) })
+        let panel_rows = layout.panel_rows(rows);
+        let native = NativeRows { quant, block, layout, panel_rows, row_bytes, bytes };
+        Ok(Tensor { rows, cols, values: Values::Native(native) })
     }
 
     /// A tensor whose rows are decoded by `values`, which has at least `rows` of them, `cols` wide.
@@ -140,7 +192,9 @@ impl Tensor {
         assert_eq!(Some(values.len()), rows.checked_mul(cols), "{rows} x {cols} values");
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (quant, block) = (QuantType::F32, BlockSize::default());
-        let native = NativeRows { quant, block, row_bytes: cols * size_of::<f32>(), bytes: bytes.into() };
+        let row_bytes = cols * size_of::<f32>();
+        let native =
+            NativeRows { quant, block, layout: Layout::Rows, panel_rows: 0, row_bytes, bytes: bytes.into() };
         Tensor { rows, cols, values: Values::Native(native) }
     }
 
@@ -162,7 +216,7 @@ impl Tensor {
         }
     }
 
-    /// The rows as kernels take them, where the type is one of the file format and the rows follow one another.
+    /// The rows as kernels take them, where type and order are those of the file format.
     pub fn native(&self) -> Option<&NativeRows> {
         match &self.values {
             Values::Native(native) => Some(native),
@@ -196,9 +250,7 @@ impl Tensor {
             out.len()
         );
         match &self.values {
-            Values::Native(native) => {
-                decode_row(isa, native.quant, native.block, native.rows(row..row + 1), out);
-            }
+            Values::Native(native) => native.decode_row(isa, row, out),
             Values::Foreign { rows, first } => rows.decode_row(isa, first + row, out),
         }
     }
@@ -217,13 +269,14 @@ impl Tensor {
     /// The rows `range` as a tensor that shares these bytes.
     ///
     /// # Panics
-    /// When the range exceeds the rows.
+    /// When the range exceeds the rows, or cuts a panel.
     pub fn slice_rows(&self, range: Range<usize>) -> Tensor {
         assert!(range.end <= self.rows && range.start <= range.end, "rows {range:?} of {}", self.rows);
         let values = match &self.values {
             Values::Native(native) => {
-                let part = range.start * native.row_bytes..range.end * native.row_bytes;
-                Values::Native(NativeRows { bytes: native.bytes.slice(part), ..native.clone() })
+                let bytes = native.bytes.slice(native.range(range.clone()));
+                let panel_rows = native.layout.panel_rows(range.len());
+                Values::Native(NativeRows { bytes, panel_rows, ..native.clone() })
             }
             Values::Foreign { rows, first } => {
                 let first = first + range.start;
@@ -234,5 +287,48 @@ impl Tensor {
             }
         };
         Tensor { rows: range.len(), cols: self.cols, values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use qsf_format::panels::interleave;
+
+    use super::*;
+
+    const COLS: usize = 70;
+
+    /// 53 rows: three panels and five plain rows.
+    fn both_layouts(quant: QuantType) -> (Tensor, Tensor) {
+        let block = BlockSize::B64;
+        let row_bytes = quant.row_bytes(block, COLS as u64).unwrap() as usize;
+        let plain: Vec<u8> = (0..53 * row_bytes).map(|i| ((i * 167 + i / 7) % 120) as u8).collect();
+        let panels = interleave(quant, block, COLS, &plain);
+        let rows = Tensor::new(53, COLS, quant, block, plain.into()).unwrap();
+        (rows, Tensor::with_layout(53, COLS, quant, block, Layout::Panels16, panels.into()).unwrap())
+    }
+
+    #[test]
+    fn every_row_and_every_slice_of_a_tensor_in_panels_has_the_values_of_its_rows() {
+        for quant in [QuantType::Q3, QuantType::Q4, QuantType::Ternary] {
+            let (rows, panels) = both_layouts(quant);
+            assert_eq!(panels.to_f32(), rows.to_f32(), "{quant}");
+            for range in [0..16, 16..48, 32..53, 48..53, 0..50, 49..52, 16..16] {
+                let (expected, found) = (rows.slice_rows(range.clone()), panels.slice_rows(range.clone()));
+                assert_eq!(found.to_f32(), expected.to_f32(), "{quant} {range:?}");
+                assert_eq!(found.stored_bytes(), expected.stored_bytes());
+                let inner = found.native().unwrap();
+                assert_eq!(inner.bytes(), panels.native().unwrap().rows(range));
+            }
+        }
+        let (_, panels) = both_layouts(QuantType::Q4);
+        assert_eq!(panels.native().unwrap().panel_rows(), 48);
+        assert_eq!(panels.slice_rows(16..50).native().unwrap().panel_rows(), 32);
+    }
+
+    #[test]
+    #[should_panic(expected = "rows 16..40 cut a panel")]
+    fn a_panel_cannot_be_cut() {
+        both_layouts(QuantType::Q4).1.slice_rows(16..40);
     }
 }

@@ -208,12 +208,12 @@ unsafe fn int8_rows(
 ) {
     let (block, tokens) = (weight.block(), 0..input.rows());
     let blocks = input.cols().div_ceil(block.get());
-    let in_panels = qsf_format::Layout::Rows.panel_rows(rows.len());
-    let (panels, plain) = (rows.start..rows.start + in_panels, rows.start + in_panels..rows.end);
-    let (weights, count) = (weight.rows(panels.clone()), in_panels / PANEL_ROWS);
-    let task = PanelTask { weights, panels: count, blocks, block, input, tokens: tokens.clone() };
+    let border = weight.panel_rows().clamp(rows.start, rows.end);
+    let (in_panels, plain) = (rows.start..border, border..rows.end);
+    let (weights, panels) = (weight.rows(in_panels.clone()), in_panels.len() / PANEL_ROWS);
+    let task = PanelTask { weights, panels, blocks, block, input, tokens: tokens.clone() };
     // SAFETY: the columns are the caller's, and there are as many rows of output as tokens.
-    unsafe { kernel.matmul(&task, out.columns(panels)) };
+    unsafe { kernel.matmul(&task, out.columns(in_panels)) };
     if !plain.is_empty() {
         let task = RowTask { weights: weight.rows(plain.clone()), rows: plain.len(), block, input, tokens };
         // SAFETY: as above.

@@ -1,3 +1,4 @@
+use qsf_format::panels::interleave;
 use qsf_format::{BlockSize, QuantType};
 
 use super::*;
@@ -45,6 +46,33 @@ fn run(cpu: Cpu, weight: &Tensor, bias: Option<&[f32]>, x: &[f32], int8: bool) -
     let mut out = vec![f32::NAN; input.rows() * weight.rows()];
     cpu.linear(weight, bias, &input, &mut out);
     out.iter().map(|v| v.to_bits()).collect()
+}
+
+/// The same values in panels.
+fn in_panels(weight: &Tensor) -> Tensor {
+    let native = weight.native().unwrap();
+    let bytes = interleave(native.quant(), native.block(), weight.cols(), native.bytes());
+    let (rows, cols) = (weight.rows(), weight.cols());
+    Tensor::with_layout(rows, cols, native.quant(), native.block(), Layout::Panels16, bytes.into()).unwrap()
+}
+
+#[test]
+fn a_matrix_in_panels_gives_the_results_of_its_rows() {
+    for quant in QuantType::ALL.into_iter().filter(|quant| !quant.is_float()) {
+        for (rows, cols) in [(5, 40), (16, 64), (50, 300)] {
+            let weight = tensor(quant, BlockSize::B64, rows, cols);
+            let panels = in_panels(&weight);
+            for m in [1, 3] {
+                let x = floats(97, m * cols);
+                let cpu = Cpu::new(Isa::best());
+                for int8 in [false, true] {
+                    let expected = run(cpu, &weight, None, &x, int8);
+                    let out = run(cpu, &panels, None, &x, int8);
+                    assert_eq!(out, expected, "{quant} {rows} x {cols}, {m} tokens, int8: {int8}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
