@@ -85,7 +85,7 @@ fn scales<const QUANT: u8>(block: &[u8], row: usize) -> (f32, f32) {
     let first = half(row);
     match QUANT {
         Q2_SYM => (first + first, first * -3.0),
-        TERNARY => (first, first * -1.0),
+        TERNARY => (first, -first),
         Q8 => (first, 0.0),
         _ => (first, half(PANEL_ROWS + row)),
     }

@@ -1,5 +1,5 @@
 use qsf_format::panels::interleave;
-use qsf_format::{BlockSize, QuantType};
+use qsf_format::{BlockSize, Layout, QuantType};
 
 use super::*;
 use crate::cpu::{Isa, lanes};

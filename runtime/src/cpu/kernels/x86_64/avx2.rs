@@ -196,7 +196,7 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
         // SAFETY: as above.
         unsafe {
             _mm256_storeu_ps(out, floats.0);
-            _mm256_storeu_ps(out.add(8), floats.1)
+            _mm256_storeu_ps(out.add(8), floats.1);
         }
     }
 }

@@ -34,10 +34,10 @@ impl PanelIsa for Sse {
         // SAFETY: as above.
         unsafe {
             [
-                _mm_loadu_si128(codes.add(16 * 0).cast()),
-                _mm_loadu_si128(codes.add(16 * 1).cast()),
-                _mm_loadu_si128(codes.add(16 * 2).cast()),
-                _mm_loadu_si128(codes.add(16 * 3).cast()),
+                _mm_loadu_si128(codes.cast()),
+                _mm_loadu_si128(codes.add(16).cast()),
+                _mm_loadu_si128(codes.add(32).cast()),
+                _mm_loadu_si128(codes.add(48).cast()),
             ]
         }
     }
@@ -164,10 +164,10 @@ impl PanelIsa for Sse {
                 *value = f16_to_f32(halves.add(2 * i).cast::<u16>().read_unaligned());
             }
             [
-                _mm_loadu_ps(values.as_ptr().add(4 * 0)),
-                _mm_loadu_ps(values.as_ptr().add(4 * 1)),
-                _mm_loadu_ps(values.as_ptr().add(4 * 2)),
-                _mm_loadu_ps(values.as_ptr().add(4 * 3)),
+                _mm_loadu_ps(values.as_ptr()),
+                _mm_loadu_ps(values.as_ptr().add(4)),
+                _mm_loadu_ps(values.as_ptr().add(8)),
+                _mm_loadu_ps(values.as_ptr().add(12)),
             ]
         }
     }
@@ -301,7 +301,7 @@ mod tests {
         };
         let special =
             [0.0, -0.0, 1.0, f32::MAX, f32::MIN_POSITIVE, f32::from_bits(1), f32::INFINITY, f32::NAN];
-        let mut check = |a: f32, b: f32, c: f32| {
+        let check = |a: f32, b: f32, c: f32| {
             let mut out = [0.0; 4];
             // SAFETY: the features have been detected.
             unsafe {
