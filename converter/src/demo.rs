@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use qsf_format::cli::{human_bytes, table};
-use qsf_format::{BlockSize, Compression};
+use qsf_format::{BlockSize, Compression, Layout};
 use qsf_runtime::bench::{BenchOptions, bench};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::{EvalOptions, evaluate};
@@ -102,6 +102,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
             overrides: Vec::new(),
             block: BlockSize::B64,
             compression: Compression::None,
+            layout: Layout::Panels16,
             force: true,
             skip_tokenizer_check: false,
             allow_requantize: false,

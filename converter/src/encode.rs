@@ -4,7 +4,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use qsf_format::{BlockSize, QuantType};
+use qsf_format::panels::{PANEL_ROWS, interleave};
+use qsf_format::{BlockSize, Layout, QuantType};
 use qsf_runtime::cpu::{Isa, decode_row};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
@@ -85,16 +86,17 @@ impl Encoder<'_> {
         })
     }
 
-    /// Encodes rows `rows`.
+    /// Encodes rows `rows`, which must begin a panel if `layout` has some, and end one or the tensor.
     pub fn encode(
         &self,
         info: &TensorInfo,
         tensor: &Tensor,
         rows: Range<usize>,
-        quant: QuantType,
+        (quant, layout): (QuantType, Layout),
         importance: Option<&[f32]>,
     ) -> Result<Encoded> {
-        let rows_per_task = rows_per_task(tensor.cols());
+        // Whole panels whatever the layout: the order of the errors' sums, and so META, does not depend on it.
+        let rows_per_task = rows_per_task(tensor.cols()).next_multiple_of(PANEL_ROWS);
         let tasks = rows.len().div_ceil(rows_per_task);
         let parts: Vec<Encoded> = (0..tasks)
             .into_par_iter()
@@ -104,7 +106,7 @@ impl Encoder<'_> {
                 let rows = first..(first + rows_per_task).min(rows.end);
                 let count = rows.len() * tensor.cols();
                 let encoded = self
-                    .encode_task(tensor, rows, quant, importance)
+                    .encode_task(tensor, rows, (quant, layout), importance)
                     .map_err(|ScaleOverflow| self.overflow(info, quant))?;
                 self.progress.advance(count as u64);
                 Ok(encoded)
@@ -123,7 +125,7 @@ impl Encoder<'_> {
         &self,
         tensor: &Tensor,
         rows: Range<usize>,
-        quant: QuantType,
+        (quant, layout): (QuantType, Layout),
         importance: Option<&[f32]>,
     ) -> Result<Encoded, ScaleOverflow> {
         let cols = tensor.cols();
@@ -137,6 +139,9 @@ impl Encoder<'_> {
         for (original, bytes) in values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)) {
             decode_row(self.isa, quant, self.block, bytes, &mut decoded);
             stats.add_row(self.isa, original, &decoded);
+        }
+        if layout == Layout::Panels16 {
+            data = interleave(quant, self.block, cols, &data);
         }
         Ok(Encoded { data, stats })
     }

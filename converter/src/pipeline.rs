@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use qsf_calibration::ActivationStats;
+use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
-    BlockSize, Compression, EncodedTensor, META_VERSION, Meta, Provenance, QsfWriter, QuantType, TensorId,
-    TensorKind, TensorRecord, WriterOptions,
+    BlockSize, Compression, EncodedTensor, Layout, META_VERSION, Meta, Provenance, QsfWriter, QuantType,
+    TensorId, TensorKind, TensorRecord, WriterOptions,
 };
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::progress::{Cancel, Progress};
@@ -18,7 +19,7 @@ use serde_json::json;
 
 use crate::encode::Encoder;
 use crate::error::{ConvertError, Result};
-use crate::plan::{Plan, PlannedTensor, Recipe, TypeOverride};
+use crate::plan::{Plan, PlannedTensor, Recipe, TypeOverride, layout_of};
 use crate::provenance::hash_files;
 use crate::quantize::ErrorStats;
 
@@ -33,6 +34,8 @@ pub struct ConvertOptions {
     pub block: BlockSize,
     /// Compression of layers and embedding.
     pub compression: Compression,
+    /// Order of the blocks of every tensor that can have it; the others are in rows.
+    pub layout: Layout,
     /// Replace an output that is there.
     pub force: bool,
     /// Do not compare the tokenizer with what the source says of it.
@@ -105,7 +108,8 @@ pub fn convert(
     let encoder = Encoder { isa, block: options.block, source: source.path(), progress, cancel };
     let files = source.files();
     let calibration = options.calibration.as_ref();
-    let mut job = Job { source, plan: &plan, encoder, writer, calibration, records: Vec::new() };
+    let layout = options.layout;
+    let mut job = Job { source, plan: &plan, encoder, writer, layout, calibration, records: Vec::new() };
     // Hashing reads the same files: beside the encoding, it finds them in the page cache.
     let failed = Cancel::default();
     let (written, sources) = rayon::join(
@@ -142,6 +146,7 @@ fn normalised(options: &ConvertOptions) -> serde_json::Map<String, serde_json::V
         ("quant", json!(options.recipe.name())),
         ("block_size", json!(u16::from(options.block))),
         ("compress", json!(options.compression.name())),
+        ("layout", json!(options.layout.name())),
         ("tensor_type", json!(overrides)),
         (
             "calibration",
@@ -178,6 +183,7 @@ struct Job<'a> {
     plan: &'a Plan,
     encoder: Encoder<'a>,
     writer: QsfWriter,
+    layout: Layout,
     calibration: Option<&'a Calibration>,
     records: Vec<TensorRecord>,
 }
@@ -215,17 +221,19 @@ impl Job<'_> {
         let info = &planned.info;
         let tensor = self.source.load(info.id)?;
         let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
+        let layout = self.layout_of(planned, quant);
         let importance = self.importance(info.id);
         let mut stats = ErrorStats::new();
         let TensorRecord { rows, cols, .. } = record(planned, quant, &stats);
         match place {
-            Place::Embedding => self.writer.begin_embedding(quant, rows, cols)?,
-            Place::Section => self.writer.begin_tensor(info.id.kind, rows, cols, quant)?,
+            Place::Embedding => self.writer.begin_embedding(quant, layout, rows, cols)?,
+            Place::Section => self.writer.begin_tensor(info.id.kind, rows, cols, quant, layout)?,
         }
-        let run = (VALUES_PER_RUN / tensor.cols()).max(1);
+        let run = (VALUES_PER_RUN / tensor.cols()).max(1).next_multiple_of(PANEL_ROWS);
         for first in (0..tensor.rows()).step_by(run) {
             let range = first..(first + run).min(tensor.rows());
-            let encoded = self.encoder.encode(info, &tensor, range, quant, importance.as_deref())?;
+            let form = (quant, layout);
+            let encoded = self.encoder.encode(info, &tensor, range, form, importance.as_deref())?;
             match place {
                 Place::Embedding => self.writer.embedding_rows(&encoded.data)?,
                 Place::Section => self.writer.tensor_rows(&encoded.data)?,
@@ -234,6 +242,10 @@ impl Job<'_> {
         }
         self.records.push(record(planned, quant, &stats));
         Ok(())
+    }
+
+    fn layout_of(&self, planned: &PlannedTensor, quant: QuantType) -> Layout {
+        layout_of(self.layout, self.source.config(), &planned.info, quant)
     }
 
     fn importance(&self, id: TensorId) -> Option<Vec<f32>> {
@@ -249,13 +261,14 @@ impl Job<'_> {
             .map(|planned| {
                 let tensor = self.source.load(planned.info.id)?;
                 let quant = self.encoder.choose_type(&planned.info, &tensor, planned.quant)?;
+                let layout = self.layout_of(planned, quant);
                 let importance = self.importance(planned.info.id);
-                let rows = 0..tensor.rows();
+                let (rows, form) = (0..tensor.rows(), (quant, layout));
                 let encoded =
-                    self.encoder.encode(&planned.info, &tensor, rows, quant, importance.as_deref())?;
+                    self.encoder.encode(&planned.info, &tensor, rows, form, importance.as_deref())?;
                 let record = record(planned, quant, &encoded.stats);
                 let (kind, rows, cols) = (planned.info.id.kind, record.rows, record.cols);
-                Ok((EncodedTensor { kind, rows, cols, quant, data: encoded.data }, record))
+                Ok((EncodedTensor { kind, rows, cols, quant, layout, data: encoded.data }, record))
             })
             .collect();
         // The first error in file order, not the first in time: the same message in every run.

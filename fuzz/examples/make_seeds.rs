@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use qsf_converter::plan::TypeOverride;
 use qsf_converter::{ConvertOptions, convert};
-use qsf_format::{BlockSize, Compression, QsfFile, verify_file};
+use qsf_format::{BlockSize, Compression, Layout, QsfFile, verify_file};
 use qsf_fuzz::models::{gpt2_config, gpt2_shapes, llama_config, llama_shapes, safetensors_file};
 use qsf_fuzz::reseal::reseal;
 use qsf_fuzz::torch::{checkpoint, state_dict};
@@ -39,14 +39,32 @@ fn qsf_files() {
     let gpt2 = (gpt2_config(), safetensors_file(&gpt2_shapes()));
     let types = ["ffn_*=f32", "attn_q=8bit", "attn_k=2bit-sym", "attn_v=ternary"];
     for (name, compression, bytes) in [
-        ("llama-4bit.qsf", Compression::None, converted(&llama, "4bit", &[], Compression::None)),
+        (
+            "llama-4bit.qsf",
+            Compression::None,
+            converted(&llama, "4bit", &[], Compression::None, Layout::Rows),
+        ),
+        // Panels, and rows that fill none, in the embedding and in the layer.
+        (
+            "llama-3bit-panels.qsf",
+            Compression::None,
+            converted(&wide_llama(), "3bit", &["attn_q=8bit"], Compression::None, Layout::Panels16),
+        ),
         (
             "llama3-mixed-zstd.qsf",
             Compression::Zstd,
-            converted(&llama3, "mixed", &["ffn_*=f32"], Compression::Zstd),
+            converted(&llama3, "mixed", &["ffn_*=f32"], Compression::Zstd, Layout::Panels16),
         ),
-        ("gpt2-3bit-lz4.qsf", Compression::Lz4, converted(&gpt2, "3bit", &types, Compression::Lz4)),
-        ("llama-plain.qsf", Compression::None, plain(converted(&llama, "f16", &[], Compression::None))),
+        (
+            "gpt2-3bit-lz4.qsf",
+            Compression::Lz4,
+            converted(&gpt2, "3bit", &types, Compression::Lz4, Layout::Rows),
+        ),
+        (
+            "llama-plain.qsf",
+            Compression::None,
+            plain(converted(&llama, "f16", &[], Compression::None, Layout::Rows)),
+        ),
     ] {
         let mut resealed = bytes.clone();
         reseal(&mut resealed);
@@ -68,6 +86,7 @@ fn converted(
     recipe: &str,
     overrides: &[&str],
     compression: Compression,
+    layout: Layout,
 ) -> Vec<u8> {
     let (config, weights) = model;
     let dir = dir_of(&[
@@ -82,6 +101,7 @@ fn converted(
         overrides: overrides.iter().map(|rule| rule.parse::<TypeOverride>().expect("an override")).collect(),
         block: BlockSize::new(32).expect("a block size"),
         compression,
+        layout,
         force: false,
         skip_tokenizer_check: false,
         allow_requantize: false,
@@ -96,6 +116,22 @@ fn plain(mut file: Vec<u8>) -> Vec<u8> {
     file[100..128].fill(0);
     reseal(&mut file);
     file
+}
+
+/// A LLaMA with a vocabulary and a feed-forward of more rows than a panel has.
+fn wide_llama() -> (Value, Vec<u8>) {
+    let (mut config, mut shapes) = (llama_config(), llama_shapes());
+    config["vocab_size"] = json!(18);
+    config["intermediate_size"] = json!(33);
+    for (_, shape) in &mut shapes {
+        let replaced = shape.iter().map(|&width| match width {
+            10 => 18,
+            12 => 33,
+            width => width,
+        });
+        *shape = replaced.collect();
+    }
+    (config, safetensors_file(&shapes))
 }
 
 fn llama3_config() -> Value {

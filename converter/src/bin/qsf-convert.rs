@@ -10,7 +10,7 @@ use qsf_converter::plan::{Plan, Recipe, TypeOverride};
 use qsf_converter::report::{conversion_json, conversion_table};
 use qsf_converter::{ConvertError, ConvertOptions, calibrate, convert};
 use qsf_format::cli::{exit_with, human_bytes, print};
-use qsf_format::{BlockSize, Compression, FormatError};
+use qsf_format::{BlockSize, Compression, FormatError, Layout};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::Cpu;
@@ -44,6 +44,9 @@ struct Args {
     /// Compression of layers, used where it saves at least 2 %
     #[arg(long, value_enum, value_name = "METHOD", default_value = "none")]
     compress: CompressArg,
+    /// Order of the blocks of a matrix
+    #[arg(long, value_enum, value_name = "ORDER", default_value = "panels")]
+    layout: LayoutArg,
     /// Text to weigh errors by: columns that see large activations are quantized more carefully
     #[arg(long, value_name = "TEXT")]
     calibration: Option<PathBuf>,
@@ -63,7 +66,7 @@ struct Args {
     #[arg(long, conflicts_with_all = ["out", "calibration", "force"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "dry_run", "calibration", "allow_requantize", "revision"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -91,6 +94,23 @@ impl From<CompressArg> for Compression {
             CompressArg::None => Compression::None,
             CompressArg::Lz4 => Compression::Lz4,
             CompressArg::Zstd => Compression::Zstd,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LayoutArg {
+    /// Sixteen rows interleaved, as kernels read them fastest; rows where a tensor has no blocks or fewer rows
+    Panels,
+    /// One row after another
+    Rows,
+}
+
+impl From<LayoutArg> for Layout {
+    fn from(arg: LayoutArg) -> Layout {
+        match arg {
+            LayoutArg::Panels => Layout::Panels16,
+            LayoutArg::Rows => Layout::Rows,
         }
     }
 }
@@ -147,6 +167,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         overrides: args.tensor_type.clone(),
         block: args.block_size,
         compression: args.compress.into(),
+        layout: args.layout.into(),
         force: args.force,
         skip_tokenizer_check: args.skip_tokenizer_check,
         allow_requantize: args.allow_requantize,

@@ -1,11 +1,13 @@
 //! Which tensor is stored in which type: decided before anything is read, from names and shapes alone.
 
+mod layout;
 mod recipe;
 mod type_override;
 
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::source::TensorInfo;
 
+pub use layout::layout_of;
 pub use recipe::Recipe;
 pub use type_override::TypeOverride;
 
