@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::activations::Int8Rows;
-use super::{Cpu, float_dot, threads};
+use super::{Cpu, float_dot};
 use crate::source::Tensor;
 use output::Output;
 
@@ -16,6 +16,8 @@ const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 const BATCH_ROWS: usize = 32;
 /// Weights below which a task is not worth handing to a thread.
 const TASK_WEIGHTS: usize = 1 << 15;
+/// Most weights of one call: query, key and value.
+const MAX_WEIGHTS: usize = 3;
 /// Tasks per thread, so that a thread that was interrupted does not hold up the rest.
 const TASKS_PER_THREAD: usize = 8;
 
@@ -93,28 +95,29 @@ impl Cpu {
     /// [`Cpu::linear`] with several weights and one input, spread over the threads together.
     ///
     /// # Panics
-    /// When the shapes do not fit together, or there is not one output per weight.
+    /// When the shapes do not fit together, there is not one output per weight, or there are more than three.
     pub fn linears(&self, weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]) {
         assert_eq!(weights.len(), outs.len(), "one output per weight");
+        assert!(weights.len() <= MAX_WEIGHTS, "too many weights");
         let m = input.rows();
         if m == 0 {
             return;
         }
         let all_rows: usize = weights.iter().map(|(weight, _)| weight.rows()).sum();
-        let task_rows = task_rows(all_rows, input.k, m);
-        let mut jobs = Vec::with_capacity(weights.len());
+        let task_rows = task_rows(all_rows, input.k, m, self.threads());
+        let mut jobs = [const { None }; MAX_WEIGHTS];
         let mut tasks = 0;
-        for ((weight, bias), out) in weights.iter().zip(outs) {
+        for (((weight, bias), out), job) in weights.iter().zip(outs).zip(&mut jobs) {
             assert_eq!(weight.cols(), input.k, "weight of other columns than the input");
             assert!(bias.is_none_or(|bias| bias.len() == weight.rows()), "bias of another length");
             let out = Output::new(out, m, weight.rows());
-            jobs.push(Job { weight, bias: *bias, out, task_rows, first_task: tasks });
+            *job = Some(Job { weight, bias: *bias, out, task_rows, first_task: tasks });
             tasks += weight.rows().div_ceil(task_rows);
         }
         let work = all_rows.saturating_mul(input.k).saturating_mul(m);
-        threads::for_each(tasks, work, |task| {
+        self.pool.for_each(tasks, work, |task| {
             // The jobs start in ascending order: the last that does not start behind the task has it.
-            let job = jobs.iter().rev().find(|job| job.first_task <= task);
+            let job = jobs.iter().flatten().rev().find(|job| job.first_task <= task);
             if let Some(job) = job {
                 let first = (task - job.first_task) * job.task_rows;
                 // SAFETY: tasks are run once each, and each has rows of its own.
@@ -188,9 +191,9 @@ impl Cpu {
 
 /// Rows of a task: enough to be worth a thread's while, few enough to share the work evenly; a multiple of four, as
 /// kernels take up to four rows at a time.
-fn task_rows(all_rows: usize, k: usize, m: usize) -> usize {
+fn task_rows(all_rows: usize, k: usize, m: usize, threads: usize) -> usize {
     let worthwhile = TASK_WEIGHTS.div_ceil(k * m);
-    let even_share = all_rows.div_ceil(threads::threads() * TASKS_PER_THREAD);
+    let even_share = all_rows.div_ceil(threads * TASKS_PER_THREAD);
     let rows = worthwhile.max(even_share);
     let rows = if m > 1 { rows.min(BATCH_ROWS) } else { rows };
     rows.next_multiple_of(4)

@@ -37,7 +37,7 @@ fn tensor(quant: QuantType, block: BlockSize, rows: usize, cols: usize) -> Tenso
     Tensor::new(rows, cols, quant, block, TensorBytes::Owned(bytes.into(), range)).unwrap()
 }
 
-fn run(cpu: Cpu, weight: &Tensor, bias: Option<&[f32]>, x: &[f32], int8: bool) -> Vec<u32> {
+fn run(cpu: &Cpu, weight: &Tensor, bias: Option<&[f32]>, x: &[f32], int8: bool) -> Vec<u32> {
     let k = weight.cols();
     let mut codes = Int8Rows::new();
     codes.quantize(cpu.isa(), x, x.len() / k, k);
@@ -63,7 +63,7 @@ fn the_float_path_is_the_lane_dot_of_the_decoded_row_on_every_instruction_set() 
                 }
             }
             for isa in Isa::available() {
-                let out = run(Cpu::new(isa), &weight, Some(&bias), &x, false);
+                let out = run(&Cpu::new(isa), &weight, Some(&bias), &x, false);
                 assert_eq!(out, expected, "{quant} {isa:?} {rows}x{cols}, {m} tokens");
             }
         }
@@ -78,9 +78,9 @@ fn a_token_gives_the_same_bits_alone_and_in_a_batch() {
         for m in 1..=9 {
             let x = floats(7, m * 96);
             let cpu = Cpu::new(Isa::best());
-            let batch = run(cpu, &weight, Some(&bias), &x, int8);
+            let batch = run(&cpu, &weight, Some(&bias), &x, int8);
             let single: Vec<u32> =
-                x.chunks_exact(96).flat_map(|x| run(cpu, &weight, Some(&bias), x, int8)).collect();
+                x.chunks_exact(96).flat_map(|x| run(&cpu, &weight, Some(&bias), x, int8)).collect();
             assert_eq!(batch, single, "{quant} int8: {int8}, {m} tokens");
         }
     }
@@ -90,15 +90,12 @@ fn a_token_gives_the_same_bits_alone_and_in_a_batch() {
 fn the_number_of_threads_does_not_change_a_bit() {
     // Large enough to be spread over threads.
     let cols = 512;
-    let cpu = Cpu::new(Isa::best());
+    let cpus = [1, 2, 3].map(|threads| Cpu::with_threads(Isa::best(), threads).unwrap());
     for (quant, int8) in [(QuantType::F16, false), (QuantType::Q3, false), (QuantType::Q3, true)] {
         let weight = tensor(quant, BlockSize::B64, 701, cols);
         for m in [1, 2, 7] {
             let x = floats(1, m * cols);
-            let outs = [1, 2, 3].map(|threads| {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| run(cpu, &weight, None, &x, int8))
-            });
+            let outs = cpus.each_ref().map(|cpu| run(cpu, &weight, None, &x, int8));
             assert_eq!(outs[0], outs[1], "{quant} int8: {int8}, {m} tokens");
             assert_eq!(outs[0], outs[2], "{quant} int8: {int8}, {m} tokens");
         }
@@ -122,7 +119,7 @@ fn several_weights_together_give_what_each_gives_alone() {
     cpu.linears(&pairs, &Input::with_int8(&x, k, &codes), &mut slices);
     for ((weight, bias), out) in pairs.into_iter().zip(outs) {
         let together: Vec<u32> = out.iter().map(|v| v.to_bits()).collect();
-        assert_eq!(together, run(cpu, weight, bias, &x, true));
+        assert_eq!(together, run(&cpu, weight, bias, &x, true));
     }
 }
 
@@ -131,7 +128,7 @@ fn float_weights_ignore_the_codes_of_the_input() {
     let weight = tensor(QuantType::Bf16, BlockSize::B64, 5, 65);
     let x = floats(1, 2 * 65);
     let cpu = Cpu::new(Isa::best());
-    assert_eq!(run(cpu, &weight, None, &x, true), run(cpu, &weight, None, &x, false));
+    assert_eq!(run(&cpu, &weight, None, &x, true), run(&cpu, &weight, None, &x, false));
 }
 
 #[test]
