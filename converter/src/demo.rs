@@ -72,7 +72,7 @@ pub fn write_model(dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When a file cannot be written, or the user interrupts.
-pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) -> Result<Vec<DemoLine>> {
+pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel) -> Result<Vec<DemoLine>> {
     let model_dir = dir.join("demo-1m");
     write_model(&model_dir)?;
     let source = open_huggingface(&model_dir)?;
@@ -80,7 +80,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
     let tokenizer = Tokenizer::from_json(json, source.path())?;
     let tokens = tokenizer.encode(TEXT)?;
     let options = EvalOptions { ctx: CTX, chunks: None, bos: tokenizer.bos() };
-    let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu, None).stop_on(cancel);
+    let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu.clone(), None).stop_on(cancel);
     let evaluated = evaluate(&reference, None, &tokens, options, progress)?;
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
     let source_bytes = 2 * weights;
@@ -110,7 +110,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
         };
         let conversion = convert(&source, &path, &convert_options, cpu.isa(), progress, cancel)?;
         let model = Model::load(&QsfSource::open(&path)?)?;
-        let decoder = Decoder::new(Arc::new(model), cpu, None).stop_on(cancel);
+        let decoder = Decoder::new(Arc::new(model), cpu.clone(), None).stop_on(cancel);
         let result = evaluate(&decoder, Some(&reference), &tokens, options, progress)?;
         lines.push(DemoLine {
             name: name.into(),

@@ -112,7 +112,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let cpu = args.compute.start()?;
     if args.system {
-        return system(args, cpu);
+        return system(args, &cpu);
     }
     let Some(path) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
@@ -308,7 +308,7 @@ fn run_bench(args: &Args, path: &Path, decoder: &Decoder, load_seconds: f64) -> 
     if args.json {
         let mut value = serde_json::to_value(report)?;
         value["model"] = json!(model_name(path));
-        value["threads"] = json!(rayon::current_num_threads());
+        value["threads"] = json!(decoder.cpu().threads());
         value["isa"] = json!(decoder.cpu().isa().name());
         value["load_seconds"] = json!(load_seconds);
         print(&format!("{value:#}\n"))?;
@@ -317,7 +317,7 @@ fn run_bench(args: &Args, path: &Path, decoder: &Decoder, load_seconds: f64) -> 
     let mut out = format!(
         "{}, {} threads, {}, loaded in {load_seconds:.2} s\n",
         model_name(path),
-        rayon::current_num_threads(),
+        decoder.cpu().threads(),
         decoder.cpu().isa().name()
     );
     out += &table(
@@ -335,7 +335,7 @@ fn run_bench(args: &Args, path: &Path, decoder: &Decoder, load_seconds: f64) -> 
     Ok(())
 }
 
-fn system(args: &Args, cpu: Cpu) -> anyhow::Result<()> {
+fn system(args: &Args, cpu: &Cpu) -> anyhow::Result<()> {
     let available: Vec<&str> = Isa::available().into_iter().map(Isa::name).collect();
     let kernels = cpu.kernels().entries();
     let threads = rayon::current_num_threads();

@@ -4,12 +4,14 @@ mod progress;
 mod tokenize;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
 use qsf_format::Failure;
 
-use crate::cpu::{Cpu, CpuError};
+use crate::cpu::threads::{MAX_THREADS, Pinning, Pool, PoolError, default_threads};
+use crate::cpu::{Cpu, CpuError, Isa};
 use crate::error::RuntimeError;
 use crate::progress::Cancel;
 
@@ -18,28 +20,36 @@ pub use tokenize::{TokenizeArgs, print_tokens};
 
 /// Flags of every binary that computes.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Machine")]
 pub struct ComputeArgs {
-    /// Worker threads [default: all cores]
-    #[arg(short, long, value_name = "N", help_heading = "Machine")]
+    /// Threads [default: one for each physical core]
+    #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Keep every thread that runs the model on a physical core of its own
+    #[arg(long)]
+    pub pin: bool,
 }
 
 impl ComputeArgs {
-    /// Starts the workers and chooses kernels (`QSF_CPU` overrides the choice).
+    /// Starts the threads and chooses kernels (`QSF_CPU` overrides the choice).
     ///
     /// # Errors
-    /// When the thread count is 0 or `QSF_CPU` cannot be honoured.
+    /// When there cannot be so many threads, they cannot be pinned, or `QSF_CPU` cannot be honoured.
     pub fn start(&self) -> anyhow::Result<Cpu> {
-        if let Some(threads) = self.threads {
-            if threads == 0 || threads > 1024 {
-                return Err(RuntimeError::Request(format!("--threads {threads}: expected 1 to 1024")).into());
-            }
-            rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build_global()
-                .context("cannot start worker threads")?;
+        let isa = Isa::from_env()?;
+        if let Some(threads) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+            let problem = format!("--threads {threads}: expected 1 to {MAX_THREADS}");
+            return Err(RuntimeError::Request(problem).into());
         }
-        Ok(Cpu::from_env()?)
+        let threads = self.threads.unwrap_or_else(default_threads);
+        // What reads, encodes and evaluates models, in contrast to what runs them, is on the pool of rayon. Before threads
+        // are pinned, or its threads would inherit that of this one. It takes 0 for its own default.
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(self.threads.unwrap_or(0))
+            .build_global()
+            .context("cannot start worker threads")?;
+        let pinning = if self.pin { Pinning::Cores } else { Pinning::Free };
+        Ok(Cpu::with_pool(isa, Arc::new(Pool::new(threads, pinning)?)))
     }
 }
 
@@ -48,7 +58,10 @@ pub fn classify(error: &anyhow::Error) -> Option<Failure> {
     if let Some(error) = error.downcast_ref::<RuntimeError>() {
         return Some(error.failure());
     }
-    error.is::<CpuError>().then_some(Failure::Usage)
+    if let Some(PoolError::Start(_)) = error.downcast_ref() {
+        return Some(Failure::OutOfSpace);
+    }
+    (error.is::<CpuError>() || error.is::<PoolError>()).then_some(Failure::Usage)
 }
 
 /// A flag that Ctrl-C and SIGTERM set. A second one ends the process at once.

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 
 use super::{Decoder, DecoderState, InputObserver, KvCache, LinearInput};
-use crate::cpu::threads::for_each_chunk;
 use crate::cpu::{Scoring, attend, rms_norm_in_place};
 use crate::weights::{LayerWeights, Norm};
 
@@ -59,13 +58,15 @@ impl Decoder {
         let window = config.window(index as u32).map_or(usize::MAX, |size| size as usize);
         let (past, tokens) = (kv.len(), q.len() / (heads * dim));
         let work = q.len().saturating_mul(2 * (past + tokens).min(window));
-        for_each_chunk(attended, dim, work, |i, out| {
+        self.cpu.for_each_chunk(attended, dim, work, |i, out| {
             let (t, head) = (i / heads, i % heads);
             let seen = past + t + 1;
             let (keys, values) = kv.head(index, head / group, seen.saturating_sub(window)..seen);
             let slope = self.slopes.get(head).copied().unwrap_or(0.0);
             let scoring = Scoring { scale, softcap: config.attention_softcap, slope };
             SCORES.with_borrow_mut(|scores| {
+                scores.clear();
+                scores.reserve(kv.capacity());
                 attend(self.cpu.isa(), &q[i * dim..][..dim], keys, values, scoring, scores, out);
             });
         });

@@ -60,7 +60,7 @@ impl Decoder {
         let tokens = normed.len() / hidden;
         let logits = &mut routing.logits[..tokens * experts.len()];
         self.linears(&[router], normed, int8, &mut [logits]);
-        routing.choose(tokens, experts.len(), used, config.normalize_weights);
+        routing.choose(self.cpu.isa(), tokens, experts.len(), used, config.normalize_weights);
         projected.fill(0.0);
         for (e, mlp) in experts.iter().enumerate() {
             let mut count = 0;

@@ -74,8 +74,8 @@ impl Decoder {
     }
 
     /// The kernels that run it.
-    pub fn cpu(&self) -> Cpu {
-        self.cpu
+    pub fn cpu(&self) -> &Cpu {
+        &self.cpu
     }
 
     /// The activation type in use.
