@@ -16,6 +16,7 @@ mod layer_index;
 mod layout;
 mod meta;
 mod model_config;
+mod part;
 mod partial_file;
 pub mod printable;
 mod quant_type;
