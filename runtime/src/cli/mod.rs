@@ -1,5 +1,6 @@
 //! Plumbing that the project's model-running binaries share: opening models, threads, Ctrl-C, progress bars.
 
+mod bench;
 mod progress;
 mod tokenize;
 
@@ -13,33 +14,53 @@ use crate::cpu::{Cpu, CpuError};
 use crate::error::RuntimeError;
 use crate::progress::Cancel;
 
+pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
 pub use progress::ProgressLine;
 pub use tokenize::{TokenizeArgs, print_tokens};
 
 /// Flags of every binary that computes.
 #[derive(Debug, Clone, Args)]
 pub struct ComputeArgs {
-    /// Worker threads [default: all cores]
-    #[arg(short, long, value_name = "N", help_heading = "Machine")]
-    pub threads: Option<usize>,
+    /// Worker threads [default: all cores]; measurements of qsf-run take a list
+    #[arg(short, long, value_name = "N", value_delimiter = ',', help_heading = "Machine")]
+    pub threads: Vec<usize>,
 }
 
 impl ComputeArgs {
     /// Starts the workers and chooses kernels (`QSF_CPU` overrides the choice).
     ///
     /// # Errors
-    /// When the thread count is 0 or `QSF_CPU` cannot be honoured.
+    /// When the number of threads is out of range or not one number, or `QSF_CPU` cannot be honoured.
     pub fn start(&self) -> anyhow::Result<Cpu> {
-        if let Some(threads) = self.threads {
-            if threads == 0 || threads > 1024 {
-                return Err(RuntimeError::Request(format!("--threads {threads}: expected 1 to 1024")).into());
-            }
-            rayon::ThreadPoolBuilder::new()
+        match *self.checked()? {
+            [] => {}
+            [threads] => rayon::ThreadPoolBuilder::new()
                 .num_threads(threads)
                 .build_global()
-                .context("cannot start worker threads")?;
+                .context("cannot start worker threads")?,
+            _ => {
+                let several = "--threads: a list of several numbers is for --bench and --kernel";
+                return Err(RuntimeError::Request(several.into()).into());
+            }
         }
         Ok(Cpu::from_env()?)
+    }
+
+    /// The numbers of threads to measure with; all cores where none are given.
+    ///
+    /// # Errors
+    /// When one is out of range.
+    pub fn counts(&self) -> Result<Vec<usize>, RuntimeError> {
+        let all = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let counts = self.checked()?;
+        Ok(if counts.is_empty() { vec![all] } else { counts.to_vec() })
+    }
+
+    fn checked(&self) -> Result<&[usize], RuntimeError> {
+        match self.threads.iter().find(|threads| !(1..=1024).contains(*threads)) {
+            Some(threads) => Err(RuntimeError::Request(format!("--threads {threads}: expected 1 to 1024"))),
+            None => Ok(&self.threads),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use qsf_format::{
-    BlockSize, Damage, EmbeddingInfo, FileBytes, ModelConfig, QsfFile, QuantType, RawBytes, SectionTag, TensorGroup,
-    TensorId, TensorKind,
+    BlockSize, Damage, EmbeddingInfo, FileBytes, ModelConfig, QsfFile, QuantType, RawBytes, SectionTag,
+    TensorGroup, TensorId, TensorKind,
 };
 use rayon::prelude::*;
 
