@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use qsf_format::cli::{human_bytes, table};
 use qsf_format::{BlockSize, Compression, Layout};
-use qsf_runtime::bench::{BenchOptions, bench};
+use qsf_runtime::bench::{Test, speed};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::{EvalOptions, evaluate};
 use qsf_runtime::progress::{Cancel, Progress};
@@ -126,8 +126,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
 }
 
 fn decode_speed(decoder: &Decoder, progress: &dyn Progress) -> Result<f64> {
-    let options = BenchOptions { prompt_tokens: 64, decode_tokens: 64, repetitions: 1 };
-    Ok(bench(decoder, options, progress)?.decode.mean)
+    Ok(speed(decoder, Test::decode(64), 1, false, progress)?.tokens_per_second.mean)
 }
 
 /// The demonstration as a table.

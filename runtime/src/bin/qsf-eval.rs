@@ -96,7 +96,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         value["model"] = json!(model_name(&args.model));
         value["base"] = json!(args.base.as_deref().map(model_name));
         value["text"] = json!(model_name(file));
-        value["activations"] = json!(activation_name(decoder.activations()));
+        value["activations"] = json!(decoder.activations().name());
         print(&format!("{value:#}\n"))?;
     } else {
         print(&printable(&report(args, file, &decoder, &result)))?;
@@ -138,13 +138,6 @@ fn base(args: &Args, cpu: &Cpu, path: &Path, text: &str, tokens: &[u32]) -> Resu
     Ok(Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu.clone(), None))
 }
 
-fn activation_name(activations: Activations) -> &'static str {
-    match activations {
-        Activations::Int8 => "int8",
-        Activations::F32 => "f32",
-    }
-}
-
 fn report(args: &Args, file: &Path, decoder: &Decoder, result: &Evaluation) -> String {
     let mut out = format!(
         "{} on {}: {} chunks of {} tokens, {} positions scored, {} activations, {:.1} s\n",
@@ -153,7 +146,7 @@ fn report(args: &Args, file: &Path, decoder: &Decoder, result: &Evaluation) -> S
         result.chunks,
         result.ctx,
         result.tokens,
-        activation_name(decoder.activations()),
+        decoder.activations().name(),
         result.seconds
     );
     out += &format!("perplexity            {:.4} +- {:.4}\n", result.ppl, result.ppl_stderr);
@@ -184,7 +177,7 @@ fn golden(args: &Args, decoder: &Decoder, path: &Path) -> anyhow::Result<()> {
     let text = if args.json {
         let mut value = serde_json::to_value(result)?;
         value["model"] = json!(model_name(&args.model));
-        value["activations"] = json!(activation_name(decoder.activations()));
+        value["activations"] = json!(decoder.activations().name());
         format!("{value:#}\n")
     } else {
         format!(

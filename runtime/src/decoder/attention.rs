@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::{Decoder, DecoderState, InputObserver, KvCache, LinearInput};
+use super::{Decoder, DecoderState, InputObserver, KvCache, LinearInput, Section};
 use crate::cpu::{Scoring, attend, rms_norm_in_place};
 use crate::weights::{LayerWeights, Norm};
 
@@ -21,10 +21,14 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) {
         let config = &self.model.config;
-        let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, rotation, .. } = state;
+        let DecoderState {
+            hidden, normed, q, k, v, attended, projected, int8, kv, rotation, profile, ..
+        } = state;
         self.norm_or_copy(layer.attn_norm.as_ref(), hidden, normed);
+        profile.lap(Section::Elementwise);
         observer.observe(Some(index), LinearInput::Attention, normed);
         self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
+        profile.lap(Section::Matmul);
         self.norm_heads(layer.q_norm.as_ref(), q);
         self.norm_heads(layer.k_norm.as_ref(), k);
         let past = kv.len();
@@ -35,8 +39,10 @@ impl Decoder {
                 rope.apply(isa, k, past + t);
             }
         }
+        profile.lap(Section::Elementwise);
         kv.store(index, k, v);
         self.attend_heads(kv, index, q, attended);
+        profile.lap(Section::Attention);
         observer.observe(Some(index), LinearInput::AttnOutput, attended);
         self.linears(&[&layer.output], attended, int8, &mut [projected]);
     }
