@@ -20,13 +20,12 @@ pub use tokenize::{TokenizeArgs, print_tokens};
 
 /// Flags of every binary that computes.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Machine")]
 pub struct ComputeArgs {
     /// Threads [default: one for each physical core]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", help_heading = "Machine")]
     pub threads: Option<usize>,
     /// Keep every thread that runs the model on a physical core of its own
-    #[arg(long)]
+    #[arg(long, help_heading = "Machine")]
     pub pin: bool,
 }
 
