@@ -185,6 +185,10 @@ impl QsfFile {
         // SAFETY: the map is read-only. That another process truncates or rewrites the file meanwhile cannot be excluded;
         // docs/security.md says so, and the project's writers only ever rename finished files into place.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| FormatError::io(path, "map", e))?;
+        // Fewer and larger pages, where system and file system have such for files: less translation while all weights stream
+        // by at every token. Only advice: who cannot do it, or will not, maps small pages as ever.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
         Self::parse(path, FileBytes::Mapped(Arc::new(map))).map_err(|damage| damage.in_file(path))
     }
 

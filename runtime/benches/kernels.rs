@@ -1,8 +1,8 @@
 //! Throughput of weight matrix times activations: one token (decoding) and batches (prefill, evaluation); and of decoding
 //! the rows of GGUF files.
 //!
-//! The element of the reported throughput is one weight times one token. Runs on the threads of the global pool: set
-//! `RAYON_NUM_THREADS=1` for the speed of one core, `QSF_CPU` for another instruction set.
+//! The element of the reported throughput is one weight times one token. Runs on the pool of the process, a thread for each
+//! physical core that it may use: `taskset -c 0` gives the speed of one core, `QSF_CPU` another instruction set.
 
 use std::hint::black_box;
 use std::time::Duration;

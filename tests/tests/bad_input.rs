@@ -463,6 +463,10 @@ fn machine_settings_that_cannot_be_are_refused_by_every_program_that_computes() 
             refused(&format!("-t {threads}"), dir.path(), call, 2, &["threads", threads]);
         }
     }
+    let [_, pinned @ ..] = calls();
+    for call in pinned {
+        refused("more threads than cores", dir.path(), call.args("--pin -t 1024"), 2, &["core"]);
+    }
     let [call, ..] = calls();
     refused("block size", dir.path(), call.args("--block-size 48"), 2, &["48", "64"]);
     let [call, ..] = calls();
@@ -504,6 +508,7 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         ),
         (program("qsf-convert").arg(&model).args("--dry-run --force"), "--force"),
         (program("qsf-convert").args("--demo --quant 2bit"), "--quant"),
+        (convert().arg("--pin"), "--calibration"),
         (golden().args("--ctx 64"), "--ctx"),
         (golden().args("--chunks 2"), "--chunks"),
         (golden().arg("--base").arg(&model), "--base"),

@@ -244,6 +244,12 @@ fn json_of_every_program_has_the_documented_fields_and_nothing_around_it() {
     assert_eq!(bench["threads"], 1);
     let system = program("qsf-run").args("--system --json").run().json();
     assert!(system["isa_available"].as_array().unwrap().contains(&system["isa"]), "{system}");
+    if let Some(cores) = system["physical_cores"].as_u64() {
+        assert!(system["threads"].as_u64().is_some_and(|threads| threads <= cores), "{system}");
+        let pinned = program("qsf-run").args("--system --json --pin -t 1").run().json();
+        assert_eq!((&system["pinned"], &pinned["pinned"]), (&false.into(), &true.into()));
+        assert_eq!(pinned["physical_cores"], cores, "pinning hides no cores");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use qsf_runtime::cli::{
     BenchArgs, ComputeArgs, TokenizeArgs, cancel_on_interrupt, classify, model_name, print_tokens, read_text,
     run_bench, run_kernels,
 };
+use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
@@ -50,7 +51,7 @@ struct Args {
     tokens: TokenizeArgs,
     #[command(flatten)]
     bench: BenchArgs,
-    /// Show instruction sets and the kernels chosen for each type
+    /// Show threads, instruction sets and the kernels chosen for each type
     #[arg(long, conflicts_with_all = ["model", "measure", "input"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
@@ -295,21 +296,24 @@ fn clock_seed() -> u64 {
 fn system(args: &Args, cpu: &Cpu) -> anyhow::Result<()> {
     let available: Vec<&str> = Isa::available().into_iter().map(Isa::name).collect();
     let kernels = cpu.kernels().entries();
-    let threads = rayon::current_num_threads();
+    let (threads, pinned) = (cpu.threads(), cpu.pool().pinning() == Pinning::Cores);
+    let cores = physical_cores().map(<[usize]>::len);
     if args.json {
         let kernels: Vec<Value> =
             kernels.map(|k| json!({"type": k.quant, "path": k.path, "kernel": k.kernel})).collect();
         let value = json!({
             "arch": std::env::consts::ARCH, "os": std::env::consts::OS, "threads": threads,
-            "isa_available": available, "isa": cpu.isa().name(), "kernels": kernels,
+            "physical_cores": cores, "pinned": pinned, "isa_available": available, "isa": cpu.isa().name(), "kernels": kernels,
         });
         print(&format!("{value:#}\n"))?;
         return Ok(());
     }
     let mut out = format!(
-        "{} {}, {threads} threads\ninstruction sets: {} (in use: {})\n\n",
+        "{} {}, {threads} threads{}, {} physical cores\ninstruction sets: {} (in use: {})\n\n",
         std::env::consts::ARCH,
         std::env::consts::OS,
+        if pinned { " (pinned)" } else { "" },
+        cores.map_or("an unknown number of".to_owned(), |cores| cores.to_string()),
         available.join(", "),
         cpu.isa().name()
     );

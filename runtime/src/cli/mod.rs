@@ -22,13 +22,12 @@ pub use tokenize::{TokenizeArgs, print_tokens};
 
 /// Flags of every binary that computes.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Machine")]
 pub struct ComputeArgs {
     /// Threads [default: one for each physical core]; measurements of qsf-run take a list
-    #[arg(short, long, value_name = "N", value_delimiter = ',')]
+    #[arg(short, long, value_name = "N", value_delimiter = ',', help_heading = "Machine")]
     pub threads: Vec<usize>,
     /// Keep every thread that runs the model on a physical core of its own
-    #[arg(long)]
+    #[arg(long, help_heading = "Machine")]
     pub pin: bool,
 }
 

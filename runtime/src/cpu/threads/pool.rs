@@ -68,6 +68,7 @@ pub enum PoolError {
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    pinning: Pinning,
 }
 
 struct Shared {
@@ -134,6 +135,7 @@ impl Pool {
         drop(report);
         reports.into_iter().collect::<Result<(), _>>()?;
         processors.map_or(Ok(()), |all| pin(all[0]))?;
+        pool.pinning = pinning;
         Ok(pool)
     }
 
@@ -148,7 +150,7 @@ impl Pool {
             panicked: AtomicBool::default(),
             panic: Mutex::default(),
         };
-        Pool { shared: Arc::new(shared), workers: Vec::new() }
+        Pool { shared: Arc::new(shared), workers: Vec::new(), pinning: Pinning::Free }
     }
 
     /// The pool that everything in this process shares that asks for no other: of [`default_threads`](super::default_threads)
@@ -164,6 +166,11 @@ impl Pool {
     /// Number of threads, the calling one included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// Where the threads run.
+    pub fn pinning(&self) -> Pinning {
+        self.pinning
     }
 
     /// Calls `task` once for each index below `tasks`. If `work` (multiply-adds of all tasks together) is worth it and no other
@@ -306,6 +313,6 @@ impl Drop for Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("threads", &self.threads()).finish()
+        f.debug_struct("Pool").field("threads", &self.threads()).field("pinning", &self.pinning).finish()
     }
 }
