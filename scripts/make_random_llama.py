@@ -149,7 +149,7 @@ def write_config(args):
         "head_dim": args.hidden // args.heads, "vocab_size": args.vocab,
         "max_position_embeddings": args.positions, "rms_norm_eps": 1e-5, "hidden_act": "silu",
         "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
-        "tie_word_embeddings": args.tied, "bos_token_id": 1, "eos_token_id": 2,
+        "tie_word_embeddings": args.tied, "bos_token_id": None, "eos_token_id": None,
     }
     with open(os.path.join(args.out, "config.json"), "w", encoding="utf-8") as file:
         json.dump(config, file, indent=1)

@@ -16,6 +16,6 @@ pub use models::{
     SafetensorsFile, Size, change_config, demo_model, write_gpt2, write_llama, write_mixtral,
     write_sparse_llama,
 };
-pub use programs::{Output, Program, has_avx2, program};
+pub use programs::{Output, Program, has_avx2, program, program_path, script};
 pub use refused::refused;
 pub use shared::shared;

@@ -22,7 +22,7 @@ pub struct Bandwidth {
 }
 
 /// Passes over the buffer.
-const PASSES: usize = 7;
+const PASSES: usize = 5;
 /// Times the last-level caches that the buffer is at least: what remains in them from the pass before must not matter.
 const TIMES_CACHE: usize = 8;
 const LEAST_BYTES: usize = 512 << 20;
