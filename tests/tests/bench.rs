@@ -119,9 +119,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
 fn every_form_of_a_bench_has_a_line_for_each_test() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_file(dir.path());
-    let form = |args: &str| {
-        program("qsf-run").arg(&model).args("--bench -r 1").args(args).run().ok().stdout
-    };
+    let form = |args: &str| program("qsf-run").arg(&model).args("--bench -r 1").args(args).run().ok().stdout;
     let csv = form("--pp 8 --tg 2 -o csv");
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
     assert_eq!(columns, [18, 18, 18], "{csv}");
