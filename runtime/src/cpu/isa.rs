@@ -11,6 +11,8 @@ enum Level {
     Scalar,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 /// A value of `QSF_CPU` that cannot be honoured.
@@ -45,6 +47,13 @@ impl Isa {
             && is_x86_feature_detected!("f16c")
         {
             all.push(Isa(Level::Avx2));
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+            {
+                all.push(Isa(Level::Avx512));
+            }
         }
         all
     }
@@ -74,7 +83,7 @@ impl Isa {
         if let Some(isa) = available.iter().find(|isa| isa.name() == name) {
             return Ok(*isa);
         }
-        let why = if name == "avx2" { "this processor lacks it" } else { "no such instruction set" };
+        let why = if matches!(name, "avx2" | "avx512") { "this processor lacks it" } else { "no such instruction set" };
         let available = available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ");
         Err(CpuError { value: name.to_owned(), why, available })
     }
@@ -85,13 +94,21 @@ impl Isa {
             Level::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
         }
     }
 
     /// Whether AVX2, FMA and F16C may be used.
     #[cfg(target_arch = "x86_64")]
     pub const fn has_avx2(self) -> bool {
-        matches!(self.0, Level::Avx2)
+        matches!(self.0, Level::Avx2 | Level::Avx512)
+    }
+
+    /// Whether AVX-512 F, BW, DQ and VL may be used, beside what [`Isa::has_avx2`] says.
+    #[cfg(target_arch = "x86_64")]
+    pub const fn has_avx512(self) -> bool {
+        matches!(self.0, Level::Avx512)
     }
 
     /// Runs `work` compiled for this instruction set. Results are the same bits on every set: Rust fuses no
@@ -103,6 +120,9 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value with `Level::Avx2` is only made after detection of these features.
             Level::Avx2 => unsafe { run_avx2(work) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a value with `Level::Avx512` is only made after detection of these features.
+            Level::Avx512 => unsafe { run_avx512(work) },
         }
     }
 }
@@ -118,6 +138,14 @@ impl fmt::Debug for Isa {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
+    work.run()
+}
+
+/// # Safety
+/// The processor must have AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+unsafe fn run_avx512<W: Vectorized>(work: W) -> W::Output {
     work.run()
 }
 
