@@ -133,6 +133,12 @@ impl Isa {
         matches!(self.0, Level::Avx2 | Level::AvxVnni | Level::Avx512)
     }
 
+    /// Whether AVX-512 F, BW, DQ, VL and VNNI may be used, beside what [`Isa::has_avx2`] says.
+    #[cfg(target_arch = "x86_64")]
+    pub const fn has_avx512(self) -> bool {
+        matches!(self.0, Level::Avx512)
+    }
+
     /// Runs `work` compiled for this instruction set. Results are the same bits on every set: Rust fuses no
     /// multiplication and addition unless `mul_add` asks for it, and then on every set.
     #[inline]
@@ -144,7 +150,10 @@ impl Isa {
             Level::Sse => work.run(),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value with one of these levels is only made after detection of the features.
-            Level::Avx2 | Level::AvxVnni | Level::Avx512 => unsafe { run_avx2(work) },
+            Level::Avx2 | Level::AvxVnni => unsafe { run_avx2(work) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { run_avx512(work) },
         }
     }
 }
@@ -160,6 +169,14 @@ impl fmt::Debug for Isa {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
+    work.run()
+}
+
+/// # Safety
+/// The processor must have AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+unsafe fn run_avx512<W: Vectorized>(work: W) -> W::Output {
     work.run()
 }
 

@@ -4,6 +4,7 @@
 
 use super::isa::{Isa, Vectorized};
 use super::lanes::{LANES, Lanes, sum};
+use super::vector::Vector;
 
 /// 1.5 * 2^23: added to a number below 2^22 it rounds that to an integer in the low bits of the sum.
 const ROUNDER: f32 = 12_582_912.0;
@@ -13,22 +14,38 @@ const LN_2_LOW: f32 = (std::f64::consts::LN_2 - std::f32::consts::LN_2 as f64) a
 
 /// n and `e^r - 1` with `x = n ln 2 + r`, `|r| <= ln 2 / 2`. x must be within +-200 or NaN.
 #[inline(always)]
-fn reduced(x: f32) -> (i32, f32) {
-    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUNDER);
-    let n = shifted - ROUNDER;
+fn reduced(x: f32) -> (f32, f32) {
+    let n = x.mul_add(std::f32::consts::LOG2_E, ROUNDER) - ROUNDER;
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
-    // The Taylor series to r^7: what is left out is below 6e-9 of the result.
-    let mut p = 1.0 / 5040.0;
-    for c in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5] {
-        p = r.mul_add(p, c);
+    let mut p = EXP_SERIES[0];
+    for c in &EXP_SERIES[1..] {
+        p = r.mul_add(p, *c);
     }
-    (shifted.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32, (r * r).mul_add(p, r))
+    (n, (r * r).mul_add(p, r))
 }
+
+/// The Taylor series from r^7 to r^2: what is left out is below 6e-9 of the result.
+const EXP_SERIES: [f32; 6] = [1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5];
 
 /// 2^n for n in -126..=127.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
+}
+
+/// `n` as an integer, where it is one within 2^22; of NaN some number.
+#[inline(always)]
+fn integer(n: f32) -> i32 {
+    (n + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i32
+}
+
+/// `x * 2^n`, rounded once, for x from 1/2 to 2 and integers n within +-200, or NaN.
+#[inline(always)]
+pub(super) fn times_power_of_two(x: f32, n: f32) -> f32 {
+    // In two steps: the power may be out of range where the result is not. The first is exact.
+    let n = integer(n);
+    let half = n >> 1;
+    x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
 
 /// `e^x` within 2 ulp: infinity above 88.73, 0 below -104, NaN for NaN. Subnormal results are within one step.
@@ -38,9 +55,21 @@ pub fn exp(x: f32) -> f32 {
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -105.0 { -105.0 } else { x };
     let (n, p) = reduced(x);
-    // In two steps: the power may be out of range where the result is not.
-    let half = n >> 1;
-    (1.0 + p) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+    times_power_of_two(1.0 + p, n)
+}
+
+/// [`exp`] of 16 numbers, none above 88.
+#[inline(always)]
+pub(super) fn exp_of_small<V: Vector>(x: V) -> V {
+    let x = x.or_larger(V::splat(-105.0));
+    let rounder = V::splat(ROUNDER);
+    let n = rounder.fma(x, V::splat(std::f32::consts::LOG2_E)).sub(rounder);
+    let r = x.fma(n, V::splat(-LN_2_HIGH)).fma(n, V::splat(-LN_2_LOW));
+    let mut p = V::splat(EXP_SERIES[0]);
+    for c in &EXP_SERIES[1..] {
+        p = V::splat(*c).fma(r, p);
+    }
+    V::splat(1.0).add(r.fma(r.mul(r), p)).times_power_of_two(n)
 }
 
 /// `tanh x` within 4 ulp.
@@ -50,7 +79,7 @@ pub fn tanh(x: f32) -> f32 {
     let a = x.abs();
     let a = if a > 10.0 { 10.0 } else { a };
     let (n, p) = reduced(2.0 * a);
-    let power = power_of_two(n);
+    let power = power_of_two(integer(n));
     // e^2a - 1 without cancellation: exactly p where n is 0.
     let e = power.mul_add(p, power - 1.0);
     (e / (e + 2.0)).copysign(x)

@@ -8,12 +8,14 @@
 //! | `decode` | stored weights to floats |
 //! | `kernels` | integer kernels and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
-//! | `math`, `norm`, `elementwise`, `rope`, `rope_frequencies`, `attention` | the rest of a decoder |
-//! | `threads` | how work is spread over threads: a pool |
+//! | `attention`, `aligned` | attention over the key/value cache, memory for it |
+//! | `math`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
+//! | `threads`, `shared` | the pool that work is spread over, outputs that threads share |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch.
 
 mod activations;
+mod aligned;
 mod attention;
 mod decode;
 mod elementwise;
@@ -26,11 +28,12 @@ pub mod math;
 mod norm;
 mod rope;
 mod rope_frequencies;
+mod shared;
 pub mod threads;
 mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
-pub use attention::{Scoring, attend};
+pub use attention::{Attention, AttentionBuffer, KvLayer};
 pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 pub use isa::{CpuError, Isa, Vectorized};

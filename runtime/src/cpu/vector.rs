@@ -3,14 +3,28 @@
 
 use super::isa::{Isa, Vectorized};
 use super::lanes::{self, LANES, Lanes};
+use super::math;
 
 /// Sixteen lanes of f32.
 pub(super) trait Vector: Copy {
+    /// Whether the processor holds 32 of these in registers, rather than 8.
+    const MANY: bool;
+
     fn splat(value: f32) -> Self;
     fn from_lanes(lanes: &Lanes) -> Self;
     fn to_lanes(self) -> Lanes;
+    /// `self + other`.
+    fn add(self, other: Self) -> Self;
+    /// `self - other`.
+    fn sub(self, other: Self) -> Self;
+    /// `self * other`.
+    fn mul(self, other: Self) -> Self;
     /// `a * b + self`, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
+    /// `other` where it is larger, else, also where that is NaN, `self`.
+    fn or_larger(self, other: Self) -> Self;
+    /// `self * 2^n`, rounded once, for a `self` from 1/2 to 2 and integers n within +-200, or NaN.
+    fn times_power_of_two(self, n: Self) -> Self;
     /// [`lanes::sum`].
     fn sum(self) -> f32;
 
@@ -29,10 +43,26 @@ pub(super) trait VectorWork {
 /// Runs `work` with the vectors of an instruction set, compiled for it.
 pub(super) fn run(isa: Isa, work: impl VectorWork) {
     #[cfg(target_arch = "x86_64")]
+    if isa.has_avx512() {
+        return isa.vectorize(OnAvx512(work));
+    }
+    #[cfg(target_arch = "x86_64")]
     if isa.has_avx2() {
         return isa.vectorize(OnAvx2(work));
     }
     isa.vectorize(OnLanes(work));
+}
+
+/// Has the processor fetch what is at `address`, if that is memory.
+#[inline(always)]
+pub(super) fn prefetch(address: *const Lanes) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint: of no effect but on speed, for any address, and every x86-64 processor has it.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 struct OnLanes<W>(W);
@@ -47,6 +77,8 @@ impl<W: VectorWork> Vectorized for OnLanes<W> {
 }
 
 impl Vector for Lanes {
+    const MANY: bool = false;
+
     #[inline(always)]
     fn splat(value: f32) -> Self {
         [value; LANES]
@@ -63,6 +95,46 @@ impl Vector for Lanes {
     }
 
     #[inline(always)]
+    fn add(mut self, other: Self) -> Self {
+        for (a, b) in self.iter_mut().zip(other) {
+            *a += b;
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn sub(mut self, other: Self) -> Self {
+        for (a, b) in self.iter_mut().zip(other) {
+            *a -= b;
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn mul(mut self, other: Self) -> Self {
+        for (a, b) in self.iter_mut().zip(other) {
+            *a *= b;
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn or_larger(mut self, other: Self) -> Self {
+        for (a, b) in self.iter_mut().zip(other) {
+            *a = if b > *a { b } else { *a };
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn times_power_of_two(mut self, n: Self) -> Self {
+        for (a, n) in self.iter_mut().zip(n) {
+            *a = math::times_power_of_two(*a, n);
+        }
+        self
+    }
+
+    #[inline(always)]
     fn fma(mut self, a: Self, b: Self) -> Self {
         lanes::mul_add(&mut self, &a, &b);
         self
@@ -75,7 +147,7 @@ impl Vector for Lanes {
 }
 
 #[cfg(target_arch = "x86_64")]
-use avx2::OnAvx2;
+use {avx2::OnAvx2, avx512::OnAvx512};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
@@ -99,7 +171,24 @@ mod avx2 {
     #[derive(Clone, Copy)]
     pub(super) struct Pair(__m256, __m256);
 
+    /// As [`math::times_power_of_two`](super::math::times_power_of_two).
+    ///
+    /// # Safety
+    /// The processor must have AVX2.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn times_power_of_two(x: __m256, n: __m256) -> __m256 {
+        let (n, bias) = (_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+        let half = _mm256_srai_epi32::<1>(n);
+        let rest = _mm256_sub_epi32(n, half);
+        let first = _mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias));
+        let second = _mm256_slli_epi32::<23>(_mm256_add_epi32(rest, bias));
+        _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second))
+    }
+
     impl Vector for Pair {
+        const MANY: bool = false;
+
         #[inline(always)]
         fn splat(value: f32) -> Self {
             // SAFETY: the type is only used where AVX2 is.
@@ -125,6 +214,37 @@ mod avx2 {
         }
 
         #[inline(always)]
+        fn add(self, other: Self) -> Self {
+            // SAFETY: the type is only used where AVX2 is.
+            unsafe { Pair(_mm256_add_ps(self.0, other.0), _mm256_add_ps(self.1, other.1)) }
+        }
+
+        #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            // SAFETY: the type is only used where AVX2 is.
+            unsafe { Pair(_mm256_sub_ps(self.0, other.0), _mm256_sub_ps(self.1, other.1)) }
+        }
+
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            // SAFETY: the type is only used where AVX2 is.
+            unsafe { Pair(_mm256_mul_ps(self.0, other.0), _mm256_mul_ps(self.1, other.1)) }
+        }
+
+        #[inline(always)]
+        fn or_larger(self, other: Self) -> Self {
+            // The second where one is NaN.
+            // SAFETY: the type is only used where AVX2 is.
+            unsafe { Pair(_mm256_max_ps(other.0, self.0), _mm256_max_ps(other.1, self.1)) }
+        }
+
+        #[inline(always)]
+        fn times_power_of_two(self, n: Self) -> Self {
+            // SAFETY: the type is only used where AVX2 is.
+            unsafe { Pair(times_power_of_two(self.0, n.0), times_power_of_two(self.1, n.1)) }
+        }
+
+        #[inline(always)]
         fn fma(self, a: Self, b: Self) -> Self {
             // SAFETY: the type is only used where AVX2 and FMA are.
             unsafe { Pair(_mm256_fmadd_ps(a.0, b.0, self.0), _mm256_fmadd_ps(a.1, b.1, self.1)) }
@@ -135,6 +255,102 @@ mod avx2 {
             // SAFETY: the type is only used where AVX2 is.
             unsafe {
                 let v8 = _mm256_add_ps(self.0, self.1);
+                let v4 = _mm_add_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps::<1>(v8));
+                let v2 = _mm_add_ps(v4, _mm_movehl_ps(v4, v4));
+                _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)))
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use core::arch::x86_64::*;
+
+    use super::{Lanes, Vector, VectorWork, Vectorized};
+
+    // Private to `vector`: only `run` makes it, for an `Isa` that has AVX-512.
+    pub(super) struct OnAvx512<W>(pub(super) W);
+
+    impl<W: VectorWork> Vectorized for OnAvx512<W> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run(self) {
+            self.0.run::<Whole>();
+        }
+    }
+
+    /// All lanes. Exists only where [`OnAvx512`] runs, so that AVX-512 F and DQ, AVX2 and FMA are there.
+    #[derive(Clone, Copy)]
+    pub(super) struct Whole(__m512);
+
+    impl Vector for Whole {
+        const MANY: bool = true;
+
+        #[inline(always)]
+        fn splat(value: f32) -> Self {
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_set1_ps(value) })
+        }
+
+        #[inline(always)]
+        fn from_lanes(lanes: &Lanes) -> Self {
+            // SAFETY: the type is only used where AVX-512 is; the load is the array.
+            Whole(unsafe { _mm512_loadu_ps(lanes.as_ptr()) })
+        }
+
+        #[inline(always)]
+        fn to_lanes(self) -> Lanes {
+            let mut lanes = Lanes::default();
+            // SAFETY: the type is only used where AVX-512 is; the store is the array.
+            unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), self.0) };
+            lanes
+        }
+
+        #[inline(always)]
+        fn add(self, other: Self) -> Self {
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_add_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_sub_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_mul_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn or_larger(self, other: Self) -> Self {
+            // The second where one is NaN.
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_max_ps(other.0, self.0) })
+        }
+
+        #[inline(always)]
+        fn times_power_of_two(self, n: Self) -> Self {
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_scalef_ps(self.0, n.0) })
+        }
+
+        #[inline(always)]
+        fn fma(self, a: Self, b: Self) -> Self {
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_fmadd_ps(a.0, b.0, self.0) })
+        }
+
+        #[inline(always)]
+        fn sum(self) -> f32 {
+            // Not `_mm512_reduce_add_ps`, whose order is the library's own.
+            // SAFETY: the type is only used where AVX-512 F and DQ and AVX are.
+            unsafe {
+                let v8 = _mm256_add_ps(_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps::<1>(self.0));
                 let v4 = _mm_add_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps::<1>(v8));
                 let v2 = _mm_add_ps(v4, _mm_movehl_ps(v4, v4));
                 _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)))

@@ -1,0 +1,274 @@
+//! Some queries over one chunk of positions.
+
+use std::ops::Range;
+
+use super::super::lanes::{LANES, Lanes};
+use super::super::math::{exp_of_small, tanh};
+use super::super::vector::Vector;
+use super::{Attention, Queries};
+use super::join::set_state;
+use super::layer::KEY_LANES;
+use super::tile::{ROW, ROW_LANES, add_products, by_rows};
+
+/// Positions of a chunk.
+pub(super) const CHUNK: usize = ROW;
+/// Positions whose keys, or values, stay in the first-level cache while all rows use them.
+const STEP: usize = 64;
+
+/// Vectors that [`pack`] needs for `rows` queries of `dim` values.
+pub(super) fn packed_lanes(rows: usize, dim: usize) -> usize {
+    dim.div_ceil(ROW) * rows * ROW_LANES
+}
+
+/// Copies queries to where [`attend_chunk`] takes them from: 256 dimensions of all rows, then the next 256.
+#[inline(always)]
+pub(super) fn pack(queries: &Queries<'_>, rows: usize, packed: &mut [Lanes]) {
+    for row in 0..rows {
+        for (piece, values) in queries.query(row).chunks(ROW).enumerate() {
+            let packed = &mut packed[(piece * rows + row) * ROW_LANES..][..ROW_LANES];
+            packed.as_flattened_mut()[..values.len()].copy_from_slice(values);
+        }
+    }
+}
+
+/// Buffers of [`attend_chunk`].
+pub(super) struct ChunkBuffers<'a> {
+    /// Of [`pack`].
+    pub packed: &'a [Lanes],
+    /// [`ROW_LANES`] for each row.
+    pub scores: &'a mut [Lanes],
+    /// For each row as many vectors as values have, then its state: the results.
+    pub parts: &'a mut [Lanes],
+}
+
+/// Results of rows `rows` of `queries`, each of which must see some of chunk `chunk`.
+#[inline(always)]
+pub(super) fn attend_chunk<V: Vector>(
+    queries: &Queries<'_>,
+    chunk: usize,
+    rows: Range<usize>,
+    buffers: ChunkBuffers<'_>,
+) {
+    let ChunkBuffers { packed, scores, parts } = buffers;
+    let within = Within { queries, chunk };
+    let row_lanes = queries.kv.columns() + 1;
+    for step in (0..CHUNK).step_by(STEP) {
+        let mut row = rows.start;
+        while row < rows.end {
+            row += by_rows!(rows.end - row, score::<V>(within, row, step..step + STEP, packed, scores));
+        }
+    }
+    for row in rows.clone() {
+        let part = &mut parts[row * row_lanes..][..row_lanes];
+        let (top, total) = weigh::<V>(within, row, &mut scores[row * ROW_LANES..][..ROW_LANES]);
+        part.fill([0.0; LANES]);
+        set_state(part, top, total);
+    }
+    for step in (0..CHUNK).step_by(STEP) {
+        let mut row = rows.start;
+        while row < rows.end {
+            row += by_rows!(rows.end - row, add_values::<V>(within, row, step..step + STEP, scores, parts));
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    queries: &'a Queries<'a>,
+    chunk: usize,
+}
+
+impl Within<'_> {
+    fn start(self) -> usize {
+        self.chunk * CHUNK
+    }
+
+    /// What a row sees of the positions `step` of the chunk.
+    #[inline(always)]
+    fn seen(self, row: usize, step: &Range<usize>) -> Range<usize> {
+        let Range { start, end } = self.queries.seen(row);
+        let (start, end) = (start.saturating_sub(self.start()), end.saturating_sub(self.start()));
+        start.max(step.start).min(step.end)..end.max(step.start).min(step.end)
+    }
+}
+
+/// `q . k`, scaled, of R rows with the keys at those positions of `step` that any of them sees, and others in the same
+/// vectors.
+#[inline(always)]
+fn score<V: Vector, const R: usize, const C: usize>(
+    within: Within<'_>,
+    first_row: usize,
+    step: Range<usize>,
+    packed: &[Lanes],
+    scores: &mut [Lanes],
+) {
+    // Later rows begin and end later.
+    let (first, last) = (within.seen(first_row, &step), within.seen(first_row + R - 1, &step));
+    let (mut vector, end) = (first.start / LANES, last.end.div_ceil(LANES));
+    while vector < end {
+        vector += if vector + C <= end {
+            score_vectors::<V, R, C>(within, first_row, vector, packed, scores)
+        } else {
+            score_vectors::<V, R, 1>(within, first_row, vector, packed, scores)
+        };
+    }
+}
+
+/// [`score`] for C vectors of 16 positions.
+#[inline(always)]
+fn score_vectors<V: Vector, const R: usize, const C: usize>(
+    within: Within<'_>,
+    first_row: usize,
+    vector: usize,
+    packed: &[Lanes],
+    scores: &mut [Lanes],
+) -> usize {
+    let dim = within.queries.kv.dim();
+    let rows = packed.len() / (dim.div_ceil(ROW) * ROW_LANES);
+    let mut keys: [&[Lanes]; C] = [&[]; C];
+    for (i, keys) in keys.iter_mut().enumerate() {
+        *keys = within.queries.kv.keys(within.start() / LANES + vector + i);
+    }
+    let scale = V::splat(within.queries.attention.scale);
+    let mut acc = [[V::splat(0.0); C]; R];
+    let mut piece = 0;
+    while piece * ROW < dim {
+        let count = (dim - piece * ROW).min(ROW);
+        let q = &packed[(piece * rows + first_row) * ROW_LANES..];
+        let mut keys_of_piece: [&[Lanes]; C] = [&[]; C];
+        for (of_piece, keys) in keys_of_piece.iter_mut().zip(keys) {
+            *of_piece = &keys[piece * ROW * KEY_LANES..];
+        }
+        add_products(q.as_flattened(), keys_of_piece, (count, KEY_LANES, C * dim), &mut acc);
+        piece += 1;
+    }
+    for (row, acc) in (first_row..).zip(acc) {
+        let scores = &mut scores[row * ROW_LANES + vector..][..C];
+        for (scores, acc) in scores.iter_mut().zip(acc) {
+            *scores = acc.mul(scale).to_lanes();
+        }
+    }
+    C
+}
+
+/// Replaces the scaled `q . k` of a row by weights, `e^(score - largest)`. Returns the largest score and the sum of weights.
+///
+/// Minus infinity has no weight; a NaN or plus infinity makes the sum NaN.
+#[inline(always)]
+fn weigh<V: Vector>(within: Within<'_>, row: usize, scores: &mut [Lanes]) -> (f32, f32) {
+    let Attention { softcap, slopes, .. } = *within.queries.attention;
+    let seen = within.seen(row, &(0..CHUNK));
+    let first = seen.start / LANES;
+    let scores = &mut scores[first..seen.end.div_ceil(LANES)];
+    let flat = scores.as_flattened_mut();
+    if let Some(cap) = softcap {
+        for score in flat.iter_mut() {
+            *score = cap * tanh(*score / cap);
+        }
+    }
+    if let Some(&slope) = slopes.get(within.queries.head(row)) {
+        let own = within.queries.seen(row).end - 1;
+        let behind = own as i32 - (within.start() + first * LANES) as i32;
+        for (i, score) in flat.iter_mut().enumerate() {
+            *score -= slope * (behind - i as i32) as f32;
+        }
+    }
+    // What the row does not see, and whatever was computed there.
+    flat[..seen.start % LANES].fill(f32::NEG_INFINITY);
+    flat[seen.end - first * LANES..].fill(f32::NEG_INFINITY);
+    let mut tops = V::splat(f32::MIN);
+    for scores in scores.iter() {
+        tops = tops.or_larger(V::from_lanes(scores));
+    }
+    let top = tops.to_lanes().into_iter().fold(f32::MIN, |a, b| if b > a { b } else { a });
+    let mut totals = V::splat(0.0);
+    for scores in scores.iter_mut() {
+        let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(top)));
+        *scores = weights.to_lanes();
+        totals = totals.add(weights);
+    }
+    (top, totals.sum())
+}
+
+/// Adds the values at those positions of `step` that a row sees, times its weights, to the parts of R rows.
+#[inline(always)]
+fn add_values<V: Vector, const R: usize, const C: usize>(
+    within: Within<'_>,
+    first_row: usize,
+    step: Range<usize>,
+    weights: &[Lanes],
+    parts: &mut [Lanes],
+) {
+    let (first, last) = (within.seen(first_row, &step), within.seen(first_row + R - 1, &step));
+    if first == last {
+        return add_rows::<V, R, C>(within, first_row, first, weights, parts);
+    }
+    // Rows of several tokens. What not all of them see is added to each by itself: a weight of zero would not do, for zero
+    // times infinity is NaN.
+    let common = if last.start < first.end { last.start..first.end } else { step.end..step.end };
+    for row in first_row..first_row + R {
+        let seen = within.seen(row, &step);
+        add_rows::<V, 1, 4>(within, row, seen.start..seen.end.min(common.start), weights, parts);
+    }
+    add_rows::<V, R, C>(within, first_row, common.clone(), weights, parts);
+    for row in first_row..first_row + R {
+        let seen = within.seen(row, &step);
+        add_rows::<V, 1, 4>(within, row, seen.start.max(common.end)..seen.end, weights, parts);
+    }
+}
+
+/// [`add_values`] for positions that all R rows see.
+#[inline(always)]
+fn add_rows<V: Vector, const R: usize, const C: usize>(
+    within: Within<'_>,
+    first_row: usize,
+    positions: Range<usize>,
+    weights: &[Lanes],
+    parts: &mut [Lanes],
+) {
+    if positions.is_empty() {
+        return;
+    }
+    let columns = within.queries.kv.columns();
+    let mut column = 0;
+    while column < columns {
+        column += if column + C <= columns {
+            add_columns::<V, R, C>(within, first_row, positions.clone(), column, weights, parts)
+        } else {
+            add_columns::<V, R, 1>(within, first_row, positions.clone(), column, weights, parts)
+        };
+    }
+}
+
+/// [`add_rows`] for C vectors of the values.
+#[inline(always)]
+fn add_columns<V: Vector, const R: usize, const C: usize>(
+    within: Within<'_>,
+    first_row: usize,
+    positions: Range<usize>,
+    column: usize,
+    weights: &[Lanes],
+    parts: &mut [Lanes],
+) -> usize {
+    let columns = within.queries.kv.columns();
+    let values = within.queries.kv.values(within.start() + positions.start);
+    let mut vectors: [&[Lanes]; C] = [&[]; C];
+    for (i, vectors) in vectors.iter_mut().enumerate() {
+        *vectors = &values[column + i..];
+    }
+    let factors = &weights[first_row * ROW_LANES..].as_flattened()[positions.start..];
+    let part = |row: usize| row * (columns + 1) + column;
+    let mut acc = [[V::splat(0.0); C]; R];
+    for (row, acc) in (first_row..).zip(&mut acc) {
+        for (acc, part) in acc.iter_mut().zip(&parts[part(row)..][..C]) {
+            *acc = V::from_lanes(part);
+        }
+    }
+    add_products(factors, vectors, (positions.len(), columns, STEP * columns), &mut acc);
+    for (row, acc) in (first_row..).zip(acc) {
+        for (part, acc) in parts[part(row)..][..C].iter_mut().zip(acc) {
+            *part = acc.to_lanes();
+        }
+    }
+    C
+}

@@ -1,0 +1,76 @@
+//! The results of chunks, joined to the result of a query.
+//!
+//! Such a result is a row of vectors: the weighted sum of values, and in the last vector its state, the largest score and
+//! the sum of weights.
+
+use super::super::lanes::{LANES, Lanes};
+use super::super::math::exp_of_small;
+use super::super::vector::{Vector, VectorWork};
+
+/// Sets the state of a row.
+#[inline(always)]
+pub(super) fn set_state(row: &mut [Lanes], top: f32, total: f32) {
+    if let Some(state) = row.last_mut() {
+        (state[0], state[1]) = (top, total);
+    }
+}
+
+/// Largest score and sum of weights.
+#[inline(always)]
+fn state(row: &[Lanes]) -> (f32, f32) {
+    row.last().map_or((f32::MIN, 0.0), |state| (state[0], state[1]))
+}
+
+/// Makes `row` the result of no positions.
+#[inline(always)]
+pub(super) fn clear(row: &mut [Lanes]) {
+    row.fill([0.0; LANES]);
+    set_state(row, f32::MIN, 0.0);
+}
+
+/// Joins the result of the chunk that follows to `row`.
+#[inline(always)]
+pub(super) fn join<V: Vector>(row: &mut [Lanes], part: &[Lanes]) {
+    let ((top, _), (part_top, _)) = (state(row), state(part));
+    let new_top = if part_top > top { part_top } else { top };
+    let keep = exp_of_small(V::splat(top - new_top));
+    let add = exp_of_small(V::splat(part_top - new_top));
+    for (row, part) in row.iter_mut().zip(part) {
+        *row = V::from_lanes(row).mul(keep).fma(V::from_lanes(part), add).to_lanes();
+    }
+    // The sums of weights were joined like the values.
+    if let Some(state) = row.last_mut() {
+        state[0] = new_top;
+    }
+}
+
+/// Makes the sum of values of `row` their mean, which is what attention gives.
+#[inline(always)]
+pub(super) fn finish(row: &mut [Lanes]) {
+    let (_, total) = state(row);
+    if let Some((_, sums)) = row.split_last_mut() {
+        for sum in sums.as_flattened_mut() {
+            *sum /= total;
+        }
+    }
+}
+
+/// Joins all chunks of one query: `parts` begins with the first, and the next follows after `step` vectors.
+pub(super) struct JoinAll<'a> {
+    pub parts: &'a [Lanes],
+    pub step: usize,
+    pub row: &'a mut [Lanes],
+    pub out: &'a mut [f32],
+}
+
+impl VectorWork for JoinAll<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        clear(self.row);
+        for parts in self.parts.chunks(self.step) {
+            join::<V>(self.row, &parts[..self.row.len()]);
+        }
+        finish(self.row);
+        self.out.copy_from_slice(&self.row.as_flattened()[..self.out.len()]);
+    }
+}

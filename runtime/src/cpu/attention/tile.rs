@@ -1,0 +1,62 @@
+//! Products of several rows of factors with several vectors at once, as many as registers hold: what is loaded for one is
+//! used for all, and their chains of multiply-adds hide each other's latency.
+
+use super::super::lanes::{LANES, Lanes};
+use super::super::vector::{Vector, prefetch};
+
+/// Factors of a row.
+pub(super) const ROW: usize = 256;
+/// Vectors from one row of factors to the next: one more than it has, for rows a power of two apart would meet in the same
+/// few sets of a cache.
+pub(super) const ROW_LANES: usize = ROW / LANES + 1;
+
+/// Calls `$function::<V, ROWS, VECTORS>($($argument),*)` for `$rows` rows at most, and gives the number of rows that it was
+/// called for. `ROWS * VECTORS` accumulators, with what they need, fill 32 registers, or 16 that hold half a vector.
+macro_rules! by_rows {
+    ($rows:expr, $function:ident::<$V:ident>($($argument:expr),*)) => {
+        match $rows {
+            8.. if $V::MANY => { $function::<$V, 8, 2>($($argument),*); 8 }
+            4.. if $V::MANY => { $function::<$V, 4, 4>($($argument),*); 4 }
+            6.. => { $function::<$V, 6, 1>($($argument),*); 6 }
+            4.. => { $function::<$V, 4, 1>($($argument),*); 4 }
+            2.. => { $function::<$V, 2, 2>($($argument),*); 2 }
+            _ => { $function::<$V, 1, 4>($($argument),*); 1 }
+        }
+    };
+}
+
+pub(super) use by_rows;
+
+/// `acc[r][c] += sum over i below count of factors[r][i] * vectors[c][i * step]`, a chain for each. Row r of `factors`
+/// begins at vector `r * ROW_LANES`. What is `ahead` vectors behind is fetched for later.
+///
+/// # Panics
+/// When there are fewer factors or vectors.
+#[inline(always)]
+pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
+    factors: &[f32],
+    vectors: [&[Lanes]; C],
+    (count, step, ahead): (usize, usize, usize),
+    acc: &mut [[V; C]; R],
+) {
+    let Some(last) = count.checked_sub(1) else { return };
+    assert!(factors.len() > last + (R - 1) * ROW_LANES * LANES, "too few factors");
+    for vectors in vectors {
+        assert!(vectors.len() > last * step, "too few vectors");
+    }
+    for i in 0..count {
+        let mut loaded = [V::splat(0.0); C];
+        for (loaded, vectors) in loaded.iter_mut().zip(vectors) {
+            prefetch(vectors.as_ptr().wrapping_add(i * step + ahead));
+            // SAFETY: i is at most `last`, and the slice is longer.
+            *loaded = V::from_lanes(unsafe { vectors.get_unchecked(i * step) });
+        }
+        for (r, acc) in acc.iter_mut().enumerate() {
+            // SAFETY: as above, and r is below R.
+            let factor = V::splat(unsafe { *factors.get_unchecked(r * ROW_LANES * LANES + i) });
+            for (acc, loaded) in acc.iter_mut().zip(loaded) {
+                *acc = acc.fma(factor, loaded);
+            }
+        }
+    }
+}
