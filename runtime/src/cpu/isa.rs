@@ -168,7 +168,7 @@ impl fmt::Debug for Isa {
 /// The processor must have AVX2, FMA and F16C.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
+pub(super) unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
     work.run()
 }
 
@@ -176,7 +176,7 @@ unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
 /// The processor must have AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-unsafe fn run_avx512<W: Vectorized>(work: W) -> W::Output {
+pub(super) unsafe fn run_avx512<W: Vectorized>(work: W) -> W::Output {
     work.run()
 }
 

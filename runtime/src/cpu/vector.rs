@@ -1,7 +1,9 @@
 //! The 16 lanes as registers, for the loops that hold several accumulators: the compiler keeps vector types in registers
 //! where it would spill arrays, which costs a factor of ten. The arithmetic is that of `lanes`, lane by lane.
 
-use super::isa::{Isa, Vectorized};
+use super::isa::Isa;
+#[cfg(target_arch = "x86_64")]
+use super::isa::{Vectorized, run_avx2, run_avx512};
 use super::lanes::{self, LANES, Lanes};
 use super::math;
 
@@ -42,15 +44,18 @@ pub(super) trait VectorWork {
 
 /// Runs `work` with the vectors of an instruction set, compiled for it.
 pub(super) fn run(isa: Isa, work: impl VectorWork) {
+    // Not by `Isa::vectorize`, which would compile each kind of vector for every instruction set.
     #[cfg(target_arch = "x86_64")]
     if isa.has_avx512() {
-        return isa.vectorize(OnAvx512(work));
+        // SAFETY: the processor has it, as has just been asked.
+        return unsafe { run_avx512(OnAvx512(work)) };
     }
     #[cfg(target_arch = "x86_64")]
     if isa.has_avx2() {
-        return isa.vectorize(OnAvx2(work));
+        // SAFETY: as above.
+        return unsafe { run_avx2(OnAvx2(work)) };
     }
-    isa.vectorize(OnLanes(work));
+    work.run::<Lanes>();
 }
 
 /// Has the processor fetch what is at `address`, if that is memory.
@@ -63,17 +68,6 @@ pub(super) fn prefetch(address: *const Lanes) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
-}
-
-struct OnLanes<W>(W);
-
-impl<W: VectorWork> Vectorized for OnLanes<W> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        self.0.run::<Lanes>();
-    }
 }
 
 impl Vector for Lanes {

@@ -1,8 +1,8 @@
 //! Keys and values of one layer, in the order in which attention reads them.
 
+use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
 use super::super::lanes::{LANES, Lanes};
-use super::super::threads::for_each_chunk;
 use crate::error::Result;
 
 /// Positions of a block of keys: the vectors of each dimension that the kernels take at once.
@@ -61,13 +61,16 @@ impl KvLayer {
     ///
     /// # Panics
     /// When they are not rows, or more than fit.
-    pub fn store(&mut self, position: usize, keys: &[f32], values: &[f32]) {
+    pub fn store(&mut self, cpu: &Cpu, position: usize, keys: &[f32], values: &[f32]) {
         let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
-        assert!(keys.len() == values.len() && keys.len().is_multiple_of(width), "keys are not rows of {width}");
+        assert!(
+            keys.len() == values.len() && keys.len().is_multiple_of(width),
+            "keys are not rows of {width}"
+        );
         assert!(position + keys.len() / width <= self.capacity, "more keys than fit");
         // Storing a value, spread out as keys are, takes about as long as a few multiply-adds.
         let work = 4 * keys.len();
-        for_each_chunk(&mut self.keys, self.capacity * dim, work, |head, stored| {
+        cpu.for_each_chunk(&mut self.keys, self.capacity * dim, work, |head, stored| {
             for (position, row) in (position..).zip(keys.chunks_exact(width)) {
                 let block = &mut stored.as_chunks_mut::<KEY_BLOCK>().0[position / KEY_BLOCK * dim..];
                 for (values, value) in block.iter_mut().zip(&row[head * dim..][..dim]) {
@@ -76,7 +79,7 @@ impl KvLayer {
             }
         });
         let padded = padded(dim);
-        for_each_chunk(&mut self.values, self.capacity * padded, work, |head, stored| {
+        cpu.for_each_chunk(&mut self.values, self.capacity * padded, work, |head, stored| {
             let stored = stored[position * padded..].chunks_exact_mut(padded);
             for (stored, row) in stored.zip(values.chunks_exact(width)) {
                 stored[..dim].copy_from_slice(&row[head * dim..][..dim]);

@@ -6,7 +6,6 @@ use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
-use super::super::threads::{for_each, for_each_chunk};
 use super::super::vector::{self, Vector, VectorWork};
 use super::chunk::{CHUNK, ChunkBuffers, attend_chunk, pack, packed_lanes};
 use super::join::{JoinAll, clear, finish, join};
@@ -87,7 +86,7 @@ impl Cpu {
         let (first_chunk, chunks) = (seen.start / CHUNK, seen.end.div_ceil(CHUNK) - seen.start / CHUNK);
         // Key/value heads x chunks x heads of the group.
         let parts = &mut buffer.parts[..layer.attention.heads * chunks * lanes * LANES];
-        for_each_chunk(parts, group * lanes * LANES, work, |task, parts| {
+        self.for_each_chunk(parts, group * lanes * LANES, work, |task, parts| {
             let (kv_head, chunk) = (task / chunks, first_chunk + task % chunks);
             SCRATCH.with_borrow_mut(|Scratch { packed, scores, .. }| {
                 for (i, parts) in parts.chunks_mut(ROWS * lanes * LANES).enumerate() {
@@ -100,7 +99,7 @@ impl Cpu {
             });
         });
         let parts = parts.as_chunks::<LANES>().0;
-        for_each_chunk(out, dim, layer.attention.heads * chunks * dim, |head, out| {
+        self.for_each_chunk(out, dim, layer.attention.heads * chunks * dim, |head, out| {
             let parts = &parts[head / group * group * chunks * lanes..][..group * chunks * lanes];
             let (parts, step) = (&parts[head % group * lanes..], group * lanes);
             SCRATCH.with_borrow_mut(|Scratch { rows, .. }| {
@@ -115,7 +114,7 @@ impl Cpu {
         let block = (ROWS / group).max(1);
         let (blocks, parts_of_group) = (tokens.div_ceil(block), group.div_ceil(ROWS));
         let out = Shared::new(out);
-        for_each(layer.kv.kv_heads() * parts_of_group * blocks, work, |task| {
+        self.for_each(layer.kv.kv_heads() * parts_of_group * blocks, work, |task| {
             // Later tokens see more. Such blocks come first, so that none of them is left for the end.
             let (part, token) = (task / blocks, (blocks - 1 - task % blocks) * block);
             let head = part / parts_of_group * group + part % parts_of_group * ROWS;

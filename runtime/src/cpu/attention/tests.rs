@@ -51,7 +51,7 @@ impl Case {
     /// A layer with room for `more` positions.
     fn layer(&self, more: usize) -> KvLayer {
         let mut layer = KvLayer::new(self.kv_heads, self.dim, self.past + self.tokens + more).unwrap();
-        layer.store(0, &self.keys, &self.values);
+        layer.store(&Cpu::new(Isa::SCALAR), 0, &self.keys, &self.values);
         layer
     }
 
@@ -113,7 +113,10 @@ impl Case {
         for isa in Isa::available() {
             for steps in [&[self.tokens][..], &vec![1; self.tokens], &[some, rest], &[rest, some]] {
                 let out = self.run(isa, steps);
-                assert!(out.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{name}, {isa:?}");
+                assert!(
+                    out.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()),
+                    "{name}, {isa:?}"
+                );
             }
         }
     }
@@ -189,9 +192,9 @@ fn what_a_query_does_not_see_does_not_reach_it() {
         let mut layer = case.layer(10);
         let width = case.kv_heads * case.dim;
         let garbage = vec![bad; 17 * width];
-        layer.store(case.past + damaged, &garbage, &garbage);
+        layer.store(&Cpu::new(Isa::SCALAR), case.past + damaged, &garbage, &garbage);
         // Before any window.
-        layer.store(0, &garbage[..14 * width], &garbage[..14 * width]);
+        layer.store(&Cpu::new(Isa::SCALAR), 0, &garbage[..14 * width], &garbage[..14 * width]);
         for isa in Isa::available() {
             let out = case.run_on(isa, &layer, &[12]);
             let (good, rest) = out.split_at(damaged * case.heads * case.dim);
@@ -227,5 +230,5 @@ fn one_position_is_its_value() {
 #[test]
 #[should_panic(expected = "more keys than fit")]
 fn a_full_layer_takes_no_more() {
-    KvLayer::new(1, 4, 32).unwrap().store(31, &[0.0; 8], &[0.0; 8]);
+    KvLayer::new(1, 4, 32).unwrap().store(&Cpu::new(Isa::SCALAR), 31, &[0.0; 8], &[0.0; 8]);
 }
