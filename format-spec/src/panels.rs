@@ -78,10 +78,7 @@ pub fn pack_panel(quant: QuantType, block: BlockSize, rows: &[&[u8]], out: &mut 
                 field[r] = *own;
             }
             if quant == QuantType::Ternary {
-                let (sign, zero) = codes.split_at(codes.len() / 2);
-                for (i, line) in lines.iter_mut().enumerate() {
-                    line[r] = ternary_word(sign, zero, i);
-                }
+                ternary_codes(codes, |w, word| lines[w][r] = word);
                 continue;
             }
             let (low, high) = lines.split_at_mut(parts.low);
@@ -167,24 +164,38 @@ fn swap_bits(word: u32, distance: u32, mask: u32) -> u32 {
     word ^ differ ^ (differ << distance)
 }
 
-/// Word `i` of the 2-bit codes t + 1 that the planes of a block say.
+/// The 2-bit codes t + 1 that the planes of a block say, in words of this row.
 #[inline(always)]
-fn ternary_word(sign: &[u8], zero: &[u8], i: usize) -> Word {
-    // Code k of byte 4i + c is that of element k * n/4 + 4i + c: four of them are half a byte of a plane, n = 8 * bytes.
-    let nibble = |plane: &[u8], k: usize| {
-        let element = k * 2 * plane.len() + 4 * i;
-        u32::from(plane[element / 8] >> (element % 8)) & 15
-    };
-    let mut word = 0;
-    for k in 0..4 {
-        let (sign, zero) = (nibble(sign, k), nibble(zero, k));
-        // 1 where the zero bit is set, whatever the sign; 2 where neither is.
-        let (low, high) = (zero, !zero & !sign & 15);
-        // Bit c to 8c: the products of a nibble with the four ones do not overlap.
-        let bytes = |nibble: u32| nibble.wrapping_mul(0x0020_4081) & 0x0101_0101;
-        word |= (bytes(low) | bytes(high) << 1) << (2 * k);
+fn ternary_codes(planes: &[u8], mut put: impl FnMut(usize, Word)) {
+    // Byte 8i + b of the codes holds those of elements k * n/4 + 8i + b, k = 0 to 3: of each k, the planes have those of all b
+    // in one byte. Low and high bits of the codes of all k as rows of an 8 x 8 matrix of bits: its columns are the bytes sought.
+    let quarter = planes.len() / 8;
+    let (sign, zero) = planes.split_at(planes.len() / 2);
+    let sign: [&[u8]; 4] = std::array::from_fn(|k| &sign[k * quarter..][..quarter]);
+    let zero: [&[u8]; 4] = std::array::from_fn(|k| &zero[k * quarter..][..quarter]);
+    for i in 0..quarter {
+        let mut rows = 0;
+        for k in 0..4 {
+            // 1 where the zero bit is set, whatever the sign; 2 where neither is.
+            let (low, high) = (zero[k][i], !(zero[k][i] | sign[k][i]));
+            rows |= (u64::from(low) | u64::from(high) << 8) << (16 * k);
+        }
+        let codes = transpose_bits(rows);
+        put(2 * i, (codes as u32).to_le_bytes());
+        put(2 * i + 1, ((codes >> 32) as u32).to_le_bytes());
     }
-    word.to_le_bytes()
+}
+
+/// Bit 8r + c to 8c + r.
+#[inline(always)]
+fn transpose_bits(bits: u64) -> u64 {
+    let step = |bits: u64, distance: u32, mask: u64| {
+        let differ = (bits ^ (bits >> distance)) & mask;
+        bits ^ differ ^ (differ << distance)
+    };
+    let bits = step(bits, 7, 0x00AA_00AA_00AA_00AA);
+    let bits = step(bits, 14, 0x0000_CCCC_0000_CCCC);
+    step(bits, 28, 0x0000_0000_F0F0_F0F0)
 }
 
 #[cfg(test)]
