@@ -61,7 +61,7 @@ pub fn run_bench(
     let decodes = tests.iter().any(|test| test.kind == TestKind::Decode);
     for threads in counts {
         cancel.check()?;
-        let bandwidth = || decodes.then(|| read_bandwidth(cpu.isa(), threads)).transpose();
+        let bandwidth = || decodes.then(|| read_bandwidth(threads)).transpose();
         let before = bandwidth()?;
         let decoder = decoder_of(&model, &compute.cpu(threads)?);
         let measure = |test| speed(&decoder, test, args.repetitions, explain, &progress);
