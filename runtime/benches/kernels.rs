@@ -1,5 +1,5 @@
-//! Throughput of weight matrix times activations: one token (decoding) and batches (prefill, evaluation); and of decoding
-//! the rows of GGUF files.
+//! Throughput of weight matrix times activations: one token (decoding) and batches (prefill, evaluation); of attention and
+//! what else is around matrices; and of decoding the rows of GGUF files.
 //!
 //! The element of the reported throughput is one weight times one token. Runs on the threads of the global pool: set
 //! `RAYON_NUM_THREADS=1` for the speed of one core, `QSF_CPU` for another instruction set.
@@ -8,8 +8,10 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use qsf_format::{BlockSize, QuantType};
-use qsf_runtime::cpu::{Cpu, Input, Int8Rows, Scoring, attend};
+use qsf_format::{Activation, BlockSize, QuantType};
+use qsf_runtime::cpu::{
+    Attention, AttentionBuffer, Cpu, Input, Int8Rows, KvLayer, RopeFrequencies, RopeTable, gated, rms_norm,
+};
 use qsf_runtime::source::Tensor;
 use qsf_runtime::source::ggml::{GgmlType, decode_row};
 
@@ -74,22 +76,58 @@ fn around(c: &mut Criterion) {
     group.bench_function("quantize 64x4096", |b| {
         b.iter(|| codes.quantize(cpu.isa(), black_box(&x), 64, 4096));
     });
-    let (keys, values) = (activations(1024, 64), activations(1024, 64));
-    let (mut scores, mut out) = (Vec::new(), [0.0; 64]);
-    group.throughput(Throughput::Elements(2 * keys.len() as u64));
-    group.bench_function("attend 1024x64", |b| {
-        b.iter(|| {
-            attend(
-                cpu.isa(),
-                &x[..64],
-                black_box(&keys),
-                &values,
-                Scoring::scaled(0.125),
-                &mut scores,
-                &mut out,
-            );
-        });
+    let (row, gain) = (activations(1, 2048), activations(1, 2048));
+    let mut out = vec![0.0; 2048];
+    group.throughput(Throughput::Elements(row.len() as u64));
+    group.bench_function("rms norm 2048", |b| {
+        b.iter(|| rms_norm(cpu.isa(), black_box(&row), &gain, 1e-5, &mut out));
     });
+    let table = RopeTable::new(&RopeFrequencies::new(10_000.0, None, 64, 1024), 64, 1024);
+    group.bench_function("rope 32x64", |b| b.iter(|| table.apply(cpu.isa(), black_box(&mut out), 1000)));
+    let (up, mut gate) = (activations(1, 5632), activations(1, 5632));
+    group.throughput(Throughput::Elements(up.len() as u64));
+    for activation in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu] {
+        group.bench_function(format!("gated {activation:?} 5632"), |b| {
+            b.iter(|| {
+                gate.copy_from_slice(&up);
+                gated(cpu.isa(), activation, black_box(&mut gate), &up);
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Attention of one layer. Of one token the element is a stored value that is read, of a prompt a multiply-add.
+fn attention(c: &mut Criterion) {
+    const DIM: usize = 64;
+    let cpu = Cpu::from_env().expect("an instruction set of this processor");
+    let mut group = c.benchmark_group("attention");
+    group.sample_size(20).warm_up_time(Duration::from_millis(200));
+    group.measurement_time(Duration::from_millis(600));
+    for (heads, kv_heads) in [(32, 4), (12, 12)] {
+        let parameters = Attention { heads, window: usize::MAX, scale: 0.125, softcap: None, slopes: &[] };
+        for positions in [128, 1024] {
+            let stored = activations(positions, kv_heads * DIM);
+            let mut kv = KvLayer::new(kv_heads, DIM, positions).expect("memory");
+            kv.store(0, &stored, &stored);
+            let mut buffer = AttentionBuffer::new(heads, DIM, positions).expect("memory");
+            let q = activations(positions, heads * DIM);
+            let mut out = vec![0.0; q.len()];
+            let mut run = |position: usize| {
+                let q = black_box(&q[position * heads * DIM..]);
+                cpu.attend(&parameters, &kv, position, q, &mut buffer, &mut out[..q.len()]);
+            };
+            group.throughput(Throughput::Elements(2 * stored.len() as u64));
+            group.bench_function(format!("{heads} heads of {kv_heads}, one token at {positions}"), |b| {
+                b.iter(|| run(positions - 1));
+            });
+            let pairs = positions * (positions + 1) / 2;
+            group.throughput(Throughput::Elements((2 * pairs * heads * DIM) as u64));
+            group.bench_function(format!("{heads} heads of {kv_heads}, {positions} tokens"), |b| {
+                b.iter(|| run(0));
+            });
+        }
+    }
     group.finish();
 }
 
@@ -111,5 +149,5 @@ fn ggml(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, int8, float, around, ggml);
+criterion_group!(benches, int8, float, around, attention, ggml);
 criterion_main!(benches);

@@ -83,7 +83,11 @@ impl Isa {
         if let Some(isa) = available.iter().find(|isa| isa.name() == name) {
             return Ok(*isa);
         }
-        let why = if matches!(name, "avx2" | "avx512") { "this processor lacks it" } else { "no such instruction set" };
+        let why = if matches!(name, "avx2" | "avx512") {
+            "this processor lacks it"
+        } else {
+            "no such instruction set"
+        };
         let available = available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ");
         Err(CpuError { value: name.to_owned(), why, available })
     }

@@ -110,7 +110,33 @@ pub fn gelu_tanh(x: f32) -> f32 {
 /// GELU by the error function, `x / 2 * erfc(-x / sqrt 2)`: within 4 ulp for x above -1, and within `4 + 2 x^2` ulp below.
 #[inline(always)]
 pub fn gelu_erf(x: f32) -> f32 {
-    0.5 * x * libm::erfcf(-std::f32::consts::FRAC_1_SQRT_2 * x)
+    // erfc(a / sqrt 2) / 2 = e^(-a^2 / 2) g(a), where g falls slowly. In s = a / (1 + 0.35 a) it is 1/2 + s times a
+    // polynomial, fitted for the least largest error on 0..=14.5, which is 1e-8 (1 + a^2 / 4) relative.
+    const SERIES: [f32; 9] = [
+        1.785_273_6e-6,
+        -2.115_548_5e-5,
+        7.393_274e-5,
+        -2.822_932_6e-5,
+        1.672_796_4e-4,
+        -2.431_393_1e-3,
+        -6.826_014e-3,
+        0.110_365_86,
+        -0.398_942_02,
+    ];
+    // Behind, the exponential is 0. NaN passes.
+    let a = x.abs();
+    let a = if a > 14.5 { 14.5 } else { a };
+    let square = a * a;
+    let lost = a.mul_add(a, -square);
+    let power = exp(-0.5 * square);
+    let power = power.mul_add(-0.5 * lost, power);
+    let s = a / a.mul_add(0.35, 1.0);
+    let mut p = SERIES[0];
+    for c in &SERIES[1..] {
+        p = s.mul_add(p, *c);
+    }
+    let below = s.mul_add(p, 0.5) * power;
+    x * if x < 0.0 { below } else { 1.0 - below }
 }
 
 /// Largest value; NaNs are passed over. Minus infinity when there is none.

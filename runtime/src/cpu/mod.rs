@@ -10,7 +10,7 @@
 //! | `linear` | weight matrix times activations, on all threads |
 //! | `attention`, `aligned` | attention over the key/value cache, memory for it |
 //! | `math`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
-//! | `threads`, `shared` | how work is spread over threads, outputs that they share |
+//! | `threads`, `rows`, `shared` | how work is spread over threads: any, rows of matrices, outputs in common |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch.
 
@@ -28,6 +28,7 @@ pub mod math;
 mod norm;
 mod rope;
 mod rope_frequencies;
+mod rows;
 mod shared;
 pub mod threads;
 mod vector;
@@ -39,7 +40,7 @@ pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 pub use isa::{CpuError, Isa, Vectorized};
 pub use kernels::{Int8Kernel, KernelEntry, KernelTable};
 pub use linear::Input;
-pub use norm::{layer_norm, rms_norm, rms_norm_in_place};
+pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
 

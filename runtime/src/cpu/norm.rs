@@ -34,6 +34,16 @@ pub fn rms_norm_in_place(isa: Isa, x: &mut [f32], gain: &[f32], eps: f32) {
     isa.vectorize(RmsNormInPlace { x, gain, eps });
 }
 
+/// [`layer_norm`] with `x` for `out`.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn layer_norm_in_place(isa: Isa, x: &mut [f32], gain: &[f32], bias: Option<&[f32]>, eps: f32) {
+    assert!(gain.len() == x.len(), "norm of different lengths");
+    assert!(bias.is_none_or(|bias| bias.len() == x.len()), "norm of different lengths");
+    isa.vectorize(LayerNormInPlace { x, gain, bias, eps });
+}
+
 struct RmsNormInPlace<'a> {
     x: &'a mut [f32],
     gain: &'a [f32],
@@ -97,31 +107,62 @@ impl Vectorized for LayerNorm<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let n = self.x.len() as f32;
-        let (chunks, rest) = self.x.as_chunks::<LANES>();
-        let mut acc = [0.0; LANES];
-        for v in chunks {
-            acc = fma(v, &[1.0; LANES], acc);
-        }
-        let mean = sum(fma(&load(rest), &[1.0; LANES], acc)) / n;
-        let mut acc = [0.0; LANES];
-        for v in chunks {
-            let d = less(v, mean);
-            acc = fma(&d, &d, acc);
-        }
-        for (acc, v) in acc.iter_mut().zip(rest) {
-            *acc = (v - mean).mul_add(v - mean, *acc);
-        }
-        let scale = 1.0 / (sum(acc) / n + self.eps).sqrt();
+        let (mean, scale) = mean_and_scale(self.x, self.eps);
         for ((out, x), gain) in self.out.iter_mut().zip(self.x).zip(self.gain) {
             *out = (x - mean) * scale * gain;
         }
-        if let Some(bias) = self.bias {
-            for (out, bias) in self.out.iter_mut().zip(bias) {
-                *out += bias;
-            }
+        add_bias(self.out, self.bias);
+    }
+}
+
+struct LayerNormInPlace<'a> {
+    x: &'a mut [f32],
+    gain: &'a [f32],
+    bias: Option<&'a [f32]>,
+    eps: f32,
+}
+
+impl Vectorized for LayerNormInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (mean, scale) = mean_and_scale(self.x, self.eps);
+        for (x, gain) in self.x.iter_mut().zip(self.gain) {
+            *x = (*x - mean) * scale * gain;
+        }
+        add_bias(self.x, self.bias);
+    }
+}
+
+#[inline(always)]
+fn add_bias(out: &mut [f32], bias: Option<&[f32]>) {
+    if let Some(bias) = bias {
+        for (out, bias) in out.iter_mut().zip(bias) {
+            *out += bias;
         }
     }
+}
+
+/// `mean(x)` and `1 / sqrt(variance(x) + eps)`.
+#[inline(always)]
+fn mean_and_scale(x: &[f32], eps: f32) -> (f32, f32) {
+    let n = x.len() as f32;
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let mut acc = [0.0; LANES];
+    for v in chunks {
+        acc = fma(v, &[1.0; LANES], acc);
+    }
+    let mean = sum(fma(&load(rest), &[1.0; LANES], acc)) / n;
+    let mut acc = [0.0; LANES];
+    for v in chunks {
+        let d = less(v, mean);
+        acc = fma(&d, &d, acc);
+    }
+    for (acc, v) in acc.iter_mut().zip(rest) {
+        *acc = (v - mean).mul_add(v - mean, *acc);
+    }
+    (mean, 1.0 / (sum(acc) / n + eps).sqrt())
 }
 
 #[inline(always)]
@@ -182,6 +223,9 @@ mod tests {
                 let mut out = vec![0.0; n];
                 layer_norm(isa, &x, &gain, Some(&bias), 1e-5, &mut out);
                 assert_eq!(out, expected, "{isa:?} {n}");
+                out.copy_from_slice(&x);
+                layer_norm_in_place(isa, &mut out, &gain, Some(&bias), 1e-5);
+                assert_eq!(out, expected, "{isa:?} {n} in place");
                 layer_norm(isa, &x, &gain, None, 1e-5, &mut out);
                 all_close(&out, |i| exact(i) - f64::from(bias[i]), 4e-4);
             }

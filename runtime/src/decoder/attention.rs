@@ -1,19 +1,14 @@
-//! Attention of one layer: normalize, project, rotate, remember, attend, project back.
+//! Attention of one layer: project, normalize and rotate, remember, attend, project back.
 
-use std::cell::RefCell;
-
-use super::{Decoder, DecoderState, InputObserver, KvCache, LinearInput};
-use crate::cpu::threads::for_each_chunk;
-use crate::cpu::{Scoring, attend, rms_norm_in_place};
+use super::{Decoder, DecoderState, InputObserver, LinearInput};
+use crate::cpu::{Attention, RopeTable, rms_norm_in_place};
 use crate::weights::{LayerWeights, Norm};
 
-thread_local! {
-    /// Attention weights of one head: kept by each thread, so that nothing is allocated while a token is decoded.
-    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-}
+/// What normalizing and rotating a value costs, in multiply-adds of matrices.
+const WORK: usize = 8;
 
 impl Decoder {
-    /// What attention of layer `index` adds, into `state.projected`; its normalized input stays in `state.normed`.
+    /// What attention of layer `index` adds for the normalized rows in `state.normed`, into `state.projected`.
     pub(super) fn attention(
         &self,
         state: &mut DecoderState,
@@ -22,24 +17,48 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) {
         let config = &self.model.config;
-        let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, rotation, .. } = state;
-        self.norm_or_copy(layer.attn_norm.as_ref(), hidden, normed);
+        let DecoderState { normed, q, k, v, attended, projected, int8, kv, rotation, attention, .. } = state;
         observer.observe(Some(index), LinearInput::Attention, normed);
         self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
-        self.norm_heads(layer.q_norm.as_ref(), q);
-        self.norm_heads(layer.k_norm.as_ref(), k);
-        let past = kv.len();
-        if let Some(rope) = rotation.of_layer(config, index as u32) {
-            let (isa, q_width, kv_width) = (self.cpu.isa(), config.q_rows(), config.kv_rows());
-            for (t, (q, k)) in q.chunks_exact_mut(q_width).zip(k.chunks_exact_mut(kv_width)).enumerate() {
-                rope.apply(isa, q, past + t);
-                rope.apply(isa, k, past + t);
-            }
-        }
+        self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
         kv.store(index, k, v);
-        self.attend_heads(kv, index, q, attended);
+        let parameters = Attention {
+            heads: config.heads as usize,
+            window: config.window(index as u32).map_or(usize::MAX, |size| size as usize),
+            scale: config.attention_scale.unwrap_or(1.0 / (config.head_dim as f32).sqrt()),
+            softcap: config.attention_softcap,
+            slopes: &self.slopes,
+        };
+        self.cpu.attend(&parameters, kv.layer(index), kv.len(), q, attention, attended);
         observer.observe(Some(index), LinearInput::AttnOutput, attended);
         self.linears(&[&layer.output], attended, int8, &mut [projected]);
+    }
+
+    /// Normalizes queries and keys of tokens from `position` on, and turns them to their positions.
+    fn place(
+        &self,
+        layer: &LayerWeights,
+        rope: Option<&RopeTable>,
+        position: usize,
+        q: &mut [f32],
+        k: &mut [f32],
+    ) {
+        if layer.q_norm.is_none() && layer.k_norm.is_none() && rope.is_none() {
+            return;
+        }
+        let (isa, widths) = (self.cpu.isa(), (self.model.config.q_rows(), self.model.config.kv_rows()));
+        let work = WORK * (widths.0 + widths.1);
+        self.cpu.for_each_rows([(q, widths.0), (k, widths.1)], work, |first, [q, k]| {
+            let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
+            for (t, (q, k)) in (first..).zip(rows) {
+                self.norm_heads(layer.q_norm.as_ref(), q);
+                self.norm_heads(layer.k_norm.as_ref(), k);
+                if let Some(rope) = rope {
+                    rope.apply(isa, q, position + t);
+                    rope.apply(isa, k, position + t);
+                }
+            }
+        });
     }
 
     /// Normalizes runs of as many values as the norm has gains: heads, or all heads of a token together.
@@ -48,26 +67,5 @@ impl Decoder {
         for run in heads.chunks_exact_mut(norm.gain.len()) {
             rms_norm_in_place(self.cpu.isa(), run, &norm.gain, self.model.config.norm.epsilon);
         }
-    }
-
-    /// Every head of every token over the positions up to its own; keys and values of the step are stored already.
-    fn attend_heads(&self, kv: &KvCache, index: usize, q: &[f32], attended: &mut [f32]) {
-        let config = &self.model.config;
-        let dim = config.head_dim as usize;
-        let (heads, group) = (config.heads as usize, (config.heads / config.kv_heads) as usize);
-        let scale = config.attention_scale.unwrap_or(1.0 / (dim as f32).sqrt());
-        let window = config.window(index as u32).map_or(usize::MAX, |size| size as usize);
-        let (past, tokens) = (kv.len(), q.len() / (heads * dim));
-        let work = q.len().saturating_mul(2 * (past + tokens).min(window));
-        for_each_chunk(attended, dim, work, |i, out| {
-            let (t, head) = (i / heads, i % heads);
-            let seen = past + t + 1;
-            let (keys, values) = kv.head(index, head / group, seen.saturating_sub(window)..seen);
-            let slope = self.slopes.get(head).copied().unwrap_or(0.0);
-            let scoring = Scoring { scale, softcap: config.attention_softcap, slope };
-            SCORES.with_borrow_mut(|scores| {
-                attend(self.cpu.isa(), &q[i * dim..][..dim], keys, values, scoring, scores, out);
-            });
-        });
     }
 }

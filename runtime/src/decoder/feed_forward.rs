@@ -4,6 +4,9 @@ use super::{Decoder, DecoderState, InputObserver, LinearInput};
 use crate::cpu::{Int8Rows, activate, add_scaled, gated};
 use crate::weights::{FeedForward, Linear, Mlp};
 
+/// What an activation costs, in multiply-adds of matrices.
+const WORK: usize = 32;
+
 impl Decoder {
     /// What the feed-forward of layer `index` adds for the rows in `state.normed`, into `state.projected`.
     pub(super) fn feed_forward(
@@ -39,13 +42,18 @@ impl Decoder {
         int8: &mut Int8Rows,
     ) -> &'a [f32] {
         let (isa, activation) = (self.cpu.isa(), self.model.config.activation);
+        let width = mlp.up.weight.rows();
         if let Some(linear) = &mlp.gate {
             self.linears(&[linear, &mlp.up], input, int8, &mut [gate, up]);
-            gated(isa, activation, gate, up);
+            self.cpu.for_each_rows([(&mut *gate, width)], WORK * width, |first, [gate]| {
+                gated(isa, activation, gate, &up[first * width..][..gate.len()]);
+            });
             gate
         } else {
             self.linears(&[&mlp.up], input, int8, &mut [up]);
-            activate(isa, activation, up);
+            self.cpu.for_each_rows([(&mut *up, width)], WORK * width, |_, [up]| {
+                activate(isa, activation, up);
+            });
             up
         }
     }

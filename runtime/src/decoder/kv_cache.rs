@@ -1,25 +1,15 @@
 //! Keys and values of past positions.
 
-use std::ops::Range;
-
 use qsf_format::ModelConfig;
 
+use crate::cpu::KvLayer;
 use crate::error::Result;
-use crate::memory::zeros;
 
-/// Keys and values of every layer, in f32. Per layer and key/value head, positions are contiguous rows of `head_dim`, so that
-/// attention of one head walks through memory once.
+/// Keys and values of every layer, in f32.
 pub struct KvCache {
-    head_dim: usize,
-    kv_heads: usize,
     capacity: usize,
     len: usize,
-    layers: Vec<LayerCache>,
-}
-
-struct LayerCache {
-    keys: Vec<f32>,
-    values: Vec<f32>,
+    layers: Vec<KvLayer>,
 }
 
 impl KvCache {
@@ -28,12 +18,10 @@ impl KvCache {
     /// # Errors
     /// When there is not enough memory.
     pub fn new(config: &ModelConfig, capacity: usize) -> Result<KvCache> {
-        let (head_dim, kv_heads) = (config.head_dim as usize, config.kv_heads as usize);
-        let floats = kv_heads.saturating_mul(head_dim).saturating_mul(capacity);
-        let what = format!("key/value cache of {capacity} positions");
-        let layer = |_| Ok(LayerCache { keys: zeros(floats, &what)?, values: zeros(floats, &what)? });
+        let (kv_heads, head_dim) = (config.kv_heads as usize, config.head_dim as usize);
+        let layer = |_| KvLayer::new(kv_heads, head_dim, capacity);
         let layers = (0..config.layers).map(layer).collect::<Result<_>>()?;
-        Ok(KvCache { head_dim, kv_heads, capacity, len: 0, layers })
+        Ok(KvCache { capacity, len: 0, layers })
     }
 
     /// Positions stored.
@@ -59,15 +47,7 @@ impl KvCache {
     /// Stores keys and values of `layer` for the positions that follow; `keys` and `values` hold one row of
     /// `kv_heads * head_dim` per position. [`KvCache::advance`] counts them once every layer has them.
     pub fn store(&mut self, layer: usize, keys: &[f32], values: &[f32]) {
-        let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
-        let cache = &mut self.layers[layer];
-        for (t, (k, v)) in keys.chunks_exact(width).zip(values.chunks_exact(width)).enumerate() {
-            for head in 0..self.kv_heads {
-                let at = (head * self.capacity + self.len + t) * dim;
-                cache.keys[at..at + dim].copy_from_slice(&k[head * dim..][..dim]);
-                cache.values[at..at + dim].copy_from_slice(&v[head * dim..][..dim]);
-            }
-        }
+        self.layers[layer].store(self.len, keys, values);
     }
 
     /// Counts `positions` more.
@@ -75,10 +55,8 @@ impl KvCache {
         self.len += positions;
     }
 
-    /// Keys and values of one head for the positions `positions`.
-    pub fn head(&self, layer: usize, head: usize, positions: Range<usize>) -> (&[f32], &[f32]) {
-        let start = head * self.capacity;
-        let range = (start + positions.start) * self.head_dim..(start + positions.end) * self.head_dim;
-        (&self.layers[layer].keys[range.clone()], &self.layers[layer].values[range])
+    /// Keys and values of one layer.
+    pub fn layer(&self, layer: usize) -> &KvLayer {
+        &self.layers[layer]
     }
 }

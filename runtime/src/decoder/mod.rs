@@ -7,17 +7,18 @@ mod attention;
 mod feed_forward;
 mod kv_cache;
 mod observe;
+mod residual;
 mod rotation;
 mod routing;
 mod state;
 
 use std::sync::Arc;
 
-use crate::cpu::{Cpu, Input, Int8Rows, add_assign, layer_norm, rms_norm, scale, softcap};
+use crate::cpu::{Cpu, Input, Int8Rows, softcap};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
-use crate::weights::{LayerWeights, Linear, Model, Norm};
-use qsf_format::{NormKind, PositionConfig, Residual};
+use crate::weights::{LayerWeights, Linear, Model};
+use qsf_format::{PositionConfig, Residual};
 
 pub use kv_cache::KvCache;
 pub use observe::{InputObserver, LinearInput};
@@ -31,6 +32,9 @@ pub enum Activations {
     /// 32-bit floats: the reference.
     F32,
 }
+
+/// What capping a logit costs, in multiply-adds of matrices.
+const SOFTCAP_WORK: usize = 32;
 
 /// Runs a model.
 pub struct Decoder {
@@ -126,7 +130,6 @@ impl Decoder {
             self.cancel.check()?;
             self.layer(state, i, layer, observer);
         }
-        self.norm(&self.model.final_norm, &state.hidden, &mut state.normed);
         observer.observe(None, LinearInput::Head, &state.normed);
         state.kv.advance(tokens.len());
         Ok(())
@@ -163,30 +166,15 @@ impl Decoder {
         let input = &normed[rows.start * hidden..rows.end * hidden];
         self.linears(&[&self.model.head], input, int8, &mut [&mut *out]);
         if let Some(cap) = self.model.config.logit_softcap {
-            softcap(self.cpu.isa(), out, cap);
+            let vocab = self.model.config.vocab as usize;
+            self.cpu.for_each_rows([(out, vocab)], SOFTCAP_WORK * vocab, |_, [rows]| {
+                softcap(self.cpu.isa(), rows, cap);
+            });
         }
     }
 
-    fn embed(&self, state: &mut DecoderState, tokens: &[u32]) {
-        let (isa, hidden) = (self.cpu.isa(), self.model.config.hidden as usize);
-        for (t, (&token, row)) in tokens.iter().zip(state.hidden.chunks_exact_mut(hidden)).enumerate() {
-            self.model.embedding.decode_row(isa, token as usize, row);
-            if let Some(factor) = self.model.config.embedding_scale {
-                scale(isa, row, factor);
-            }
-            if let Some(positions) = &self.model.positions {
-                let position = &mut state.normed[..hidden];
-                positions.decode_row(isa, state.kv.len() + t, position);
-                add_assign(isa, row, position);
-            }
-        }
-        if let Some(norm) = &self.model.embedding_norm {
-            self.norm(norm, &state.hidden, &mut state.normed);
-            std::mem::swap(&mut state.hidden, &mut state.normed);
-        }
-    }
-
-    /// One layer: attention and feed-forward, each added to the residual stream.
+    /// One layer: attention and feed-forward, each added to the residual stream. `state.normed` holds what attention reads,
+    /// and afterwards what the next layer's reads.
     fn layer(
         &self,
         state: &mut DecoderState,
@@ -194,54 +182,12 @@ impl Decoder {
         layer: &LayerWeights,
         observer: &mut dyn InputObserver,
     ) {
-        let isa = self.cpu.isa();
         self.attention(state, index, layer, observer);
-        self.norm_added(layer.post_attn_norm.as_ref(), state);
-        let DecoderState { hidden, normed, projected, .. } = state;
-        match self.model.config.residual {
-            Residual::Sequential => {
-                add_assign(isa, hidden, projected);
-                self.norm_or_copy(layer.ffn_norm.as_ref(), hidden, normed);
-            }
-            Residual::Parallel => {
-                self.norm_or_copy(layer.ffn_norm.as_ref(), hidden, normed);
-                add_assign(isa, hidden, projected);
-            }
-            // What attention has read is still there.
-            Residual::ParallelOneNorm => add_assign(isa, hidden, projected),
-        }
+        let residual = self.model.config.residual;
+        self.add_residual(state, layer.post_attn_norm.as_ref(), residual, layer.ffn_norm.as_ref());
         self.feed_forward(state, index, &layer.ffn, observer);
-        self.norm_added(layer.post_ffn_norm.as_ref(), state);
-        add_assign(isa, &mut state.hidden, &state.projected);
-    }
-
-    /// Normalizes what is about to be added, where there is a norm for it.
-    fn norm_added(&self, norm: Option<&Norm>, state: &mut DecoderState) {
-        if let Some(norm) = norm {
-            self.norm(norm, &state.projected, &mut state.normed);
-            std::mem::swap(&mut state.projected, &mut state.normed);
-        }
-    }
-
-    fn norm_or_copy(&self, norm: Option<&Norm>, input: &[f32], out: &mut [f32]) {
-        match norm {
-            Some(norm) => self.norm(norm, input, out),
-            None => out.copy_from_slice(input),
-        }
-    }
-
-    fn norm(&self, norm: &Norm, input: &[f32], out: &mut [f32]) {
-        let isa = self.cpu.isa();
-        let epsilon = self.model.config.norm.epsilon;
-        let width = norm.gain.len();
-        for (x, out) in input.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
-            match self.model.config.norm.kind {
-                NormKind::RmsNorm => rms_norm(isa, x, &norm.gain, epsilon, out),
-                NormKind::LayerNorm => {
-                    layer_norm(isa, x, &norm.gain, norm.bias.as_deref(), epsilon, out);
-                }
-            }
-        }
+        let next = self.norm_of_layer(index + 1);
+        self.add_residual(state, layer.post_ffn_norm.as_ref(), Residual::Sequential, next);
     }
 
     /// Several matrices over the same input, which is quantized once.

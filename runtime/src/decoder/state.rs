@@ -5,7 +5,7 @@ use qsf_format::ModelConfig;
 use super::KvCache;
 use super::rotation::Rotation;
 use super::routing::Routing;
-use crate::cpu::Int8Rows;
+use crate::cpu::{AttentionBuffer, Int8Rows};
 use crate::error::Result;
 use crate::memory::zeros;
 
@@ -23,6 +23,7 @@ pub struct DecoderState {
     pub(super) projected: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
+    pub(super) attention: AttentionBuffer,
     pub(super) int8: Int8Rows,
     widths: Widths,
     batch: usize,
@@ -69,6 +70,7 @@ impl DecoderState {
             projected: buffer(widths.hidden)?,
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
+            attention: AttentionBuffer::new(config.heads as usize, config.head_dim as usize, context)?,
             int8: Int8Rows::default(),
             widths,
             batch,

@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::{exp_of_small, tanh};
 use super::super::vector::Vector;
-use super::{Attention, Queries};
 use super::join::set_state;
 use super::layer::KEY_LANES;
 use super::tile::{ROW, ROW_LANES, add_products, by_rows};
+use super::{Attention, Queries};
 
 /// Positions of a chunk.
 pub(super) const CHUNK: usize = ROW;

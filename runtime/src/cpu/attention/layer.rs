@@ -63,7 +63,10 @@ impl KvLayer {
     /// When they are not rows, or more than fit.
     pub fn store(&mut self, position: usize, keys: &[f32], values: &[f32]) {
         let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
-        assert!(keys.len() == values.len() && keys.len().is_multiple_of(width), "keys are not rows of {width}");
+        assert!(
+            keys.len() == values.len() && keys.len().is_multiple_of(width),
+            "keys are not rows of {width}"
+        );
         assert!(position + keys.len() / width <= self.capacity, "more keys than fit");
         // Storing a value, spread out as keys are, takes about as long as a few multiply-adds.
         let work = 4 * keys.len();

@@ -113,7 +113,10 @@ impl Case {
         for isa in Isa::available() {
             for steps in [&[self.tokens][..], &vec![1; self.tokens], &[some, rest], &[rest, some]] {
                 let out = self.run(isa, steps);
-                assert!(out.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{name}, {isa:?}");
+                assert!(
+                    out.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()),
+                    "{name}, {isa:?}"
+                );
             }
         }
     }

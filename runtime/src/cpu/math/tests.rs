@@ -1,3 +1,4 @@
+use super::super::vector::{self, VectorWork};
 use super::*;
 
 /// Distance in steps between floats at the exact value.
@@ -77,11 +78,12 @@ fn gelu_tanh_is_within_its_stated_error() {
 fn gelu_erf_is_within_its_stated_error() {
     let exact = |x: f64| 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
     assert!(worst((-1.0, 30.0), gelu_erf, exact) <= 4.0);
-    for from in -8..-1 {
+    for from in -13..-1 {
         let from = from as f32;
         assert!(worst((from, from + 1.0), gelu_erf, exact) <= 4.0 + 2.0 * f64::from(from * from));
     }
-    assert_eq!((gelu_erf(1e20), gelu_erf(-1e20)), (1e20, -0.0));
+    assert_eq!((gelu_erf(1e20), gelu_erf(-1e20), gelu_erf(0.0)), (1e20, -0.0, 0.0));
+    assert!(gelu_erf(f32::NAN).is_nan());
 }
 
 #[test]
@@ -123,16 +125,17 @@ fn log_sum_exp_is_the_logarithm_of_the_sum_on_every_instruction_set() {
 
 #[test]
 fn functions_give_the_same_bits_on_every_instruction_set() {
-    struct All<'a>(&'a [f32], [Vec<u32>; 4]);
+    struct All<'a>(&'a [f32], [Vec<u32>; 5]);
     impl Vectorized for All<'_> {
-        type Output = [Vec<u32>; 4];
+        type Output = [Vec<u32>; 5];
         #[inline(always)]
-        fn run(mut self) -> [Vec<u32>; 4] {
+        fn run(mut self) -> [Vec<u32>; 5] {
             for &x in self.0 {
                 self.1[0].push(exp(x).to_bits());
                 self.1[1].push(tanh(x).to_bits());
                 self.1[2].push(gelu_tanh(x).to_bits());
                 self.1[3].push(silu(x).to_bits());
+                self.1[4].push(gelu_erf(x).to_bits());
             }
             self.1
         }
@@ -141,5 +144,29 @@ fn functions_give_the_same_bits_on_every_instruction_set() {
     let expected = Isa::SCALAR.vectorize(All(&x, Default::default()));
     for isa in Isa::available() {
         assert!(isa.vectorize(All(&x, Default::default())) == expected, "{isa:?}");
+    }
+}
+
+#[test]
+fn the_exponential_in_registers_has_the_bits_of_the_other() {
+    struct Small<'a>(&'a [f32], &'a mut Vec<u32>);
+    impl VectorWork for Small<'_> {
+        #[inline(always)]
+        fn run<V: Vector>(self) {
+            for x in self.0.as_chunks::<LANES>().0 {
+                self.1.extend(exp_of_small(V::from_lanes(x)).to_lanes().map(f32::to_bits));
+            }
+        }
+    }
+    let mut x: Vec<f32> = (0..32_000).map(|i| (i as f32 - 28_000.0) * 0.004).collect();
+    x[..7].copy_from_slice(&[0.0, -0.0, f32::NEG_INFINITY, f32::MIN, -104.5, -87.5, -1e-30]);
+    let expected: Vec<u32> = x.iter().map(|x| exp(*x).to_bits()).collect();
+    for isa in Isa::available() {
+        let mut found = Vec::new();
+        vector::run(isa, Small(&x, &mut found));
+        assert!(found == expected, "{isa:?}");
+        let mut nan = Vec::new();
+        vector::run(isa, Small(&[f32::NAN; LANES], &mut nan));
+        assert!(nan.iter().all(|bits| f32::from_bits(*bits).is_nan()), "{isa:?}");
     }
 }

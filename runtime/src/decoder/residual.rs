@@ -1,0 +1,97 @@
+//! The residual stream: where it begins, what is added to it, and the norms around that. Each token's row goes through all
+//! of it at once, on some thread.
+
+use super::{Decoder, DecoderState};
+use crate::cpu::{add_assign, layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place, scale};
+use crate::weights::Norm;
+use qsf_format::{NormKind, Residual};
+
+/// What adding and normalizing a value costs, in multiply-adds of matrices.
+const WORK: usize = 8;
+
+impl Decoder {
+    /// Embeds `tokens` into `state.hidden`; normalizes that for the first layer.
+    pub(super) fn embed(&self, state: &mut DecoderState, tokens: &[u32]) {
+        let (isa, width) = (self.cpu.isa(), self.model.config.hidden as usize);
+        let DecoderState { hidden, normed, kv, .. } = state;
+        let past = kv.len();
+        self.cpu.for_each_rows(
+            [(hidden, width), (normed, width)],
+            WORK * width,
+            |first, [hidden, normed]| {
+                let rows = hidden.chunks_exact_mut(width).zip(normed.chunks_exact_mut(width));
+                for (t, (row, normed)) in (first..).zip(rows) {
+                    self.model.embedding.decode_row(isa, tokens[t] as usize, row);
+                    if let Some(factor) = self.model.config.embedding_scale {
+                        scale(isa, row, factor);
+                    }
+                    if let Some(positions) = &self.model.positions {
+                        positions.decode_row(isa, past + t, normed);
+                        add_assign(isa, row, normed);
+                    }
+                    if let Some(norm) = &self.model.embedding_norm {
+                        self.norm_in_place(norm, row);
+                    }
+                    self.norm_or_copy(self.norm_of_layer(0), row, normed);
+                }
+            },
+        );
+    }
+
+    /// The norm before layer `index`; behind the last, that of the head.
+    pub(super) fn norm_of_layer(&self, index: usize) -> Option<&Norm> {
+        match self.model.layers.get(index) {
+            Some(layer) => layer.attn_norm.as_ref(),
+            None => Some(&self.model.final_norm),
+        }
+    }
+
+    /// Adds `state.projected`, normalized by `added` where that is there, to `state.hidden`, and leaves what the next part
+    /// of the model reads in `state.normed`: by `residual`, the new stream or the old one normalized by `next`, or what the
+    /// last part has read.
+    pub(super) fn add_residual(
+        &self,
+        state: &mut DecoderState,
+        added: Option<&Norm>,
+        residual: Residual,
+        next: Option<&Norm>,
+    ) {
+        let (isa, width) = (self.cpu.isa(), self.model.config.hidden as usize);
+        let DecoderState { hidden, projected, normed, .. } = state;
+        let matrices = [(hidden.as_mut_slice(), width), (projected, width), (normed, width)];
+        self.cpu.for_each_rows(matrices, 2 * WORK * width, |_, [hidden, projected, normed]| {
+            let rows = hidden.chunks_exact_mut(width).zip(projected.chunks_exact_mut(width));
+            for ((hidden, projected), normed) in rows.zip(normed.chunks_exact_mut(width)) {
+                if let Some(norm) = added {
+                    self.norm_in_place(norm, projected);
+                }
+                if residual == Residual::Parallel {
+                    self.norm_or_copy(next, hidden, normed);
+                }
+                add_assign(isa, hidden, projected);
+                if residual == Residual::Sequential {
+                    self.norm_or_copy(next, hidden, normed);
+                }
+            }
+        });
+    }
+
+    fn norm_or_copy(&self, norm: Option<&Norm>, row: &[f32], out: &mut [f32]) {
+        let Some(Norm { gain, bias }) = norm else { return out.copy_from_slice(row) };
+        let (isa, config) = (self.cpu.isa(), &self.model.config.norm);
+        match config.kind {
+            NormKind::RmsNorm => rms_norm(isa, row, gain, config.epsilon, out),
+            NormKind::LayerNorm => layer_norm(isa, row, gain, bias.as_deref(), config.epsilon, out),
+        }
+    }
+
+    fn norm_in_place(&self, norm: &Norm, row: &mut [f32]) {
+        let (isa, config) = (self.cpu.isa(), &self.model.config.norm);
+        match config.kind {
+            NormKind::RmsNorm => rms_norm_in_place(isa, row, &norm.gain, config.epsilon),
+            NormKind::LayerNorm => {
+                layer_norm_in_place(isa, row, &norm.gain, norm.bias.as_deref(), config.epsilon);
+            }
+        }
+    }
+}
