@@ -18,6 +18,7 @@ import numpy as np
 import qsf_forward
 from qsf_meta import (MODEL_DEFAULTS, MODEL_OPTIONAL, NONE, NORM_DEFAULTS, ROPE_DEFAULTS, ROPE_OPTIONAL, TYPES, Damage,
                       check_dimensions, need, parse_meta, with_defaults)
+from qsf_values import ceil_div, decode, pieces, row_bytes
 
 COMPRESSION = {0: "none", 1: "lz4", 2: "lz4-hc", 3: "zstd"}
 KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down attn_norm ffn_norm attn_q_bias
@@ -27,16 +28,12 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias""".split(), start=64))
 MIB, SECTION_LIMIT = 1 << 20, 1 << 28
-Tensor = namedtuple("Tensor", "layer kind rows cols type flags offset crc data own_type")  # data: quantized bytes
+Tensor = namedtuple("Tensor", "layer kind rows cols type layout flags offset crc data own_type")  # data: quantized bytes
 Chunk = namedtuple("Chunk", "offset stored raw crc compression")  # offset in the file
 
 
 class Missing(Exception):
     """A decompressor is not installed."""
-
-
-def ceil_div(a, b):
-    return -(-a // b)
 
 
 def align(x, n=64):
@@ -116,54 +113,18 @@ def chunk_bytes(view, c, place):
     return out
 
 
-# ---------------------------------------------------------------- Value types (section 6)
-
-def row_bytes(t, cols, n):
-    block = {0: 2 + n // 4, 1: 4 + n // 4, 2: 4 + 3 * n // 8, 3: 4 + n // 2, 4: 2 + n // 4, 9: 2 + n}
-    return cols * {6: 2, 7: 4, 8: 2}[t] if t in (6, 7, 8) else ceil_div(cols, n) * block[t]
-
-
-def block_parts(t, raw, rows, cols, n):
-    """Splits a block type into (list of f16 fields, list of code arrays), each [rows, blocks, 1 or n]."""
-    a = np.frombuffer(raw, np.uint8).reshape(rows, ceil_div(cols, n), -1)
-    fields = 2 if t in (1, 2, 3) else 1
-    f = np.ascontiguousarray(a[..., :2 * fields]).view("<f2")
-    c = a[..., 2 * fields:]
-    two_bit = lambda c: np.concatenate([c >> s & 3 for s in (0, 2, 4, 6)], axis=-1)
-    bits = lambda c: np.unpackbits(c, axis=-1, bitorder="little")
-    if t in (0, 1):
-        codes = [two_bit(c)]
-    elif t == 2:
-        codes = [two_bit(c[..., :n // 4]) + 4 * bits(c[..., n // 4:])]
-    elif t == 3:
-        codes = [np.concatenate([c & 15, c >> 4], axis=-1)]
-    elif t == 4:
-        codes = [bits(c[..., :n // 8]), bits(c[..., n // 8:])]  # sign plane, zero plane
-    else:
-        codes = [np.ascontiguousarray(c).view(np.int8)]
-    return [f[..., i:i + 1] for i in range(fields)], codes
-
-
-def decode(t, raw, rows, cols, n):
-    """Tensor data -> float32 array [rows, cols], rounded as section 6 says (product, then sum, each to f32)."""
-    if t == 8:
-        return (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(rows, cols)
-    if t in (6, 7):
-        return np.frombuffer(raw, {6: "<f2", 7: "<f4"}[t]).astype(np.float32).reshape(rows, cols)
-    fields, codes = block_parts(t, raw, rows, cols, n)
-    scale, q = fields[0].astype(np.float32), codes[0].astype(np.float32)
-    if t == 0:
-        q = 2 * q - 3
-    elif t == 4:
-        q = np.where(codes[1] == 1, np.float32(0), 1 - 2 * q)  # the zero bit wins
-    with np.errstate(all="ignore"):
-        q *= scale
-        if len(fields) == 2:
-            q += fields[1].astype(np.float32)
-    return q.reshape(rows, -1)[:, :cols]
-
-
 # ---------------------------------------------------------------- The file
+
+def check_layout(t, layout, place):
+    """Section 5: layouts 0 (rows) and 3 (panels), the latter of block types only."""
+    need(layout == 0 or layout == 3 and t not in (6, 7, 8), place, f"layout {layout} of type {t}")
+
+
+def chunk_rows(layout, rb):
+    """Section 7.3: rows of a chunk of the embedding."""
+    p = max(1, MIB // rb)
+    return p if layout == 0 else max(16, p // 16 * 16)
+
 
 class Reader:
     """Opens and checks a file in the order of section 10. `view` is the whole file, mapped."""
@@ -346,11 +307,11 @@ class Reader:
             need(kind not in KINDS or kind in belong, where, f"{KINDS.get(kind)} does not belong here")
             need(all(kind != x.kind for x in out), where, f"kind {kind} comes twice")
             need(t in TYPES, where, f"type {t}")
-            need(layout == 0, where, f"layout {layout}")
+            check_layout(t, layout, where)
             need(rows >= 1 and cols >= 1, where, "no rows or columns")
             end = at + 16 + rows * row_bytes(t, cols, self.n)
             need(end <= len(raw), where, "data does not fit")
-            out.append(Tensor(layer, kind, rows, cols, t, flags, at, zlib.crc32(raw[at:end]), raw[at + 16:end], own))
+            out.append(Tensor(layer, kind, rows, cols, t, layout, flags, at, zlib.crc32(raw[at:end]), raw[at + 16:end], own))
         need(tail or end == len(raw), place, f"{len(raw) - end} bytes left after the last tensor")
         return out
 
@@ -384,7 +345,9 @@ class Reader:
         end = at + len(self.section("EMBD")) if self.extended else self.size
         need(at + 16 <= end, place, "header does not fit")
         t, size, rows, cols = struct.unpack_from("<4I", self.view, at)
+        layout, t = t >> 8, t & 255
         need(t in TYPES, place, f"type {t}")
+        check_layout(t, layout, place)
         need(rows == h["vocab"] and cols == h["hidden"] and rows and cols, place, f"shape {rows} x {cols} disagrees with the header")
         rb = row_bytes(t, cols, self.n)
         stored = end - at - 16 if self.extended else rows * rb
@@ -393,7 +356,7 @@ class Reader:
             need(at + 16 + stored <= end, place, "rows are not inside the file")
             raw = self.view[at + 16:at + 16 + stored]
         else:
-            table, per = self.section("ECHK"), max(1, MIB // rb)
+            table, per = self.section("ECHK"), chunk_rows(layout, rb)
             need(len(table) == 24 * ceil_div(rows, per), "ECHK", f"{len(table)} bytes for {rows} rows")
             chunks, pos = [], at + 16
             for k, c in enumerate(struct.iter_unpack("<Q4I", table)):
@@ -407,7 +370,7 @@ class Reader:
                 chunks.append(c)
             need(pos == end, "ECHK", f"chunks end at {pos}, EMBD at {end}")
             raw = memoryview(b"".join(chunk_bytes(self.view, c, f"{place}, chunk {k}") for k, c in enumerate(chunks)))
-        return Tensor(None, 69, rows, cols, t, 0, at, None, raw, t)
+        return Tensor(None, 69, rows, cols, t, layout, 0, at, None, raw, t)
 
     def tensors(self):
         """Every tensor in the order of META: embedding, layers, final section, positions."""
@@ -449,15 +412,19 @@ def lint_tensor(r, t):
         yield f"{name}: type is not explicit, or flags are not 0"
     if t.type in (6, 7, 8):
         return
-    f16s, codes = block_parts(t.type, t.data, t.rows, t.cols, r.n)
-    if not all(np.isfinite(f).all() for f in f16s):
-        yield f"{name}: scale or min is not finite"
-    if t.cols % r.n and any(c[:, -1, t.cols % r.n:].any() for c in codes):
-        yield f"{name}: padding codes are not zero"
-    if t.type == 4 and (codes[0] & codes[1]).any():
-        yield f"{name}: sign bit where the zero bit is set"
-    if t.type == 9 and (codes[0] == -128).any():
-        yield f"{name}: code -128"
+    for f16s, codes in pieces(t.type, t.data, t.rows, t.cols, r.n, t.layout):
+        planes = len(codes) == 2
+        padding = 2 if t.type == 4 and not planes else 0  # section 6.1: what zero bits become
+        if not all(np.isfinite(f).all() for f in f16s):
+            yield f"{name}: scale or min is not finite"
+        if t.cols % r.n and any((c[:, -1, t.cols % r.n:] != padding).any() for c in codes):
+            yield f"{name}: padding codes are not {padding}"
+        if planes and (codes[0] & codes[1]).any():
+            yield f"{name}: sign bit where the zero bit is set"
+        if t.type == 4 and not planes and (codes[0] == 3).any():
+            yield f"{name}: code 3"
+        if t.type == 9 and (codes[0] == -128).any():
+            yield f"{name}: code -128"
 
 
 def lint_file(r, listing):
@@ -500,10 +467,13 @@ def lint_file(r, listing):
 # ---------------------------------------------------------------- Running the model (sections 5 and 8.1)
 
 def kind_faults(m, listing):
-    """Tensors that the model needs and the file has not, or that it does not use, or of another shape. listing: (layer, kind, rows, cols)."""
+    """Tensors that the model needs and the file has not, or that it does not use, or of another shape; experts that end inside a panel.
+    listing: (layer, kind, rows, cols, layout)."""
     parts = {}
-    for layer, kind, rows, cols in listing:
+    for layer, kind, rows, cols, layout in listing:
         parts.setdefault(layer, {})[kind] = rows, cols
+        if layout == 3 and kind in (24, 25, 26) and m["experts"] and rows % (16 * m["experts"]["count"]):
+            yield f"layer {layer} {KINDS[kind]}: experts that are not whole panels"
     for layer in [None, *range(m["layers"])]:
         must, may = qsf_forward.tensor_kinds(m, layer)
         have = {k: v for k, v in parts.get(layer, {}).items() if k in KINDS}  # unknown ones are optional
@@ -521,13 +491,13 @@ def kind_faults(m, listing):
 
 def run(r, ids, context, last):
     """Logits of the last positions, after all checks."""
-    faults = list(kind_faults(r.model, [(t.layer, t.kind, t.rows, t.cols) for t in r.verify()]))
+    faults = list(kind_faults(r.model, [(t.layer, t.kind, t.rows, t.cols, t.layout) for t in r.verify()]))
     need(r.runnable, "header", "architecture or position encoding of a plain file that cannot be run")
     need(not faults, "model", "; ".join(faults))
     need(r.extended or r.model["position"]["kind"] != "learned", "model", "a plain file has no place for learned positions")
-    values = lambda tensors: {t.kind: decode(t.type, t.data, t.rows, t.cols, r.n).astype(np.float64) for t in tensors if t.kind in KINDS}
-    rest = values([r.embedding(), *r.final(), *r.positions()])
-    return qsf_forward.logits(r.model, ids, rest, (values(r.layer(i)) for i in range(len(r.layers))), context, last)
+    floats = lambda tensors: {t.kind: decode(t.type, t.data, t.rows, t.cols, r.n, t.layout).astype(np.float64) for t in tensors if t.kind in KINDS}
+    rest = floats([r.embedding(), *r.final(), *r.positions()])
+    return qsf_forward.logits(r.model, ids, rest, (floats(r.layer(i)) for i in range(len(r.layers))), context, last)
 
 
 def token_ids(text):
@@ -658,23 +628,23 @@ def main():
     try:
         r = Reader(args.file)
         for i, t in enumerate(r.verify()):
-            row = dict(layer=t.layer, kind=KINDS.get(t.kind, f"unknown {t.kind}"), rows=t.rows, cols=t.cols, type=TYPES[t.type],
+            row = dict(layer=t.layer, kind=KINDS.get(t.kind, f"unknown {t.kind}"), rows=t.rows, cols=t.cols, type=TYPES[t.type], layout=t.layout,
                        offset=t.offset, crc32=None if t.crc is None else f"{t.crc:08x}")
-            shapes.append((t.layer, t.kind, t.rows, t.cols))
+            shapes.append((t.layer, t.kind, t.rows, t.cols, t.layout))
             if args.lint:
                 remarks += lint_tensor(r, t)
-            values = decode(t.type, t.data, t.rows, t.cols, r.n)
-            row.update(min=float(values.min()), max=float(values.max()), values_crc32=f"{zlib.crc32(np.ascontiguousarray(values)):08x}")
+            decoded = decode(t.type, t.data, t.rows, t.cols, r.n, t.layout)
+            row.update(min=float(decoded.min()), max=float(decoded.max()), values_crc32=f"{zlib.crc32(np.ascontiguousarray(decoded)):08x}")
             if source:
                 name, keys = f"layer {t.layer} {row['kind']}", ("cosine", "relative_error", "max_abs_error")
                 try:
                     a = original(source, t.layer, row["kind"])
                 except (KeyError, StopIteration):
                     a = np.zeros((0, 0))
-                if a.shape != values.shape:
+                if a.shape != decoded.shape:
                     remarks.append(f"{name}: no original of shape {t.rows} x {t.cols} found")
                 else:
-                    row.update(zip(keys, measure(a, values)))
+                    row.update(zip(keys, measure(a, decoded)))
                     rec = r.records[i] if i < len(r.records) else {}
                     row["meta"] = {k: rec.get(k) for k in keys}
                     for k in keys if r.extended else ():
@@ -699,7 +669,7 @@ def main():
     for x in parts:
         print(f"  {x['offset']:>12} {x['size']:>12}  {x['name']}")
     for t in listing:
-        line = f"{'' if t['layer'] is None else t['layer']:>3} {t['kind']:<19} {t['rows']:>6} x {t['cols']:<6} {t['type']:<8} {t['min']:>11.5g} {t['max']:>11.5g}"
+        line = f"{'' if t['layer'] is None else t['layer']:>3} {t['kind']:<19} {t['rows']:>6} x {t['cols']:<6} {t['type']:<8} {t['layout']} {t['min']:>11.5g} {t['max']:>11.5g}"
         if "cosine" in t:
             line += f"  cosine {t['cosine']:.6f}  relative error {t['relative_error']:.6f}"
         print(line + f"  {t['values_crc32']}")

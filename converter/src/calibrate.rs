@@ -21,7 +21,7 @@ pub fn calibrate(
     source: &dyn WeightSource,
     text: &str,
     max_tokens: usize,
-    cpu: Cpu,
+    cpu: &Cpu,
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> Result<Calibration> {
@@ -34,7 +34,8 @@ pub fn calibrate(
         )
     })?;
     let tokens = Tokenizer::from_json(json, source.path())?.encode(text)?;
-    let decoder = Decoder::new(Arc::new(Model::load(source)?), cpu, Some(Activations::F32)).stop_on(cancel);
+    let model = Arc::new(Model::load(source)?);
+    let decoder = Decoder::new(model, cpu.clone(), Some(Activations::F32)).stop_on(cancel);
     let stats = collect(&decoder, &tokens[..tokens.len().min(max_tokens)], progress)?;
     Ok(Calibration { stats, text_sha256: sha256(text.as_bytes()) })
 }

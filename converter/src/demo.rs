@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use qsf_format::cli::{human_bytes, table};
 use qsf_format::{BlockSize, Compression, Layout};
-use qsf_runtime::bench::{BenchOptions, bench};
+use qsf_runtime::bench::{Test, speed};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::{EvalOptions, evaluate};
 use qsf_runtime::progress::{Cancel, Progress};
@@ -72,7 +72,7 @@ pub fn write_model(dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When a file cannot be written, or the user interrupts.
-pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) -> Result<Vec<DemoLine>> {
+pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel) -> Result<Vec<DemoLine>> {
     let model_dir = dir.join("demo-1m");
     write_model(&model_dir)?;
     let source = open_huggingface(&model_dir)?;
@@ -80,7 +80,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
     let tokenizer = Tokenizer::from_json(json, source.path())?;
     let tokens = tokenizer.encode(TEXT)?;
     let options = EvalOptions { ctx: CTX, chunks: None, bos: tokenizer.bos() };
-    let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu, None).stop_on(cancel);
+    let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu.clone(), None).stop_on(cancel);
     let evaluated = evaluate(&reference, None, &tokens, options, progress)?;
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
     let source_bytes = 2 * weights;
@@ -110,7 +110,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
         };
         let conversion = convert(&source, &path, &convert_options, cpu.isa(), progress, cancel)?;
         let model = Model::load(&QsfSource::open(&path)?)?;
-        let decoder = Decoder::new(Arc::new(model), cpu, None).stop_on(cancel);
+        let decoder = Decoder::new(Arc::new(model), cpu.clone(), None).stop_on(cancel);
         let result = evaluate(&decoder, Some(&reference), &tokens, options, progress)?;
         lines.push(DemoLine {
             name: name.into(),
@@ -126,8 +126,7 @@ pub fn run_demo(dir: &Path, cpu: Cpu, progress: &dyn Progress, cancel: &Cancel) 
 }
 
 fn decode_speed(decoder: &Decoder, progress: &dyn Progress) -> Result<f64> {
-    let options = BenchOptions { prompt_tokens: 64, decode_tokens: 64, repetitions: 1 };
-    Ok(bench(decoder, options, progress)?.decode.mean)
+    Ok(speed(decoder, Test::decode(64), 1, false, progress)?.tokens_per_second.mean)
 }
 
 /// The demonstration as a table.

@@ -98,10 +98,10 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Checks the chunk's CRC in `file` and decompresses it. Places are named `place`.
-    pub(crate) fn decode(&self, file: &[u8], place: &str) -> Result<Vec<u8>, Damage> {
-        let stored = self.stored(file);
-        check_crc(place, self.offset, stored, self.crc)?;
+    /// The chunk, whose CRC in `file` was checked, decompressed. Places are named `place`.
+    pub(crate) fn decompress(&self, file: &[u8], place: &str) -> Result<Vec<u8>, Damage> {
+        // The chunk's range was checked when its table was read.
+        let stored = &file[self.offset as usize..][..self.stored_bytes as usize];
         self.compression.decode(stored, self.raw_bytes as usize).map_err(|found| {
             Damage::new(
                 place,
@@ -110,11 +110,6 @@ impl Chunk {
                 found,
             )
         })
-    }
-
-    /// The stored bytes; the chunk's range was checked when its table was read.
-    pub(crate) fn stored<'a>(&self, file: &'a [u8]) -> &'a [u8] {
-        &file[self.offset as usize..][..self.stored_bytes as usize]
     }
 }
 

@@ -7,7 +7,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::chunk::{Chunk, Compression, check_sizes};
 use crate::error::Damage;
-use crate::header::check_crc;
 
 const MAGIC: [u8; 4] = *b"QSFD";
 const VERSION: u32 = 1;
@@ -280,11 +279,4 @@ pub(crate) fn parse_embedding_chunks(
         ));
     }
     Ok(chunks)
-}
-
-/// Checks the stored CRC of a section and gives its stored bytes.
-pub(crate) fn checked_section<'a>(file: &'a [u8], section: &Section) -> Result<&'a [u8], Damage> {
-    let stored = &file[section.offset as usize..][..section.stored_bytes as usize];
-    check_crc(&format!("section {}", section.tag), section.offset, stored, section.crc)?;
-    Ok(stored)
 }

@@ -18,6 +18,7 @@ mod layout;
 mod meta;
 mod model_config;
 pub mod panels;
+mod part;
 mod partial_file;
 pub mod printable;
 mod quant_type;

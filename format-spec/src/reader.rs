@@ -9,12 +9,13 @@ use memmap2::Mmap;
 
 use crate::alignment::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
 use crate::chunk::{Chunk, Compression, parse_table, zstd_at_most};
-use crate::directory::{Section, SectionTag, checked_section, parse_directory, parse_embedding_chunks};
+use crate::directory::{Section, SectionTag, parse_directory, parse_embedding_chunks};
 use crate::error::{Damage, FormatError};
-use crate::header::{FileHeader, HEADER_BYTES, check_crc};
+use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 use crate::layout::Layout;
 use crate::meta::{META_VERSION, Meta};
+use crate::part::Part;
 use crate::quant_type::QuantType;
 use crate::tensor_header::{TensorCount, TensorEntry, parse_tensors};
 use crate::tensor_kind::TensorKind;
@@ -307,7 +308,19 @@ impl QsfFile {
 
     /// A section's stored bytes after its CRC was checked.
     pub(crate) fn checked_section(&self, tag: SectionTag) -> Result<Option<&[u8]>, Damage> {
-        self.section(tag).map(|section| checked_section(&self.bytes, section)).transpose()
+        self.section(tag).map(|section| self.checked(section)).transpose()
+    }
+
+    /// The same for a section of the directory.
+    pub(crate) fn checked(&self, section: &Section) -> Result<&[u8], Damage> {
+        let mut part = self.part(section);
+        part.check(&format!("section {}", section.tag), section.crc)?;
+        Ok(part.bytes())
+    }
+
+    fn part(&self, section: &Section) -> Part<'_> {
+        let start = section.offset as usize;
+        Part::new(&self.path, &self.bytes, start..start + section.stored_bytes as usize)
     }
 
     /// A section's content, checked and decompressed.
@@ -320,7 +333,7 @@ impl QsfFile {
 
     pub(crate) fn read_section(&self, tag: SectionTag) -> Result<Option<Vec<u8>>, Damage> {
         let Some(section) = self.section(tag) else { return Ok(None) };
-        let stored = checked_section(&self.bytes, section)?;
+        let stored = self.checked(section)?;
         if section.compression == Compression::None {
             return Ok(Some(stored.to_vec()));
         }
@@ -371,9 +384,17 @@ impl QsfFile {
     pub(crate) fn read_layer(&self, layer: usize) -> Result<TensorGroup, Damage> {
         let entry = &self.layers[layer];
         let place = format!("layer {layer}");
-        let stored = &self.bytes[entry.offset as usize..][..entry.stored_bytes as usize];
-        check_crc(&place, entry.offset, stored, entry.crc)?;
-        let chunks = parse_table(stored, entry.offset, entry.raw_bytes, &place)?;
+        let start = entry.offset as usize;
+        let mut part = Part::new(&self.path, &self.bytes, start..start + entry.stored_bytes as usize);
+        let chunks = match parse_table(part.bytes(), entry.offset, entry.raw_bytes, &place) {
+            Ok(chunks) => chunks,
+            // Rather damaged than written so.
+            Err(malformed) => {
+                part.check(&place, entry.crc)?;
+                return Err(malformed);
+            }
+        };
+        part.check_with_chunks(&place, entry.crc, &place, &chunks)?;
         let bytes = self.join(&chunks, &place)?;
         let tensors = parse_tensors(
             bytes.as_slice(),
@@ -390,22 +411,18 @@ impl QsfFile {
         Ok(group)
     }
 
-    /// Contiguous chunks as one: in place when none is compressed.
+    /// Contiguous chunks, checked already, as one: in place when none is compressed.
     fn join(&self, chunks: &[Chunk], place: &str) -> Result<RawBytes, Damage> {
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
             return Ok(RawBytes::Owned(Arc::default()));
         };
         if chunks.iter().all(|c| c.compression == Compression::None) {
-            for (i, chunk) in chunks.iter().enumerate() {
-                let stored = chunk.stored(&self.bytes);
-                check_crc(&format!("{place}, chunk {i}"), chunk.offset, stored, chunk.crc)?;
-            }
             let range = first.offset as usize..last.offset as usize + last.stored_bytes as usize;
             return Ok(RawBytes::InFile(self.bytes.clone(), range));
         }
         let mut raw = Vec::new();
         for (i, chunk) in chunks.iter().enumerate() {
-            raw.extend_from_slice(&chunk.decode(&self.bytes, &format!("{place}, chunk {i}"))?);
+            raw.extend_from_slice(&chunk.decompress(&self.bytes, &format!("{place}, chunk {i}"))?);
         }
         Ok(RawBytes::Owned(Arc::new(raw)))
     }
@@ -458,7 +475,7 @@ impl QsfFile {
 
     pub(crate) fn read_positions(&self) -> Result<Option<TensorGroup>, Damage> {
         let Some(section) = self.section(SectionTag::POSITIONS) else { return Ok(None) };
-        let bytes = checked_section(&self.bytes, section)?;
+        let bytes = self.checked(section)?;
         let tensors = parse_tensors(
             bytes,
             section.offset,
@@ -555,9 +572,13 @@ impl QsfFile {
 
     pub(crate) fn read_embedding(&self, info: &EmbeddingInfo) -> Result<RawBytes, Damage> {
         if !self.is_plain() {
-            // The chunks' CRCs cover the data, this one the 16 bytes before it.
-            self.checked_section(SectionTag::EMBEDDING)?;
-            return self.join(&info.chunks, "embedding section");
+            let place = "embedding section";
+            // The chunks' CRCs cover the data, the section's also the 16 bytes before it.
+            if let Some(section) = self.section(SectionTag::EMBEDDING) {
+                let name = format!("section {}", section.tag);
+                self.part(section).check_with_chunks(&name, section.crc, place, &info.chunks)?;
+            }
+            return self.join(&info.chunks, place);
         }
         let at = self.header.embedding_offset + TENSOR_HEADER_BYTES;
         let bytes = info.quant.tensor_bytes(self.header.block, info.rows.into(), info.cols.into());

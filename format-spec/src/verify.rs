@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::alignment::first_nonzero;
-use crate::directory::{SectionTag, checked_section};
+use crate::directory::SectionTag;
 use crate::error::{Damage, FormatError};
 use crate::model_config::{ModelConfig, PositionConfig};
 use crate::reader::{QsfFile, TensorGroup};
@@ -41,7 +41,7 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
     let mut report = Verification::default();
     check_padding(file)?;
     for section in file.sections() {
-        checked_section(file.bytes(), section)?;
+        file.checked(section)?;
         file.bytes().release(section.offset, section.offset + section.stored_bytes);
         report.sections += 1;
     }

@@ -2,7 +2,7 @@
 //!
 //! - [`source::open`] opens a QSF file or a HuggingFace directory behind one trait, weights in their stored type.
 //! - [`Model::load`] and [`Decoder`] run it: one decoder, configured by [`ModelConfig`](qsf_format::ModelConfig).
-//! - [`generate`], [`mod@bench`] and [`eval`] are what the binaries do with it.
+//! - [`generate`], [`bench`] and [`eval`] are what the binaries do with it.
 
 pub mod bench;
 #[cfg(feature = "cli")]
@@ -21,7 +21,9 @@ mod test_data;
 pub mod tokenizer;
 mod weights;
 
-pub use decoder::{Activations, Decoder, DecoderState, InputObserver, KvCache, LinearInput};
+pub use decoder::{
+    Activations, Decoder, DecoderState, InputObserver, KvCache, LinearInput, Profile, Section,
+};
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};
 pub use weights::{LayerWeights, Linear, Model, Norm};

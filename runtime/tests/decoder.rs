@@ -2,97 +2,18 @@
 //! result does not depend on what else is computed with it, on threads or on the instruction set.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod common;
 
-use half::f16;
+use common::RandomModel;
 use qsf_format::{
-    Activation, BlockSize, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm,
-    QuantType, Residual, SlidingWindow, TensorId,
+    Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, QuantType,
+    Residual, SlidingWindow,
 };
 use qsf_runtime::cpu::{Cpu, Isa};
-use qsf_runtime::source::{Tensor, TensorInfo, WeightSource, expected_shape, required_tensors};
-use qsf_runtime::{Activations, Decoder, Model, Result};
+use qsf_runtime::{Activations, Decoder};
 
-/// A model of random weights: matrices in one type, vectors in f32.
-struct RandomModel {
-    config: ModelConfig,
-    infos: Vec<TensorInfo>,
-    quant: QuantType,
-}
-
-impl RandomModel {
-    fn new(config: ModelConfig, quant: QuantType) -> RandomModel {
-        let infos = required_tensors(&config)
-            .map(|id| {
-                let (rows, cols) = expected_shape(&config, id).unwrap();
-                let quant = if id.kind.is_matrix() { quant } else { QuantType::F32 };
-                TensorInfo { id, name: id.to_string(), rows, cols, stored: quant.into() }
-            })
-            .collect();
-        RandomModel { config, infos, quant }
-    }
-
-    fn decoder(&self, isa: Isa, activations: Option<Activations>) -> Decoder {
-        Decoder::new(Arc::new(Model::load(self).unwrap()), Cpu::new(isa), activations)
-    }
-}
-
-fn random(state: &mut u64) -> f32 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-}
-
-impl WeightSource for RandomModel {
-    fn path(&self) -> &Path {
-        Path::new("random")
-    }
-
-    fn config(&self) -> &ModelConfig {
-        &self.config
-    }
-
-    fn tokenizer_json(&self) -> Option<&[u8]> {
-        None
-    }
-
-    fn chat_template(&self) -> Option<&[u8]> {
-        None
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    fn tensors(&self) -> &[TensorInfo] {
-        &self.infos
-    }
-
-    fn load(&self, id: TensorId) -> Result<Tensor> {
-        let info = self.infos.iter().find(|info| info.id == id).unwrap();
-        let mut state = 7 + u64::from(id.kind.id()) + 1000 * u64::from(id.layer.unwrap_or(77));
-        let values = info.rows * info.cols;
-        let bytes: Vec<u8> = if info.stored.native() == Some(QuantType::F32) {
-            let offset = if id.kind.is_matrix() { 0.0 } else { 1.0 };
-            (0..values).flat_map(|_| (offset + random(&mut state)).to_le_bytes()).collect()
-        } else {
-            // 4-bit blocks: a scale, a min of the other sign, random codes.
-            let blocks = info.rows * info.cols.div_ceil(64);
-            (0..blocks)
-                .flat_map(|_| {
-                    let scale = f16::from_f32(0.01 + 0.01 * random(&mut state).abs());
-                    let min = f16::from_f32(-8.0 * scale.to_f32());
-                    let mut block = [scale.to_le_bytes(), min.to_le_bytes()].concat();
-                    block.extend((0..32).map(|_| (random(&mut state) * 1000.0) as i32 as u8));
-                    block
-                })
-                .collect()
-        };
-        Ok(Tensor::new(info.rows, info.cols, info.stored.native().unwrap(), BlockSize::B64, bytes.into())
-            .unwrap())
-    }
-
-    fn release(&self, _layer: Option<u32>) {}
+fn best() -> Cpu {
+    Cpu::new(Isa::best())
 }
 
 fn llama() -> ModelConfig {
@@ -224,7 +145,7 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
 fn every_part_of_a_configuration_changes_the_result() {
     let result = |config: ModelConfig| {
         config.check().unwrap();
-        logits(&RandomModel::new(config, QuantType::F32).decoder(Isa::best(), None), &tokens(9), &[9])
+        logits(&RandomModel::new(config, QuantType::F32).decoder(best(), None), &tokens(9), &[9])
     };
     let unrotated = |layers: Vec<u32>, sliding_theta| PositionConfig::Rope {
         theta: 1e6,
@@ -261,9 +182,8 @@ fn every_part_of_a_configuration_changes_the_result() {
 fn a_window_sees_as_many_positions_as_it_says() {
     let config =
         |size| ModelConfig { sliding_window: Some(SlidingWindow { size, layers: vec![0, 1] }), ..llama() };
-    let result = |config| {
-        logits(&RandomModel::new(config, QuantType::F32).decoder(Isa::best(), None), &tokens(9), &[9])
-    };
+    let result =
+        |config| logits(&RandomModel::new(config, QuantType::F32).decoder(best(), None), &tokens(9), &[9]);
     let vocab = llama().vocab as usize;
     let (all, three) = (result(llama()), result(config(3)));
     assert_eq!(result(config(9)), all, "a window as long as the text is none");
@@ -274,7 +194,7 @@ fn a_window_sees_as_many_positions_as_it_says() {
 #[test]
 fn a_prompt_in_one_step_gives_the_same_bits_as_token_by_token() {
     for (model, activations) in cases() {
-        let decoder = model.decoder(Isa::best(), activations);
+        let decoder = model.decoder(best(), activations);
         let tokens = tokens(13);
         let whole = logits(&decoder, &tokens, &[13]);
         assert!(whole.iter().all(|v| v.is_finite()));
@@ -299,11 +219,11 @@ fn a_prompt_in_one_step_gives_the_same_bits_as_token_by_token() {
 fn every_instruction_set_and_thread_count_gives_the_same_bits() {
     for (model, activations) in cases() {
         let tokens = tokens(9);
-        let oracle = logits(&model.decoder(Isa::SCALAR, activations), &tokens, &[9]);
+        let oracle = logits(&model.decoder(Cpu::new(Isa::SCALAR), activations), &tokens, &[9]);
         for isa in Isa::available() {
             for threads in [1, 2, 3] {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                let found = pool.install(|| logits(&model.decoder(isa, activations), &tokens, &[9]));
+                let cpu = Cpu::with_threads(isa, threads).unwrap();
+                let found = logits(&model.decoder(cpu, activations), &tokens, &[9]);
                 assert_eq!(oracle, found, "{isa:?}, {threads} threads, {:?}", model.quant);
             }
         }
@@ -314,8 +234,8 @@ fn every_instruction_set_and_thread_count_gives_the_same_bits() {
 fn int8_activations_stay_near_the_float_reference() {
     let model = RandomModel::new(llama(), QuantType::Q4);
     let tokens = tokens(12);
-    let reference = logits(&model.decoder(Isa::best(), Some(Activations::F32)), &tokens, &[12]);
-    let int8 = logits(&model.decoder(Isa::best(), None), &tokens, &[12]);
+    let reference = logits(&model.decoder(best(), Some(Activations::F32)), &tokens, &[12]);
+    let int8 = logits(&model.decoder(best(), None), &tokens, &[12]);
     let norm = |v: &mut dyn Iterator<Item = f32>| v.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
     let error = norm(&mut reference.iter().zip(&int8).map(|(a, b)| a - b));
     let relative = error / norm(&mut reference.iter().copied());
@@ -325,7 +245,7 @@ fn int8_activations_stay_near_the_float_reference() {
 
 #[test]
 fn rewinding_forgets_what_came_later() {
-    let decoder = RandomModel::new(llama(), QuantType::F32).decoder(Isa::best(), None);
+    let decoder = RandomModel::new(llama(), QuantType::F32).decoder(best(), None);
     let vocab = decoder.model().config.vocab as usize;
     let (first, second) = (tokens(6), [3, 1, 4]);
     let mut state = decoder.state(16, 16).unwrap();
@@ -346,7 +266,7 @@ fn rewinding_forgets_what_came_later() {
 
 #[test]
 fn tokens_beyond_the_vocabulary_and_full_contexts_are_errors() {
-    let decoder = RandomModel::new(gpt2(), QuantType::F32).decoder(Isa::best(), None);
+    let decoder = RandomModel::new(gpt2(), QuantType::F32).decoder(best(), None);
     let mut state = decoder.state(4, 4).unwrap();
     let error = decoder.forward(&mut state, &[150]).unwrap_err().to_string();
     assert!(error.contains("150"), "{error}");

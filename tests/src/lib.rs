@@ -13,7 +13,8 @@ mod shared;
 pub use folders::{Snapshot, leftovers};
 pub use gguf::write_sparse_gguf;
 pub use models::{
-    SafetensorsFile, Size, change_config, demo_model, write_gpt2, write_llama, write_sparse_llama,
+    SafetensorsFile, Size, change_config, demo_model, write_gpt2, write_llama, write_mixtral,
+    write_sparse_llama,
 };
 pub use programs::{Output, Program, has_avx2, program};
 pub use refused::refused;

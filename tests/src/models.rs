@@ -133,6 +133,28 @@ pub fn write_gpt2(dir: &Path, size: Size, seed: u64) {
     write(dir, &config, &shapes, seed);
 }
 
+/// Writes a Mixtral of `experts` experts, two of them used, with random f32 weights into `dir`, which is made. It has no
+/// tokenizer.
+pub fn write_mixtral(dir: &Path, size: Size, experts: usize, seed: u64) {
+    let mut config = llama_config(size);
+    config["model_type"] = json!("mixtral");
+    config["num_local_experts"] = json!(experts);
+    config["num_experts_per_tok"] = json!(2);
+    let mut shapes = llama_shapes(size);
+    shapes.retain(|(name, _)| !name.contains(".mlp."));
+    let Size { layers, hidden, ffn, .. } = size;
+    for layer in 0..layers {
+        let of_layer = format!("model.layers.{layer}.block_sparse_moe");
+        shapes.push((format!("{of_layer}.gate.weight"), vec![experts, hidden]));
+        for expert in 0..experts {
+            for (name, shape) in [("w1", [ffn, hidden]), ("w2", [hidden, ffn]), ("w3", [ffn, hidden])] {
+                shapes.push((format!("{of_layer}.experts.{expert}.{name}.weight"), shape.to_vec()));
+            }
+        }
+    }
+    write(dir, &config, &shapes, seed);
+}
+
 fn write(dir: &Path, config: &Value, shapes: &[(String, Vec<usize>)], seed: u64) {
     fs::create_dir_all(dir).unwrap();
     fs::write(dir.join("config.json"), format!("{config:#}")).unwrap();

@@ -134,7 +134,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let cpu = args.compute.start()?;
     let cancel = cancel_on_interrupt()?;
     if args.demo {
-        return demo(args, cpu, &cancel);
+        return demo(args, &cpu, &cancel);
     }
     let Some(model) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
@@ -158,7 +158,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let calibration = match &args.calibration {
         Some(path) => {
             let text = read_text(path)?;
-            Some(calibrate(source, &text, args.calibration_tokens, cpu, &progress, &cancel)?)
+            Some(calibrate(source, &text, args.calibration_tokens, &cpu, &progress, &cancel)?)
         }
         None => None,
     };
@@ -251,7 +251,7 @@ fn dry_run(args: &Args, name: &str, source: &dyn WeightSource) -> anyhow::Result
     Ok(())
 }
 
-fn demo(args: &Args, cpu: Cpu, cancel: &Cancel) -> anyhow::Result<()> {
+fn demo(args: &Args, cpu: &Cpu, cancel: &Cancel) -> anyhow::Result<()> {
     let lines = run_demo(&args.demo_dir, cpu, &ProgressLine::default(), cancel)?;
     if args.json {
         let value = json!({ "folder": args.demo_dir.display().to_string(), "files": lines });

@@ -106,6 +106,46 @@ fn bit_4j_plus_c_of_a_high_word_moves_to_8c_plus_j() {
     }
 }
 
+/// One block of row 5 in the superblock of a panel, all other rows zeros.
+fn in_row_5(quant: QuantType, block: &[u8]) -> Vec<u8> {
+    let zeros = vec![0; block.len()];
+    let rows: [&[u8]; 6] = std::array::from_fn(|row| if row == 5 { block } else { &zeros[..] });
+    let mut panel = vec![0; panel_bytes(quant, BlockSize::B64, 1)];
+    pack_panel(quant, BlockSize::B64, &rows, &mut panel);
+    panel
+}
+
+#[test]
+fn the_examples_of_the_specification_hold() {
+    let example: [u8; 36] = [
+        0x66, 0x2E, 0x00, 0xBA, 0x33, 0xAA, 0x11, 0x88, 0xFF, 0x66, 0xDD, 0x44, 0x0B, 0x02, 0x09, 0x00, 0x07,
+        0x0E, 0x05, 0x0C, 0x03, 0x0A, 0x01, 0x08, 0x0F, 0x06, 0x0D, 0x04, 0x0B, 0x02, 0x09, 0x00, 0x07, 0x0E,
+        0x05, 0x0C,
+    ];
+    let panel = in_row_5(QuantType::Q4, &example);
+    assert_eq!(panel.len(), 576);
+    for (at, bytes) in [
+        (10, &[0x66, 0x2E][..]),
+        (42, &[0x00, 0xBA]),
+        (84, &[0x33, 0xAA, 0x11, 0x88]),
+        (148, &[0xFF, 0x66, 0xDD, 0x44]),
+        (212, &[0x0B, 0x02, 0x09, 0x00]),
+        (532, &[0x07, 0x0E, 0x05, 0x0C]),
+    ] {
+        assert_eq!(&panel[at..at + bytes.len()], bytes, "byte {at}");
+    }
+    let mut block = [0; 28];
+    block[4 + 16..][..4].copy_from_slice(&[0x61, 0, 0, 0x80]);
+    let panel = in_row_5(QuantType::Q3, &block);
+    assert_eq!((panel.len(), &panel[340..344]), (448, &[1, 2, 2, 0x80][..]));
+    // Elements 0, 16, 32, 48 are 1, 0, -1, 1; all others 1.
+    let mut block = [0; 18];
+    block[2 + 4] = 1;
+    block[2 + 8 + 2] = 1;
+    let panel = in_row_5(QuantType::Ternary, &block);
+    assert_eq!((panel.len(), panel[32 + 4 * 5]), (288, 0x86));
+}
+
 #[test]
 fn a_ternary_code_of_3_is_twice_d() {
     let block = BlockSize::B64;

@@ -74,7 +74,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let cpu = args.compute.start()?;
     let source = source::open(&args.model)?;
     let cancel = cancel_on_interrupt()?;
-    let decoder = decoder(args, cpu, source.as_ref())?.stop_on(&cancel);
+    let decoder = decoder(args, &cpu, source.as_ref())?.stop_on(&cancel);
     if let Some(path) = &args.golden {
         return golden(args, &decoder, path);
     }
@@ -85,7 +85,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let tokenizer = tokenizer(source.as_ref())?;
     let tokens = tokenizer.encode(&text)?;
     cancel.check()?;
-    let base = args.base.as_deref().map(|path| base(args, cpu, path, &text, &tokens)).transpose()?;
+    let base = args.base.as_deref().map(|path| base(args, &cpu, path, &text, &tokens)).transpose()?;
     let base = base.map(|base| base.stop_on(&cancel));
     let options =
         EvalOptions { ctx: args.ctx, chunks: args.chunks.map(|n| n as usize), bos: tokenizer.bos() };
@@ -96,7 +96,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         value["model"] = json!(model_name(&args.model));
         value["base"] = json!(args.base.as_deref().map(model_name));
         value["text"] = json!(model_name(file));
-        value["activations"] = json!(activation_name(decoder.activations()));
+        value["activations"] = json!(decoder.activations().name());
         print(&format!("{value:#}\n"))?;
     } else {
         print(&printable(&report(args, file, &decoder, &result)))?;
@@ -104,7 +104,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn decoder(args: &Args, cpu: Cpu, source: &dyn WeightSource) -> Result<Decoder> {
+fn decoder(args: &Args, cpu: &Cpu, source: &dyn WeightSource) -> Result<Decoder> {
     let activations = args.activations.map(|a| match a {
         ActivationArg::Int8 => Activations::Int8,
         ActivationArg::F32 => Activations::F32,
@@ -115,7 +115,7 @@ fn decoder(args: &Args, cpu: Cpu, source: &dyn WeightSource) -> Result<Decoder> 
             "--activations int8: no matrix of this model is quantized, so that all would run in f32".into(),
         ));
     }
-    Ok(Decoder::new(Arc::new(model), cpu, activations))
+    Ok(Decoder::new(Arc::new(model), cpu.clone(), activations))
 }
 
 fn tokenizer(source: &dyn WeightSource) -> Result<Tokenizer> {
@@ -126,7 +126,7 @@ fn tokenizer(source: &dyn WeightSource) -> Result<Tokenizer> {
 }
 
 /// The base model at its own default precision, after checking that it reads the text as the same tokens.
-fn base(args: &Args, cpu: Cpu, path: &Path, text: &str, tokens: &[u32]) -> Result<Decoder> {
+fn base(args: &Args, cpu: &Cpu, path: &Path, text: &str, tokens: &[u32]) -> Result<Decoder> {
     let source = source::open(path)?;
     if tokenizer(source.as_ref())?.encode(text)? != tokens {
         return Err(RuntimeError::Request(format!(
@@ -135,14 +135,7 @@ fn base(args: &Args, cpu: Cpu, path: &Path, text: &str, tokens: &[u32]) -> Resul
             path.display()
         )));
     }
-    Ok(Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None))
-}
-
-fn activation_name(activations: Activations) -> &'static str {
-    match activations {
-        Activations::Int8 => "int8",
-        Activations::F32 => "f32",
-    }
+    Ok(Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu.clone(), None))
 }
 
 fn report(args: &Args, file: &Path, decoder: &Decoder, result: &Evaluation) -> String {
@@ -153,7 +146,7 @@ fn report(args: &Args, file: &Path, decoder: &Decoder, result: &Evaluation) -> S
         result.chunks,
         result.ctx,
         result.tokens,
-        activation_name(decoder.activations()),
+        decoder.activations().name(),
         result.seconds
     );
     out += &format!("perplexity            {:.4} +- {:.4}\n", result.ppl, result.ppl_stderr);
@@ -184,7 +177,7 @@ fn golden(args: &Args, decoder: &Decoder, path: &Path) -> anyhow::Result<()> {
     let text = if args.json {
         let mut value = serde_json::to_value(result)?;
         value["model"] = json!(model_name(&args.model));
-        value["activations"] = json!(activation_name(decoder.activations()));
+        value["activations"] = json!(decoder.activations().name());
         format!("{value:#}\n")
     } else {
         format!(

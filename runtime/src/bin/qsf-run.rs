@@ -1,4 +1,4 @@
-//! `qsf-run`: generates text with a model, measures how fast it does, or shows the tokens of a text.
+//! `qsf-run`: generates text with a model, measures how fast it and its kernels are, or shows the tokens of a text.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,10 @@ use std::time::Instant;
 
 use clap::Parser;
 use qsf_format::Failure;
-use qsf_format::cli::{exit_with, human_bytes, print, table};
-use qsf_runtime::bench::{BenchOptions, BenchReport, bench};
+use qsf_format::cli::{exit_with, print, table};
 use qsf_runtime::cli::{
-    ComputeArgs, ProgressLine, TokenizeArgs, cancel_on_interrupt, classify, model_name, print_tokens,
-    read_text,
+    BenchArgs, ComputeArgs, TokenizeArgs, cancel_on_interrupt, classify, model_name, print_tokens, read_text,
+    run_bench, run_kernels,
 };
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
@@ -28,7 +27,7 @@ const DEFAULT_TOKENS: usize = 256;
 #[command(name = "qsf-run", version, after_help = EXAMPLES)]
 struct Args {
     /// QSF file; or HuggingFace directory or GGUF file (run at full precision)
-    #[arg(value_name = "MODEL", required_unless_present = "system")]
+    #[arg(value_name = "MODEL", required_unless_present_any = ["system", "kernel"])]
     model: Option<PathBuf>,
     /// Text to continue
     #[arg(short, long, value_name = "TEXT", group = "input")]
@@ -49,25 +48,15 @@ struct Args {
     sampling: SamplingArgs,
     #[command(flatten)]
     tokens: TokenizeArgs,
-    /// Measure prompt processing and decoding speed instead
-    #[arg(long, conflicts_with_all = ["input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed"])]
-    bench: bool,
-    /// With --bench: prompt tokens
-    #[arg(long, value_name = "N", default_value_t = 512, requires = "bench", conflicts_with = "input")]
-    pp: usize,
-    /// With --bench: decoded tokens
-    #[arg(long, value_name = "N", default_value_t = 64, requires = "bench", conflicts_with = "input")]
-    tg: usize,
-    /// With --bench: repetitions
-    #[arg(short, long, value_name = "N", default_value_t = 3, requires = "bench", conflicts_with = "input")]
-    repetitions: usize,
+    #[command(flatten)]
+    bench: BenchArgs,
     /// Show instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "bench", "input"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     json: bool,
-    /// Print timings to stderr
+    /// Print timings to stderr; with --bench, show where the time goes
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
@@ -98,7 +87,8 @@ const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
   qsf-run ./model-dir -p \"Once upon a time\" --json
   qsf-run model.qsf --tokenize -f text.txt --json
-  qsf-run model.qsf --bench
+  qsf-run model.qsf --bench --pp 128,512 --tg 64 -t 1,2 --verbose
+  qsf-run --kernel 4bit/1 -t 1
   qsf-run --system
 
 QSF_CPU=scalar|avx2 forces an instruction set.
@@ -110,9 +100,15 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
+    if args.bench.kernel.is_some() {
+        return run_kernels(&args.bench, &args.compute, args.json, &cancel_on_interrupt()?);
+    }
+    if let (true, Some(path)) = (args.bench.bench, &args.model) {
+        return run_bench(&args.bench, path, &args.compute, args.json, args.verbose, &cancel_on_interrupt()?);
+    }
     let cpu = args.compute.start()?;
     if args.system {
-        return system(args, cpu);
+        return system(args, &cpu);
     }
     let Some(path) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
@@ -120,7 +116,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.tokens.tokenize {
         return print_tokens(&args.tokens, path, &text(args)?, args.json);
     }
-    if !args.bench && args.prompt.is_none() && args.file.is_none() && args.prompt_ids.is_none() {
+    if args.prompt.is_none() && args.file.is_none() && args.prompt_ids.is_none() {
         return Err(RuntimeError::Request(
             "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids".into(),
         )
@@ -132,9 +128,6 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None).stop_on(&cancel);
     let load_seconds = started.elapsed().as_secs_f64();
     cancel.check()?;
-    if args.bench {
-        return run_bench(args, path, &decoder, load_seconds);
-    }
     let tokenizer =
         source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
     generate_text(args, path, &decoder, tokenizer.as_ref(), load_seconds)
@@ -299,43 +292,7 @@ fn clock_seed() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
-fn run_bench(args: &Args, path: &Path, decoder: &Decoder, load_seconds: f64) -> anyhow::Result<()> {
-    let options =
-        BenchOptions { prompt_tokens: args.pp, decode_tokens: args.tg, repetitions: args.repetitions };
-    let progress = ProgressLine::default();
-    let report = bench(decoder, options, &progress)?;
-    let BenchReport { prefill, decode, .. } = report;
-    if args.json {
-        let mut value = serde_json::to_value(report)?;
-        value["model"] = json!(model_name(path));
-        value["threads"] = json!(rayon::current_num_threads());
-        value["isa"] = json!(decoder.cpu().isa().name());
-        value["load_seconds"] = json!(load_seconds);
-        print(&format!("{value:#}\n"))?;
-        return Ok(());
-    }
-    let mut out = format!(
-        "{}, {} threads, {}, loaded in {load_seconds:.2} s\n",
-        model_name(path),
-        rayon::current_num_threads(),
-        decoder.cpu().isa().name()
-    );
-    out += &table(
-        &["test", "tokens/s", "+-"],
-        1,
-        [(format!("prompt {}", prefill.tokens), prefill), (format!("decode {}", decode.tokens), decode)]
-            .map(|(name, s)| vec![name, format!("{:.2}", s.mean), format!("{:.2}", s.stddev)]),
-    );
-    out += &format!(
-        "decode reads {} of weights per token: {:.2} GB/s\n",
-        human_bytes(report.weight_bytes_per_token),
-        report.decode_gb_per_second
-    );
-    print(&out)?;
-    Ok(())
-}
-
-fn system(args: &Args, cpu: Cpu) -> anyhow::Result<()> {
+fn system(args: &Args, cpu: &Cpu) -> anyhow::Result<()> {
     let available: Vec<&str> = Isa::available().into_iter().map(Isa::name).collect();
     let kernels = cpu.kernels().entries();
     let threads = rayon::current_num_threads();

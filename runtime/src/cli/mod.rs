@@ -1,45 +1,84 @@
 //! Plumbing that the project's model-running binaries share: opening models, threads, Ctrl-C, progress bars.
 
+mod bench;
 mod progress;
 mod tokenize;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
 use qsf_format::Failure;
 
-use crate::cpu::{Cpu, CpuError};
+use crate::cpu::threads::{MAX_THREADS, Pinning, Pool, PoolError, default_threads};
+use crate::cpu::{Cpu, CpuError, Isa};
 use crate::error::RuntimeError;
 use crate::progress::Cancel;
 
+pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
 pub use progress::ProgressLine;
 pub use tokenize::{TokenizeArgs, print_tokens};
 
 /// Flags of every binary that computes.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Machine")]
 pub struct ComputeArgs {
-    /// Worker threads [default: all cores]
-    #[arg(short, long, value_name = "N", help_heading = "Machine")]
-    pub threads: Option<usize>,
+    /// Threads [default: one for each physical core]; measurements of qsf-run take a list
+    #[arg(short, long, value_name = "N", value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// Keep every thread that runs the model on a physical core of its own
+    #[arg(long)]
+    pub pin: bool,
 }
 
 impl ComputeArgs {
-    /// Starts the workers and chooses kernels (`QSF_CPU` overrides the choice).
+    /// Starts the threads and chooses kernels (`QSF_CPU` overrides the choice).
     ///
     /// # Errors
-    /// When the thread count is 0 or `QSF_CPU` cannot be honoured.
+    /// When there cannot be so many threads or is more than one number of them, they cannot be pinned, or `QSF_CPU` cannot be
+    /// honoured.
     pub fn start(&self) -> anyhow::Result<Cpu> {
-        if let Some(threads) = self.threads {
-            if threads == 0 || threads > 1024 {
-                return Err(RuntimeError::Request(format!("--threads {threads}: expected 1 to 1024")).into());
-            }
-            rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build_global()
-                .context("cannot start worker threads")?;
+        let counts = self.counts()?;
+        let [threads] = counts[..] else {
+            let several = "--threads: a list of several numbers is for --bench and --kernel";
+            return Err(RuntimeError::Request(several.into()).into());
+        };
+        self.start_loaders()?;
+        self.cpu(threads)
+    }
+
+    /// What reads, encodes and evaluates models, in contrast to what runs them, is on the pool of rayon. To be called before
+    /// threads are pinned, or its threads would inherit that of this one.
+    ///
+    /// # Errors
+    /// When the system refuses threads.
+    pub fn start_loaders(&self) -> anyhow::Result<()> {
+        // It takes 0 for its own default.
+        let threads = self.threads.iter().copied().max().unwrap_or(0);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build_global().context("cannot start worker threads")
+    }
+
+    /// The kernels of this processor on `threads` threads of their own.
+    ///
+    /// # Errors
+    /// As [`ComputeArgs::start`].
+    pub fn cpu(&self, threads: usize) -> anyhow::Result<Cpu> {
+        let pinning = if self.pin { Pinning::Cores } else { Pinning::Free };
+        Ok(Cpu::with_pool(Isa::from_env()?, Arc::new(Pool::new(threads, pinning)?)))
+    }
+
+    /// The numbers of threads to measure with; one for each physical core where none are given.
+    ///
+    /// # Errors
+    /// When one is out of range.
+    pub fn counts(&self) -> Result<Vec<usize>, RuntimeError> {
+        if let Some(threads) = self.threads.iter().find(|threads| !(1..=MAX_THREADS).contains(*threads)) {
+            let problem = format!("--threads {threads}: expected 1 to {MAX_THREADS}");
+            return Err(RuntimeError::Request(problem));
         }
-        Ok(Cpu::from_env()?)
+        Ok(if self.threads.is_empty() { vec![default_threads()] } else { self.threads.clone() })
     }
 }
 
@@ -48,7 +87,10 @@ pub fn classify(error: &anyhow::Error) -> Option<Failure> {
     if let Some(error) = error.downcast_ref::<RuntimeError>() {
         return Some(error.failure());
     }
-    error.is::<CpuError>().then_some(Failure::Usage)
+    if let Some(PoolError::Start(_)) = error.downcast_ref() {
+        return Some(Failure::OutOfSpace);
+    }
+    (error.is::<CpuError>() || error.is::<PoolError>()).then_some(Failure::Usage)
 }
 
 /// A flag that Ctrl-C and SIGTERM set. A second one ends the process at once.

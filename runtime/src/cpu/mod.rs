@@ -9,7 +9,7 @@
 //! | `kernels` | integer kernels and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
 //! | `math`, `norm`, `elementwise`, `rope`, `rope_frequencies`, `attention` | the rest of a decoder |
-//! | `threads` | how work is spread over threads |
+//! | `threads` | how work is spread over threads: a pool |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch.
 
@@ -40,17 +40,22 @@ pub use norm::{layer_norm, rms_norm, rms_norm_in_place};
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
 
-/// An instruction set and its kernels.
-#[derive(Debug, Clone, Copy)]
+use std::sync::Arc;
+
+use threads::{Pinning, Pool, PoolError};
+
+/// An instruction set, its kernels, and the threads that run them. A clone shares the threads.
+#[derive(Debug, Clone)]
 pub struct Cpu {
     isa: Isa,
     kernels: &'static KernelTable,
+    pool: Arc<Pool>,
 }
 
 impl Cpu {
-    /// The backend for this instruction set.
+    /// The backend for this instruction set, on the [pool of this process](Pool::of_process).
     pub fn new(isa: Isa) -> Cpu {
-        Cpu { isa, kernels: KernelTable::of(isa) }
+        Cpu::with_pool(isa, Pool::of_process())
     }
 
     /// The backend for the instruction set that the environment variable `QSF_CPU` names, else the fastest.
@@ -61,23 +66,49 @@ impl Cpu {
         Isa::from_env().map(Cpu::new)
     }
 
+    /// The backend for this instruction set, on these threads.
+    pub fn with_pool(isa: Isa, pool: Arc<Pool>) -> Cpu {
+        Cpu { isa, kernels: KernelTable::of(isa), pool }
+    }
+
+    /// The backend for this instruction set, on a pool of its own of so many threads.
+    ///
+    /// # Errors
+    /// When the number is 0 or absurd, or the system refuses.
+    pub fn with_threads(isa: Isa, threads: usize) -> Result<Cpu, PoolError> {
+        Ok(Cpu::with_pool(isa, Arc::new(Pool::new(threads, Pinning::Free)?)))
+    }
+
     /// The instruction set.
     pub const fn isa(&self) -> Isa {
         self.isa
     }
 
-    /// See threads::for_each.
-    pub fn for_each(&self, tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
-        threads::for_each(tasks, work, task);
-    }
-
-    /// Threads.
-    pub fn threads(&self) -> usize {
-        threads::threads()
-    }
-
     /// Its kernels.
     pub const fn kernels(&self) -> &'static KernelTable {
         self.kernels
+    }
+
+    /// The threads.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// [`Pool::for_each`] on the threads of this backend.
+    pub fn for_each<F: Fn(usize) + Sync>(&self, tasks: usize, work: usize, task: F) {
+        self.pool.for_each(tasks, work, task);
+    }
+
+    /// [`Pool::for_each_chunk`] on the threads of this backend.
+    pub fn for_each_chunk<F>(&self, out: &mut [f32], chunk: usize, work: usize, task: F)
+    where
+        F: Fn(usize, &mut [f32]) + Sync,
+    {
+        self.pool.for_each_chunk(out, chunk, work, task);
     }
 }

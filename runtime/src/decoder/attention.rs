@@ -2,8 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::{Decoder, DecoderState, InputObserver, KvCache, LinearInput};
-use crate::cpu::threads::for_each_chunk;
+use super::{Decoder, DecoderState, InputObserver, KvCache, LinearInput, Section};
 use crate::cpu::{Scoring, attend, rms_norm_in_place};
 use crate::weights::{LayerWeights, Norm};
 
@@ -22,10 +21,14 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) {
         let config = &self.model.config;
-        let DecoderState { hidden, normed, q, k, v, attended, projected, int8, kv, rotation, .. } = state;
+        let DecoderState {
+            hidden, normed, q, k, v, attended, projected, int8, kv, rotation, profile, ..
+        } = state;
         self.norm_or_copy(layer.attn_norm.as_ref(), hidden, normed);
+        profile.lap(Section::Elementwise);
         observer.observe(Some(index), LinearInput::Attention, normed);
         self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
+        profile.lap(Section::Matmul);
         self.norm_heads(layer.q_norm.as_ref(), q);
         self.norm_heads(layer.k_norm.as_ref(), k);
         let past = kv.len();
@@ -36,8 +39,10 @@ impl Decoder {
                 rope.apply(isa, k, past + t);
             }
         }
+        profile.lap(Section::Elementwise);
         kv.store(index, k, v);
         self.attend_heads(kv, index, q, attended);
+        profile.lap(Section::Attention);
         observer.observe(Some(index), LinearInput::AttnOutput, attended);
         self.linears(&[&layer.output], attended, int8, &mut [projected]);
     }
@@ -59,13 +64,15 @@ impl Decoder {
         let window = config.window(index as u32).map_or(usize::MAX, |size| size as usize);
         let (past, tokens) = (kv.len(), q.len() / (heads * dim));
         let work = q.len().saturating_mul(2 * (past + tokens).min(window));
-        for_each_chunk(attended, dim, work, |i, out| {
+        self.cpu.for_each_chunk(attended, dim, work, |i, out| {
             let (t, head) = (i / heads, i % heads);
             let seen = past + t + 1;
             let (keys, values) = kv.head(index, head / group, seen.saturating_sub(window)..seen);
             let slope = self.slopes.get(head).copied().unwrap_or(0.0);
             let scoring = Scoring { scale, softcap: config.attention_softcap, slope };
             SCORES.with_borrow_mut(|scores| {
+                scores.clear();
+                scores.reserve(kv.capacity());
                 attend(self.cpu.isa(), &q[i * dim..][..dim], keys, values, scoring, scores, out);
             });
         });

@@ -1,6 +1,6 @@
 //! The feed-forward of one layer: one for all tokens, or some of many experts for each.
 
-use super::{Decoder, DecoderState, InputObserver, LinearInput};
+use super::{Decoder, DecoderState, InputObserver, LinearInput, Profile, Section};
 use crate::cpu::{Int8Rows, activate, add_scaled, gated};
 use crate::weights::{FeedForward, Linear, Mlp};
 
@@ -16,12 +16,12 @@ impl Decoder {
         observer.observe(Some(index), LinearInput::Ffn, &state.normed);
         match ffn {
             FeedForward::Dense(mlp) => {
-                let DecoderState { normed, gate, up, projected, int8, .. } = state;
+                let DecoderState { normed, gate, up, projected, int8, profile, .. } = state;
                 // Experts of other layers may be wider.
                 let rows = normed.len() / self.model.config.hidden as usize;
                 let width = rows * self.model.config.ffn as usize;
                 let gate = if mlp.gate.is_some() { &mut gate[..width] } else { &mut [] };
-                let inner = self.inner(mlp, normed, gate, &mut up[..width], int8);
+                let inner = self.inner(mlp, normed, gate, &mut up[..width], int8, profile);
                 observer.observe(Some(index), LinearInput::FfnDown, inner);
                 self.linears(&[&mlp.down], inner, int8, &mut [projected]);
             }
@@ -37,17 +37,22 @@ impl Decoder {
         gate: &'a mut [f32],
         up: &'a mut [f32],
         int8: &mut Int8Rows,
+        profile: &mut Profile,
     ) -> &'a [f32] {
         let (isa, activation) = (self.cpu.isa(), self.model.config.activation);
-        if let Some(linear) = &mlp.gate {
+        let inner = if let Some(linear) = &mlp.gate {
             self.linears(&[linear, &mlp.up], input, int8, &mut [gate, up]);
+            profile.lap(Section::Matmul);
             gated(isa, activation, gate, up);
             gate
         } else {
             self.linears(&[&mlp.up], input, int8, &mut [up]);
+            profile.lap(Section::Matmul);
             activate(isa, activation, up);
             up
-        }
+        };
+        profile.lap(Section::Elementwise);
+        inner
     }
 
     /// Each expert runs once for all tokens that chose it. A token's sum is taken in the order of experts, whatever
@@ -56,11 +61,11 @@ impl Decoder {
         let Some(config) = &self.model.config.experts else { return };
         let hidden = self.model.config.hidden as usize;
         let (used, width) = (config.used as usize, config.ffn as usize);
-        let DecoderState { normed, gate, up, projected, int8, routing, .. } = state;
+        let DecoderState { normed, gate, up, projected, int8, routing, profile, .. } = state;
         let tokens = normed.len() / hidden;
         let logits = &mut routing.logits[..tokens * experts.len()];
         self.linears(&[router], normed, int8, &mut [logits]);
-        routing.choose(tokens, experts.len(), used, config.normalize_weights);
+        routing.choose(self.cpu.isa(), tokens, experts.len(), used, config.normalize_weights);
         projected.fill(0.0);
         for (e, mlp) in experts.iter().enumerate() {
             let mut count = 0;
@@ -74,7 +79,7 @@ impl Decoder {
                 continue;
             }
             let (gate, up) = (&mut gate[..count * width], &mut up[..count * width]);
-            let inner = self.inner(mlp, &routing.input[..count * hidden], gate, up, int8);
+            let inner = self.inner(mlp, &routing.input[..count * hidden], gate, up, int8, profile);
             let output = &mut routing.output[..count * hidden];
             self.linears(&[&mlp.down], inner, int8, &mut [output]);
             let chosen = (0..tokens).filter_map(|t| Some((t, routing.weight(t, e, used)?)));

@@ -7,6 +7,7 @@ mod attention;
 mod feed_forward;
 mod kv_cache;
 mod observe;
+mod profile;
 mod rotation;
 mod routing;
 mod state;
@@ -21,6 +22,7 @@ use qsf_format::{NormKind, PositionConfig, Residual};
 
 pub use kv_cache::KvCache;
 pub use observe::{InputObserver, LinearInput};
+pub use profile::{Profile, Section};
 pub use state::DecoderState;
 
 /// Type of the activations that quantized matrices are multiplied with.
@@ -30,6 +32,16 @@ pub enum Activations {
     Int8,
     /// 32-bit floats: the reference.
     F32,
+}
+
+impl Activations {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Activations::Int8 => "int8",
+            Activations::F32 => "f32",
+        }
+    }
 }
 
 /// Runs a model.
@@ -74,8 +86,8 @@ impl Decoder {
     }
 
     /// The kernels that run it.
-    pub fn cpu(&self) -> Cpu {
-        self.cpu
+    pub fn cpu(&self) -> &Cpu {
+        &self.cpu
     }
 
     /// The activation type in use.
@@ -121,12 +133,15 @@ impl Decoder {
     fn step(&self, state: &mut DecoderState, tokens: &[u32], observer: &mut dyn InputObserver) -> Result<()> {
         self.check_request(state, tokens)?;
         state.begin(tokens.len());
+        state.profile.begin();
         self.embed(state, tokens);
+        state.profile.lap(Section::Elementwise);
         for (i, layer) in self.model.layers.iter().enumerate() {
             self.cancel.check()?;
             self.layer(state, i, layer, observer);
         }
         self.norm(&self.model.final_norm, &state.hidden, &mut state.normed);
+        state.profile.lap(Section::Elementwise);
         observer.observe(None, LinearInput::Head, &state.normed);
         state.kv.advance(tokens.len());
         Ok(())
@@ -159,12 +174,14 @@ impl Decoder {
     /// When the last step had fewer rows or `out` has another size.
     pub fn logits(&self, state: &mut DecoderState, rows: std::ops::Range<usize>, out: &mut [f32]) {
         let hidden = self.model.config.hidden as usize;
-        let DecoderState { normed, int8, .. } = state;
+        let DecoderState { normed, int8, profile, .. } = state;
+        profile.begin();
         let input = &normed[rows.start * hidden..rows.end * hidden];
         self.linears(&[&self.model.head], input, int8, &mut [&mut *out]);
         if let Some(cap) = self.model.config.logit_softcap {
             softcap(self.cpu.isa(), out, cap);
         }
+        profile.lap(Section::Head);
     }
 
     fn embed(&self, state: &mut DecoderState, tokens: &[u32]) {
@@ -196,6 +213,7 @@ impl Decoder {
     ) {
         let isa = self.cpu.isa();
         self.attention(state, index, layer, observer);
+        state.profile.lap(Section::Matmul);
         self.norm_added(layer.post_attn_norm.as_ref(), state);
         let DecoderState { hidden, normed, projected, .. } = state;
         match self.model.config.residual {
@@ -210,9 +228,12 @@ impl Decoder {
             // What attention has read is still there.
             Residual::ParallelOneNorm => add_assign(isa, hidden, projected),
         }
+        state.profile.lap(Section::Elementwise);
         self.feed_forward(state, index, &layer.ffn, observer);
+        state.profile.lap(Section::Matmul);
         self.norm_added(layer.post_ffn_norm.as_ref(), state);
         add_assign(isa, &mut state.hidden, &state.projected);
+        state.profile.lap(Section::Elementwise);
     }
 
     /// Normalizes what is about to be added, where there is a norm for it.

@@ -39,11 +39,10 @@ impl Routing {
 
     /// The `used` likeliest experts of each token, of equal ones the first; their weights are probabilities, divided by
     /// their sum when `normalize`.
-    pub fn choose(&mut self, tokens: usize, experts: usize, used: usize, normalize: bool) {
+    pub fn choose(&mut self, isa: Isa, tokens: usize, experts: usize, used: usize, normalize: bool) {
         let rows = self.logits.chunks_exact_mut(experts).zip(self.chosen.chunks_exact_mut(used));
         for (logits, chosen) in rows.take(tokens) {
-            // The fixed order of the scalar lanes: the same bits for every instruction set.
-            softmax_in_place(Isa::best(), logits);
+            softmax_in_place(isa, logits);
             for slot in chosen.iter_mut() {
                 let mut best = 0;
                 for (e, &p) in logits.iter().enumerate() {
@@ -77,7 +76,7 @@ mod tests {
             chosen: vec![(9, 9.0); 4],
             ..Routing::default()
         };
-        routing.choose(2, 4, 2, normalize);
+        routing.choose(Isa::best(), 2, 4, 2, normalize);
         routing
     }
 
@@ -106,7 +105,7 @@ mod tests {
     fn a_router_that_computes_nothing_still_chooses_experts_that_exist() {
         let mut routing =
             Routing { logits: vec![f32::NAN; 4], chosen: vec![(9, 9.0); 2], ..Routing::default() };
-        routing.choose(1, 4, 2, true);
+        routing.choose(Isa::best(), 1, 4, 2, true);
         assert!(routing.weight(0, 0, 2).is_some_and(f32::is_nan), "and the NaN is not hidden");
     }
 }

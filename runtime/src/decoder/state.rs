@@ -2,9 +2,9 @@
 
 use qsf_format::ModelConfig;
 
-use super::KvCache;
 use super::rotation::Rotation;
 use super::routing::Routing;
+use super::{KvCache, Profile};
 use crate::cpu::Int8Rows;
 use crate::error::Result;
 use crate::memory::zeros;
@@ -24,6 +24,7 @@ pub struct DecoderState {
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
     pub(super) int8: Int8Rows,
+    pub(super) profile: Profile,
     widths: Widths,
     batch: usize,
 }
@@ -70,6 +71,7 @@ impl DecoderState {
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
             int8: Int8Rows::default(),
+            profile: Profile::default(),
             widths,
             batch,
         })
@@ -106,6 +108,11 @@ impl DecoderState {
     /// Positions that fit.
     pub fn context(&self) -> usize {
         self.kv.capacity()
+    }
+
+    /// Where the time of the steps goes; off until it is switched on.
+    pub fn profile(&mut self) -> &mut Profile {
+        &mut self.profile
     }
 
     /// Forgets all positions from `position` on.

@@ -109,6 +109,8 @@ impl Sampler {
     fn draw(&mut self, best: f32) -> u32 {
         let temperature = f64::from(self.options.temperature);
         self.weights.clear();
+        // As many as there may be at a later token.
+        self.weights.reserve(self.candidates.capacity());
         self.weights.extend(self.candidates.iter().map(|c| relative(c.logit, best, temperature)));
         let total: f64 = self.weights.iter().sum();
         let mut left = self.rng.next_f64() * total;

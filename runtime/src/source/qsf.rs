@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
-    BlockSize, Damage, FileBytes, Layout, ModelConfig, QsfFile, QuantType, RawBytes, SectionTag, TensorEntry,
-    TensorGroup, TensorId, TensorKind,
+    BlockSize, Damage, EmbeddingInfo, FileBytes, Layout, ModelConfig, QsfFile, QuantType, RawBytes,
+    SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind,
 };
 use rayon::prelude::*;
 
@@ -40,14 +40,17 @@ impl QsfSource {
     /// # Errors
     /// As [`QsfSource::open`].
     pub fn from_file(file: QsfFile) -> Result<QsfSource> {
-        let layers: Vec<TensorGroup> = (0..file.layers().len())
-            .into_par_iter()
-            .map(|layer| file.layer(layer))
-            .collect::<Result<_, _>>()?;
-        let (tied_head, last) = file.final_section()?;
+        // The two parts that may be far larger than a layer come first, so that no thread is left alone with one.
+        let layer = |layer| file.layer(layer);
+        let embedding = || file.embedding_info().and_then(|info| Ok((file.embedding(&info)?, info)));
+        let ((embedding, last), layers) = rayon::join(
+            || rayon::join(embedding, || file.final_section()),
+            || (0..file.layers().len()).into_par_iter().map(layer).collect::<Result<Vec<_>, _>>(),
+        );
+        let (layers, (tied_head, last)) = (layers?, last?);
         let config = model_config(&file, tied_head, layers.first())?;
         let mut tensors = Found { file: &file, config: &config, tensors: HashMap::new(), infos: Vec::new() };
-        tensors.add_embedding()?;
+        tensors.add_embedding(embedding?)?;
         for (layer, group) in (0..).zip(&layers) {
             tensors.add_group(Some(layer), group)?;
         }
@@ -102,9 +105,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn add_embedding(&mut self) -> Result<()> {
-        let info = self.file.embedding_info()?;
-        let bytes = self.file.embedding(&info)?;
+    fn add_embedding(&mut self, (bytes, info): (RawBytes, EmbeddingInfo)) -> Result<()> {
         let len = bytes.as_slice().len();
         let id = TensorId::of_model(TensorKind::TokenEmbedding);
         self.add(id, info.rows, info.cols, (info.quant, info.layout), tensor_bytes(&bytes, 0..len))

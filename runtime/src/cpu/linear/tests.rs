@@ -38,10 +38,10 @@ fn tensor(quant: QuantType, block: BlockSize, rows: usize, cols: usize) -> Tenso
     Tensor::new(rows, cols, quant, block, TensorBytes::Owned(bytes.into(), range)).unwrap()
 }
 
-fn run(cpu: Cpu, weight: &Tensor, bias: Option<&[f32]>, x: &[f32], int8: bool) -> Vec<u32> {
+fn run(cpu: &Cpu, weight: &Tensor, bias: Option<&[f32]>, x: &[f32], int8: bool) -> Vec<u32> {
     let k = weight.cols();
     let mut codes = Int8Rows::new();
-    codes.quantize(&cpu, x, x.len() / k, k);
+    codes.quantize(cpu, x, x.len() / k, k);
     let input = if int8 { Input::with_int8(x, k, &codes) } else { Input::float(x, k) };
     let mut out = vec![f32::NAN; input.rows() * weight.rows()];
     cpu.linear(weight, bias, &input, &mut out);
@@ -66,8 +66,8 @@ fn a_matrix_in_panels_gives_the_results_of_its_rows() {
                 let x = floats(97, m * cols);
                 let cpu = Cpu::new(Isa::best());
                 for int8 in [false, true] {
-                    let expected = run(cpu, &weight, None, &x, int8);
-                    let out = run(cpu, &panels, None, &x, int8);
+                    let expected = run(&cpu, &weight, None, &x, int8);
+                    let out = run(&cpu, &panels, None, &x, int8);
                     assert_eq!(out, expected, "{quant} {rows} x {cols}, {m} tokens, int8: {int8}");
                 }
             }
@@ -91,7 +91,7 @@ fn the_float_path_is_the_lane_dot_of_the_decoded_row_on_every_instruction_set() 
                 }
             }
             for isa in Isa::available() {
-                let out = run(Cpu::new(isa), &weight, Some(&bias), &x, false);
+                let out = run(&Cpu::new(isa), &weight, Some(&bias), &x, false);
                 assert_eq!(out, expected, "{quant} {isa:?} {rows}x{cols}, {m} tokens");
             }
         }
@@ -106,9 +106,9 @@ fn a_token_gives_the_same_bits_alone_and_in_a_batch() {
         for m in 1..=9 {
             let x = floats(7, m * 96);
             let cpu = Cpu::new(Isa::best());
-            let batch = run(cpu, &weight, Some(&bias), &x, int8);
+            let batch = run(&cpu, &weight, Some(&bias), &x, int8);
             let single: Vec<u32> =
-                x.chunks_exact(96).flat_map(|x| run(cpu, &weight, Some(&bias), x, int8)).collect();
+                x.chunks_exact(96).flat_map(|x| run(&cpu, &weight, Some(&bias), x, int8)).collect();
             assert_eq!(batch, single, "{quant} int8: {int8}, {m} tokens");
         }
     }
@@ -118,15 +118,12 @@ fn a_token_gives_the_same_bits_alone_and_in_a_batch() {
 fn the_number_of_threads_does_not_change_a_bit() {
     // Large enough to be spread over threads.
     let cols = 512;
-    let cpu = Cpu::new(Isa::best());
+    let cpus = [1, 2, 3].map(|threads| Cpu::with_threads(Isa::best(), threads).unwrap());
     for (quant, int8) in [(QuantType::F16, false), (QuantType::Q3, false), (QuantType::Q3, true)] {
         let weight = tensor(quant, BlockSize::B64, 701, cols);
         for m in [1, 2, 7] {
             let x = floats(1, m * cols);
-            let outs = [1, 2, 3].map(|threads| {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| run(cpu, &weight, None, &x, int8))
-            });
+            let outs = cpus.each_ref().map(|cpu| run(cpu, &weight, None, &x, int8));
             assert_eq!(outs[0], outs[1], "{quant} int8: {int8}, {m} tokens");
             assert_eq!(outs[0], outs[2], "{quant} int8: {int8}, {m} tokens");
         }
@@ -150,7 +147,7 @@ fn several_weights_together_give_what_each_gives_alone() {
     cpu.linears(&pairs, &Input::with_int8(&x, k, &codes), &mut slices);
     for ((weight, bias), out) in pairs.into_iter().zip(outs) {
         let together: Vec<u32> = out.iter().map(|v| v.to_bits()).collect();
-        assert_eq!(together, run(cpu, weight, bias, &x, true));
+        assert_eq!(together, run(&cpu, weight, bias, &x, true));
     }
 }
 
@@ -159,7 +156,7 @@ fn float_weights_ignore_the_codes_of_the_input() {
     let weight = tensor(QuantType::Bf16, BlockSize::B64, 5, 65);
     let x = floats(1, 2 * 65);
     let cpu = Cpu::new(Isa::best());
-    assert_eq!(run(cpu, &weight, None, &x, true), run(cpu, &weight, None, &x, false));
+    assert_eq!(run(&cpu, &weight, None, &x, true), run(&cpu, &weight, None, &x, false));
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! What the machine reads from memory per second: the most that decoding can reach.
+
+use std::sync::Barrier;
+use std::time::Instant;
+
+use memmap2::MmapMut;
+use serde::Serialize;
+
+use super::machine::{Caches, available_memory};
+use crate::cpu::{Isa, Vectorized};
+use crate::error::{Result, RuntimeError};
+
+/// Read bandwidth of some threads.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bandwidth {
+    /// Threads that read at the same time, each its own part.
+    pub threads: usize,
+    /// Best of the passes, in GB (10^9 bytes) per second.
+    pub gb_per_second: f64,
+    /// Bytes of one pass.
+    pub buffer_bytes: usize,
+}
+
+/// Passes over the buffer.
+const PASSES: usize = 7;
+/// Times the last-level caches that the buffer is at least: what remains in them from the pass before must not matter.
+const TIMES_CACHE: usize = 8;
+const LEAST_BYTES: usize = 512 << 20;
+/// Bytes that a thread sums up at a time.
+const STEP: usize = 256;
+
+/// Measures with `threads` threads of its own, over a buffer far beyond the caches but at most a quarter of the free memory.
+///
+/// # Errors
+/// When the buffer cannot be had.
+pub fn read_bandwidth(isa: Isa, threads: usize) -> Result<Bandwidth> {
+    let wanted = Caches::detect().last.saturating_mul(TIMES_CACHE).max(LEAST_BYTES);
+    read_buffer(isa, threads, wanted.min(available_memory() / 4))
+}
+
+fn read_buffer(isa: Isa, threads: usize, bytes: usize) -> Result<Bandwidth> {
+    let share = (bytes / threads).next_multiple_of(STEP).max(STEP);
+    let bytes = share * threads;
+    let mut buffer = MmapMut::map_anon(bytes).map_err(|_| RuntimeError::OutOfMemory {
+        what: "buffer that bandwidth is measured with".into(),
+        bytes: bytes as u64,
+    })?;
+    // Only advice: with small pages, looking up addresses costs a little.
+    #[cfg(target_os = "linux")]
+    let _ = buffer.advise(memmap2::Advice::HugePage);
+    let barrier = &Barrier::new(threads);
+    let spans: Vec<Vec<(Instant, Instant)>> = std::thread::scope(|scope| {
+        let parts: Vec<_> = buffer
+            .chunks_exact_mut(share)
+            .map(|part| {
+                scope.spawn(move || {
+                    // Each thread fills what it reads, so that on machines with several memories it lies in the near one.
+                    part.fill(1);
+                    let part = &*part;
+                    let pass = |_| {
+                        barrier.wait();
+                        let started = Instant::now();
+                        std::hint::black_box(isa.vectorize(Sum(part)));
+                        (started, Instant::now())
+                    };
+                    (0..PASSES).map(pass).collect()
+                })
+            })
+            .collect();
+        // A thread that panicked was interrupted in plain arithmetic: impossible, and then there is nothing to report.
+        parts.into_iter().filter_map(|part| part.join().ok()).collect()
+    });
+    let seconds = |pass: usize| {
+        let starts = spans.iter().map(|spans| spans[pass].0).min();
+        let ends = spans.iter().map(|spans| spans[pass].1).max();
+        starts.zip(ends).map_or(f64::INFINITY, |(start, end)| (end - start).as_secs_f64())
+    };
+    let best = (0..PASSES).map(seconds).fold(f64::INFINITY, f64::min);
+    Ok(Bandwidth { threads, gb_per_second: bytes as f64 / best / 1e9, buffer_bytes: bytes })
+}
+
+/// The wrapping sum of the 64-bit words of some bytes: as little work per byte as can be.
+struct Sum<'a>(&'a [u8]);
+
+impl Vectorized for Sum<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        // As many sums as a step has words, so that no addition waits for another.
+        let mut sums = [0_u64; STEP / 8];
+        for step in self.0.as_chunks::<STEP>().0 {
+            for (sum, word) in sums.iter_mut().zip(step.as_chunks::<8>().0) {
+                *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
+            }
+        }
+        sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_read() {
+        let bytes: Vec<u8> = (0..STEP * 5).map(|i| (i * i >> 3) as u8).collect();
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
+        let expected = words.fold(0_u64, u64::wrapping_add);
+        for isa in Isa::available() {
+            assert_eq!(isa.vectorize(Sum(&bytes)), expected, "{isa:?}");
+        }
+    }
+
+    #[test]
+    fn a_bandwidth_is_positive_for_any_number_of_threads() {
+        for threads in [1, 2, 3] {
+            let found = read_buffer(Isa::best(), threads, 1 << 20).unwrap();
+            assert!(found.gb_per_second.is_finite() && found.gb_per_second > 0.0, "{found:?}");
+            assert!(found.threads == threads && found.buffer_bytes >= 1 << 20, "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Speed of a model: prompt processing and decoding, each alone, and what the time of a token is spent on.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::decoder::{Decoder, DecoderState, Section};
+use crate::error::{Result, RuntimeError};
+use crate::generate::PROMPT_BATCH;
+use crate::progress::Progress;
+use crate::sample::{Sampler, SamplerOptions};
+
+/// What is done with the tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TestKind {
+    /// Processed together, in steps of at most 512; the head for the last only.
+    Prompt,
+    /// One a step, each with the head.
+    Decode,
+}
+
+/// One thing to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Test {
+    /// How tokens are processed.
+    pub kind: TestKind,
+    /// Tokens of one repetition.
+    pub tokens: usize,
+    /// Positions that the context holds already.
+    pub depth: usize,
+}
+
+impl Test {
+    /// Prompt processing from an empty context.
+    pub const fn prompt(tokens: usize) -> Test {
+        Test { kind: TestKind::Prompt, tokens, depth: 0 }
+    }
+
+    /// Decoding from an empty context.
+    pub const fn decode(tokens: usize) -> Test {
+        Test { kind: TestKind::Decode, tokens, depth: 0 }
+    }
+
+    /// The name that llama-bench gives such a test: `pp512`, `tg64 @ d1024`.
+    pub fn name(&self) -> String {
+        let kind = match self.kind {
+            TestKind::Prompt => "pp",
+            TestKind::Decode => "tg",
+        };
+        let depth = if self.depth > 0 { format!(" @ d{}", self.depth) } else { String::new() };
+        format!("{kind}{}{depth}", self.tokens)
+    }
+}
+
+/// Tokens per second over the repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rate {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation; 0 for a single repetition.
+    pub stddev: f64,
+    /// Of each repetition.
+    pub samples: Vec<f64>,
+}
+
+impl Rate {
+    fn of(samples: Vec<f64>) -> Rate {
+        let n = samples.len() as f64;
+        let mean = samples.iter().sum::<f64>() / n;
+        let squares: f64 = samples.iter().map(|r| (r - mean).powi(2)).sum();
+        let stddev = if samples.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
+        Rate { mean, stddev, samples }
+    }
+}
+
+/// A part of a token's time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Part {
+    /// Milliseconds per token.
+    pub ms_per_token: f64,
+    /// Of the whole time.
+    pub percent: f64,
+}
+
+/// Where the time goes; the parts add up to 100 %.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Breakdown {
+    /// Weight matrices of the layers, with the quantization of their inputs.
+    pub matmul: Part,
+    /// Attention over the key/value cache.
+    pub attention: Part,
+    /// Embedding, norms, rotation, activation functions, residual sums.
+    pub elementwise: Part,
+    /// The head.
+    pub head: Part,
+    /// What is between these.
+    pub other: Part,
+}
+
+impl Breakdown {
+    /// The parts with their names, in the order of reports.
+    pub fn parts(&self) -> [(&'static str, Part); 5] {
+        [
+            (Section::Matmul.name(), self.matmul),
+            (Section::Attention.name(), self.attention),
+            (Section::Elementwise.name(), self.elementwise),
+            (Section::Head.name(), self.head),
+            ("other", self.other),
+        ]
+    }
+}
+
+/// Result of one [`Test`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Speed {
+    /// What was measured.
+    #[serde(flatten)]
+    pub test: Test,
+    /// How fast.
+    pub tokens_per_second: Rate,
+    /// Bytes that the process had to read from disk per token: 0 where the model is in memory. `None` where the system does
+    /// not say.
+    pub disk_bytes_per_token: Option<f64>,
+    /// Where the time goes, from one more repetition, so that measuring it costs the others nothing; where asked for.
+    pub breakdown: Option<Breakdown>,
+    /// What choosing a token with the default options takes, which is no part of the speed; of decoding, where the breakdown
+    /// was asked for.
+    pub sampling_ms_per_token: Option<f64>,
+}
+
+/// Measures one test: one repetition that does not count, then `repetitions`, and with `explain` one more that shows where the
+/// time goes.
+///
+/// # Errors
+/// When there is nothing to repeat, the context exceeds the model's, memory runs out or the user interrupts.
+pub fn speed(
+    decoder: &Decoder,
+    test: Test,
+    repetitions: usize,
+    explain: bool,
+    progress: &dyn Progress,
+) -> Result<Speed> {
+    if test.tokens == 0 || repetitions == 0 {
+        return Err(RuntimeError::Request(
+            "a measurement needs at least one token and one repetition (-r)".into(),
+        ));
+    }
+    let state = decoder.state(test.depth.saturating_add(test.tokens), PROMPT_BATCH)?;
+    let vocab = decoder.model().config.vocab;
+    // Spread over the vocabulary, the same in every run.
+    let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
+    let tokens: Vec<u32> = (0..test.depth.max(test.tokens)).map(token).collect();
+    let mut run = Run { decoder, state, test, tokens, logits: vec![0.0; vocab as usize] };
+    progress.begin(&test.name(), (repetitions as u64).saturating_add(1 + u64::from(explain)));
+    let result = run.measure(repetitions, explain, progress);
+    progress.end();
+    result
+}
+
+/// A test under way.
+struct Run<'a> {
+    decoder: &'a Decoder,
+    state: DecoderState,
+    test: Test,
+    tokens: Vec<u32>,
+    logits: Vec<f32>,
+}
+
+impl Run<'_> {
+    fn measure(&mut self, repetitions: usize, explain: bool, progress: &dyn Progress) -> Result<Speed> {
+        for batch in self.tokens[..self.test.depth].chunks(self.state.batch()) {
+            self.decoder.forward(&mut self.state, batch)?;
+        }
+        self.once(progress)?;
+        let tokens = self.test.tokens as f64;
+        let disk = disk_bytes_read();
+        let mut samples = Vec::new();
+        for _ in 0..repetitions {
+            samples.push(tokens / self.once(progress)?.as_secs_f64());
+        }
+        let disk = disk.zip(disk_bytes_read()).map(|(before, now)| now.saturating_sub(before) as f64);
+        let mut speed = Speed {
+            test: self.test,
+            tokens_per_second: Rate::of(samples),
+            disk_bytes_per_token: disk.map(|bytes| bytes / tokens / repetitions as f64),
+            breakdown: None,
+            sampling_ms_per_token: None,
+        };
+        if explain {
+            self.state.profile().set(true);
+            let elapsed = self.once(progress)?;
+            speed.breakdown = Some(self.breakdown(elapsed));
+            if self.test.kind == TestKind::Decode {
+                speed.sampling_ms_per_token = Some(sampling_ms(&self.logits)?);
+            }
+        }
+        Ok(speed)
+    }
+
+    fn once(&mut self, progress: &dyn Progress) -> Result<Duration> {
+        let Run { decoder, state, test, tokens, logits } = self;
+        let tokens = &tokens[..test.tokens];
+        state.rewind(test.depth);
+        let started = Instant::now();
+        match test.kind {
+            TestKind::Prompt => {
+                let mut rows = 0;
+                for batch in tokens.chunks(state.batch()) {
+                    decoder.forward(state, batch)?;
+                    rows = batch.len();
+                }
+                decoder.logits(state, rows - 1..rows, logits);
+            }
+            TestKind::Decode => {
+                for token in tokens {
+                    decoder.forward(state, std::slice::from_ref(token))?;
+                    decoder.logits(state, 0..1, logits);
+                }
+            }
+        }
+        let elapsed = started.elapsed();
+        progress.advance(1);
+        Ok(elapsed)
+    }
+
+    fn breakdown(&mut self, elapsed: Duration) -> Breakdown {
+        let whole = elapsed.as_nanos() as f64;
+        let part = |nanoseconds: f64| Part {
+            ms_per_token: nanoseconds / 1e6 / self.test.tokens as f64,
+            percent: 100.0 * nanoseconds / whole,
+        };
+        let profile = self.state.profile();
+        let [matmul, attention, elementwise, head] = Section::ALL.map(|s| profile.nanoseconds(s) as f64);
+        let other = (whole - matmul - attention - elementwise - head).max(0.0);
+        Breakdown {
+            matmul: part(matmul),
+            attention: part(attention),
+            elementwise: part(elementwise),
+            head: part(head),
+            other: part(other),
+        }
+    }
+}
+
+/// Milliseconds that the default sampler of `qsf-run` takes for such logits.
+fn sampling_ms(logits: &[f32]) -> Result<f64> {
+    const TIMES: u32 = 32;
+    let mut sampler = Sampler::new(SamplerOptions::new(0.7, 40, 0.9, 0.0, 1)?);
+    let started = Instant::now();
+    for _ in 0..TIMES {
+        sampler.sample(logits)?;
+    }
+    Ok(started.elapsed().as_secs_f64() * 1e3 / f64::from(TIMES))
+}
+
+/// Bytes that this process has caused to be read from disks, page faults included (proc(5), `/proc/pid/io`).
+pub(super) fn disk_bytes_read() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_named_as_llama_bench_names_them() {
+        assert_eq!(Test::prompt(512).name(), "pp512");
+        assert_eq!(Test { depth: 1024, ..Test::decode(64) }.name(), "tg64 @ d1024");
+    }
+
+    #[test]
+    fn deviation_is_that_of_a_sample() {
+        let rate = Rate::of(vec![2.0, 4.0, 6.0]);
+        assert_eq!((rate.mean, rate.stddev), (4.0, 2.0));
+        assert_eq!(Rate::of(vec![3.0]).stddev, 0.0);
+    }
+}

@@ -1,0 +1,17 @@
+//! How work is spread over threads.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `pool` | the threads, and the regions of work that they share |
+//! | `gate` | how workers get into a region and out again, and how all of them wait |
+//! | `cores` | physical cores, pinning, the number of threads by default |
+
+mod cores;
+mod gate;
+mod pool;
+
+pub use cores::{default_threads, physical_cores};
+pub use pool::{MAX_THREADS, Pinning, Pool, PoolError};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::hint::spin_loop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Worth all threads.
+const LARGE: usize = usize::MAX;
+
+fn pool(threads: usize) -> Pool {
+    Pool::new(threads, Pinning::Free).unwrap()
+}
+
+/// Does nothing for so long, awake.
+fn pause(duration: Duration) {
+    let started = Instant::now();
+    while started.elapsed() < duration {
+        spin_loop();
+    }
+}
+
+/// Waits until `threads` have come here: only where all of them take part in a region does it end.
+fn meet(arrived: &AtomicUsize, threads: usize) {
+    arrived.fetch_add(1, Ordering::Relaxed);
+    let started = Instant::now();
+    while arrived.load(Ordering::Relaxed) < threads {
+        assert!(started.elapsed() < Duration::from_secs(60), "a thread of the pool does not come");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn every_task_runs_once_whatever_their_number_and_that_of_threads() {
+    for threads in [1, 2, 3, 4, 7, 16] {
+        let pool = pool(threads);
+        assert_eq!(pool.threads(), threads);
+        for tasks in (0..40).chain([100, 1001]) {
+            let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+            pool.for_each(tasks, LARGE, |i| {
+                runs[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(
+                runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1),
+                "{threads} threads, {tasks} tasks"
+            );
+        }
+    }
+}
+
+/// What workers write in a region must be seen after it, and what was written before it in it, region after region.
+#[test]
+fn memory_passes_into_a_region_and_out_of_it() {
+    for threads in [2, 3, 5] {
+        let pool = pool(threads);
+        let (mut values, mut next) = (vec![0.0f32; 37], vec![0.0f32; 37]);
+        for region in 0..4_000 {
+            pool.for_each_chunk(&mut next, 5, LARGE, |chunk, out| {
+                for (value, out) in values[5 * chunk..].iter().zip(out) {
+                    *out = value + 1.0;
+                }
+            });
+            std::mem::swap(&mut values, &mut next);
+            assert!(
+                values.iter().all(|&value| value == (region + 1) as f32),
+                "{threads} threads, region {region}"
+            );
+        }
+    }
+}
+
+#[test]
+fn chunks_are_those_of_the_slice_and_the_last_may_be_short() {
+    for (threads, len, chunk) in [(1, 10, 4), (2, 10, 4), (2, 12, 4), (3, 1, 4), (3, 0, 4), (2, 10, 1)] {
+        let mut out = vec![f32::NAN; len];
+        pool(threads).for_each_chunk(&mut out, chunk, LARGE, |i, out| {
+            assert_eq!(out.len(), chunk.min(len - i * chunk));
+            out.fill(i as f32);
+        });
+        let expected: Vec<f32> = (0..len).map(|i| (i / chunk) as f32).collect();
+        assert_eq!(out, expected, "{threads} threads, {len} in chunks of {chunk}");
+    }
+}
+
+#[test]
+fn small_work_and_a_pool_of_one_stay_on_the_calling_thread_in_order() {
+    for (threads, work) in [(1, LARGE), (3, 100)] {
+        let order = Mutex::new(Vec::new());
+        pool(threads).for_each(50, work, |i| order.lock().unwrap().push((thread::current().id(), i)));
+        let expected: Vec<_> = (0..50).map(|i| (thread::current().id(), i)).collect();
+        assert_eq!(order.into_inner().unwrap(), expected);
+    }
+}
+
+/// A worker that misses a wake-up is never seen again. The pauses lie around the time after which workers go to sleep.
+#[test]
+fn all_threads_come_after_any_pause() {
+    for threads in [2, 3, 8] {
+        let pool = pool(threads);
+        for round in 0..300 {
+            pause(Duration::from_micros(round));
+            let arrived = AtomicUsize::new(0);
+            pool.for_each(threads, LARGE, |_| meet(&arrived, threads));
+        }
+        for _ in 0..20 {
+            thread::sleep(Duration::from_millis(2));
+            let arrived = AtomicUsize::new(0);
+            pool.for_each(threads, LARGE, |_| meet(&arrived, threads));
+        }
+    }
+}
+
+/// Waiting for tasks that take about as long as the owner stays awake, or far longer.
+#[test]
+fn the_owner_waits_for_slow_workers() {
+    let pool = pool(3);
+    let owner = thread::current().id();
+    for round in 0..200 {
+        let pause_of_workers = Duration::from_micros(if round % 20 == 0 { 5_000 } else { round });
+        let (arrived, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        pool.for_each(3, LARGE, |_| {
+            meet(&arrived, 3);
+            if thread::current().id() != owner {
+                pause(pause_of_workers);
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 3);
+    }
+}
+
+fn ran_on(pool: &Pool, tasks: usize) -> HashSet<ThreadId> {
+    let threads = Mutex::new(HashSet::new());
+    pool.for_each(tasks, LARGE, |_| {
+        threads.lock().unwrap().insert(thread::current().id());
+    });
+    threads.into_inner().unwrap()
+}
+
+#[test]
+fn a_region_inside_a_task_runs_on_the_thread_of_the_task() {
+    let pool = pool(3);
+    for _ in 0..100 {
+        let (arrived, inner) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        pool.for_each(3, LARGE, |_| {
+            meet(&arrived, 3);
+            assert_eq!(ran_on(&pool, 5), HashSet::from([thread::current().id()]));
+            inner.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(inner.load(Ordering::Relaxed), 3);
+    }
+}
+
+#[test]
+fn a_pool_can_be_used_by_several_threads_at_once_and_by_one_after_the_other() {
+    let pool = pool(3);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for tasks in (0..3_000).map(|i| i % 23) {
+                    let sum = AtomicUsize::new(0);
+                    pool.for_each(tasks, LARGE, |i| {
+                        sum.fetch_add(i + 1, Ordering::Relaxed);
+                    });
+                    assert_eq!(sum.into_inner(), tasks * (tasks + 1) / 2);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_panic_of_a_task_reaches_the_caller_and_the_pool_goes_on() {
+    let pool = pool(3);
+    let owner = thread::current().id();
+    for by_owner in [true, false] {
+        for _ in 0..20 {
+            let arrived = AtomicUsize::new(0);
+            let region = || {
+                pool.for_each(100, LARGE, |i| {
+                    if i < 3 {
+                        meet(&arrived, 3);
+                        assert!((thread::current().id() == owner) != by_owner, "task {i} fails");
+                    }
+                });
+            };
+            let panic = catch_unwind(AssertUnwindSafe(region)).expect_err("the panic is not lost");
+            let said = panic.downcast_ref::<String>().unwrap();
+            assert!(said.starts_with("task ") && said.ends_with(" fails"), "{said}");
+        }
+        let arrived = AtomicUsize::new(0);
+        pool.for_each(3, LARGE, |_| meet(&arrived, 3));
+    }
+}
+
+#[test]
+fn dropping_a_pool_ends_its_threads() {
+    struct CountsEnds(Arc<AtomicUsize>);
+    impl Drop for CountsEnds {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    thread_local! {
+        static LOCAL: RefCell<Option<CountsEnds>> = const { RefCell::new(None) };
+    }
+    for asleep in [false, true] {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let (pool, owner) = (pool(4), thread::current().id());
+        let arrived = AtomicUsize::new(0);
+        pool.for_each(4, LARGE, |_| {
+            meet(&arrived, 4);
+            if thread::current().id() != owner {
+                LOCAL.set(Some(CountsEnds(ended.clone())));
+            }
+        });
+        if asleep {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(pool);
+        assert_eq!(ended.load(Ordering::Relaxed), 3);
+    }
+}
+
+#[test]
+fn a_pool_that_was_never_used_can_be_dropped() {
+    for threads in 1..6 {
+        drop(pool(threads));
+    }
+}
+
+#[test]
+fn impossible_numbers_of_threads_are_errors() {
+    for threads in [0, MAX_THREADS + 1, usize::MAX] {
+        let error = Pool::new(threads, Pinning::Free).unwrap_err().to_string();
+        assert!(error.contains(&threads.to_string()), "{error}");
+    }
+    let error = Pool::new(MAX_THREADS, Pinning::Cores).unwrap_err();
+    let told = matches!(error, PoolError::TooFewCores { threads: MAX_THREADS, cores } if cores > 0);
+    assert_eq!(told, physical_cores().is_some_and(|cores| cores.len() < MAX_THREADS), "{error}");
+}
+
+/// On a thread of its own, since it is pinned as well.
+#[test]
+fn pinned_threads_run_on_the_cores_one_each() {
+    let Some(cores) = physical_cores() else {
+        println!("skipped: this system does not tell its cores");
+        return;
+    };
+    let threads = cores.len().min(4);
+    let seen = thread::spawn(move || {
+        let pool = Pool::new(threads, Pinning::Cores).unwrap();
+        let (arrived, seen) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        pool.for_each(threads, LARGE, |_| {
+            meet(&arrived, threads);
+            seen.lock().unwrap().push(allowed_processors());
+        });
+        seen.into_inner().unwrap()
+    });
+    let mut seen = seen.join().unwrap();
+    seen.sort();
+    let expected: Vec<_> = cores[..threads].iter().map(|&core| vec![core]).collect();
+    assert_eq!(seen, expected);
+}
+
+#[cfg(target_os = "linux")]
+fn allowed_processors() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allowed_processors() -> Vec<usize> {
+    Vec::new()
+}
+
+#[test]
+fn the_default_is_a_thread_for_each_core_that_may_be_used() {
+    let threads = default_threads();
+    let available = thread::available_parallelism().unwrap().get();
+    assert!((1..=available).contains(&threads), "{threads} threads on {available} processors");
+    assert_eq!(Pool::of_process().threads(), threads);
+    assert!(Arc::ptr_eq(&Pool::of_process(), &Pool::of_process()), "there is one");
+}
