@@ -133,7 +133,6 @@ impl Group<'_> {
     ///
     /// # Safety
     /// As for [`matmul`]; `t` must be below the count, and `acc` have room for `T`.
-    #[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
     #[inline(always)]
     unsafe fn tile<P: Products, S: TileProducts, const QUANT: u8, const T: usize>(
         &self,

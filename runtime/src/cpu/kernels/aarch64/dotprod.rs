@@ -63,7 +63,6 @@ impl TileProducts for Sdot {
         columns
     }
 
-    #[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
     #[inline(always)]
     unsafe fn sums<const QUANT: u8, const T: usize>(codes: &[[Codes; 2]; 4], x: [*const i8; T]) -> [Ints; T] {
         // SAFETY: as above.
@@ -89,7 +88,6 @@ impl TileProducts for Sdot {
 ///
 /// # Safety
 /// The processor must have dotprod.
-#[expect(clippy::needless_range_loop, reason = "one index for the registers of several arrays")]
 #[inline(always)]
 unsafe fn add<const LANE: i32, const T: usize>(sums: &mut [Ints; T], codes: &Codes, x: [int8x16_t; T]) {
     for t in 0..T {

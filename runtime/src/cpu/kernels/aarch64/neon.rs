@@ -66,7 +66,6 @@ impl TileProducts for Widening {
         columns
     }
 
-    #[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
     #[inline(always)]
     unsafe fn sums<const QUANT: u8, const T: usize>(codes: &[[Codes; 2]; 4], x: [*const i8; T]) -> [Ints; T] {
         // SAFETY: as above.

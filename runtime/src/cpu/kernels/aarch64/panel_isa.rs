@@ -42,9 +42,12 @@ impl<P: Products> PanelIsa for Neon<P> {
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
         // SAFETY: a prefetch of any address is harmless.
-        unsafe { asm!("prfm pldl1keep, [{}]", in(reg) address, options(nomem, nostack, preserves_flags)) }
+        unsafe {
+            asm!("prfm pldl1keep, [{}]", in(reg) address.addr(), options(nomem, nostack, preserves_flags));
+        }
     }
 
+    #[expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is executed")]
     #[inline(always)]
     unsafe fn load(codes: *const u8) -> Codes {
         let mut codes = codes;
