@@ -22,10 +22,19 @@ pub(super) enum Level {
     /// The features of AVX2 and AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// What every aarch64 processor has.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    /// NEON with dot products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    Dotprod,
+    /// The same and matrix products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    I8mm,
 }
 
 /// The name of every set on every processor.
-const NAMES: [&str; 5] = ["scalar", "sse", "avx2", "avxvnni", "avx512"];
+const NAMES: [&str; 8] = ["scalar", "sse", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm"];
 
 /// A value of `QSF_CPU` that cannot be honoured.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -52,7 +61,10 @@ impl Isa {
 
     /// Every set that this processor has, slowest first.
     pub fn available() -> Vec<Isa> {
-        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut, reason = "no other set here"))]
+        #[cfg_attr(
+            not(any(target_arch = "x86_64", target_arch = "aarch64")),
+            expect(unused_mut, reason = "no other set here")
+        )]
         let mut all = vec![Isa::SCALAR];
         #[cfg(target_arch = "x86_64")]
         {
@@ -72,6 +84,17 @@ impl Isa {
             ] {
                 if present {
                     all.push(Isa(level));
+                }
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            use std::arch::is_aarch64_feature_detected as detected;
+            all.push(Isa(Level::Neon));
+            if detected!("dotprod") {
+                all.push(Isa(Level::Dotprod));
+                if detected!("i8mm") {
+                    all.push(Isa(Level::I8mm));
                 }
             }
         }
@@ -120,6 +143,12 @@ impl Isa {
             Level::AvxVnni => "avxvnni",
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => "neon",
+            #[cfg(target_arch = "aarch64")]
+            Level::Dotprod => "dotprod",
+            #[cfg(target_arch = "aarch64")]
+            Level::I8mm => "i8mm",
         }
     }
 
@@ -148,6 +177,9 @@ impl Isa {
             // Without a fused multiply-add of its own nothing is gained over the baseline.
             #[cfg(target_arch = "x86_64")]
             Level::Sse => work.run(),
+            // NEON is part of the baseline.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon | Level::Dotprod | Level::I8mm => work.run(),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value with one of these levels is only made after detection of the features.
             Level::Avx2 | Level::AvxVnni => unsafe { run_avx2(work) },
@@ -189,5 +221,17 @@ mod tests {
         let error = Isa::by_name("mmx").unwrap_err().to_string();
         assert!(error.contains("mmx") && error.contains("scalar"), "{error}");
         assert_eq!(Isa::by_name("scalar"), Ok(Isa::SCALAR));
+    }
+
+    #[test]
+    fn the_sets_of_an_emulated_processor_are_found() {
+        let Ok(expected) = std::env::var("QSF_TEST_CPU") else {
+            eprintln!(
+                "skipped: QSF_TEST_CPU does not say which sets this processor has; scripts/test_aarch64 does"
+            );
+            return;
+        };
+        let found: Vec<_> = Isa::available().into_iter().map(Isa::name).collect();
+        assert_eq!(found.join(","), expected, "tests of a set that is not found would test nothing");
     }
 }

@@ -6,9 +6,29 @@
 //! | `scalar` | that arithmetic element by element: the oracle |
 //! | `unpack` | what the vector kernels need of an instruction set; codes and scales in those terms |
 //! | `product` | the one vector kernel, compiled for every instruction set and type |
-//! | `x86_64` | the instruction sets |
+//! | `x86_64`, `aarch64` | the instruction sets |
 //! | `rows` | weights that are not in panels |
 
+/// The table of an instruction set whose panel product is the function `$matmul`, generic over the type's id.
+macro_rules! table {
+    ($isa:literal, $($matmul:ident)::+) => {{
+        use crate::cpu::kernels::{KernelTable, kernel};
+        use qsf_format::QuantType::{Q2, Q2Sym, Q3, Q4, Q8, Ternary};
+        KernelTable {
+            isa: $isa,
+            q2_sym: kernel(Q2Sym, concat!($isa, "-2bit-sym"), $($matmul)::+::<{ Q2Sym as u8 }>),
+            q2: kernel(Q2, concat!($isa, "-2bit"), $($matmul)::+::<{ Q2 as u8 }>),
+            q3: kernel(Q3, concat!($isa, "-3bit"), $($matmul)::+::<{ Q3 as u8 }>),
+            q4: kernel(Q4, concat!($isa, "-4bit"), $($matmul)::+::<{ Q4 as u8 }>),
+            ternary: kernel(Ternary, concat!($isa, "-ternary"), $($matmul)::+::<{ Ternary as u8 }>),
+            q8: kernel(Q8, concat!($isa, "-8bit"), $($matmul)::+::<{ Q8 as u8 }>),
+            float_dot: concat!($isa, "-16-lanes-2x3"),
+        }
+    }};
+}
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod panel;
 mod product;
 mod rows;
@@ -20,6 +40,7 @@ mod x86_64;
 use qsf_format::QuantType;
 
 use super::isa::{Isa, Level};
+use panel::PanelFn;
 
 pub use panel::Int8Kernel;
 pub(super) use panel::{PanelOut, PanelTask};
@@ -37,6 +58,10 @@ pub struct KernelTable {
     q8: Int8Kernel,
     // Rows are decoded to f32 and multiplied by the code of `float_dot`, compiled for this instruction set.
     float_dot: &'static str,
+}
+
+const fn kernel(quant: QuantType, name: &'static str, matmul: PanelFn) -> Int8Kernel {
+    Int8Kernel { quant, name, matmul }
 }
 
 /// One line of the table: what runs for weights of a type.
@@ -63,6 +88,12 @@ impl KernelTable {
             Level::AvxVnni => &x86_64::AVX_VNNI,
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => &x86_64::AVX512,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => &aarch64::NEON,
+            #[cfg(target_arch = "aarch64")]
+            Level::Dotprod => &aarch64::DOTPROD,
+            #[cfg(target_arch = "aarch64")]
+            Level::I8mm => &aarch64::I8MM,
         }
     }
 

@@ -49,7 +49,7 @@ unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelO
                     tile::<I, QUANT, 8>(task, panel, n, token, PanelOut { start, ..out });
                     token += 8;
                 }
-                while token + 4 <= end {
+                while I::TILE >= 4 && token + 4 <= end {
                     tile::<I, QUANT, 4>(task, panel, n, token, PanelOut { start, ..out });
                     token += 4;
                 }
@@ -66,7 +66,6 @@ unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelO
 ///
 /// # Safety
 /// As for [`panels`]; `panel` must point to a panel of the task, and the tokens exist.
-#[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
 #[inline(always)]
 unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
     task: &PanelTask<'_>,
@@ -75,15 +74,11 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
     token: usize,
     out: PanelOut,
 ) {
-    let (tokens, stride) = (task.input.rows(), task.input.stride());
     let size = superblock_bytes(QUANT, n);
     // SAFETY: offsets stay inside the panel's blocks, the codes (blocks * n <= padded columns), and the groups x tokens
     // scales and sums, by the promises of the caller.
     unsafe {
-        let codes = task.input.codes().as_ptr().add(token * stride);
-        let all_scales = task.input.scales().as_ptr().add(token);
-        let all_sums = task.input.sums().as_ptr().add(token);
-        let all_code_sums = task.input.code_sums().as_ptr().add(token);
+        let tokens = Tokens::<T>::new(task, token);
         let mut acc = [I::splat(0.0); T];
         let mut acc_b = [I::splat(0.0); T];
         for j in 0..task.blocks {
@@ -94,45 +89,122 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
                     I::prefetch(block.wrapping_add(AHEAD + line));
                 }
             }
-            let (a, b) = scales::<I, QUANT>(block);
+            let ab = scales::<I, QUANT>(block);
             let words = block.add(codes_offset(QUANT));
-            for g in 0..n / ACT_BLOCK {
-                let group = j * (n / ACT_BLOCK) + g;
-                let x = codes.add(group * ACT_BLOCK);
-                let dx = all_scales.add(group * tokens);
-                if QUANT == Q8 {
-                    let mut sums = [I::no_ints(); T];
-                    for i in 0..QUADS {
-                        let u = quad::<I, QUANT>(words, n, QUADS * g + i);
-                        for t in 0..T {
-                            sums[t] = I::dot_signed(sums[t], u, x.add(t * stride + 4 * i));
-                        }
-                    }
-                    let code_sums = all_code_sums.add(group * tokens);
-                    for t in 0..T {
-                        let isum = I::floats(I::without_offset(sums[t], *code_sums.add(t)));
-                        acc[t] = I::fma(I::mul(a, I::splat(*dx.add(t))), isum, acc[t]);
-                    }
-                } else {
-                    let mut dots = [I::no_dots(); T];
-                    for i in 0..QUADS {
-                        let u = quad::<I, QUANT>(words, n, QUADS * g + i);
-                        for t in 0..T {
-                            dots[t] = I::dot(dots[t], u, x.add(t * stride + 4 * i));
-                        }
-                    }
-                    let sx = all_sums.add(group * tokens);
-                    for t in 0..T {
-                        let isum = I::floats(I::ints(dots[t]));
-                        acc[t] = I::fma(I::mul(a, I::splat(*dx.add(t))), isum, acc[t]);
-                        acc_b[t] = I::fma(b, I::splat(*sx.add(t)), acc_b[t]);
-                    }
+            if T == 1 && n == 2 * ACT_BLOCK {
+                // Not a loop, so that all shifts are known.
+                tokens.add_group::<I, QUANT>(words, n, 0, 2 * j, ab, &mut acc, &mut acc_b);
+                tokens.add_group::<I, QUANT>(words, n, 1, 2 * j + 1, ab, &mut acc, &mut acc_b);
+            } else {
+                for g in 0..n / ACT_BLOCK {
+                    let group = j * (n / ACT_BLOCK) + g;
+                    tokens.add_group::<I, QUANT>(words, n, g, group, ab, &mut acc, &mut acc_b);
                 }
             }
         }
         for t in 0..T {
             let sum = if QUANT == Q8 { acc[t] } else { I::add(acc[t], acc_b[t]) };
             I::store(sum, out.start.add((token + t) * out.stride));
+        }
+    }
+}
+
+/// Runs `$body` for each word of a group. For a single token that is no loop: the compiler does not unroll one with inline
+/// assembly in it, and then shifts by numbers that it does not know. For several, a loop leaves it more registers.
+macro_rules! each_quad {
+    ($i:ident => $body:expr) => {
+        if T == 1 {
+            each_quad!($i, 0 1 2 3 4 5 6 7, $body);
+        } else {
+            for $i in 0..QUADS {
+                $body
+            }
+        }
+    };
+    ($i:ident, $($value:literal)*, $body:expr) => { $({ let $i: usize = $value; $body })* };
+}
+
+/// Activations of `T` tokens.
+struct Tokens<const T: usize> {
+    codes: *const i8,
+    scales: *const f32,
+    sums: *const f32,
+    code_sums: *const i32,
+    /// Codes from one token to the next.
+    stride: usize,
+    /// Scales and sums from one group to the next.
+    count: usize,
+}
+
+impl<const T: usize> Tokens<T> {
+    /// # Safety
+    /// The task must have the tokens from `first` on.
+    #[inline(always)]
+    unsafe fn new(task: &PanelTask<'_>, first: usize) -> Tokens<T> {
+        let (input, stride) = (task.input, task.input.stride());
+        // SAFETY: the caller's promise.
+        unsafe {
+            Tokens {
+                codes: input.codes().as_ptr().add(first * stride),
+                scales: input.scales().as_ptr().add(first),
+                sums: input.sums().as_ptr().add(first),
+                code_sums: input.code_sums().as_ptr().add(first),
+                stride,
+                count: input.rows(),
+            }
+        }
+    }
+
+    /// Adds the products of group `g` of a superblock, whose words are `words` and whose scales and offsets are `(a, b)`, with
+    /// group `group` of the tokens.
+    ///
+    /// # Safety
+    /// As for [`PanelIsa`]; the groups must be there.
+    #[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
+    #[expect(clippy::too_many_arguments, reason = "the body of a loop that stands in two places")]
+    #[inline(always)]
+    unsafe fn add_group<I: PanelIsa, const QUANT: u8>(
+        &self,
+        words: *const u8,
+        n: usize,
+        g: usize,
+        group: usize,
+        (a, b): (I::Floats, I::Floats),
+        acc: &mut [I::Floats; T],
+        acc_b: &mut [I::Floats; T],
+    ) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let x = self.codes.add(group * ACT_BLOCK);
+            let dx = self.scales.add(group * self.count);
+            if QUANT == Q8 {
+                let mut sums = [I::no_ints(); T];
+                each_quad!(i => {
+                    let u = quad::<I, QUANT>(words, n, QUADS * g + i);
+                    for t in 0..T {
+                        sums[t] = I::dot_signed(sums[t], u, x.add(t * self.stride + 4 * i));
+                    }
+                });
+                let code_sums = self.code_sums.add(group * self.count);
+                for t in 0..T {
+                    let isum = I::floats(I::without_offset(sums[t], *code_sums.add(t)));
+                    acc[t] = I::fma(I::mul(a, I::splat(*dx.add(t))), isum, acc[t]);
+                }
+            } else {
+                let mut dots = [I::no_dots(); T];
+                each_quad!(i => {
+                    let u = quad::<I, QUANT>(words, n, QUADS * g + i);
+                    for t in 0..T {
+                        dots[t] = I::dot(dots[t], u, x.add(t * self.stride + 4 * i));
+                    }
+                });
+                let sx = self.sums.add(group * self.count);
+                for t in 0..T {
+                    let isum = I::floats(I::ints(dots[t]));
+                    acc[t] = I::fma(I::mul(a, I::splat(*dx.add(t))), isum, acc[t]);
+                    acc_b[t] = I::fma(b, I::splat(*sx.add(t)), acc_b[t]);
+                }
+            }
         }
     }
 }

@@ -1,25 +1,15 @@
 //! The panel product element by element: the oracle of all others, and their documentation. Reads a panel by SPEC.md section
 //! 6, layout 3.
 
-use qsf_format::QuantType;
 use qsf_format::panels::PANEL_ROWS;
 
+use super::KernelTable;
 use super::panel::{PanelOut, PanelTask};
-use super::unpack::{Q2, Q2_SYM, Q3, Q4, Q8, TERNARY, codes_offset, superblock_bytes};
-use super::{Int8Kernel, KernelTable};
+use super::unpack::{Q2_SYM, Q3, Q4, Q8, TERNARY, codes_offset, superblock_bytes};
 use crate::cpu::activations::ACT_BLOCK;
 use crate::cpu::decode::f16_to_f32;
 
-pub(super) static SCALAR: KernelTable = KernelTable {
-    isa: "scalar",
-    q2_sym: Int8Kernel { quant: QuantType::Q2Sym, name: "scalar-2bit-sym", matmul: matmul::<Q2_SYM> },
-    q2: Int8Kernel { quant: QuantType::Q2, name: "scalar-2bit", matmul: matmul::<Q2> },
-    q3: Int8Kernel { quant: QuantType::Q3, name: "scalar-3bit", matmul: matmul::<Q3> },
-    q4: Int8Kernel { quant: QuantType::Q4, name: "scalar-4bit", matmul: matmul::<Q4> },
-    ternary: Int8Kernel { quant: QuantType::Ternary, name: "scalar-ternary", matmul: matmul::<TERNARY> },
-    q8: Int8Kernel { quant: QuantType::Q8, name: "scalar-8bit", matmul: matmul::<Q8> },
-    float_dot: "scalar-16-lanes-2x3",
-};
+pub(super) static SCALAR: KernelTable = table!("scalar", matmul);
 
 /// Tokens for which the codes of a row are taken apart once.
 const TOKENS: usize = 8;

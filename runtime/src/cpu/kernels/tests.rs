@@ -144,6 +144,43 @@ proptest! {
 }
 
 #[test]
+fn batches_of_more_tokens_than_are_worked_through_at_once_give_the_oracles_bits() {
+    // 32 tokens on aarch64, elsewhere 256 KiB of codes: 819 tokens of this width.
+    for quant in BLOCK_TYPES {
+        check_same_bits(quant, BlockSize::B64, PANEL_ROWS, 65, 33 + quant as usize, 7);
+    }
+    check_same_bits(QuantType::Q4, BlockSize::B64, PANEL_ROWS, 65, 830, 7);
+}
+
+#[test]
+fn tokens_outside_the_range_are_left_alone() {
+    let (block, cols, m, rows) = (BlockSize::B64, 65, 9, 2 * PANEL_ROWS);
+    let mut random = Random(3);
+    for quant in BLOCK_TYPES {
+        let plain = weights(&mut random, quant, block, rows, cols);
+        let x: Vec<f32> = (0..m * cols).map(|_| random.float()).collect();
+        let all = run(Isa::SCALAR, quant, block, &plain, rows, &x, m);
+        for isa in Isa::available() {
+            let input = &quantized(isa, &x, m);
+            let weights = &interleave(quant, block, cols, &plain);
+            for tokens in [0..2, 3..8, 4..5, 2..9, 6..6] {
+                let mut out = vec![7.0; m * rows];
+                let task = PanelTask { weights, panels: 2, blocks: 2, block, input, tokens: tokens.clone() };
+                // SAFETY: there is room for all results.
+                unsafe {
+                    let out = PanelOut { start: out.as_mut_ptr(), stride: rows };
+                    KernelTable::of(isa).int8(quant).unwrap().matmul(&task, out);
+                }
+                for (t, (out, all)) in out.chunks_exact(rows).zip(all.chunks_exact(rows)).enumerate() {
+                    let expected = if tokens.contains(&t) { all } else { &[7.0; 2 * PANEL_ROWS] };
+                    assert_eq!(bits(out), bits(expected), "{isa:?} {quant}: token {t}, computing {tokens:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn the_result_is_as_near_to_the_true_product_as_eight_bits_allow() {
     let mut random = Random(5);
     for quant in BLOCK_TYPES {

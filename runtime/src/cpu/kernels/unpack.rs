@@ -31,7 +31,7 @@ pub(super) trait PanelIsa {
     /// An f32 per row.
     type Floats: Copy;
 
-    /// Tokens that share the unpacked codes: as many as registers allow. 4 or 8.
+    /// Tokens that share the unpacked codes: as many as registers allow. 1, 4 or 8.
     const TILE: usize;
 
     /// Asks for the cache line at `address`, which may be any address.
