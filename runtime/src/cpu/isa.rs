@@ -22,6 +22,9 @@ pub(super) enum Level {
     /// The features of AVX2 and AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// The same and AMX with bytes, permitted by the system.
+    #[cfg(target_arch = "x86_64")]
+    Amx,
     /// What every aarch64 processor has.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -34,7 +37,7 @@ pub(super) enum Level {
 }
 
 /// The name of every set on every processor.
-const NAMES: [&str; 8] = ["scalar", "sse", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm"];
+const NAMES: [&str; 9] = ["scalar", "sse", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"];
 
 /// A value of `QSF_CPU` that cannot be honoured.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -81,6 +84,7 @@ impl Isa {
                 (Level::Avx2, avx2),
                 (Level::AvxVnni, avx2 && is_x86_feature_detected!("avxvnni")),
                 (Level::Avx512, avx2 && avx512),
+                (Level::Amx, avx2 && avx512 && super::kernels::amx_available()),
             ] {
                 if present {
                     all.push(Isa(level));
@@ -149,6 +153,8 @@ impl Isa {
             Level::Dotprod => "dotprod",
             #[cfg(target_arch = "aarch64")]
             Level::I8mm => "i8mm",
+            #[cfg(target_arch = "x86_64")]
+            Level::Amx => "amx",
         }
     }
 
@@ -159,13 +165,13 @@ impl Isa {
     /// Whether AVX2, FMA and F16C may be used.
     #[cfg(target_arch = "x86_64")]
     pub const fn has_avx2(self) -> bool {
-        matches!(self.0, Level::Avx2 | Level::AvxVnni | Level::Avx512)
+        matches!(self.0, Level::Avx2 | Level::AvxVnni | Level::Avx512 | Level::Amx)
     }
 
     /// Whether AVX-512 F, BW, DQ, VL and VNNI may be used, beside what [`Isa::has_avx2`] says.
     #[cfg(target_arch = "x86_64")]
     pub const fn has_avx512(self) -> bool {
-        matches!(self.0, Level::Avx512)
+        matches!(self.0, Level::Avx512 | Level::Amx)
     }
 
     /// Runs `work` compiled for this instruction set. Results are the same bits on every set: Rust fuses no
@@ -185,7 +191,7 @@ impl Isa {
             Level::Avx2 | Level::AvxVnni => unsafe { run_avx2(work) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx512 => unsafe { run_avx512(work) },
+            Level::Avx512 | Level::Amx => unsafe { run_avx512(work) },
         }
     }
 }

@@ -45,6 +45,8 @@ use panel::PanelFn;
 pub use panel::Int8Kernel;
 pub(super) use panel::{PanelOut, PanelTask};
 pub(super) use rows::{RowScratch, RowTask};
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86_64::amx_available;
 
 /// The kernels of one instruction set.
 #[derive(Debug)]
@@ -94,6 +96,8 @@ impl KernelTable {
             Level::Dotprod => &aarch64::DOTPROD,
             #[cfg(target_arch = "aarch64")]
             Level::I8mm => &aarch64::I8MM,
+            #[cfg(target_arch = "x86_64")]
+            Level::Amx => &x86_64::AMX,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::product;
 use crate::cpu::kernels::unpack::PanelIsa;
 
-struct Avx512;
+pub(super) struct Avx512;
 
 // SAFETY of all blocks: the trait's promises, which each function passes on.
 impl PanelIsa for Avx512 {
