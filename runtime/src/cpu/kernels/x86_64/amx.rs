@@ -350,6 +350,8 @@ fn grow<T: Copy>(buffer: &mut Vec<T>, len: usize, zero: T) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn scale_sums(acc: &mut [__m512; TOKENS], a: *const Floats, dx: *const f32, sums: *const Sums) {
+    // With names: for a register of no type the compiler writes that of a byte.
+    let (scale, sum): (__m512, __m512);
     macro_rules! tokens {
         ($($t:literal)*) => {
             asm!(
@@ -360,8 +362,8 @@ unsafe fn scale_sums(acc: &mut [__m512; TOKENS], a: *const Floats, dx: *const f3
                 )*
                 $(inout(zmm_reg) acc[$t],)*
                 a = in(zmm_reg) _mm512_load_ps((*a).0.as_ptr()),
-                scale = out(zmm_reg) _,
-                sum = out(zmm_reg) _,
+                scale = out(zmm_reg) scale,
+                sum = out(zmm_reg) sum,
                 dx = in(reg) dx,
                 sums = in(reg) sums,
                 options(nostack, preserves_flags, readonly)
@@ -369,7 +371,8 @@ unsafe fn scale_sums(acc: &mut [__m512; TOKENS], a: *const Floats, dx: *const f3
         };
     }
     // SAFETY: the caller's promises.
-    unsafe { tokens!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) }
+    unsafe { tokens!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
+    let _ = (scale, sum);
 }
 
 /// `acc = fma(b, sx, acc)` for every token of a tile. In assembly, because the compiler spills the sums.
