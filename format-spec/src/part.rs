@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn sample() -> Sample {
-        let all: Vec<u8> = (0..3 * PIECE + 12_345).map(|i| (i * i >> 7) as u8).collect();
+        let all: Vec<u8> = (0..3 * PIECE + 12_345).map(|i| ((i * i) >> 7) as u8).collect();
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&path, &all).unwrap();
         // SAFETY: nobody else knows the file.

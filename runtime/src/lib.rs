@@ -2,7 +2,7 @@
 //!
 //! - [`source::open`] opens a QSF file or a HuggingFace directory behind one trait, weights in their stored type.
 //! - [`Model::load`] and [`Decoder`] run it: one decoder, configured by [`ModelConfig`](qsf_format::ModelConfig).
-//! - [`generate`], [`bench`] and [`eval`] are what the binaries do with it.
+//! - [`generate`], [`mod@bench`] and [`eval`] are what the binaries do with it.
 
 pub mod bench;
 #[cfg(feature = "cli")]

@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_byte_is_read() {
-        let bytes: Vec<u8> = (0..STEP * 5).map(|i| (i * i >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..STEP * 5).map(|i| ((i * i) >> 3) as u8).collect();
         let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
         let expected = words.fold(0_u64, u64::wrapping_add);
         for isa in Isa::available() {

@@ -172,7 +172,7 @@ mod tests {
         let path = dir.path().join("file");
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()) as u64;
         for length in [0, 1, (1 << 20) - 1, 3 * (1 << 20) + 5] {
-            let bytes: Vec<u8> = (0..length).map(|i: u64| (i * i >> 9) as u8).collect();
+            let bytes: Vec<u8> = (0..length).map(|i: u64| ((i * i) >> 9) as u8).collect();
             std::fs::write(&path, &bytes).unwrap();
             let share = length.div_ceil(threads).next_multiple_of(1 << 20).max(1 << 20) as usize;
             let expected = bytes.chunks(share).map(crc32fast::hash).fold(0, u32::wrapping_add);

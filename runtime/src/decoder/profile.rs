@@ -32,7 +32,7 @@ impl Section {
 
 /// Nanoseconds per [`Section`].
 ///
-/// Time is cut into laps: [`Profile::lap`] says what the time since the last cut was spent on.
+/// Time is cut into laps, and each lap counts for one section.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
     on: bool,

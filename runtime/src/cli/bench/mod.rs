@@ -19,6 +19,10 @@ pub use sheet::OutputFormat;
 const GENERATION: [&str; 8] =
     ["input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed"];
 
+/// What the flags of `--bench` do not go with. That they require it does not suffice: clap drops a requirement that something
+/// given conflicts with.
+const NOT_A_BENCH: [&str; 3] = ["input", "kernel", "system"];
+
 /// Flags of measurements.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring")]
@@ -38,10 +42,24 @@ pub struct BenchArgs {
     )]
     pub kernel: Option<String>,
     /// With --bench: lengths of prompts; 0 for none
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "512", requires = "bench")]
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        default_value = "512",
+        requires = "bench",
+        conflicts_with_all = NOT_A_BENCH
+    )]
     pub pp: Vec<usize>,
     /// With --bench: numbers of decoded tokens; 0 for none
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "64", requires = "bench")]
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        default_value = "64",
+        requires = "bench",
+        conflicts_with_all = NOT_A_BENCH
+    )]
     pub tg: Vec<usize>,
     /// With --bench: positions that the context holds already
     #[arg(
@@ -51,17 +69,32 @@ pub struct BenchArgs {
         value_name = "N,N",
         value_delimiter = ',',
         default_value = "0",
-        requires = "bench"
+        requires = "bench",
+        conflicts_with_all = NOT_A_BENCH
     )]
     pub depth: Vec<usize>,
     /// With --bench: repetitions of each, after one that does not count
-    #[arg(short, long, value_name = "N", default_value_t = 5, requires = "bench")]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        requires = "bench",
+        conflicts_with_all = NOT_A_BENCH
+    )]
     pub repetitions: usize,
     /// With --bench: first measure loading with the model's files dropped from the page cache (Linux)
-    #[arg(long, requires = "bench")]
+    #[arg(long, requires = "bench", conflicts_with_all = NOT_A_BENCH)]
     pub cold: bool,
     /// How results are printed; --json is the same as -o json
-    #[arg(short, long, value_enum, value_name = "FORMAT", requires = "measure", conflicts_with = "json")]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        requires = "measure",
+        conflicts_with_all = ["json", "input", "system"]
+    )]
     pub output: Option<OutputFormat>,
 }
 
