@@ -44,9 +44,8 @@ fn main() {
         };
         report("all threads meet", &candidates, |spread| measure(regions, pause, || all_meet(spread)));
         let tasks = TASKS_PER_THREAD * threads;
-        let alone = || measure(20, Duration::ZERO, || (0..tasks).for_each(microsecond));
-        let perfect = (0..ROUNDS).map(|_| alone()).fold(f64::MAX, f64::min) / threads as f64;
         report("shared work", &candidates, |spread| {
+            let perfect = measure(20, Duration::ZERO, || (0..tasks).for_each(microsecond)) / threads as f64;
             measure(regions, pause, || spread(tasks, &microsecond)) - perfect
         });
     }

@@ -34,7 +34,7 @@ const STEP: usize = 256;
 /// # Errors
 /// When the buffer cannot be had.
 pub fn read_bandwidth(threads: usize) -> Result<Bandwidth> {
-    // Registers of 32 bytes are enough, and for AVX-512 the compiler makes gathers of the sum, ten times as slow.
+    // Registers of 32 bytes are enough, and what the compiler makes of the sum for AVX-512 is ten times as slow.
     let isa = Isa::by_name("avx2").unwrap_or(Isa::SCALAR);
     let wanted = Caches::detect().last.saturating_mul(TIMES_CACHE).max(LEAST_BYTES);
     read_buffer(isa, threads, wanted.min(available_memory() / 4))

@@ -1,6 +1,7 @@
 //! The threads, and the regions of work that they share.
 
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
@@ -8,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::{fmt, io, mem, ptr, slice};
 
 use super::cores;
-use super::gate::{Gate, Padded, Patience, Visitor};
+use super::gate::{Gate, Padded};
 
 /// Most threads of a pool.
 pub const MAX_THREADS: usize = 1024;
@@ -70,17 +71,24 @@ pub struct Pool {
     pinning: Pinning,
 }
 
-#[derive(Default)]
 struct Shared {
-    gate: Gate<Region>,
-    /// Held by the owner of a region. Nobody ever waits for it.
-    owner: Padded<Mutex<Patience>>,
+    gate: Gate,
+    /// Whether a thread is the owner of a region.
+    owned: Padded<AtomicBool>,
     /// The task to be started next.
     next: Padded<AtomicUsize>,
+    /// Written by the owner while the gate is closed and empty, read by workers inside.
+    region: Padded<UnsafeCell<Region>>,
     panicked: AtomicBool,
     /// What the first task that panicked said.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
+
+// SAFETY: `region` is what keeps this from being automatic. Access to it follows the rule that stands there, which the gate
+// enforces; and what it points to is `Sync`, by the bounds of `for_each`.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
 
 /// Tasks `0..tasks`, each a call of `run(task, i)`.
 #[derive(Clone, Copy)]
@@ -88,17 +96,6 @@ struct Region {
     task: *const (),
     run: unsafe fn(*const (), usize),
     tasks: usize,
-}
-
-// SAFETY: what it points to is `Sync`, by the bounds of `for_each`.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
-
-impl Default for Region {
-    fn default() -> Region {
-        Region { task: ptr::null(), run: |_, _| {}, tasks: 0 }
-    }
 }
 
 impl Pool {
@@ -144,7 +141,16 @@ impl Pool {
 
     /// A pool of the calling thread alone.
     pub fn of_one() -> Pool {
-        Pool { shared: Arc::default(), workers: Vec::new(), pinning: Pinning::Free }
+        let idle = Region { task: ptr::null(), run: |_, _| {}, tasks: 0 };
+        let shared = Shared {
+            gate: Gate::default(),
+            owned: Padded::default(),
+            next: Padded::default(),
+            region: Padded(UnsafeCell::new(idle)),
+            panicked: AtomicBool::default(),
+            panic: Mutex::default(),
+        };
+        Pool { shared: Arc::new(shared), workers: Vec::new(), pinning: Pinning::Free }
     }
 
     /// The pool that everything in this process shares that asks for no other: of [`default_threads`](super::default_threads)
@@ -171,7 +177,7 @@ impl Pool {
     /// region is running, on all threads, which start the tasks in ascending order, each the next when it is done with one;
     /// else on this thread.
     ///
-    /// Returns when all are done. Nothing is allocated, and no lock is waited for while workers are awake.
+    /// Returns when all are done. Nothing is allocated, and no lock is taken while workers are awake.
     ///
     /// # Panics
     /// When a task does: with what it said. Tasks that have not started by then may never be.
@@ -185,11 +191,12 @@ impl Pool {
         }
 
         let alone = tasks <= 1 || work < WORTH_THREADS || self.workers.is_empty();
-        let owner = if alone { None } else { self.shared.owner.0.try_lock().ok() };
-        let Some(mut patience) = owner else { return (0..tasks).for_each(task) };
-        let region = Region { task: (&raw const task).cast(), run: run::<F>, tasks };
-        let panic = self.shared.run(region, &mut patience);
-        drop(patience);
+        // Acquire and release: one owner's accesses happen before the next one's.
+        if alone || self.shared.owned.0.swap(true, Ordering::Acquire) {
+            return (0..tasks).for_each(task);
+        }
+        let panic = self.shared.run(Region { task: (&raw const task).cast(), run: run::<F>, tasks });
+        self.shared.owned.0.store(false, Ordering::Release);
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
@@ -236,16 +243,16 @@ impl Chunks {
 
 impl Shared {
     /// Owner: runs a region to its end. Returns what a task that panicked said.
-    fn run(&self, region: Region, patience: &mut Patience) -> Option<Box<dyn Any + Send>> {
+    fn run(&self, region: Region) -> Option<Box<dyn Any + Send>> {
+        // SAFETY: the gate is closed and empty, as it was made or as the last owner left it.
+        unsafe { *self.region.0.get() = region };
         // Relaxed here and at every task: that each index comes once needs no order with other memory, and the gate orders
         // this store with what workers inside do.
         self.next.0.store(0, Ordering::Relaxed);
-        // SAFETY: who holds `owner` is the only one, and the last has closed the gate.
-        unsafe { self.gate.open(region) };
+        self.gate.open();
         // SAFETY: what the region points to outlives this call, which comes back when the gate is empty, panic or not.
         unsafe { self.take_tasks(region) };
-        // SAFETY: opened above.
-        unsafe { self.gate.close(patience) };
+        self.gate.close();
         if !self.panicked.load(Ordering::Relaxed) {
             return None;
         }
@@ -255,12 +262,11 @@ impl Shared {
 
     /// Worker: takes part in every region until the gate is shut.
     fn help(&self) {
-        let mut visitor = Visitor::default();
-        while let Some(region) = self.gate.enter(&mut visitor) {
-            // SAFETY: what the region points to lives as long as a worker is inside of the gate.
-            unsafe { self.take_tasks(region) };
-            // SAFETY: inside.
-            unsafe { self.gate.leave() };
+        let mut last = None;
+        while self.gate.enter(&mut last) {
+            // SAFETY: inside of the gate the region is not written to, and what it points to lives.
+            unsafe { self.take_tasks(*self.region.0.get()) };
+            self.gate.leave();
         }
     }
 
