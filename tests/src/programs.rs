@@ -4,8 +4,6 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-#[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -87,31 +85,25 @@ impl Program {
         Output::of(&output)
     }
 
-    /// Runs to the end, and gives its peak of resident memory in bytes as well.
+    /// Runs to the end, and gives its peak of resident memory in bytes as well, by the system's own count.
     #[cfg(target_os = "linux")]
-    pub fn run_measured(mut self) -> (Output, u64) {
-        let child = self.0.spawn().unwrap();
-        let status = format!("/proc/{}/status", child.id());
-        let done = AtomicBool::new(false);
-        let (output, peak) = std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| {
-                let mut peak = 0;
-                while !done.load(Ordering::Relaxed) {
-                    // The system's own high-water mark: what is missed between the last look and the end is the last step only.
-                    let text = std::fs::read_to_string(&status).unwrap_or_default();
-                    let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-                    if let Some(kilobytes) = mark.and_then(|mark| mark.trim().strip_suffix(" kB")) {
-                        peak = peak.max(kilobytes.trim().parse::<u64>().unwrap() * 1024);
-                    }
-                    std::thread::sleep(std::time::Duration::from_millis(2));
-                }
-                peak
-            });
-            let output = child.wait_with_output().unwrap();
-            done.store(true, Ordering::Relaxed);
-            (output, watcher.join().unwrap())
-        });
-        (Output::of(&output), peak)
+    pub fn run_measured(self) -> (Output, u64) {
+        let peak = tempfile::NamedTempFile::new().unwrap();
+        let mut call = Command::new(profile_folder().join("measured"));
+        call.arg(peak.path()).arg(self.0.get_program()).args(self.0.get_args());
+        call.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        for (name, value) in self.0.get_envs() {
+            match value {
+                Some(value) => call.env(name, value),
+                None => call.env_remove(name),
+            };
+        }
+        if let Some(dir) = self.0.get_current_dir() {
+            call.current_dir(dir);
+        }
+        let output = Program(call).run();
+        let bytes = std::fs::read_to_string(peak.path()).unwrap().parse();
+        (output, bytes.unwrap())
     }
 
     /// Starts it; its output goes nowhere.
@@ -185,9 +177,7 @@ fn built_binaries() -> PathBuf {
     if let Some(dir) = std::env::var_os("QSF_BIN_DIR") {
         return dir.into();
     }
-    // target/PROFILE/deps/TEST-HASH
-    let test = std::env::current_exe().unwrap();
-    let dir = test.ancestors().nth(2).unwrap();
+    let dir = profile_folder();
     let profile = match dir.file_name().unwrap().to_str().unwrap() {
         "debug" => "dev",
         other => other,
@@ -199,5 +189,11 @@ fn built_binaries() -> PathBuf {
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    dir.to_owned()
+    dir
+}
+
+/// Where Cargo puts the binaries of the profile that this test was built with.
+fn profile_folder() -> PathBuf {
+    // target/PROFILE/deps/TEST-HASH
+    std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned()
 }
