@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use qsf_format::panels::{PANEL_ROWS, interleave};
-use qsf_format::{BlockSize, Layout, QuantType};
+use qsf_format::{BUILT_IN, BlockSize, Layout, QuantType};
 use qsf_runtime::cpu::{Isa, decode_row};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
@@ -137,7 +137,7 @@ impl Encoder<'_> {
         let mut stats = ErrorStats::new();
         let mut decoded = vec![0.0; cols];
         for (original, bytes) in values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)) {
-            decode_row(self.isa, quant, self.block, bytes, &mut decoded);
+            decode_row(self.isa, quant, self.block, &BUILT_IN, bytes, &mut decoded);
             stats.add_row(self.isa, original, &decoded);
         }
         if layout == Layout::Panels16 {

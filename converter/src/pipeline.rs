@@ -7,8 +7,8 @@ use std::time::Instant;
 use qsf_calibration::ActivationStats;
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
-    BlockSize, Compression, EncodedTensor, Layout, META_VERSION, Meta, Provenance, QsfWriter, QuantType,
-    TensorId, TensorKind, TensorRecord, WriterOptions,
+    BlockSize, CodeTables, Compression, EncodedTensor, Layout, META_VERSION, Meta, Provenance, QsfWriter,
+    QuantType, TensorId, TensorKind, TensorRecord, WriterOptions,
 };
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::progress::{Cancel, Progress};
@@ -101,8 +101,12 @@ pub fn convert(
     }
     let weights = plan.tensors().iter().map(|t| t.info.rows as u64 * t.info.cols as u64).sum();
     let config = source.config();
-    let writer_options =
-        WriterOptions { force: options.force, block: options.block, compression: options.compression };
+    let writer_options = WriterOptions {
+        force: options.force,
+        block: options.block,
+        compression: options.compression,
+        tables: CodeTables::default(),
+    };
     let writer = QsfWriter::create(out, config.layers, writer_options)?;
     progress.begin("converting", weights);
     let encoder = Encoder { isa, block: options.block, source: source.path(), progress, cancel };

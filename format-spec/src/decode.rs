@@ -5,16 +5,19 @@
 
 use half::f16;
 
-use crate::panels::{BlockParts, PANEL_ROWS, panel_bytes};
+use crate::code_tables::CodeTables;
+use crate::decode_learned::{decode_learned_panel_row, decode_learned_row};
+use crate::panels::{BlockParts, PANEL_ROWS, panel_bytes, superblock_bytes};
 use crate::quant_type::{BlockSize, QuantType};
 
 /// Decodes one row: `bytes` as `QuantType::row_bytes` says for `out.len()` columns. Padding codes of the last block
-/// are not looked at.
+/// are not looked at. Only learned types look at `tables`.
 ///
 /// # Panics
 /// When `bytes` is shorter than the row; callers check sizes when they open a tensor.
-pub fn decode_row(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
+pub fn decode_row(quant: QuantType, block: BlockSize, tables: &CodeTables, bytes: &[u8], out: &mut [f32]) {
     match quant {
+        _ if quant.is_learned() => decode_learned_row(quant, tables, bytes, out),
         QuantType::F16 => decode_floats::<2>(bytes, out, |b| f16::from_le_bytes(b).to_f32()),
         QuantType::Bf16 => {
             decode_floats::<2>(bytes, out, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
@@ -33,7 +36,7 @@ pub fn decode_row(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f
 /// Decodes the first `out.len()` values of one block of a block type.
 ///
 /// # Panics
-/// When `bytes` is not one block, when `out` is longer than the block, or for a float type.
+/// When `bytes` is not one block, when `out` is longer than the block, or for a float or learned type.
 pub fn decode_block(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
     assert_eq!(bytes.len(), quant.block_bytes(block), "not one block");
     let n = block.get();
@@ -78,7 +81,7 @@ pub fn decode_block(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut 
                 *v = first * f32::from(q as i8);
             }
         }
-        QuantType::F16 | QuantType::F32 | QuantType::Bf16 => panic!("{quant} has no blocks"),
+        _ => panic!("{quant} has no blocks of its own"),
     }
 }
 
@@ -86,12 +89,22 @@ pub fn decode_block(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut 
 ///
 /// # Panics
 /// When `panel` is not the panel of so many columns, `row` is not below 16, or for a float type.
-pub fn decode_panel_row(quant: QuantType, block: BlockSize, panel: &[u8], row: usize, out: &mut [f32]) {
-    let n = block.get();
+pub fn decode_panel_row(
+    quant: QuantType,
+    block: BlockSize,
+    tables: &CodeTables,
+    panel: &[u8],
+    row: usize,
+    out: &mut [f32],
+) {
+    let n = quant.block_size(block).get();
     assert_eq!(panel.len(), panel_bytes(quant, block, out.len().div_ceil(n)), "not the panel of the columns");
     assert!(row < PANEL_ROWS, "row {row} of a panel");
+    if quant.is_learned() {
+        return decode_learned_panel_row(quant, tables, panel, row, out);
+    }
     let parts = BlockParts::of(quant, block);
-    for (bytes, out) in panel.chunks_exact(panel_bytes(quant, block, 1)).zip(out.chunks_mut(n)) {
+    for (bytes, out) in panel.chunks_exact(superblock_bytes(quant, block)).zip(out.chunks_mut(n)) {
         let field = |k: usize| read_f16(bytes, 2 * PANEL_ROWS * k + 2 * row);
         let codes = &bytes[2 * PANEL_ROWS * parts.fields..];
         // Byte c of this row's word w.
@@ -113,28 +126,28 @@ pub fn decode_panel_row(quant: QuantType, block: BlockSize, panel: &[u8], row: u
                 QuantType::Q4 => first * f32::from(code(4, quad, c)) + field(1),
                 QuantType::Ternary => first * f32::from(code(2, quad, c) as i8 - 1),
                 QuantType::Q8 => first * f32::from(word(quad, c) as i8),
-                QuantType::F16 | QuantType::F32 | QuantType::Bf16 => panic!("{quant} has no blocks"),
+                _ => panic!("{quant} has no blocks of its own"),
             };
         }
     }
 }
 
 /// Bit i of a plane: bit i%8 of byte i/8.
-fn bit(plane: &[u8], i: usize) -> u8 {
+pub(crate) fn bit(plane: &[u8], i: usize) -> u8 {
     (plane[i / 8] >> (i % 8)) & 1
 }
 
 /// 2-bit code i of a block of n: byte i % (n/4), bits 2k with k = i / (n/4).
-fn code2(codes: &[u8], n: usize, i: usize) -> u8 {
+pub(crate) fn code2(codes: &[u8], n: usize, i: usize) -> u8 {
     (codes[i % (n / 4)] >> (2 * (i / (n / 4)))) & 3
 }
 
 /// 4-bit code i of a block of n: byte i % (n/2), the low half for the first n/2 values.
-fn code4(codes: &[u8], n: usize, i: usize) -> u8 {
+pub(crate) fn code4(codes: &[u8], n: usize, i: usize) -> u8 {
     (codes[i % (n / 2)] >> (4 * (i / (n / 2)))) & 15
 }
 
-fn read_f16(bytes: &[u8], at: usize) -> f32 {
+pub(crate) fn read_f16(bytes: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
@@ -150,6 +163,7 @@ fn decode_floats<const W: usize>(bytes: &[u8], out: &mut [f32], read: impl Fn([u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code_tables::BUILT_IN;
 
     fn block(quant: QuantType, bytes: &[u8]) -> Vec<f32> {
         let mut out = vec![f32::NAN; 64];
@@ -222,7 +236,7 @@ mod tests {
                 let cols = block.get() + 3;
                 let bytes = vec![0x3Cu8; quant.row_bytes(block, cols as u64).unwrap() as usize];
                 let mut out = vec![f32::NAN; cols];
-                decode_row(quant, block, &bytes, &mut out);
+                decode_row(quant, block, &BUILT_IN, &bytes, &mut out);
                 assert!(out.iter().all(|v| v.is_finite()), "{quant} {block}");
             }
         }

@@ -38,6 +38,8 @@ impl SectionTag {
     pub const FINAL: SectionTag = SectionTag(*b"FINL");
     /// Chunks of the embedding.
     pub const EMBEDDING_CHUNKS: SectionTag = SectionTag(*b"ECHK");
+    /// Tables of the learned types.
+    pub const GRIDS: SectionTag = SectionTag(*b"GRID");
     /// Learned positions.
     pub const POSITIONS: SectionTag = SectionTag(*b"POSE");
 }
@@ -52,6 +54,7 @@ impl SectionTag {
             Self::FINAL,
             Self::EMBEDDING_CHUNKS,
             Self::POSITIONS,
+            Self::GRIDS,
         ]
         .contains(&self)
     }

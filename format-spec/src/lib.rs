@@ -2,13 +2,15 @@
 //!
 //! - [`QsfFile`] opens a file and hands out checked parts; [`verify`] checks all of it.
 //! - [`QsfWriter`] writes a file from front to back.
-//! - [`QuantType`], [`Layout`], [`TensorKind`], [`ModelConfig`] and [`Meta`] are the vocabulary that the other crates share.
+//! - [`QuantType`], [`CodeTables`], [`Layout`], [`TensorKind`], [`ModelConfig`] and [`Meta`] are the vocabulary that the other crates share.
 
 mod alignment;
 mod chunk;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod code_tables;
 mod decode;
+mod decode_learned;
 mod directory;
 mod error;
 mod failure;
@@ -30,7 +32,9 @@ mod writer;
 
 pub use alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
 pub use chunk::{Chunk, Compression, MAX_EXPANSION};
+pub use code_tables::{BUILT_IN, CodeTables, Grid, SumTables};
 pub use decode::{decode_block, decode_panel_row, decode_row};
+pub use decode_learned::step_of_column;
 pub use directory::{Section, SectionTag};
 pub use error::{Damage, FormatError};
 pub use failure::Failure;

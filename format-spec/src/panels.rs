@@ -1,8 +1,12 @@
 //! Panels: the blocks of sixteen rows interleaved, so that one load of 64 bytes holds four codes of every row
 //! (SPEC.md section 6.1). Nothing here decodes; [`decode_panel_row`](crate::decode_panel_row) does, by the definition.
 
+mod learned;
+
 use crate::layout::Layout;
 use crate::quant_type::{BlockSize, QuantType};
+
+pub(crate) use learned::unpack as unpanel_learned;
 
 /// Rows of a panel.
 pub const PANEL_ROWS: usize = 16;
@@ -13,7 +17,12 @@ pub const PANEL_ROWS: usize = 16;
 /// For a float type, which has no blocks.
 pub const fn panel_bytes(quant: QuantType, block: BlockSize, blocks: usize) -> usize {
     assert!(!quant.is_float(), "a float type has no panels");
-    PANEL_ROWS * quant.block_bytes(block) * blocks
+    PANEL_ROWS * quant.row_head_bytes() + superblock_bytes(quant, block) * blocks
+}
+
+/// Bytes of the blocks of a panel's rows in one block column.
+pub const fn superblock_bytes(quant: QuantType, block: BlockSize) -> usize {
+    PANEL_ROWS * quant.block_bytes(block)
 }
 
 /// What a block of one row consists of.
@@ -36,7 +45,7 @@ impl BlockParts {
             QuantType::Q3 => (2, n / 16, n / 32),
             QuantType::Q4 => (2, n / 8, 0),
             QuantType::Q8 => (1, n / 4, 0),
-            QuantType::F16 | QuantType::F32 | QuantType::Bf16 => panic!("{quant} has no blocks"),
+            _ => panic!("{quant} has no blocks of its own"),
         };
         BlockParts { fields, low, high }
     }
@@ -57,15 +66,19 @@ type Line = [Word; PANEL_ROWS];
 /// # Panics
 /// When lengths do not fit together, or for a float type.
 pub fn pack_panel(quant: QuantType, block: BlockSize, rows: &[&[u8]], out: &mut [u8]) {
-    let size = quant.block_bytes(block);
-    let parts = BlockParts::of(quant, block);
+    let (size, head) = (quant.block_bytes(block), PANEL_ROWS * quant.row_head_bytes());
     assert!(rows.len() <= PANEL_ROWS, "{} rows in a panel", rows.len());
-    assert!(out.len().is_multiple_of(PANEL_ROWS * size), "{} bytes are no panel", out.len());
+    let blocks = out.len().checked_sub(head);
+    assert!(blocks.is_some_and(|bytes| bytes.is_multiple_of(PANEL_ROWS * size)), "{} bytes", out.len());
     let row_bytes = out.len() / PANEL_ROWS;
     assert!(rows.iter().all(|row| row.len() == row_bytes), "rows of other bytes than {row_bytes}");
     if rows.len() < PANEL_ROWS {
         out.fill(0);
     }
+    if quant.is_learned() {
+        return learned::pack(quant, rows, out);
+    }
+    let parts = BlockParts::of(quant, block);
     for (j, superblock) in out.chunks_exact_mut(PANEL_ROWS * size).enumerate() {
         let (fields, codes) = superblock.split_at_mut(PANEL_ROWS * 2 * parts.fields);
         let fields = fields.as_chunks_mut::<2>().0.as_chunks_mut::<PANEL_ROWS>().0;
@@ -97,10 +110,10 @@ pub fn pack_panel(quant: QuantType, block: BlockSize, rows: &[&[u8]], out: &mut 
 /// here: d, then the 2-bit codes in the order of `2bit`. `out` has the bytes of one block.
 ///
 /// # Panics
-/// When `row` is not below 16 or a length is wrong.
+/// When `row` is not below 16, a length is wrong, or for a learned type.
 pub fn block_of_row(quant: QuantType, block: BlockSize, superblock: &[u8], row: usize, out: &mut [u8]) {
     let parts = BlockParts::of(quant, block);
-    assert_eq!(superblock.len(), panel_bytes(quant, block, 1), "not one superblock");
+    assert_eq!(superblock.len(), superblock_bytes(quant, block), "not one superblock");
     assert_eq!(out.len(), quant.block_bytes(block), "not one block");
     assert!(row < PANEL_ROWS, "row {row} of a panel");
     let (fields, codes) = superblock.split_at(PANEL_ROWS * 2 * parts.fields);
@@ -123,7 +136,8 @@ pub fn block_of_row(quant: QuantType, block: BlockSize, superblock: &[u8], row: 
 /// # Panics
 /// When `plain` is not whole rows, or for a float type.
 pub fn interleave(quant: QuantType, block: BlockSize, cols: usize, plain: &[u8]) -> Vec<u8> {
-    let row_bytes = quant.block_bytes(block) * cols.div_ceil(block.get());
+    let blocks = cols.div_ceil(quant.block_size(block).get());
+    let row_bytes = quant.row_head_bytes() + quant.block_bytes(block) * blocks;
     assert!(row_bytes > 0 && plain.len().is_multiple_of(row_bytes), "{} bytes of rows", plain.len());
     let in_panels = Layout::Panels16.panel_rows(plain.len() / row_bytes) * row_bytes;
     let (panels, tail) = plain.split_at(in_panels);

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 /// How the values of one tensor are stored. The discriminant is the id in the file.
 ///
 /// Block types hold `BlockSize` values per block and never cross a row; float types are plain little-endian arrays.
+/// *Learned* types (ids from 16) are block types whose codes stand for entries of tables ([`CodeTables`](crate::CodeTables)):
+/// their blocks hold 32 values in every file, and each row begins with a scale of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum QuantType {
@@ -38,11 +40,35 @@ pub enum QuantType {
     /// `d * q`, q in -127..=127.
     #[serde(rename = "8bit")]
     Q8 = 9,
+    /// 2-bit codes of a learned grid, with a scale and a choice of grid per 32 values.
+    #[serde(rename = "n2")]
+    N2 = 16,
+    /// The same with 3 bits.
+    #[serde(rename = "n3")]
+    N3 = 17,
+    /// The same with 4 bits.
+    #[serde(rename = "n4")]
+    N4 = 18,
+    /// The same with 5 bits.
+    #[serde(rename = "n5")]
+    N5 = 19,
+    /// The same with 6 bits and a linear grid.
+    #[serde(rename = "6bit")]
+    Q6 = 20,
+    /// A trellis with 2 bits per value: levels are sums of two table entries, chosen by the last 8 bits.
+    #[serde(rename = "t2")]
+    T2 = 21,
+    /// The same with 3 bits per value.
+    #[serde(rename = "t3")]
+    T3 = 22,
 }
+
+/// Bytes before the blocks of a row of a learned type: its scale, an f16.
+const ROW_SCALE_BYTES: usize = 2;
 
 impl QuantType {
     /// Every type, in id order.
-    pub const ALL: [QuantType; 9] = [
+    pub const ALL: [QuantType; 16] = [
         QuantType::Q2Sym,
         QuantType::Q2,
         QuantType::Q3,
@@ -52,6 +78,13 @@ impl QuantType {
         QuantType::F32,
         QuantType::Bf16,
         QuantType::Q8,
+        QuantType::N2,
+        QuantType::N3,
+        QuantType::N4,
+        QuantType::N5,
+        QuantType::Q6,
+        QuantType::T2,
+        QuantType::T3,
     ];
 
     /// The id stored in files.
@@ -76,6 +109,13 @@ impl QuantType {
             QuantType::F32 => "f32",
             QuantType::Bf16 => "bf16",
             QuantType::Q8 => "8bit",
+            QuantType::N2 => "n2",
+            QuantType::N3 => "n3",
+            QuantType::N4 => "n4",
+            QuantType::N5 => "n5",
+            QuantType::Q6 => "6bit",
+            QuantType::T2 => "t2",
+            QuantType::T3 => "t3",
         }
     }
 
@@ -84,7 +124,27 @@ impl QuantType {
         matches!(self, QuantType::F16 | QuantType::F32 | QuantType::Bf16)
     }
 
-    /// Bytes of one block of `block` values; for float types, bytes of `block` plain values.
+    /// Whether codes stand for entries of learned tables: in blocks of 32, with a scale before each row.
+    pub const fn is_learned(self) -> bool {
+        self as u8 >= QuantType::N2 as u8
+    }
+
+    /// Whether codes form a trellis: no block can be decoded without the bits before it.
+    pub const fn is_trellis(self) -> bool {
+        matches!(self, QuantType::T2 | QuantType::T3)
+    }
+
+    /// Values per block in a file whose header says `block`.
+    pub const fn block_size(self, block: BlockSize) -> BlockSize {
+        if self.is_learned() { BlockSize::B32 } else { block }
+    }
+
+    /// Bytes of a row before its blocks.
+    pub const fn row_head_bytes(self) -> usize {
+        if self.is_learned() { ROW_SCALE_BYTES } else { 0 }
+    }
+
+    /// Bytes of one block of a file whose header says `block`; for float types, bytes of `block` plain values.
     pub const fn block_bytes(self, block: BlockSize) -> usize {
         let n = block.get();
         match self {
@@ -95,16 +155,26 @@ impl QuantType {
             QuantType::Q8 => 2 + n,
             QuantType::F16 | QuantType::Bf16 => 2 * n,
             QuantType::F32 => 4 * n,
+            QuantType::N2 => 9,
+            QuantType::N3 => 13,
+            QuantType::N4 => 17,
+            QuantType::N5 => 21,
+            QuantType::Q6 => 25,
+            QuantType::T2 => 8,
+            QuantType::T3 => 12,
         }
     }
 
-    /// Bytes of one row of `cols` values: whole blocks for block types, exactly `cols` values for float types.
+    /// Bytes of one row of `cols` values: its head and whole blocks for block types, exactly `cols` values for float types.
     /// `None` when the size does not fit a `u64`.
     pub fn row_bytes(self, block: BlockSize, cols: u64) -> Option<u64> {
         match self {
             QuantType::F16 | QuantType::Bf16 => cols.checked_mul(2),
             QuantType::F32 => cols.checked_mul(4),
-            _ => cols.div_ceil(block.get() as u64).checked_mul(self.block_bytes(block) as u64),
+            _ => cols
+                .div_ceil(self.block_size(block).get() as u64)
+                .checked_mul(self.block_bytes(block) as u64)?
+                .checked_add(self.row_head_bytes() as u64),
         }
     }
 
@@ -113,9 +183,9 @@ impl QuantType {
         self.row_bytes(block, cols)?.checked_mul(rows)
     }
 
-    /// Stored bits per value in whole blocks, scales included.
+    /// Stored bits per value in whole blocks, their scales included, those of rows not.
     pub fn bits_per_value(self, block: BlockSize) -> f64 {
-        self.block_bytes(block) as f64 * 8.0 / block.get() as f64
+        self.block_bytes(block) as f64 * 8.0 / self.block_size(block).get() as f64
     }
 }
 
@@ -142,6 +212,8 @@ impl FromStr for QuantType {
 pub struct BlockSize(u16);
 
 impl BlockSize {
+    /// The size of learned types.
+    pub const B32: BlockSize = BlockSize(32);
     /// The default of the format.
     pub const B64: BlockSize = BlockSize(64);
     /// Every legal size.
@@ -197,8 +269,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_of_64_takes_the_bytes_that_the_specification_states() {
-        let expected = [18, 20, 28, 36, 18, 128, 256, 128, 66];
+    fn a_block_takes_the_bytes_that_the_specification_states() {
+        let expected = [18, 20, 28, 36, 18, 128, 256, 128, 66, 9, 13, 17, 21, 25, 8, 12];
         assert_eq!(QuantType::ALL.map(|t| t.block_bytes(BlockSize::B64)), expected);
     }
 
@@ -207,6 +279,12 @@ mod tests {
         assert_eq!(QuantType::Q4.row_bytes(BlockSize::B64, 65), Some(72));
         assert_eq!(QuantType::F16.row_bytes(BlockSize::B64, 65), Some(130));
         assert_eq!(QuantType::F32.tensor_bytes(BlockSize::B64, u64::MAX, 2), None);
+        assert_eq!(
+            QuantType::N4.row_bytes(BlockSize::B64, 65),
+            Some(2 + 3 * 17),
+            "blocks of 32 in every file"
+        );
+        assert_eq!(QuantType::T2.row_bytes(BlockSize::B64, 32), Some(2 + 8));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use memmap2::Mmap;
 
 use crate::alignment::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
 use crate::chunk::{Chunk, Compression, parse_table, zstd_at_most};
+use crate::code_tables::CodeTables;
 use crate::directory::{Section, SectionTag, parse_directory, parse_embedding_chunks};
 use crate::error::{Damage, FormatError};
 use crate::header::{FileHeader, HEADER_BYTES};
@@ -32,6 +33,9 @@ pub struct QsfFile {
     header: FileHeader,
     layers: Vec<LayerEntry>,
     sections: Vec<Section>,
+    tables: Arc<CodeTables>,
+    /// The learned types whose tables the file has.
+    tabled: Vec<QuantType>,
 }
 
 /// The bytes of a whole file.
@@ -208,7 +212,15 @@ impl QsfFile {
         };
         let index_bytes = u64::from(header.layers) * INDEX_ENTRY_BYTES as u64;
         let index = range_in(&bytes, header.index_offset, index_bytes, "layer index", 56)?;
-        let mut file = QsfFile { path: path.to_owned(), bytes, header, layers: Vec::new(), sections };
+        let mut file = QsfFile {
+            path: path.to_owned(),
+            bytes,
+            header,
+            layers: Vec::new(),
+            sections,
+            tables: Arc::default(),
+            tabled: Vec::new(),
+        };
         if !file.is_plain() {
             file.check_reference(SectionTag::LAYER_INDEX, file.header.index_offset, Some(index_bytes))?;
             file.check_reference(SectionTag::EMBEDDING, file.header.embedding_offset, None)?;
@@ -223,7 +235,32 @@ impl QsfFile {
             file.layers.push(entry);
         }
         file.regions()?;
+        file.read_tables()?;
         Ok(file)
+    }
+
+    fn read_tables(&mut self) -> Result<(), Damage> {
+        let Some(section) = self.section(SectionTag::GRIDS).copied() else { return Ok(()) };
+        let (tables, tabled) =
+            CodeTables::parse(self.checked(&section)?).map_err(|(at, expected, found)| {
+                Damage::new("section GRID", section.offset + at as u64, expected, found)
+            })?;
+        (self.tables, self.tabled) = (Arc::new(tables), tabled);
+        Ok(())
+    }
+
+    /// Without its table a learned type means nothing.
+    fn check_tabled(&self, quant: QuantType) -> Result<(), &'static str> {
+        let known = !quant.is_learned() || self.tabled.contains(&quant);
+        if known { Ok(()) } else { Err("a type whose table is in section GRID") }
+    }
+
+    /// The same for every tensor of a part.
+    fn check_all_tabled(&self, group: &TensorGroup, stored_at: u64, place: &str) -> Result<(), Damage> {
+        group.tensors.iter().try_for_each(|tensor| {
+            self.check_tabled(tensor.quant)
+                .map_err(|expected| group.damage(tensor, stored_at, place, expected, tensor.quant))
+        })
     }
 
     /// Every part of the file, by offset: `(start, end, name)`.
@@ -288,6 +325,11 @@ impl QsfFile {
     /// The layer index.
     pub fn layers(&self) -> &[LayerEntry] {
         &self.layers
+    }
+
+    /// The tables of the learned types.
+    pub fn tables(&self) -> &Arc<CodeTables> {
+        &self.tables
     }
 
     /// The section directory; empty in a plain file.
@@ -412,6 +454,7 @@ impl QsfFile {
         .map_err(|damage| bytes.locate(damage, entry.offset))?;
         let group = TensorGroup { bytes, tensors };
         group.check_placement(entry.offset, &place, TensorKind::is_per_layer)?;
+        self.check_all_tabled(&group, entry.offset, &place)?;
         Ok(group)
     }
 
@@ -466,6 +509,7 @@ impl QsfFile {
         group.check_placement(at, place, |kind| {
             !kind.is_per_layer() && !matches!(kind, TensorKind::Positions | TensorKind::TokenEmbedding)
         })?;
+        self.check_all_tabled(&group, at, place)?;
         Ok((tied, group))
     }
 
@@ -494,7 +538,9 @@ impl QsfFile {
             return Err(Damage::new("section POSE", section.offset, "kind 68 (positions)", found));
         }
         let range = section.offset as usize..(section.offset + section.stored_bytes) as usize;
-        Ok(Some(TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors }))
+        let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };
+        self.check_all_tabled(&group, section.offset, "section POSE")?;
+        Ok(Some(group))
     }
 
     /// The embedding's header and chunk list; ECHK is checked, the chunks not yet.
@@ -517,6 +563,7 @@ impl QsfFile {
         };
         let quant = QuantType::from_id(quant_id)
             .ok_or_else(|| Damage::new(place, at, "a known type id", quant_id))?;
+        self.check_tabled(quant).map_err(|expected| Damage::new(place, at, expected, quant))?;
         let layout = Layout::parse(layout_id, quant)
             .map_err(|expected| Damage::new(place, at + 1, expected, format!("layout {layout_id}")))?;
         let expected = (self.header.vocab, self.header.hidden);

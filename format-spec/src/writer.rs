@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN, embedding_rows_per_chunk, next_tensor_header};
 use crate::chunk::{Chunk, Compression, encode_chunk, encode_layer};
+use crate::code_tables::CodeTables;
 use crate::directory::{Section, SectionTag, directory_bytes, embedding_chunk_bytes};
 use crate::error::FormatError;
 use crate::header::{FileHeader, HEADER_BYTES};
@@ -32,6 +33,8 @@ pub struct WriterOptions {
     pub block: BlockSize,
     /// Compression: of layers where it saves at least 2 %, of embedding chunks where it saves anything.
     pub compression: Compression,
+    /// What codes of learned types stand for. The file gets the tables of those types that it uses.
+    pub tables: CodeTables,
 }
 
 /// One tensor ready to be stored in a layer.
@@ -69,6 +72,8 @@ pub struct QsfWriter {
     final_offset: u64,
     chunks: Vec<Chunk>,
     tensor_crcs: Vec<u8>,
+    /// Types of the tensors so far.
+    types: Vec<QuantType>,
     open_tensor: Option<u64>,
     /// The part that was ended before its tensor was.
     cut_short: Option<&'static str>,
@@ -104,6 +109,7 @@ impl QsfWriter {
             final_offset: 0,
             chunks: Vec::new(),
             tensor_crcs: Vec::new(),
+            types: Vec::new(),
             open_tensor: None,
             cut_short: None,
             section_start: 0,
@@ -370,6 +376,10 @@ impl QsfWriter {
                 self.extra_section(tag, bytes)?;
             }
         }
+        let grids = self.options.tables.to_bytes(&self.types);
+        if !grids.is_empty() {
+            self.plain_section(SectionTag::GRIDS, &grids)?;
+        }
         let chunks = embedding_chunk_bytes(&self.chunks);
         self.plain_section(SectionTag::EMBEDDING_CHUNKS, &chunks)?;
         let crcs = std::mem::take(&mut self.tensor_crcs);
@@ -507,9 +517,9 @@ impl QsfWriter {
         Ok(())
     }
 
-    /// Bytes of a tensor, which must have at least one value.
+    /// Bytes of a tensor to be written, which must have at least one value. Remembers its type.
     fn size_of(
-        &self,
+        &mut self,
         kind: TensorKind,
         quant: QuantType,
         layout: Layout,
@@ -518,6 +528,9 @@ impl QsfWriter {
     ) -> Result<u64, FormatError> {
         if !layout.suits(quant) {
             return Err(self.unwritable(kind.name(), &format!("{quant} has no layout '{layout}'")));
+        }
+        if !self.types.contains(&quant) {
+            self.types.push(quant);
         }
         quant
             .tensor_bytes(self.options.block, rows.into(), cols.into())

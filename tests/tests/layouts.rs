@@ -184,7 +184,12 @@ fn logits(file: &Path) -> Vec<f32> {
 /// Writes what `file` holds again, every tensor with the layout that `change` gives instead of its own.
 fn write_changed(file: &QsfFile, out: &Path, change: impl Fn(TensorKind, Layout) -> Layout) {
     let header = file.header();
-    let options = WriterOptions { force: true, block: header.block, compression: Compression::None };
+    let options = WriterOptions {
+        force: true,
+        block: header.block,
+        compression: Compression::None,
+        tables: CodeTables::default(),
+    };
     let mut writer = QsfWriter::create(out, header.layers, options).unwrap();
     let info = file.embedding_info().unwrap();
     writer.begin_embedding(info.quant, info.layout, info.rows, info.cols).unwrap();

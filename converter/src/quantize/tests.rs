@@ -6,7 +6,7 @@ mod edge_cases;
 mod quality;
 
 use half::f16;
-use qsf_format::{BlockSize, QuantType, decode_row};
+use qsf_format::{BUILT_IN, BlockSize, QuantType, decode_row};
 use qsf_runtime::cpu::Isa;
 
 use super::*;
@@ -31,7 +31,7 @@ fn quantize(
 fn round_trip(quant: QuantType, block: BlockSize, values: &[f32], importance: Option<&[f32]>) -> Vec<f32> {
     let bytes = quantize(quant, block, values, importance).unwrap();
     let mut out = vec![f32::NAN; values.len()];
-    decode_row(quant, block, &bytes, &mut out);
+    decode_row(quant, block, &BUILT_IN, &bytes, &mut out);
     out
 }
 
@@ -77,7 +77,7 @@ fn plain(quant: QuantType, block: BlockSize, values: &[f32]) -> Vec<f32> {
             QuantType::Q2Sym => symmetric(block, half(largest(block) / 3.0), &[-3.0, -1.0, 1.0, 3.0]),
             QuantType::Ternary => symmetric(block, half(mean(block)), &[-1.0, 0.0, 1.0]),
             QuantType::Q8 => symmetric(block, half(largest(block) / 127.0), &eight),
-            QuantType::F16 | QuantType::F32 | QuantType::Bf16 => unreachable!("no blocks"),
+            _ => unreachable!("no blocks of its own"),
         })
         .collect()
 }

@@ -3,10 +3,28 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::code_tables::BUILT_IN;
 use crate::decode::{decode_panel_row, decode_row};
 
 const BLOCK_TYPES: [QuantType; 6] =
     [QuantType::Q2Sym, QuantType::Q2, QuantType::Q3, QuantType::Q4, QuantType::Ternary, QuantType::Q8];
+
+/// All types that have panels.
+const PANEL_TYPES: [QuantType; 13] = [
+    QuantType::Q2Sym,
+    QuantType::Q2,
+    QuantType::Q3,
+    QuantType::Q4,
+    QuantType::Ternary,
+    QuantType::Q8,
+    QuantType::N2,
+    QuantType::N3,
+    QuantType::N4,
+    QuantType::N5,
+    QuantType::Q6,
+    QuantType::T2,
+    QuantType::T3,
+];
 
 fn arbitrary_bytes(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -29,7 +47,7 @@ proptest! {
 
     #[test]
     fn a_row_has_the_same_values_in_panels_as_in_rows(
-        quant in prop::sample::select(&BLOCK_TYPES[..]),
+        quant in prop::sample::select(&PANEL_TYPES[..]),
         block in prop::sample::select(&BlockSize::ALL[..]),
         rows in 1usize..50,
         cols in 1usize..600,
@@ -43,12 +61,12 @@ proptest! {
         let in_panels = rows / 16 * 16;
         let (mut expected, mut found) = (vec![0.0; cols], vec![0.0; cols]);
         for row in 0..rows {
-            decode_row(quant, block, &plain[row * row_bytes..][..row_bytes], &mut expected);
+            decode_row(quant, block, &BUILT_IN, &plain[row * row_bytes..][..row_bytes], &mut expected);
             if row < in_panels {
                 let panel = &panels[row / 16 * 16 * row_bytes..][..16 * row_bytes];
-                decode_panel_row(quant, block, panel, row % 16, &mut found);
+                decode_panel_row(quant, block, &BUILT_IN, panel, row % 16, &mut found);
             } else {
-                decode_row(quant, block, &panels[row * row_bytes..][..row_bytes], &mut found);
+                decode_row(quant, block, &BUILT_IN, &panels[row * row_bytes..][..row_bytes], &mut found);
             }
             prop_assert_eq!(bits(&expected), bits(&found), "{} {} row {} of {}", quant, block, row, rows);
         }
@@ -154,7 +172,7 @@ fn a_ternary_code_of_3_is_twice_d() {
     // Word 0 of row 5, byte 1: element 1 (code 3), 17 (2), 33 (1), 49 (0).
     panel[32 + 4 * 5 + 1] = 0b00_01_10_11;
     let mut values = [0.0; 64];
-    decode_panel_row(QuantType::Ternary, block, &panel, 5, &mut values);
+    decode_panel_row(QuantType::Ternary, block, &BUILT_IN, &panel, 5, &mut values);
     assert_eq!([values[1], values[17], values[33], values[49]], [1.0, 0.5, 0.0, -0.5]);
 }
 

@@ -81,7 +81,7 @@ pub fn meta() -> Meta {
 }
 
 pub fn options(compression: Compression) -> WriterOptions {
-    WriterOptions { force: false, block: BlockSize::B64, compression }
+    WriterOptions { force: false, block: BlockSize::B64, compression, tables: CodeTables::default() }
 }
 
 pub fn write(path: &Path, compression: Compression) -> Result<u64, FormatError> {

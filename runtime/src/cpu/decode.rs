@@ -1,16 +1,26 @@
 //! Stored weights to floats, fast: the same values as `qsf_format::decode_row` and `decode_panel_row`, written so that it
 //! becomes vector code.
 
-use qsf_format::panels::{block_of_row, panel_bytes};
-use qsf_format::{BlockSize, QuantType};
+use qsf_format::panels::{block_of_row, superblock_bytes};
+use qsf_format::{BlockSize, CodeTables, QuantType};
 
 use super::isa::{Isa, Vectorized};
 
-/// Decodes one row of `out.len()` columns.
+/// Decodes one row of `out.len()` columns. Only learned types look at `tables`.
 ///
 /// # Panics
 /// When `bytes` is shorter than the row.
-pub fn decode_row(isa: Isa, quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
+pub fn decode_row(
+    isa: Isa,
+    quant: QuantType,
+    block: BlockSize,
+    tables: &CodeTables,
+    bytes: &[u8],
+    out: &mut [f32],
+) {
+    if quant.is_learned() {
+        return qsf_format::decode_row(quant, block, tables, bytes, out);
+    }
     #[cfg(target_arch = "x86_64")]
     if quant == QuantType::F16 && isa.has_avx2() {
         // SAFETY: the value of `isa` proves F16C.
@@ -27,10 +37,14 @@ pub fn decode_panel_row(
     isa: Isa,
     quant: QuantType,
     block: BlockSize,
+    tables: &CodeTables,
     panel: &[u8],
     row: usize,
     out: &mut [f32],
 ) {
+    if quant.is_learned() {
+        return qsf_format::decode_panel_row(quant, block, tables, panel, row, out);
+    }
     isa.vectorize(DecodePanelRow { quant, block, panel, row, out });
 }
 
@@ -110,7 +124,7 @@ impl DecodePanelRow<'_> {
     #[inline(always)]
     fn blocks<const N: usize>(self) {
         let DecodePanelRow { quant, block, panel, row, out } = self;
-        let mut superblocks = panel.chunks_exact(panel_bytes(quant, block, 1));
+        let mut superblocks = panel.chunks_exact(superblock_bytes(quant, block));
         // The largest block: 256 codes of 8 bits.
         let mut room = [0; 2 + 256];
         let plain = &mut room[..quant.block_bytes(block)];
@@ -248,6 +262,9 @@ fn two_bit<const N: usize>(codes: &[u8], out: &mut [f32; N], value: impl Fn(u8) 
 
 #[cfg(test)]
 mod tests {
+    use qsf_format::BUILT_IN;
+    use qsf_format::panels::panel_bytes;
+
     use super::*;
 
     #[test]
@@ -259,7 +276,7 @@ mod tests {
             if bits % 61 == 0 {
                 let mut out = [0.0; 33];
                 for isa in Isa::available() {
-                    decode_row(isa, QuantType::F16, BlockSize::B64, &all, &mut out);
+                    decode_row(isa, QuantType::F16, BlockSize::B64, &BUILT_IN, &all, &mut out);
                     assert!(out.iter().all(|v| v.to_bits() == expected.to_bits()), "{bits:#06x} {isa:?}");
                 }
             }
@@ -278,9 +295,9 @@ mod tests {
                     let len = quant.row_bytes(block, cols as u64).unwrap() as usize;
                     let bytes: Vec<u8> = (0..len).map(|i| (i * 167 + i / 7) as u8).collect();
                     let (mut expected, mut out) = (vec![0.0; cols], vec![0.0; cols]);
-                    qsf_format::decode_row(quant, block, &bytes, &mut expected);
+                    qsf_format::decode_row(quant, block, &BUILT_IN, &bytes, &mut expected);
                     for isa in Isa::available() {
-                        decode_row(isa, quant, block, &bytes, &mut out);
+                        decode_row(isa, quant, block, &BUILT_IN, &bytes, &mut out);
                         assert!(same(&out, &expected), "{quant} {block} {isa:?}");
                     }
                 }
@@ -293,13 +310,13 @@ mod tests {
         for quant in QuantType::ALL.into_iter().filter(|quant| !quant.is_float()) {
             for block in BlockSize::ALL {
                 for cols in [1usize, 31, 33, 63, 65, 256, 300] {
-                    let len = panel_bytes(quant, block, cols.div_ceil(block.get()));
+                    let len = panel_bytes(quant, block, cols.div_ceil(quant.block_size(block).get()));
                     let panel: Vec<u8> = (0..len).map(|i| (i * 167 + i / 7) as u8).collect();
                     let (mut expected, mut out) = (vec![0.0; cols], vec![0.0; cols]);
                     for row in 0..16 {
-                        qsf_format::decode_panel_row(quant, block, &panel, row, &mut expected);
+                        qsf_format::decode_panel_row(quant, block, &BUILT_IN, &panel, row, &mut expected);
                         for isa in Isa::available() {
-                            decode_panel_row(isa, quant, block, &panel, row, &mut out);
+                            decode_panel_row(isa, quant, block, &BUILT_IN, &panel, row, &mut out);
                             assert!(same(&out, &expected), "{quant} {block} row {row} {isa:?}");
                         }
                     }

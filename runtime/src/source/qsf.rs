@@ -186,6 +186,7 @@ impl Found<'_> {
                 let expected = format!("{} bytes", expected.unwrap_or(u64::MAX));
                 RuntimeError::from(Damage::new(id.to_string(), 0, expected, found).in_file(path))
             })?;
+        let tensor = tensor.with_tables(self.file.tables());
         let name = id.to_string();
         if self.tensors.insert(id, tensor).is_some() {
             return Err(RuntimeError::bad_input(path, name, "each tensor once", "a second one"));

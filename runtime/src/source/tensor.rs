@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{BlockSize, Layout, QuantType};
+use qsf_format::{BlockSize, CodeTables, Layout, QuantType};
 
 use super::stored::{ForeignRows, StoredType};
 use crate::cpu::{Isa, decode_panel_row, decode_row};
@@ -38,6 +38,8 @@ pub struct NativeRows {
     panel_rows: usize,
     row_bytes: usize,
     bytes: TensorBytes,
+    /// What codes of a learned type stand for; `None`: the type is no learned one, or these are the built-in tables.
+    tables: Option<Arc<CodeTables>>,
 }
 
 impl NativeRows {
@@ -49,6 +51,11 @@ impl NativeRows {
     /// Values per block, where the type has blocks.
     pub fn block(&self) -> BlockSize {
         self.block
+    }
+
+    /// What codes of a learned type stand for.
+    pub fn tables(&self) -> &CodeTables {
+        self.tables.as_deref().unwrap_or(&qsf_format::BUILT_IN)
     }
 
     /// Order of the bytes.
@@ -89,11 +96,11 @@ impl NativeRows {
     /// Row `row` as floats.
     fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
         if row >= self.panel_rows {
-            return decode_row(isa, self.quant, self.block, self.rows(row..row + 1), out);
+            return decode_row(isa, self.quant, self.block, self.tables(), self.rows(row..row + 1), out);
         }
         let first = row - row % PANEL_ROWS;
         let panel = self.rows(first..first + PANEL_ROWS);
-        decode_panel_row(isa, self.quant, self.block, panel, row - first, out);
+        decode_panel_row(isa, self.quant, self.block, self.tables(), panel, row - first, out);
     }
 }
 
@@ -175,8 +182,18 @@ impl Tensor {
         // Fits: the rows together are a slice in memory, and with no rows nothing is ever read.
         let row_bytes = bytes.as_slice().len().checked_div(rows).unwrap_or(0);
         let panel_rows = layout.panel_rows(rows);
-        let native = NativeRows { quant, block, layout, panel_rows, row_bytes, bytes };
+        let block = quant.block_size(block);
+        let native = NativeRows { quant, block, layout, panel_rows, row_bytes, bytes, tables: None };
         Ok(Tensor { rows, cols, values: Values::Native(native) })
+    }
+
+    /// The same with the tables of the file that it is from, if it is of a learned type.
+    #[must_use]
+    pub fn with_tables(mut self, tables: &Arc<CodeTables>) -> Tensor {
+        if let Values::Native(native) = &mut self.values {
+            native.tables = native.quant.is_learned().then(|| tables.clone());
+        }
+        self
     }
 
     /// A tensor whose rows are decoded by `values`, which has at least `rows` of them, `cols` wide.
@@ -193,8 +210,8 @@ impl Tensor {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (quant, block) = (QuantType::F32, BlockSize::default());
         let row_bytes = cols * size_of::<f32>();
-        let native =
-            NativeRows { quant, block, layout: Layout::Rows, panel_rows: 0, row_bytes, bytes: bytes.into() };
+        let (layout, bytes) = (Layout::Rows, bytes.into());
+        let native = NativeRows { quant, block, layout, panel_rows: 0, row_bytes, bytes, tables: None };
         Tensor { rows, cols, values: Values::Native(native) }
     }
 

@@ -115,7 +115,7 @@ impl KernelTable {
             QuantType::Q4 => Some(&self.q4),
             QuantType::Ternary => Some(&self.ternary),
             QuantType::Q8 => Some(&self.q8),
-            QuantType::F16 | QuantType::F32 | QuantType::Bf16 => None,
+            _ => None,
         }
     }
 

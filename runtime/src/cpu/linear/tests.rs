@@ -23,6 +23,11 @@ fn tensor(quant: QuantType, block: BlockSize, rows: usize, cols: usize) -> Tenso
             QuantType::Bf16 => {
                 bytes.extend(values.iter().flat_map(|&v| half::bf16::from_f32(v).to_le_bytes()));
             }
+            _ if quant.is_learned() => {
+                // A row scale of about one, any block scales and codes.
+                bytes.extend([0x2C, 0x3C]);
+                bytes.extend((2..row_bytes).map(|i| (i * 37 + row * 5) as u8));
+            }
             _ => {
                 // Small scales (the high byte of each half is below that of one), any codes.
                 let size = quant.block_bytes(block);
