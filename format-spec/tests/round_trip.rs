@@ -40,6 +40,51 @@ fn everything_written_comes_back_with_every_compression() {
 }
 
 #[test]
+fn the_predicted_size_is_that_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let bytes = write(&path, Compression::None).unwrap();
+    let file = QsfFile::open(&path).unwrap();
+    let of_tags = [SectionTag::META, SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE, SectionTag::GRIDS];
+    let data = |tensors: &[EncodedTensor]| tensors.iter().map(|t| t.data.len() as u64).collect::<Vec<_>>();
+    let (_, last) = file.final_section().unwrap();
+    let parts = FileParts {
+        embedding: embedding().len() as u64,
+        embedding_chunks: 1,
+        layers: vec![data(&layer(1)), data(&layer(2))],
+        last: last.tensors.iter().map(|t| t.data.len() as u64).collect(),
+        positions: Some(QuantType::N3.tensor_bytes(BlockSize::B64, 32, HIDDEN.into()).unwrap()),
+        sections: of_tags.map(|tag| file.section(tag).unwrap().stored_bytes).to_vec(),
+    };
+    assert_eq!(parts.file_bytes(), bytes);
+}
+
+#[test]
+fn learned_tables_come_back_and_without_them_their_types_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let mut tables = CodeTables::default();
+    tables.n3.levels[0] = -101;
+    tables.n4.levels[0] = -102;
+    write_with(&path, WriterOptions { tables, ..options(Compression::None) }, &meta()).unwrap();
+    let file = QsfFile::open(&path).unwrap();
+    assert_eq!(file.tables().n3, tables.n3);
+    assert_eq!(
+        file.tables().n4,
+        CodeTables::default().n4,
+        "no tensor has this type, so its table is not stored"
+    );
+    // The section under a name that nobody knows: what it meant is gone, and nothing else shows that.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(4).rposition(|tag| tag == b"GRID").unwrap();
+    bytes[at] = b'X';
+    seal_section(&mut bytes, b"META");
+    std::fs::write(&path, &bytes).unwrap();
+    let error = QsfFile::open(&path).unwrap().positions().unwrap_err().to_string();
+    assert!(error.contains("n3") && error.contains("GRID"), "{error}");
+}
+
+#[test]
 fn each_chunk_of_an_embedding_in_panels_can_be_read_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");

@@ -92,7 +92,7 @@ pub fn write(path: &Path, compression: Compression) -> Result<u64, FormatError> 
 pub fn write_with(path: &Path, options: WriterOptions, meta: &Meta) -> Result<u64, FormatError> {
     let mut writer = without_positions(path, options)?;
     writer.begin_positions()?;
-    let t = tensor(TensorKind::Positions, 32, HIDDEN, QuantType::Q8, 13);
+    let t = tensor(TensorKind::Positions, 32, HIDDEN, QuantType::N3, 13);
     writer.begin_tensor(t.kind, t.rows, t.cols, t.quant, t.layout)?;
     writer.tensor_rows(&t.data)?;
     writer.end_positions();
