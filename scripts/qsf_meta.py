@@ -2,7 +2,8 @@
 import json
 import numpy as np
 
-TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary", 6: "f16", 7: "f32", 8: "bf16", 9: "8bit"}
+TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary", 6: "f16", 7: "f32", 8: "bf16", 9: "8bit",
+         16: "n2", 17: "n3", 18: "n4", 19: "n5", 20: "6bit", 21: "t2", 22: "t3"}
 NONE = 0xFFFFFFFF
 
 

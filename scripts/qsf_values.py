@@ -6,7 +6,13 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
+LEARNED = {16: 9, 17: 13, 18: 17, 19: 21, 20: 25, 21: 8, 22: 12}  # bytes of a block of 32 (section 6.2)
+COUNTS = {16: 5, 17: 9, 18: 17, 19: 33, 20: 1, 21: 32, 22: 32}  # values of a record of GRID (section 7.6)
+
+
 def row_bytes(t, cols, n):
+    if t in LEARNED:
+        return 2 + ceil_div(cols, 32) * LEARNED[t]
     block = {0: 2 + n // 4, 1: 4 + n // 4, 2: 4 + 3 * n // 8, 3: 4 + n // 2, 4: 2 + n // 4, 9: 2 + n}
     return cols * {6: 2, 7: 4, 8: 2}[t] if t in (6, 7, 8) else ceil_div(cols, n) * block[t]
 
@@ -72,8 +78,73 @@ def values(t, fields, codes):
     return q
 
 
-def decode(t, raw, rows, cols, n, layout):
-    """Tensor data -> float32 array [rows, cols]."""
+def learned_rows(t, raw, rows):
+    """Section 6.2, plain rows: row scales [rows] and blocks [rows, blocks, bytes]."""
+    a = np.frombuffer(raw, np.uint8).reshape(rows, -1)
+    return a[:, :2].copy().view("<f2")[:, 0], a[:, 2:].reshape(rows, -1, LEARNED[t])
+
+
+def learned_panels(t, raw, rows):
+    """The same of whole panels, brought back into the order of plain rows."""
+    a = np.frombuffer(raw, np.uint8).reshape(rows // 16, -1)
+    scales = np.ascontiguousarray(a[:, :32]).view("<f2").reshape(rows)
+    blocks = a[:, 32:].reshape(rows // 16, -1, 16 * LEARNED[t])
+    lead = 0 if t >= 21 else 16
+    words = blocks[..., lead:].reshape(rows // 16, blocks.shape[1], -1, 16, 4).transpose(0, 3, 1, 2, 4)  # panel, row, block, word, byte
+    if t >= 21:
+        codes = words.transpose(0, 1, 2, 4, 3)
+    else:
+        codes = words.copy()
+        if t in (17, 19):  # bit 8c + j back to bit 4j + c
+            bits = np.unpackbits(codes[..., -1, :], axis=-1, bitorder="little").reshape(codes.shape[:3] + (4, 8))
+            codes[..., -1, :] = np.packbits(bits.swapaxes(-1, -2).reshape(codes.shape[:3] + (32,)), axis=-1, bitorder="little")
+    codes = codes.reshape(rows, blocks.shape[1], -1)
+    if lead:
+        first = blocks[..., :16].transpose(0, 2, 1).reshape(rows, -1, 1)
+        codes = np.concatenate([first, codes], axis=-1)
+    return scales, codes
+
+
+def learned_values(t, scales, blocks, tables):
+    """float32 [rows, 32 * blocks]."""
+    table = np.array(tables[t], np.int64)
+    scales = scales.astype(np.float32)[:, None, None]
+    if t >= 21:
+        k, (rows, count) = LEARNED[t] // 4, blocks.shape[:2]
+        bits = np.unpackbits(blocks.reshape(rows, -1), axis=-1, bitorder="little")
+        bits = np.concatenate([np.zeros((rows, 8), np.uint8), bits], axis=1).astype(np.int64)
+        ends = k * (np.arange(32 * count) + 1)  # in `bits`: 8 later, and the window starts 8 before
+        states = sum(bits[:, ends + j] << j for j in range(8))
+        levels = (table[:16][states >> 4] + table[16:][states & 15]).reshape(rows, count, 32)
+        step = [8 * (i % 4) + i // 4 for i in range(32)]
+        return (scales / np.float32(128) * levels[..., step].astype(np.float32)).reshape(rows, -1)
+    s2, c = blocks[..., :1].view(np.int8).astype(np.int64), blocks[..., 1:]
+    two_bit = lambda c: np.concatenate([c >> s & 3 for s in (0, 2, 4, 6)], axis=-1)
+    four_bit = lambda c: np.concatenate([c & 15, c >> 4], axis=-1)
+    bits = lambda c: np.unpackbits(c, axis=-1, bitorder="little")
+    codes = {16: lambda: two_bit(c), 17: lambda: two_bit(c[..., :8]) + 4 * bits(c[..., 8:]), 18: lambda: four_bit(c),
+             19: lambda: four_bit(c[..., :16]) + 16 * bits(c[..., 16:]),
+             20: lambda: four_bit(c[..., :16]) + 16 * two_bit(c[..., 16:])}[t]()
+    levels = 2 * codes.astype(np.int64) - 64 if t == 20 else table[:-1][codes]
+    d = scales / np.float32(4096) * (s2 >> 1).astype(np.float32)
+    return (d * (levels + table[-1] * (s2 & 1)).astype(np.float32)).reshape(len(blocks), -1)
+
+
+def learned_pieces(t, raw, rows, cols, layout):
+    """(row scales, blocks) of the panels, where there are any, and of the plain rows."""
+    in_panels = rows // 16 * 16 if layout == 3 else 0
+    cut = in_panels * row_bytes(t, cols, 32)
+    if in_panels:
+        yield learned_panels(t, raw[:cut], in_panels)
+    if rows > in_panels:
+        yield learned_rows(t, raw[cut:], rows - in_panels)
+
+
+def decode(t, raw, rows, cols, n, layout, tables):
+    """Tensor data -> float32 array [rows, cols]. `tables`: type -> values of its record in GRID."""
+    if t in LEARNED:
+        parts = learned_pieces(t, raw, rows, cols, layout)
+        return np.concatenate([learned_values(t, *part, tables) for part in parts])[:, :cols]
     if t == 8:
         return (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(rows, cols)
     if t in (6, 7):

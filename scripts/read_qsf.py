@@ -18,7 +18,7 @@ import numpy as np
 import qsf_forward
 from qsf_meta import (MODEL_DEFAULTS, MODEL_OPTIONAL, NONE, NORM_DEFAULTS, ROPE_DEFAULTS, ROPE_OPTIONAL, TYPES, Damage,
                       check_dimensions, need, parse_meta, with_defaults)
-from qsf_values import ceil_div, decode, pieces, row_bytes
+from qsf_values import COUNTS, LEARNED, ceil_div, decode, learned_pieces, pieces, row_bytes
 
 COMPRESSION = {0: "none", 1: "lz4", 2: "lz4-hc", 3: "zstd"}
 KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down attn_norm ffn_norm attn_q_bias
@@ -139,6 +139,7 @@ class Reader:
         if self.extended:
             self._directory()
         self._index()
+        self._tables()
         self._regions()
         if self.extended:
             self.model, self.records, self.meta = parse_meta(self.section("META"))
@@ -166,8 +167,9 @@ class Reader:
         if self.extended:
             need(n in (0, 32, 64, 128, 256), "header, offset 108", f"block size {n}")
             self.n = n or 64
-        for k, high in (("architecture", 4), ("default_type", 9), ("activation", 2), ("position", 2), ("norm", 1)):
+        for k, high in (("architecture", 4), ("activation", 2), ("position", 2), ("norm", 1)):
             need(h[k] <= high, "header", f"{k} is {h[k]}")
+        need(h["default_type"] in TYPES or h["default_type"] == 5, "header", f"default type is {h['default_type']}")
         h["kv_heads"] = h["kv_heads"] or h["heads"]
 
     def _directory(self):
@@ -185,7 +187,7 @@ class Reader:
             need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
             need(tag not in self.sections, place, f"tag {tag} comes twice")
             need(flags == 0, place, f"{tag} has flags {flags}")
-            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE")
+            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID")
             need(compression == 0 or compression == 3 and not in_place, place, f"{tag} has compression {compression}")
             self.sections[tag] = Chunk(offset, stored, None, crc, compression)
 
@@ -209,6 +211,25 @@ class Reader:
             need(comp in COMPRESSION, place, f"compression {comp}")
             need(offset + e["stored"] <= self.size, place, "layer is not inside the file")
             self.layers.append(e)
+
+    def _tables(self):
+        """Section 7.6: type -> values."""
+        self.tables = {}
+        raw, at = (bytes(self.section("GRID")), 0) if "GRID" in self.sections else (b"", 0)
+        while at < len(raw):
+            place, t = f"GRID at {self.sections['GRID'].offset}, byte {at}", raw[at]
+            need(t in LEARNED and t > max(self.tables, default=0), place, f"type {t}")
+            need(at + 2 <= len(raw) and raw[at + 1] == COUNTS[t] and at + 2 + COUNTS[t] <= len(raw), place, "wrong count")
+            values = struct.unpack_from(f"{COUNTS[t]}b", raw, at + 2)
+            need(-128 not in values, place, "value -128")
+            if t >= 21:
+                a, b = values[:16], values[16:]
+                need(max(0, *a) + max(0, *b) <= 127 and min(0, *a) + min(0, *b) >= -127, place, "sums beyond 127")
+            self.tables[t], at = values, at + 2 + COUNTS[t]
+
+    def known_type(self, t, place):
+        need(t in TYPES, place, f"type {t}")
+        need(t not in LEARNED or t in self.tables, place, f"type {t} without its table in GRID")
 
     def _regions(self):
         """No two parts overlap. Keeps the regions for the check of the padding between them."""
@@ -306,7 +327,7 @@ class Reader:
             need(kind in KINDS or flags == 1, where, f"kind {kind}")
             need(kind not in KINDS or kind in belong, where, f"{KINDS.get(kind)} does not belong here")
             need(all(kind != x.kind for x in out), where, f"kind {kind} comes twice")
-            need(t in TYPES, where, f"type {t}")
+            self.known_type(t, where)
             check_layout(t, layout, where)
             need(rows >= 1 and cols >= 1, where, "no rows or columns")
             end = at + 16 + rows * row_bytes(t, cols, self.n)
@@ -346,7 +367,7 @@ class Reader:
         need(at + 16 <= end, place, "header does not fit")
         t, size, rows, cols = struct.unpack_from("<4I", self.view, at)
         layout, t = t >> 8, t & 255
-        need(t in TYPES, place, f"type {t}")
+        self.known_type(t, place)
         check_layout(t, layout, place)
         need(rows == h["vocab"] and cols == h["hidden"] and rows and cols, place, f"shape {rows} x {cols} disagrees with the header")
         rb = row_bytes(t, cols, self.n)
@@ -404,6 +425,14 @@ class Reader:
 
 # ---------------------------------------------------------------- Rules for writers that readers need not check
 
+def lint_learned(t, name):
+    for scales, blocks in learned_pieces(t.type, t.data, t.rows, t.cols, t.layout):
+        if not np.isfinite(scales).all():
+            yield f"{name}: row scale is not finite"
+        if t.type < 21 and ((blocks[..., 0].view(np.int8) >> 1) == -64).any():
+            yield f"{name}: block scale -64"
+
+
 def lint_tensor(r, t):
     name = f"layer {t.layer} {KINDS.get(t.kind, t.kind)}"
     if t.kind == 13:
@@ -411,6 +440,9 @@ def lint_tensor(r, t):
     if t.own_type == 255 or t.flags:
         yield f"{name}: type is not explicit, or flags are not 0"
     if t.type in (6, 7, 8):
+        return
+    if t.type in LEARNED:
+        yield from lint_learned(t, name)
         return
     for f16s, codes in pieces(t.type, t.data, t.rows, t.cols, r.n, t.layout):
         planes = len(codes) == 2
@@ -431,7 +463,7 @@ def lint_file(r, listing):
     if not r.extended:
         return ["plain file"]
     out, order = [], ["header", "LIDX", "EMBD"] + [f"layer {i}" for i in range(len(r.layers))]
-    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "ECHK", "TCRC") if t in r.sections] + ["directory"]
+    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "ECHK", "TCRC") if t in r.sections] + ["directory"]
     if [x[2] for x in r.regions] != order:
         out.append(f"parts are not in order: {[x[2] for x in r.regions]}")
     if "TCRC" not in r.sections:
@@ -495,7 +527,7 @@ def run(r, ids, context, last):
     need(r.runnable, "header", "architecture or position encoding of a plain file that cannot be run")
     need(not faults, "model", "; ".join(faults))
     need(r.extended or r.model["position"]["kind"] != "learned", "model", "a plain file has no place for learned positions")
-    floats = lambda tensors: {t.kind: decode(t.type, t.data, t.rows, t.cols, r.n, t.layout).astype(np.float64) for t in tensors if t.kind in KINDS}
+    floats = lambda tensors: {t.kind: decode(t.type, t.data, t.rows, t.cols, r.n, t.layout, r.tables).astype(np.float64) for t in tensors if t.kind in KINDS}
     rest = floats([r.embedding(), *r.final(), *r.positions()])
     return qsf_forward.logits(r.model, ids, rest, (floats(r.layer(i)) for i in range(len(r.layers))), context, last)
 
@@ -633,7 +665,7 @@ def main():
             shapes.append((t.layer, t.kind, t.rows, t.cols, t.layout))
             if args.lint:
                 remarks += lint_tensor(r, t)
-            decoded = decode(t.type, t.data, t.rows, t.cols, r.n, t.layout)
+            decoded = decode(t.type, t.data, t.rows, t.cols, r.n, t.layout, r.tables)
             row.update(min=float(decoded.min()), max=float(decoded.max()), values_crc32=f"{zlib.crc32(np.ascontiguousarray(decoded)):08x}")
             if source:
                 name, keys = f"layer {t.layer} {row['kind']}", ("cosine", "relative_error", "max_abs_error")

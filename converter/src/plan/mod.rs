@@ -1,5 +1,6 @@
 //! Which tensor is stored in which type: decided before anything is read, from names and shapes alone.
 
+mod allocate;
 mod layout;
 mod recipe;
 mod type_override;
@@ -7,6 +8,7 @@ mod type_override;
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::source::TensorInfo;
 
+pub use allocate::{Choice, allocate};
 pub use layout::layout_of;
 pub use recipe::Recipe;
 pub use type_override::TypeOverride;
