@@ -100,10 +100,7 @@ mod tests {
     }
 
     fn total(items: &[Vec<Choice>], chosen: &[usize]) -> (u64, f64) {
-        items
-            .iter()
-            .zip(chosen)
-            .fold((0, 0.0), |(b, d), (item, k)| (b + item[*k].bytes, d + item[*k].damage))
+        items.iter().zip(chosen).fold((0, 0.0), |(b, d), (item, k)| (b + item[*k].bytes, d + item[*k].damage))
     }
 
     /// The best of all combinations.
@@ -154,6 +151,8 @@ mod tests {
             assert!(bytes <= budget && bytes > budget / 1000 * 999, "{bytes} of {budget}");
         }
         assert_eq!(total(&items, &allocate(&items, u64::MAX).unwrap()).0, all);
-        assert_eq!(allocate(&items, all / 2 - 1), None);
+        let least: u64 = items.iter().map(|choices| choices[0].bytes).sum();
+        assert_eq!(total(&items, &allocate(&items, least).unwrap()).0, least);
+        assert_eq!(allocate(&items, least - 1), None);
     }
 }

@@ -2,6 +2,7 @@
 
 mod allocate;
 mod layout;
+mod plan_file;
 mod recipe;
 mod type_override;
 
@@ -10,6 +11,7 @@ use qsf_runtime::source::TensorInfo;
 
 pub use allocate::{Choice, allocate};
 pub use layout::layout_of;
+pub use plan_file::{read_plan, write_plan};
 pub use recipe::Recipe;
 pub use type_override::TypeOverride;
 

@@ -16,6 +16,11 @@ pub struct TypeOverride {
 }
 
 impl TypeOverride {
+    /// An override of the one tensor that has this name (`layer 3 attn_q`, `head`).
+    pub fn exactly(name: &str, quant: QuantType) -> TypeOverride {
+        TypeOverride { pattern: name.to_ascii_lowercase(), quant }
+    }
+
     /// The pattern, in lower case.
     pub fn pattern(&self) -> &str {
         &self.pattern

@@ -1,0 +1,140 @@
+//! `--plan FILE`: the type of every matrix as JSON that people can edit, written by one conversion and replayed by another.
+//!
+//! ```json
+//! { "version": 1, "types": { "token_embedding": "n5", "layer 0 attn_q": "n3" } }
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use qsf_format::QuantType;
+use qsf_runtime::RuntimeError;
+use serde::{Deserialize, Serialize};
+
+use super::{Plan, TypeOverride};
+use crate::error::{ConvertError, Result};
+
+/// Largest plan that is read: thousands of bytes per tensor of the largest models.
+const MAX_BYTES: u64 = 1 << 26;
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanFile {
+    version: u32,
+    /// In file order when written; the order means nothing when read.
+    types: Types,
+}
+
+/// A map that keeps the order it was given, and refuses a name that comes twice when read.
+#[derive(Debug)]
+struct Types(Vec<(String, QuantType)>);
+
+impl Serialize for Types {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, quant)| (name, quant)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Types {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Types, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Types;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object of tensor names and types")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Types, A::Error> {
+                let mut types = BTreeMap::new();
+                while let Some((name, quant)) = map.next_entry::<String, QuantType>()? {
+                    if types.insert(name.clone(), quant).is_some() {
+                        return Err(serde::de::Error::custom(format!("tensor '{name}' comes twice")));
+                    }
+                }
+                Ok(Types(types.into_iter().collect()))
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// Writes the types of all matrices of `plan`; replaces what is at `path`.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_plan(path: &Path, plan: &Plan) -> Result<()> {
+    let matrices = plan.tensors().iter().filter(|tensor| tensor.info.id.kind.is_matrix());
+    let types = matrices.map(|tensor| (tensor.info.id.to_string(), tensor.quant)).collect();
+    let file = PlanFile { version: VERSION, types: Types(types) };
+    let mut json = serde_json::to_vec_pretty(&file).expect("names and types are JSON");
+    json.push(b'\n');
+    fs::write(path, json).map_err(|e| ConvertError::io(path, "write", e))
+}
+
+/// The types that a file gives, as overrides that name one tensor each.
+///
+/// # Errors
+/// When the file cannot be read, is no plan, or names a tensor twice.
+pub fn read_plan(path: &Path) -> Result<Vec<TypeOverride>> {
+    let size = fs::metadata(path).map_err(|e| ConvertError::io(path, "read", e))?.len();
+    let refused = |found: String| {
+        let expected = "a plan: {\"version\": 1, \"types\": {\"layer 0 attn_q\": \"n4\", ...}}";
+        ConvertError::Runtime(RuntimeError::bad_input(path, "plan", expected, found))
+    };
+    if size > MAX_BYTES {
+        return Err(refused(format!("{size} bytes")));
+    }
+    let json = fs::read(path).map_err(|e| ConvertError::io(path, "read", e))?;
+    let file: PlanFile = serde_json::from_slice(&json).map_err(|e| refused(e.to_string()))?;
+    if file.version != VERSION {
+        return Err(refused(format!("version {}", file.version)));
+    }
+    Ok(file.types.0.into_iter().map(|(name, quant)| TypeOverride::exactly(&name, quant)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use qsf_format::{TensorId, TensorKind};
+    use qsf_runtime::source::TensorInfo;
+
+    use super::*;
+    use crate::plan::Recipe;
+
+    #[test]
+    fn a_plan_that_was_written_gives_the_same_plan() {
+        let info =
+            |id| TensorInfo { id, name: "t".into(), rows: 64, cols: 64, stored: QuantType::F16.into() };
+        let tensors = [
+            info(TensorId::of_model(TensorKind::TokenEmbedding)),
+            info(TensorId::of_layer(10, TensorKind::AttnQ)),
+            info(TensorId::of_layer(1, TensorKind::AttnQ)),
+        ];
+        let rules = ["layer 10 attn_q=8bit".parse().unwrap(), "token_embedding=3bit".parse().unwrap()];
+        let plan = Plan::new(&tensors, Recipe::Uniform(QuantType::Q4), &rules).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.json");
+        write_plan(&path, &plan).unwrap();
+        let again = Plan::new(&tensors, Recipe::Uniform(QuantType::Q2), &read_plan(&path).unwrap()).unwrap();
+        assert_eq!(again, plan);
+    }
+
+    #[test]
+    fn a_wrong_plan_is_refused_with_what_is_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.json");
+        for (text, part) in [
+            (r#"{"version": 2, "types": {}}"#, "version 2"),
+            (r#"{"version": 1, "types": {"layer 0 attn_q": "q5_k"}}"#, "q5_k"),
+            (r#"{"version": 1, "types": {"head": "n4", "head": "n3"}}"#, "'head' comes twice"),
+            (r#"{"version": 1, "typos": {}}"#, "typos"),
+            ("PK", "expected value"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = format!("{:#}", anyhow::Error::from(read_plan(&path).unwrap_err()));
+            assert!(error.contains(part) && error.contains("plan.json"), "{error}");
+        }
+    }
+}
