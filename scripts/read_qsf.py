@@ -463,7 +463,7 @@ def lint_file(r, listing):
     if not r.extended:
         return ["plain file"]
     out, order = [], ["header", "LIDX", "EMBD"] + [f"layer {i}" for i in range(len(r.layers))]
-    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "ECHK", "TCRC") if t in r.sections] + ["directory"]
+    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "ECHK", "TCRC", "EVAL") if t in r.sections] + ["directory"]
     if [x[2] for x in r.regions] != order:
         out.append(f"parts are not in order: {[x[2] for x in r.regions]}")
     if "TCRC" not in r.sections:
@@ -475,7 +475,7 @@ def lint_file(r, listing):
     for tag, s in r.sections.items():
         if (s.offset + 16 * (tag == "EMBD")) % 64:
             out.append(f"{tag} is not aligned")
-        if s.compression and tag not in ("META", "TOKN", "CTPL"):
+        if s.compression and tag not in ("META", "TOKN", "CTPL", "EVAL"):
             out.append(f"{tag} is compressed")
         elif s.compression and len(r.section(tag)) <= s.stored:
             out.append(f"{tag} is compressed, but not smaller")

@@ -28,6 +28,8 @@ impl SectionTag {
     pub const TOKENIZER: SectionTag = SectionTag(*b"TOKN");
     /// Chat template.
     pub const CHAT_TEMPLATE: SectionTag = SectionTag(*b"CTPL");
+    /// JSON: how good the model is (SPEC.md section 7.7).
+    pub const EVALUATION: SectionTag = SectionTag(*b"EVAL");
     /// CRC32 of every tensor.
     pub const TENSOR_CRCS: SectionTag = SectionTag(*b"TCRC");
     /// The layer index, by reference.

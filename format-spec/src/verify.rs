@@ -70,7 +70,7 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
     if let Some(meta) = file.read_meta()? {
         check_model_parts(file, &meta.model, tied_head)?;
     }
-    for tag in [SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE] {
+    for tag in [SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE, SectionTag::EVALUATION] {
         file.read_section(tag)?;
     }
     if file.is_plain() {

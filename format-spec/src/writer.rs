@@ -80,6 +80,41 @@ pub struct QsfWriter {
     section_start: u64,
 }
 
+/// A file that is written and verified, under its name with `.partial`. Dropped, it is removed.
+pub struct CompleteFile {
+    writer: QsfWriter,
+    header: FileHeader,
+}
+
+impl CompleteFile {
+    /// Where it can be read.
+    pub fn path(&self) -> &Path {
+        self.writer.target.partial()
+    }
+
+    /// Adds section EVAL, and verifies the file again.
+    ///
+    /// # Errors
+    /// As [`QsfWriter::complete`].
+    pub fn append_evaluation(&mut self, json: &[u8]) -> Result<(), FormatError> {
+        let seek = self.writer.out.seek(SeekFrom::Start(self.writer.at));
+        seek.map_err(|e| self.writer.io("write", e))?;
+        self.writer.extra_section(SectionTag::EVALUATION, json)?;
+        self.writer.write_directory(&self.header)
+    }
+
+    /// Syncs the file and gives it its name. Returns its size in bytes.
+    ///
+    /// # Errors
+    /// When syncing or renaming fails. The file is then removed.
+    pub fn publish(mut self) -> Result<u64, FormatError> {
+        let size = |file: &File| file.metadata().map(|metadata| metadata.len());
+        let bytes = size(self.writer.out.get_ref()).map_err(|e| self.writer.io("read", e))?;
+        self.writer.target.publish(self.writer.out.get_ref())?;
+        Ok(bytes)
+    }
+}
+
 struct EmbeddingInProgress {
     header: [u8; 16],
     chunk_bytes: usize,
@@ -352,22 +387,36 @@ impl QsfWriter {
         Ok(())
     }
 
-    /// Writes the remaining sections, index, directory and header, verifies the whole file as [`verify`] does, and gives it
-    /// its name. Returns its size in bytes.
-    ///
-    /// Only what verifies gets the name: a file that no reader accepts, because META contradicts the parts or the disk did
-    /// not keep what was written, neither appears nor replaces a good older one.
+    /// [`complete`](Self::complete)s the file and [publishes](CompleteFile::publish) it. Returns its size in bytes.
     ///
     /// # Errors
-    /// When a part is missing or too large, the written file (named with `.partial`) does not verify, or writing, syncing or
-    /// renaming fails. Whatever was written is then removed.
+    /// As both of them.
     pub fn finish(
-        mut self,
+        self,
         meta: &Meta,
         quant: u8,
         tokenizer: Option<&[u8]>,
         chat_template: Option<&[u8]>,
     ) -> Result<u64, FormatError> {
+        self.complete(meta, quant, tokenizer, chat_template)?.publish()
+    }
+
+    /// Writes the remaining sections, index, directory and header, and verifies the whole file as [`verify`] does. It can be
+    /// read then, but has not got its name yet.
+    ///
+    /// Only what verifies gets the name: a file that no reader accepts, because META contradicts the parts or the disk did
+    /// not keep what was written, neither appears nor replaces a good older one.
+    ///
+    /// # Errors
+    /// When a part is missing or too large, the written file (named with `.partial`) does not verify, or writing fails.
+    /// Whatever was written is then removed.
+    pub fn complete(
+        mut self,
+        meta: &Meta,
+        quant: u8,
+        tokenizer: Option<&[u8]>,
+        chat_template: Option<&[u8]>,
+    ) -> Result<CompleteFile, FormatError> {
         self.check_complete()?;
         let json = self.encode_meta(meta)?;
         self.extra_section(SectionTag::META, &json)?;
@@ -394,22 +443,30 @@ impl QsfWriter {
             crc: crc32fast::hash(&index),
             compression: Compression::None,
         });
+        let mut header = FileHeader::new(&meta.model, quant, self.options.block);
+        header.index_offset = HEADER_BYTES as u64;
+        header.embedding_offset = self.embedding_offset;
+        header.final_offset = self.final_offset;
+        self.write_directory(&header)?;
+        Ok(CompleteFile { writer: self, header })
+    }
+
+    /// Ends the file with its directory, and verifies it.
+    fn write_directory(&mut self, header: &FileHeader) -> Result<(), FormatError> {
+        let end = self.at;
         self.sections.sort_by_key(|s| s.offset);
         self.pad_to(self.at.next_multiple_of(ALIGN))?;
         let directory_offset = self.at;
         let directory = directory_bytes(&self.sections);
         self.put(&directory)?;
-        let mut header = FileHeader::new(&meta.model, quant, self.options.block);
-        header.index_offset = HEADER_BYTES as u64;
-        header.embedding_offset = self.embedding_offset;
-        header.final_offset = self.final_offset;
-        header.file_bytes = self.at;
-        header.directory_offset = Some(directory_offset);
+        let header =
+            FileHeader { file_bytes: self.at, directory_offset: Some(directory_offset), ..header.clone() };
         self.patch(0, &header.to_bytes())?;
         self.out.flush().map_err(|e| self.io("write", e))?;
         verify(self.target.partial())?;
-        self.target.publish(self.out.get_ref())?;
-        Ok(self.at)
+        // What is appended takes the directory's place.
+        self.at = end;
+        Ok(())
     }
 
     /// META as JSON, read back once: numbers that are not finite would be written as null and never parse again.

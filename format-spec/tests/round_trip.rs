@@ -252,3 +252,28 @@ fn a_tokenizer_too_large_for_any_reader_is_refused_when_writing() {
     assert!(error.to_string().contains("section TOKN"), "{error}");
     assert!(!path.exists());
 }
+
+#[test]
+fn an_evaluation_is_appended_to_a_complete_file_before_it_gets_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let before = write(&path, Compression::None).unwrap();
+    let mut writer =
+        without_positions(&path, WriterOptions { force: true, ..options(Compression::None) }).unwrap();
+    writer.begin_positions().unwrap();
+    let t = tensor(TensorKind::Positions, 32, HIDDEN, QuantType::N3, 13);
+    writer.begin_tensor(t.kind, t.rows, t.cols, t.quant, t.layout).unwrap();
+    writer.tensor_rows(&t.data).unwrap();
+    writer.end_positions();
+    let tokenizer: &[u8] = b"{\"tokenizer\": true}";
+    let mut file = writer.complete(&meta(), MIXED, Some(tokenizer), Some(b"{{ messages }}")).unwrap();
+    assert_eq!(std::fs::read(file.path()).unwrap(), std::fs::read(&path).unwrap());
+    let json = br#"{"ppl": 12.5}"#;
+    file.append_evaluation(json).unwrap();
+    let after = file.publish().unwrap();
+    assert!(after > before && after == path.metadata().unwrap().len());
+    verify(&path).unwrap();
+    let read = QsfFile::open(&path).unwrap();
+    assert_eq!(read.section_bytes(SectionTag::EVALUATION).unwrap().as_deref(), Some(&json[..]));
+    assert_eq!(read.meta().unwrap(), Some(meta()));
+}
