@@ -66,6 +66,16 @@ pub enum ConvertError {
         /// The output.
         path: PathBuf,
     },
+    /// What an earlier run left belongs to another conversion.
+    #[error(
+        "{}: this is what an unfinished conversion of another model, text or choice of options left; finish that one, \
+         remove the file, or pass --force to discard it",
+        path.display()
+    )]
+    OtherJournal {
+        /// The journal.
+        path: PathBuf,
+    },
     /// The operating system refused an operation.
     #[error("{}: cannot {action}", path.display())]
     Io {
@@ -90,9 +100,10 @@ impl ConvertError {
             ConvertError::Runtime(e) | ConvertError::TokenizerDiffers(e) => e.failure(),
             ConvertError::Format(e) => e.failure(),
             ConvertError::Hub(e) => e.failure(),
-            ConvertError::Plan(_) | ConvertError::OutputIsInput { .. } | ConvertError::Requantize { .. } => {
-                Failure::Usage
-            }
+            ConvertError::Plan(_)
+            | ConvertError::OutputIsInput { .. }
+            | ConvertError::Requantize { .. }
+            | ConvertError::OtherJournal { .. } => Failure::Usage,
             ConvertError::NotFinite { .. } => Failure::BadInput,
             ConvertError::Io { source, .. } => Failure::of_io(source),
         }

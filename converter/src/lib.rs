@@ -8,6 +8,7 @@ pub mod demo;
 mod encode;
 mod error;
 pub mod hub;
+mod journal;
 mod pipeline;
 pub mod plan;
 mod provenance;

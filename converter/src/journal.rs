@@ -1,0 +1,241 @@
+//! What a long conversion has done so far, beside its output, so that one that was stopped need not begin again.
+//!
+//! `OUT.qsf.journal` is a header with the fingerprint of the conversion (model, texts, options, tool version) and records of a
+//! name and bytes, each with its own checksum. A record counts when it is complete: whatever a crash left of the last one is
+//! cut off. Only the process that holds the lock of `OUT.qsf.partial` touches the journal.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{ConvertError, Result};
+
+const MAGIC: &[u8; 8] = b"QSFJRNL1";
+const FINGERPRINT_BYTES: usize = 32;
+const HEADER_BYTES: u64 = (MAGIC.len() + FINGERPRINT_BYTES) as u64;
+/// Bytes before the name of a record: its length, that of the payload, and a CRC32 of both lengths, name and payload.
+const RECORD_HEADER_BYTES: u64 = 2 + 8 + 4;
+
+/// SHA-256 of everything that the result depends on.
+pub type Fingerprint = [u8; FINGERPRINT_BYTES];
+
+/// An open journal.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Where the payload of each record is, and how long.
+    records: HashMap<String, (u64, u64)>,
+    end: u64,
+}
+
+impl Journal {
+    /// The journal of output `out`: what an earlier run with the same fingerprint left, or a new one.
+    ///
+    /// # Errors
+    /// When it cannot be read or written, or is of another conversion and `discard` is off.
+    pub fn open(out: &Path, fingerprint: &Fingerprint, discard: bool) -> Result<Journal> {
+        let path = path_of(out);
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = opened.map_err(|e| ConvertError::io(&path, "open", e))?;
+        let is_ours = read_header(&file, fingerprint).map_err(|e| ConvertError::io(&path, "read", e))?;
+        if is_ours == Some(false) && !discard {
+            return Err(ConvertError::OtherJournal { path });
+        }
+        let mut journal = Journal { path: path.clone(), file, records: HashMap::new(), end: 0 };
+        if is_ours == Some(true) {
+            journal.scan().map_err(|e| ConvertError::io(&path, "read", e))?;
+        } else {
+            journal.begin(fingerprint).map_err(|e| ConvertError::io(&path, "write", e))?;
+        }
+        Ok(journal)
+    }
+
+    /// Whether an earlier run left records.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The payload of the record of this name.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub fn get(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
+        let Some(&(at, bytes)) = self.records.get(name) else { return Ok(None) };
+        let mut read = || -> io::Result<Vec<u8>> {
+            self.file.seek(SeekFrom::Start(at))?;
+            let mut payload = Vec::new();
+            (&self.file).take(bytes).read_to_end(&mut payload)?;
+            Ok(payload)
+        };
+        read().map(Some).map_err(|e| ConvertError::io(&self.path, "read", e))
+    }
+
+    /// Adds a record; it survives a crash once this returns.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn put(&mut self, name: &str, payload: &[u8]) -> Result<()> {
+        let mut write = || -> io::Result<()> {
+            let mut record = (name.len() as u16).to_le_bytes().to_vec();
+            record.extend((payload.len() as u64).to_le_bytes());
+            record.extend(checksum(name.as_bytes(), payload).to_le_bytes());
+            record.extend(name.as_bytes());
+            self.file.seek(SeekFrom::Start(self.end))?;
+            self.file.write_all(&record)?;
+            self.file.write_all(payload)?;
+            self.file.sync_data()?;
+            let at = self.end + record.len() as u64;
+            self.records.insert(name.to_owned(), (at, payload.len() as u64));
+            self.end = at + payload.len() as u64;
+            Ok(())
+        };
+        write().map_err(|e| ConvertError::io(&self.path, "write", e))
+    }
+
+    /// Removes the journal of a conversion that is done.
+    pub fn remove(mut self) {
+        self.records.clear();
+    }
+
+    fn begin(&mut self, fingerprint: &Fingerprint) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(MAGIC)?;
+        self.file.write_all(fingerprint)?;
+        self.file.sync_all()?;
+        self.end = HEADER_BYTES;
+        Ok(())
+    }
+
+    /// Finds all complete records, and cuts off what follows them.
+    fn scan(&mut self) -> io::Result<()> {
+        let size = self.file.metadata()?.len();
+        self.end = HEADER_BYTES;
+        self.file.seek(SeekFrom::Start(self.end))?;
+        while let Some((name, bytes)) = self.read_record(size)? {
+            let at = self.end + RECORD_HEADER_BYTES + name.len() as u64;
+            self.end = at + bytes;
+            self.records.insert(name, (at, bytes));
+        }
+        self.file.set_len(self.end)
+    }
+
+    /// The record at `end`: its name and the length of its payload; `None` when no complete one is there.
+    fn read_record(&mut self, size: u64) -> io::Result<Option<(String, u64)>> {
+        let mut file = &self.file;
+        let mut header = Vec::new();
+        file.take(RECORD_HEADER_BYTES).read_to_end(&mut header)?;
+        let Some((lengths, stored)) = header.split_at_checked(10) else { return Ok(None) };
+        let (Ok(stored), Ok(payload)) = (stored.try_into(), lengths[2..].try_into()) else { return Ok(None) };
+        let (name, payload) =
+            (u64::from(u16::from_le_bytes([lengths[0], lengths[1]])), u64::from_le_bytes(payload));
+        let left = size.saturating_sub(self.end + RECORD_HEADER_BYTES);
+        if name.checked_add(payload).is_none_or(|bytes| bytes > left) {
+            return Ok(None);
+        }
+        let mut found_name = Vec::new();
+        file.take(name).read_to_end(&mut found_name)?;
+        let mut sum = lengths_checksum(name as u16, payload);
+        sum.update(&found_name);
+        let mut rest = payload;
+        let mut buffer = vec![0; 1 << 16];
+        while rest > 0 {
+            let part = buffer.len().min(rest as usize);
+            file.read_exact(&mut buffer[..part])?;
+            sum.update(&buffer[..part]);
+            rest -= part as u64;
+        }
+        let whole = sum.finalize() == u32::from_le_bytes(stored);
+        Ok(String::from_utf8(found_name).ok().filter(|_| whole).map(|name| (name, payload)))
+    }
+}
+
+/// `None`: there is no header. Else whether it is of this conversion.
+fn read_header(file: &File, fingerprint: &Fingerprint) -> io::Result<Option<bool>> {
+    let mut header = Vec::new();
+    file.take(HEADER_BYTES).read_to_end(&mut header)?;
+    if header.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(header.strip_prefix(MAGIC).is_some_and(|found| found == fingerprint)))
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.records.is_empty() {
+            // If it stays, the next conversion to the same output says so.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Where the journal of an output is.
+pub fn path_of(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push(".journal");
+    name.into()
+}
+
+fn checksum(name: &[u8], payload: &[u8]) -> u32 {
+    let mut sum = lengths_checksum(name.len() as u16, payload.len() as u64);
+    sum.update(name);
+    sum.update(payload);
+    sum.finalize()
+}
+
+fn lengths_checksum(name: u16, payload: u64) -> crc32fast::Hasher {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&name.to_le_bytes());
+    sum.update(&payload.to_le_bytes());
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_and_a_torn_one_is_as_if_it_had_never_been() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("model.qsf");
+        let mut journal = Journal::open(&out, &[7; 32], false).unwrap();
+        assert!(journal.is_empty());
+        journal.put("layer 0", &[1, 2, 3]).unwrap();
+        journal.put("layer 1", &vec![9; 100_000]).unwrap();
+        drop(journal);
+        let path = path_of(&out);
+        let whole = fs::read(&path).unwrap();
+        let second = HEADER_BYTES as usize + RECORD_HEADER_BYTES as usize + 7 + 3;
+        for cut in [second, second + 1, second + 14, second + 50_000, whole.len() - 1, whole.len()] {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let mut journal = Journal::open(&out, &[7; 32], false).unwrap();
+            assert_eq!(journal.get("layer 0").unwrap(), Some(vec![1, 2, 3]), "{cut}");
+            assert_eq!(journal.get("layer 1").unwrap().is_some(), cut == whole.len(), "{cut}");
+            // What is added now stands where the torn record was.
+            journal.put("layer 2", b"new").unwrap();
+            drop(journal);
+            let mut journal = Journal::open(&out, &[7; 32], false).unwrap();
+            assert_eq!(journal.get("layer 2").unwrap().as_deref(), Some(&b"new"[..]), "{cut}");
+        }
+        let mut damaged = whole.clone();
+        damaged[second + 40] ^= 1;
+        fs::write(&path, &damaged).unwrap();
+        assert_eq!(Journal::open(&out, &[7; 32], false).unwrap().get("layer 1").unwrap(), None);
+    }
+
+    #[test]
+    fn the_journal_of_another_conversion_is_refused_and_only_discarded_on_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("model.qsf");
+        Journal::open(&out, &[1; 32], false).unwrap().put("a", b"b").unwrap();
+        let error = Journal::open(&out, &[2; 32], false).map(drop).unwrap_err();
+        assert!(error.to_string().contains("model.qsf.journal"), "{error}");
+        assert!(!Journal::open(&out, &[1; 32], false).unwrap().is_empty(), "the refusal changed nothing");
+        assert!(Journal::open(&out, &[2; 32], true).unwrap().is_empty());
+        fs::write(path_of(&out), b"something else").unwrap();
+        assert!(Journal::open(&out, &[2; 32], false).is_err());
+        Journal::open(&out, &[2; 32], true).unwrap().remove();
+        assert!(!path_of(&out).exists());
+    }
+}
