@@ -1,11 +1,22 @@
-//! Text through a model into activation statistics, which tell a quantizer which columns of a matrix matter.
+//! Text through a model into statistics of the inputs of its matrices, which tell a quantizer which errors matter.
 //!
-//! The error of a matrix W with inputs x is `sum over rows |(W - Q) x|^2`; with inputs of mean square m per column and no
-//! correlation between columns, that is `sum over columns m * (W - Q)^2`. So m is the weight of a column in the error that
-//! a quantizer minimises (the diagonal of GPTQ's Hessian, arXiv 2210.17323; the importance matrix of llama.cpp).
+//! The error of a matrix W with inputs x is `sum over rows |(W - Q) x|^2`, which is `trace (W - Q) M (W - Q)^T` with M the mean
+//! of `x x^T` (the Hessian of GPTQ, arXiv 2210.17323). Its diagonal alone, the mean square of each column, is the importance
+//! of a column for a quantizer that takes columns as uncorrelated.
+//!
+//! The model is run at full precision and layer by layer: the hidden states of all tokens are kept, and weights and
+//! statistics of one layer at a time ([`collect`], [`for_each_layer`]). [`run_streams`] runs a second stream through the layers
+//! as they are quantized, so that each matrix is fitted to the inputs that it will really get.
 
 mod collect;
-mod stats;
+mod layer_stats;
+mod moments;
+mod statistics;
+mod stream;
+mod streams;
 
-pub use collect::collect;
-pub use stats::ActivationStats;
+pub use collect::{collect, for_each_layer};
+pub use layer_stats::LayerStats;
+pub use moments::{Channels, CrossMoment, Detail, Moments};
+pub use statistics::Statistics;
+pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};

@@ -1,13 +1,11 @@
 //! Calibration of a source model on a text, before it is converted.
 
-use std::sync::Arc;
-
-use qsf_calibration::collect;
+use qsf_calibration::{Detail, collect};
+use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
-use qsf_runtime::{Activations, Decoder, Model, RuntimeError};
 
 use crate::error::Result;
 use crate::pipeline::Calibration;
@@ -34,8 +32,7 @@ pub fn calibrate(
         )
     })?;
     let tokens = Tokenizer::from_json(json, source.path())?.encode(text)?;
-    let model = Arc::new(Model::load(source)?);
-    let decoder = Decoder::new(model, cpu.clone(), Some(Activations::F32)).stop_on(cancel);
-    let stats = collect(&decoder, &tokens[..tokens.len().min(max_tokens)], progress)?;
+    let tokens = &tokens[..tokens.len().min(max_tokens)];
+    let stats = collect(source, cpu, tokens, Detail::Diagonal, progress, cancel)?;
     Ok(Calibration { stats, text_sha256: sha256(text.as_bytes()) })
 }

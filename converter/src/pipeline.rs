@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use qsf_calibration::ActivationStats;
+use qsf_calibration::Statistics;
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
     BlockSize, CodeTables, Compression, EncodedTensor, Layout, META_VERSION, Meta, Provenance, QsfWriter,
@@ -50,7 +50,7 @@ pub struct ConvertOptions {
 #[derive(Debug, Clone)]
 pub struct Calibration {
     /// The statistics.
-    pub stats: ActivationStats,
+    pub stats: Statistics,
     /// SHA-256 of the text, lower-case hexadecimal.
     pub text_sha256: String,
 }

@@ -12,7 +12,7 @@ mod decoder;
 mod error;
 pub mod eval;
 pub mod generate;
-mod memory;
+pub mod memory;
 pub mod progress;
 pub mod sample;
 pub mod source;
@@ -22,7 +22,7 @@ pub mod tokenizer;
 mod weights;
 
 pub use decoder::{
-    Activations, Decoder, DecoderState, InputObserver, KvCache, LinearInput, Profile, Section,
+    Activations, Decoder, DecoderState, InputObserver, KvCache, LayerRunner, LinearInput, Profile, Section,
 };
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};

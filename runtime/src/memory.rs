@@ -6,7 +6,7 @@ use crate::error::{Result, RuntimeError};
 ///
 /// # Errors
 /// [`RuntimeError::OutOfMemory`] when so much cannot be had.
-pub(crate) fn zeros(len: usize, what: &str) -> Result<Vec<f32>> {
+pub fn zeros(len: usize, what: &str) -> Result<Vec<f32>> {
     let refused =
         || RuntimeError::OutOfMemory { what: what.to_owned(), bytes: (len as u64).saturating_mul(4) };
     // Asking first: `vec!` takes untouched pages from the system, but aborts where there are none.

@@ -96,27 +96,17 @@ impl Model {
     /// # Errors
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource) -> Result<Model> {
-        use TensorKind::*;
-        let config = source.config().clone();
-        let known = source.tensors().iter().map(|info| info.id).collect();
-        let loader = Loader { source, known };
-        let of_model = TensorId::of_model;
-        let embedding = source.load(of_model(TokenEmbedding))?;
-        let layers = (0..config.layers).map(|i| loader.layer(i)).collect::<Result<_>>()?;
-        let head = if config.tied_head { embedding.clone() } else { source.load(of_model(Head))? };
-        let head_bias = loader.vector(of_model(HeadBias))?;
-        let embedding_norm = config.embedding_norm.then_some((EmbeddingNorm, EmbeddingNormBias));
-        // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
-        let learned = config.position == PositionConfig::Learned {};
-        Ok(Model {
-            positions: learned.then(|| source.load(of_model(Positions))).transpose()?,
-            embedding_norm: embedding_norm.map(|(gain, bias)| loader.norm(None, gain, bias)).transpose()?,
-            final_norm: loader.norm(None, FinalNorm, FinalNormBias)?,
-            head: Linear { weight: head, bias: head_bias },
-            embedding,
-            layers,
-            config,
-        })
+        let (loader, layers) = (Loader::new(source), 0..source.config().layers);
+        let layers = layers.map(|i| loader.layer(i)).collect::<Result<_>>()?;
+        Ok(Model { layers, ..loader.ends()? })
+    }
+
+    /// Loads what is before and behind the layers, and none of these: for who runs them one by one.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    pub(crate) fn load_ends(source: &dyn WeightSource) -> Result<Model> {
+        Loader::new(source).ends()
     }
 
     /// Bytes of all matrices that one decoded token reads.
@@ -155,6 +145,16 @@ impl Model {
     }
 }
 
+impl LayerWeights {
+    /// Loads one layer of a source.
+    ///
+    /// # Errors
+    /// When a tensor is missing or damaged.
+    pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
+        Loader::new(source).layer(layer)
+    }
+}
+
 impl Mlp {
     fn linears(&self) -> impl Iterator<Item = &Linear> {
         self.gate.iter().chain([&self.up, &self.down])
@@ -166,7 +166,33 @@ struct Loader<'a> {
     known: HashSet<TensorId>,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    fn new(source: &'a dyn WeightSource) -> Loader<'a> {
+        Loader { source, known: source.tensors().iter().map(|info| info.id).collect() }
+    }
+
+    /// A model without its layers.
+    fn ends(&self) -> Result<Model> {
+        use TensorKind::*;
+        let config = self.source.config().clone();
+        let of_model = |kind| self.source.load(TensorId::of_model(kind));
+        let embedding = of_model(TokenEmbedding)?;
+        let head = if config.tied_head { embedding.clone() } else { of_model(Head)? };
+        let head_bias = self.vector(TensorId::of_model(HeadBias))?;
+        let embedding_norm = config.embedding_norm.then_some((EmbeddingNorm, EmbeddingNormBias));
+        // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
+        let learned = config.position == PositionConfig::Learned {};
+        Ok(Model {
+            positions: learned.then(|| of_model(Positions)).transpose()?,
+            embedding_norm: embedding_norm.map(|(gain, bias)| self.norm(None, gain, bias)).transpose()?,
+            final_norm: self.norm(None, FinalNorm, FinalNormBias)?,
+            head: Linear { weight: head, bias: head_bias },
+            embedding,
+            layers: Vec::new(),
+            config,
+        })
+    }
+
     fn layer(&self, i: u32) -> Result<LayerWeights> {
         use TensorKind::*;
         let config = self.source.config();

@@ -4,13 +4,18 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use common::RandomModel;
 use qsf_format::{
     Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, QuantType,
-    Residual, SlidingWindow,
+    Residual, SlidingWindow, TensorId, TensorKind,
 };
 use qsf_runtime::cpu::{Cpu, Isa};
-use qsf_runtime::{Activations, Decoder};
+use qsf_runtime::source::{Replaced, Tensor, WeightSource};
+use qsf_runtime::{Activations, Decoder, InputObserver, LayerRunner, LayerWeights, LinearInput, Model};
 
 fn best() -> Cpu {
     Cpu::new(Isa::best())
@@ -138,6 +143,97 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(experts(), QuantType::F32), None),
         (RandomModel::new(experts(), QuantType::Q4), None),
     ]
+}
+
+/// Sees everything, and keeps how many rows each input had.
+#[derive(Default)]
+struct Rows(BTreeMap<LinearInput, usize>);
+
+impl InputObserver for Rows {
+    fn observe(&mut self, input: LinearInput, cols: usize, rows: &[f32]) -> ControlFlow<()> {
+        *self.0.entry(input).or_default() += rows.len() / cols;
+        ControlFlow::Continue(())
+    }
+}
+
+/// Breaks off at an input.
+struct Until(LinearInput);
+
+impl InputObserver for Until {
+    fn observe(&mut self, input: LinearInput, _cols: usize, _rows: &[f32]) -> ControlFlow<()> {
+        if input == self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+#[test]
+fn layers_one_by_one_give_the_same_bits_as_the_whole_model() {
+    for (model, _) in cases() {
+        let name = format!("{} {:?}", model.config.architecture, model.quant);
+        let tokens = tokens(13);
+        let mut runner = LayerRunner::new(&model, best()).unwrap();
+        let mut hidden = runner.embed(&tokens).unwrap().to_vec();
+        for index in 0..model.config.layers {
+            let layer = LayerWeights::load(&model, index).unwrap();
+            let before = hidden.clone();
+            let flow = runner.run(index as usize, &layer, &mut hidden, &mut Until(LinearInput::AttnOutput));
+            assert!(
+                flow.unwrap().is_break() && hidden == before,
+                "{name}: nothing changes where it breaks off"
+            );
+            let mut seen = Rows::default();
+            assert!(runner.run(index as usize, &layer, &mut hidden, &mut seen).unwrap().is_continue());
+            assert_eq!(seen.0[&LinearInput::Attention], 13, "{name}");
+            assert_eq!(seen.0[&LinearInput::Ffn], 13, "{name}");
+            let sum = |of: fn(&LinearInput) -> bool| -> usize {
+                seen.0.iter().filter(|(input, _)| of(input)).map(|(_, rows)| rows).sum()
+            };
+            let routed = (
+                sum(|input| matches!(input, LinearInput::ExpertFfn(_))),
+                sum(|input| matches!(input, LinearInput::ExpertDown(_))),
+            );
+            let of_experts = model.config.experts(index).map_or(0, |experts| 13 * experts.used as usize);
+            assert_eq!(routed, (of_experts, of_experts), "{name}: every token in each of its experts");
+            assert_eq!(seen.0.contains_key(&LinearInput::FfnDown), of_experts == 0, "{name}");
+        }
+        let mut found = vec![0.0; 13 * model.config.vocab as usize];
+        runner.logits(&hidden, &mut found).unwrap();
+        let expected = logits(&model.decoder(best(), Some(Activations::F32)), &tokens, &[13]);
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_layer_runner_refuses_what_is_no_chunk_of_its_model() {
+    let model = RandomModel::new(llama(), QuantType::F32);
+    let mut runner = LayerRunner::new(&model, best()).unwrap();
+    assert_eq!(runner.chunk(), 64, "the positions of the model");
+    let layer = LayerWeights::load(&model, 0).unwrap();
+    let mut run = |index, len| runner.run(index, &layer, &mut vec![0.0; len], &mut Rows::default()).is_err();
+    assert!(run(2, 64) && run(0, 0) && run(0, 63) && run(0, 65 * 64));
+    assert!(!run(1, 64 * 64));
+    assert!(runner.embed(&[]).is_err() && runner.embed(&[150]).is_err() && runner.embed(&[0; 65]).is_err());
+}
+
+#[test]
+fn a_replaced_tensor_is_what_a_model_runs_with_and_everything_else_stays() {
+    let model = RandomModel::new(experts(), QuantType::F32);
+    let id = TensorId::of_layer(1, TensorKind::ExpertDown);
+    let tensor = model.load(id).unwrap();
+    let run = |source: &dyn WeightSource| {
+        let model = Arc::new(Model::load(source).unwrap());
+        logits(&Decoder::new(model, best(), None), &tokens(9), &[9])
+    };
+    let same = run(&model);
+    let mut replaced = Replaced::new(&model);
+    replaced.replace(id, tensor.clone()).unwrap();
+    assert_eq!(run(&replaced), same);
+    let zeros = Tensor::from_f32(tensor.rows(), tensor.cols(), &vec![0.0; tensor.rows() * tensor.cols()]);
+    replaced.replace(id, zeros).unwrap();
+    assert_ne!(run(&replaced), same);
+    assert!(replaced.replace(TensorId::of_layer(0, TensorKind::ExpertDown), tensor).is_err(), "none there");
+    let error = replaced.replace(id, Tensor::from_f32(1, 2, &[0.0; 2])).unwrap_err().to_string();
+    assert!(error.contains("320 x 132"), "{error}");
+    assert!(error.contains("1 x 2"), "{error}");
 }
 
 /// Each part of a configuration must matter: a decoder that overlooks one computes another model.

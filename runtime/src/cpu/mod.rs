@@ -9,6 +9,7 @@
 //! | `kernels` | integer kernels and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
 //! | `attention`, `aligned` | attention over the key/value cache, memory for it |
+//! | `outer` | sums of outer products, for calibration |
 //! | `math`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
 //! | `threads`, `rows`, `shared` | the pool that work is spread over, rows of matrices on it, outputs that threads share |
 //!
@@ -26,6 +27,7 @@ pub mod lanes;
 mod linear;
 pub mod math;
 mod norm;
+mod outer;
 mod rope;
 mod rope_frequencies;
 mod rows;
@@ -41,6 +43,7 @@ pub use isa::{CpuError, Isa, Vectorized};
 pub use kernels::{Int8Kernel, KernelEntry, KernelTable};
 pub use linear::Input;
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
+pub use outer::ColumnPanels;
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
 

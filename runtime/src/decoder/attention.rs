@@ -1,5 +1,7 @@
 //! Attention of one layer: project, normalize and rotate, remember, attend, project back.
 
+use std::ops::ControlFlow;
+
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::cpu::{Attention, RopeTable, rms_norm_in_place};
 use crate::weights::{LayerWeights, Norm};
@@ -15,12 +17,12 @@ impl Decoder {
         index: usize,
         layer: &LayerWeights,
         observer: &mut dyn InputObserver,
-    ) {
+    ) -> ControlFlow<()> {
         let config = &self.model.config;
         let DecoderState {
             normed, q, k, v, attended, projected, int8, kv, rotation, attention, profile, ..
         } = state;
-        observer.observe(Some(index), LinearInput::Attention, normed);
+        observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed)?;
         self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
         profile.lap(Section::Matmul);
         self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
@@ -35,8 +37,9 @@ impl Decoder {
         };
         self.cpu.attend(&parameters, kv.layer(index), kv.len(), q, attention, attended);
         profile.lap(Section::Attention);
-        observer.observe(Some(index), LinearInput::AttnOutput, attended);
+        observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended)?;
         self.linears(&[&layer.output], attended, int8, &mut [projected]);
+        ControlFlow::Continue(())
     }
 
     /// Normalizes queries and keys of tokens from `position` on, and turns them to their positions.

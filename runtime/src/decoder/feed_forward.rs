@@ -1,5 +1,7 @@
 //! The feed-forward of one layer: one for all tokens, or some of many experts for each.
 
+use std::ops::ControlFlow;
+
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Profile, Section};
 use crate::cpu::{Int8Rows, activate, add_scaled, gated};
 use crate::weights::{FeedForward, Linear, Mlp};
@@ -8,15 +10,14 @@ use crate::weights::{FeedForward, Linear, Mlp};
 const WORK: usize = 32;
 
 impl Decoder {
-    /// What the feed-forward of layer `index` adds for the rows in `state.normed`, into `state.projected`.
+    /// What the feed-forward of a layer adds for the rows in `state.normed`, into `state.projected`.
     pub(super) fn feed_forward(
         &self,
         state: &mut DecoderState,
-        index: usize,
         ffn: &FeedForward,
         observer: &mut dyn InputObserver,
-    ) {
-        observer.observe(Some(index), LinearInput::Ffn, &state.normed);
+    ) -> ControlFlow<()> {
+        observer.observe(LinearInput::Ffn, self.model.config.hidden as usize, &state.normed)?;
         match ffn {
             FeedForward::Dense(mlp) => {
                 let DecoderState { normed, gate, up, projected, int8, profile, .. } = state;
@@ -25,11 +26,12 @@ impl Decoder {
                 let width = rows * self.model.config.ffn as usize;
                 let gate = if mlp.gate.is_some() { &mut gate[..width] } else { &mut [] };
                 let inner = self.inner(mlp, normed, gate, &mut up[..width], int8, profile);
-                observer.observe(Some(index), LinearInput::FfnDown, inner);
+                observer.observe(LinearInput::FfnDown, mlp.down.weight.cols(), inner)?;
                 self.linears(&[&mlp.down], inner, int8, &mut [projected]);
             }
-            FeedForward::Experts { router, experts } => self.experts(state, router, experts),
+            FeedForward::Experts { router, experts } => self.experts(state, router, experts, observer),
         }
+        ControlFlow::Continue(())
     }
 
     /// What the down projection is multiplied with; in one of the two buffers, which have as many rows as `input`.
@@ -65,7 +67,13 @@ impl Decoder {
 
     /// Each expert runs once for all tokens that chose it. A token's sum is taken in the order of experts, whatever
     /// other tokens are in the step.
-    fn experts(&self, state: &mut DecoderState, router: &Linear, experts: &[Mlp]) {
+    fn experts(
+        &self,
+        state: &mut DecoderState,
+        router: &Linear,
+        experts: &[Mlp],
+        observer: &mut dyn InputObserver,
+    ) {
         let Some(config) = &self.model.config.experts else { return };
         let hidden = self.model.config.hidden as usize;
         let (used, width) = (config.used as usize, config.ffn as usize);
@@ -86,8 +94,15 @@ impl Decoder {
             if count == 0 {
                 continue;
             }
+            let input = &routing.input[..count * hidden];
+            if observer.observe(LinearInput::ExpertFfn(e as u32), hidden, input).is_break() {
+                continue;
+            }
             let (gate, up) = (&mut gate[..count * width], &mut up[..count * width]);
-            let inner = self.inner(mlp, &routing.input[..count * hidden], gate, up, int8, profile);
+            let inner = self.inner(mlp, input, gate, up, int8, profile);
+            if observer.observe(LinearInput::ExpertDown(e as u32), width, inner).is_break() {
+                continue;
+            }
             let output = &mut routing.output[..count * hidden];
             self.linears(&[&mlp.down], inner, int8, &mut [output]);
             let chosen = (0..tokens).filter_map(|t| Some((t, routing.weight(t, e, used)?)));

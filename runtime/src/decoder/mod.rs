@@ -6,6 +6,7 @@
 mod attention;
 mod feed_forward;
 mod kv_cache;
+mod layer_runner;
 mod observe;
 mod profile;
 mod residual;
@@ -13,15 +14,17 @@ mod rotation;
 mod routing;
 mod state;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::cpu::{Cpu, Input, Int8Rows, softcap};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
-use crate::weights::{LayerWeights, Linear, Model};
+use crate::weights::{LayerWeights, Linear, Model, Norm};
 use qsf_format::{PositionConfig, Residual};
 
 pub use kv_cache::KvCache;
+pub use layer_runner::LayerRunner;
 pub use observe::{InputObserver, LinearInput};
 pub use profile::{Profile, Section};
 pub use state::DecoderState;
@@ -109,7 +112,8 @@ impl Decoder {
                 "a context of {context} tokens was asked for, and the model was made for {limit}"
             )));
         }
-        DecoderState::new(&self.model.config, context, batch.clamp(1, context.max(1)))
+        let config = &self.model.config;
+        DecoderState::new(config, config.layers, context, batch.clamp(1, context.max(1)))
     }
 
     /// Runs `tokens` through the model, behind what `state` has seen; then [`Decoder::logits`] of them can be had.
@@ -117,33 +121,16 @@ impl Decoder {
     /// # Errors
     /// When a token is beyond the vocabulary, or the tokens exceed the state's batch or context.
     pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
-        self.step(state, tokens, &mut observe::Unobserved)
-    }
-
-    /// The same, and `observer` sees what every matrix is multiplied with.
-    ///
-    /// # Errors
-    /// As [`Decoder::forward`].
-    pub fn forward_observed(
-        &self,
-        state: &mut DecoderState,
-        tokens: &[u32],
-        observer: &mut dyn InputObserver,
-    ) -> Result<()> {
-        self.step(state, tokens, observer)
-    }
-
-    fn step(&self, state: &mut DecoderState, tokens: &[u32], observer: &mut dyn InputObserver) -> Result<()> {
         self.check_request(state, tokens)?;
         state.begin(tokens.len());
         state.profile.begin();
-        self.embed(state, tokens);
+        self.embed(state, tokens, self.norm_of_layer(0));
         state.profile.lap(Section::Elementwise);
         for (i, layer) in self.model.layers.iter().enumerate() {
             self.cancel.check()?;
-            self.layer(state, i, layer, observer);
+            // Nobody looks, so nobody stops it.
+            let _ = self.layer(state, i, layer, self.norm_of_layer(i + 1), &mut observe::Unobserved);
         }
-        observer.observe(None, LinearInput::Head, &state.normed);
         state.kv.advance(tokens.len());
         Ok(())
     }
@@ -189,24 +176,25 @@ impl Decoder {
     }
 
     /// One layer: attention and feed-forward, each added to the residual stream. `state.normed` holds what attention reads,
-    /// and afterwards what the next layer's reads.
+    /// and afterwards what is read behind the norm `next`. It breaks off where the observer does.
     fn layer(
         &self,
         state: &mut DecoderState,
         index: usize,
         layer: &LayerWeights,
+        next: Option<&Norm>,
         observer: &mut dyn InputObserver,
-    ) {
-        self.attention(state, index, layer, observer);
+    ) -> ControlFlow<()> {
+        self.attention(state, index, layer, observer)?;
         state.profile.lap(Section::Matmul);
         let residual = self.model.config.residual;
         self.add_residual(state, layer.post_attn_norm.as_ref(), residual, layer.ffn_norm.as_ref());
         state.profile.lap(Section::Elementwise);
-        self.feed_forward(state, index, &layer.ffn, observer);
+        self.feed_forward(state, &layer.ffn, observer)?;
         state.profile.lap(Section::Matmul);
-        let next = self.norm_of_layer(index + 1);
         self.add_residual(state, layer.post_ffn_norm.as_ref(), Residual::Sequential, next);
         state.profile.lap(Section::Elementwise);
+        ControlFlow::Continue(())
     }
 
     /// Several matrices over the same input, which is quantized once.

@@ -1,5 +1,7 @@
 //! Looking at what matrices are multiplied with, for calibration.
 
+use std::ops::ControlFlow;
+
 /// The distinct inputs of matrices in a decoder; query, key and value share one, gate and up another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinearInput {
@@ -7,23 +9,32 @@ pub enum LinearInput {
     Attention,
     /// Of the attention output projection.
     AttnOutput,
-    /// Of the gate and up projections.
+    /// Of the gate and up projections; with experts, of all tokens, and what the router reads.
     Ffn,
     /// Of the down projection.
     FfnDown,
+    /// Of the gate and up projections of an expert: what [`LinearInput::Ffn`] is, of the tokens that go through it.
+    ExpertFfn(u32),
+    /// Of the down projection of an expert.
+    ExpertDown(u32),
     /// Of the head.
     Head,
 }
 
-/// Receives inputs of matrices, as floats, in the order of computation.
+/// Receives inputs of the matrices of a layer, as floats, in the order of computation.
 pub trait InputObserver {
-    /// `rows` holds one row per token of the step. `layer` is `None` for the head.
-    fn observe(&mut self, layer: Option<usize>, input: LinearInput, rows: &[f32]);
+    /// `rows` holds one row of `cols` values for each token of the step, or for each that goes through the expert.
+    ///
+    /// Break says that nothing is wanted that is computed from this input: the layer ends here; at an input of an expert, the
+    /// next expert follows.
+    fn observe(&mut self, input: LinearInput, cols: usize, rows: &[f32]) -> ControlFlow<()>;
 }
 
 /// Nobody looks.
 pub(super) struct Unobserved;
 
 impl InputObserver for Unobserved {
-    fn observe(&mut self, _layer: Option<usize>, _input: LinearInput, _rows: &[f32]) {}
+    fn observe(&mut self, _input: LinearInput, _cols: usize, _rows: &[f32]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }

@@ -10,8 +10,8 @@ use qsf_format::{NormKind, Residual};
 const WORK: usize = 8;
 
 impl Decoder {
-    /// Embeds `tokens` into `state.hidden`; normalizes that for the first layer.
-    pub(super) fn embed(&self, state: &mut DecoderState, tokens: &[u32]) {
+    /// Embeds `tokens` into `state.hidden`, and leaves that normalized by `next` in `state.normed`.
+    pub(super) fn embed(&self, state: &mut DecoderState, tokens: &[u32], next: Option<&Norm>) {
         let (isa, width) = (self.cpu.isa(), self.model.config.hidden as usize);
         let DecoderState { hidden, normed, kv, .. } = state;
         let past = kv.len();
@@ -32,10 +32,21 @@ impl Decoder {
                     if let Some(norm) = &self.model.embedding_norm {
                         self.norm_in_place(norm, row);
                     }
-                    self.norm_or_copy(self.norm_of_layer(0), row, normed);
+                    self.norm_or_copy(next, row, normed);
                 }
             },
         );
+    }
+
+    /// Leaves `state.hidden`, normalized by `norm`, in `state.normed`.
+    pub(super) fn normalize(&self, state: &mut DecoderState, norm: Option<&Norm>) {
+        let width = self.model.config.hidden as usize;
+        let matrices = [(state.hidden.as_mut_slice(), width), (&mut state.normed, width)];
+        self.cpu.for_each_rows(matrices, WORK * width, |_, [hidden, normed]| {
+            for (row, normed) in hidden.chunks_exact(width).zip(normed.chunks_exact_mut(width)) {
+                self.norm_or_copy(norm, row, normed);
+            }
+        });
     }
 
     /// The norm before layer `index`; behind the last, that of the head.

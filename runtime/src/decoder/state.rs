@@ -42,7 +42,13 @@ struct Widths {
 }
 
 impl DecoderState {
-    pub(super) fn new(config: &ModelConfig, context: usize, batch: usize) -> Result<DecoderState> {
+    /// A state with the keys and values of `layers` layers.
+    pub(super) fn new(
+        config: &ModelConfig,
+        layers: u32,
+        context: usize,
+        batch: usize,
+    ) -> Result<DecoderState> {
         let ffn = config.experts.as_ref().map_or(config.ffn, |experts| experts.ffn.max(config.ffn)) as usize;
         let widths = Widths {
             hidden: config.hidden as usize,
@@ -52,7 +58,7 @@ impl DecoderState {
             gate: if config.gated_ffn { ffn } else { 0 },
         };
         // The largest part first: where memory is short, this is what says so.
-        let kv = KvCache::new(config, context)?;
+        let kv = KvCache::new(config, layers, context)?;
         // A hostile configuration of absurd widths gets steps of one token rather than all memory.
         let routed = config.experts.as_ref().map_or(0, |experts| experts.count as usize + 2 * widths.hidden);
         let per_token = 4 * widths.hidden + 3 * widths.q + 2 * widths.kv + widths.ffn + widths.gate + routed;

@@ -1,0 +1,193 @@
+//! The hidden states of all tokens of a text on their way through the layers.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use qsf_runtime::cpu::lanes::dot;
+use qsf_runtime::cpu::{ColumnPanels, Cpu, Vectorized};
+use qsf_runtime::memory::zeros;
+use qsf_runtime::source::WeightSource;
+use qsf_runtime::{InputObserver, LayerRunner, LayerWeights, LinearInput, Result, RuntimeError};
+
+use crate::moments::{Detail, Moments};
+
+/// Hidden states, tokens x `hidden`, in chunks of at most 512 tokens that know nothing of each other.
+pub(crate) struct Stream {
+    runner: LayerRunner,
+    hidden: Vec<f32>,
+}
+
+impl Stream {
+    /// `tokens` at the start of the first layer, with embedding and head of `source`.
+    ///
+    /// # Errors
+    /// When there are no tokens, one is beyond the vocabulary, a tensor is damaged, or memory runs out.
+    pub fn new(source: &dyn WeightSource, cpu: &Cpu, tokens: &[u32]) -> Result<Stream> {
+        if tokens.is_empty() {
+            return Err(RuntimeError::Request("the calibration text is empty".into()));
+        }
+        let mut runner = LayerRunner::new(source, cpu.clone())?;
+        let width = runner.config().hidden as usize;
+        let mut hidden = zeros(tokens.len().saturating_mul(width), "hidden states of the calibration text")?;
+        let chunk = runner.chunk();
+        for (tokens, hidden) in tokens.chunks(chunk).zip(hidden.chunks_mut(chunk * width)) {
+            hidden.copy_from_slice(runner.embed(tokens)?);
+        }
+        Ok(Stream { runner, hidden })
+    }
+
+    fn chunk_values(&self) -> usize {
+        self.runner.chunk() * self.runner.config().hidden as usize
+    }
+
+    /// Number of chunks.
+    pub fn chunks(&self) -> usize {
+        self.hidden.len().div_ceil(self.chunk_values())
+    }
+
+    /// The kernels that run it.
+    pub fn cpu(&self) -> &Cpu {
+        self.runner.cpu()
+    }
+
+    /// Where chunk `i` is.
+    fn range(&self, i: usize) -> std::ops::Range<usize> {
+        let values = self.chunk_values();
+        i * values..self.hidden.len().min((i + 1) * values)
+    }
+
+    /// Tokens of chunk `i`.
+    pub fn tokens(&self, i: usize) -> usize {
+        self.range(i).len() / self.runner.config().hidden as usize
+    }
+
+    /// Takes chunk `i` through a layer.
+    ///
+    /// # Errors
+    /// When the model has no such layer.
+    pub fn advance(
+        &mut self,
+        i: usize,
+        layer: u32,
+        weights: &LayerWeights,
+        observer: &mut dyn InputObserver,
+    ) -> Result<()> {
+        let range = self.range(i);
+        // Whatever the observer does not want, it has not broken off a chunk that goes on.
+        self.runner.run(layer as usize, weights, &mut self.hidden[range], observer).map(|_| ())
+    }
+
+    /// Shows `observer` the inputs that chunk `i` makes in a layer, and leaves the chunk where it is.
+    ///
+    /// # Errors
+    /// When the model has no such layer.
+    pub fn look(
+        &mut self,
+        i: usize,
+        layer: u32,
+        weights: &LayerWeights,
+        observer: &mut dyn InputObserver,
+    ) -> Result<()> {
+        let mut copy = self.hidden[self.range(i)].to_vec();
+        self.runner.run(layer as usize, weights, &mut copy, observer).map(|_| ())
+    }
+
+    /// The input of the head that chunk `i`, behind the last layer, makes.
+    ///
+    /// # Errors
+    /// None for a chunk there is.
+    pub fn head_input(&mut self, i: usize) -> Result<&[f32]> {
+        let range = self.range(i);
+        self.runner.head_input(&self.hidden[range])
+    }
+
+    /// The hidden states of chunk `i`.
+    pub fn hidden(&self, i: usize) -> &[f32] {
+        &self.hidden[self.range(i)]
+    }
+
+    /// Width of the hidden states.
+    pub fn width(&self) -> usize {
+        self.runner.config().hidden as usize
+    }
+}
+
+/// Sums moments of what it sees.
+pub(crate) struct Collector {
+    cpu: Cpu,
+    detail: Detail,
+    panels: ColumnPanels,
+    pub moments: BTreeMap<LinearInput, Moments>,
+    /// The observer cannot fail: memory that could not be had ends the layer after it.
+    failed: Option<RuntimeError>,
+}
+
+impl Collector {
+    pub fn new(cpu: &Cpu, detail: Detail) -> Collector {
+        let (panels, moments) = (ColumnPanels::new(), BTreeMap::new());
+        Collector { cpu: cpu.clone(), detail, panels, moments, failed: None }
+    }
+
+    /// Adds rows of an input.
+    pub fn add(&mut self, input: LinearInput, cols: usize, rows: &[f32]) {
+        if let Err(error) = self.try_add(input, cols, rows) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    fn try_add(&mut self, input: LinearInput, cols: usize, rows: &[f32]) -> Result<()> {
+        if self.detail == Detail::Full {
+            self.panels.fill(&self.cpu, rows, cols);
+        }
+        if !self.moments.contains_key(&input) {
+            self.moments.insert(input, Moments::new(cols, self.detail)?);
+        }
+        if let Some(moments) = self.moments.get_mut(&input) {
+            moments.add(&self.cpu, rows, &self.panels);
+        }
+        Ok(())
+    }
+
+    /// The rows that were added last, for [`Detail::Full`].
+    pub fn panels(&self) -> &ColumnPanels {
+        &self.panels
+    }
+
+    /// What has been seen since the last time.
+    ///
+    /// # Errors
+    /// When memory has run out.
+    pub fn take(&mut self) -> Result<BTreeMap<LinearInput, Moments>> {
+        let moments = std::mem::take(&mut self.moments);
+        self.failed.take().map_or(Ok(moments), Err)
+    }
+}
+
+impl InputObserver for Collector {
+    fn observe(&mut self, input: LinearInput, cols: usize, rows: &[f32]) -> ControlFlow<()> {
+        self.add(input, cols, rows);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Sum of the cosines between rows of `before` and of `after`, `width` wide.
+pub(crate) struct Cosines<'a> {
+    pub before: &'a [f32],
+    pub after: &'a [f32],
+    pub width: usize,
+}
+
+impl Vectorized for Cosines<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut sum = 0.0;
+        for (a, b) in self.before.chunks_exact(self.width).zip(self.after.chunks_exact(self.width)) {
+            let lengths = f64::from(dot(a, a)) * f64::from(dot(b, b));
+            // Nothing that stays nothing has not changed.
+            sum += if lengths > 0.0 { f64::from(dot(a, b)) / lengths.sqrt() } else { 1.0 };
+        }
+        sum
+    }
+}

@@ -1,0 +1,127 @@
+//! One layer at a time, over hidden states that the caller keeps, with weights that the caller gives: for calibration, which
+//! runs all of its text through a layer before it looks at the next. What a layer computes has the same bits as in
+//! [`Decoder::forward`].
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use qsf_format::ModelConfig;
+
+use super::{Activations, Decoder, DecoderState, InputObserver};
+use crate::cpu::Cpu;
+use crate::error::{Result, RuntimeError};
+use crate::generate::PROMPT_BATCH;
+use crate::source::WeightSource;
+use crate::weights::{LayerWeights, Model};
+
+/// Runs single layers at full precision over chunks of tokens, each from an empty context. In memory are the embedding, the
+/// head, and keys and values of one layer for one chunk.
+pub struct LayerRunner {
+    decoder: Decoder,
+    state: DecoderState,
+}
+
+impl LayerRunner {
+    /// A runner with embedding, positions, final norm and head of `source`.
+    ///
+    /// # Errors
+    /// When one of them is missing or damaged, or memory runs out.
+    pub fn new(source: &dyn WeightSource, cpu: Cpu) -> Result<LayerRunner> {
+        let model = Model::load_ends(source)?;
+        let chunk = PROMPT_BATCH.min(model.config.max_positions as usize).max(1);
+        let state = DecoderState::new(&model.config, 1, chunk, chunk)?;
+        Ok(LayerRunner { decoder: Decoder::new(Arc::new(model), cpu, Some(Activations::F32)), state })
+    }
+
+    /// The architecture.
+    pub fn config(&self) -> &ModelConfig {
+        &self.decoder.model.config
+    }
+
+    /// The kernels that run it.
+    pub fn cpu(&self) -> &Cpu {
+        &self.decoder.cpu
+    }
+
+    /// Most tokens of a chunk.
+    pub fn chunk(&self) -> usize {
+        self.state.batch()
+    }
+
+    /// What a chunk of `tokens` is at the start of the first layer, tokens x `hidden`.
+    ///
+    /// # Errors
+    /// When a token is beyond the vocabulary, or there are no tokens or more than [`LayerRunner::chunk`].
+    pub fn embed(&mut self, tokens: &[u32]) -> Result<&[f32]> {
+        self.state.kv.restart(0);
+        self.decoder.check_request(&self.state, tokens)?;
+        self.state.begin(tokens.len());
+        self.decoder.embed(&mut self.state, tokens, None);
+        Ok(&self.state.hidden)
+    }
+
+    /// Runs a chunk through layer `index`: `hidden` (tokens x `hidden`) enters it and is replaced by what leaves it, unless
+    /// `observer` breaks off. Then it stays as it is, and the same is returned.
+    ///
+    /// # Errors
+    /// When `hidden` is not a chunk, or the model has no such layer.
+    pub fn run(
+        &mut self,
+        index: usize,
+        layer: &LayerWeights,
+        hidden: &mut [f32],
+        observer: &mut dyn InputObserver,
+    ) -> Result<ControlFlow<()>> {
+        if index >= self.config().layers as usize {
+            let layers = self.config().layers;
+            return Err(RuntimeError::Request(format!("layer {index} of a model of {layers}")));
+        }
+        self.begin(hidden)?;
+        let LayerRunner { decoder, state } = self;
+        state.kv.restart(index);
+        decoder.normalize(state, layer.attn_norm.as_ref());
+        let flow = decoder.layer(state, index, layer, None, observer);
+        // Experts may have been left out without the layer as a whole.
+        if flow.is_continue() {
+            hidden.copy_from_slice(&state.hidden);
+        }
+        Ok(flow)
+    }
+
+    /// What the head is multiplied with where `hidden` is what leaves the last layer.
+    ///
+    /// # Errors
+    /// When `hidden` is not a chunk.
+    pub fn head_input(&mut self, hidden: &[f32]) -> Result<&[f32]> {
+        self.begin(hidden)?;
+        self.decoder.normalize(&mut self.state, Some(&self.decoder.model.final_norm));
+        Ok(&self.state.normed)
+    }
+
+    /// The logits of these tokens, tokens x `vocab` into `out`.
+    ///
+    /// # Errors
+    /// When `hidden` is not a chunk.
+    ///
+    /// # Panics
+    /// When `out` has another size.
+    pub fn logits(&mut self, hidden: &[f32], out: &mut [f32]) -> Result<()> {
+        let tokens = self.head_input(hidden)?.len() / self.config().hidden as usize;
+        self.decoder.logits(&mut self.state, 0..tokens, out);
+        Ok(())
+    }
+
+    /// Takes a chunk of hidden states.
+    fn begin(&mut self, hidden: &[f32]) -> Result<()> {
+        let (width, most) = (self.config().hidden as usize, self.chunk());
+        if hidden.is_empty() || !hidden.len().is_multiple_of(width) || hidden.len() / width > most {
+            let found = hidden.len();
+            let message =
+                format!("{found} values are not the hidden states, {width} wide, of 1 to {most} tokens");
+            return Err(RuntimeError::Request(message));
+        }
+        self.state.begin(hidden.len() / width);
+        self.state.hidden.copy_from_slice(hidden);
+        Ok(())
+    }
+}
