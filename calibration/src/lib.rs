@@ -11,6 +11,7 @@
 mod collect;
 mod layer_stats;
 mod moments;
+mod probe;
 mod statistics;
 mod stream;
 mod streams;
@@ -18,5 +19,6 @@ mod streams;
 pub use collect::{collect, for_each_layer};
 pub use layer_stats::LayerStats;
 pub use moments::{Channels, CrossMoment, Detail, Moments};
+pub use probe::{Probe, ProbeText};
 pub use statistics::Statistics;
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};

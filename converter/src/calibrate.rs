@@ -1,38 +1,30 @@
-//! Calibration of a source model on a text, before it is converted.
+//! The calibration text: what tells which errors of the weights matter.
 
-use qsf_calibration::{Detail, collect};
 use qsf_runtime::RuntimeError;
-use qsf_runtime::cpu::Cpu;
-use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
 
 use crate::error::Result;
-use crate::pipeline::Calibration;
+use crate::options::Calibration;
 use crate::provenance::sha256;
 
-/// Runs the first `max_tokens` tokens of `text` through `source` at full precision.
+/// What stands in for a calibration text where none is given: prose of a book in the public domain, and technical text and
+/// code of this project.
+pub const DEFAULT_CALIBRATION_TEXT: &str = include_str!("../data/calibration.txt");
+
+/// The first `max_tokens` tokens of `text`, by the tokenizer of `source`.
 ///
 /// # Errors
-/// When the source has no tokenizer, the text is empty, or the user interrupts.
-pub fn calibrate(
-    source: &dyn WeightSource,
-    text: &str,
-    max_tokens: usize,
-    cpu: &Cpu,
-    progress: &dyn Progress,
-    cancel: &Cancel,
-) -> Result<Calibration> {
+/// When the source has no tokenizer, or the text is empty.
+pub fn calibrate(source: &dyn WeightSource, text: &str, max_tokens: usize) -> Result<Calibration> {
     let json = source.tokenizer_json().ok_or_else(|| {
-        RuntimeError::bad_input(
-            source.path(),
-            "tokenizer.json",
-            "a tokenizer for the calibration text",
-            "none",
-        )
+        let expected = "a tokenizer for the calibration text";
+        RuntimeError::bad_input(source.path(), "tokenizer.json", expected, "none")
     })?;
-    let tokens = Tokenizer::from_json(json, source.path())?.encode(text)?;
-    let tokens = &tokens[..tokens.len().min(max_tokens)];
-    let stats = collect(source, cpu, tokens, Detail::Diagonal, progress, cancel)?;
-    Ok(Calibration { stats, text_sha256: sha256(text.as_bytes()) })
+    let mut tokens = Tokenizer::from_json(json, source.path())?.encode(text)?;
+    tokens.truncate(max_tokens);
+    if tokens.is_empty() {
+        return Err(RuntimeError::Request("the calibration text is empty".into()).into());
+    }
+    Ok(Calibration { tokens, text_sha256: sha256(text.as_bytes()) })
 }

@@ -107,8 +107,9 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
             skip_tokenizer_check: false,
             allow_requantize: false,
             calibration: None,
+            size_limit: None,
         };
-        let conversion = convert(&source, &path, &convert_options, cpu.isa(), progress, cancel)?;
+        let conversion = convert(&source, &path, &convert_options, cpu, progress, cancel)?;
         let model = Model::load(&QsfSource::open(&path)?)?;
         let decoder = Decoder::new(Arc::new(model), cpu.clone(), None).stop_on(cancel);
         let result = evaluate(&decoder, Some(&reference), &tokens, options, progress)?;

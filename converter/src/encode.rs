@@ -5,14 +5,15 @@ use std::ops::Range;
 use std::path::Path;
 
 use qsf_format::panels::{PANEL_ROWS, interleave};
-use qsf_format::{BUILT_IN, BlockSize, Layout, QuantType};
+use qsf_format::{BlockSize, CodeTables, Layout, QuantType};
 use qsf_runtime::cpu::{Isa, decode_row};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
 use rayon::prelude::*;
 
 use crate::error::{ConvertError, Result};
-use crate::quantize::{ErrorStats, ScaleOverflow, first_non_finite, quantize_rows};
+use crate::fit::Fit;
+use crate::quantize::{Effort, ErrorStats, Matrix, ScaleOverflow, first_non_finite, quantize_matrix};
 
 /// Values that one task handles: enough to outweigh its overhead, little enough to share among cores.
 const VALUES_PER_TASK: usize = 1 << 16;
@@ -28,6 +29,8 @@ const F16_MIN_NORMAL: f32 = 6.103_515_6e-5;
 pub(crate) struct Encoder<'a> {
     pub isa: Isa,
     pub block: BlockSize,
+    pub tables: &'a CodeTables,
+    pub effort: Effort,
     pub source: &'a Path,
     pub progress: &'a dyn Progress,
     pub cancel: &'a Cancel,
@@ -38,6 +41,14 @@ pub(crate) struct Encoder<'a> {
 pub(crate) struct Encoded {
     pub data: Vec<u8>,
     pub stats: ErrorStats,
+}
+
+impl Encoded {
+    /// Adds the rows that follow.
+    pub fn append(&mut self, next: Encoded) {
+        self.data.extend_from_slice(&next.data);
+        self.stats.merge(&next.stats);
+    }
 }
 
 impl Encoder<'_> {
@@ -93,7 +104,7 @@ impl Encoder<'_> {
         tensor: &Tensor,
         rows: Range<usize>,
         (quant, layout): (QuantType, Layout),
-        importance: Option<&[f32]>,
+        fit: &Fit,
     ) -> Result<Encoded> {
         // Whole panels whatever the layout: the order of the errors' sums, and so META, does not depend on it.
         let rows_per_task = rows_per_task(tensor.cols()).next_multiple_of(PANEL_ROWS);
@@ -106,7 +117,7 @@ impl Encoder<'_> {
                 let rows = first..(first + rows_per_task).min(rows.end);
                 let count = rows.len() * tensor.cols();
                 let encoded = self
-                    .encode_task(tensor, rows, (quant, layout), importance)
+                    .encode_task(tensor, rows, (quant, layout), fit)
                     .map_err(|ScaleOverflow| self.overflow(info, quant))?;
                 self.progress.advance(count as u64);
                 Ok(encoded)
@@ -115,8 +126,7 @@ impl Encoder<'_> {
         let mut whole = Encoded::default();
         whole.data.reserve_exact(parts.iter().map(|p| p.data.len()).sum());
         for part in parts {
-            whole.data.extend_from_slice(&part.data);
-            whole.stats.merge(&part.stats);
+            whole.append(part);
         }
         Ok(whole)
     }
@@ -126,27 +136,38 @@ impl Encoder<'_> {
         tensor: &Tensor,
         rows: Range<usize>,
         (quant, layout): (QuantType, Layout),
-        importance: Option<&[f32]>,
+        fit: &Fit,
     ) -> Result<Encoded, ScaleOverflow> {
         let cols = tensor.cols();
         let values = self.decode_rows(tensor, rows.clone());
         // The tensor's size was computed when it was opened, and no stored type is wider than twice f32.
         let row_bytes = quant.row_bytes(self.block, cols as u64).unwrap_or(0) as usize;
-        let mut data = vec![0; row_bytes * rows.len()];
-        quantize_rows(self.isa, quant, self.block, cols, &values, importance, &mut data)?;
+        let targets = fit.correction.as_ref().map(|correction| correction.apply(self.isa, &values));
+        let data = self.quantize(quant, cols, targets.as_ref().unwrap_or(&values), fit)?;
         let mut stats = ErrorStats::new();
         let mut decoded = vec![0.0; cols];
         for (original, bytes) in values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)) {
-            decode_row(self.isa, quant, self.block, &BUILT_IN, bytes, &mut decoded);
+            decode_row(self.isa, quant, self.block, self.tables, bytes, &mut decoded);
             stats.add_row(self.isa, original, &decoded);
         }
-        if layout == Layout::Panels16 {
-            data = interleave(quant, self.block, cols, &data);
-        }
+        let data = if layout == Layout::Panels16 { interleave(quant, self.block, cols, &data) } else { data };
         Ok(Encoded { data, stats })
     }
 
-    fn decode_rows(&self, tensor: &Tensor, rows: Range<usize>) -> Vec<f32> {
+    /// Rows of `cols` values as plain rows of `quant`.
+    pub fn quantize(
+        &self,
+        quant: QuantType,
+        cols: usize,
+        values: &[f32],
+        fit: &Fit,
+    ) -> Result<Vec<u8>, ScaleOverflow> {
+        let matrix = Matrix { isa: self.isa, quant, block: self.block, tables: self.tables, cols };
+        let importance = fit.importance.as_ref().map(|weights| weights.as_slice());
+        quantize_matrix(&matrix, values, fit.feedback.as_deref(), importance, self.effort)
+    }
+
+    pub fn decode_rows(&self, tensor: &Tensor, rows: Range<usize>) -> Vec<f32> {
         let mut values = vec![0.0; rows.len() * tensor.cols()];
         for (row, out) in rows.zip(values.chunks_exact_mut(tensor.cols())) {
             tensor.decode_row(self.isa, row, out);

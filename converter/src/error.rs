@@ -8,6 +8,7 @@ use qsf_runtime::RuntimeError;
 
 use crate::hub::HubError;
 use crate::plan::PlanError;
+use crate::quantize::MomentError;
 
 /// Why a conversion failed.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +77,24 @@ pub enum ConvertError {
         /// The journal.
         path: PathBuf,
     },
+    /// The second moment of the inputs of a tensor cannot be one.
+    #[error(
+        "tensor {id}: {source}: the model computes numbers that are too large for its weights to be fitted to them"
+    )]
+    Moments {
+        /// The tensor.
+        id: TensorId,
+        /// What is wrong.
+        source: MomentError,
+    },
+    /// A record of the journal that is whole and means nothing.
+    #[error(
+        "the journal of the unfinished conversion says nonsense of {what}: remove OUT.qsf.journal and start again"
+    )]
+    BrokenJournal {
+        /// The record.
+        what: String,
+    },
     /// The operating system refused an operation.
     #[error("{}: cannot {action}", path.display())]
     Io {
@@ -104,7 +123,9 @@ impl ConvertError {
             | ConvertError::OutputIsInput { .. }
             | ConvertError::Requantize { .. }
             | ConvertError::OtherJournal { .. } => Failure::Usage,
-            ConvertError::NotFinite { .. } => Failure::BadInput,
+            ConvertError::NotFinite { .. }
+            | ConvertError::Moments { .. }
+            | ConvertError::BrokenJournal { .. } => Failure::BadInput,
             ConvertError::Io { source, .. } => Failure::of_io(source),
         }
     }

@@ -71,6 +71,14 @@ impl Journal {
         read().map(Some).map_err(|e| ConvertError::io(&self.path, "read", e))
     }
 
+    /// [`put`](Self::put)s what is not there yet.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn put_new(&mut self, name: &str, payload: &[u8]) -> Result<()> {
+        if self.records.contains_key(name) { Ok(()) } else { self.put(name, payload) }
+    }
+
     /// Adds a record; it survives a crash once this returns.
     ///
     /// # Errors

@@ -4,17 +4,25 @@
 //! blocks, and [`convert`] streams them into the file.
 
 mod calibrate;
+mod calibrated;
 pub mod demo;
 mod encode;
 mod error;
+mod fit;
 pub mod hub;
+mod job;
 mod journal;
+mod options;
 mod pipeline;
 pub mod plan;
 mod provenance;
 pub mod quantize;
 pub mod report;
+mod sequential;
+mod stored;
+mod survey;
 
-pub use calibrate::calibrate;
+pub use calibrate::{DEFAULT_CALIBRATION_TEXT, calibrate};
 pub use error::{ConvertError, Result};
-pub use pipeline::{Calibration, Conversion, ConvertOptions, convert};
+pub use options::{Calibration, ConvertOptions};
+pub use pipeline::{Conversion, convert};

@@ -1,63 +1,37 @@
 //! The conversion: tensors from a source, planned, encoded, streamed into a file. At most one layer of output and one run of
-//! rows of input per thread are in memory.
+//! rows of input per thread are in memory; with a calibration text also the hidden states of its tokens.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use qsf_calibration::Statistics;
-use qsf_format::panels::PANEL_ROWS;
+use qsf_calibration::LayerStats;
 use qsf_format::{
-    BlockSize, CodeTables, Compression, EncodedTensor, Layout, META_VERSION, Meta, Provenance, QsfWriter,
-    QuantType, TensorId, TensorKind, TensorRecord, WriterOptions,
+    CodeTables, META_VERSION, MIXED, Meta, Provenance, QsfWriter, QuantType, TensorId, TensorKind,
+    TensorRecord, WriterOptions, stored_section_bytes,
 };
-use qsf_runtime::cpu::Isa;
+use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
-use rayon::prelude::*;
-use serde_json::json;
+use sha2::{Digest, Sha256};
 
+use crate::calibrated::write_fitted;
 use crate::encode::Encoder;
 use crate::error::{ConvertError, Result};
-use crate::plan::{Plan, PlannedTensor, Recipe, TypeOverride, layout_of};
+use crate::job::{Job, Tools};
+use crate::journal::{Fingerprint, Journal};
+use crate::options::ConvertOptions;
+use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, plan_for_size};
 use crate::provenance::hash_files;
-use crate::quantize::ErrorStats;
-
-/// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
-#[derive(Debug, Clone)]
-pub struct ConvertOptions {
-    /// Types by tensor kind.
-    pub recipe: Recipe,
-    /// Exceptions to the recipe.
-    pub overrides: Vec<TypeOverride>,
-    /// Values per block.
-    pub block: BlockSize,
-    /// Compression of layers and embedding.
-    pub compression: Compression,
-    /// Order of the blocks of every tensor that can have it; the others are in rows.
-    pub layout: Layout,
-    /// Replace an output that is there.
-    pub force: bool,
-    /// Do not compare the tokenizer with what the source says of it.
-    pub skip_tokenizer_check: bool,
-    /// Quantize what was quantized before.
-    pub allow_requantize: bool,
-    /// What the columns of each matrix are worth, by calibration.
-    pub calibration: Option<Calibration>,
-}
-
-/// Statistics of a calibration text, and where they came from.
-#[derive(Debug, Clone)]
-pub struct Calibration {
-    /// The statistics.
-    pub stats: Statistics,
-    /// SHA-256 of the text, lower-case hexadecimal.
-    pub text_sha256: String,
-}
+use crate::quantize::Effort;
+use crate::survey::survey;
 
 /// What a conversion did.
 #[derive(Debug, Clone)]
 pub struct Conversion {
+    /// Which tensor got which type.
+    pub plan: Plan,
     /// One record per tensor, in file order.
     pub tensors: Vec<TensorRecord>,
     /// Size of the file.
@@ -77,6 +51,9 @@ impl Conversion {
 
 /// Converts `source` into the QSF file `out`, and verifies what was written before it gets that name.
 ///
+/// A conversion with a calibration text keeps what it has done in a journal beside the output, and goes on from there when it
+/// is started again.
+///
 /// # Errors
 /// When the source is damaged or holds values that are not finite, the output cannot be written, or the user interrupts.
 /// Nothing is left under the output's name then.
@@ -84,7 +61,7 @@ pub fn convert(
     source: &dyn WeightSource,
     out: &Path,
     options: &ConvertOptions,
-    isa: Isa,
+    cpu: &Cpu,
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> Result<Conversion> {
@@ -93,75 +70,155 @@ pub fn convert(
     check_tokenizer(source, options.skip_tokenizer_check)?;
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides)?;
     let requantized_from = source.quantized_from();
-    if !requantized_from.is_empty() && plan.quantizes() && !options.allow_requantize {
+    let quantizes = plan.quantizes() || options.size_limit.is_some();
+    if !requantized_from.is_empty() && quantizes && !options.allow_requantize {
         return Err(ConvertError::Requantize {
             path: source.path().to_owned(),
             types: requantized_from.join(", "),
         });
     }
-    let weights = plan.tensors().iter().map(|t| t.info.rows as u64 * t.info.cols as u64).sum();
-    let config = source.config();
+    let tables = Arc::new(CodeTables::default());
     let writer_options = WriterOptions {
         force: options.force,
         block: options.block,
         compression: options.compression,
-        tables: CodeTables::default(),
+        tables: *tables,
     };
-    let writer = QsfWriter::create(out, config.layers, writer_options)?;
-    progress.begin("converting", weights);
-    let encoder = Encoder { isa, block: options.block, source: source.path(), progress, cancel };
+    let writer = QsfWriter::create(out, source.config().layers, writer_options)?;
     let files = source.files();
-    let calibration = options.calibration.as_ref();
-    let layout = options.layout;
-    let mut job = Job { source, plan: &plan, encoder, writer, layout, calibration, records: Vec::new() };
-    // Hashing reads the same files: beside the encoding, it finds them in the page cache.
-    let failed = Cancel::default();
-    let (written, sources) = rayon::join(
-        || job.write_tensors().inspect_err(|_| failed.request()),
-        || hash_files(&files, &[cancel, &failed]),
-    );
-    written?;
+    let provenance = |sources| Provenance {
+        tool: concat!("qsf-convert ", env!("CARGO_PKG_VERSION")).into(),
+        sources,
+        requantized_from: requantized_from.clone(),
+        options: options.normalised(),
+    };
+    let encoder = Encoder {
+        isa: cpu.isa(),
+        block: options.block,
+        tables: &tables,
+        effort: Effort::FULL,
+        source: source.path(),
+        progress,
+        cancel,
+    };
+    let plan = Arc::new(plan);
+    let mut job = Job { source, plan, encoder, writer, layout: options.layout, records: Vec::new() };
+    let mut journal = None;
+    let sources = match &options.calibration {
+        None => {
+            progress.begin("converting", job.weights());
+            // Hashing reads the same files: beside the encoding, it finds them in the page cache.
+            let failed = Cancel::default();
+            let (written, sources) = rayon::join(
+                || job.write_all().inspect_err(|_| failed.request()),
+                || hash_files(&files, &[cancel, &failed]),
+            );
+            written?;
+            progress.end();
+            sources?
+        }
+        Some(calibration) => {
+            let sources = hash_files(&files, &[cancel])?;
+            let provenance = provenance(sources.clone());
+            let journal = journal.insert(Journal::open(out, &fingerprint(&provenance), options.force)?);
+            let tools = Tools { cpu, tokens: &calibration.tokens, progress, cancel };
+            let surveyed = match options.size_limit {
+                Some(limit) => Some(choose_types(&mut job, limit, provenance, options, journal, &tools)?),
+                None => None,
+            };
+            write_fitted(&mut job, journal, &tables, surveyed, &tools)?;
+            sources
+        }
+    };
     let meta = Meta {
         version: META_VERSION,
-        model: config.clone(),
-        provenance: Provenance {
-            tool: concat!("qsf-convert ", env!("CARGO_PKG_VERSION")).into(),
-            sources: sources?,
-            requantized_from,
-            options: normalised(options),
-        },
-        tensors: job.records,
+        model: source.config().clone(),
+        provenance: provenance(sources),
+        tensors: std::mem::take(&mut job.records),
     };
     cancel.check()?;
-    let file_bytes = job.writer.finish(
-        &meta,
-        options.recipe.header_id(),
-        source.tokenizer_json(),
-        source.chat_template(),
-    )?;
-    progress.end();
-    Ok(Conversion { tensors: meta.tensors, file_bytes, weights, seconds: started.elapsed().as_secs_f64() })
+    let (weights, header_id) = (job.weights(), header_id(options));
+    let file = job.writer.complete(&meta, header_id, source.tokenizer_json(), source.chat_template())?;
+    let file_bytes = file.publish()?;
+    if let Some(journal) = journal {
+        journal.remove();
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(Conversion { plan: job.plan, tensors: meta.tensors, file_bytes, weights, seconds })
 }
 
-/// The options that influence the bytes, each with its value.
-fn normalised(options: &ConvertOptions) -> serde_json::Map<String, serde_json::Value> {
-    let overrides: Vec<String> = options.overrides.iter().map(ToString::to_string).collect();
-    [
-        ("quant", json!(options.recipe.name())),
-        ("block_size", json!(u16::from(options.block))),
-        ("compress", json!(options.compression.name())),
-        ("layout", json!(options.layout.name())),
-        ("tensor_type", json!(overrides)),
-        (
-            "calibration",
-            json!(options.calibration.as_ref().map(|c| json!({
-                "text_sha256": c.text_sha256, "tokens": c.stats.tokens(),
-            }))),
-        ),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+/// Types for a size: what was measured to choose them, and the job with the plan that was chosen.
+fn choose_types(
+    job: &mut Job<'_>,
+    limit: u64,
+    provenance: Provenance,
+    options: &ConvertOptions,
+    journal: &mut Journal,
+    tools: &Tools<'_>,
+) -> Result<(LayerStats, Vec<f32>)> {
+    let free = |planned: &PlannedTensor| {
+        let id = planned.info.id;
+        let fixed = options.overrides.iter().any(|rule| rule.names(id));
+        !fixed && id.kind.is_matrix() && planned.quant == options.recipe.assign(id) && may_be_chosen(id)
+    };
+    let survey = survey(job, free, journal, tools)?;
+    let candidates: Vec<Candidate> = survey
+        .tensors
+        .iter()
+        .filter_map(|t| Some(Candidate { id: t.id()?, options: t.options.clone() }))
+        .collect();
+    let sections = section_sizes(job, provenance)?;
+    let (config, block) = (job.source.config(), options.block);
+    let size = SizeModel { config, block, layout: options.layout, sections: &sections };
+    let (plan, _) = plan_for_size(&job.plan, &candidates, limit, &size)?;
+    job.plan = Arc::new(plan);
+    Ok((survey.head, survey.importance))
+}
+
+/// Whether the type of a tensor may follow from a size: routers and positions keep the recipe's.
+fn may_be_chosen(id: TensorId) -> bool {
+    !matches!(id.kind, TensorKind::Router | TensorKind::RopeFactors | TensorKind::Positions)
+}
+
+/// Stored bytes of the sections that are no tensors, META's somewhat too large: its figures are not known yet.
+fn section_sizes(job: &Job<'_>, provenance: Provenance) -> Result<Vec<u64>> {
+    let records = job.plan.tensors().iter().enumerate().map(|(i, planned)| {
+        // Digits that compress as badly as those of real figures.
+        let noise = |salt: u64| {
+            let mut z = (i as u64 * 4 + salt).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            (z ^ (z >> 31)) as f64 / 2f64.powi(70)
+        };
+        planned.record(planned.quant, noise(0), noise(1), noise(2))
+    });
+    let meta = Meta {
+        version: META_VERSION,
+        model: job.source.config().clone(),
+        provenance,
+        tensors: records.collect(),
+    };
+    let json = serde_json::to_vec(&meta).expect("finite numbers and names are JSON");
+    let stored = |bytes: &[u8]| stored_section_bytes(bytes).map_err(ConvertError::from);
+    let mut sizes = vec![stored(&json)? + META_RESERVE];
+    for section in [job.source.tokenizer_json(), job.source.chat_template()].into_iter().flatten() {
+        sizes.push(stored(section)?);
+    }
+    sizes.push(CodeTables::default().to_bytes(&QuantType::ALL).len() as u64);
+    Ok(sizes)
+}
+
+/// Bytes that META may take more than predicted.
+const META_RESERVE: u64 = 1024;
+
+/// The type that the file header names.
+fn header_id(options: &ConvertOptions) -> u8 {
+    if options.size_limit.is_some() { MIXED } else { options.recipe.header_id() }
+}
+
+/// What the journal of a conversion is known by.
+fn fingerprint(provenance: &Provenance) -> Fingerprint {
+    let json = serde_json::to_vec(provenance).expect("names and numbers are JSON");
+    Sha256::digest(json).into()
 }
 
 /// A tokenizer that no reader could use, or that is not what the source says, is found now, not by whoever gets the file.
@@ -179,134 +236,4 @@ fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<()> {
     let Ok(out_path) = out.canonicalize() else { return Ok(()) };
     let is_input = source.files().iter().any(|file| file.canonicalize().is_ok_and(|f| f == out_path));
     if is_input { Err(ConvertError::OutputIsInput { path: out.to_owned() }) } else { Ok(()) }
-}
-
-/// A conversion under way.
-struct Job<'a> {
-    source: &'a dyn WeightSource,
-    plan: &'a Plan,
-    encoder: Encoder<'a>,
-    writer: QsfWriter,
-    layout: Layout,
-    calibration: Option<&'a Calibration>,
-    records: Vec<TensorRecord>,
-}
-
-impl Job<'_> {
-    fn write_tensors(&mut self) -> Result<()> {
-        let plan = self.plan;
-        let of_model = |kinds: fn(TensorKind) -> bool| {
-            plan.tensors().iter().filter(move |t| t.info.id.layer.is_none() && kinds(t.info.id.kind))
-        };
-        for embedding in of_model(|kind| kind == TensorKind::TokenEmbedding) {
-            self.write_rows(embedding, Place::Embedding)?;
-        }
-        self.source.release(None);
-        for layer in 0..self.source.config().layers {
-            self.write_layer(layer)?;
-            self.source.release(Some(layer));
-        }
-        self.writer.begin_final(self.source.config().tied_head)?;
-        for tensor in of_model(|kind| !matches!(kind, TensorKind::TokenEmbedding | TensorKind::Positions)) {
-            self.write_rows(tensor, Place::Section)?;
-        }
-        self.writer.end_final();
-        for positions in of_model(|kind| kind == TensorKind::Positions) {
-            self.writer.begin_positions()?;
-            self.write_rows(positions, Place::Section)?;
-            self.writer.end_positions();
-        }
-        self.source.release(None);
-        Ok(())
-    }
-
-    /// A tensor of the model as a whole, which may be as large as many layers: encoded and written in runs of rows.
-    fn write_rows(&mut self, planned: &PlannedTensor, place: Place) -> Result<()> {
-        let info = &planned.info;
-        let tensor = self.source.load(info.id)?;
-        let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
-        let layout = self.layout_of(planned, quant);
-        let importance = self.importance(info.id);
-        let mut stats = ErrorStats::new();
-        let TensorRecord { rows, cols, .. } = record(planned, quant, &stats);
-        match place {
-            Place::Embedding => self.writer.begin_embedding(quant, layout, rows, cols)?,
-            Place::Section => self.writer.begin_tensor(info.id.kind, rows, cols, quant, layout)?,
-        }
-        let run = (VALUES_PER_RUN / tensor.cols()).max(1).next_multiple_of(PANEL_ROWS);
-        for first in (0..tensor.rows()).step_by(run) {
-            let range = first..(first + run).min(tensor.rows());
-            let form = (quant, layout);
-            let encoded = self.encoder.encode(info, &tensor, range, form, importance.as_deref())?;
-            match place {
-                Place::Embedding => self.writer.embedding_rows(&encoded.data)?,
-                Place::Section => self.writer.tensor_rows(&encoded.data)?,
-            }
-            stats.merge(&encoded.stats);
-        }
-        self.records.push(record(planned, quant, &stats));
-        Ok(())
-    }
-
-    fn layout_of(&self, planned: &PlannedTensor, quant: QuantType) -> Layout {
-        layout_of(self.layout, self.source.config(), &planned.info, quant)
-    }
-
-    fn importance(&self, id: TensorId) -> Option<Vec<f32>> {
-        self.calibration?.stats.importance(id, self.source.config().tied_head)
-    }
-
-    fn write_layer(&mut self, layer: u32) -> Result<()> {
-        let encoded: Vec<Result<(EncodedTensor, TensorRecord)>> = self
-            .plan
-            .tensors()
-            .par_iter()
-            .filter(|t| t.info.id.layer == Some(layer))
-            .map(|planned| {
-                let tensor = self.source.load(planned.info.id)?;
-                let quant = self.encoder.choose_type(&planned.info, &tensor, planned.quant)?;
-                let layout = self.layout_of(planned, quant);
-                let importance = self.importance(planned.info.id);
-                let (rows, form) = (0..tensor.rows(), (quant, layout));
-                let encoded =
-                    self.encoder.encode(&planned.info, &tensor, rows, form, importance.as_deref())?;
-                let record = record(planned, quant, &encoded.stats);
-                let (kind, rows, cols) = (planned.info.id.kind, record.rows, record.cols);
-                Ok((EncodedTensor { kind, rows, cols, quant, layout, data: encoded.data }, record))
-            })
-            .collect();
-        // The first error in file order, not the first in time: the same message in every run.
-        let encoded = encoded.into_iter().collect::<Result<Vec<_>>>()?;
-        let (tensors, records): (Vec<_>, Vec<_>) = encoded.into_iter().unzip();
-        self.writer.layer(tensors, None)?;
-        self.records.extend(records);
-        Ok(())
-    }
-}
-
-/// Where a streamed tensor goes.
-#[derive(Clone, Copy)]
-enum Place {
-    Embedding,
-    Section,
-}
-
-/// Values of a streamed tensor that are encoded before they are written.
-const VALUES_PER_RUN: usize = 1 << 23;
-
-/// What META says of a tensor.
-fn record(planned: &PlannedTensor, quant: QuantType, stats: &ErrorStats) -> TensorRecord {
-    let PlannedTensor { info, quant: wanted } = planned;
-    TensorRecord {
-        layer: info.id.layer,
-        kind: info.id.kind.name().into(),
-        // Both come from u32 fields of the configuration, which every shape was checked against.
-        rows: info.rows as u32,
-        cols: info.cols as u32,
-        quant,
-        promoted_from: (quant != *wanted).then_some(*wanted),
-        cosine: stats.cosine(),
-        relative_error: stats.relative_error(),
-        max_abs_error: stats.max_abs_error(),
-    }
 }

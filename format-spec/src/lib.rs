@@ -53,4 +53,4 @@ pub use reader::{EmbeddingInfo, FileBytes, MAX_SECTION_BYTES, QsfFile, RawBytes,
 pub use tensor_header::TensorEntry;
 pub use tensor_kind::{TensorId, TensorKind};
 pub use verify::{Verification, verify, verify_file};
-pub use writer::{CompleteFile, EncodedTensor, QsfWriter, WriterOptions};
+pub use writer::{CompleteFile, EncodedTensor, QsfWriter, WriterOptions, stored_section_bytes};

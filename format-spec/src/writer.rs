@@ -80,6 +80,16 @@ pub struct QsfWriter {
     section_start: u64,
 }
 
+/// Bytes that a writer stores of a META, tokenizer or chat template: zstd-compressed where that is smaller.
+///
+/// # Errors
+/// When compression fails.
+pub fn stored_section_bytes(raw: &[u8]) -> Result<u64, FormatError> {
+    let packed = Compression::Zstd.encode(raw);
+    let packed = packed.map_err(|e| FormatError::io(Path::new("a section"), "compress", e))?;
+    Ok(packed.len().min(raw.len()) as u64)
+}
+
 /// A file that is written and verified, under its name with `.partial`. Dropped, it is removed.
 pub struct CompleteFile {
     writer: QsfWriter,

@@ -106,8 +106,9 @@ fn converted(
         skip_tokenizer_check: false,
         allow_requantize: false,
         calibration: None,
+        size_limit: None,
     };
-    convert(&source, &out, &options, Isa::SCALAR, &Unwatched, &Cancel::default()).expect("a conversion");
+    convert(&source, &out, &options, &Cpu::new(Isa::SCALAR), &Unwatched, &Cancel::default()).expect("a conversion");
     fs::read(out).expect("the file")
 }
 

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Parser, ValueEnum};
 use qsf_converter::demo::{demo_table, run_demo};
 use qsf_converter::hub::{HubError, Reference};
-use qsf_converter::plan::{Plan, Recipe, TypeOverride};
+use qsf_converter::plan::{Plan, Recipe, TypeOverride, read_plan, write_plan};
 use qsf_converter::report::{conversion_json, conversion_table};
-use qsf_converter::{ConvertError, ConvertOptions, calibrate, convert};
-use qsf_format::cli::{exit_with, human_bytes, print};
+use qsf_converter::{Conversion, ConvertError, ConvertOptions, DEFAULT_CALIBRATION_TEXT, calibrate, convert};
+use qsf_format::cli::{ByteSize, exit_with, human_bytes, print};
 use qsf_format::{BlockSize, Compression, FormatError, Layout};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
@@ -22,7 +22,7 @@ use serde_json::json;
 #[derive(Debug, Parser)]
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 // Otherwise no model is run, and there is nothing to pin.
-#[command(group(ArgGroup::new("runs_models").args(["calibration", "demo"])), mut_arg("pin", |pin| pin.requires("runs_models")))]
+#[command(group(ArgGroup::new("runs_models").args(["calibration", "target_size", "target_bpw", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 struct Args {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
     /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
@@ -34,7 +34,7 @@ struct Args {
     /// Branch, tag or commit of a model of the hub [default: main]
     #[arg(long, value_name = "REV", requires = "model")]
     revision: Option<String>,
-    /// Type of the matrices: 2bit, 2bit-sym, 3bit, 4bit, ternary, 8bit, f16, bf16, f32 or mixed
+    /// Type of the matrices: t2, t3, n2, n3, n4, n5, 6bit, 8bit, 2bit, 2bit-sym, 3bit, 4bit, ternary, f16, bf16, f32 or mixed
     #[arg(short, long, visible_alias = "quant-type", value_name = "TYPE", default_value = "4bit")]
     quant: Recipe,
     /// Type of the tensors whose name matches, such as 'attn_v=8bit' or 'layer 0 *=4bit'; may be repeated, later ones win
@@ -49,11 +49,21 @@ struct Args {
     /// Order of the blocks of a matrix
     #[arg(long, value_enum, value_name = "ORDER", default_value = "panels")]
     layout: LayoutArg,
-    /// Text to weigh errors by: columns that see large activations are quantized more carefully
+    /// Choose the types so that the file has at most this size, such as 24MB, and is as good as it can be
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["quant", "target_bpw"])]
+    target_size: Option<ByteSize>,
+    /// The same by bits per weight over the whole file, such as 3.5
+    #[arg(long, value_name = "BITS", conflicts_with = "quant")]
+    target_bpw: Option<f64>,
+    /// Types of the matrices as JSON: replayed if the file exists, else written once they are chosen
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// Text to fit the weights to: every matrix is quantized so that what it computes on it changes least [default: with
+    /// --target-size or --target-bpw a built-in text]
     #[arg(long, value_name = "TEXT")]
     calibration: Option<PathBuf>,
-    /// With --calibration: tokens of the text to use
-    #[arg(long, value_name = "N", default_value_t = 32768, requires = "calibration")]
+    /// Tokens of the calibration text to use
+    #[arg(long, value_name = "N", default_value_t = 32768)]
     calibration_tokens: usize,
     /// Convert although the tokenizer splits some text differently from what the source says
     #[arg(long)]
@@ -68,7 +78,7 @@ struct Args {
     #[arg(long, conflicts_with_all = ["out", "calibration", "force"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -143,7 +153,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     };
     let progress = ProgressLine::default();
     let (reference, name) = name_model(args, model)?;
-    let out = args.out.clone().unwrap_or_else(|| default_name(&name, args.quant));
+    let out = args.out.clone().unwrap_or_else(|| default_name(&name, &type_name(args)));
     let model = match reference {
         // Found now, not after the download.
         Some(_) if !args.dry_run && !args.force && out.symlink_metadata().is_ok() => {
@@ -157,16 +167,46 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.dry_run {
         return dry_run(args, &name, source);
     }
+    let (options, plan_to_write) = choose_options(args, source)?;
+    let conversion = convert(source, &out, &options, &cpu, &progress, &cancel)?;
+    if let Some(path) = plan_to_write {
+        write_plan(path, &conversion.plan)?;
+    }
+    report(args, &conversion, &name, &out)
+}
+
+/// The options of the conversion, and where its plan is to be written.
+fn choose_options<'a>(
+    args: &'a Args,
+    source: &dyn WeightSource,
+) -> anyhow::Result<(ConvertOptions, Option<&'a Path>)> {
+    let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
+    let size_limit = match (args.target_size, args.target_bpw) {
+        (Some(ByteSize(bytes)), _) => Some(bytes),
+        (None, Some(bits)) if bits > 0.0 && bits <= 32.0 => Some((weights as f64 * bits / 8.0) as u64),
+        (None, Some(bits)) => {
+            let problem = format!("--target-bpw {bits}: bits per weight are between 0 and 32");
+            return Err(RuntimeError::Request(problem).into());
+        }
+        (None, None) => None,
+    };
+    let replayed = args.plan.as_deref().filter(|path| path.exists());
+    if let (Some(path), Some(_)) = (replayed, size_limit) {
+        let problem = format!("--plan {} gives every type already: leave out the target", path.display());
+        return Err(RuntimeError::Request(problem).into());
+    }
+    let mut overrides = replayed.map(read_plan).transpose()?.unwrap_or_default();
+    overrides.extend(args.tensor_type.iter().cloned());
     let calibration = match &args.calibration {
-        Some(path) => {
-            let text = read_text(path)?;
-            Some(calibrate(source, &text, args.calibration_tokens, &cpu, &progress, &cancel)?)
+        Some(path) => Some(calibrate(source, &read_text(path)?, args.calibration_tokens)?),
+        None if size_limit.is_some() => {
+            Some(calibrate(source, DEFAULT_CALIBRATION_TEXT, args.calibration_tokens)?)
         }
         None => None,
     };
     let options = ConvertOptions {
         recipe: args.quant,
-        overrides: args.tensor_type.clone(),
+        overrides,
         block: args.block_size,
         compression: args.compress.into(),
         layout: args.layout.into(),
@@ -174,19 +214,32 @@ fn run(args: &Args) -> anyhow::Result<()> {
         skip_tokenizer_check: args.skip_tokenizer_check,
         allow_requantize: args.allow_requantize,
         calibration,
+        size_limit,
     };
-    let conversion = convert(source, &out, &options, cpu.isa(), &progress, &cancel)?;
+    Ok((options, args.plan.as_deref().filter(|_| replayed.is_none())))
+}
+
+fn report(args: &Args, conversion: &Conversion, name: &str, out: &Path) -> anyhow::Result<()> {
     if args.json {
-        let mut value = conversion_json(&conversion);
+        let mut value = conversion_json(conversion);
         value["path"] = json!(out.display().to_string());
         value["model"] = json!(name);
-        value["type"] = json!(args.quant.name());
+        value["type"] = json!(type_name(args));
         print(&format!("{value:#}\n"))?;
     } else {
-        let table = conversion_table(&conversion, args.block_size);
+        let table = conversion_table(conversion, args.block_size);
         print(&format!("{table}{}: written and verified\n", out.display()))?;
     }
     Ok(())
+}
+
+/// What stands for the types of the matrices in names and reports.
+fn type_name(args: &Args) -> String {
+    match (args.target_size, args.target_bpw) {
+        (Some(ByteSize(bytes)), _) => human_bytes(bytes).replace(' ', ""),
+        (None, Some(bits)) => format!("{bits}bpw"),
+        (None, None) => args.quant.name().to_owned(),
+    }
 }
 
 /// The model of the hub that MODEL names, if it names one, and what to call the model.
@@ -220,9 +273,9 @@ fn fetch(reference: &Reference, _progress: &ProgressLine, _cancel: &Cancel) -> R
 }
 
 /// MODEL's own name and the type, in the current directory.
-fn default_name(name: &str, recipe: Recipe) -> PathBuf {
+fn default_name(name: &str, types: &str) -> PathBuf {
     let stem = [".gguf", ".qsf"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    PathBuf::from(format!("{stem}-{}.qsf", recipe.name()))
+    PathBuf::from(format!("{stem}-{types}.qsf"))
 }
 
 fn dry_run(args: &Args, name: &str, source: &dyn WeightSource) -> anyhow::Result<()> {

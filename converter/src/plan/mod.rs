@@ -4,15 +4,18 @@ mod allocate;
 mod layout;
 mod plan_file;
 mod recipe;
+mod target;
 mod type_override;
 
-use qsf_format::{BlockSize, QuantType};
+use qsf_format::cli::human_bytes;
+use qsf_format::{BlockSize, QuantType, TensorId, TensorRecord};
 use qsf_runtime::source::TensorInfo;
 
 pub use allocate::{Choice, allocate};
 pub use layout::layout_of;
 pub use plan_file::{read_plan, write_plan};
 pub use recipe::Recipe;
+pub use target::{Candidate, SizeModel, plan_for_size};
 pub use type_override::TypeOverride;
 
 /// Every tensor of a source, in file order, with the type that it is to be stored in.
@@ -30,6 +33,30 @@ pub struct PlannedTensor {
     pub quant: QuantType,
 }
 
+impl PlannedTensor {
+    /// What META says of the tensor, stored as `quant`.
+    pub fn record(
+        &self,
+        quant: QuantType,
+        cosine: f64,
+        relative_error: f64,
+        max_abs_error: f64,
+    ) -> TensorRecord {
+        TensorRecord {
+            layer: self.info.id.layer,
+            kind: self.info.id.kind.name().into(),
+            // Both come from u32 fields of the configuration, which every shape was checked against.
+            rows: self.info.rows as u32,
+            cols: self.info.cols as u32,
+            quant,
+            promoted_from: (quant != self.quant).then_some(self.quant),
+            cosine,
+            relative_error,
+            max_abs_error,
+        }
+    }
+}
+
 /// An override that would silently do nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -40,6 +67,18 @@ pub enum PlanError {
         rule: TypeOverride,
         /// Names of the kinds that the model has.
         known: String,
+    },
+    /// The smallest file that can be made is larger than what was asked for.
+    #[error(
+        "a file of at most {} was asked for, and the smallest that these types make has {}: \
+         other types for embedding and head may help (--tensor-type)",
+        human_bytes(*limit), human_bytes(*least)
+    )]
+    TooSmall {
+        /// Bytes asked for.
+        limit: u64,
+        /// Bytes of the smallest file.
+        least: u64,
     },
     /// Only norms, biases and other vectors have such a name, and those are kept as floats.
     #[error("--tensor-type {rule}: only vectors match, and those are stored as f16, bf16 or f32")]
@@ -73,6 +112,13 @@ impl Plan {
     /// The tensors in file order.
     pub fn tensors(&self) -> &[PlannedTensor] {
         &self.tensors
+    }
+
+    /// Changes the type of a tensor.
+    pub fn set(&mut self, id: TensorId, quant: QuantType) {
+        if let Some(tensor) = self.tensors.iter_mut().find(|tensor| tensor.info.id == id) {
+            tensor.quant = quant;
+        }
     }
 
     /// Whether any tensor is stored in a block type.

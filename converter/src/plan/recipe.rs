@@ -66,8 +66,7 @@ impl Recipe {
 
     /// Every recipe, in the order of type ids.
     fn all() -> impl Iterator<Item = Recipe> {
-        let written = QuantType::ALL.into_iter().filter(|quant| !quant.is_learned());
-        written.map(Recipe::Uniform).chain([Recipe::Mixed])
+        QuantType::ALL.into_iter().map(Recipe::Uniform).chain([Recipe::Mixed])
     }
 }
 

@@ -13,3 +13,4 @@ mod row;
 pub use divergence::{DeltaP, Divergence, KlDivergence};
 pub use golden::{GoldenExpectation, GoldenReport, compare_golden};
 pub use perplexity::{EvalOptions, Evaluation, evaluate};
+pub use row::divergence;

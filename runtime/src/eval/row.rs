@@ -44,6 +44,11 @@ pub(super) fn compare(isa: Isa, base: &[f32], other: &[f32], target: usize) -> R
     }
 }
 
+/// KL(base || other) in nats between the distributions that two rows of logits stand for.
+pub fn divergence(isa: Isa, base: &[f32], other: &[f32]) -> f64 {
+    compare(isa, base, other, 0).kl
+}
+
 /// First index of the largest value.
 pub(super) fn argmax(values: &[f32]) -> usize {
     let mut best = 0;

@@ -1,0 +1,194 @@
+//! What a change of some weights does to a model's predictions, measured: the divergence of its logits from those of the
+//! unchanged model. Where one layer is changed, only that layer and those behind it run again.
+
+use std::ops::ControlFlow;
+
+use qsf_runtime::cpu::Cpu;
+use qsf_runtime::eval::divergence;
+use qsf_runtime::progress::Cancel;
+use qsf_runtime::source::WeightSource;
+use qsf_runtime::{InputObserver, LayerRunner, LayerWeights, LinearInput, Result, RuntimeError};
+
+/// Most bytes of the unchanged model's logits: of models with a large vocabulary fewer positions are compared.
+const MAX_LOGIT_BYTES: usize = 64 << 20;
+
+/// Text to compare predictions on.
+#[derive(Debug, Clone, Copy)]
+pub struct ProbeText<'a> {
+    /// Token ids.
+    pub tokens: &'a [u32],
+    /// Tokens of a chunk, which starts from an empty context.
+    pub ctx: usize,
+    /// Most chunks.
+    pub chunks: usize,
+}
+
+/// A model at the entry of one of its layers.
+pub struct Probe {
+    runner: LayerRunner,
+    layers: Vec<LayerWeights>,
+    cancel: Cancel,
+    /// The layer that changes are tried on.
+    at: usize,
+    /// Token ids of each chunk.
+    chunks: Vec<Vec<u32>>,
+    /// Hidden states of each chunk at the entry of that layer.
+    hidden: Vec<Vec<f32>>,
+    /// Positions of a chunk that are compared.
+    positions: Vec<usize>,
+    /// Logits of the unchanged model there, chunk by chunk.
+    base: Vec<f32>,
+    /// Logits of a changed one.
+    logits: Vec<f32>,
+}
+
+impl Probe {
+    /// Runs the unchanged model over the text; the probe then stands at the first layer. Of every chunk positions of the
+    /// second half are compared, which have some context to go by.
+    ///
+    /// # Errors
+    /// When the text is shorter than a chunk, the model is damaged, or memory runs out.
+    pub fn new(source: &dyn WeightSource, cpu: &Cpu, text: ProbeText<'_>, cancel: &Cancel) -> Result<Probe> {
+        let runner = LayerRunner::new(source, cpu.clone())?;
+        let ctx = text.ctx.min(runner.chunk());
+        let chunks: Vec<Vec<u32>> =
+            text.tokens.chunks_exact(ctx).take(text.chunks).map(<[u32]>::to_vec).collect();
+        if chunks.is_empty() {
+            return Err(RuntimeError::Request(format!(
+                "the calibration text has {} tokens, and {ctx} are the least to measure with",
+                text.tokens.len()
+            )));
+        }
+        let layers = (0..source.config().layers)
+            .map(|layer| LayerWeights::load(source, layer))
+            .collect::<Result<Vec<_>>>()?;
+        let vocab = source.config().vocab as usize;
+        let most = (MAX_LOGIT_BYTES / (size_of::<f32>() * vocab * chunks.len())).max(1);
+        let positions: Vec<usize> = (ctx / 2..ctx).step_by((ctx - ctx / 2).div_ceil(most)).collect();
+        let mut probe = Probe {
+            runner,
+            layers,
+            cancel: cancel.clone(),
+            at: 0,
+            hidden: Vec::new(),
+            base: Vec::new(),
+            logits: vec![0.0; positions.len() * vocab],
+            positions,
+            chunks,
+        };
+        for chunk in &probe.chunks {
+            probe.hidden.push(probe.runner.embed(chunk)?.to_vec());
+        }
+        for chunk in 0..probe.chunks.len() {
+            let mut hidden = probe.hidden[chunk].clone();
+            probe.rest_of_layers(0, &mut hidden)?;
+            probe.logits_of(&hidden)?;
+            probe.base.extend_from_slice(&probe.logits);
+        }
+        Ok(probe)
+    }
+
+    /// Tokens that a measurement runs through the layers.
+    pub fn tokens(&self) -> usize {
+        self.chunks.iter().map(Vec::len).sum()
+    }
+
+    /// Goes on to the next layer.
+    ///
+    /// # Errors
+    /// When the user interrupts.
+    pub fn advance(&mut self) -> Result<()> {
+        self.cancel.check()?;
+        for hidden in &mut self.hidden {
+            run(&mut self.runner, self.at, &self.layers[self.at], hidden)?;
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Mean divergence in nats from the unchanged model with `changed` in the place of the layer at which the probe stands.
+    ///
+    /// # Errors
+    /// When the user interrupts.
+    pub fn divergence(&mut self, changed: &LayerWeights) -> Result<f64> {
+        self.measure(|probe, hidden| {
+            run(&mut probe.runner, probe.at, changed, hidden)?;
+            probe.rest_of_layers(probe.at + 1, hidden)
+        })
+    }
+
+    /// The same without that layer.
+    ///
+    /// # Errors
+    /// When the user interrupts.
+    pub fn divergence_without(&mut self) -> Result<f64> {
+        self.measure(|probe, hidden| probe.rest_of_layers(probe.at + 1, hidden))
+    }
+
+    /// The same with embedding, norms outside of layers and head of `source`, and the unchanged layers.
+    ///
+    /// # Errors
+    /// When a tensor of the source is missing, or the user interrupts.
+    pub fn divergence_of_ends(&mut self, source: &dyn WeightSource) -> Result<f64> {
+        let changed = LayerRunner::new(source, self.runner.cpu().clone())?;
+        let unchanged = std::mem::replace(&mut self.runner, changed);
+        let result = self.measure_chunks(|probe, chunk| {
+            let mut hidden = probe.runner.embed(&probe.chunks[chunk])?.to_vec();
+            probe.rest_of_layers(0, &mut hidden)?;
+            Ok(hidden)
+        });
+        self.runner = unchanged;
+        result
+    }
+
+    fn measure(&mut self, go_on: impl Fn(&mut Probe, &mut [f32]) -> Result<()>) -> Result<f64> {
+        self.measure_chunks(|probe, chunk| {
+            let mut hidden = probe.hidden[chunk].clone();
+            go_on(probe, &mut hidden)?;
+            Ok(hidden)
+        })
+    }
+
+    /// Mean divergence where `leave` gives what leaves the last layer.
+    fn measure_chunks(&mut self, leave: impl Fn(&mut Probe, usize) -> Result<Vec<f32>>) -> Result<f64> {
+        let vocab = self.runner.config().vocab as usize;
+        let (isa, mut sum) = (self.runner.cpu().isa(), 0.0);
+        for chunk in 0..self.chunks.len() {
+            let hidden = leave(self, chunk)?;
+            self.logits_of(&hidden)?;
+            let base = &self.base[chunk * self.logits.len()..][..self.logits.len()];
+            for (base, changed) in base.chunks_exact(vocab).zip(self.logits.chunks_exact(vocab)) {
+                sum += divergence(isa, base, changed);
+            }
+        }
+        Ok(sum / (self.chunks.len() * self.positions.len()) as f64)
+    }
+
+    fn rest_of_layers(&mut self, from: usize, hidden: &mut [f32]) -> Result<()> {
+        for (i, layer) in self.layers.iter().enumerate().skip(from) {
+            self.cancel.check()?;
+            run(&mut self.runner, i, layer, hidden)?;
+        }
+        Ok(())
+    }
+
+    /// Logits at the compared positions.
+    fn logits_of(&mut self, hidden: &[f32]) -> Result<()> {
+        let width = self.runner.config().hidden as usize;
+        let rows: Vec<f32> =
+            self.positions.iter().flat_map(|p| &hidden[p * width..][..width]).copied().collect();
+        self.runner.logits(&rows, &mut self.logits)
+    }
+}
+
+fn run(runner: &mut LayerRunner, index: usize, layer: &LayerWeights, hidden: &mut [f32]) -> Result<()> {
+    runner.run(index, layer, hidden, &mut Unwatched).map(|_| ())
+}
+
+struct Unwatched;
+
+impl InputObserver for Unwatched {
+    fn observe(&mut self, _: LinearInput, _: usize, _: &[f32]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}

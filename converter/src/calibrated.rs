@@ -1,0 +1,76 @@
+//! Conversion that looks at what the model computes: types chosen for a size, and every matrix fitted to its inputs.
+
+use std::sync::Arc;
+
+use qsf_calibration::{Detail, LayerStats, StreamOptions, for_each_layer, run_streams};
+use qsf_format::{CodeTables, TensorId, TensorKind};
+use qsf_runtime::source::Replaced;
+
+use crate::error::{ConvertError, Result};
+use crate::fit::{Fit, Fits};
+use crate::job::{Job, Tools};
+use crate::journal::Journal;
+use crate::sequential::Sequential;
+use crate::stored;
+
+/// Encodes and writes all tensors of a job. `head` holds what the head reads, and `importance` what each layer is worth,
+/// where a survey has measured them.
+pub(crate) fn write_fitted(
+    job: &mut Job<'_>,
+    journal: &mut Journal,
+    tables: &Arc<CodeTables>,
+    surveyed: Option<(LayerStats, Vec<f32>)>,
+    tools: &Tools<'_>,
+) -> Result<()> {
+    let Tools { cpu, tokens, progress, cancel } = *tools;
+    let source = job.source;
+    let (head, importance) = match surveyed {
+        Some(surveyed) => surveyed,
+        None => (head_stats(job, tools)?, Vec::new()),
+    };
+    let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
+    let stored = match journal.get("embedding")?.as_deref().map(stored::from_bytes) {
+        Some(Some(known)) => known,
+        _ => {
+            let tied = source.config().tied_head;
+            let fit = if tied {
+                Fits::of_stats(job.encoder.isa, &head).of(embedding, None)?
+            } else {
+                Fit::default()
+            };
+            let planned = job.planned(embedding).ok_or_else(|| missing(embedding))?;
+            vec![job.store(planned, &[fit])?]
+        }
+    };
+    journal.put_new("embedding", &stored::to_bytes(&stored))?;
+    let mut quantized = Replaced::new(source);
+    for tensor in &stored {
+        let values = tensor.tensor(job.encoder.block, tables).ok_or_else(|| missing(tensor.id))?;
+        quantized.replace(tensor.id, values)?;
+        job.write_stored_embedding(tensor)?;
+    }
+    drop((stored, head));
+    let options = StreamOptions { by_stage: false, cross: true };
+    let mut sequential = Sequential::new(job, journal, tables.clone(), &importance);
+    let step = run_streams(source, &quantized, cpu, tokens, options, &mut sequential, progress, cancel)?;
+    let head = Fits::of_step(job.encoder.isa, &step).of(TensorId::of_model(TensorKind::Head), None)?;
+    drop(step);
+    job.write_rest(&head)
+}
+
+/// What the head reads in the unchanged model; of models whose embedding is no head, nothing.
+fn head_stats(job: &Job<'_>, tools: &Tools<'_>) -> Result<LayerStats> {
+    let Tools { cpu, tokens, progress, cancel } = *tools;
+    let mut head = LayerStats::default();
+    if job.source.config().tied_head {
+        for_each_layer(job.source, cpu, tokens, Detail::Full, progress, cancel, |stats| {
+            head = stats;
+            Ok::<(), ConvertError>(())
+        })?;
+    }
+    Ok(head)
+}
+
+fn missing(id: TensorId) -> ConvertError {
+    ConvertError::BrokenJournal { what: id.to_string() }
+}

@@ -1,0 +1,98 @@
+//! What a matrix is fitted to: how much each column matters, or the moments of its inputs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use qsf_calibration::{LayerStats, Step};
+use qsf_format::{TensorId, TensorKind};
+use qsf_runtime::LinearInput;
+use qsf_runtime::cpu::Isa;
+
+use crate::error::{ConvertError, Result};
+use crate::quantize::{Correction, Feedback};
+
+/// Damping of second moments, as a part of the mean of their diagonal (GPTQ's, arXiv 2210.17323).
+const DAMPING: f32 = 0.01;
+/// How far targets go from the original weights to those that make up for what the quantized layers before change, best
+/// between a quarter and a half (GPTAQ, arXiv 2504.02692, and docs/quantization.md).
+const CORRECTION: f32 = 0.5;
+/// Share of the mean that every column of a tied embedding gets on top of its moment as a head: as an embedding, all of its
+/// columns matter alike.
+const EMBEDDING_SHARE: f64 = 0.3;
+
+/// What the rows of one matrix are fitted to. Nothing: every value counts alike.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fit {
+    /// Weights of the columns in the error, where there is no feedback for a type.
+    pub importance: Option<Arc<Vec<f32>>>,
+    /// Moments of the inputs.
+    pub feedback: Option<Arc<Feedback>>,
+    /// From the original weights to those that are aimed at.
+    pub correction: Option<Arc<Correction>>,
+}
+
+/// The fits of the matrices of one step; those that read the same inputs share theirs.
+pub(crate) struct Fits<'a> {
+    isa: Isa,
+    stats: &'a LayerStats,
+    cross: Option<&'a Step>,
+    made: HashMap<(LinearInput, bool), Fit>,
+}
+
+impl<'a> Fits<'a> {
+    /// Fits by `stats` alone.
+    pub fn of_stats(isa: Isa, stats: &'a LayerStats) -> Fits<'a> {
+        Fits { isa, stats, cross: None, made: HashMap::new() }
+    }
+
+    /// Fits that make up for what came before, too.
+    pub fn of_step(isa: Isa, step: &'a Step) -> Fits<'a> {
+        Fits { isa, stats: &step.stats, cross: Some(step), made: HashMap::new() }
+    }
+
+    /// The fit of a matrix; of the expert `expert`, where it is a stack of them. Nothing for tensors that multiply nothing.
+    ///
+    /// # Errors
+    /// When the moments are none.
+    pub fn of(&mut self, id: TensorId, expert: Option<u32>) -> Result<Fit> {
+        let Some(input) = input_of(id.kind, expert) else { return Ok(Fit::default()) };
+        let embedding = id.kind == TensorKind::TokenEmbedding;
+        if let Some(fit) = self.made.get(&(input, embedding)) {
+            return Ok(fit.clone());
+        }
+        let Some(moments) = self.stats.moments(id.kind, expert) else { return Ok(Fit::default()) };
+        let cols = moments.cols();
+        let Some(mut moment) = moments.into_owned().into_second_moment() else { return Ok(Fit::default()) };
+        if embedding {
+            let mean = (0..cols).map(|i| f64::from(moment[i * cols + i])).sum::<f64>() / cols as f64;
+            (0..cols).for_each(|i| moment[i * cols + i] += (EMBEDDING_SHARE * mean) as f32);
+        }
+        let importance = Arc::new((0..cols).map(|i| moment[i * cols + i]).collect());
+        let refused = |source| ConvertError::Moments { id, source };
+        let feedback = Arc::new(Feedback::new(self.isa, &moment, DAMPING).map_err(refused)?);
+        let cross = self.cross.filter(|_| !embedding).and_then(|step| step.cross.get(&input));
+        let correction = cross
+            .map(|cross| {
+                Correction::new(self.isa, &feedback, &moment, &cross.clone().into_mean(), CORRECTION)
+            })
+            .map(Arc::new);
+        let fit = Fit { importance: Some(importance), feedback: Some(feedback), correction };
+        self.made.insert((input, embedding), fit.clone());
+        Ok(fit)
+    }
+}
+
+/// What matrices of a kind read.
+fn input_of(kind: TensorKind, expert: Option<u32>) -> Option<LinearInput> {
+    use TensorKind::*;
+    Some(match (kind, expert) {
+        (AttnQ | AttnK | AttnV, _) => LinearInput::Attention,
+        (AttnOutput, _) => LinearInput::AttnOutput,
+        (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
+        (FfnGate | FfnUp | ExpertGate | ExpertUp, _) => LinearInput::Ffn,
+        (ExpertDown, Some(expert)) => LinearInput::ExpertDown(expert),
+        (FfnDown | ExpertDown, _) => LinearInput::FfnDown,
+        (Head | TokenEmbedding, _) => LinearInput::Head,
+        _ => return None,
+    })
+}

@@ -1,0 +1,184 @@
+//! A conversion under way: tensors from the source, encoded as planned, into the file.
+
+use std::sync::Arc;
+
+use qsf_format::panels::PANEL_ROWS;
+use qsf_format::{EncodedTensor, Layout, QsfWriter, QuantType, TensorId, TensorKind, TensorRecord};
+use qsf_runtime::cpu::Cpu;
+use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::WeightSource;
+use rayon::prelude::*;
+
+use crate::encode::{Encoded, Encoder};
+use crate::error::Result;
+use crate::fit::Fit;
+use crate::plan::{Plan, PlannedTensor, layout_of};
+use crate::quantize::ErrorStats;
+use crate::stored::StoredTensor;
+
+/// Values of a streamed tensor that are encoded before they are written.
+const VALUES_PER_RUN: usize = 1 << 23;
+
+/// A conversion under way.
+pub(crate) struct Job<'a> {
+    pub source: &'a dyn WeightSource,
+    pub plan: Arc<Plan>,
+    pub encoder: Encoder<'a>,
+    pub writer: QsfWriter,
+    pub layout: Layout,
+    /// One record for each tensor that is written.
+    pub records: Vec<TensorRecord>,
+}
+
+/// Where a tensor of the model as a whole goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Embedding,
+    Section,
+}
+
+impl<'a> Job<'a> {
+    /// Weights of all tensors.
+    pub fn weights(&self) -> u64 {
+        self.plan.tensors().iter().map(|t| t.info.rows as u64 * t.info.cols as u64).sum()
+    }
+
+    /// How many experts a tensor is a stack of.
+    pub fn experts(&self, id: TensorId) -> Option<u32> {
+        use TensorKind::*;
+        let stacked = matches!(id.kind, ExpertGate | ExpertUp | ExpertDown);
+        let experts = id.layer.filter(|_| stacked).and_then(|layer| self.source.config().experts(layer));
+        experts.map(|experts| experts.count)
+    }
+
+    /// All tensors, each for itself, in file order.
+    pub fn write_all(&mut self) -> Result<()> {
+        self.write_embedding()?;
+        for layer in 0..self.source.config().layers {
+            let plan = self.plan.clone();
+            let of_layer = plan.tensors().par_iter().filter(|t| t.info.id.layer == Some(layer));
+            let stored: Vec<Result<StoredTensor>> =
+                of_layer.map(|planned| self.store(planned, &[Fit::default()])).collect();
+            // The first error in file order, not the first in time: the same message in every run.
+            self.write_stored_layer(stored.into_iter().collect::<Result<Vec<_>>>()?, None)?;
+            self.source.release(Some(layer));
+        }
+        self.write_rest(&Fit::default())
+    }
+
+    /// The token embedding, in runs of rows.
+    fn write_embedding(&mut self) -> Result<()> {
+        let plan = self.plan.clone();
+        for embedding in of_model(&plan).filter(|t| t.info.id.kind == TensorKind::TokenEmbedding) {
+            self.write_rows(embedding, Place::Embedding, &Fit::default())?;
+        }
+        self.source.release(None);
+        Ok(())
+    }
+
+    /// The token embedding, encoded.
+    pub fn write_stored_embedding(&mut self, tensor: &StoredTensor) -> Result<()> {
+        let EncodedTensor { rows, cols, quant, layout, ref data, .. } = tensor.encoded;
+        self.writer.begin_embedding(quant, layout, rows, cols)?;
+        self.writer.embedding_rows(data)?;
+        self.records.push(tensor.record.clone());
+        Ok(())
+    }
+
+    /// The plan of one tensor.
+    pub fn planned(&self, id: TensorId) -> Option<&PlannedTensor> {
+        self.plan.tensors().iter().find(|planned| planned.info.id == id)
+    }
+
+    /// What stands behind the layers: norm, a head of its own, which is fitted to `head`, and learned positions.
+    pub fn write_rest(&mut self, head: &Fit) -> Result<()> {
+        let plan = self.plan.clone();
+        self.writer.begin_final(self.source.config().tied_head)?;
+        for tensor in of_model(&plan) {
+            match tensor.info.id.kind {
+                TensorKind::TokenEmbedding | TensorKind::Positions => {}
+                TensorKind::Head => self.write_rows(tensor, Place::Section, head)?,
+                _ => self.write_rows(tensor, Place::Section, &Fit::default())?,
+            }
+        }
+        self.writer.end_final();
+        for positions in of_model(&plan).filter(|t| t.info.id.kind == TensorKind::Positions) {
+            self.writer.begin_positions()?;
+            self.write_rows(positions, Place::Section, &Fit::default())?;
+            self.writer.end_positions();
+        }
+        self.source.release(None);
+        Ok(())
+    }
+
+    /// A layer whose tensors are encoded.
+    pub fn write_stored_layer(&mut self, tensors: Vec<StoredTensor>, importance: Option<f32>) -> Result<()> {
+        let (tensors, records): (Vec<_>, Vec<_>) = tensors.into_iter().map(|t| (t.encoded, t.record)).unzip();
+        self.writer.layer(tensors, importance)?;
+        self.records.extend(records);
+        Ok(())
+    }
+
+    /// Encodes a tensor; of a stack of experts there may be a fit for each.
+    pub fn store(&self, planned: &PlannedTensor, fits: &[Fit]) -> Result<StoredTensor> {
+        let info = &planned.info;
+        let tensor = self.source.load(info.id)?;
+        let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
+        let layout = layout_of(self.layout, self.source.config(), info, quant);
+        let mut encoded = Encoded::default();
+        let rows = tensor.rows() / fits.len();
+        for (i, fit) in fits.iter().enumerate() {
+            let part = self.encoder.encode(info, &tensor, i * rows..(i + 1) * rows, (quant, layout), fit)?;
+            encoded.append(part);
+        }
+        let record = record(planned, quant, &encoded.stats);
+        let (kind, rows, cols) = (info.id.kind, record.rows, record.cols);
+        let encoded = EncodedTensor { kind, rows, cols, quant, layout, data: encoded.data };
+        Ok(StoredTensor { id: info.id, encoded, record })
+    }
+
+    /// A tensor of the model as a whole, which may be as large as many layers: encoded and written in runs of rows.
+    fn write_rows(&mut self, planned: &PlannedTensor, place: Place, fit: &Fit) -> Result<()> {
+        let info = &planned.info;
+        let tensor = self.source.load(info.id)?;
+        let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
+        let layout = layout_of(self.layout, self.source.config(), info, quant);
+        let mut stats = ErrorStats::new();
+        let TensorRecord { rows, cols, .. } = record(planned, quant, &stats);
+        match place {
+            Place::Embedding => self.writer.begin_embedding(quant, layout, rows, cols)?,
+            Place::Section => self.writer.begin_tensor(info.id.kind, rows, cols, quant, layout)?,
+        }
+        let run = (VALUES_PER_RUN / tensor.cols()).max(1).next_multiple_of(PANEL_ROWS);
+        for first in (0..tensor.rows()).step_by(run) {
+            let range = first..(first + run).min(tensor.rows());
+            let encoded = self.encoder.encode(info, &tensor, range, (quant, layout), fit)?;
+            match place {
+                Place::Embedding => self.writer.embedding_rows(&encoded.data)?,
+                Place::Section => self.writer.tensor_rows(&encoded.data)?,
+            }
+            stats.merge(&encoded.stats);
+        }
+        self.records.push(record(planned, quant, &stats));
+        Ok(())
+    }
+}
+
+/// The tensors that belong to no layer.
+fn of_model(plan: &Plan) -> impl Iterator<Item = &PlannedTensor> {
+    plan.tensors().iter().filter(|t| t.info.id.layer.is_none())
+}
+
+fn record(planned: &PlannedTensor, quant: QuantType, stats: &ErrorStats) -> TensorRecord {
+    planned.record(quant, stats.cosine(), stats.relative_error(), stats.max_abs_error())
+}
+
+/// What fitting needs beside the job.
+#[derive(Clone, Copy)]
+pub(crate) struct Tools<'a> {
+    pub cpu: &'a Cpu,
+    /// The calibration text.
+    pub tokens: &'a [u32],
+    pub progress: &'a dyn Progress,
+    pub cancel: &'a Cancel,
+}

@@ -1,0 +1,63 @@
+//! What can be chosen about a conversion.
+
+use qsf_format::{BlockSize, Compression, Layout};
+use serde_json::{Map, Value, json};
+
+use crate::plan::{Recipe, TypeOverride};
+
+/// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
+#[derive(Debug, Clone)]
+pub struct ConvertOptions {
+    /// Types by tensor kind.
+    pub recipe: Recipe,
+    /// Exceptions to the recipe.
+    pub overrides: Vec<TypeOverride>,
+    /// Values per block, of types whose blocks have no size of their own.
+    pub block: BlockSize,
+    /// Compression of layers and embedding.
+    pub compression: Compression,
+    /// Order of the blocks of every tensor that can have it; the others are in rows.
+    pub layout: Layout,
+    /// Replace an output that is there, and discard what an unfinished other conversion left beside it.
+    pub force: bool,
+    /// Do not compare the tokenizer with what the source says of it.
+    pub skip_tokenizer_check: bool,
+    /// Quantize what was quantized before.
+    pub allow_requantize: bool,
+    /// Text that shows which errors matter.
+    pub calibration: Option<Calibration>,
+    /// Choose the type of every matrix so that the file has at most so many bytes and does least damage. Needs a
+    /// calibration; overrides still hold.
+    pub size_limit: Option<u64>,
+}
+
+/// A calibration text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Calibration {
+    /// Its tokens.
+    pub tokens: Vec<u32>,
+    /// SHA-256 of the text, lower-case hexadecimal.
+    pub text_sha256: String,
+}
+
+impl ConvertOptions {
+    /// Everything that influences the bytes, each with its value: the same for the same bytes.
+    pub(crate) fn normalised(&self) -> Map<String, Value> {
+        let overrides: Vec<String> = self.overrides.iter().map(ToString::to_string).collect();
+        let calibration = self.calibration.as_ref();
+        let calibration =
+            calibration.map(|c| json!({ "text_sha256": c.text_sha256, "tokens": c.tokens.len() }));
+        [
+            ("quant", if self.size_limit.is_some() { Value::Null } else { json!(self.recipe.name()) }),
+            ("block_size", json!(u16::from(self.block))),
+            ("compress", json!(self.compression.name())),
+            ("layout", json!(self.layout.name())),
+            ("tensor_type", json!(overrides)),
+            ("calibration", json!(calibration)),
+            ("size_limit", json!(self.size_limit)),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+}

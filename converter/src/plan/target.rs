@@ -1,0 +1,118 @@
+//! Types for a size: the plan that does least damage among those whose file is small enough.
+
+use qsf_format::panels::PANEL_ROWS;
+use qsf_format::{BlockSize, FileParts, Layout, ModelConfig, QuantType, TensorId, TensorKind};
+
+use super::{Choice, Plan, PlanError, allocate, layout_of};
+
+/// A tensor whose type is to be chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Which tensor.
+    pub id: TensorId,
+    /// Types and the damage that each does, in any unit that adds up.
+    pub options: Vec<(QuantType, f64)>,
+}
+
+/// What decides the size of a file beside its plan.
+#[derive(Debug, Clone, Copy)]
+pub struct SizeModel<'a> {
+    /// The model.
+    pub config: &'a ModelConfig,
+    /// Block size of the file.
+    pub block: BlockSize,
+    /// Order of the blocks.
+    pub layout: Layout,
+    /// Stored bytes of META, or somewhat more, and of the other sections that are not tensors.
+    pub sections: &'a [u64],
+}
+
+impl SizeModel<'_> {
+    /// Bytes of the file with this plan, not compressed.
+    pub fn file_bytes(&self, plan: &Plan) -> u64 {
+        let mut parts = FileParts {
+            layers: vec![Vec::new(); self.config.layers as usize],
+            sections: self.sections.to_vec(),
+            ..FileParts::default()
+        };
+        for tensor in plan.tensors() {
+            let (rows, cols) = (tensor.info.rows as u64, tensor.info.cols as u64);
+            let bytes = tensor.quant.tensor_bytes(self.block, rows, cols).unwrap_or(u64::MAX);
+            match (tensor.info.id.layer, tensor.info.id.kind) {
+                (Some(layer), _) => parts.layers[layer as usize].push(bytes),
+                (None, TensorKind::TokenEmbedding) => {
+                    let layout = layout_of(self.layout, self.config, &tensor.info, tensor.quant);
+                    parts.embedding = bytes;
+                    parts.embedding_chunks = rows.div_ceil(rows_per_chunk(layout, bytes / rows.max(1)));
+                }
+                (None, TensorKind::Positions) => parts.positions = Some(bytes),
+                (None, _) => parts.last.push(bytes),
+            }
+        }
+        parts.file_bytes()
+    }
+}
+
+/// Rows of the embedding that are stored together (SPEC.md section 7.3).
+fn rows_per_chunk(layout: Layout, row_bytes: u64) -> u64 {
+    let rows = (qsf_format::CHUNK_BYTES as u64 / row_bytes.max(1)).max(1);
+    match layout {
+        Layout::Rows => rows,
+        Layout::Panels16 => (rows - rows % PANEL_ROWS as u64).max(PANEL_ROWS as u64),
+    }
+}
+
+/// `plan` with the types of `candidates` chosen so that the file has at most `limit` bytes, and the sum of their damages.
+///
+/// # Errors
+/// When even the smallest types make a larger file.
+pub fn plan_for_size(
+    plan: &Plan,
+    candidates: &[Candidate],
+    limit: u64,
+    size: &SizeModel<'_>,
+) -> Result<(Plan, f64), PlanError> {
+    let of = |id: TensorId| plan.tensors().iter().find(|tensor| tensor.info.id == id);
+    let items: Vec<Vec<Choice>> = candidates
+        .iter()
+        .map(|candidate| {
+            let shape = of(candidate.id).map_or((0, 0), |t| (t.info.rows as u64, t.info.cols as u64));
+            let bytes =
+                |quant: QuantType| quant.tensor_bytes(size.block, shape.0, shape.1).unwrap_or(u64::MAX);
+            let choice = |&(quant, damage): &(QuantType, f64)| Choice { bytes: bytes(quant), damage };
+            candidate.options.iter().map(choice).collect()
+        })
+        .collect();
+    let with = |chosen: &[usize]| {
+        let mut plan = plan.clone();
+        for (candidate, &k) in candidates.iter().zip(chosen) {
+            plan.set(candidate.id, candidate.options[k].0);
+        }
+        plan
+    };
+    let total = |chosen: &[usize]| items.iter().zip(chosen).map(|(item, k)| item[*k].bytes).sum::<u64>();
+    let smallest: Vec<usize> =
+        items.iter().map(|item| (0..item.len()).min_by_key(|k| item[*k].bytes).unwrap_or(0)).collect();
+    let least = size.file_bytes(&with(&smallest));
+    // What is not in the tensors that are chosen, alignment included; it changes a little with the choice.
+    let mut budget = (limit + total(&smallest)).checked_sub(least);
+    let mut best: Option<(u64, Vec<usize>)> = None;
+    for _ in 0..ROUNDS {
+        let Some(chosen) = budget.and_then(|budget| allocate(&items, budget)) else { break };
+        let bytes = size.file_bytes(&with(&chosen));
+        if bytes <= limit {
+            if best.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                best = Some((bytes, chosen));
+            }
+            budget = budget.map(|budget| budget + (limit - bytes));
+        } else {
+            budget = budget.and_then(|budget| budget.checked_sub(bytes - limit));
+        }
+    }
+    let Some((_, chosen)) = best else { return Err(PlanError::TooSmall { limit, least }) };
+    let damage = items.iter().zip(&chosen).map(|(item, k)| item[*k].damage).sum();
+    Ok((with(&chosen), damage))
+}
+
+/// Rounds of choosing types and looking at what alignment makes of the size.
+const ROUNDS: usize = 6;

@@ -1,0 +1,109 @@
+//! A tensor as it is stored, and what META says of it; as bytes for the journal, too.
+
+use std::sync::Arc;
+
+use qsf_format::{BlockSize, CodeTables, EncodedTensor, Layout, TensorId, TensorKind, TensorRecord};
+use qsf_runtime::source::Tensor;
+use serde::{Deserialize, Serialize};
+
+/// A tensor ready to be written.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredTensor {
+    pub id: TensorId,
+    pub encoded: EncodedTensor,
+    pub record: TensorRecord,
+}
+
+/// What a list of tensors says of each.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    record: TensorRecord,
+    layout: u8,
+    bytes: usize,
+}
+
+impl StoredTensor {
+    /// The tensor in memory, as a reader of the file will have it.
+    pub fn tensor(&self, block: BlockSize, tables: &Arc<CodeTables>) -> Option<Tensor> {
+        let EncodedTensor { rows, cols, quant, layout, ref data, .. } = self.encoded;
+        let bytes = data.clone().into();
+        let tensor = Tensor::with_layout(rows as usize, cols as usize, quant, block, layout, bytes).ok()?;
+        Some(tensor.with_tables(tables))
+    }
+}
+
+/// Tensors as bytes: a length, a list in JSON, and the data of all.
+pub(crate) fn to_bytes(tensors: &[StoredTensor]) -> Vec<u8> {
+    let entries: Vec<Entry> = tensors
+        .iter()
+        .map(|t| Entry {
+            record: t.record.clone(),
+            layout: t.encoded.layout.id(),
+            bytes: t.encoded.data.len(),
+        })
+        .collect();
+    let list = serde_json::to_vec(&entries).expect("finite numbers and names are JSON");
+    let mut bytes = (list.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(list);
+    for tensor in tensors {
+        bytes.extend_from_slice(&tensor.encoded.data);
+    }
+    bytes
+}
+
+/// The tensors that [`to_bytes`] made bytes of; `None` if it did not.
+pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Vec<StoredTensor>> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let (list, mut data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    let entries: Vec<Entry> = serde_json::from_slice(list).ok()?;
+    let mut tensors = Vec::with_capacity(entries.len());
+    for Entry { record, layout, bytes } in entries {
+        let (own, rest) = data.split_at_checked(bytes)?;
+        data = rest;
+        let kind = TensorKind::ALL.iter().copied().find(|kind| kind.name() == record.kind)?;
+        let TensorRecord { rows, cols, quant, .. } = record;
+        let layout = Layout::from_id(layout)?;
+        let encoded = EncodedTensor { kind, rows, cols, quant, layout, data: own.to_vec() };
+        tensors.push(StoredTensor { id: TensorId { layer: record.layer, kind }, encoded, record });
+    }
+    data.is_empty().then_some(tensors)
+}
+
+#[cfg(test)]
+mod tests {
+    use qsf_format::QuantType;
+
+    use super::*;
+
+    #[test]
+    fn tensors_come_back_from_their_bytes_and_cut_bytes_do_not() {
+        let tensor = |kind: TensorKind, quant: QuantType, data: Vec<u8>| StoredTensor {
+            id: TensorId::of_layer(3, kind),
+            record: TensorRecord {
+                layer: Some(3),
+                kind: kind.name().into(),
+                rows: 16,
+                cols: 32,
+                quant,
+                promoted_from: None,
+                cosine: 0.1 + 0.2,
+                relative_error: 1e-17,
+                max_abs_error: 0.0,
+            },
+            encoded: EncodedTensor { kind, rows: 16, cols: 32, quant, layout: Layout::Panels16, data },
+        };
+        let tensors = [
+            tensor(TensorKind::AttnQ, QuantType::N4, vec![1; 304]),
+            tensor(TensorKind::FfnDown, QuantType::T2, vec![2; 160]),
+        ];
+        let bytes = to_bytes(&tensors);
+        let read = from_bytes(&bytes).unwrap();
+        for (read, written) in read.iter().zip(&tensors) {
+            assert_eq!((read.id, &read.record), (written.id, &written.record));
+            assert_eq!(read.encoded.data, written.encoded.data);
+        }
+        for cut in 0..bytes.len() {
+            assert!(from_bytes(&bytes[..cut]).is_none(), "{cut}");
+        }
+    }
+}

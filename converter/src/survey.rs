@@ -1,0 +1,205 @@
+//! What each type would do to each matrix: measured before types are chosen for a size.
+//!
+//! The damage of tensor t in type b is taken as `a_t * e_t(b)`. e is the error of the tensor's outputs, `tr(E H E')`, from
+//! really quantizing some of its rows; a is measured once: the divergence of the whole model's predictions when only that
+//! tensor is in a probe type, over the error there. Embedding and head are measured in every type. Sums of such damages
+//! predict well what types together do (docs/quantization.md).
+
+use std::sync::Arc;
+
+use qsf_calibration::{Detail, LayerStats, Probe, ProbeText, for_each_layer};
+use qsf_format::{QuantType, TensorId, TensorKind};
+use qsf_runtime::LayerWeights;
+use qsf_runtime::cpu::decode_row;
+use qsf_runtime::source::{Replaced, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ConvertError, Result};
+use crate::fit::{Fit, Fits};
+use crate::job::{Job, Tools};
+use crate::journal::Journal;
+use crate::plan::PlannedTensor;
+use crate::quantize::losses;
+
+/// Types that a matrix of a layer may get, smallest first.
+const OF_LAYERS: [QuantType; 7] =
+    [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
+/// Types that embedding and head may get.
+const OF_ENDS: [QuantType; 5] = [QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
+/// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.
+const PROBE: QuantType = QuantType::N2;
+/// Rows of a matrix that are quantized in every type: whole groups of 16.
+const SAMPLE_ROWS: usize = 128;
+/// Text for measurements of the whole model: chunks of this many tokens, the first of the calibration text.
+const PROBE_CTX: usize = 512;
+const PROBE_CHUNKS: usize = 4;
+/// Least damage of anything: that a measured divergence is below its noise does not make a tensor free.
+const LEAST_DAMAGE: f64 = 1e-9;
+
+/// One tensor in every type that it may get.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SurveyedTensor {
+    /// Name of its kind.
+    pub kind: String,
+    /// Layer, of those that are in one.
+    pub layer: Option<u32>,
+    /// Types and damages.
+    pub options: Vec<(QuantType, f64)>,
+}
+
+impl SurveyedTensor {
+    /// Which tensor.
+    pub fn id(&self) -> Option<TensorId> {
+        let kind = TensorKind::ALL.iter().copied().find(|kind| kind.name() == self.kind)?;
+        Some(TensorId { layer: self.layer, kind })
+    }
+}
+
+/// What was measured of a layer, or of embedding and head.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct SurveyedLayer {
+    tensors: Vec<SurveyedTensor>,
+    /// Divergence of the model without this layer.
+    importance: Option<f64>,
+}
+
+/// What was measured of a model.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// All tensors whose types are to be chosen.
+    pub tensors: Vec<SurveyedTensor>,
+    /// Divergence of the model's predictions without each layer.
+    pub importance: Vec<f32>,
+    /// What the head reads in the unchanged model.
+    pub head: LayerStats,
+}
+
+/// Measures every matrix for which `wanted` says so, layer by layer; what `journal` has is not measured again.
+pub(crate) fn survey(
+    job: &Job<'_>,
+    wanted: impl Fn(&PlannedTensor) -> bool,
+    journal: &mut Journal,
+    tools: &Tools<'_>,
+) -> Result<Survey> {
+    let Tools { cpu, tokens, progress, cancel } = *tools;
+    let ctx = PROBE_CTX.min(tokens.len());
+    let text = ProbeText { tokens, ctx, chunks: PROBE_CHUNKS };
+    let mut probe = Probe::new(job.source, cpu, text, cancel)?;
+    let mut survey = Survey { tensors: Vec::new(), importance: Vec::new(), head: LayerStats::default() };
+    let source = job.source;
+    for_each_layer(source, cpu, tokens, Detail::Full, progress, cancel, |stats| {
+        let name =
+            stats.layer.map_or("survey of ends".to_owned(), |layer| format!("survey of layer {layer}"));
+        let known = journal.get(&name)?.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok());
+        let found = match (known, stats.layer) {
+            (Some(known), _) => known,
+            (None, Some(layer)) => of_layer(job, &wanted, &mut probe, layer, &stats)?,
+            (None, None) => of_ends(job, &wanted, &mut probe, &stats)?,
+        };
+        journal.put_new(&name, &serde_json::to_vec(&found).expect("names and finite numbers are JSON"))?;
+        survey.tensors.extend(found.tensors);
+        if stats.layer.is_some() {
+            survey.importance.push(found.importance.unwrap_or(f64::NAN) as f32);
+            probe.advance()?;
+        } else {
+            survey.head = stats;
+        }
+        Ok::<(), ConvertError>(())
+    })?;
+    Ok(survey)
+}
+
+/// The matrices of a layer.
+fn of_layer(
+    job: &Job<'_>,
+    wanted: &impl Fn(&PlannedTensor) -> bool,
+    probe: &mut Probe,
+    layer: u32,
+    stats: &LayerStats,
+) -> Result<SurveyedLayer> {
+    let mut fits = Fits::of_stats(job.encoder.isa, stats);
+    let mut tensors = Vec::new();
+    for planned in job.plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer) && wanted(t)) {
+        let id = planned.info.id;
+        let fit = fits.of(id, None)?;
+        let probed =
+            job.store(&PlannedTensor { quant: PROBE, ..planned.clone() }, std::slice::from_ref(&fit))?;
+        let mut replaced = Replaced::new(job.source);
+        let tables = Arc::new(*job.encoder.tables);
+        let changed = probed.tensor(job.encoder.block, &tables).ok_or_else(|| unreadable(id))?;
+        replaced.replace(id, changed)?;
+        let divergence = probe.divergence(&LayerWeights::load(&replaced, layer)?)?;
+        let sample = Sample::of(job, &job.source.load(id)?);
+        let per_error = divergence.max(LEAST_DAMAGE) / sample.error(job, PROBE, &fit)?.max(f64::MIN_POSITIVE);
+        let options = OF_LAYERS
+            .iter()
+            .map(|&quant| Ok((quant, per_error * sample.error(job, quant, &fit)?)))
+            .collect::<Result<_>>()?;
+        tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: Some(layer), options });
+    }
+    Ok(SurveyedLayer { tensors, importance: Some(probe.divergence_without()?) })
+}
+
+/// Embedding and head.
+fn of_ends(
+    job: &Job<'_>,
+    wanted: &impl Fn(&PlannedTensor) -> bool,
+    probe: &mut Probe,
+    stats: &LayerStats,
+) -> Result<SurveyedLayer> {
+    let mut fits = Fits::of_stats(job.encoder.isa, stats);
+    let mut tensors = Vec::new();
+    let tied = job.source.config().tied_head;
+    for planned in job.plan.tensors().iter().filter(|t| t.info.id.layer.is_none() && wanted(t)) {
+        let id = planned.info.id;
+        let embedding = id.kind == TensorKind::TokenEmbedding;
+        let fit = if embedding && !tied { Fit::default() } else { fits.of(id, None)? };
+        let mut options = Vec::new();
+        for quant in OF_ENDS {
+            let stored =
+                job.store(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
+            let tables = Arc::new(*job.encoder.tables);
+            let mut replaced = Replaced::new(job.source);
+            replaced.replace(id, stored.tensor(job.encoder.block, &tables).ok_or_else(|| unreadable(id))?)?;
+            options.push((quant, probe.divergence_of_ends(&replaced)?.max(LEAST_DAMAGE)));
+        }
+        tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: None, options });
+    }
+    Ok(SurveyedLayer { tensors, importance: None })
+}
+
+/// Some rows of a matrix.
+struct Sample {
+    cols: usize,
+    values: Vec<f32>,
+}
+
+impl Sample {
+    /// Groups of 16 neighbouring rows, spread over all.
+    fn of(job: &Job<'_>, tensor: &Tensor) -> Sample {
+        let groups = tensor.rows().div_ceil(16);
+        let step = groups.div_ceil(SAMPLE_ROWS / 16);
+        let rows = (0..groups).step_by(step).map(|g| 16 * g..tensor.rows().min(16 * g + 16));
+        Sample {
+            cols: tensor.cols(),
+            values: rows.flat_map(|rows| job.encoder.decode_rows(tensor, rows)).collect(),
+        }
+    }
+
+    /// What quantizing the rows as `quant` does to their outputs.
+    fn error(&self, job: &Job<'_>, quant: QuantType, fit: &Fit) -> Result<f64> {
+        let encoder = &job.encoder;
+        let bytes =
+            encoder.quantize(quant, self.cols, &self.values, fit).map_err(|_| unreadable_type(quant))?;
+        let row_bytes = quant.row_bytes(job.encoder.block, self.cols as u64).unwrap_or(0) as usize;
+        let mut decoded = vec![0.0; self.values.len()];
+        for (bytes, row) in bytes.chunks_exact(row_bytes).zip(decoded.chunks_exact_mut(self.cols)) {
+            decode_row(job.encoder.isa, quant, job.encoder.block, encoder.tables, bytes, row);
+        }
+        let Some(feedback) = &fit.feedback else {
+            let squares = self.values.iter().zip(&decoded).map(|(a, b)| f64::from(a - b).powi(2));
+            return Ok(squares.sum());
+        };
+        Ok(losses(job.encoder.isa, feedback, &self.values, &decoded).iter().sum())
+    }
+}
