@@ -45,8 +45,7 @@ pub(crate) fn write_fitted(
     journal.put_new("embedding", &stored::to_bytes(&stored))?;
     let mut quantized = Replaced::new(source);
     for tensor in &stored {
-        let values = tensor.tensor(job.encoder.block, tables).ok_or_else(|| missing(tensor.id))?;
-        quantized.replace(tensor.id, values)?;
+        quantized.replace(tensor.id, tensor.tensor(job.encoder.block, tables)?)?;
         job.write_stored_embedding(tensor)?;
     }
     drop((stored, head));

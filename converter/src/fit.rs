@@ -6,10 +6,12 @@ use std::sync::Arc;
 use qsf_calibration::{LayerStats, Step};
 use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::LinearInput;
-use qsf_runtime::cpu::Isa;
+use qsf_runtime::cpu::lanes::dot;
+use qsf_runtime::cpu::{Cpu, Input, Isa};
+use qsf_runtime::source::Tensor;
 
 use crate::error::{ConvertError, Result};
-use crate::quantize::{Correction, Feedback};
+use crate::quantize::Feedback;
 
 /// Damping of second moments, as a part of the mean of their diagonal (GPTQ's, arXiv 2210.17323).
 const DAMPING: f32 = 0.01;
@@ -27,8 +29,22 @@ pub(crate) struct Fit {
     pub importance: Option<Arc<Vec<f32>>>,
     /// Moments of the inputs.
     pub feedback: Option<Arc<Feedback>>,
-    /// From the original weights to those that are aimed at.
-    pub correction: Option<Arc<Correction>>,
+    /// The mean of x x' over inputs x.
+    moment: Option<Tensor>,
+}
+
+impl Fit {
+    /// What errors of some rows do to their outputs: the sum over the rows e of `e H e'`, with H the moment; without one,
+    /// of squares.
+    pub fn output_error(&self, cpu: &Cpu, cols: usize, errors: &[f32]) -> f64 {
+        let Some(moment) = &self.moment else {
+            return errors.iter().map(|e| f64::from(*e).powi(2)).sum();
+        };
+        let mut pulls = vec![0.0; errors.len()];
+        cpu.linear(moment, None, &Input::float(errors, cols), &mut pulls);
+        let rows = errors.chunks_exact(cols).zip(pulls.chunks_exact(cols));
+        rows.map(|(errors, pulls)| f64::from(dot(errors, pulls))).sum()
+    }
 }
 
 /// The fits of the matrices of one step; those that read the same inputs share theirs.
@@ -70,13 +86,8 @@ impl<'a> Fits<'a> {
         let importance = Arc::new((0..cols).map(|i| moment[i * cols + i]).collect());
         let refused = |source| ConvertError::Moments { id, source };
         let feedback = Arc::new(Feedback::new(self.isa, &moment, DAMPING).map_err(refused)?);
-        let cross = self.cross.filter(|_| !embedding).and_then(|step| step.cross.get(&input));
-        let correction = cross
-            .map(|cross| {
-                Correction::new(self.isa, &feedback, &moment, &cross.clone().into_mean(), CORRECTION)
-            })
-            .map(Arc::new);
-        let fit = Fit { importance: Some(importance), feedback: Some(feedback), correction };
+        let moment = Some(Tensor::from_f32(cols, cols, &moment));
+        let fit = Fit { importance: Some(importance), feedback: Some(feedback), moment };
         self.made.insert((input, embedding), fit.clone());
         Ok(fit)
     }

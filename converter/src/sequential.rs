@@ -39,9 +39,7 @@ impl<'a, 'j> Sequential<'a, 'j> {
     fn weights<'t>(&self, layer: u32, done: impl Iterator<Item = &'t StoredTensor>) -> Result<LayerWeights> {
         let mut replaced = Replaced::new(self.job.source);
         for tensor in done {
-            let values = tensor.tensor(self.job.encoder.block, &self.tables);
-            let values = values.ok_or_else(|| broken(layer))?;
-            replaced.replace(tensor.id, values)?;
+            replaced.replace(tensor.id, tensor.tensor(self.job.encoder.block, &self.tables)?)?;
         }
         Ok(LayerWeights::load(&replaced, layer)?)
     }

@@ -6,6 +6,8 @@ use qsf_format::{BlockSize, CodeTables, EncodedTensor, Layout, TensorId, TensorK
 use qsf_runtime::source::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::error::{ConvertError, Result};
+
 /// A tensor ready to be written.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredTensor {
@@ -24,11 +26,15 @@ struct Entry {
 
 impl StoredTensor {
     /// The tensor in memory, as a reader of the file will have it.
-    pub fn tensor(&self, block: BlockSize, tables: &Arc<CodeTables>) -> Option<Tensor> {
+    ///
+    /// # Errors
+    /// When it is from a journal and has not the bytes of its shape.
+    pub fn tensor(&self, block: BlockSize, tables: &Arc<CodeTables>) -> Result<Tensor> {
         let EncodedTensor { rows, cols, quant, layout, ref data, .. } = self.encoded;
         let bytes = data.clone().into();
-        let tensor = Tensor::with_layout(rows as usize, cols as usize, quant, block, layout, bytes).ok()?;
-        Some(tensor.with_tables(tables))
+        let tensor = Tensor::with_layout(rows as usize, cols as usize, quant, block, layout, bytes);
+        let broken = |_| ConvertError::BrokenJournal { what: self.id.to_string() };
+        Ok(tensor.map_err(broken)?.with_tables(tables))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use qsf_calibration::{Detail, LayerStats, Probe, ProbeText, for_each_layer};
 use qsf_format::{QuantType, TensorId, TensorKind};
 use qsf_runtime::LayerWeights;
-use qsf_runtime::cpu::decode_row;
+use qsf_runtime::cpu::{Cpu, decode_row};
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,6 @@ use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
 use crate::plan::PlannedTensor;
-use crate::quantize::losses;
 
 /// Types that a matrix of a layer may get, smallest first.
 const OF_LAYERS: [QuantType; 7] =
@@ -93,7 +92,7 @@ pub(crate) fn survey(
         let known = journal.get(&name)?.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok());
         let found = match (known, stats.layer) {
             (Some(known), _) => known,
-            (None, Some(layer)) => of_layer(job, &wanted, &mut probe, layer, &stats)?,
+            (None, Some(layer)) => of_layer(job, &wanted, &mut probe, layer, &stats, cpu)?,
             (None, None) => of_ends(job, &wanted, &mut probe, &stats)?,
         };
         journal.put_new(&name, &serde_json::to_vec(&found).expect("names and finite numbers are JSON"))?;
@@ -116,6 +115,7 @@ fn of_layer(
     probe: &mut Probe,
     layer: u32,
     stats: &LayerStats,
+    cpu: &Cpu,
 ) -> Result<SurveyedLayer> {
     let mut fits = Fits::of_stats(job.encoder.isa, stats);
     let mut tensors = Vec::new();
@@ -126,15 +126,14 @@ fn of_layer(
             job.store(&PlannedTensor { quant: PROBE, ..planned.clone() }, std::slice::from_ref(&fit))?;
         let mut replaced = Replaced::new(job.source);
         let tables = Arc::new(*job.encoder.tables);
-        let changed = probed.tensor(job.encoder.block, &tables).ok_or_else(|| unreadable(id))?;
-        replaced.replace(id, changed)?;
+        replaced.replace(id, probed.tensor(job.encoder.block, &tables)?)?;
         let divergence = probe.divergence(&LayerWeights::load(&replaced, layer)?)?;
         let sample = Sample::of(job, &job.source.load(id)?);
-        let per_error = divergence.max(LEAST_DAMAGE) / sample.error(job, PROBE, &fit)?.max(f64::MIN_POSITIVE);
-        let options = OF_LAYERS
-            .iter()
-            .map(|&quant| Ok((quant, per_error * sample.error(job, quant, &fit)?)))
-            .collect::<Result<_>>()?;
+        // Where the probe's scales leave f16, so do those of all types: the tensor keeps what the plan has for it.
+        let Some(probe_error) = sample.error(job, cpu, PROBE, &fit) else { continue };
+        let per_error = divergence.max(LEAST_DAMAGE) / probe_error.max(f64::MIN_POSITIVE);
+        let damage = |&quant| Some((quant, per_error * sample.error(job, cpu, quant, &fit)?));
+        let options = OF_LAYERS.iter().filter_map(damage).collect();
         tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: Some(layer), options });
     }
     Ok(SurveyedLayer { tensors, importance: Some(probe.divergence_without()?) })
@@ -160,7 +159,7 @@ fn of_ends(
                 job.store(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
             let tables = Arc::new(*job.encoder.tables);
             let mut replaced = Replaced::new(job.source);
-            replaced.replace(id, stored.tensor(job.encoder.block, &tables).ok_or_else(|| unreadable(id))?)?;
+            replaced.replace(id, stored.tensor(job.encoder.block, &tables)?)?;
             options.push((quant, probe.divergence_of_ends(&replaced)?.max(LEAST_DAMAGE)));
         }
         tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: None, options });
@@ -186,20 +185,18 @@ impl Sample {
         }
     }
 
-    /// What quantizing the rows as `quant` does to their outputs.
-    fn error(&self, job: &Job<'_>, quant: QuantType, fit: &Fit) -> Result<f64> {
-        let encoder = &job.encoder;
-        let bytes =
-            encoder.quantize(quant, self.cols, &self.values, fit).map_err(|_| unreadable_type(quant))?;
-        let row_bytes = quant.row_bytes(job.encoder.block, self.cols as u64).unwrap_or(0) as usize;
-        let mut decoded = vec![0.0; self.values.len()];
-        for (bytes, row) in bytes.chunks_exact(row_bytes).zip(decoded.chunks_exact_mut(self.cols)) {
-            decode_row(job.encoder.isa, quant, job.encoder.block, encoder.tables, bytes, row);
+    /// What quantizing the rows as `quant` does to their outputs; `None` where its scales would leave f16.
+    fn error(&self, job: &Job<'_>, cpu: &Cpu, quant: QuantType, fit: &Fit) -> Option<f64> {
+        let (encoder, cols) = (&job.encoder, self.cols);
+        let bytes = encoder.quantize(quant, cols, &self.values, fit).ok()?;
+        let row_bytes = quant.row_bytes(encoder.block, cols as u64)? as usize;
+        let mut errors = vec![0.0; self.values.len()];
+        for (bytes, row) in bytes.chunks_exact(row_bytes).zip(errors.chunks_exact_mut(cols)) {
+            decode_row(encoder.isa, quant, encoder.block, encoder.tables, bytes, row);
         }
-        let Some(feedback) = &fit.feedback else {
-            let squares = self.values.iter().zip(&decoded).map(|(a, b)| f64::from(a - b).powi(2));
-            return Ok(squares.sum());
-        };
-        Ok(losses(job.encoder.isa, feedback, &self.values, &decoded).iter().sum())
+        for (decoded, value) in errors.iter_mut().zip(&self.values) {
+            *decoded -= value;
+        }
+        Some(fit.output_error(cpu, cols, &errors))
     }
 }
