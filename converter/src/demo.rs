@@ -108,6 +108,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
             allow_requantize: false,
             calibration: None,
             size_limit: None,
+            evaluation: None,
         };
         let conversion = convert(&source, &path, &convert_options, cpu, progress, cancel)?;
         let model = Model::load(&QsfSource::open(&path)?)?;

@@ -8,6 +8,7 @@ mod calibrated;
 pub mod demo;
 mod encode;
 mod error;
+mod evaluation;
 mod fit;
 pub mod hub;
 mod job;
@@ -24,5 +25,6 @@ mod survey;
 
 pub use calibrate::{DEFAULT_CALIBRATION_TEXT, calibrate};
 pub use error::{ConvertError, Result};
+pub use evaluation::EvaluationText;
 pub use options::{Calibration, ConvertOptions};
 pub use pipeline::{Conversion, convert};

@@ -3,6 +3,7 @@
 use qsf_format::{BlockSize, Compression, Layout};
 use serde_json::{Map, Value, json};
 
+use crate::evaluation::EvaluationText;
 use crate::plan::{Recipe, TypeOverride};
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
@@ -29,6 +30,8 @@ pub struct ConvertOptions {
     /// Choose the type of every matrix so that the file has at most so many bytes and does least damage. Needs a
     /// calibration; overrides still hold.
     pub size_limit: Option<u64>,
+    /// Evaluate what was written against the source, and store the result in the file.
+    pub evaluation: Option<EvaluationText>,
 }
 
 /// A calibration text.

@@ -14,11 +14,13 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::calibrated::write_fitted;
 use crate::encode::Encoder;
 use crate::error::{ConvertError, Result};
+use crate::evaluation::evaluate_file;
 use crate::job::{Job, Tools};
 use crate::journal::{Fingerprint, Journal};
 use crate::options::ConvertOptions;
@@ -34,6 +36,8 @@ pub struct Conversion {
     pub plan: Plan,
     /// One record per tensor, in file order.
     pub tensors: Vec<TensorRecord>,
+    /// How good the file is, where that was asked for: what section EVAL says.
+    pub evaluation: Option<Value>,
     /// Size of the file.
     pub file_bytes: u64,
     /// Weights of all tensors.
@@ -138,13 +142,20 @@ pub fn convert(
     };
     cancel.check()?;
     let (weights, header_id) = (job.weights(), header_id(options));
-    let file = job.writer.complete(&meta, header_id, source.tokenizer_json(), source.chat_template())?;
+    let mut file = job.writer.complete(&meta, header_id, source.tokenizer_json(), source.chat_template())?;
+    let evaluation = match &options.evaluation {
+        Some(text) => Some(evaluate_file(file.path(), source, text, cpu, progress, cancel)?),
+        None => None,
+    };
+    if let Some(evaluation) = &evaluation {
+        file.append_evaluation(evaluation.to_string().as_bytes())?;
+    }
     let file_bytes = file.publish()?;
     if let Some(journal) = journal {
         journal.remove();
     }
     let seconds = started.elapsed().as_secs_f64();
-    Ok(Conversion { plan: job.plan, tensors: meta.tensors, file_bytes, weights, seconds })
+    Ok(Conversion { plan: job.plan, tensors: meta.tensors, evaluation, file_bytes, weights, seconds })
 }
 
 /// Types for a size: what was measured to choose them, and the job with the plan that was chosen.

@@ -30,6 +30,18 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
         conversion.bits_per_weight(),
         conversion.seconds
     );
+    if let Some(found) = &conversion.evaluation {
+        let number = |pointer: &str| found.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+        out += &format!(
+            "perplexity {:.4} against {:.4} ({:+.2} %), KL divergence {:.6} +- {:.6} nats, same top token {:.3} %\n",
+            number("/ppl"),
+            number("/base_ppl"),
+            100.0 * (number("/ppl") / number("/base_ppl") - 1.0),
+            number("/kld/mean"),
+            number("/kld/stderr"),
+            number("/top1"),
+        );
+    }
     out
 }
 
@@ -41,6 +53,7 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
         "bits_per_weight": conversion.bits_per_weight(),
         "seconds": conversion.seconds,
         "tensors": conversion.tensors,
+        "evaluation": conversion.evaluation,
     })
 }
 

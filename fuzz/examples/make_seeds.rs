@@ -107,6 +107,7 @@ fn converted(
         allow_requantize: false,
         calibration: None,
         size_limit: None,
+        evaluation: None,
     };
     convert(&source, &out, &options, &Cpu::new(Isa::SCALAR), &Unwatched, &Cancel::default()).expect("a conversion");
     fs::read(out).expect("the file")

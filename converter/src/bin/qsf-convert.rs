@@ -8,7 +8,9 @@ use qsf_converter::demo::{demo_table, run_demo};
 use qsf_converter::hub::{HubError, Reference};
 use qsf_converter::plan::{Plan, Recipe, TypeOverride, read_plan, write_plan};
 use qsf_converter::report::{conversion_json, conversion_table};
-use qsf_converter::{Conversion, ConvertError, ConvertOptions, DEFAULT_CALIBRATION_TEXT, calibrate, convert};
+use qsf_converter::{
+    Conversion, ConvertError, ConvertOptions, DEFAULT_CALIBRATION_TEXT, EvaluationText, calibrate, convert,
+};
 use qsf_format::cli::{ByteSize, exit_with, human_bytes, print};
 use qsf_format::{BlockSize, Compression, FormatError, Layout};
 use qsf_runtime::RuntimeError;
@@ -22,7 +24,7 @@ use serde_json::json;
 #[derive(Debug, Parser)]
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 // Otherwise no model is run, and there is nothing to pin.
-#[command(group(ArgGroup::new("runs_models").args(["calibration", "target_size", "target_bpw", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
+#[command(group(ArgGroup::new("runs_models").args(["calibration", "target_size", "target_bpw", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 struct Args {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
     /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
@@ -65,6 +67,12 @@ struct Args {
     /// Tokens of the calibration text to use
     #[arg(long, value_name = "N", default_value_t = 32768)]
     calibration_tokens: usize,
+    /// Text to compare the written file with the model on; the result is printed and stored in the file
+    #[arg(long, value_name = "TEXT")]
+    eval: Option<PathBuf>,
+    /// With --eval: chunks of 512 tokens to use [default: all]
+    #[arg(long, value_name = "N", requires = "eval", value_parser = clap::value_parser!(u32).range(1..))]
+    eval_chunks: Option<u32>,
     /// Convert although the tokenizer splits some text differently from what the source says
     #[arg(long)]
     skip_tokenizer_check: bool,
@@ -75,10 +83,10 @@ struct Args {
     #[arg(long)]
     allow_requantize: bool,
     /// Print the predicted size and stop
-    #[arg(long, conflicts_with_all = ["out", "calibration", "force"])]
+    #[arg(long, conflicts_with_all = ["out", "calibration", "force", "eval", "target_size", "target_bpw"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -126,6 +134,9 @@ impl From<LayoutArg> for Layout {
         }
     }
 }
+
+/// Tokens per chunk of an evaluation, as llama.cpp's tools have it.
+const EVAL_CTX: usize = 512;
 
 const EXAMPLES: &str = "Examples:
   qsf-convert ./Llama-3.2-1B llama.qsf --quant 4bit
@@ -204,6 +215,13 @@ fn choose_options<'a>(
         }
         None => None,
     };
+    let evaluation = match &args.eval {
+        Some(path) => {
+            let chunks = args.eval_chunks.map(|chunks| chunks as usize);
+            Some(EvaluationText { text: read_text(path)?, ctx: EVAL_CTX, chunks })
+        }
+        None => None,
+    };
     let options = ConvertOptions {
         recipe: args.quant,
         overrides,
@@ -215,6 +233,7 @@ fn choose_options<'a>(
         allow_requantize: args.allow_requantize,
         calibration,
         size_limit,
+        evaluation,
     };
     Ok((options, args.plan.as_deref().filter(|_| replayed.is_none())))
 }
