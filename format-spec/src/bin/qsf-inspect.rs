@@ -8,7 +8,8 @@ use clap::Parser;
 use qsf_format::cli::{exit_with, human_bytes, print, printable, table};
 use qsf_format::printable::message;
 use qsf_format::{
-    Failure, Layout, Meta, ModelConfig, PositionConfig, QsfFile, TensorGroup, Verification, verify_file,
+    Failure, Layout, Meta, ModelConfig, PositionConfig, QsfFile, SectionTag, TensorGroup, Verification,
+    verify_file,
 };
 use serde_json::{Value, json};
 
@@ -101,6 +102,7 @@ fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
         "bits_per_weight": meta.map(|m| bits_per_weight(m, header.file_bytes)),
         "model": meta.map(|m| &m.model),
         "provenance": meta.map(|m| &m.provenance),
+        "evaluation": evaluation(file)?,
         "sections": file.sections().iter().map(|s| json!({
             "tag": s.tag.to_string(), "offset": s.offset, "stored_bytes": s.stored_bytes,
             "crc32": format!("{:08x}", s.crc), "compression": s.compression.name(),
@@ -115,6 +117,29 @@ fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
             "crc32": format!("{:08x}", l.crc), "importance": l.importance,
         })).collect::<Vec<_>>(),
     }))
+}
+
+/// What section EVAL says; `None` without one, or where it is no JSON, which is no reason not to show the rest.
+fn evaluation(file: &QsfFile) -> anyhow::Result<Option<Value>> {
+    let json = file.section_bytes(SectionTag::EVALUATION)?;
+    Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
+}
+
+/// The same for people.
+fn evaluation_line(found: &Value) -> String {
+    let number = |pointer: &str, digits: usize| {
+        let value = found.pointer(pointer).and_then(Value::as_f64);
+        value.map_or("?".into(), |value| format!("{value:.digits$}"))
+    };
+    format!(
+        "evaluated on {} positions: perplexity {} (source {}), KL divergence {} +- {}, same top token {} %\n",
+        number("/tokens", 0),
+        number("/ppl", 4),
+        number("/base_ppl", 4),
+        number("/kld/mean", 6),
+        number("/kld/stderr", 6),
+        number("/top1", 2)
+    )
 }
 
 /// Bits of the whole file per weight that META lists.
@@ -269,6 +294,9 @@ fn text(
         }
     } else {
         out += "a plain file: no section directory, most of it is under no checksum\n";
+    }
+    if let Some(found) = evaluation(file)? {
+        out += &evaluation_line(&found);
     }
     let layer_bytes: u64 = file.layers().iter().map(|l| l.stored_bytes).sum();
     out += &format!("layers: {} in {}\n\n", file.layers().len(), human_bytes(layer_bytes));
