@@ -14,7 +14,8 @@ use qsf_runtime::{Decoder, Model, RuntimeError, Tokenizer};
 use serde::Serialize;
 
 use crate::error::{ConvertError, Result};
-use crate::pipeline::{ConvertOptions, convert};
+use crate::options::ConvertOptions;
+use crate::pipeline::convert;
 use crate::plan::Recipe;
 
 /// The files of the embedded model: 1.05 M parameters, trained for this project on public-domain books.

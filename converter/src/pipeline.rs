@@ -33,7 +33,7 @@ use crate::survey::survey;
 #[derive(Debug, Clone)]
 pub struct Conversion {
     /// Which tensor got which type.
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     /// One record per tensor, in file order.
     pub tensors: Vec<TensorRecord>,
     /// How good the file is, where that was asked for: what section EVAL says.
