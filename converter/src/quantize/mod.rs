@@ -5,24 +5,36 @@
 
 mod affine;
 mod block;
+mod coder;
 mod eight_bit;
 mod error_stats;
+mod feedback;
 mod finite;
 mod floats;
+mod grid_rows;
+mod group;
 mod half_scale;
+mod learned;
+mod levels;
+mod linear_algebra;
+mod matrix;
 mod pack;
 mod rows;
+mod strips;
 mod two_level;
+mod vectors;
 mod weights;
 
 #[cfg(test)]
 mod tests;
 
-use qsf_format::{BlockSize, QuantType};
+use qsf_format::{BlockSize, CodeTables, QuantType};
 use qsf_runtime::cpu::Isa;
 
 pub use error_stats::ErrorStats;
+pub use feedback::{Feedback, MomentError};
 pub use finite::first_non_finite;
+pub use matrix::{Effort, Matrix, quantize_matrix};
 
 use rows::{Affine, BlockType, EightBit, EncodeRows, Symmetric, Ternary};
 use weights::ColumnWeights;
@@ -81,7 +93,12 @@ pub fn quantize_rows(
             isa.vectorize(floats::ToF32(values, out));
             Ok(())
         }
-        _ => panic!("{quant} is only read so far"),
+        _ => {
+            let tables = CodeTables::default();
+            let job = Matrix { isa, quant, block, tables: &tables, cols };
+            out.copy_from_slice(&quantize_matrix(&job, values, None, importance, Effort::FULL)?);
+            Ok(())
+        }
     }
 }
 

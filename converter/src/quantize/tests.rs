@@ -3,6 +3,7 @@
 
 mod bytes;
 mod edge_cases;
+mod feedback;
 mod quality;
 
 use half::f16;

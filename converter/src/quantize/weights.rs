@@ -29,6 +29,11 @@ impl ColumnWeights {
         ColumnWeights { lanes, per_block }
     }
 
+    /// The weights of a row, fillers included.
+    pub(super) fn flat(&self) -> &[f32] {
+        self.lanes.as_flattened()
+    }
+
     /// The weights of each block of a row.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &[Lanes]> {
         self.lanes.chunks_exact(self.per_block)

@@ -33,7 +33,7 @@ mod rope_frequencies;
 mod rows;
 mod shared;
 pub mod threads;
-mod vector;
+pub mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
 pub use attention::{Attention, AttentionBuffer, KvLayer};

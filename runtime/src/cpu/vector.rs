@@ -8,12 +8,18 @@ use super::lanes::{self, LANES, Lanes};
 use super::math;
 
 /// Sixteen lanes of f32.
-pub(super) trait Vector: Copy {
+pub trait Vector: Copy {
     /// Whether the processor holds 32 of these in registers, rather than 8.
     const MANY: bool;
 
+    /// A truth per lane.
+    type Mask: Copy;
+
+    /// The same value in every lane.
     fn splat(value: f32) -> Self;
+    /// The lanes of an array.
     fn from_lanes(lanes: &Lanes) -> Self;
+    /// The array of the lanes.
     fn to_lanes(self) -> Lanes;
     /// `self + other`.
     fn add(self, other: Self) -> Self;
@@ -21,8 +27,14 @@ pub(super) trait Vector: Copy {
     fn sub(self, other: Self) -> Self;
     /// `self * other`.
     fn mul(self, other: Self) -> Self;
+    /// `self / other`.
+    fn div(self, other: Self) -> Self;
     /// `a * b + self`, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
+    /// Where `self` is larger than `other`; false where one is NaN.
+    fn larger(self, other: Self) -> Self::Mask;
+    /// `yes` where `mask` is true, else `no`.
+    fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self;
     /// `other` where it is larger, else, also where that is NaN, `self`.
     fn or_larger(self, other: Self) -> Self;
     /// `self * 2^n`, rounded once, for a `self` from 1/2 to 2 and integers n within +-200, or NaN.
@@ -38,12 +50,13 @@ pub(super) trait Vector: Copy {
 }
 
 /// Work that is written once for every kind of vector. As with [`Vectorized`], everything must be `#[inline(always)]`.
-pub(super) trait VectorWork {
+pub trait VectorWork {
+    /// Does the work.
     fn run<V: Vector>(self);
 }
 
 /// Runs `work` with the vectors of an instruction set, compiled for it.
-pub(super) fn run(isa: Isa, work: impl VectorWork) {
+pub fn run(isa: Isa, work: impl VectorWork) {
     // Not by `Isa::vectorize`, which would compile each kind of vector for every instruction set.
     #[cfg(target_arch = "x86_64")]
     if isa.has_avx512() {
@@ -72,6 +85,7 @@ pub(super) fn prefetch(address: *const Lanes) {
 
 impl Vector for Lanes {
     const MANY: bool = false;
+    type Mask = [bool; LANES];
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -110,6 +124,31 @@ impl Vector for Lanes {
             *a *= b;
         }
         self
+    }
+
+    #[inline(always)]
+    fn div(mut self, other: Self) -> Self {
+        for (a, b) in self.iter_mut().zip(other) {
+            *a /= b;
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self::Mask {
+        let mut mask = [false; LANES];
+        for i in 0..LANES {
+            mask[i] = self[i] > other[i];
+        }
+        mask
+    }
+
+    #[inline(always)]
+    fn choose(mask: Self::Mask, yes: Self, mut no: Self) -> Self {
+        for i in 0..LANES {
+            no[i] = if mask[i] { yes[i] } else { no[i] };
+        }
+        no
     }
 
     #[inline(always)]
@@ -182,6 +221,8 @@ mod avx2 {
 
     impl Vector for Pair {
         const MANY: bool = false;
+        /// All bits of a lane, or none.
+        type Mask = (__m256, __m256);
 
         #[inline(always)]
         fn splat(value: f32) -> Self {
@@ -223,6 +264,26 @@ mod avx2 {
         fn mul(self, other: Self) -> Self {
             // SAFETY: the type is only used where AVX2 is.
             unsafe { Pair(_mm256_mul_ps(self.0, other.0), _mm256_mul_ps(self.1, other.1)) }
+        }
+
+        #[inline(always)]
+        fn div(self, other: Self) -> Self {
+            // SAFETY: the type is only used where AVX2 is.
+            unsafe { Pair(_mm256_div_ps(self.0, other.0), _mm256_div_ps(self.1, other.1)) }
+        }
+
+        #[inline(always)]
+        fn larger(self, other: Self) -> Self::Mask {
+            // SAFETY: the type is only used where AVX2 is.
+            unsafe {
+                (_mm256_cmp_ps::<_CMP_GT_OQ>(self.0, other.0), _mm256_cmp_ps::<_CMP_GT_OQ>(self.1, other.1))
+            }
+        }
+
+        #[inline(always)]
+        fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
+            // SAFETY: the type is only used where AVX2 is.
+            unsafe { Pair(_mm256_blendv_ps(no.0, yes.0, mask.0), _mm256_blendv_ps(no.1, yes.1, mask.1)) }
         }
 
         #[inline(always)]
@@ -281,6 +342,7 @@ mod avx512 {
 
     impl Vector for Whole {
         const MANY: bool = true;
+        type Mask = __mmask16;
 
         #[inline(always)]
         fn splat(value: f32) -> Self {
@@ -318,6 +380,24 @@ mod avx512 {
         fn mul(self, other: Self) -> Self {
             // SAFETY: the type is only used where AVX-512 is.
             Whole(unsafe { _mm512_mul_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn div(self, other: Self) -> Self {
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_div_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn larger(self, other: Self) -> Self::Mask {
+            // SAFETY: the type is only used where AVX-512 is.
+            unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.0, other.0) }
+        }
+
+        #[inline(always)]
+        fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
+            // SAFETY: the type is only used where AVX-512 is.
+            Whole(unsafe { _mm512_mask_blend_ps(mask, no.0, yes.0) })
         }
 
         #[inline(always)]

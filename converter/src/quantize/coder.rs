@@ -1,0 +1,118 @@
+//! What error feedback needs to know of a block type.
+
+use qsf_runtime::cpu::lanes::Lanes;
+use qsf_runtime::cpu::vector::Vector;
+
+use super::strips::{STRIP, Strips};
+
+/// Columns of the largest block.
+pub(super) const MOST_COLUMNS: usize = 256;
+
+/// Room for the targets of one block.
+pub(super) type Room = [Lanes; MOST_COLUMNS];
+
+/// How the blocks of 16 rows are coded, a row per lane: the part of a type that feedback and descent share.
+pub(super) trait Coder<V: Vector> {
+    /// What is stored beside the codes of a block, for each row.
+    type Block: Copy;
+
+    /// The same, ready for arithmetic.
+    type Ready: Copy;
+
+    /// Columns of a block, a multiple of 32.
+    fn columns(&self) -> usize;
+
+    /// The best scales found for these targets, judged by what [`Part::walk`] says.
+    fn choose(&self, part: &Part<'_>, room: &mut Room) -> Self::Block;
+
+    /// Prepares scales for use.
+    fn ready(&self, block: &Self::Block) -> Self::Ready;
+
+    /// The values that a reader gets for the codes nearest to `target`.
+    fn nearest(&self, ready: &Self::Ready, target: V) -> V;
+
+    /// Better scales for the codes that `values` has, which are changed with them, if there are any. `pull` is the error
+    /// times the moment, `moment` the block's own part of the moment.
+    fn rescale(
+        &self,
+        block: &Self::Block,
+        values: &mut [Lanes],
+        pull: &[Lanes],
+        moment: Local<'_>,
+    ) -> Option<Self::Block>;
+}
+
+/// The part of a matrix that couples the columns of one block.
+#[derive(Clone, Copy)]
+pub(super) struct Local<'a> {
+    matrix: &'a Strips,
+    start: usize,
+}
+
+impl<'a> Local<'a> {
+    /// The part from column `start` on.
+    #[inline(always)]
+    pub(super) fn new(matrix: &'a Strips, start: usize) -> Local<'a> {
+        Local { matrix, start }
+    }
+
+    /// Row `row` of the block, in its columns `32 * strip..32 * strip + 32`.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize, strip: usize) -> &'a [f32; STRIP] {
+        &self.matrix.strip(self.start / STRIP + strip)[self.start + row]
+    }
+}
+
+/// A block that is to be coded.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    /// What the values would be without any error so far.
+    pub originals: &'a [Lanes],
+    /// The same, moved by the errors of earlier blocks.
+    pub targets: &'a [Lanes],
+    /// What a squared distance from the target costs, by column.
+    pub weights: &'a [f32],
+    /// How an error in the block moves its later targets.
+    pub upper: Option<Local<'a>>,
+}
+
+impl Part<'_> {
+    /// Codes column after column, with the feedback inside the block; gives what that costs.
+    #[inline(always)]
+    pub(super) fn walk<V: Vector, C: Coder<V>>(
+        &self,
+        coder: &C,
+        ready: &C::Ready,
+        room: &mut Room,
+        mut values: Option<&mut [Lanes]>,
+    ) -> V {
+        let targets = &mut room[..self.targets.len()];
+        targets.copy_from_slice(self.targets);
+        let mut loss = V::splat(0.0);
+        for j in 0..self.originals.len() {
+            let target = V::from_lanes(&targets[j]);
+            let value = coder.nearest(ready, target);
+            let distance = target.sub(value);
+            loss = loss.fma(distance.mul(V::splat(self.weights[j])), distance);
+            if let Some(values) = &mut values {
+                values[j] = value.to_lanes();
+            }
+            let Some(upper) = self.upper else { continue };
+            let error = V::from_lanes(&self.originals[j]).sub(value);
+            let first = j / STRIP;
+            for (strip, targets) in targets.chunks_mut(STRIP).enumerate().skip(first) {
+                let from = if strip == first { j % STRIP + 1 } else { 0 };
+                accumulate_row(&mut targets[from..], error, &upper.row(j, strip)[from..]);
+            }
+        }
+        loss
+    }
+}
+
+/// `out[j] += factor * row[j]`.
+#[inline(always)]
+pub(super) fn accumulate_row<V: Vector>(out: &mut [Lanes], factor: V, row: &[f32]) {
+    for (out, row) in out.iter_mut().zip(row) {
+        *out = V::from_lanes(out).fma(factor, V::splat(*row)).to_lanes();
+    }
+}

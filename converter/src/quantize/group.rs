@@ -1,0 +1,233 @@
+//! Sixteen rows of a matrix, a row per lane: coded column by column with error feedback, then improved.
+
+use qsf_runtime::cpu::lanes::{LANES, Lanes};
+use qsf_runtime::cpu::vector::Vector;
+
+use super::coder::{Coder, Local, MOST_COLUMNS, Part, Room, accumulate_row};
+use super::feedback::Ordered;
+use super::strips::{STRIP, Strips, accumulate};
+use super::vectors::{ZEROS, inverse};
+
+/// Rows of one matrix, column by column; rows past the last are zero, as are columns past the last.
+#[derive(Debug, Clone)]
+pub(super) struct RowGroup {
+    /// The weights.
+    pub originals: Vec<Lanes>,
+    /// What a reader gets.
+    pub values: Vec<Lanes>,
+    /// `originals - values`; 0 in columns past the last.
+    pub errors: Vec<Lanes>,
+}
+
+impl RowGroup {
+    /// Takes at most 16 rows of `cols` values, padded to blocks of `block` columns.
+    pub(super) fn new(cols: usize, block: usize, rows: &[f32]) -> RowGroup {
+        let mut originals = vec![ZEROS; cols.next_multiple_of(block)];
+        for (lane, row) in rows.chunks_exact(cols).enumerate() {
+            for (out, value) in originals.iter_mut().zip(row) {
+                out[lane] = *value;
+            }
+        }
+        let values = vec![ZEROS; originals.len()];
+        RowGroup { errors: originals.clone(), originals, values }
+    }
+
+    /// Codes block after block, each against targets that make up for the errors of all columns before (LDLQ). `weights`
+    /// holds the pivots of the moment, or without a moment the importance of each column; 0 past the last column.
+    #[inline(always)]
+    pub(super) fn code<V: Vector, C: Coder<V>>(
+        &mut self,
+        coder: &C,
+        weights: &[f32],
+        upper: Option<&Strips>,
+    ) -> Vec<C::Block> {
+        let columns = coder.columns();
+        let mut blocks = Vec::with_capacity(self.originals.len() / columns);
+        let mut room: Room = [ZEROS; MOST_COLUMNS];
+        let mut targets: Room = [ZEROS; MOST_COLUMNS];
+        for start in (0..self.originals.len()).step_by(columns) {
+            let block = start..start + columns;
+            let targets = &mut targets[..columns];
+            targets.copy_from_slice(&self.originals[block.clone()]);
+            if let Some(upper) = upper {
+                for (strip, targets) in targets.chunks_mut(STRIP).enumerate() {
+                    accumulate::<V>(targets, &self.errors[..start], upper.strip(start / STRIP + strip));
+                }
+            }
+            let part = Part {
+                originals: &self.originals[block.clone()],
+                targets,
+                weights: &weights[block.clone()],
+                upper: upper.map(|upper| Local::new(upper, start)),
+            };
+            let chosen = coder.choose(&part, &mut room);
+            let ready = coder.ready(&chosen);
+            let _: V = part.walk(coder, &ready, &mut room, Some(&mut self.values[block]));
+            self.set_errors(start, columns, weights);
+            blocks.push(chosen);
+        }
+        blocks
+    }
+
+    /// `errors` of some columns from `originals` and `values`.
+    #[inline(always)]
+    fn set_errors(&mut self, start: usize, columns: usize, weights: &[f32]) {
+        for j in start..start + columns {
+            for i in 0..LANES {
+                let error = self.originals[j][i] - self.values[j][i];
+                self.errors[j][i] = if weights[j] == 0.0 { 0.0 } else { error };
+            }
+        }
+    }
+
+    /// The errors times the moment: half the downward slope of the loss in every value.
+    #[inline(always)]
+    pub(super) fn pull<V: Vector>(&self, moment: &Strips) -> Vec<Lanes> {
+        product::<V>(&self.errors, moment)
+    }
+
+    /// `e H e'` of every row.
+    #[inline(always)]
+    pub(super) fn losses<V: Vector>(&self, pull: &[Lanes]) -> V {
+        let mut losses = V::splat(0.0);
+        for (error, pull) in self.errors.iter().zip(pull) {
+            losses = losses.fma(V::from_lanes(error), V::from_lanes(pull));
+        }
+        losses
+    }
+
+    /// Coordinate descent: moves every code, then every block's scales, to where they are best with all others as they
+    /// are. Never makes the loss larger, up to rounding. Says whether anything moved.
+    #[inline(always)]
+    pub(super) fn descend<V: Vector, C: Coder<V>>(
+        &mut self,
+        coder: &C,
+        blocks: &mut [C::Block],
+        ordered: &Ordered,
+        pull: &mut [Lanes],
+    ) -> bool {
+        let columns = coder.columns();
+        let mut any = false;
+        let mut gained: Room = [ZEROS; MOST_COLUMNS];
+        for (b, chosen) in blocks.iter_mut().enumerate() {
+            let start = b * columns;
+            let block = start..start + columns;
+            let gained = &mut gained[..columns];
+            gained.copy_from_slice(&self.values[block.clone()]);
+            self.descend_codes(coder, &coder.ready(chosen), ordered, start, pull);
+            let local = Local::new(&ordered.moment, start);
+            let scaled = coder.rescale(chosen, &mut self.values[block.clone()], &pull[block.clone()], local);
+            if let Some(better) = scaled {
+                *chosen = better;
+            }
+            // What the errors of the block gained in all is passed on to all other columns at once.
+            let mut moved = false;
+            for (gained, value) in gained.iter_mut().zip(&self.values[block.clone()]) {
+                for i in 0..LANES {
+                    gained[i] -= value[i];
+                    moved |= gained[i] != 0.0;
+                }
+            }
+            if !moved {
+                continue;
+            }
+            any = true;
+            self.set_errors(start, columns, &ordered.pivots);
+            for (strip, pull) in pull.chunks_mut(STRIP).enumerate() {
+                let rows = ordered.moment.strip(strip);
+                if !block.contains(&(strip * STRIP)) {
+                    accumulate::<V>(pull, gained, &rows[block.clone()]);
+                } else if scaled.is_some() {
+                    pull.fill(ZEROS);
+                    accumulate::<V>(pull, &self.errors, rows);
+                }
+            }
+        }
+        any
+    }
+
+    /// The codes of one block; keeps `pull` right inside the block.
+    #[inline(always)]
+    fn descend_codes<V: Vector, C: Coder<V>>(
+        &mut self,
+        coder: &C,
+        ready: &C::Ready,
+        ordered: &Ordered,
+        start: usize,
+        pull: &mut [Lanes],
+    ) {
+        let columns = coder.columns();
+        let local = Local::new(&ordered.moment, start);
+        let pull = &mut pull[start..start + columns];
+        for j in 0..columns {
+            if ordered.pivots[start + j] == 0.0 {
+                continue;
+            }
+            let own = local.row(j, j / STRIP)[j % STRIP];
+            let value = V::from_lanes(&self.values[start + j]);
+            let target = value.fma(V::from_lanes(&pull[j]), V::splat(1.0 / own));
+            let better = coder.nearest(ready, target);
+            let gained = value.sub(better);
+            self.values[start + j] = better.to_lanes();
+            if gained.to_lanes() == ZEROS {
+                continue;
+            }
+            for (strip, pull) in pull.chunks_mut(STRIP).enumerate() {
+                accumulate_row(pull, gained, local.row(j, strip));
+            }
+        }
+    }
+
+    /// What times every row is best, with all codes held: 1 where nothing is gained.
+    #[inline(always)]
+    pub(super) fn best_factor<V: Vector>(&self, moment: &Strips, pull: &[Lanes]) -> Lanes {
+        let curved = product::<V>(&self.values, moment);
+        let (mut along, mut curve) = (V::splat(0.0), V::splat(0.0));
+        for ((value, pull), curved) in self.values.iter().zip(pull).zip(&curved) {
+            along = along.fma(V::from_lanes(value), V::from_lanes(pull));
+            curve = curve.fma(V::from_lanes(value), V::from_lanes(curved));
+        }
+        V::splat(1.0).fma(along, inverse(curve)).to_lanes()
+    }
+
+    /// Takes other values for the rows where they lose less; says which.
+    #[inline(always)]
+    pub(super) fn accept<V: Vector>(
+        &mut self,
+        values: Vec<Lanes>,
+        ordered: &Ordered,
+        pull: &mut [Lanes],
+    ) -> [bool; LANES] {
+        let mut other = self.clone();
+        other.values = values;
+        other.set_errors(0, other.values.len(), &ordered.pivots);
+        let other_pull = other.pull::<V>(&ordered.moment);
+        let here: V = self.losses(pull);
+        let there: V = other.losses(&other_pull);
+        let (here, there) = (here.to_lanes(), there.to_lanes());
+        let mut accepted = [false; LANES];
+        for i in 0..LANES {
+            accepted[i] = there[i] < here[i];
+        }
+        for j in 0..self.values.len() {
+            for i in 0..LANES {
+                if accepted[i] {
+                    self.values[j][i] = other.values[j][i];
+                    self.errors[j][i] = other.errors[j][i];
+                    pull[j][i] = other_pull[j][i];
+                }
+            }
+        }
+        accepted
+    }
+}
+
+/// A row per lane times a symmetric matrix.
+#[inline(always)]
+fn product<V: Vector>(factors: &[Lanes], matrix: &Strips) -> Vec<Lanes> {
+    let mut out = vec![ZEROS; matrix.size()];
+    for (strip, out) in out.chunks_exact_mut(STRIP).enumerate() {
+        accumulate::<V>(out, factors, matrix.strip(strip));
+    }
+    out
+}
