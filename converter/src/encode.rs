@@ -142,7 +142,11 @@ impl Encoder<'_> {
         let values = self.decode_rows(tensor, rows.clone());
         // The tensor's size was computed when it was opened, and no stored type is wider than twice f32.
         let row_bytes = quant.row_bytes(self.block, cols as u64).unwrap_or(0) as usize;
-        let data = self.quantize(quant, cols, &values, fit)?;
+        let targets = match (&fit.correction, &fit.feedback) {
+            (Some(correction), Some(feedback)) => Some(correction.targets(self.isa, feedback, &values)),
+            _ => None,
+        };
+        let data = self.quantize(quant, cols, targets.as_ref().unwrap_or(&values), fit)?;
         let mut stats = ErrorStats::new();
         let mut decoded = vec![0.0; cols];
         for (original, bytes) in values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)) {

@@ -11,7 +11,7 @@ use qsf_runtime::cpu::{Cpu, Input, Isa};
 use qsf_runtime::source::Tensor;
 
 use crate::error::{ConvertError, Result};
-use crate::quantize::Feedback;
+use crate::quantize::{Correction, Feedback};
 
 /// Damping of second moments, as a part of the mean of their diagonal (GPTQ's, arXiv 2210.17323).
 const DAMPING: f32 = 0.01;
@@ -29,6 +29,8 @@ pub(crate) struct Fit {
     pub importance: Option<Arc<Vec<f32>>>,
     /// Moments of the inputs.
     pub feedback: Option<Arc<Feedback>>,
+    /// To weights that make up for what the quantized layers before have changed.
+    pub correction: Option<Arc<Correction>>,
     /// The mean of x x' over inputs x.
     moment: Option<Tensor>,
 }
@@ -86,8 +88,12 @@ impl<'a> Fits<'a> {
         let importance = Arc::new((0..cols).map(|i| moment[i * cols + i]).collect());
         let refused = |source| ConvertError::Moments { id, source };
         let feedback = Arc::new(Feedback::new(self.isa, &moment, DAMPING).map_err(refused)?);
+        let cross = self.cross.filter(|_| !embedding).and_then(|step| step.cross.get(&input));
+        let correction = cross.map(|cross| {
+            Arc::new(Correction::new(&feedback, &moment, &cross.clone().into_mean(), CORRECTION))
+        });
         let moment = Some(Tensor::from_f32(cols, cols, &moment));
-        let fit = Fit { importance: Some(importance), feedback: Some(feedback), moment };
+        let fit = Fit { importance: Some(importance), feedback: Some(feedback), correction, moment };
         self.made.insert((input, embedding), fit.clone());
         Ok(fit)
     }

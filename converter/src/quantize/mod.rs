@@ -6,6 +6,7 @@
 mod affine;
 mod block;
 mod coder;
+mod correction;
 mod eight_bit;
 mod error_stats;
 mod feedback;
@@ -31,6 +32,7 @@ mod tests;
 use qsf_format::{BlockSize, CodeTables, QuantType};
 use qsf_runtime::cpu::Isa;
 
+pub use correction::Correction;
 pub use error_stats::ErrorStats;
 pub use feedback::{Feedback, MomentError};
 pub use finite::first_non_finite;
