@@ -9,16 +9,22 @@
 //! as they are quantized, so that each matrix is fitted to the inputs that it will really get.
 
 mod collect;
+mod fingerprint;
 mod layer_stats;
 mod moments;
 mod probe;
 mod statistics;
+mod stats_file;
 mod stream;
 mod streams;
 
 pub use collect::{collect, for_each_layer};
+pub use fingerprint::{Hash, hex, model_fingerprint, text_fingerprint};
 pub use layer_stats::LayerStats;
 pub use moments::{Channels, CrossMoment, Detail, Moments};
 pub use probe::{Probe, ProbeText};
 pub use statistics::Statistics;
+pub use stats_file::{
+    InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
+};
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};

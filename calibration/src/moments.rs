@@ -81,7 +81,7 @@ impl Moments {
     /// When it has other columns.
     pub fn merge(&mut self, other: &Moments) {
         assert_eq!(self.cols(), other.cols(), "moments of other columns");
-        self.tokens += other.tokens;
+        self.tokens = self.tokens.saturating_add(other.tokens);
         let add = |to: &mut [f64], from: &[f64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         add(&mut self.sums, &other.sums);
         add(&mut self.squares, &other.squares);
@@ -133,6 +133,39 @@ impl Moments {
         alive.sort_by(f64::total_cmp);
         let median = alive.get(alive.len() / 2).copied().unwrap_or(0.0);
         Channels { dead, outliers: alive.iter().filter(|square| **square > OUTLIER * median).count() }
+    }
+
+    /// Keeps mean and mean square only.
+    pub fn forget_products(&mut self) {
+        self.products = None;
+    }
+
+    /// Sums of values, of squares, and of products (n x n, on and above the diagonal).
+    pub(crate) fn parts(&self) -> (&[f64], &[f64], Option<&[f32]>) {
+        (&self.sums, &self.squares, self.products.as_deref())
+    }
+
+    /// Moments of these sums.
+    ///
+    /// # Panics
+    /// When they have different columns.
+    pub(crate) fn from_parts(
+        tokens: u64,
+        sums: Vec<f64>,
+        squares: Vec<f64>,
+        products: Option<Vec<f32>>,
+    ) -> Moments {
+        let n = sums.len();
+        assert!(squares.len() == n && products.as_ref().is_none_or(|products| products.len() == n * n));
+        Moments { tokens, sums, squares, products }
+    }
+
+    /// Whether all sums, products included, could be those of a text: finite, and no square below 0.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let mut products = self.products.iter().flatten();
+        self.is_finite()
+            && self.squares.iter().all(|square| *square >= 0.0)
+            && products.all(|sum| sum.is_finite())
     }
 
     /// Whether all sums are numbers: what is made of others would be worthless.

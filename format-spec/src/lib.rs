@@ -48,6 +48,7 @@ pub use model_config::{
     Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, Residual,
     RopeScaling, SlidingWindow,
 };
+pub use partial_file::PartialFile;
 pub use quant_type::{BlockSize, QuantType};
 pub use reader::{EmbeddingInfo, FileBytes, MAX_SECTION_BYTES, QsfFile, RawBytes, TensorGroup};
 pub use tensor_header::TensorEntry;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::FormatError;
 
 /// The two names of a file in the making. Dropped before [`PartialFile::publish`], it removes what was written.
-pub(crate) struct PartialFile {
+pub struct PartialFile {
     path: PathBuf,
     partial: PathBuf,
     force: bool,
@@ -50,6 +50,9 @@ impl PartialFile {
 
     /// Syncs `file`, renames it and syncs the directory, so that after a power cut the final name leads to the whole file
     /// or to none.
+    ///
+    /// # Errors
+    /// When the system refuses, or `path` has come into being and `force` is off.
     pub fn publish(&mut self, file: &File) -> Result<(), FormatError> {
         file.sync_all().map_err(|e| FormatError::io(&self.partial, "sync", e))?;
         if !self.force && self.path.symlink_metadata().is_ok() {

@@ -107,25 +107,37 @@ impl VectorWork for Matmul<'_> {
         match x.len() / k {
             0 => {}
             1 => matvec::<V>(rows, x, out),
-            m => tiles::<V>(rows, x, k, m, out),
+            // As many accumulators as there are registers for, beside the operands: 12 of 8 lanes, or 24 of 16.
+            m if V::MANY => tiles::<V, 4, 6>(rows, x, k, m, out),
+            m => tiles::<V, 2, 3>(rows, x, k, m, out),
         }
     }
 }
 
-/// Tiles of 2 rows and 3 tokens: 12 accumulators of 8 lanes, which with their operands fill 16 registers. Tokens outside,
-/// rows inside: the rows are what was sized for the nearest cache.
+/// Tiles of `R` rows and `T` tokens. Tokens outside, rows inside: the rows are what was sized for the nearest cache.
 #[inline(always)]
-fn tiles<V: Vector>(rows: &[f32], x: &[f32], k: usize, m: usize, out: &mut [f32]) {
+fn tiles<V: Vector, const R: usize, const T: usize>(
+    rows: &[f32],
+    x: &[f32],
+    k: usize,
+    m: usize,
+    out: &mut [f32],
+) {
     let count = rows.len() / k;
-    for t in (0..m).step_by(3) {
-        // Past the end the last token is computed again: cheaper than tiles of other shapes.
-        let ts = [t, (t + 1).min(m - 1), (t + 2).min(m - 1)];
-        let tokens = [&x[ts[0] * k..][..k], &x[ts[1] * k..][..k], &x[ts[2] * k..][..k]];
-        for r in (0..count).step_by(2) {
-            let rs = [r, (r + 1).min(count - 1)];
-            let dots = dots::<V, 2, 3>([&rows[rs[0] * k..][..k], &rows[rs[1] * k..][..k]], tokens);
-            for (r, dots) in rs.into_iter().zip(dots) {
-                for (t, dot) in ts.into_iter().zip(dots) {
+    // Past the end the last row or token is computed again: cheaper than tiles of other shapes.
+    for t in (0..m).step_by(T) {
+        let mut tokens: [&[f32]; T] = [&[]; T];
+        for (i, token) in tokens.iter_mut().enumerate() {
+            *token = &x[(t + i).min(m - 1) * k..][..k];
+        }
+        for r in (0..count).step_by(R) {
+            let mut tile: [&[f32]; R] = [&[]; R];
+            for (i, row) in tile.iter_mut().enumerate() {
+                *row = &rows[(r + i).min(count - 1) * k..][..k];
+            }
+            let dots = dots::<V, R, T>(tile, tokens);
+            for (r, dots) in (r..count).zip(dots) {
+                for (t, dot) in (t..m).zip(dots) {
                     out[r * m + t] = dot;
                 }
             }
