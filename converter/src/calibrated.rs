@@ -13,6 +13,9 @@ use crate::journal::Journal;
 use crate::sequential::Sequential;
 use crate::stored;
 
+/// The journal's record of the token embedding.
+pub(crate) const EMBEDDING_RECORD: &str = "embedding";
+
 /// Encodes and writes all tensors of a job. `head` holds what the head reads, and `importance` what each layer is worth,
 /// where a survey has measured them.
 pub(crate) fn write_fitted(
@@ -26,10 +29,11 @@ pub(crate) fn write_fitted(
     let source = job.source;
     let (head, importance) = match surveyed {
         Some(surveyed) => surveyed,
+        None if journal.has(EMBEDDING_RECORD) => (LayerStats::default(), Vec::new()),
         None => (head_stats(job, tools)?, Vec::new()),
     };
     let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
-    let stored = match journal.get("embedding")?.as_deref().map(stored::from_bytes) {
+    let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(stored::from_bytes) {
         Some(Some(known)) => known,
         _ => {
             let tied = source.config().tied_head;
@@ -42,7 +46,7 @@ pub(crate) fn write_fitted(
             vec![job.store(planned, &[fit])?]
         }
     };
-    journal.put_new("embedding", &stored::to_bytes(&stored))?;
+    journal.put_new(EMBEDDING_RECORD, &stored::to_bytes(&stored))?;
     let mut quantized = Replaced::new(source);
     for tensor in &stored {
         quantized.replace(tensor.id, tensor.tensor(job.encoder.block, tables)?)?;

@@ -51,9 +51,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Whether an earlier run left records.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+    /// Whether there is a record of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.records.contains_key(name)
     }
 
     /// The payload of the record of this name.
@@ -76,7 +76,7 @@ impl Journal {
     /// # Errors
     /// When writing fails.
     pub fn put_new(&mut self, name: &str, payload: &[u8]) -> Result<()> {
-        if self.records.contains_key(name) { Ok(()) } else { self.put(name, payload) }
+        if self.has(name) { Ok(()) } else { self.put(name, payload) }
     }
 
     /// Adds a record; it survives a crash once this returns.
@@ -208,7 +208,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("model.qsf");
         let mut journal = Journal::open(&out, &[7; 32], false).unwrap();
-        assert!(journal.is_empty());
+        assert!(!journal.has("layer 0"));
         journal.put("layer 0", &[1, 2, 3]).unwrap();
         journal.put("layer 1", &vec![9; 100_000]).unwrap();
         drop(journal);
@@ -239,8 +239,9 @@ mod tests {
         Journal::open(&out, &[1; 32], false).unwrap().put("a", b"b").unwrap();
         let error = Journal::open(&out, &[2; 32], false).map(drop).unwrap_err();
         assert!(error.to_string().contains("model.qsf.journal"), "{error}");
-        assert!(!Journal::open(&out, &[1; 32], false).unwrap().is_empty(), "the refusal changed nothing");
-        assert!(Journal::open(&out, &[2; 32], true).unwrap().is_empty());
+        assert!(Journal::open(&out, &[1; 32], false).unwrap().has("a"), "the refusal changed nothing");
+        assert!(!Journal::open(&out, &[2; 32], true).unwrap().has("a"));
+        Journal::open(&out, &[2; 32], true).unwrap().put("c", b"d").unwrap();
         fs::write(path_of(&out), b"something else").unwrap();
         assert!(Journal::open(&out, &[2; 32], false).is_err());
         Journal::open(&out, &[2; 32], true).unwrap().remove();

@@ -14,6 +14,7 @@ use qsf_runtime::cpu::{Cpu, decode_row};
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
+use crate::calibrated::EMBEDDING_RECORD;
 use crate::error::{ConvertError, Result};
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
@@ -81,6 +82,9 @@ pub(crate) fn survey(
     tools: &Tools<'_>,
 ) -> Result<Survey> {
     let Tools { cpu, tokens, progress, cancel } = *tools;
+    if let Some(known) = from_journal(job, journal)? {
+        return Ok(known);
+    }
     let ctx = PROBE_CTX.min(tokens.len());
     let text = ProbeText { tokens, ctx, chunks: PROBE_CHUNKS };
     let mut probe = Probe::new(job.source, cpu, text, cancel)?;
@@ -106,6 +110,27 @@ pub(crate) fn survey(
         Ok::<(), ConvertError>(())
     })?;
     Ok(survey)
+}
+
+fn record_name(layer: Option<u32>) -> String {
+    layer.map_or("survey of ends".to_owned(), |layer| format!("survey of layer {layer}"))
+}
+
+/// The whole survey, if a run that was stopped has got so far that nothing needs the statistics again.
+fn from_journal(job: &Job<'_>, journal: &mut Journal) -> Result<Option<Survey>> {
+    if !journal.has(EMBEDDING_RECORD) {
+        return Ok(None);
+    }
+    let mut survey = Survey { tensors: Vec::new(), importance: Vec::new(), head: LayerStats::default() };
+    for layer in (0..job.source.config().layers).map(Some).chain([None]) {
+        let json = journal.get(&record_name(layer))?;
+        let Some(found) = json.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok()) else {
+            return Ok(None);
+        };
+        survey.tensors.extend(found.tensors);
+        survey.importance.extend(layer.map(|_| found.importance.unwrap_or(f64::NAN) as f32));
+    }
+    Ok(Some(survey))
 }
 
 /// The matrices of a layer.
