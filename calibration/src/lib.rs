@@ -27,4 +27,4 @@ pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};
-pub use text::{Document, Message, document_text, parse_jsonl, read_documents, tokenize};
+pub use text::{Document, Message, Renderer, document_text, parse_jsonl, read_documents, tokenize};

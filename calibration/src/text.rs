@@ -101,15 +101,15 @@ impl LineMessage {
     }
 }
 
+/// Makes a text of a conversation, as the model's chat template does.
+pub type Renderer<'a> = &'a dyn Fn(&[Message]) -> Result<String>;
+
 /// A document as text. Conversations go through `render`, the chat template, where there is one; else what is said follows
 /// one another, a line each.
 ///
 /// # Errors
 /// Those of `render`.
-pub fn document_text(
-    document: &Document,
-    render: Option<&dyn Fn(&[Message]) -> Result<String>>,
-) -> Result<String> {
+pub fn document_text(document: &Document, render: Option<Renderer<'_>>) -> Result<String> {
     match (document, render) {
         (Document::Text(text), _) => Ok(text.clone()),
         (Document::Messages(messages), Some(render)) => render(messages),
