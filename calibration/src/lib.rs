@@ -17,6 +17,7 @@ mod statistics;
 mod stats_file;
 mod stream;
 mod streams;
+mod text;
 
 pub use collect::{collect, for_each_layer};
 pub use fingerprint::{Hash, hex, model_fingerprint, text_fingerprint};
@@ -28,3 +29,4 @@ pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};
+pub use text::{Document, Message, Renderer, document_text, parse_jsonl, read_documents, tokenize};

@@ -1,6 +1,7 @@
 //! The hidden states of all tokens of a text on their way through the layers.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 
 use qsf_runtime::cpu::lanes::dot;
@@ -139,12 +140,11 @@ impl Collector {
         if self.detail == Detail::Full {
             self.panels.fill(&self.cpu, rows, cols);
         }
-        if !self.moments.contains_key(&input) {
-            self.moments.insert(input, Moments::new(cols, self.detail)?);
-        }
-        if let Some(moments) = self.moments.get_mut(&input) {
-            moments.add(&self.cpu, rows, &self.panels);
-        }
+        let moments = match self.moments.entry(input) {
+            Entry::Vacant(entry) => entry.insert(Moments::new(cols, self.detail)?),
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        moments.add(&self.cpu, rows, &self.panels);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! full precision (GPTAQ, arXiv 2504.02692).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 
 use qsf_runtime::cpu::{ColumnPanels, Cpu};
@@ -245,12 +246,11 @@ fn add_cross(
     full: &ColumnPanels,
     collector: &Collector,
 ) -> Result<()> {
-    if !cross.contains_key(&input) {
-        cross.insert(input, CrossMoment::new(cols)?);
-    }
-    if let Some(moment) = cross.get_mut(&input) {
-        moment.add(cpu, tokens, full, collector.panels());
-    }
+    let moment = match cross.entry(input) {
+        Entry::Vacant(entry) => entry.insert(CrossMoment::new(cols)?),
+        Entry::Occupied(entry) => entry.into_mut(),
+    };
+    moment.add(cpu, tokens, full, collector.panels());
     Ok(())
 }
 

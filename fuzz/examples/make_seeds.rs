@@ -5,15 +5,18 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use qsf_calibration::{
+    Detail, StatsHeader, StatsWriter, TextMark, collect, model_fingerprint, text_fingerprint,
+};
 use qsf_converter::plan::TypeOverride;
 use qsf_converter::{ConvertOptions, convert};
 use qsf_format::{BlockSize, Compression, Layout, QsfFile, verify_file};
 use qsf_fuzz::models::{gpt2_config, gpt2_shapes, llama_config, llama_shapes, safetensors_file};
-use qsf_fuzz::reseal::reseal;
+use qsf_fuzz::reseal::{reseal, reseal_statistics};
 use qsf_fuzz::torch::{checkpoint, state_dict};
 use qsf_fuzz::{dir_of, open_and_load};
 use qsf_runtime::Tokenizer;
-use qsf_runtime::cpu::Isa;
+use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::progress::{Cancel, Unwatched};
 use qsf_runtime::source::{QsfSource, open_huggingface};
 use serde_json::{Value, json};
@@ -22,8 +25,43 @@ fn main() {
     qsf_files();
     directories();
     tokenizers();
+    statistics();
     seed("options", "recipes.txt", "4bit\n2\nmixed\nBF16\n2bit-sym\n64\n256\nternary".as_bytes());
     seed("options", "overrides.txt", "layer 0 *=4bit\nffn_*=f16\n*_*_*=8\nattn_q=8bit\na=b=f32".as_bytes());
+}
+
+/// Statistics of four tokens, with and without products, of a layer and the head; and texts.
+fn statistics() {
+    let lines =
+        "{\"text\": \"a\"}\n{\"messages\": [{\"role\": \"user\", \"content\": [{\"text\": \"b\"}]}]}\n";
+    seed("statistics", "texts.jsonl", lines.as_bytes());
+    let files = llama_files();
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+    let dir = dir_of(&files);
+    let source = open_huggingface(dir.path()).expect("a model");
+    for (name, detail) in [("diagonal.stats", Detail::Diagonal), ("full.stats", Detail::Full)] {
+        let (tokens, cpu) = ([1, 2, 3, 1], Cpu::new(Isa::best()));
+        let text = TextMark { hash: text_fingerprint(&tokens), tokens: tokens.len() as u64 };
+        let model = model_fingerprint(&source).expect("a fingerprint");
+        let header = StatsHeader { model, texts: vec![text] };
+        let out = dir.path().join(name);
+        let mut writer = StatsWriter::create(&out, false, &header).expect("a file");
+        let stats = collect(&source, &cpu, &tokens, detail, &Unwatched, &Cancel::default());
+        for layer in stats.expect("statistics").layers() {
+            writer.layer(layer).expect("a layer");
+        }
+        writer.finish().expect("a whole file");
+        let bytes = fs::read(&out).expect("the file");
+        let mut resealed = bytes.clone();
+        reseal_statistics(&mut resealed);
+        assert_eq!(resealed, bytes, "{name} has the checksums that it should");
+        seed("statistics", name, &bytes);
+    }
+}
+
+fn llama_files() -> [(&'static str, Vec<u8>); 2] {
+    let config = llama_config().to_string().into_bytes();
+    [("config.json", config), ("model.safetensors", safetensors_file(&llama_shapes()))]
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {

@@ -16,6 +16,28 @@ pub fn reseal(bytes: &mut Vec<u8>) {
     }
 }
 
+/// The same for a statistics file: the checksums of header and records.
+pub fn reseal_statistics(bytes: &mut [u8]) {
+    let _ = reseal_records(bytes);
+}
+
+fn reseal_records(bytes: &mut [u8]) -> Option<()> {
+    let mut start = 0;
+    let mut end = 48 + 40 * get32(bytes, 12)?.min(64) as usize;
+    loop {
+        let crc = crc32fast::hash(bytes.get(start..end)?);
+        put32(bytes, end, crc)?;
+        start = end + 4;
+        let cols = get32(bytes, start + 12)? as usize;
+        let body = match (bytes.get(start + 4)?, bytes.get(start + 5)?) {
+            (254, _) => 8,
+            (_, 1) => 16 * cols + cols.checked_mul(cols + 1)?.checked_mul(2)?,
+            _ => 16 * cols,
+        };
+        end = start.checked_add(24)?.checked_add(body)?;
+    }
+}
+
 /// Sections, directory, header.
 fn reseal_outside(bytes: &mut [u8]) {
     let _ = reseal_directory(bytes);

@@ -10,7 +10,8 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use qsf_format::{Activation, BlockSize, QuantType};
 use qsf_runtime::cpu::{
-    Attention, AttentionBuffer, Cpu, Input, Int8Rows, KvLayer, RopeFrequencies, RopeTable, gated, rms_norm,
+    Attention, AttentionBuffer, ColumnPanels, Cpu, Input, Int8Rows, KvLayer, RopeFrequencies, RopeTable,
+    gated, rms_norm,
 };
 use qsf_runtime::source::Tensor;
 use qsf_runtime::source::ggml::{GgmlType, decode_row};
@@ -131,6 +132,28 @@ fn attention(c: &mut Criterion) {
     group.finish();
 }
 
+/// Sums of outer products of 512 tokens. Here the element is one product; a second moment has half of all.
+fn moments(c: &mut Criterion) {
+    let cpu = Cpu::from_env().expect("an instruction set of this processor");
+    let mut group = c.benchmark_group("moments");
+    group.sample_size(10).warm_up_time(Duration::from_millis(200));
+    group.measurement_time(Duration::from_millis(600));
+    for cols in [512, 2048] {
+        let mut panels = ColumnPanels::new();
+        panels.fill(&cpu, &activations(512, cols), cols);
+        let mut totals = vec![0.0; cols * cols];
+        group.throughput(Throughput::Elements((512 * cols * (cols + 1) / 2) as u64));
+        group.bench_function(format!("second, {cols} columns"), |b| {
+            b.iter(|| cpu.add_second_moment(black_box(&panels), &mut totals));
+        });
+        group.throughput(Throughput::Elements((512 * cols * cols) as u64));
+        group.bench_function(format!("cross, {cols} columns"), |b| {
+            b.iter(|| cpu.add_cross_moment(black_box(&panels), &panels, &mut totals));
+        });
+    }
+    group.finish();
+}
+
 /// Rows of GGUF files to floats. Here the element is one value.
 fn ggml(c: &mut Criterion) {
     const COLS: usize = 4096;
@@ -149,5 +172,5 @@ fn ggml(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, int8, float, around, attention, ggml);
+criterion_group!(benches, int8, float, around, attention, moments, ggml);
 criterion_main!(benches);

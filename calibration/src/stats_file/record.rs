@@ -115,14 +115,14 @@ impl Head {
         let head =
             Head { layer: (layer != NO_LAYER).then_some(layer), what, products: bytes[5] == 1, cols, tokens };
         let of_model = matches!(what, What::End | What::Input(LinearInput::Head));
-        let cols_fit = match what {
-            What::Influence => cols == 1,
-            What::End => cols == 0,
-            What::Input(_) => cols > 0,
+        let (cols_fit, may_have_products) = match what {
+            What::Influence => (cols == 1, false),
+            What::End => (cols == 0, false),
+            What::Input(_) => (cols > 0, true),
         };
         let whole = of_model == head.layer.is_none()
             && cols_fit
-            && !(head.products && !matches!(what, What::Input(_)))
+            && (may_have_products || !head.products)
             && head.to_bytes() == *bytes;
         if whole { Ok(head) } else { Err(Malformed::new("the head of a record", "fields that agree", head)) }
     }
