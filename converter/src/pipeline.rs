@@ -27,7 +27,7 @@ use crate::options::ConvertOptions;
 use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, plan_for_size};
 use crate::provenance::hash_files;
 use crate::quantize::Effort;
-use crate::survey::survey;
+use crate::survey::{survey, unmeasured};
 
 /// What a conversion did.
 #[derive(Debug, Clone)]
@@ -172,15 +172,17 @@ fn choose_types(
         let fixed = options.overrides.iter().any(|rule| rule.names(id));
         !fixed && id.kind.is_matrix() && planned.quant == options.recipe.assign(id) && may_be_chosen(id)
     };
+    let sections = section_sizes(job, provenance)?;
+    let (config, block) = (job.source.config(), options.block);
+    let size = SizeModel { config, block, layout: options.layout, sections: &sections };
+    // Said now, not after minutes of measuring.
+    plan_for_size(&job.plan, &unmeasured(&job.plan, free), limit, &size)?;
     let survey = survey(job, free, journal, tools)?;
     let candidates: Vec<Candidate> = survey
         .tensors
         .iter()
         .filter_map(|t| Some(Candidate { id: t.id()?, options: t.options.clone() }))
         .collect();
-    let sections = section_sizes(job, provenance)?;
-    let (config, block) = (job.source.config(), options.block);
-    let size = SizeModel { config, block, layout: options.layout, sections: &sections };
     let (plan, _) = plan_for_size(&job.plan, &candidates, limit, &size)?;
     job.plan = Arc::new(plan);
     Ok((survey.head, survey.importance))

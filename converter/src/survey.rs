@@ -19,7 +19,7 @@ use crate::error::{ConvertError, Result};
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
-use crate::plan::PlannedTensor;
+use crate::plan::{Candidate, Plan, PlannedTensor};
 
 /// Types that a matrix of a layer may get, smallest first.
 const OF_LAYERS: [QuantType; 7] =
@@ -110,6 +110,17 @@ pub(crate) fn survey(
         Ok::<(), ConvertError>(())
     })?;
     Ok(survey)
+}
+
+/// The types that a survey would measure, with nothing known about them.
+pub(crate) fn unmeasured(plan: &Plan, wanted: impl Fn(&PlannedTensor) -> bool) -> Vec<Candidate> {
+    let free = plan.tensors().iter().filter(|planned| wanted(planned));
+    free.map(|planned| {
+        let id = planned.info.id;
+        let types: &[QuantType] = if id.layer.is_some() { &OF_LAYERS } else { &OF_ENDS };
+        Candidate { id, options: types.iter().map(|quant| (*quant, 0.0)).collect() }
+    })
+    .collect()
 }
 
 fn record_name(layer: Option<u32>) -> String {

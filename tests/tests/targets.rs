@@ -1,0 +1,139 @@
+//! Files of a given size: what is asked for is kept, what is chosen can be seen and replayed, and work that was stopped goes on.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use qsf_tests::*;
+use serde_json::Value;
+
+const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../converter/data/demo.txt");
+const CALIBRATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../converter/data/calibration.txt");
+
+fn call(model: &Path, out: &Path, args: &str) -> Program {
+    program("qsf-convert").arg(model).arg(out).args(args).args("--calibration-tokens 4096")
+}
+
+fn divergence(file: &Path, model: &Path) -> f64 {
+    let call = program("qsf-eval").arg(file).arg("--base").arg(model).arg("--file").arg(TEXT);
+    call.args("--ctx 256 --chunks 12 --json").run().json()["kld"]["mean"].as_f64().unwrap()
+}
+
+fn types(plan: &Path) -> Value {
+    serde_json::from_slice::<Value>(&fs::read(plan).unwrap()).unwrap()["types"].clone()
+}
+
+fn journal(out: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.journal", out.display()))
+}
+
+#[test]
+fn a_target_is_never_exceeded_nearly_met_and_better_than_a_uniform_type_of_that_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let uniform = dir.path().join("uniform.qsf");
+    let args = format!("-q n3 --calibration {CALIBRATION}");
+    call(&model, &uniform, &args).run().ok();
+    let size = fs::metadata(&uniform).unwrap().len();
+    let out = dir.path().join("target.qsf");
+    let plan = dir.path().join("plan.json");
+    let args = format!("--target-size {size} --calibration {CALIBRATION} --plan {}", plan.display());
+    call(&model, &out, &args).run().ok();
+    let found = fs::metadata(&out).unwrap().len();
+    assert!(found <= size && found * 1000 >= size * 995, "{found} bytes for {size}");
+    let (chosen, same) = (divergence(&out, &model), divergence(&uniform, &model));
+    assert!(chosen < 0.95 * same, "KLD {chosen} with chosen types, {same} with n3 throughout");
+    assert!(!journal(&out).exists());
+
+    // What was chosen, edited and replayed.
+    let mut edited: Value = serde_json::from_slice(&fs::read(&plan).unwrap()).unwrap();
+    edited["types"]["layer 0 attn_v"] = "8bit".into();
+    fs::write(&plan, edited.to_string()).unwrap();
+    let again = dir.path().join("again.qsf");
+    call(&model, &again, &format!("--plan {}", plan.display())).run().ok();
+    let tensors = program("qsf-inspect").arg(&again).args("--tensors --json").run().json()["tensors"].clone();
+    for tensor in tensors.as_array().unwrap() {
+        let place = tensor["place"].as_str().unwrap();
+        let kind = tensor["kind"].as_str().unwrap();
+        let name = if place.starts_with("layer") { format!("{place} {kind}") } else { kind.to_owned() };
+        if let Some(wanted) = types(&plan).get(&name) {
+            assert_eq!(&tensor["type"], wanted, "{name}");
+        }
+    }
+    let refusals: [(&str, &str); 3] = [
+        ("--target-size 20kB", "smallest"),
+        ("--target-size 1MB --plan PLAN", "PLAN"),
+        ("--target-bpw 0", "--target-bpw"),
+    ];
+    for (args, part) in refusals {
+        let args = args.replace("PLAN", plan.to_str().unwrap());
+        let part = part.replace("PLAN", plan.to_str().unwrap());
+        refused(&args, dir.path(), call(&model, &dir.path().join("no.qsf"), &args), 2, &[&part]);
+    }
+}
+
+#[test]
+fn a_target_without_a_text_uses_the_built_in_one_and_bits_per_weight_count_the_whole_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let out = dir.path().join("out.qsf");
+    let report = call(&model, &out, "--target-bpw 4.5 --json").run().json();
+    let bits = report["bits_per_weight"].as_f64().unwrap();
+    assert!(bits <= 4.5 && bits > 4.47, "{bits}");
+    let options =
+        program("qsf-inspect").arg(&out).arg("--json").run().json()["provenance"]["options"].clone();
+    assert_eq!(options["calibration"]["tokens"], 4096);
+    assert!(options["size_limit"].as_u64().unwrap() > 100_000);
+}
+
+#[test]
+fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let whole = dir.path().join("whole.qsf");
+    let args = format!("--target-bpw 4 --calibration {CALIBRATION}");
+    let started = Instant::now();
+    call(&model, &whole, &args).run().ok();
+    let took = started.elapsed();
+    let out = dir.path().join("killed.qsf");
+    for part in 1..=9u32 {
+        let mut child = call(&model, &out, &args).start();
+        std::thread::sleep((took * part / 10).min(Duration::from_secs(5)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if out.exists() {
+            break;
+        }
+    }
+    if journal(&out).exists() {
+        // Another model, text or choice is told from this one, and changes nothing.
+        let other = call(&model, &out, &format!("--target-bpw 4.1 --calibration {CALIBRATION}"));
+        let found = other.run();
+        assert_eq!(found.code, 2, "{}", found.stderr);
+        assert!(found.stderr.contains("killed.qsf.journal"), "{}", found.stderr);
+    }
+    if !out.exists() {
+        call(&model, &out, &args).run().ok();
+    }
+    assert!(fs::read(&out).unwrap() == fs::read(&whole).unwrap(), "other bytes after kills");
+    assert!(!journal(&out).exists());
+}
+
+#[test]
+fn an_evaluation_is_printed_and_stored_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let out = dir.path().join("out.qsf");
+    let args = format!("-q 4bit --eval {TEXT} --eval-chunks 4");
+    let report = call(&model, &out, &args).arg("--json").run().json();
+    let call = program("qsf-eval").arg(&out).arg("--base").arg(&model).arg("--file").arg(TEXT);
+    let again = call.args("--ctx 512 --chunks 4 --json").run().json();
+    let stored = program("qsf-inspect").arg(&out).args("--verify --json").run().json()["evaluation"].clone();
+    for field in ["ppl", "base_ppl", "kld", "top1", "tokens"] {
+        assert_eq!(stored[field], again[field], "{field}");
+        assert_eq!(report["evaluation"][field], again[field], "{field}");
+    }
+    let shown = program("qsf-inspect").arg(&out).run().ok().stdout;
+    assert!(shown.contains("KL divergence"), "{shown}");
+}
