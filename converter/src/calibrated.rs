@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qsf_calibration::{Detail, LayerStats, StreamOptions, for_each_layer, run_streams};
+use qsf_calibration::{LayerStats, StreamOptions, run_streams};
 use qsf_format::{CodeTables, TensorId, TensorKind};
 use qsf_runtime::source::Replaced;
 
@@ -11,6 +11,7 @@ use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
 use crate::sequential::Sequential;
+use crate::statistics::StatsFiles;
 use crate::stored;
 
 /// The journal's record of the token embedding.
@@ -23,14 +24,15 @@ pub(crate) fn write_fitted(
     journal: &mut Journal,
     tables: &Arc<CodeTables>,
     surveyed: Option<(LayerStats, Vec<f32>)>,
+    stats: &mut StatsFiles,
     tools: &Tools<'_>,
 ) -> Result<()> {
     let Tools { cpu, tokens, progress, cancel } = *tools;
     let source = job.source;
     let (head, importance) = match surveyed {
         Some(surveyed) => surveyed,
-        None if journal.has(EMBEDDING_RECORD) => (LayerStats::default(), Vec::new()),
-        None => (head_stats(job, tools)?, Vec::new()),
+        None if journal.has(EMBEDDING_RECORD) && !stats.wants_text() => (LayerStats::default(), Vec::new()),
+        None => (head_stats(job, stats, tools)?, Vec::new()),
     };
     let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
     let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(stored::from_bytes) {
@@ -61,17 +63,50 @@ pub(crate) fn write_fitted(
     job.write_rest(&head)
 }
 
-/// What the head reads in the unchanged model; of models whose embedding is no head, nothing.
-fn head_stats(job: &Job<'_>, tools: &Tools<'_>) -> Result<LayerStats> {
-    let Tools { cpu, tokens, progress, cancel } = *tools;
+/// What the head reads in the unchanged model; nothing where neither the embedding nor anyone else needs it.
+fn head_stats(job: &Job<'_>, stats: &mut StatsFiles, tools: &Tools<'_>) -> Result<LayerStats> {
     let mut head = LayerStats::default();
-    if job.source.config().tied_head {
-        for_each_layer(job.source, cpu, tokens, Detail::Full, progress, cancel, |stats| {
+    if job.source.config().tied_head || stats.wants_text() {
+        stats.for_each_layer(job.source, tools, |stats| {
             head = stats;
-            Ok::<(), ConvertError>(())
+            Ok(())
         })?;
     }
     Ok(head)
+}
+
+/// Encodes and writes all tensors of a job, fitted to the inputs that the unchanged model makes: without a text, by
+/// statistics alone.
+pub(crate) fn write_fitted_by_statistics(
+    job: &mut Job<'_>,
+    stats: &mut StatsFiles,
+    tools: &Tools<'_>,
+) -> Result<()> {
+    let (source, isa) = (job.source, job.encoder.isa);
+    let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
+    let planned = job.planned(embedding).ok_or_else(|| missing(embedding))?.clone();
+    // The file begins with the embedding, and the statistics end with what it is fitted to.
+    let mut head = LayerStats::default();
+    stats.for_each_layer(source, tools, |stats| {
+        head = stats;
+        Ok(())
+    })?;
+    let tied = source.config().tied_head;
+    let fit = if tied { Fits::of_stats(isa, &head).of(embedding, None)? } else { Fit::default() };
+    let stored = job.store(&planned, &[fit])?;
+    job.write_stored_embedding(&stored)?;
+    stats.for_each_layer(source, tools, |stats| {
+        let Some(layer) = stats.layer else { return Ok(()) };
+        let (plan, mut fits) = (job.plan.clone(), Fits::of_stats(isa, &stats));
+        let of_layer = plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer));
+        let stored = of_layer.map(|planned| job.store(planned, &fits.all(job, planned.info.id)?));
+        let stored = stored.collect::<Result<Vec<_>>>()?;
+        job.write_stored_layer(stored, None)?;
+        source.release(Some(layer));
+        Ok(())
+    })?;
+    let fit = Fits::of_stats(isa, &head).of(TensorId::of_model(TensorKind::Head), None)?;
+    job.write_rest(&fit)
 }
 
 fn missing(id: TensorId) -> ConvertError {

@@ -108,6 +108,8 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
             skip_tokenizer_check: false,
             allow_requantize: false,
             calibration: None,
+            stats_in: Vec::new(),
+            stats_out: None,
             size_limit: None,
             evaluation: None,
         };

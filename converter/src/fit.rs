@@ -11,6 +11,7 @@ use qsf_runtime::cpu::{Cpu, Input, Isa};
 use qsf_runtime::source::Tensor;
 
 use crate::error::{ConvertError, Result};
+use crate::job::Job;
 use crate::quantize::{Correction, Feedback};
 
 /// Damping of second moments, as a part of the mean of their diagonal (GPTQ's, arXiv 2210.17323).
@@ -96,6 +97,19 @@ impl<'a> Fits<'a> {
         let fit = Fit { importance: Some(importance), feedback: Some(feedback), correction, moment };
         self.made.insert((input, embedding), fit.clone());
         Ok(fit)
+    }
+}
+
+impl Fits<'_> {
+    /// The fit of a tensor, or, of a stack of experts, that of each.
+    ///
+    /// # Errors
+    /// When the moments are none.
+    pub fn all(&mut self, job: &Job<'_>, id: TensorId) -> Result<Vec<Fit>> {
+        match job.experts(id) {
+            None => Ok(vec![self.of(id, None)?]),
+            Some(count) => (0..count).map(|expert| self.of(id, Some(expert))).collect(),
+        }
     }
 }
 

@@ -20,10 +20,11 @@ mod provenance;
 pub mod quantize;
 pub mod report;
 mod sequential;
+mod statistics;
 mod stored;
 mod survey;
 
-pub use calibrate::{DEFAULT_CALIBRATION_TEXT, calibrate};
+pub use calibrate::calibrate;
 pub use error::{ConvertError, Result};
 pub use evaluation::EvaluationText;
 pub use options::{Calibration, ConvertOptions};

@@ -1,5 +1,7 @@
 //! What can be chosen about a conversion.
 
+use std::path::PathBuf;
+
 use qsf_format::{BlockSize, Compression, Layout};
 use serde_json::{Map, Value, json};
 
@@ -27,6 +29,11 @@ pub struct ConvertOptions {
     pub allow_requantize: bool,
     /// Text that shows which errors matter.
     pub calibration: Option<Calibration>,
+    /// Statistics of this model in files, added up: what a text would show otherwise. Without a calibration text the
+    /// weights are fitted to them alone.
+    pub stats_in: Vec<PathBuf>,
+    /// Where to write the statistics of the calibration text.
+    pub stats_out: Option<PathBuf>,
     /// Choose the type of every matrix so that the file has at most so many bytes and does least damage. Needs a
     /// calibration; overrides still hold.
     pub size_limit: Option<u64>,
@@ -39,7 +46,7 @@ pub struct ConvertOptions {
 pub struct Calibration {
     /// Its tokens.
     pub tokens: Vec<u32>,
-    /// SHA-256 of the text, lower-case hexadecimal.
+    /// SHA-256 of the text, lower-case hexadecimal; of several documents one behind the other.
     pub text_sha256: String,
 }
 

@@ -11,13 +11,13 @@ use qsf_format::{
     TensorRecord, WriterOptions, stored_section_bytes,
 };
 use qsf_runtime::cpu::Cpu;
-use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::calibrated::write_fitted;
+use crate::calibrated::{write_fitted, write_fitted_by_statistics};
 use crate::encode::Encoder;
 use crate::error::{ConvertError, Result};
 use crate::evaluation::evaluate_file;
@@ -27,6 +27,7 @@ use crate::options::ConvertOptions;
 use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, plan_for_size};
 use crate::provenance::hash_files;
 use crate::quantize::Effort;
+use crate::statistics::StatsFiles;
 use crate::survey::{survey, unmeasured};
 
 /// What a conversion did.
@@ -90,11 +91,14 @@ pub fn convert(
     };
     let writer = QsfWriter::create(out, source.config().layers, writer_options)?;
     let files = source.files();
+    let mut stats = StatsFiles::open(source, &options.stats_in, options.stats_out.clone(), options.force)?;
+    let mut recorded = options.normalised();
+    recorded.insert("statistics".into(), json!(stats.texts()));
     let provenance = |sources| Provenance {
         tool: concat!("qsf-convert ", env!("CARGO_PKG_VERSION")).into(),
         sources,
         requantized_from: requantized_from.clone(),
-        options: options.normalised(),
+        options: recorded.clone(),
     };
     let encoder = Encoder {
         isa: cpu.isa(),
@@ -102,13 +106,21 @@ pub fn convert(
         tables: &tables,
         effort: Effort::FULL,
         source: source.path(),
-        progress,
+        // Where a text goes through the model, tokens are counted, not weights.
+        progress: if options.calibration.is_some() { &Unwatched } else { progress },
         cancel,
     };
     let plan = Arc::new(plan);
     let mut job = Job { source, plan, encoder, writer, layout: options.layout, records: Vec::new() };
     let mut journal = None;
     let sources = match &options.calibration {
+        None if !options.stats_in.is_empty() => {
+            let tools = Tools { cpu, tokens: &[], progress, cancel };
+            progress.begin("quantizing", job.weights());
+            write_fitted_by_statistics(&mut job, &mut stats, &tools)?;
+            progress.end();
+            hash_files(&files, &[cancel])?
+        }
         None => {
             progress.begin("converting", job.weights());
             // Hashing reads the same files: beside the encoding, it finds them in the page cache.
@@ -127,10 +139,13 @@ pub fn convert(
             let journal = journal.insert(Journal::open(out, &fingerprint(&provenance), options.force)?);
             let tools = Tools { cpu, tokens: &calibration.tokens, progress, cancel };
             let surveyed = match options.size_limit {
-                Some(limit) => Some(choose_types(&mut job, limit, provenance, options, journal, &tools)?),
+                Some(limit) => {
+                    let stats = &mut stats;
+                    Some(choose_types(&mut job, limit, provenance, options, stats, journal, &tools)?)
+                }
                 None => None,
             };
-            write_fitted(&mut job, journal, &tables, surveyed, &tools)?;
+            write_fitted(&mut job, journal, &tables, surveyed, &mut stats, &tools)?;
             sources
         }
     };
@@ -164,6 +179,7 @@ fn choose_types(
     limit: u64,
     provenance: Provenance,
     options: &ConvertOptions,
+    stats: &mut StatsFiles,
     journal: &mut Journal,
     tools: &Tools<'_>,
 ) -> Result<(LayerStats, Vec<f32>)> {
@@ -177,7 +193,7 @@ fn choose_types(
     let size = SizeModel { config, block, layout: options.layout, sections: &sections };
     // Said now, not after minutes of measuring.
     plan_for_size(&job.plan, &unmeasured(&job.plan, free), limit, &size)?;
-    let survey = survey(job, free, journal, tools)?;
+    let survey = survey(job, free, stats, journal, tools)?;
     let candidates: Vec<Candidate> = survey
         .tensors
         .iter()

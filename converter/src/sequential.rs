@@ -9,7 +9,7 @@ use qsf_runtime::LayerWeights;
 use qsf_runtime::source::Replaced;
 
 use crate::error::{ConvertError, Result};
-use crate::fit::{Fit, Fits};
+use crate::fit::Fits;
 use crate::job::Job;
 use crate::journal::Journal;
 use crate::stored::{self, StoredTensor};
@@ -54,10 +54,7 @@ impl<'a, 'j> Sequential<'a, 'j> {
             if !stage.is_none_or(|stage| step.stages.contains(&stage)) || self.done.contains_key(&id) {
                 continue;
             }
-            let parts = match self.job.experts(id) {
-                None => vec![fits.of(id, None)?],
-                Some(count) => (0..count).map(|e| fits.of(id, Some(e))).collect::<Result<Vec<Fit>>>()?,
-            };
+            let parts = fits.all(self.job, id)?;
             let tensor = self.job.store(planned, &parts)?;
             self.done.insert(id, tensor);
         }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use qsf_calibration::{Detail, LayerStats, Probe, ProbeText, for_each_layer};
+use qsf_calibration::{LayerStats, Probe, ProbeText};
 use qsf_format::{QuantType, TensorId, TensorKind};
 use qsf_runtime::LayerWeights;
 use qsf_runtime::cpu::{Cpu, decode_row};
@@ -15,11 +15,12 @@ use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::calibrated::EMBEDDING_RECORD;
-use crate::error::{ConvertError, Result};
+use crate::error::Result;
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
 use crate::plan::{Candidate, Plan, PlannedTensor};
+use crate::statistics::StatsFiles;
 
 /// Types that a matrix of a layer may get, smallest first.
 const OF_LAYERS: [QuantType; 7] =
@@ -78,10 +79,11 @@ pub(crate) struct Survey {
 pub(crate) fn survey(
     job: &Job<'_>,
     wanted: impl Fn(&PlannedTensor) -> bool,
+    stats: &mut StatsFiles,
     journal: &mut Journal,
     tools: &Tools<'_>,
 ) -> Result<Survey> {
-    let Tools { cpu, tokens, progress, cancel } = *tools;
+    let Tools { cpu, tokens, cancel, .. } = *tools;
     if let Some(known) = from_journal(job, journal)? {
         return Ok(known);
     }
@@ -90,7 +92,7 @@ pub(crate) fn survey(
     let mut probe = Probe::new(job.source, cpu, text, cancel)?;
     let mut survey = Survey { tensors: Vec::new(), importance: Vec::new(), head: LayerStats::default() };
     let source = job.source;
-    for_each_layer(source, cpu, tokens, Detail::Full, progress, cancel, |stats| {
+    stats.for_each_layer(source, tools, |stats| {
         let name =
             stats.layer.map_or("survey of ends".to_owned(), |layer| format!("survey of layer {layer}"));
         let known = journal.get(&name)?.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok());
@@ -107,7 +109,7 @@ pub(crate) fn survey(
         } else {
             survey.head = stats;
         }
-        Ok::<(), ConvertError>(())
+        Ok(())
     })?;
     Ok(survey)
 }

@@ -144,6 +144,8 @@ fn converted(
         skip_tokenizer_check: false,
         allow_requantize: false,
         calibration: None,
+        stats_in: Vec::new(),
+        stats_out: None,
         size_limit: None,
         evaluation: None,
     };

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser, ValueEnum};
+use qsf_calibration::{LayerSummary, MergedStats, hex};
 use qsf_converter::demo::{demo_table, run_demo};
 use qsf_converter::hub::{HubError, Reference};
 use qsf_converter::plan::{Plan, Recipe, TypeOverride, read_plan, write_plan};
 use qsf_converter::report::{conversion_json, conversion_table};
-use qsf_converter::{
-    Conversion, ConvertError, ConvertOptions, DEFAULT_CALIBRATION_TEXT, EvaluationText, calibrate, convert,
-};
+use qsf_converter::{Conversion, ConvertError, ConvertOptions, EvaluationText, calibrate, convert};
 use qsf_format::cli::{ByteSize, exit_with, human_bytes, print};
 use qsf_format::{BlockSize, Compression, FormatError, Layout};
 use qsf_runtime::RuntimeError;
@@ -24,11 +23,11 @@ use serde_json::json;
 #[derive(Debug, Parser)]
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 // Otherwise no model is run, and there is nothing to pin.
-#[command(group(ArgGroup::new("runs_models").args(["calibration", "target_size", "target_bpw", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
+#[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "stats_out", "target_size", "target_bpw", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 struct Args {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
     /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
-    #[arg(value_name = "MODEL", required_unless_present = "demo")]
+    #[arg(value_name = "MODEL", required_unless_present_any = ["demo", "show_stats"])]
     model: Option<PathBuf>,
     /// File to write [default: MODEL's name and the type, in this directory]
     #[arg(value_name = "OUT.qsf")]
@@ -60,13 +59,23 @@ struct Args {
     /// Types of the matrices as JSON: replayed if the file exists, else written once they are chosen
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Text to fit the weights to: every matrix is quantized so that what it computes on it changes least [default: with
-    /// --target-size or --target-bpw a built-in text]
+    /// Text or JSONL to fit the weights to: every matrix is quantized so that what it computes on it changes least; may be
+    /// repeated [default: with --target-size or --target-bpw a built-in text]
     #[arg(long, value_name = "TEXT")]
-    calibration: Option<PathBuf>,
+    calibration: Vec<PathBuf>,
     /// Tokens of the calibration text to use
     #[arg(long, value_name = "N", default_value_t = 32768)]
     calibration_tokens: usize,
+    /// Statistics files of this model, instead of running the text through it; may be repeated: they add up. Without
+    /// --calibration the weights are fitted to them alone
+    #[arg(long, value_name = "FILE", conflicts_with = "stats_out")]
+    stats_in: Vec<PathBuf>,
+    /// Write the statistics of the calibration text to a file
+    #[arg(long, value_name = "FILE")]
+    stats_out: Option<PathBuf>,
+    /// Print what statistics files hold and stop
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "demo"])]
+    show_stats: Vec<PathBuf>,
     /// Text to compare the written file with the model on; the result is printed and stored in the file
     #[arg(long, value_name = "TEXT")]
     eval: Option<PathBuf>,
@@ -83,10 +92,10 @@ struct Args {
     #[arg(long)]
     allow_requantize: bool,
     /// Print the predicted size and stop
-    #[arg(long, conflicts_with_all = ["out", "calibration", "force", "eval", "target_size", "target_bpw"])]
+    #[arg(long, conflicts_with_all = ["out", "calibration", "force", "eval", "target_size", "target_bpw", "stats_in", "stats_out"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval", "stats_in", "stats_out", "show_stats"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -159,6 +168,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.demo {
         return demo(args, &cpu, &cancel);
     }
+    if !args.show_stats.is_empty() {
+        return show_stats(args);
+    }
     let Some(model) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
     };
@@ -208,13 +220,9 @@ fn choose_options<'a>(
     }
     let mut overrides = replayed.map(read_plan).transpose()?.unwrap_or_default();
     overrides.extend(args.tensor_type.iter().cloned());
-    let calibration = match &args.calibration {
-        Some(path) => Some(calibrate(source, &read_text(path)?, args.calibration_tokens)?),
-        None if size_limit.is_some() => {
-            Some(calibrate(source, DEFAULT_CALIBRATION_TEXT, args.calibration_tokens)?)
-        }
-        None => None,
-    };
+    let calibrated = !args.calibration.is_empty() || size_limit.is_some() || args.stats_out.is_some();
+    let calibration =
+        if calibrated { Some(calibrate(source, &args.calibration, args.calibration_tokens)?) } else { None };
     let evaluation = match &args.eval {
         Some(path) => {
             let chunks = args.eval_chunks.map(|chunks| chunks as usize);
@@ -232,6 +240,8 @@ fn choose_options<'a>(
         skip_tokenizer_check: args.skip_tokenizer_check,
         allow_requantize: args.allow_requantize,
         calibration,
+        stats_in: args.stats_in.clone(),
+        stats_out: args.stats_out.clone(),
         size_limit,
         evaluation,
     };
@@ -248,6 +258,46 @@ fn report(args: &Args, conversion: &Conversion, name: &str, out: &Path) -> anyho
     } else {
         let table = conversion_table(conversion, args.block_size);
         print(&format!("{table}{}: written and verified\n", out.display()))?;
+    }
+    Ok(())
+}
+
+/// Prints what statistics files hold together.
+fn show_stats(args: &Args) -> anyhow::Result<()> {
+    let mut merged = MergedStats::open(&args.show_stats)?;
+    let layers = merged.layers();
+    let summaries = layers
+        .iter()
+        .map(|layer| Ok(LayerSummary::new(&merged.layer(*layer)?)))
+        .collect::<Result<Vec<_>, RuntimeError>>()?;
+    let header = merged.header();
+    if args.json {
+        let inputs = summaries.iter().flat_map(|layer| {
+            layer.inputs.iter().map(|input| {
+                json!({
+                    "layer": layer.layer, "input": format!("{:?}", input.input), "tokens": input.tokens,
+                    "columns": input.cols, "mean_square": input.mean_square, "dead": input.channels.dead,
+                    "outliers": input.channels.outliers, "bytes": input.bytes,
+                })
+            })
+        });
+        let influence: Vec<Option<f64>> =
+            summaries.iter().filter(|layer| layer.layer.is_some()).map(|layer| layer.influence).collect();
+        let value = json!({
+            "model": hex(&header.model), "tokens": header.tokens(), "texts": header.texts.len(),
+            "influence": influence, "inputs": inputs.collect::<Vec<_>>(),
+        });
+        print(&format!("{value:#}\n"))?;
+    } else {
+        let text: String = summaries.iter().map(ToString::to_string).collect();
+        print(&format!(
+            "{} tokens of {} text{} through model {}\n{}\n{text}",
+            header.tokens(),
+            header.texts.len(),
+            if header.texts.len() == 1 { "" } else { "s" },
+            &hex(&header.model)[..16],
+            LayerSummary::HEAD,
+        ))?;
     }
     Ok(())
 }
