@@ -19,9 +19,13 @@ mod levels;
 mod linear_algebra;
 mod matrix;
 mod pack;
+mod plain_rows;
 mod rows;
 mod strips;
+mod trellis;
+mod trellis_rows;
 mod two_level;
+mod upstream;
 mod vectors;
 mod weights;
 
@@ -35,6 +39,7 @@ pub use error_stats::ErrorStats;
 pub use feedback::{Feedback, MomentError};
 pub use finite::first_non_finite;
 pub use matrix::{Effort, Matrix, quantize_matrix};
+pub use upstream::upstream_target;
 
 use rows::{Affine, BlockType, EightBit, EncodeRows, Symmetric, Ternary};
 use weights::ColumnWeights;
