@@ -77,9 +77,8 @@ struct OneGroup<'a, const BITS: usize> {
     result: &'a mut Result<(), ScaleOverflow>,
 }
 
-/// At most 16 rows with all that is stored of them, their columns in step order.
+/// What is stored of at most 16 rows.
 struct Coded {
-    group: RowGroup,
     /// R of each row.
     scales: Lanes,
     /// Bits of each step, row after row.
@@ -142,7 +141,7 @@ impl<const BITS: usize> Shared<'_, BITS> {
             }
         }
         self.refit::<V>(&mut group, &mut scales);
-        Some(Coded { group, scales, codes: coded })
+        Some(Coded { scales, codes: coded })
     }
 
     /// The row scale at which levels and weights have the same mean square.
@@ -218,6 +217,86 @@ fn pack_bits(bits: usize, codes: &[u8], out: &mut [u8]) {
         out[at / 8] |= wide as u8;
         if at % 8 + bits > 8 {
             out[at / 8 + 1] |= (wide >> 8) as u8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use qsf_format::{BUILT_IN, BlockSize, QuantType, decode_row};
+
+    use super::*;
+
+    /// The search for one row: its loss, and the values that it was computed with.
+    struct OneSearch<'a> {
+        shared: &'a Shared<'a, 2>,
+        originals: &'a [f32],
+        scale: f32,
+        found: &'a mut (f64, Vec<u8>, Vec<f32>),
+    }
+
+    impl VectorWork for OneSearch<'_> {
+        fn run<V: Vector>(self) {
+            let shared = self.shared;
+            let steps = Steps {
+                originals: self.originals,
+                weights: &shared.weights,
+                ordered: shared.ordered,
+                used: &shared.used,
+            };
+            let (loss, codes, values) = self.found;
+            let mut search = Search::<2>::new(self.originals.len());
+            *loss = search.run::<V>(&steps, &shared.levels, self.scale * ROW_UNIT, codes, values);
+        }
+    }
+
+    #[test]
+    fn the_loss_of_a_path_is_that_of_the_values_that_a_reader_gets() {
+        for cols in [33usize, 96, 300] {
+            let moment: Vec<f32> =
+                (0..cols * cols).map(|i| 1.0 / (1.0 + (i / cols).abs_diff(i % cols) as f32)).collect();
+            let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
+            let ordered = feedback.steps(Isa::best());
+            let steps = cols.next_multiple_of(STRIP);
+            let weights: Vec<f32> = (0..cols).map(|i| ((i * i) as f32 * 0.37).sin()).collect();
+            let originals: Vec<f32> =
+                (0..steps).map(|step| weights.get(column_of_step(step)).copied().unwrap_or(0.0)).collect();
+            let rows = TrellisRows {
+                isa: Isa::best(),
+                sums: &BUILT_IN.t2,
+                cols,
+                feedback: Some(&feedback),
+                importance: &[],
+                trials: &[],
+            };
+            let shared = Shared {
+                rows: &rows,
+                levels: Shape::<2>::levels(&BUILT_IN.t2),
+                ordered: Some(ordered),
+                weights: ordered.pivots.clone(),
+                used: (0..steps).map(|step| column_of_step(step) < cols).collect(),
+            };
+            let mut found = (0.0, vec![0; steps], vec![0.0; steps]);
+            let work = OneSearch { shared: &shared, originals: &originals, scale: 2.0, found: &mut found };
+            vector::run(Isa::best(), work);
+            let (loss, codes, values) = found;
+
+            let mut bytes = vec![0; 2 + steps / 4];
+            bytes[..2].copy_from_slice(&half::f16::from_f32(2.0).to_le_bytes());
+            pack_bits(2, &codes, &mut bytes[2..]);
+            let mut decoded = vec![0.0; cols];
+            decode_row(QuantType::T2, BlockSize::B32, &BUILT_IN, &bytes, &mut decoded);
+            for step in (0..steps).filter(|step| column_of_step(*step) < cols) {
+                assert_eq!(values[step], decoded[column_of_step(step)], "{cols}: step {step}");
+            }
+            let error =
+                |step: usize| if shared.used[step] { f64::from(originals[step] - values[step]) } else { 0.0 };
+            let recomputed: f64 = (0..steps)
+                .map(|i| {
+                    error(i) * (0..steps).map(|j| f64::from(ordered.moment.at(i, j)) * error(j)).sum::<f64>()
+                })
+                .sum();
+            assert!((loss - recomputed).abs() < 1e-4 * recomputed, "{cols}: {loss} for {recomputed}");
         }
     }
 }
