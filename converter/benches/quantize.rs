@@ -25,8 +25,8 @@ fn quantizers(c: &mut Criterion) {
     let importance: Vec<f32> = (0..COLS).map(|i| 0.1 + (i % 37) as f32).collect();
     let mut group = c.benchmark_group("quantize");
     group.throughput(Throughput::Elements(values.len() as u64));
-    let written = QuantType::ALL.into_iter().filter(|quant| !quant.is_learned());
-    let cases = written.map(|quant| (quant, 64));
+    let written = QuantType::ALL;
+    let cases = written.into_iter().map(|quant| (quant, 64));
     for (quant, size) in cases.chain([(QuantType::Q4, 32), (QuantType::Q4, 256)]) {
         let Some(block) = BlockSize::new(size) else { continue };
         let bytes = quant.tensor_bytes(block, ROWS as u64, COLS as u64).unwrap_or(0);

@@ -68,16 +68,16 @@ impl<L: Levels> VectorWork for OneGroup<'_, L> {
 }
 
 /// Sixteen rows with all that is stored of them.
-struct Coded<'a, L> {
-    coder: Learned<'a, L>,
-    blocks: Vec<Scales>,
-    group: RowGroup,
+pub(super) struct Coded<'a, L> {
+    pub coder: Learned<'a, L>,
+    pub blocks: Vec<Scales>,
+    pub group: RowGroup,
 }
 
 impl<L: Levels> GridRows<'_, L> {
     /// At most 16 rows; `None` when a row scale leaves binary16.
     #[inline(always)]
-    fn code<V: Vector>(&self, values: &[f32]) -> Option<Coded<'_, L>> {
+    pub(super) fn code<V: Vector>(&self, values: &[f32]) -> Option<Coded<'_, L>> {
         let mut group = RowGroup::new(self.cols, STRIP, values);
         let ordered = self.feedback.map(Feedback::natural);
         let weights = ordered.map_or(self.importance, |ordered| &ordered.pivots);

@@ -1,5 +1,7 @@
 //! Sixteen rows of a matrix, a row per lane: coded column by column with error feedback, then improved.
 
+use std::ops::Range;
+
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::Vector;
 
@@ -46,8 +48,8 @@ impl RowGroup {
         let mut room: Room = [ZEROS; MOST_COLUMNS];
         let mut targets: Room = [ZEROS; MOST_COLUMNS];
         for start in (0..self.originals.len()).step_by(columns) {
-            let block = start..start + columns;
-            let targets = &mut targets[..columns];
+            let block = start..(start + columns).min(self.originals.len());
+            let targets = &mut targets[..block.len()];
             targets.copy_from_slice(&self.originals[block.clone()]);
             if let Some(upper) = upper {
                 for (strip, targets) in targets.chunks_mut(STRIP).enumerate() {
@@ -62,8 +64,8 @@ impl RowGroup {
             };
             let chosen = coder.choose(&part, &mut room);
             let ready = coder.ready(&chosen);
-            let _: V = part.walk(coder, &ready, &mut room, Some(&mut self.values[block]));
-            self.set_errors(start, columns, weights);
+            let _: V = part.walk(coder, &ready, &mut room, Some(&mut self.values[block.clone()]));
+            self.set_errors(block, weights);
             blocks.push(chosen);
         }
         blocks
@@ -71,8 +73,8 @@ impl RowGroup {
 
     /// `errors` of some columns from `originals` and `values`.
     #[inline(always)]
-    fn set_errors(&mut self, start: usize, columns: usize, weights: &[f32]) {
-        for j in start..start + columns {
+    fn set_errors(&mut self, columns: Range<usize>, weights: &[f32]) {
+        for j in columns {
             for i in 0..LANES {
                 let error = self.originals[j][i] - self.values[j][i];
                 self.errors[j][i] = if weights[j] == 0.0 { 0.0 } else { error };
@@ -111,10 +113,10 @@ impl RowGroup {
         let mut gained: Room = [ZEROS; MOST_COLUMNS];
         for (b, chosen) in blocks.iter_mut().enumerate() {
             let start = b * columns;
-            let block = start..start + columns;
-            let gained = &mut gained[..columns];
+            let block = start..(start + columns).min(self.originals.len());
+            let gained = &mut gained[..block.len()];
             gained.copy_from_slice(&self.values[block.clone()]);
-            self.descend_codes(coder, &coder.ready(chosen), ordered, start, pull);
+            self.descend_codes(coder, &coder.ready(chosen), ordered, block.clone(), pull);
             let local = Local::new(&ordered.moment, start);
             let scaled = coder.rescale(chosen, &mut self.values[block.clone()], &pull[block.clone()], local);
             if let Some(better) = scaled {
@@ -132,7 +134,7 @@ impl RowGroup {
                 continue;
             }
             any = true;
-            self.set_errors(start, columns, &ordered.pivots);
+            self.set_errors(block.clone(), &ordered.pivots);
             for (strip, pull) in pull.chunks_mut(STRIP).enumerate() {
                 let rows = ordered.moment.strip(strip);
                 if !block.contains(&(strip * STRIP)) {
@@ -153,13 +155,13 @@ impl RowGroup {
         coder: &C,
         ready: &C::Ready,
         ordered: &Ordered,
-        start: usize,
+        block: Range<usize>,
         pull: &mut [Lanes],
     ) {
-        let columns = coder.columns();
+        let start = block.start;
         let local = Local::new(&ordered.moment, start);
-        let pull = &mut pull[start..start + columns];
-        for j in 0..columns {
+        let pull = &mut pull[block.clone()];
+        for j in 0..block.len() {
             if ordered.pivots[start + j] == 0.0 {
                 continue;
             }
@@ -200,7 +202,7 @@ impl RowGroup {
     ) -> [bool; LANES] {
         let mut other = self.clone();
         other.values = values;
-        other.set_errors(0, other.values.len(), &ordered.pivots);
+        other.set_errors(0..other.values.len(), &ordered.pivots);
         let other_pull = other.pull::<V>(&ordered.moment);
         let here: V = self.losses(pull);
         let there: V = other.losses(&other_pull);

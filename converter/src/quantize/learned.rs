@@ -160,10 +160,16 @@ impl<'a, L: Levels> Learned<'a, L> {
         other.prepare::<V>(block).step.mul(level)
     }
 
+    /// `d s` in row `lane`.
+    #[inline(always)]
+    pub(super) fn step(&self, block: &Scales, lane: usize) -> f32 {
+        self.unit[lane] * block.scale[lane]
+    }
+
     /// The code of a value of row `lane`, 0 in a block of scale 0.
     #[inline(always)]
     pub(super) fn code(&self, block: &Scales, lane: usize, value: f32) -> u8 {
-        let step = self.unit[lane] * block.scale[lane];
+        let step = self.step(block, lane);
         if step == 0.0 {
             return 0;
         }

@@ -2,6 +2,18 @@
 //!
 //! The format fixes only what stored bytes mean; everything here is this encoder's choice. All arithmetic runs in the
 //! fixed order of [`qsf_runtime::cpu::lanes`], so that the bytes are the same on every processor.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `rows`, `affine`, `two_level`, `eight_bit` | plain block types, block by block |
+//! | `matrix` | any type, with what calibration knows |
+//! | `linear_algebra`, `feedback`, `strips` | second moments, factored for feedback |
+//! | `coder`, `group` | feedback and descent for any block type, 16 rows at once |
+//! | `plain_rows` | plain block types under feedback |
+//! | `learned`, `levels`, `grid_rows` | N2 to N5 and 6bit |
+//! | `trellis`, `trellis_rows` | T2 and T3 |
+//! | `learn` | grids from weights |
+//! | `upstream` | weights that make up for errors before them |
 
 mod affine;
 mod block;
@@ -15,14 +27,19 @@ mod floats;
 mod grid_rows;
 mod group;
 mod half_scale;
+mod learn;
 mod learned;
 mod levels;
 mod linear_algebra;
 mod matrix;
 mod pack;
+mod plain_rows;
 mod rows;
 mod strips;
+mod trellis;
+mod trellis_rows;
 mod two_level;
+mod upstream;
 mod vectors;
 mod weights;
 
@@ -36,7 +53,9 @@ pub use correction::Correction;
 pub use error_stats::ErrorStats;
 pub use feedback::{Feedback, MomentError};
 pub use finite::first_non_finite;
+pub use learn::{Sample, learn_tables};
 pub use matrix::{Effort, Matrix, quantize_matrix};
+pub use upstream::upstream_target;
 
 use rows::{Affine, BlockType, EightBit, EncodeRows, Symmetric, Ternary};
 use weights::ColumnWeights;

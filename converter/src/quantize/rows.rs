@@ -9,10 +9,23 @@ use super::block::{Block, Codes, MAX_LANES};
 use super::weights::ColumnWeights;
 use super::{affine, eight_bit, pack, two_level};
 
-/// A block type: how one block becomes bytes.
-pub(super) trait BlockType {
-    /// Writes the whole block, scales first. `out` has exactly the block's bytes; `codes` is scratch.
-    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow>;
+/// A block type: how one block becomes bytes. A value is `step * q + min` with whole numbers q.
+pub(super) trait BlockType: Sync {
+    /// What is stored beside the codes.
+    type Scales: Copy;
+
+    /// Least and largest q.
+    const CODES: (f32, f32);
+
+    /// The best scales that the type's search finds.
+    fn fit(&self, block: &Block<'_>) -> Result<Self::Scales, ScaleOverflow>;
+
+    /// `step` and `min` for these scales.
+    fn line(&self, scales: Self::Scales) -> (f32, f32);
+
+    /// Writes the whole block, scales first, with the codes nearest to its values. `out` has exactly the block's bytes;
+    /// `codes` is scratch.
+    fn write(&self, block: &Block<'_>, scales: Self::Scales, codes: &mut Codes, out: &mut [u8]);
 }
 
 /// Rows to be encoded as `T`.
@@ -38,7 +51,8 @@ impl<T: BlockType> Vectorized for EncodeRows<'_, T> {
             let blocks = row.chunks(self.block.get()).zip(self.weights.blocks());
             for ((values, weights), out) in blocks.zip(&mut out) {
                 let block = Block::new(self.block, values, weights, &mut room);
-                self.block_type.encode(&block, &mut codes, out)?;
+                let scales = self.block_type.fit(&block)?;
+                self.block_type.write(&block, scales, &mut codes, out);
             }
         }
         Ok(())
@@ -49,9 +63,22 @@ impl<T: BlockType> Vectorized for EncodeRows<'_, T> {
 pub(super) struct Affine<const TOP: usize>;
 
 impl<const TOP: usize> BlockType for Affine<TOP> {
+    type Scales = affine::Grid;
+
+    const CODES: (f32, f32) = (0.0, TOP as f32);
+
     #[inline(always)]
-    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
-        let grid = affine::fit::<TOP>(block)?;
+    fn fit(&self, block: &Block<'_>) -> Result<affine::Grid, ScaleOverflow> {
+        affine::fit::<TOP>(block)
+    }
+
+    #[inline(always)]
+    fn line(&self, grid: affine::Grid) -> (f32, f32) {
+        (grid.scale, grid.min)
+    }
+
+    #[inline(always)]
+    fn write(&self, block: &Block<'_>, grid: affine::Grid, codes: &mut Codes, out: &mut [u8]) {
         affine::encode::<TOP>(block, grid, codes);
         let n = block.values.len() * LANES;
         let (codes, packed) = (&codes[..n], &mut out[4..]);
@@ -66,7 +93,6 @@ impl<const TOP: usize> BlockType for Affine<TOP> {
         }
         write_f16(grid.scale, &mut out[..2]);
         write_f16(grid.min, &mut out[2..4]);
-        Ok(())
     }
 }
 
@@ -74,13 +100,25 @@ impl<const TOP: usize> BlockType for Affine<TOP> {
 pub(super) struct Symmetric;
 
 impl BlockType for Symmetric {
+    type Scales = f32;
+
+    const CODES: (f32, f32) = (0.0, 3.0);
+
     #[inline(always)]
-    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
-        let scale = two_level::fit(block, two_level::Levels::SYMMETRIC)?;
+    fn fit(&self, block: &Block<'_>) -> Result<f32, ScaleOverflow> {
+        two_level::fit(block, two_level::Levels::SYMMETRIC)
+    }
+
+    #[inline(always)]
+    fn line(&self, scale: f32) -> (f32, f32) {
+        (2.0 * scale, -3.0 * scale)
+    }
+
+    #[inline(always)]
+    fn write(&self, block: &Block<'_>, scale: f32, codes: &mut Codes, out: &mut [u8]) {
         two_level::encode_symmetric(block, scale, codes);
         write_f16(scale, &mut out[..2]);
         pack::two_bit(&codes[..block.values.len() * LANES], &mut out[2..]);
-        Ok(())
     }
 }
 
@@ -88,16 +126,28 @@ impl BlockType for Symmetric {
 pub(super) struct Ternary;
 
 impl BlockType for Ternary {
+    type Scales = f32;
+
+    const CODES: (f32, f32) = (-1.0, 1.0);
+
     #[inline(always)]
-    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
-        let scale = two_level::fit(block, two_level::Levels::TERNARY)?;
+    fn fit(&self, block: &Block<'_>) -> Result<f32, ScaleOverflow> {
+        two_level::fit(block, two_level::Levels::TERNARY)
+    }
+
+    #[inline(always)]
+    fn line(&self, scale: f32) -> (f32, f32) {
+        (scale, 0.0)
+    }
+
+    #[inline(always)]
+    fn write(&self, block: &Block<'_>, scale: f32, codes: &mut Codes, out: &mut [u8]) {
         two_level::encode_ternary(block, scale, codes);
         let n = block.values.len() * LANES;
         write_f16(scale, &mut out[..2]);
         let (sign, zero) = out[2..].split_at_mut(n / 8);
         pack::plane::<0>(&codes[..n], sign);
         pack::plane::<1>(&codes[..n], zero);
-        Ok(())
     }
 }
 
@@ -105,13 +155,25 @@ impl BlockType for Ternary {
 pub(super) struct EightBit;
 
 impl BlockType for EightBit {
+    type Scales = f32;
+
+    const CODES: (f32, f32) = (-127.0, 127.0);
+
     #[inline(always)]
-    fn encode(&self, block: &Block<'_>, codes: &mut Codes, out: &mut [u8]) -> Result<(), ScaleOverflow> {
-        let scale = eight_bit::fit(block)?;
+    fn fit(&self, block: &Block<'_>) -> Result<f32, ScaleOverflow> {
+        eight_bit::fit(block)
+    }
+
+    #[inline(always)]
+    fn line(&self, scale: f32) -> (f32, f32) {
+        (scale, 0.0)
+    }
+
+    #[inline(always)]
+    fn write(&self, block: &Block<'_>, scale: f32, codes: &mut Codes, out: &mut [u8]) {
         eight_bit::encode(block, scale, codes);
         write_f16(scale, &mut out[..2]);
         out[2..].copy_from_slice(&codes[..block.values.len() * LANES]);
-        Ok(())
     }
 }
 

@@ -34,55 +34,44 @@ type Carried = [[Lanes; REACH]; MOST_SURVIVORS];
 /// b, old bits `r P + a`: so the states that become one survivor are Q apart, and those that come from neighbouring
 /// survivors are neighbours.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    bits: usize,
+pub(super) struct Shape<const BITS: usize>;
+
+impl<const BITS: usize> Shape<BITS> {
     /// P: states after a survivor's next step, and states that compete to become one survivor.
-    branches: usize,
+    const BRANCHES: usize = 1 << BITS;
+
     /// Q.
-    survivors: usize,
+    const SURVIVORS: usize = STATES >> BITS;
+
     /// Q / P.
-    run: usize,
-}
-
-impl Shape {
-    /// The trellis of `bits` (2 or 3) per step.
-    pub(super) const fn new(bits: usize) -> Shape {
-        let (branches, survivors) = (1 << bits, STATES >> bits);
-        Shape { bits, branches, survivors, run: survivors / branches }
-    }
-
-    /// Bits per step.
-    pub(super) const fn bits(self) -> usize {
-        self.bits
-    }
+    const RUN: usize = Self::SURVIVORS / Self::BRANCHES;
 
     /// The 8 bits of a state, oldest lowest, by its number here.
-    const fn state(self, number: usize) -> usize {
-        let (a, rest) = (number / self.survivors, number % self.survivors);
-        let (b, r) = (rest / self.run, rest % self.run);
-        b * self.survivors + r * self.branches + a
+    const fn state(number: usize) -> usize {
+        let (a, rest) = (number / Self::SURVIVORS, number % Self::SURVIVORS);
+        let (b, r) = (rest / Self::RUN, rest % Self::RUN);
+        b * Self::SURVIVORS + r * Self::BRANCHES + a
     }
 
     /// The survivor that a numbered state belongs to.
     #[inline(always)]
-    const fn survivor(self, number: usize) -> usize {
-        number % self.survivors % self.run * self.branches + number / self.survivors
+    const fn survivor(number: usize) -> usize {
+        number % Self::SURVIVORS % Self::RUN * Self::BRANCHES + number / Self::SURVIVORS
     }
 
     /// The bits that the step into a numbered state added.
-    const fn newest(self, number: usize) -> u8 {
-        (number % self.survivors / self.run) as u8
+    const fn newest(number: usize) -> u8 {
+        (number % Self::SURVIVORS / Self::RUN) as u8
     }
 
     /// Levels by the number of a state.
-    pub(super) fn levels(self, sums: &SumTables) -> [f32; STATES] {
-        std::array::from_fn(|number| f32::from(sums.level(self.state(number) as u8)))
+    pub(super) fn levels(sums: &SumTables) -> [f32; STATES] {
+        std::array::from_fn(|number| f32::from(sums.level(Self::state(number) as u8)))
     }
 }
 
 /// A row on its way, with room for a search.
-pub(super) struct Search {
-    shape: Shape,
+pub(super) struct Search<const BITS: usize> {
     /// Cost of the best path to each state.
     costs: [f32; STATES],
     /// Value of each state.
@@ -109,11 +98,10 @@ pub(super) struct Steps<'a> {
     pub used: &'a [bool],
 }
 
-impl Search {
+impl<const BITS: usize> Search<BITS> {
     /// Room for rows of `steps` steps.
-    pub(super) fn new(shape: Shape, steps: usize) -> Search {
+    pub(super) fn new(steps: usize) -> Search<BITS> {
         Search {
-            shape,
             costs: [0.0; STATES],
             values: [0.0; STATES],
             carried: Box::new([[[ZEROS; REACH]; MOST_SURVIVORS]; 2]),
@@ -180,16 +168,15 @@ impl Search {
         least: &mut [f32; MOST_SURVIVORS],
         targets: &mut [f32; MOST_SURVIVORS],
     ) {
-        let Shape { branches, survivors, run, .. } = self.shape;
         let parity = t % 2;
         let first = t.is_multiple_of(LANES);
         let mut from = [0.0f32; MOST_SURVIVORS];
-        for part in 0..survivors / LANES {
+        for part in 0..Shape::<BITS>::SURVIVORS / LANES {
             let at = part * LANES;
             let mut cost = V::load(&self.costs[at..]);
             let mut branch = V::splat(0.0);
-            for a in 1..branches {
-                let other = V::load(&self.costs[a * survivors + at..]);
+            for a in 1..Shape::<BITS>::BRANCHES {
+                let other = V::load(&self.costs[a * Shape::<BITS>::SURVIVORS + at..]);
                 let better = cost.larger(other);
                 cost = V::choose(better, other, cost);
                 branch = V::choose(better, V::splat(a as f32), branch);
@@ -201,10 +188,10 @@ impl Search {
         let [through_even, through_odd] = &mut self.through;
         let (through_old, through) =
             if parity == 0 { (through_odd, through_even) } else { (through_even, through_odd) };
-        for g in 0..survivors {
+        for g in 0..Shape::<BITS>::SURVIVORS {
             let branch = from[g] as usize;
-            let parent = branch * survivors + g;
-            let old = g % run * branches + branch;
+            let parent = branch * Shape::<BITS>::SURVIVORS + g;
+            let old = g % Shape::<BITS>::RUN * Shape::<BITS>::BRANCHES + branch;
             parents[g] = parent as u8;
             through[g] = if first { parent as u8 } else { through_old[old % MOST_SURVIVORS] };
         }
@@ -229,10 +216,12 @@ impl Search {
         let (old, new) = if parity == 0 { (&*odd, even) } else { (&*even, odd) };
         let (slot, lane) = (t / LANES % REACH, t % LANES);
         let original = steps.originals[t - 1];
-        for g in 0..survivors {
+        for g in 0..Shape::<BITS>::SURVIVORS {
             let parent = usize::from(parents[g]);
             let error = V::splat(original - self.values[parent]);
-            let source = &old[(g % run * branches + parent / survivors) % MOST_SURVIVORS];
+            let source = &old[(g % Shape::<BITS>::RUN * Shape::<BITS>::BRANCHES
+                + parent / Shape::<BITS>::SURVIVORS)
+                % MOST_SURVIVORS];
             let out = &mut new[g];
             for place in 0..REACH {
                 let mut carried = V::from_lanes(&source[place]);
@@ -253,19 +242,18 @@ impl Search {
         least: &[f32; MOST_SURVIVORS],
         targets: &[f32; MOST_SURVIVORS],
     ) {
-        let Shape { branches, survivors, run, .. } = self.shape;
         let weight = V::splat(weight);
-        for a in 0..branches {
+        for a in 0..Shape::<BITS>::BRANCHES {
             // Survivors r P + a for all r, over and over until the lanes are full.
             let (mut cost, mut target) = (ZEROS, ZEROS);
             for lane in 0..LANES {
-                let g = (lane % run * branches + a) % MOST_SURVIVORS;
+                let g = (lane % Shape::<BITS>::RUN * Shape::<BITS>::BRANCHES + a) % MOST_SURVIVORS;
                 cost[lane] = least[g];
                 target[lane] = targets[g];
             }
             let (cost, target) = (V::from_lanes(&cost), V::from_lanes(&target));
-            for part in 0..survivors / LANES {
-                let at = a * survivors + part * LANES;
+            for part in 0..Shape::<BITS>::SURVIVORS / LANES {
+                let at = a * Shape::<BITS>::SURVIVORS + part * LANES;
                 let distance = target.sub(V::load(&self.values[at..]));
                 let costs = cost.fma(distance.mul(weight), distance);
                 self.costs[at..at + LANES].copy_from_slice(&costs.to_lanes());
@@ -276,7 +264,7 @@ impl Search {
     /// Leaves only the states whose newest bits are 0.
     fn forbid_bits(&mut self) {
         for number in 0..STATES {
-            if self.shape.newest(number) != 0 {
+            if Shape::<BITS>::newest(number) != 0 {
                 self.costs[number] = f32::INFINITY;
             }
         }
@@ -306,10 +294,10 @@ impl Search {
         let mut number = best;
         for i in (settled.start..=t).rev() {
             if settled.contains(&i) {
-                codes[i] = self.shape.newest(number);
+                codes[i] = Shape::<BITS>::newest(number);
                 values[i] = self.values[number];
             }
-            number = usize::from(self.parents[i % WINDOW][self.shape.survivor(number)]);
+            number = usize::from(self.parents[i % WINDOW][Shape::<BITS>::survivor(number)]);
         }
     }
 
@@ -318,10 +306,10 @@ impl Search {
     fn give_up<V: Vector>(&mut self, best: usize) {
         // The survivors of the newest step are in the half that `survive` wrote last: that of an odd step.
         let through = &self.through[1];
-        let way = through[self.shape.survivor(best)];
+        let way = through[Shape::<BITS>::survivor(best)];
         let least = self.costs[best];
         for number in 0..STATES {
-            let same = through[self.shape.survivor(number)] == way;
+            let same = through[Shape::<BITS>::survivor(number)] == way;
             self.costs[number] = if same { self.costs[number] - least } else { f32::INFINITY };
         }
     }
@@ -330,7 +318,9 @@ impl Search {
     #[inline(always)]
     fn pass_on<V: Vector>(&mut self, first: usize, originals: &[f32], values: &[f32], upper: &Strips) {
         let mut errors = ZEROS;
-        for (error, (original, value)) in errors.iter_mut().zip(originals[first..].iter().zip(&values[first..])) {
+        for (error, (original, value)) in
+            errors.iter_mut().zip(originals[first..].iter().zip(&values[first..]))
+        {
             *error = original - value;
         }
         for column in (first + REACH * LANES..self.targets.len()).step_by(LANES) {

@@ -4,9 +4,10 @@ use qsf_format::{BUILT_IN, BlockSize, QuantType, decode_row};
 use qsf_runtime::cpu::Isa;
 
 use super::super::*;
-use super::Random;
+use super::{BLOCK_TYPES, Random};
 
-const GRIDS: [QuantType; 5] = [QuantType::N2, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6];
+const LEARNED: [QuantType; 7] =
+    [QuantType::N2, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::T2, QuantType::T3];
 
 /// The mean of x x' over inputs whose columns hang together and differ in size, as those of models do.
 fn moment(random: &mut Random, n: usize) -> Vec<f32> {
@@ -64,7 +65,7 @@ fn feedback_makes_the_outputs_of_every_learned_type_more_exact() {
         let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
         let diagonal: Vec<f32> = (0..n).map(|i| moment[i * n + i]).collect();
         let values = random.gaussian(20 * n, 0.02);
-        for quant in GRIDS {
+        for quant in LEARNED {
             let of = |feedback, effort| {
                 let matrix = matrix(Isa::best(), quant, n);
                 let bytes = quantize_matrix(&matrix, &values, feedback, Some(&diagonal), effort).unwrap();
@@ -74,7 +75,8 @@ fn feedback_makes_the_outputs_of_every_learned_type_more_exact() {
             let fed = of(Some(&feedback), Effort::QUICK);
             let descended = of(Some(&feedback), Effort::FULL);
             assert!(fed < 0.9 * without, "{quant} {n}: {fed} after {without}");
-            assert!(descended < 0.99 * fed, "{quant} {n}: {descended} after {fed}");
+            let gain = if quant.is_trellis() { 1.0 } else { 0.99 };
+            assert!(descended < gain * fed, "{quant} {n}: {descended} after {fed}");
         }
     }
 }
@@ -86,7 +88,7 @@ fn bytes_depend_neither_on_the_instruction_set_nor_on_the_threads() {
     let moment = moment(&mut random, n);
     let values = random.gaussian(35 * n, 1.0);
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    for quant in GRIDS {
+    for quant in LEARNED.into_iter().chain(BLOCK_TYPES) {
         let bytes = |isa| {
             let feedback = Feedback::new(isa, &moment, 0.01).unwrap();
             quantize_matrix(&matrix(isa, quant, n), &values, Some(&feedback), None, Effort::FULL).unwrap()
@@ -105,7 +107,7 @@ fn rows_are_coded_as_if_they_were_alone() {
     let moment = moment(&mut random, n);
     let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
     let values = random.gaussian(21 * n, 1.0);
-    for quant in GRIDS {
+    for quant in LEARNED {
         let matrix = matrix(Isa::best(), quant, n);
         let quantize =
             |values: &[f32]| quantize_matrix(&matrix, values, Some(&feedback), None, Effort::QUICK).unwrap();
@@ -126,7 +128,7 @@ fn a_column_that_no_input_used_and_rows_of_zeros_do_no_harm() {
     let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
     let mut values = random.gaussian(3 * n, 1.0);
     values[n..2 * n].fill(0.0);
-    for quant in GRIDS {
+    for quant in LEARNED {
         let matrix = matrix(Isa::best(), quant, n);
         let bytes = quantize_matrix(&matrix, &values, Some(&feedback), None, Effort::FULL).unwrap();
         let decoded = decode(quant, n, &bytes);
@@ -169,4 +171,81 @@ fn a_singular_moment_is_damped_until_it_has_a_factor() {
     let whole: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
     assert!(loss(&moment, 40, &error) < 1e-4 * loss(&moment, 40, &whole));
     assert!(Feedback::new(Isa::best(), &vec![0.0; 1600], 0.0).is_ok(), "no input at all");
+}
+
+#[test]
+fn feedback_makes_the_outputs_of_plain_types_more_exact_at_every_block_size() {
+    let mut random = Random(16);
+    let n = 300;
+    let moment = moment(&mut random, n);
+    let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
+    let diagonal: Vec<f32> = (0..n).map(|i| moment[i * n + i]).collect();
+    let values = random.gaussian(17 * n, 0.02);
+    for quant in BLOCK_TYPES {
+        for block in [32, 128, 256] {
+            let block = BlockSize::new(block).unwrap();
+            let of = |feedback| {
+                let matrix = Matrix { isa: Isa::best(), quant, block, tables: &BUILT_IN, cols: n };
+                let bytes =
+                    quantize_matrix(&matrix, &values, feedback, Some(&diagonal), Effort::FULL).unwrap();
+                let row_bytes = quant.row_bytes(block, n as u64).unwrap() as usize;
+                let mut decoded = vec![0.0; values.len()];
+                for (bytes, out) in bytes.chunks_exact(row_bytes).zip(decoded.chunks_exact_mut(n)) {
+                    decode_row(quant, block, &BUILT_IN, bytes, out);
+                }
+                loss(&moment, n, &errors(&values, &decoded))
+            };
+            let (with, without) = (of(Some(&feedback)), of(None));
+            assert!(with < 0.85 * without, "{quant} {block:?}: {with} after {without}");
+        }
+    }
+}
+
+#[test]
+fn the_target_of_changed_inputs_has_the_old_outputs_as_far_as_they_can_be_had() {
+    let mut random = Random(17);
+    let n = 70;
+    let samples = 400;
+    let before = random.gaussian(samples * n, 1.0);
+    // Inputs after: what was before, mixed a little, so that the old ones follow from them exactly.
+    let mix = random.gaussian(n * n, 0.03);
+    let after: Vec<f32> = (before.chunks_exact(n))
+        .flat_map(|y| {
+            (0..n).map(|i| y[i] + (0..n).map(|j| mix[i * n + j] * y[j]).sum::<f32>()).collect::<Vec<_>>()
+        })
+        .collect();
+    let mean = |a: &[f32], b: &[f32]| -> Vec<f32> {
+        let mut sum = vec![0.0f64; n * n];
+        for (a, b) in a.chunks_exact(n).zip(b.chunks_exact(n)) {
+            for i in 0..n {
+                for j in 0..n {
+                    sum[i * n + j] += f64::from(a[i]) * f64::from(b[j]) / samples as f64;
+                }
+            }
+        }
+        sum.iter().map(|v| *v as f32).collect()
+    };
+    let (moment, cross) = (mean(&after, &after), mean(&before, &after));
+    let feedback = Feedback::new(Isa::best(), &moment, 1e-6).unwrap();
+    let weights = random.gaussian(18 * n, 1.0);
+    let error = |moved: &[f32]| -> f64 {
+        let dot = |w: &[f32], x: &[f32]| -> f64 {
+            w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum()
+        };
+        let rows = weights.chunks_exact(n).zip(moved.chunks_exact(n));
+        rows.flat_map(|(w, m)| {
+            before
+                .chunks_exact(n)
+                .zip(after.chunks_exact(n))
+                .map(move |(y, x)| (dot(m, x) - dot(w, y)).powi(2))
+        })
+        .sum()
+    };
+    let moved = |part| upstream_target(Isa::best(), &weights, &feedback, &cross, &moment, part);
+    assert!(error(&moved(1.0)) < 1e-5 * error(&weights), "{} of {}", error(&moved(1.0)), error(&weights));
+    assert!(error(&moved(0.5)) < 0.3 * error(&weights));
+    assert_eq!(upstream_target(Isa::best(), &weights, &feedback, &moment, &moment, 0.5), weights);
+    for isa in Isa::available() {
+        assert_eq!(upstream_target(isa, &weights, &feedback, &cross, &moment, 0.5), moved(0.5), "{isa:?}");
+    }
 }

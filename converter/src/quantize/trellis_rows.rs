@@ -1,0 +1,302 @@
+//! Rows into the trellis types: a path search per row and row scale, then the row scale that suits the path.
+
+use qsf_format::SumTables;
+use qsf_runtime::cpu::Isa;
+use qsf_runtime::cpu::lanes::{LANES, Lanes};
+use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
+use rayon::prelude::*;
+
+use super::ScaleOverflow;
+use super::feedback::{Feedback, Ordered, column_of_step};
+use super::group::RowGroup;
+use super::half_scale::round_to_f16;
+use super::strips::STRIP;
+use super::trellis::{Search, Shape, Steps};
+use super::vectors::inverse;
+
+/// Row scale in the unit of a stored one.
+const ROW_UNIT: f32 = 1.0 / 128.0;
+
+/// Bytes of rows of T2 or T3.
+pub(super) struct TrellisRows<'a, const BITS: usize> {
+    pub isa: Isa,
+    pub sums: &'a SumTables,
+    pub cols: usize,
+    pub feedback: Option<&'a Feedback>,
+    /// One per column; what counts without feedback.
+    pub importance: &'a [f32],
+    /// Scales tried for each row, in units of the one at which levels and weights have the same mean square.
+    pub trials: &'a [f32],
+}
+
+/// What all rows share.
+struct Shared<'a, const BITS: usize> {
+    rows: &'a TrellisRows<'a, BITS>,
+    levels: [f32; 256],
+    ordered: Option<&'a Ordered>,
+    /// What each step costs, and whether it codes a column.
+    weights: Vec<f32>,
+    used: Vec<bool>,
+}
+
+impl<const BITS: usize> TrellisRows<'_, BITS> {
+    pub(super) fn encode(&self, values: &[f32]) -> Result<Vec<u8>, ScaleOverflow> {
+        let steps = self.cols.next_multiple_of(STRIP);
+        let ordered = self.feedback.map(|feedback| feedback.steps(self.isa));
+        let used: Vec<bool> = (0..steps).map(|step| column_of_step(step) < self.cols).collect();
+        let weights = match ordered {
+            Some(ordered) => ordered.pivots.clone(),
+            None => (0..steps).map(|step| self.importance[column_of_step(step)]).collect(),
+        };
+        let shared = Shared { rows: self, levels: Shape::<BITS>::levels(self.sums), ordered, weights, used };
+        let row_bytes = 2 + steps * BITS / 8;
+        let mut out = vec![0; values.len() / self.cols * row_bytes];
+        out.par_chunks_mut(LANES * row_bytes)
+            .zip(values.par_chunks(LANES * self.cols))
+            .map(|(out, values)| {
+                let mut result = Ok(());
+                vector::run(
+                    self.isa,
+                    OneGroup { shared: &shared, values, out, row_bytes, result: &mut result },
+                );
+                result
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect::<Result<(), _>>()?;
+        Ok(out)
+    }
+}
+
+/// The work on at most 16 rows.
+struct OneGroup<'a, const BITS: usize> {
+    shared: &'a Shared<'a, BITS>,
+    values: &'a [f32],
+    out: &'a mut [u8],
+    row_bytes: usize,
+    result: &'a mut Result<(), ScaleOverflow>,
+}
+
+/// What is stored of at most 16 rows.
+struct Coded {
+    /// R of each row.
+    scales: Lanes,
+    /// Bits of each step, row after row.
+    codes: Vec<u8>,
+}
+
+impl<const BITS: usize> VectorWork for OneGroup<'_, BITS> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let Some(coded) = self.shared.code::<V>(self.values) else {
+            *self.result = Err(ScaleOverflow);
+            return;
+        };
+        let steps = self.shared.weights.len();
+        let rows = coded.codes.chunks_exact(steps).zip(coded.scales);
+        for ((codes, scale), out) in rows.zip(self.out.chunks_exact_mut(self.row_bytes)) {
+            let (head, body) = out.split_at_mut(2);
+            head.copy_from_slice(&half::f16::from_f32(scale).to_le_bytes());
+            pack_bits(BITS, codes, body);
+        }
+    }
+}
+
+impl<const BITS: usize> Shared<'_, BITS> {
+    /// `None` when a row scale leaves binary16.
+    #[inline(always)]
+    fn code<V: Vector>(&self, values: &[f32]) -> Option<Coded> {
+        let (cols, steps) = (self.rows.cols, self.weights.len());
+        let rows = values.len() / cols;
+        let mut ordered = vec![0.0; rows * steps];
+        for (row, out) in values.chunks_exact(cols).zip(ordered.chunks_exact_mut(steps)) {
+            for (step, out) in out.iter_mut().enumerate() {
+                *out = row.get(column_of_step(step)).copied().unwrap_or(0.0);
+            }
+        }
+        let mut group = RowGroup::new(steps, STRIP, &ordered);
+        let mut coded = vec![0; rows * steps];
+        let mut scales = [0.0; LANES];
+        let mut search = Search::<BITS>::new(steps);
+        let mut trial = (vec![0; steps], vec![0.0; steps]);
+        for (lane, originals) in ordered.chunks_exact(steps).enumerate() {
+            let codes = &mut coded[lane * steps..(lane + 1) * steps];
+            let row = Steps { originals, weights: &self.weights, ordered: self.ordered, used: &self.used };
+            let plain = self.plain_scale(originals);
+            let mut least = f64::INFINITY;
+            for times in self.rows.trials {
+                let scale = round_to_f16(plain * times);
+                if !scale.is_finite() {
+                    return None;
+                }
+                let loss = search.run::<V>(&row, &self.levels, scale * ROW_UNIT, &mut trial.0, &mut trial.1);
+                if loss < least {
+                    least = loss;
+                    scales[lane] = scale;
+                    codes.copy_from_slice(&trial.0);
+                    for (out, value) in group.values.iter_mut().zip(&trial.1) {
+                        out[lane] = *value;
+                    }
+                }
+            }
+        }
+        self.refit::<V>(&mut group, &mut scales);
+        Some(Coded { scales, codes: coded })
+    }
+
+    /// The row scale at which levels and weights have the same mean square.
+    fn plain_scale(&self, originals: &[f32]) -> f32 {
+        let (mut squares, mut sum) = (0.0f64, 0.0f64);
+        for (value, weight) in originals.iter().zip(&self.weights) {
+            squares += f64::from(*weight) * f64::from(*value).powi(2);
+            sum += f64::from(*weight);
+        }
+        let level: f64 = self.levels.iter().map(|level| f64::from(*level).powi(2)).sum::<f64>() / 256.0;
+        let scale = (squares / sum / level).sqrt() as f32 / ROW_UNIT;
+        if scale.is_nan() { 0.0 } else { scale }
+    }
+
+    /// The row scales that suit the paths best, where that gains anything after rounding.
+    #[inline(always)]
+    fn refit<V: Vector>(&self, group: &mut RowGroup, scales: &mut Lanes) {
+        let mut errors = group.originals.clone();
+        for ((error, value), used) in errors.iter_mut().zip(&group.values).zip(&self.used) {
+            let difference = V::from_lanes(error).sub(V::from_lanes(value));
+            *error = if *used { difference.to_lanes() } else { [0.0; LANES] };
+        }
+        group.errors = errors;
+        match self.ordered {
+            Some(ordered) => {
+                let mut pull = group.pull::<V>(&ordered.moment);
+                let factor = group.best_factor::<V>(&ordered.moment, &pull);
+                let (better, values) = self.scaled(group, scales, &factor);
+                let accepted = group.accept::<V>(values, ordered, &mut pull);
+                for lane in 0..LANES {
+                    scales[lane] = if accepted[lane] { better[lane] } else { scales[lane] };
+                }
+            }
+            None => {
+                let (mut along, mut curve) = (V::splat(0.0), V::splat(0.0));
+                for ((error, value), weight) in group.errors.iter().zip(&group.values).zip(&self.weights) {
+                    let value = V::from_lanes(value);
+                    let weighted = value.mul(V::splat(*weight));
+                    along = along.fma(weighted, V::from_lanes(error));
+                    curve = curve.fma(weighted, value);
+                }
+                let factor = V::splat(1.0).fma(along, inverse(curve)).to_lanes();
+                (*scales, group.values) = self.scaled(group, scales, &factor);
+            }
+        }
+    }
+
+    /// Row scales times `factor`, rounded, and the values under them.
+    fn scaled(&self, group: &RowGroup, scales: &Lanes, factor: &Lanes) -> (Lanes, Vec<Lanes>) {
+        let mut better = *scales;
+        for lane in 0..LANES {
+            let scale = round_to_f16(scales[lane] * factor[lane]);
+            better[lane] = if scale > 0.0 && scale.is_finite() { scale } else { scales[lane] };
+        }
+        let mut values = group.values.clone();
+        for value in &mut values {
+            for lane in 0..LANES {
+                // A level is an integer, and the quotient next to it.
+                let level = (value[lane] / (scales[lane] * ROW_UNIT)).round_ties_even();
+                value[lane] = if scales[lane] == 0.0 { 0.0 } else { better[lane] * ROW_UNIT * level };
+            }
+        }
+        (better, values)
+    }
+}
+
+/// The bits of all steps, the first lowest.
+fn pack_bits(bits: usize, codes: &[u8], out: &mut [u8]) {
+    out.fill(0);
+    for (step, code) in codes.iter().enumerate() {
+        let at = step * bits;
+        let wide = u16::from(*code) << (at % 8);
+        out[at / 8] |= wide as u8;
+        if at % 8 + bits > 8 {
+            out[at / 8 + 1] |= (wide >> 8) as u8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use qsf_format::{BUILT_IN, BlockSize, QuantType, decode_row};
+
+    use super::*;
+
+    /// The search for one row: its loss, and the values that it was computed with.
+    struct OneSearch<'a> {
+        shared: &'a Shared<'a, 2>,
+        originals: &'a [f32],
+        scale: f32,
+        found: &'a mut (f64, Vec<u8>, Vec<f32>),
+    }
+
+    impl VectorWork for OneSearch<'_> {
+        fn run<V: Vector>(self) {
+            let shared = self.shared;
+            let steps = Steps {
+                originals: self.originals,
+                weights: &shared.weights,
+                ordered: shared.ordered,
+                used: &shared.used,
+            };
+            let (loss, codes, values) = self.found;
+            let mut search = Search::<2>::new(self.originals.len());
+            *loss = search.run::<V>(&steps, &shared.levels, self.scale * ROW_UNIT, codes, values);
+        }
+    }
+
+    #[test]
+    fn the_loss_of_a_path_is_that_of_the_values_that_a_reader_gets() {
+        for cols in [33usize, 96, 300] {
+            let moment: Vec<f32> =
+                (0..cols * cols).map(|i| 1.0 / (1.0 + (i / cols).abs_diff(i % cols) as f32)).collect();
+            let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
+            let ordered = feedback.steps(Isa::best());
+            let steps = cols.next_multiple_of(STRIP);
+            let weights: Vec<f32> = (0..cols).map(|i| ((i * i) as f32 * 0.37).sin()).collect();
+            let originals: Vec<f32> =
+                (0..steps).map(|step| weights.get(column_of_step(step)).copied().unwrap_or(0.0)).collect();
+            let rows = TrellisRows {
+                isa: Isa::best(),
+                sums: &BUILT_IN.t2,
+                cols,
+                feedback: Some(&feedback),
+                importance: &[],
+                trials: &[],
+            };
+            let shared = Shared {
+                rows: &rows,
+                levels: Shape::<2>::levels(&BUILT_IN.t2),
+                ordered: Some(ordered),
+                weights: ordered.pivots.clone(),
+                used: (0..steps).map(|step| column_of_step(step) < cols).collect(),
+            };
+            let mut found = (0.0, vec![0; steps], vec![0.0; steps]);
+            let work = OneSearch { shared: &shared, originals: &originals, scale: 2.0, found: &mut found };
+            vector::run(Isa::best(), work);
+            let (loss, codes, values) = found;
+
+            let mut bytes = vec![0; 2 + steps / 4];
+            bytes[..2].copy_from_slice(&half::f16::from_f32(2.0).to_le_bytes());
+            pack_bits(2, &codes, &mut bytes[2..]);
+            let mut decoded = vec![0.0; cols];
+            decode_row(QuantType::T2, BlockSize::B32, &BUILT_IN, &bytes, &mut decoded);
+            for step in (0..steps).filter(|step| column_of_step(*step) < cols) {
+                assert_eq!(values[step], decoded[column_of_step(step)], "{cols}: step {step}");
+            }
+            let error =
+                |step: usize| if shared.used[step] { f64::from(originals[step] - values[step]) } else { 0.0 };
+            let recomputed: f64 = (0..steps)
+                .map(|i| {
+                    error(i) * (0..steps).map(|j| f64::from(ordered.moment.at(i, j)) * error(j)).sum::<f64>()
+                })
+                .sum();
+            assert!((loss - recomputed).abs() < 1e-4 * recomputed, "{cols}: {loss} for {recomputed}");
+        }
+    }
+}
