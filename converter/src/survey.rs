@@ -24,7 +24,7 @@ use crate::statistics::StatsFiles;
 
 /// Types that a matrix of a layer may get, smallest first.
 const OF_LAYERS: [QuantType; 7] =
-    [QuantType::N2, QuantType::N2, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
+    [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
 /// Types that embedding and head may get.
 const OF_ENDS: [QuantType; 5] = [QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
 /// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.

@@ -18,7 +18,6 @@
 mod affine;
 mod block;
 mod coder;
-mod correction;
 mod eight_bit;
 mod error_stats;
 mod feedback;
@@ -49,13 +48,12 @@ mod tests;
 use qsf_format::{BlockSize, CodeTables, QuantType};
 use qsf_runtime::cpu::Isa;
 
-pub use correction::Correction;
 pub use error_stats::ErrorStats;
 pub use feedback::{Feedback, MomentError};
 pub use finite::first_non_finite;
 pub use learn::{Sample, learn_tables};
 pub use matrix::{Effort, Matrix, quantize_matrix};
-pub use upstream::upstream_target;
+pub use upstream::Correction;
 
 use rows::{Affine, BlockType, EightBit, EncodeRows, Symmetric, Ternary};
 use weights::ColumnWeights;
