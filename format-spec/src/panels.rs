@@ -110,12 +110,15 @@ pub fn pack_panel(quant: QuantType, block: BlockSize, rows: &[&[u8]], out: &mut 
 /// here: d, then the 2-bit codes in the order of `2bit`. `out` has the bytes of one block.
 ///
 /// # Panics
-/// When `row` is not below 16, a length is wrong, or for a learned type.
+/// When `row` is not below 16, a length is wrong, or for a float type.
 pub fn block_of_row(quant: QuantType, block: BlockSize, superblock: &[u8], row: usize, out: &mut [u8]) {
-    let parts = BlockParts::of(quant, block);
     assert_eq!(superblock.len(), superblock_bytes(quant, block), "not one superblock");
     assert_eq!(out.len(), quant.block_bytes(block), "not one block");
     assert!(row < PANEL_ROWS, "row {row} of a panel");
+    if quant.is_learned() {
+        return learned::unpack(quant, superblock, row, out);
+    }
+    let parts = BlockParts::of(quant, block);
     let (fields, codes) = superblock.split_at(PANEL_ROWS * 2 * parts.fields);
     let (out_fields, out_codes) = out.split_at_mut(2 * parts.fields);
     let fields = fields.as_chunks::<2>().0.as_chunks::<PANEL_ROWS>().0;

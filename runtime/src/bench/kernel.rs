@@ -200,7 +200,7 @@ mod tests {
     fn a_filter_chooses_types_tokens_and_places() {
         let names = |filter: &str| kernel_tests(filter).iter().map(KernelTest::name).collect::<Vec<_>>();
         assert_eq!(names("4bit/1/"), ["4bit/1/cache", "4bit/1/memory"]);
-        assert_eq!(names("").len(), 9 * 3 * 2);
+        assert_eq!(names("").len(), QuantType::ALL.len() * 3 * 2);
         assert_eq!(names("no such"), Vec::<String>::new());
     }
 

@@ -4,6 +4,7 @@
 use qsf_format::panels::{block_of_row, superblock_bytes};
 use qsf_format::{BlockSize, CodeTables, QuantType};
 
+use super::decode_learned::DecodeLearned;
 use super::isa::{Isa, Vectorized};
 
 /// Decodes one row of `out.len()` columns. Only learned types look at `tables`.
@@ -19,7 +20,7 @@ pub fn decode_row(
     out: &mut [f32],
 ) {
     if quant.is_learned() {
-        return qsf_format::decode_row(quant, block, tables, bytes, out);
+        return isa.vectorize(DecodeLearned { quant, tables, bytes, row: None, out });
     }
     #[cfg(target_arch = "x86_64")]
     if quant == QuantType::F16 && isa.has_avx2() {
@@ -43,7 +44,7 @@ pub fn decode_panel_row(
     out: &mut [f32],
 ) {
     if quant.is_learned() {
-        return qsf_format::decode_panel_row(quant, block, tables, panel, row, out);
+        return isa.vectorize(DecodeLearned { quant, tables, bytes: panel, row: Some(row), out });
     }
     isa.vectorize(DecodePanelRow { quant, block, panel, row, out });
 }
@@ -183,7 +184,7 @@ fn blocks<const N: usize>(quant: QuantType, block: BlockSize, bytes: &[u8], out:
 
 /// Fills a row block by block; of the last one as many values as the row has.
 #[inline(always)]
-fn each_block<const N: usize>(out: &mut [f32], mut decode: impl FnMut(&mut [f32; N])) {
+pub(super) fn each_block<const N: usize>(out: &mut [f32], mut decode: impl FnMut(&mut [f32; N])) {
     let (full, rest) = out.as_chunks_mut::<N>();
     for out in full {
         decode(out);

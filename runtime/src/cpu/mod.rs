@@ -5,7 +5,7 @@
 //! | `isa` | which instruction sets there are, compiling plain Rust for them |
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
 //! | `activations` | activations as 8-bit codes |
-//! | `decode` | stored weights to floats |
+//! | `decode`, `decode_learned` | stored weights to floats |
 //! | `kernels` | integer kernels and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
 //! | `attention`, `aligned` | attention over the key/value cache, memory for it |
@@ -19,6 +19,7 @@ mod activations;
 mod aligned;
 mod attention;
 mod decode;
+mod decode_learned;
 mod elementwise;
 mod float_dot;
 mod isa;

@@ -5,6 +5,7 @@
 //! | `panel` | what a kernel is given, and the arithmetic of all of them |
 //! | `scalar` | that arithmetic element by element: the oracle |
 //! | `unpack` | what the vector kernels need of an instruction set; codes and scales in those terms |
+//! | `learned` | the same of the learned types |
 //! | `product` | the one vector kernel, compiled for every instruction set and type |
 //! | `x86_64`, `aarch64` | the instruction sets |
 //! | `rows` | weights that are not in panels |
@@ -13,7 +14,7 @@
 macro_rules! table {
     ($isa:literal, $($matmul:ident)::+) => {{
         use crate::cpu::kernels::{KernelTable, kernel};
-        use qsf_format::QuantType::{Q2, Q2Sym, Q3, Q4, Q8, Ternary};
+        use qsf_format::QuantType::{N2, N3, N4, N5, Q2, Q2Sym, Q3, Q4, Q6, Q8, T2, T3, Ternary};
         KernelTable {
             isa: $isa,
             q2_sym: kernel(Q2Sym, concat!($isa, "-2bit-sym"), $($matmul)::+::<{ Q2Sym as u8 }>),
@@ -22,13 +23,29 @@ macro_rules! table {
             q4: kernel(Q4, concat!($isa, "-4bit"), $($matmul)::+::<{ Q4 as u8 }>),
             ternary: kernel(Ternary, concat!($isa, "-ternary"), $($matmul)::+::<{ Ternary as u8 }>),
             q8: kernel(Q8, concat!($isa, "-8bit"), $($matmul)::+::<{ Q8 as u8 }>),
+            n2: kernel(N2, concat!($isa, "-n2"), $($matmul)::+::<{ N2 as u8 }>),
+            n3: kernel(N3, concat!($isa, "-n3"), $($matmul)::+::<{ N3 as u8 }>),
+            n4: kernel(N4, concat!($isa, "-n4"), $($matmul)::+::<{ N4 as u8 }>),
+            n5: kernel(N5, concat!($isa, "-n5"), $($matmul)::+::<{ N5 as u8 }>),
+            q6: kernel(Q6, concat!($isa, "-6bit"), $($matmul)::+::<{ Q6 as u8 }>),
+            t2: kernel(T2, concat!($isa, "-t2"), $($matmul)::+::<{ T2 as u8 }>),
+            t3: kernel(T3, concat!($isa, "-t3"), $($matmul)::+::<{ T3 as u8 }>),
             float_dot: concat!($isa, "-16-lanes-2x3"),
         }
     }};
 }
 
+/// An array of four registers, element `$i` by `$value`. `array::map` is not always inlined, and then registers go through
+/// memory.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! each {
+    ($i:ident => $value:expr) => { each!($i, 0 1 2 3, $value) };
+    ($i:ident, $($at:literal)*, $value:expr) => { [$({ let $i = $at; $value }),*] };
+}
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod learned;
 mod panel;
 mod product;
 mod rows;
@@ -58,6 +75,13 @@ pub struct KernelTable {
     q4: Int8Kernel,
     ternary: Int8Kernel,
     q8: Int8Kernel,
+    n2: Int8Kernel,
+    n3: Int8Kernel,
+    n4: Int8Kernel,
+    n5: Int8Kernel,
+    q6: Int8Kernel,
+    t2: Int8Kernel,
+    t3: Int8Kernel,
     // Rows are decoded to f32 and multiplied by the code of `float_dot`, compiled for this instruction set.
     float_dot: &'static str,
 }
@@ -115,7 +139,14 @@ impl KernelTable {
             QuantType::Q4 => Some(&self.q4),
             QuantType::Ternary => Some(&self.ternary),
             QuantType::Q8 => Some(&self.q8),
-            _ => None,
+            QuantType::N2 => Some(&self.n2),
+            QuantType::N3 => Some(&self.n3),
+            QuantType::N4 => Some(&self.n4),
+            QuantType::N5 => Some(&self.n5),
+            QuantType::Q6 => Some(&self.q6),
+            QuantType::T2 => Some(&self.t2),
+            QuantType::T3 => Some(&self.t3),
+            QuantType::F16 | QuantType::F32 | QuantType::Bf16 => None,
         }
     }
 

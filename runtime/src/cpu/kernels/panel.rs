@@ -4,8 +4,8 @@
 //! 64 bytes hold the codes of four columns of all 16 rows, and sums of columns need no additions across a register. Weights
 //! in plain rows are brought into that order on the way ([`super::rows`]).
 //!
-//! A weight is `a * u + b` with an unsigned code u (8-bit: a signed code and no b); an activation is `dx * x` with a signed
-//! code x. For each group of 32 columns, in ascending order, and each row and token of its own:
+//! A weight is `a * u + b` with an integer u; an activation is `dx * x` with a signed code x. For each group of 32 columns,
+//! in ascending order, and each row and token of its own:
 //!
 //! ```text
 //! isum = sum of u * x over the group              exact
@@ -13,12 +13,23 @@
 //! accb = fma(b, sx, accb)                         sx = dx * (sum of x)
 //! ```
 //!
-//! and the result is `acc + accb`. Every kernel does exactly this, so all give the same bits, alone or in a batch.
+//! and the result is `acc + accb`. Every kernel does exactly this, so all give the same bits, alone or in a batch. With the
+//! row scale R of a learned type, for table entries T, A, B and a shift c of [`CodeTables`]:
+//!
+//! | Type | u | a | b |
+//! |---|---|---|---|
+//! | scale and min | code, unsigned | scale | min |
+//! | `2bit-sym` | code, unsigned | 2d | -3d |
+//! | `ternary` | code, unsigned | d | -d |
+//! | `8bit` | code, signed | d | none: the result is `acc` |
+//! | `n2` to `n5` | T\[code\] | R * 2^-12 * s, exact | a * c, rounded once, for the second grid; 0 for the first |
+//! | `6bit` | 2 * code - 64 | the same | the same |
+//! | `t2`, `t3` | A\[newest\] + B\[oldest\] | R * 2^-7, exact | none: the result is `acc` |
 
 use std::ops::Range;
 
-use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{BlockSize, QuantType};
+use qsf_format::panels::panel_bytes;
+use qsf_format::{BlockSize, CodeTables, QuantType};
 
 use crate::cpu::activations::Int8Rows;
 
@@ -30,7 +41,10 @@ pub(in crate::cpu) struct PanelTask<'a> {
     pub(in crate::cpu) panels: usize,
     /// Blocks of a row.
     pub(in crate::cpu) blocks: usize,
+    /// Values per block, of this type.
     pub(in crate::cpu) block: BlockSize,
+    /// What codes of a learned type stand for; other types do not look at it.
+    pub(in crate::cpu) tables: &'a CodeTables,
     /// Activations of all tokens of the call.
     pub(in crate::cpu) input: &'a Int8Rows,
     /// The tokens to compute.
@@ -80,10 +94,10 @@ impl Int8Kernel {
     /// # Safety
     /// There must be room for every result behind `out.start`, and no other thread may use it meanwhile.
     pub(in crate::cpu) unsafe fn matmul(&self, task: &PanelTask<'_>, out: PanelOut) {
-        let panel_bytes = task.blocks * PANEL_ROWS * self.quant.block_bytes(task.block);
+        assert_eq!(task.block, self.quant.block_size(task.block), "blocks of another size than the type's");
         assert_eq!(
             Some(task.weights.len()),
-            task.panels.checked_mul(panel_bytes),
+            task.panels.checked_mul(panel_bytes(self.quant, task.block, task.blocks)),
             "weights are not {} panels of {} blocks",
             task.panels,
             task.blocks

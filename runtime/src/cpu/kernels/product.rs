@@ -2,8 +2,12 @@
 
 use qsf_format::panels::PANEL_ROWS;
 
+use super::learned::{Head, Levels};
 use super::panel::{PanelOut, PanelTask};
-use super::unpack::{PanelIsa, Q8, codes_offset, quad, scales, superblock_bytes};
+use super::unpack::{
+    PanelIsa, Q8, code_offset, codes_offset, has_offset, head_bytes, is_learned, quad, scales,
+    superblock_bytes,
+};
 use crate::cpu::activations::ACT_BLOCK;
 
 /// Bytes from the superblock at work to the one that is fetched from memory: the processor's own prefetching stops at the
@@ -24,6 +28,10 @@ pub(super) unsafe fn matmul<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, 
     // The default block size is compiled with all shifts and offsets known, the others share one slower copy.
     // SAFETY: the caller's promises.
     unsafe {
+        // Constants as such, here and below: what is not for this type is then not even compiled.
+        if const { is_learned(QUANT) } {
+            return panels::<I, QUANT>(task, out, ACT_BLOCK);
+        }
         match task.block.get() {
             64 => panels::<I, QUANT>(task, out, 64),
             n => panels::<I, QUANT>(task, out, n),
@@ -35,7 +43,8 @@ pub(super) unsafe fn matmul<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, 
 /// As for [`matmul`], and `n` must be the task's block size.
 #[inline(always)]
 unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut, n: usize) {
-    let panel_bytes = task.blocks * superblock_bytes(QUANT, n);
+    let panel_bytes = head_bytes(QUANT) + task.blocks * superblock_bytes(QUANT, n);
+    let levels = Levels::new::<QUANT>(task.tables, I::OFFSET);
     let step = (TOKEN_BYTES / task.input.stride()).next_multiple_of(I::TILE).max(I::TILE);
     for first in task.tokens.clone().step_by(step) {
         let end = task.tokens.end.min(first + step);
@@ -46,15 +55,15 @@ unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelO
                 let panel = task.weights.as_ptr().add(p * panel_bytes);
                 let start = out.start.add(PANEL_ROWS * p);
                 while I::TILE == 8 && token + 8 <= end {
-                    tile::<I, QUANT, 8>(task, panel, n, token, PanelOut { start, ..out });
+                    tile::<I, QUANT, 8>(task, &levels, panel, n, token, PanelOut { start, ..out });
                     token += 8;
                 }
                 while I::TILE >= 4 && token + 4 <= end {
-                    tile::<I, QUANT, 4>(task, panel, n, token, PanelOut { start, ..out });
+                    tile::<I, QUANT, 4>(task, &levels, panel, n, token, PanelOut { start, ..out });
                     token += 4;
                 }
                 while token < end {
-                    tile::<I, QUANT, 1>(task, panel, n, token, PanelOut { start, ..out });
+                    tile::<I, QUANT, 1>(task, &levels, panel, n, token, PanelOut { start, ..out });
                     token += 1;
                 }
             }
@@ -69,6 +78,7 @@ unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelO
 #[inline(always)]
 unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
     task: &PanelTask<'_>,
+    levels: &Levels,
     panel: *const u8,
     n: usize,
     token: usize,
@@ -81,13 +91,23 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
         let tokens = Tokens::<T>::new(task, token);
         let mut acc = [I::splat(0.0); T];
         let mut acc_b = [I::splat(0.0); T];
+        let head =
+            if const { is_learned(QUANT) } { Some(Head::<I>::new::<QUANT>(levels, panel)) } else { None };
         for j in 0..task.blocks {
-            let block = panel.add(j * size);
+            let block = panel.add(const { head_bytes(QUANT) } + j * size);
             if T == 1 {
                 // A single token waits for memory. Past the weights a prefetch does nothing.
                 for line in (0..size).step_by(CACHE_LINE) {
                     I::prefetch(block.wrapping_add(AHEAD + line));
                 }
+            }
+            if const { is_learned(QUANT) } {
+                if let Some(head) = &head {
+                    let ab = head.scales::<QUANT>(block);
+                    let codes = head.codes::<QUANT>(block, j);
+                    tokens.add_learned::<I, QUANT>(&codes, j, ab, &mut acc, &mut acc_b);
+                }
+                continue;
             }
             let ab = scales::<I, QUANT>(block);
             let words = block.add(codes_offset(QUANT));
@@ -103,7 +123,7 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
             }
         }
         for t in 0..T {
-            let sum = if QUANT == Q8 { acc[t] } else { I::add(acc[t], acc_b[t]) };
+            let sum = if const { has_offset(QUANT) } { I::add(acc[t], acc_b[t]) } else { acc[t] };
             I::store(sum, out.start.add((token + t) * out.stride));
         }
     }
@@ -176,20 +196,18 @@ impl<const T: usize> Tokens<T> {
         // SAFETY: the caller's promises.
         unsafe {
             let x = self.codes.add(group * ACT_BLOCK);
-            let dx = self.scales.add(group * self.count);
             if QUANT == Q8 {
                 let mut sums = [I::no_ints(); T];
                 each_quad!(i => {
-                    let u = quad::<I, QUANT>(words, n, QUADS * g + i);
+                    let mut u = quad::<I, QUANT>(words, n, QUADS * g + i);
+                    if const { I::OFFSET != 0 } {
+                        u = I::add_codes(u, I::splat_codes(I::OFFSET));
+                    }
                     for t in 0..T {
                         sums[t] = I::dot_signed(sums[t], u, x.add(t * self.stride + 4 * i));
                     }
                 });
-                let code_sums = self.code_sums.add(group * self.count);
-                for t in 0..T {
-                    let isum = I::floats(I::without_offset(sums[t], *code_sums.add(t)));
-                    acc[t] = I::fma(I::mul(a, I::splat(*dx.add(t))), isum, acc[t]);
-                }
+                self.add_signed::<I, QUANT>(sums, group, a, acc);
             } else {
                 let mut dots = [I::no_dots(); T];
                 each_quad!(i => {
@@ -198,12 +216,71 @@ impl<const T: usize> Tokens<T> {
                         dots[t] = I::dot(dots[t], u, x.add(t * self.stride + 4 * i));
                     }
                 });
+                let dx = self.scales.add(group * self.count);
                 let sx = self.sums.add(group * self.count);
                 for t in 0..T {
                     let isum = I::floats(I::ints(dots[t]));
                     acc[t] = I::fma(I::mul(a, I::splat(*dx.add(t))), isum, acc[t]);
                     acc_b[t] = I::fma(b, I::splat(*sx.add(t)), acc_b[t]);
                 }
+            }
+        }
+    }
+
+    /// The same for the codes of a learned type, which are one group of a superblock.
+    ///
+    /// # Safety
+    /// As for [`PanelIsa`]; the group must be there.
+    #[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
+    #[inline(always)]
+    unsafe fn add_learned<I: PanelIsa, const QUANT: u8>(
+        &self,
+        codes: &[I::Codes; QUADS],
+        group: usize,
+        (a, b): (I::Floats, I::Floats),
+        acc: &mut [I::Floats; T],
+        acc_b: &mut [I::Floats; T],
+    ) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let x = self.codes.add(group * ACT_BLOCK);
+            let mut sums = [I::no_ints(); T];
+            each_quad!(i => {
+                for t in 0..T {
+                    sums[t] = I::dot_signed(sums[t], codes[i], x.add(t * self.stride + 4 * i));
+                }
+            });
+            self.add_signed::<I, QUANT>(sums, group, a, acc);
+            if const { has_offset(QUANT) } {
+                let sx = self.sums.add(group * self.count);
+                for t in 0..T {
+                    acc_b[t] = I::fma(b, I::splat(*sx.add(t)), acc_b[t]);
+                }
+            }
+        }
+    }
+
+    /// Adds sums that [`PanelIsa::dot_signed`] has made.
+    ///
+    /// # Safety
+    /// As for [`PanelIsa`]; the group must be there.
+    #[inline(always)]
+    unsafe fn add_signed<I: PanelIsa, const QUANT: u8>(
+        &self,
+        sums: [I::Ints; T],
+        group: usize,
+        a: I::Floats,
+        acc: &mut [I::Floats; T],
+    ) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let dx = self.scales.add(group * self.count);
+            let code_sums = self.code_sums.add(group * self.count);
+            let offset = const { code_offset::<I>(QUANT) };
+            for t in 0..T {
+                let sum =
+                    if offset != 0 { I::subtract(sums[t], offset * *code_sums.add(t)) } else { sums[t] };
+                acc[t] = I::fma(I::mul(a, I::splat(*dx.add(t))), I::floats(sum), acc[t]);
             }
         }
     }

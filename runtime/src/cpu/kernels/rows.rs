@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use qsf_format::BlockSize;
 use qsf_format::panels::{PANEL_ROWS, pack_panel};
+use qsf_format::{BlockSize, CodeTables};
 
 use super::panel::{Int8Kernel, PanelOut, PanelTask};
 use crate::cpu::activations::Int8Rows;
@@ -21,7 +21,10 @@ pub(in crate::cpu) struct RowScratch {
 pub(in crate::cpu) struct RowTask<'a> {
     pub(in crate::cpu) weights: &'a [u8],
     pub(in crate::cpu) rows: usize,
+    /// Values per block, of this type.
     pub(in crate::cpu) block: BlockSize,
+    /// What codes of a learned type stand for.
+    pub(in crate::cpu) tables: &'a CodeTables,
     pub(in crate::cpu) input: &'a Int8Rows,
     pub(in crate::cpu) tokens: Range<usize>,
 }
@@ -40,9 +43,9 @@ impl Int8Kernel {
         scratch: &mut RowScratch,
         out: PanelOut,
     ) {
-        let RowTask { weights, rows, block, input, ref tokens } = *task;
+        let RowTask { weights, rows, block, tables, input, .. } = *task;
         let blocks = input.cols().div_ceil(block.get());
-        let row_bytes = blocks * self.quant.block_bytes(block);
+        let row_bytes = self.quant.row_head_bytes() + blocks * self.quant.block_bytes(block);
         assert_eq!(Some(weights.len()), rows.checked_mul(row_bytes), "weights are not {rows} rows");
         scratch.panel.resize(PANEL_ROWS * row_bytes, 0);
         for first in (0..rows).step_by(PANEL_ROWS) {
@@ -53,20 +56,21 @@ impl Int8Kernel {
             }
             pack_panel(self.quant, block, &plain[..count], &mut scratch.panel);
             let weights = scratch.panel.as_slice();
-            let panel = PanelTask { weights, panels: 1, blocks, block, input, tokens: tokens.clone() };
+            let tokens = task.tokens.clone();
+            let panel = PanelTask { weights, panels: 1, blocks, block, tables, input, tokens };
             if count == PANEL_ROWS {
                 // SAFETY: 16 rows are left, and the rest is the caller's promise.
                 unsafe { self.matmul(&panel, PanelOut { start: out.start.add(first), ..out }) };
                 continue;
             }
-            let len = tokens.end * PANEL_ROWS;
+            let len = task.tokens.end * PANEL_ROWS;
             if scratch.results.len() < len {
                 scratch.results.resize(len, 0.0);
             }
             let results = PanelOut { start: scratch.results.as_mut_ptr(), stride: PANEL_ROWS };
             // SAFETY: the results have just been given room for 16 rows of every token.
             unsafe { self.matmul(&panel, results) };
-            for token in tokens.clone() {
+            for token in task.tokens.clone() {
                 let results = &scratch.results[token * PANEL_ROWS..][..count];
                 // SAFETY: the caller's promise, for the rows that there are.
                 unsafe {

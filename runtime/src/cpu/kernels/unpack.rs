@@ -9,10 +9,17 @@ pub(super) const Q3: u8 = QuantType::Q3 as u8;
 pub(super) const Q4: u8 = QuantType::Q4 as u8;
 pub(super) const TERNARY: u8 = QuantType::Ternary as u8;
 pub(super) const Q8: u8 = QuantType::Q8 as u8;
+pub(super) const N2: u8 = QuantType::N2 as u8;
+pub(super) const N3: u8 = QuantType::N3 as u8;
+pub(super) const N4: u8 = QuantType::N4 as u8;
+pub(super) const N5: u8 = QuantType::N5 as u8;
+pub(super) const Q6: u8 = QuantType::Q6 as u8;
+pub(super) const T2: u8 = QuantType::T2 as u8;
+pub(super) const T3: u8 = QuantType::T3 as u8;
 
 /// Bytes of one column of halves or of one word of each row.
 const HALVES: usize = 2 * PANEL_ROWS;
-const WORDS: usize = 4 * PANEL_ROWS;
+pub(super) const WORDS: usize = 4 * PANEL_ROWS;
 
 /// Sixteen rows at a time in the registers of an instruction set.
 ///
@@ -33,6 +40,9 @@ pub(super) trait PanelIsa {
 
     /// Tokens that share the unpacked codes: as many as registers allow. 1, 4 or 8.
     const TILE: usize;
+    /// What [`PanelIsa::dot_signed`] wants added to signed codes: 0, or 128 where it multiplies unsigned ones. Then its sums
+    /// are too large by so many times the sum of the codes x.
+    const OFFSET: u8;
 
     /// Asks for the cache line at `address`, which may be any address.
     unsafe fn prefetch(address: *const u8);
@@ -43,6 +53,17 @@ pub(super) trait PanelIsa {
     unsafe fn shift_left(codes: Self::Codes, bits: usize) -> Self::Codes;
     unsafe fn and(codes: Self::Codes, mask: u8) -> Self::Codes;
     unsafe fn or(a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    /// Sums of bytes, without what does not fit a byte.
+    unsafe fn add_codes(a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    unsafe fn splat_codes(code: u8) -> Self::Codes;
+    /// The codes of each row, the fourth first moved into the next and the first filled with the fourth of `before`.
+    unsafe fn carry(codes: Self::Codes, before: Self::Codes) -> Self::Codes;
+    /// A table for [`PanelIsa::lookup`].
+    unsafe fn table(entries: &[u8; 16]) -> Self::Codes;
+    /// Entries of the table instead of codes, which are below 16.
+    unsafe fn lookup(table: Self::Codes, codes: Self::Codes) -> Self::Codes;
+    /// Bytes of `set` where bit `bit` of the byte of `plane` is set, else those of `clear`.
+    unsafe fn choose(plane: Self::Codes, bit: usize, clear: Self::Codes, set: Self::Codes) -> Self::Codes;
 
     unsafe fn no_dots() -> Self::Dots;
     /// Adds the products of unsigned codes of at most 15 with the four codes at `x`; at most eight times.
@@ -50,12 +71,17 @@ pub(super) trait PanelIsa {
     unsafe fn ints(dots: Self::Dots) -> Self::Ints;
 
     unsafe fn no_ints() -> Self::Ints;
-    /// Adds the products of signed codes with the four codes at `x`; perhaps with an offset that
-    /// [`PanelIsa::without_offset`] removes.
+    /// Adds the products of signed codes, to which [`PanelIsa::OFFSET`] has been added, with the four codes at `x`. Codes up
+    /// to 127 are multiplied as they are.
     unsafe fn dot_signed(ints: Self::Ints, codes: Self::Codes, x: *const i8) -> Self::Ints;
-    /// The sum of products, where `sum` is the sum of the codes x.
-    unsafe fn without_offset(ints: Self::Ints, sum: i32) -> Self::Ints;
+    unsafe fn subtract(ints: Self::Ints, value: i32) -> Self::Ints;
 
+    /// Sixteen signed bytes.
+    unsafe fn bytes(bytes: *const u8) -> Self::Ints;
+    /// Half of each, rounded down.
+    unsafe fn half(ints: Self::Ints) -> Self::Ints;
+    /// The floats where the integer is odd, else 0.
+    unsafe fn where_odd(ints: Self::Ints, floats: Self::Floats) -> Self::Floats;
     /// Sixteen halves.
     unsafe fn halves(halves: *const u8) -> Self::Floats;
     unsafe fn floats(ints: Self::Ints) -> Self::Floats;
@@ -67,16 +93,48 @@ pub(super) trait PanelIsa {
     unsafe fn store(floats: Self::Floats, out: *mut f32);
 }
 
-/// Whether blocks of the type with this id store a min beside the scale.
-const fn has_min(quant: u8) -> bool {
-    matches!(quant, Q2 | Q3 | Q4)
+/// The type with this id.
+pub(super) const fn quant_type(id: u8) -> QuantType {
+    let mut i = 0;
+    while QuantType::ALL[i] as u8 != id {
+        i += 1;
+    }
+    QuantType::ALL[i]
+}
+
+/// Whether the type with this id is a learned one.
+pub(super) const fn is_learned(quant: u8) -> bool {
+    quant_type(quant).is_learned()
+}
+
+/// Whether codes of the type with this id are multiplied by [`PanelIsa::dot_signed`].
+pub(super) const fn is_signed(quant: u8) -> bool {
+    quant == Q8 || is_learned(quant)
+}
+
+/// Whether weights of the type with this id have an offset b.
+pub(super) const fn has_offset(quant: u8) -> bool {
+    !matches!(quant, Q8 | T2 | T3)
+}
+
+/// What the sum of the codes x is multiplied with and subtracted from a sum of products that [`PanelIsa::dot_signed`] made.
+pub(super) const fn code_offset<I: PanelIsa>(quant: u8) -> i32 {
+    // Codes of `6bit` are 64 too large, and then small enough for every instruction set.
+    if quant == Q6 { 64 } else { I::OFFSET as i32 }
+}
+
+/// Bytes of a panel before its superblocks.
+pub(super) const fn head_bytes(quant: u8) -> usize {
+    PANEL_ROWS * quant_type(quant).row_head_bytes()
 }
 
 /// Bytes of 16 interleaved blocks of `n` values, of which the first are scales.
 pub(super) const fn superblock_bytes(quant: u8, n: usize) -> usize {
     let codes = match quant {
-        Q4 => n / 2,
-        Q3 => n / 4 + n / 8,
+        Q4 | N4 => n / 2,
+        Q3 | N3 | T3 => n / 4 + n / 8,
+        N5 => n / 2 + n / 8,
+        Q6 => n / 2 + n / 4,
         Q8 => n,
         _ => n / 4,
     };
@@ -85,10 +143,15 @@ pub(super) const fn superblock_bytes(quant: u8, n: usize) -> usize {
 
 /// Where the words of codes start in a superblock.
 pub(super) const fn codes_offset(quant: u8) -> usize {
-    if has_min(quant) { 2 * HALVES } else { HALVES }
+    match quant {
+        Q2 | Q3 | Q4 => 2 * HALVES,
+        N2 | N3 | N4 | N5 | Q6 => PANEL_ROWS,
+        T2 | T3 => 0,
+        _ => HALVES,
+    }
 }
 
-/// Scale a and offset b of a superblock, per row.
+/// Scale a and offset b of a superblock of a type that is not learned, per row.
 ///
 /// # Safety
 /// As for [`PanelIsa`]; `block` must point to a superblock of the type with the id `QUANT`.
@@ -106,7 +169,8 @@ pub(super) unsafe fn scales<I: PanelIsa, const QUANT: u8>(block: *const u8) -> (
     }
 }
 
-/// Codes of the elements `4 * quad..4 * quad + 4` of a superblock of `n` values: unsigned, but signed for 8-bit.
+/// Codes of the elements `4 * quad..4 * quad + 4` of a superblock of `n` values: unsigned, but signed for 8-bit. Not of
+/// learned types.
 ///
 /// # Safety
 /// As for [`PanelIsa`]; `words` must point to the words of a superblock of the type with the id `QUANT`, and `quad` be below

@@ -206,16 +206,17 @@ unsafe fn int8_rows(
     scratch: &mut RowScratch,
     out: &Output<'_>,
 ) {
-    let (block, tokens) = (weight.block(), 0..input.rows());
+    let (block, tables, tokens) = (weight.block(), weight.tables(), 0..input.rows());
     let blocks = input.cols().div_ceil(block.get());
     let border = weight.panel_rows().clamp(rows.start, rows.end);
     let (in_panels, plain) = (rows.start..border, border..rows.end);
     let (weights, panels) = (weight.rows(in_panels.clone()), in_panels.len() / PANEL_ROWS);
-    let task = PanelTask { weights, panels, blocks, block, input, tokens: tokens.clone() };
+    let task = PanelTask { weights, panels, blocks, block, tables, input, tokens: tokens.clone() };
     // SAFETY: the columns are the caller's, and there are as many rows of output as tokens.
     unsafe { kernel.matmul(&task, out.columns(in_panels)) };
     if !plain.is_empty() {
-        let task = RowTask { weights: weight.rows(plain.clone()), rows: plain.len(), block, input, tokens };
+        let (weights, rows) = (weight.rows(plain.clone()), plain.len());
+        let task = RowTask { weights, rows, block, tables, input, tokens };
         // SAFETY: as above.
         unsafe { kernel.matmul_rows(&task, scratch, out.columns(plain)) };
     }

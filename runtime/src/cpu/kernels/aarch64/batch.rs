@@ -7,8 +7,12 @@ use core::arch::aarch64::*;
 use qsf_format::panels::PANEL_ROWS;
 
 use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::learned::{Head, Levels};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::unpack::{PanelIsa, Q8, codes_offset, quad, scales, superblock_bytes};
+use crate::cpu::kernels::unpack::{
+    PanelIsa, code_offset, codes_offset, has_offset, head_bytes, is_learned, is_signed, quad, scales,
+    superblock_bytes,
+};
 
 use super::panel_isa::{Codes, Floats, Ints, Neon, Products};
 
@@ -52,7 +56,8 @@ pub(super) unsafe fn matmul<P: Products, S: TileProducts, const QUANT: u8>(
     task: &PanelTask<'_>,
     out: PanelOut,
 ) {
-    let panel_bytes = task.blocks * superblock_bytes(QUANT, task.block.get());
+    let panel_bytes = head_bytes(QUANT) + task.blocks * superblock_bytes(QUANT, task.block.get());
+    let levels = Levels::new::<QUANT>(task.tables, Neon::<P>::OFFSET);
     for p in 0..task.panels {
         // SAFETY: the task has the panels and the tokens, and the output room for all of them.
         unsafe {
@@ -60,7 +65,7 @@ pub(super) unsafe fn matmul<P: Products, S: TileProducts, const QUANT: u8>(
             let out = PanelOut { start: out.start.add(PANEL_ROWS * p), ..out };
             for first in task.tokens.clone().step_by(TOKENS) {
                 let count = TOKENS.min(task.tokens.end - first);
-                tokens::<P, S, QUANT>(task, panel, first, count, out);
+                tokens::<P, S, QUANT>(task, &levels, panel, first, count, out);
             }
         }
     }
@@ -73,6 +78,7 @@ pub(super) unsafe fn matmul<P: Products, S: TileProducts, const QUANT: u8>(
 #[inline(always)]
 unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
     task: &PanelTask<'_>,
+    levels: &Levels,
     panel: *const u8,
     first: usize,
     count: usize,
@@ -83,9 +89,21 @@ unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
     unsafe {
         let zero = Neon::<P>::splat(0.0);
         let mut acc = [Acc { a: zero, b: zero }; TOKENS];
+        // Constants as such: what is not for this type is then not even compiled.
+        let head = if const { is_learned(QUANT) } { Some(Head::new::<QUANT>(levels, panel)) } else { None };
         for j in 0..task.blocks {
-            let block = panel.add(j * superblock_bytes(QUANT, n));
-            let ab = scales::<Neon<P>, QUANT>(block);
+            let block = panel.add(head_bytes(QUANT) + j * superblock_bytes(QUANT, n));
+            if const { is_learned(QUANT) } {
+                let Some(head) = &head else { continue };
+                let head: &Head<Neon<P>> = head;
+                let quads = head.codes::<QUANT>(block, j);
+                let codes = each!(pair => S::arrange([quads[2 * pair], quads[2 * pair + 1]]));
+                let ab = &head.scales::<QUANT>(block);
+                let group = Group { task, codes: &codes, ab, index: j, first, count };
+                group.tiles::<P, S, QUANT>(&mut acc);
+                continue;
+            }
+            let ab = &scales::<Neon<P>, QUANT>(block);
             let words = block.add(codes_offset(QUANT));
             for g in 0..n / ACT_BLOCK {
                 let codes = each!(pair => {
@@ -95,23 +113,13 @@ unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
                         quad::<Neon<P>, QUANT>(words, n, at + 1),
                     ])
                 });
-                let group =
-                    Group { task, codes: &codes, ab: &ab, index: j * (n / ACT_BLOCK) + g, first, count };
-                let mut t = 0;
-                while t < count {
-                    let acc = acc.as_mut_ptr().add(t);
-                    if S::TILE == 4 && t + 2 < count {
-                        group.tile::<P, S, QUANT, 4>(t, acc);
-                        t += 4;
-                    } else {
-                        group.tile::<P, S, QUANT, 2>(t, acc);
-                        t += 2;
-                    }
-                }
+                let index = j * (n / ACT_BLOCK) + g;
+                let group = Group { task, codes: &codes, ab, index, first, count };
+                group.tiles::<P, S, QUANT>(&mut acc);
             }
         }
         for (t, acc) in acc[..count].iter().enumerate() {
-            let sum = if QUANT == Q8 { acc.a } else { Neon::<P>::add(acc.a, acc.b) };
+            let sum = if const { has_offset(QUANT) } { Neon::<P>::add(acc.a, acc.b) } else { acc.a };
             Neon::<P>::store(sum, out.start.add((first + t) * out.stride));
         }
     }
@@ -129,6 +137,28 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
+    /// Adds the products with all tokens at work.
+    ///
+    /// # Safety
+    /// As for [`matmul`].
+    #[inline(always)]
+    unsafe fn tiles<P: Products, S: TileProducts, const QUANT: u8>(&self, acc: &mut [Acc; TOKENS]) {
+        let mut t = 0;
+        while t < self.count {
+            // SAFETY: the count is at most the tokens of the accumulators, which are a multiple of a tile.
+            unsafe {
+                let acc = acc.as_mut_ptr().add(t);
+                if S::TILE == 4 && t + 2 < self.count {
+                    self.tile::<P, S, QUANT, 4>(t, acc);
+                    t += 4;
+                } else {
+                    self.tile::<P, S, QUANT, 2>(t, acc);
+                    t += 2;
+                }
+            }
+        }
+    }
+
     /// Adds the products with `T` tokens from the `t`-th on.
     ///
     /// # Safety
@@ -149,14 +179,18 @@ impl Group<'_> {
                 tokens[i] = self.first + (t + i).min(self.count - 1);
                 x[i] = x[i].add(tokens[i] * input.stride() + self.index * ACT_BLOCK);
             }
-            let sums = S::sums::<QUANT, T>(self.codes, x);
+            let mut sums = S::sums::<QUANT, T>(self.codes, x);
             let (a, b) = self.ab;
             for i in 0..T {
                 let at = self.index * input.rows() + tokens[i];
                 let (dx, sx) = (*input.scales().as_ptr().add(at), *input.sums().as_ptr().add(at));
+                let offset = const { code_offset::<Neon<P>>(QUANT) };
+                if const { is_signed(QUANT) } && offset != 0 {
+                    sums[i] = Neon::<P>::subtract(sums[i], offset * *input.code_sums().as_ptr().add(at));
+                }
                 let acc = &mut *acc.add(i);
                 acc.a = each!(r => vfmaq_f32(acc.a[r], vmulq_n_f32(a[r], dx), vcvtq_f32_s32(sums[i][r])));
-                if QUANT != Q8 {
+                if const { has_offset(QUANT) } {
                     acc.b = each!(r => vfmaq_n_f32(acc.b[r], b[r], sx));
                 }
             }

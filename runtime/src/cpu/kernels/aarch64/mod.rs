@@ -6,13 +6,6 @@
 //! | `batch` | the panel product of several tokens, which unpacks codes once for many |
 //! | `neon`, `dotprod`, `i8mm` | sums of products, by the instructions of each set |
 
-/// An array of four registers, element `$i` by `$value`. `array::map` is not always inlined, and then registers go through
-/// memory.
-macro_rules! each {
-    ($i:ident => $value:expr) => { each!($i, 0 1 2 3, $value) };
-    ($i:ident, $($at:literal)*, $value:expr) => { [$({ let $i = $at; $value }),*] };
-}
-
 mod batch;
 mod dotprod;
 mod i8mm;

@@ -38,6 +38,7 @@ impl<P: Products> PanelIsa for Neon<P> {
 
     // Several tokens are for `batch`.
     const TILE: usize = 1;
+    const OFFSET: u8 = 0;
 
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
@@ -84,6 +85,47 @@ impl<P: Products> PanelIsa for Neon<P> {
     }
 
     #[inline(always)]
+    unsafe fn add_codes(a: Codes, b: Codes) -> Codes {
+        // SAFETY: as above.
+        unsafe { each!(i => vaddq_u8(a[i], b[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_codes(code: u8) -> Codes {
+        // SAFETY: as above.
+        unsafe { [vdupq_n_u8(code); 4] }
+    }
+
+    #[inline(always)]
+    unsafe fn carry(codes: Codes, before: Codes) -> Codes {
+        // SAFETY: as above.
+        unsafe {
+            each!(i => {
+                let (codes, before) = (vreinterpretq_u32_u8(codes[i]), vreinterpretq_u32_u8(before[i]));
+                vreinterpretq_u8_u32(vsriq_n_u32::<24>(vshlq_n_u32::<8>(codes), before))
+            })
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn table(entries: &[u8; 16]) -> Codes {
+        // SAFETY: as above.
+        unsafe { [vld1q_u8(entries.as_ptr()); 4] }
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(table: Codes, codes: Codes) -> Codes {
+        // SAFETY: as above.
+        unsafe { each!(i => vqtbl1q_u8(table[i], codes[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(plane: Codes, bit: usize, clear: Codes, set: Codes) -> Codes {
+        // SAFETY: as above.
+        unsafe { each!(i => vbslq_u8(vtstq_u8(plane[i], vdupq_n_u8(1 << bit)), set[i], clear[i])) }
+    }
+
+    #[inline(always)]
     unsafe fn no_dots() -> P::Dots {
         // SAFETY: as above.
         unsafe { P::no_dots() }
@@ -114,8 +156,41 @@ impl<P: Products> PanelIsa for Neon<P> {
     }
 
     #[inline(always)]
-    unsafe fn without_offset(ints: Ints, _sum: i32) -> Ints {
-        ints
+    unsafe fn subtract(ints: Ints, value: i32) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => vsubq_s32(ints[i], vdupq_n_s32(value))) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(bytes: *const u8) -> Ints {
+        // SAFETY: as above.
+        unsafe {
+            let bytes = vld1q_s8(bytes.cast());
+            let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
+            [
+                vmovl_s16(vget_low_s16(low)),
+                vmovl_high_s16(low),
+                vmovl_s16(vget_low_s16(high)),
+                vmovl_high_s16(high),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn half(ints: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => vshrq_n_s32::<1>(ints[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn where_odd(ints: Ints, floats: Floats) -> Floats {
+        // SAFETY: as above.
+        unsafe {
+            each!(i => {
+                let odd = vtstq_s32(ints[i], vdupq_n_s32(1));
+                vreinterpretq_f32_u32(vandq_u32(odd, vreinterpretq_u32_f32(floats[i])))
+            })
+        }
     }
 
     #[inline(always)]

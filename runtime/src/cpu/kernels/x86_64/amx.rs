@@ -17,8 +17,11 @@ use qsf_format::panels::PANEL_ROWS;
 use super::avx512::{self, Avx512};
 use super::tiles::{Amx, Codes, Floats, SLOTS, STORE_LAG, Sums, TOKENS, TileUnit};
 use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::learned::{Head, Levels};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::unpack::{Q8, codes_offset, quad, scales, superblock_bytes};
+use crate::cpu::kernels::unpack::{
+    PanelIsa, Q6, codes_offset, has_offset, head_bytes, is_learned, is_signed, quad, scales, superblock_bytes,
+};
 
 /// Panels that share the codes of tokens while these are in the first-level cache.
 const PAIR: usize = 2;
@@ -151,12 +154,16 @@ impl Pass<'_> {
                 for panel in self.panels.clone().step_by(PAIR) {
                     let pair = panel..self.panels.end.min(panel + PAIR);
                     for (i, panel) in pair.clone().enumerate() {
+                        if const { is_learned(QUANT) } {
+                            self.unpack_learned::<QUANT>(panel, i, first, scratch);
+                            continue;
+                        }
                         match self.task.block.get() {
                             64 => self.unpack::<QUANT, 64>(panel, i, first, scratch),
                             _ => self.unpack::<QUANT, 0>(panel, i, first, scratch),
                         }
                     }
-                    if QUANT == Q8 {
+                    if const { is_signed(QUANT) } {
                         self.products::<T, true>(unit, pair, first, scratch);
                     } else {
                         self.products::<T, false>(unit, pair, first, scratch);
@@ -205,6 +212,51 @@ impl Pass<'_> {
         let end = count.next_multiple_of(SLOTS);
         codes[count..end].fill(Codes::ZERO);
         a[count..end].fill(Floats::ZERO);
+    }
+
+    /// [`Pass::unpack`] for a learned type.
+    ///
+    /// # Safety
+    /// As for [`Pass::unpack`].
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn unpack_learned<const QUANT: u8>(
+        &self,
+        panel: usize,
+        index: usize,
+        first: usize,
+        scratch: &mut Scratch,
+    ) {
+        let count = CHUNK.min(self.groups() - first);
+        let (codes, a) = (&mut scratch.codes.0[index], &mut scratch.a.0[index]);
+        // SAFETY: the panel is one of the task and has the blocks; a group's codes are eight quads.
+        unsafe {
+            let panel = self.panel::<QUANT>(panel);
+            let head = Head::<Avx512>::new::<QUANT>(&Levels::new::<QUANT>(self.task.tables, 0), panel);
+            for (j, (codes, a)) in (first..).zip(codes[..count].iter_mut().zip(&mut a[..count])) {
+                let block = panel.add(head_bytes(QUANT) + j * superblock_bytes(QUANT, ACT_BLOCK));
+                _mm512_store_ps(a.0.as_mut_ptr(), head.scales::<QUANT>(block).0);
+                let quads = head.codes::<QUANT>(block, j);
+                for (line, quad) in codes.0.chunks_exact_mut(4 * PANEL_ROWS).zip(quads) {
+                    // Tiles multiply signed codes as they are.
+                    let quad =
+                        if QUANT == Q6 { _mm512_sub_epi8(quad, Avx512::splat_codes(64)) } else { quad };
+                    _mm512_store_si512(line.as_mut_ptr().cast(), quad);
+                }
+            }
+        }
+        let end = count.next_multiple_of(SLOTS);
+        codes[count..end].fill(Codes::ZERO);
+        a[count..end].fill(Floats::ZERO);
+    }
+
+    /// Where a panel starts.
+    ///
+    /// # Safety
+    /// It must be one of the task, which must be of the type with the id `QUANT`.
+    unsafe fn panel<const QUANT: u8>(&self, panel: usize) -> *const u8 {
+        let size = superblock_bytes(QUANT, self.task.block.get());
+        // SAFETY: the caller's promise.
+        unsafe { self.task.weights.as_ptr().add(panel * (head_bytes(QUANT) + self.task.blocks * size)) }
     }
 
     /// Adds to the results of a pair of panels, whose chunk is unpacked, what the products in the chunk from group `first`
@@ -293,7 +345,7 @@ impl Pass<'_> {
     unsafe fn finish<const QUANT: u8>(&self, scratch: &mut Scratch, out: PanelOut) {
         let (groups, tiles) = (self.groups(), self.tiles());
         let (blocks, size) = (self.task.blocks, superblock_bytes(QUANT, self.task.block.get()));
-        if QUANT != Q8 {
+        if const { has_offset(QUANT) } {
             grow(&mut scratch.sx, tiles * groups, Floats::ZERO);
             grow(&mut scratch.b, self.panels.len() * blocks, Floats::ZERO);
             let (input, all) = (self.task.input, self.task.input.rows());
@@ -301,11 +353,21 @@ impl Pass<'_> {
                 let sums = &input.sums()[i % groups * all + self.token(i / groups)..];
                 sx.0.copy_from_slice(&sums[..TOKENS]);
             }
-            for (i, b) in scratch.b[..self.panels.len() * blocks].iter_mut().enumerate() {
-                // SAFETY: the superblocks of all panels of the pass lie one after the other.
+            let levels = Levels::new::<QUANT>(self.task.tables, 0);
+            let of_panels = scratch.b[..self.panels.len() * blocks].chunks_exact_mut(blocks);
+            for (panel, b) in self.panels.clone().zip(of_panels) {
+                // SAFETY: the panel is one of the task and has the superblocks.
                 unsafe {
-                    let block = self.task.weights.as_ptr().add((self.panels.start * blocks + i) * size);
-                    _mm512_store_ps(b.0.as_mut_ptr(), scales::<Avx512, QUANT>(block).1);
+                    let panel = self.panel::<QUANT>(panel);
+                    for (j, b) in b.iter_mut().enumerate() {
+                        let block = panel.add(head_bytes(QUANT) + j * size);
+                        let offset = if const { is_learned(QUANT) } {
+                            Head::<Avx512>::new::<QUANT>(&levels, panel).scales::<QUANT>(block).1
+                        } else {
+                            scales::<Avx512, QUANT>(block).1
+                        };
+                        _mm512_store_ps(b.0.as_mut_ptr(), offset);
+                    }
                 }
             }
         }
@@ -314,7 +376,7 @@ impl Pass<'_> {
             for tile in 0..tiles {
                 for panel in pair..self.panels.len().min(pair + PAIR) {
                     let mut acc_b = [_mm512_setzero_ps(); TOKENS];
-                    if QUANT != Q8 {
+                    if const { has_offset(QUANT) } {
                         let sx = scratch.sx[tile * groups..][..groups].chunks_exact(groups / blocks);
                         for (b, sx) in scratch.b[panel * blocks..][..blocks].iter().zip(sx) {
                             for sx in sx {
@@ -402,10 +464,11 @@ mod tests {
     use crate::cpu::kernels::x86_64::tiles::{Emulated, available};
     use crate::cpu::kernels::{Int8Kernel, KernelTable};
     use crate::cpu::{Cpu, activations::Int8Rows};
-    use qsf_format::{BlockSize, QuantType};
+    use qsf_format::panels::panel_bytes;
+    use qsf_format::{BUILT_IN, BlockSize, QuantType};
 
     /// A kernel of each type with the unit `T`.
-    fn kernels<T: TileUnit>() -> [(QuantType, PanelFn); 6] {
+    fn kernels<T: TileUnit>() -> [(QuantType, PanelFn); 13] {
         [
             (QuantType::Q2Sym, matmul_tiles::<T, { QuantType::Q2Sym as u8 }>),
             (QuantType::Q2, matmul_tiles::<T, { QuantType::Q2 as u8 }>),
@@ -413,27 +476,40 @@ mod tests {
             (QuantType::Q4, matmul_tiles::<T, { QuantType::Q4 as u8 }>),
             (QuantType::Ternary, matmul_tiles::<T, { QuantType::Ternary as u8 }>),
             (QuantType::Q8, matmul_tiles::<T, { QuantType::Q8 as u8 }>),
+            (QuantType::N2, matmul_tiles::<T, { QuantType::N2 as u8 }>),
+            (QuantType::N3, matmul_tiles::<T, { QuantType::N3 as u8 }>),
+            (QuantType::N4, matmul_tiles::<T, { QuantType::N4 as u8 }>),
+            (QuantType::N5, matmul_tiles::<T, { QuantType::N5 as u8 }>),
+            (QuantType::Q6, matmul_tiles::<T, { QuantType::Q6 as u8 }>),
+            (QuantType::T2, matmul_tiles::<T, { QuantType::T2 as u8 }>),
+            (QuantType::T3, matmul_tiles::<T, { QuantType::T3 as u8 }>),
         ]
     }
 
     /// Results of the tokens from the third on, and zeros; all bytes of the weights random but for tame scales.
     fn run(kernel: &Int8Kernel, block: BlockSize, panels: usize, input: &Int8Rows) -> Vec<u32> {
-        let (blocks, quant) = (input.cols().div_ceil(block.get()), kernel.quant());
-        let size = PANEL_ROWS * quant.block_bytes(block);
+        let quant = kernel.quant();
+        let block = quant.block_size(block);
+        let blocks = input.cols().div_ceil(block.get());
+        let panel = panel_bytes(quant, block, blocks);
         let mut seed = 1u64;
         let mut random = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 40) as u8
         };
-        let mut weights: Vec<u8> = (0..panels * blocks * size).map(|_| random()).collect();
-        for block in weights.chunks_exact_mut(size) {
+        let mut weights: Vec<u8> = (0..panels * panel).map(|_| random()).collect();
+        let (size, halves) = match quant.is_learned() {
+            true => (panel, head_bytes(quant as u8)),
+            false => (superblock_bytes(quant as u8, block.get()), codes_offset(quant as u8)),
+        };
+        for scaled in weights.chunks_exact_mut(size) {
             // The second byte of a half has sign and exponent: below 2.
-            block[1..codes_offset(quant as u8)].iter_mut().step_by(2).for_each(|high| *high &= 0xBF);
+            scaled[1..halves].iter_mut().step_by(2).for_each(|high| *high &= 0xBF);
         }
         let tokens = 2..input.rows();
         let mut out = vec![0.0f32; input.rows() * panels * PANEL_ROWS];
         let start = PanelOut { start: out.as_mut_ptr(), stride: panels * PANEL_ROWS };
-        let task = PanelTask { weights: &weights, panels, blocks, block, input, tokens };
+        let task = PanelTask { weights: &weights, panels, blocks, block, tables: &BUILT_IN, input, tokens };
         // SAFETY: there is room for all results.
         unsafe { kernel.matmul(&task, start) };
         out.into_iter().map(f32::to_bits).collect()

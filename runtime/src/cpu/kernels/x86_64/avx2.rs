@@ -34,6 +34,7 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     type Floats = Floats;
 
     const TILE: usize = 4;
+    const OFFSET: u8 = if VNNI { 128 } else { 0 };
 
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
@@ -81,6 +82,53 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     }
 
     #[inline(always)]
+    unsafe fn add_codes(a: Ints, b: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { Ints(_mm256_add_epi8(a.0, b.0), _mm256_add_epi8(a.1, b.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_codes(code: u8) -> Ints {
+        // SAFETY: as above.
+        unsafe { Ints(_mm256_set1_epi8(code as i8), _mm256_set1_epi8(code as i8)) }
+    }
+
+    #[inline(always)]
+    unsafe fn carry(codes: Ints, before: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe {
+            let first = (_mm256_slli_epi32::<8>(codes.0), _mm256_srli_epi32::<24>(before.0));
+            let second = (_mm256_slli_epi32::<8>(codes.1), _mm256_srli_epi32::<24>(before.1));
+            Ints(_mm256_or_si256(first.0, first.1), _mm256_or_si256(second.0, second.1))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn table(entries: &[u8; 16]) -> Ints {
+        // SAFETY: as above.
+        unsafe {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(entries.as_ptr().cast()));
+            Ints(table, table)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(table: Ints, codes: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { Ints(_mm256_shuffle_epi8(table.0, codes.0), _mm256_shuffle_epi8(table.1, codes.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(plane: Ints, bit: usize, clear: Ints, set: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe {
+            // The instruction looks at the highest bit of a byte.
+            let plane = Self::shift_left(plane, 7 - bit);
+            Ints(_mm256_blendv_epi8(clear.0, set.0, plane.0), _mm256_blendv_epi8(clear.1, set.1, plane.1))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn no_dots() -> Ints {
         // SAFETY: as above.
         unsafe { Self::no_ints() }
@@ -124,9 +172,7 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
         unsafe {
             let x = Self::broadcast(x);
             if VNNI {
-                // The instruction wants unsigned codes: 128 more each.
-                let flip = _mm256_set1_epi8(-128);
-                let codes = Ints(_mm256_xor_si256(codes.0, flip), _mm256_xor_si256(codes.1, flip));
+                // The instruction wants unsigned codes, whence the offset.
                 Ints(_mm256_dpbusd_avx_epi32(ints.0, codes.0, x), _mm256_dpbusd_avx_epi32(ints.1, codes.1, x))
             } else {
                 // The sign goes to x: a pair of products is then at most 2 * 128 * 127, below the 32767 at which the
@@ -141,14 +187,38 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn without_offset(ints: Ints, sum: i32) -> Ints {
+    unsafe fn subtract(ints: Ints, value: i32) -> Ints {
         // SAFETY: as above.
         unsafe {
-            if !VNNI {
-                return ints;
-            }
-            let offset = _mm256_set1_epi32(128 * sum);
-            Ints(_mm256_sub_epi32(ints.0, offset), _mm256_sub_epi32(ints.1, offset))
+            let value = _mm256_set1_epi32(value);
+            Ints(_mm256_sub_epi32(ints.0, value), _mm256_sub_epi32(ints.1, value))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(bytes: *const u8) -> Ints {
+        // SAFETY: as above.
+        unsafe {
+            let (low, high) = (_mm_loadl_epi64(bytes.cast()), _mm_loadl_epi64(bytes.add(8).cast()));
+            Ints(_mm256_cvtepi8_epi32(low), _mm256_cvtepi8_epi32(high))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn half(ints: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { Ints(_mm256_srai_epi32::<1>(ints.0), _mm256_srai_epi32::<1>(ints.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn where_odd(ints: Ints, floats: Floats) -> Floats {
+        // SAFETY: as above.
+        unsafe {
+            // The instruction looks at the highest bit.
+            let first = _mm256_castsi256_ps(_mm256_slli_epi32::<31>(ints.0));
+            let second = _mm256_castsi256_ps(_mm256_slli_epi32::<31>(ints.1));
+            let zero = _mm256_setzero_ps();
+            Floats(_mm256_blendv_ps(zero, floats.0, first), _mm256_blendv_ps(zero, floats.1, second))
         }
     }
 

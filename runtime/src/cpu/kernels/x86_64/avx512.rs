@@ -16,6 +16,7 @@ impl PanelIsa for Avx512 {
     type Floats = __m512;
 
     const TILE: usize = 8;
+    const OFFSET: u8 = 128;
 
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
@@ -54,6 +55,45 @@ impl PanelIsa for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn add_codes(a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_add_epi8(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_codes(code: u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_epi8(code as i8) }
+    }
+
+    #[inline(always)]
+    unsafe fn carry(codes: __m512i, before: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_or_si512(_mm512_slli_epi32::<8>(codes), _mm512_srli_epi32::<24>(before)) }
+    }
+
+    #[inline(always)]
+    unsafe fn table(entries: &[u8; 16]) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(entries.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(table: __m512i, codes: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_shuffle_epi8(table, codes) }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(plane: __m512i, bit: usize, clear: __m512i, set: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            let mask = _mm512_test_epi8_mask(plane, _mm512_set1_epi8((1u8 << bit) as i8));
+            _mm512_mask_mov_epi8(clear, mask, set)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn no_dots() -> __m512i {
         // SAFETY: as above.
         unsafe { _mm512_setzero_si512() }
@@ -78,15 +118,33 @@ impl PanelIsa for Avx512 {
 
     #[inline(always)]
     unsafe fn dot_signed(ints: __m512i, codes: __m512i, x: *const i8) -> __m512i {
-        // The instruction wants unsigned codes: 128 more each.
+        // The instruction wants unsigned codes, whence the offset.
         // SAFETY: as above.
-        unsafe { Self::dot(ints, _mm512_xor_si512(codes, _mm512_set1_epi8(-128)), x) }
+        unsafe { Self::dot(ints, codes, x) }
     }
 
     #[inline(always)]
-    unsafe fn without_offset(ints: __m512i, sum: i32) -> __m512i {
+    unsafe fn subtract(ints: __m512i, value: i32) -> __m512i {
         // SAFETY: as above.
-        unsafe { _mm512_sub_epi32(ints, _mm512_set1_epi32(128 * sum)) }
+        unsafe { _mm512_sub_epi32(ints, _mm512_set1_epi32(value)) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(bytes: *const u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn half(ints: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_srai_epi32::<1>(ints) }
+    }
+
+    #[inline(always)]
+    unsafe fn where_odd(ints: __m512i, floats: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_maskz_mov_ps(_mm512_test_epi32_mask(ints, _mm512_set1_epi32(1)), floats) }
     }
 
     #[inline(always)]

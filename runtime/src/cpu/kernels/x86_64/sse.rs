@@ -22,6 +22,7 @@ impl PanelIsa for Sse {
     type Floats = Floats;
 
     const TILE: usize = 4;
+    const OFFSET: u8 = 0;
 
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
@@ -98,20 +99,57 @@ impl PanelIsa for Sse {
     }
 
     #[inline(always)]
+    unsafe fn add_codes(a: Ints, b: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => _mm_add_epi8(a[i], b[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_codes(code: u8) -> Ints {
+        // SAFETY: as above.
+        unsafe { [_mm_set1_epi8(code as i8); 4] }
+    }
+
+    #[inline(always)]
+    unsafe fn carry(codes: Ints, before: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => _mm_or_si128(_mm_slli_epi32::<8>(codes[i]), _mm_srli_epi32::<24>(before[i]))) }
+    }
+
+    #[inline(always)]
+    unsafe fn table(entries: &[u8; 16]) -> Ints {
+        // SAFETY: as above.
+        unsafe { [_mm_loadu_si128(entries.as_ptr().cast()); 4] }
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(table: Ints, codes: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => _mm_shuffle_epi8(table[i], codes[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(plane: Ints, bit: usize, clear: Ints, set: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe {
+            // The instruction looks at the highest bit of a byte.
+            let plane = Self::shift_left(plane, 7 - bit);
+            each!(i => _mm_blendv_epi8(clear[i], set[i], plane[i]))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn no_dots() -> Ints {
         // SAFETY: as above.
         unsafe { [_mm_setzero_si128(); 4] }
     }
 
     #[inline(always)]
-    unsafe fn dot(mut dots: Ints, codes: Ints, x: *const i8) -> Ints {
+    unsafe fn dot(dots: Ints, codes: Ints, x: *const i8) -> Ints {
         // SAFETY: as above.
         unsafe {
             let x = _mm_set1_epi32(x.cast::<i32>().read_unaligned());
-            for (dots, codes) in dots.iter_mut().zip(codes) {
-                *dots = _mm_add_epi16(*dots, _mm_maddubs_epi16(codes, x));
-            }
-            dots
+            each!(i => _mm_add_epi16(dots[i], _mm_maddubs_epi16(codes[i], x)))
         }
     }
 
@@ -136,23 +174,49 @@ impl PanelIsa for Sse {
     }
 
     #[inline(always)]
-    unsafe fn dot_signed(mut ints: Ints, codes: Ints, x: *const i8) -> Ints {
+    unsafe fn dot_signed(ints: Ints, codes: Ints, x: *const i8) -> Ints {
         // SAFETY: as above.
         unsafe {
             let x = _mm_set1_epi32(x.cast::<i32>().read_unaligned());
-            for (ints, codes) in ints.iter_mut().zip(codes) {
-                // The sign goes to x: a pair of products is then at most 2 * 128 * 127, below the 32767 at which the
-                // instruction saturates.
-                let pairs = _mm_maddubs_epi16(_mm_abs_epi8(codes), _mm_sign_epi8(x, codes));
-                *ints = _mm_add_epi32(*ints, _mm_madd_epi16(pairs, _mm_set1_epi16(1)));
-            }
-            ints
+            // The sign goes to x: a pair of products is then at most 2 * 128 * 127, below the 32767 at which the instruction
+            // saturates.
+            each!(i => {
+                let pairs = _mm_maddubs_epi16(_mm_abs_epi8(codes[i]), _mm_sign_epi8(x, codes[i]));
+                _mm_add_epi32(ints[i], _mm_madd_epi16(pairs, _mm_set1_epi16(1)))
+            })
         }
     }
 
     #[inline(always)]
-    unsafe fn without_offset(ints: Ints, _: i32) -> Ints {
-        ints
+    unsafe fn subtract(ints: Ints, value: i32) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => _mm_sub_epi32(ints[i], _mm_set1_epi32(value))) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(bytes: *const u8) -> Ints {
+        // SAFETY: as above.
+        unsafe {
+            each!(i => _mm_cvtepi8_epi32(_mm_cvtsi32_si128(bytes.add(4 * i).cast::<i32>().read_unaligned())))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn half(ints: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => _mm_srai_epi32::<1>(ints[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn where_odd(ints: Ints, floats: Floats) -> Floats {
+        // SAFETY: as above.
+        unsafe {
+            // The instruction looks at the highest bit.
+            each!(i => {
+                let odd = _mm_castsi128_ps(_mm_slli_epi32::<31>(ints[i]));
+                _mm_blendv_ps(_mm_setzero_ps(), floats[i], odd)
+            })
+        }
     }
 
     #[inline(always)]

@@ -1,0 +1,159 @@
+//! Rows of learned types to floats, fast: the values of `qsf_format::decode_row` and `decode_panel_row`, by tables of the
+//! products that a block or a row can have.
+
+use qsf_format::panels::{PANEL_ROWS, block_of_row, superblock_bytes};
+use qsf_format::{BlockSize, CodeTables, QuantType, SumTables, step_of_column};
+
+use super::decode::{each_block, f16_to_f32};
+use super::isa::Vectorized;
+
+/// Values per block.
+const N: usize = BlockSize::B32.get();
+/// Most bytes of a block.
+const BLOCK_BYTES: usize = 25;
+/// What the scale of a row is multiplied with, for types with scales of blocks and for those without.
+const GRID_UNIT: f32 = 1.0 / 4096.0;
+const TRELLIS_UNIT: f32 = 1.0 / 128.0;
+
+/// Decodes a row of a learned type.
+pub(super) struct DecodeLearned<'a> {
+    pub(super) quant: QuantType,
+    pub(super) tables: &'a CodeTables,
+    /// A plain row, or a panel.
+    pub(super) bytes: &'a [u8],
+    /// Which row of the panel.
+    pub(super) row: Option<usize>,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Vectorized for DecodeLearned<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let DecodeLearned { quant, tables, bytes, row, out } = self;
+        let head_bytes = quant.row_head_bytes();
+        let (rows, at, size) = match row {
+            Some(row) => (PANEL_ROWS, row, superblock_bytes(quant, BlockSize::B32)),
+            None => (1, 0, quant.block_bytes(BlockSize::B32)),
+        };
+        let (heads, blocks) = bytes.split_at(rows * head_bytes);
+        let row_scale = f16_to_f32(u16::from_le_bytes([heads[head_bytes * at], heads[head_bytes * at + 1]]));
+        let mut blocks = blocks.chunks_exact(size);
+        let mut room = [0; BLOCK_BYTES];
+        let mut next = || {
+            let block = blocks.next().expect("row shorter than its columns");
+            match row {
+                Some(row) => {
+                    block_of_row(quant, BlockSize::B32, block, row, &mut room[..size / PANEL_ROWS]);
+                }
+                None => room[..size].copy_from_slice(block),
+            }
+            room
+        };
+        if let Some(sums) = tables.sums(quant) {
+            trellis(quant, sums, row_scale, next, out);
+        } else if let Some((levels, shift)) = tables.grid(quant) {
+            each_block::<N>(out, |out| {
+                let block = next();
+                let scale = block[0] as i8;
+                let d = row_scale * GRID_UNIT * f32::from(scale >> 1);
+                let shift = if scale & 1 == 1 { i16::from(shift) } else { 0 };
+                let codes = codes(quant, &block);
+                if quant == QuantType::Q6 {
+                    for (out, code) in out.iter_mut().zip(codes) {
+                        *out = d * f32::from(2 * i16::from(code) - 64 + shift);
+                    }
+                    return;
+                }
+                let mut products = [0.0; N];
+                for (product, level) in products.iter_mut().zip(levels) {
+                    *product = d * f32::from(i16::from(*level) + shift);
+                }
+                for (out, code) in out.iter_mut().zip(codes) {
+                    *out = products[usize::from(code) % N];
+                }
+            });
+        }
+    }
+}
+
+/// The codes of a block of a grid type.
+#[inline(always)]
+fn codes(quant: QuantType, block: &[u8; BLOCK_BYTES]) -> [u8; N] {
+    let planes = &block[1..];
+    let mut codes = [0; N];
+    match quant {
+        QuantType::N2 | QuantType::N3 => {
+            two_bits(&planes[..N / 4], &mut codes, 0);
+            if quant == QuantType::N3 {
+                one_bit(&planes[N / 4..][..N / 8], &mut codes, 2);
+            }
+        }
+        _ => {
+            let (low, high) = codes.split_at_mut(N / 2);
+            for ((low, high), byte) in low.iter_mut().zip(high).zip(planes) {
+                (*low, *high) = (byte & 15, byte >> 4);
+            }
+            match quant {
+                QuantType::N5 => one_bit(&planes[N / 2..][..N / 8], &mut codes, 4),
+                QuantType::Q6 => two_bits(&planes[N / 2..], &mut codes, 4),
+                _ => {}
+            }
+        }
+    }
+    codes
+}
+
+/// Adds a plane of two bits of each code in the place `place`.
+#[inline(always)]
+fn two_bits(plane: &[u8], codes: &mut [u8; N], place: usize) {
+    for (k, codes) in codes.chunks_exact_mut(N / 4).enumerate() {
+        for (code, byte) in codes.iter_mut().zip(plane) {
+            *code |= (byte >> (2 * k) & 3) << place;
+        }
+    }
+}
+
+/// Adds a plane of one bit of each code in the place `place`.
+#[inline(always)]
+fn one_bit(plane: &[u8], codes: &mut [u8; N], place: usize) {
+    for (codes, byte) in codes.chunks_exact_mut(8).zip(plane) {
+        for (i, code) in codes.iter_mut().enumerate() {
+            *code |= (byte >> i & 1) << place;
+        }
+    }
+}
+
+/// A row of a trellis type, whose blocks `next` gives.
+#[inline(always)]
+fn trellis(
+    quant: QuantType,
+    sums: &SumTables,
+    row_scale: f32,
+    mut next: impl FnMut() -> [u8; BLOCK_BYTES],
+    out: &mut [f32],
+) {
+    let scale = row_scale * TRELLIS_UNIT;
+    let mut products = [0.0; 256];
+    for (product, state) in products.iter_mut().zip(0..=255) {
+        *product = scale * f32::from(sums.level(state));
+    }
+    let mut values = |bits: usize| {
+        let mut last = 0;
+        each_block::<N>(out, |out| {
+            let block = next();
+            // The byte before the block, then those of the block: at most 13.
+            let mut stream = [0; 16];
+            stream[0] = last;
+            stream[1..=4 * bits].copy_from_slice(&block[..4 * bits]);
+            last = stream[4 * bits];
+            let stream = u128::from_le_bytes(stream);
+            for (column, out) in out.iter_mut().enumerate() {
+                *out = products[usize::from((stream >> (bits * (step_of_column(column) + 1))) as u8)];
+            }
+        });
+    };
+    // Numbers that the compiler knows: all shifts are by constants.
+    if quant == QuantType::T2 { values(2) } else { values(3) }
+}

@@ -1,0 +1,236 @@
+//! Codes and scales of the learned types in registers (SPEC.md section 6.4): what [`super::unpack`] is for the others.
+
+use qsf_format::CodeTables;
+
+use super::unpack::{N2, N3, N4, N5, PanelIsa, Q2, Q3, Q4, T2, T3, WORDS, codes_offset, quad, quant_type};
+
+/// What the scale of a row is multiplied with, for types with scales of blocks and for those without.
+const GRID_UNIT: f32 = 1.0 / 4096.0;
+const TRELLIS_UNIT: f32 = 1.0 / 128.0;
+/// Words of four codes in a block.
+const QUADS: usize = 8;
+
+/// Codes of all quads, each by a call with its number as the last argument of a generic function.
+macro_rules! quads {
+    ($self:ident.$codes:ident::<$quant:ident>($words:ident)) => {
+        quads!($self.$codes::<$quant>($words), 0 1 2 3 4 5 6 7)
+    };
+    ($self:ident.$codes:ident::<$quant:ident>($words:ident), $($quad:literal)*) => {
+        [$($self.$codes::<$quant, $quad>($words)),*]
+    };
+}
+
+/// The tables of a type as one call of a kernel needs them.
+pub(super) struct Levels {
+    /// Levels by code, the second table those of codes from 16 on; or the two tables of a trellis type.
+    tables: [[u8; 16]; 2],
+    shift: f32,
+}
+
+impl Levels {
+    /// Those of the type with the id `QUANT`, with `offset` added to all levels.
+    pub(super) fn new<const QUANT: u8>(tables: &CodeTables, offset: u8) -> Levels {
+        let quant = const { quant_type(QUANT) };
+        if let Some(sums) = tables.sums(quant) {
+            let newest = sums.newest.map(|level| level.cast_unsigned().wrapping_add(offset));
+            return Levels { tables: [newest, sums.oldest.map(i8::cast_unsigned)], shift: 0.0 };
+        }
+        let Some((levels, shift)) = tables.grid(quant) else {
+            return Levels { tables: [[0; 16]; 2], shift: 0.0 };
+        };
+        let level = |code: usize| levels[code % levels.len()].cast_unsigned().wrapping_add(offset);
+        let table = |first: usize| std::array::from_fn(|i| level(first + i));
+        Levels { tables: [table(0), table(16)], shift: f32::from(shift) }
+    }
+}
+
+/// What the superblocks of a panel share.
+pub(super) struct Head<I: PanelIsa> {
+    tables: [I::Codes; 2],
+    /// Scale of each row, in the unit of the type.
+    scale: I::Floats,
+    shift: I::Floats,
+}
+
+impl<I: PanelIsa> Head<I> {
+    /// # Safety
+    /// As for [`PanelIsa`]; `panel` must point to a panel of the type with the id `QUANT`.
+    #[inline(always)]
+    pub(super) unsafe fn new<const QUANT: u8>(levels: &Levels, panel: *const u8) -> Head<I> {
+        let unit = if matches!(QUANT, T2 | T3) { TRELLIS_UNIT } else { GRID_UNIT };
+        // SAFETY: the caller's promises.
+        unsafe {
+            let [first, second] = &levels.tables;
+            Head {
+                tables: [I::table(first), I::table(second)],
+                scale: I::mul(I::halves(panel), I::splat(unit)),
+                shift: I::splat(levels.shift),
+            }
+        }
+    }
+
+    /// Scale a and offset b of a superblock, per row.
+    ///
+    /// # Safety
+    /// As for [`PanelIsa`]; `block` must point to a superblock of the type with the id `QUANT`.
+    #[inline(always)]
+    pub(super) unsafe fn scales<const QUANT: u8>(&self, block: *const u8) -> (I::Floats, I::Floats) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if matches!(QUANT, T2 | T3) {
+                return (self.scale, self.scale);
+            }
+            let bytes = I::bytes(block);
+            let a = I::mul(self.scale, I::floats(I::half(bytes)));
+            (a, I::where_odd(bytes, I::mul(a, self.shift)))
+        }
+    }
+
+    /// The codes of all quads of superblock `j` of the panel, which is at `block`, as [`PanelIsa::dot_signed`] wants them.
+    ///
+    /// # Safety
+    /// As for [`Head::scales`].
+    #[inline(always)]
+    pub(super) unsafe fn codes<const QUANT: u8>(&self, block: *const u8, j: usize) -> [I::Codes; QUADS] {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let words = block.add(codes_offset(QUANT));
+            match QUANT {
+                T2 => self.trellis_codes_2(words, j),
+                T3 => self.trellis_codes_3(words, j),
+                _ => quads!(self.grid_codes::<QUANT>(words)),
+            }
+        }
+    }
+
+    /// The codes of quad `QUAD` of a grid type.
+    ///
+    /// # Safety
+    /// As for [`Head::scales`].
+    #[inline(always)]
+    unsafe fn grid_codes<const QUANT: u8, const QUAD: usize>(&self, words: *const u8) -> I::Codes {
+        let [first, second] = self.tables;
+        // SAFETY: the caller's promises; the words of codes are as in the other types, with 32 values in a block.
+        unsafe {
+            match QUANT {
+                N2 => I::lookup(first, quad::<I, Q2>(words, 32, QUAD)),
+                N3 => I::lookup(first, quad::<I, Q3>(words, 32, QUAD)),
+                N4 => I::lookup(first, quad::<I, Q4>(words, 32, QUAD)),
+                N5 => {
+                    let code = quad::<I, Q4>(words, 32, QUAD);
+                    let plane = I::load(words.add(4 * WORDS));
+                    I::choose(plane, QUAD, I::lookup(first, code), I::lookup(second, code))
+                }
+                _ => {
+                    // Twice the code: bits 1 to 4, and bits 5 and 6.
+                    let low = I::load(words.add(WORDS * (QUAD % 4)));
+                    let low = if QUAD < 4 { I::shift_left(low, 1) } else { I::shift_right(low, 3) };
+                    let high = I::load(words.add(WORDS * (4 + QUAD % 2)));
+                    let place = 2 * (QUAD / 2);
+                    let high =
+                        if place < 6 { I::shift_left(high, 5 - place) } else { I::shift_right(high, 1) };
+                    I::or(I::and(low, 0x1E), I::and(high, 0x60))
+                }
+            }
+        }
+    }
+
+    /// The codes of a superblock of `t2`, whose windows of four bits are both the newest of a step and the oldest of the
+    /// step after the next.
+    ///
+    /// # Safety
+    /// As for [`Head::scales`].
+    #[inline(always)]
+    unsafe fn trellis_codes_2(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let (first, second) = (I::load(words), I::load(words.add(WORDS)));
+            let before = Self::byte_before(words, second, j);
+            let windows = [
+                window::<I, 2>(before, before),
+                window::<I, 4>(before, before),
+                window::<I, 6>(before, first),
+                window::<I, 0>(first, first),
+                window::<I, 2>(first, first),
+                window::<I, 4>(first, first),
+                window::<I, 6>(first, second),
+                window::<I, 0>(second, second),
+                window::<I, 2>(second, second),
+                window::<I, 4>(second, second),
+            ];
+            macro_rules! levels {
+                ($($i:literal)*) => { [$(self.level(windows[$i + 2], windows[$i])),*] };
+            }
+            levels!(0 1 2 3 4 5 6 7)
+        }
+    }
+
+    /// The codes of a superblock of `t3`.
+    ///
+    /// # Safety
+    /// As for [`Head::scales`].
+    #[inline(always)]
+    unsafe fn trellis_codes_3(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let a = I::load(words);
+            let b = I::load(words.add(WORDS));
+            let c = I::load(words.add(2 * WORDS));
+            let before = Self::byte_before(words, c, j);
+            [
+                self.level(window::<I, 7>(before, a), window::<I, 3>(before, before)),
+                self.level(window::<I, 2>(a, a), window::<I, 6>(before, a)),
+                self.level(window::<I, 5>(a, b), window::<I, 1>(a, a)),
+                self.level(window::<I, 0>(b, b), window::<I, 4>(a, a)),
+                self.level(window::<I, 3>(b, b), window::<I, 7>(a, b)),
+                self.level(window::<I, 6>(b, c), window::<I, 2>(b, b)),
+                self.level(window::<I, 1>(c, c), window::<I, 5>(b, c)),
+                self.level(window::<I, 4>(c, c), window::<I, 0>(c, c)),
+            ]
+        }
+    }
+
+    /// Levels of a trellis type by the newest and oldest bits of states.
+    ///
+    /// # Safety
+    /// As for [`Head::scales`].
+    #[inline(always)]
+    unsafe fn level(&self, newest: I::Codes, oldest: I::Codes) -> I::Codes {
+        // SAFETY: the caller's promises.
+        unsafe { I::add_codes(I::lookup(self.tables[0], newest), I::lookup(self.tables[1], oldest)) }
+    }
+
+    /// Per column of a quad the byte before its bits, in superblock `j` of a trellis type whose last line is `last`: there
+    /// is nothing between the lines of two superblocks.
+    ///
+    /// # Safety
+    /// As for [`Head::scales`].
+    #[inline(always)]
+    unsafe fn byte_before(words: *const u8, last: I::Codes, j: usize) -> I::Codes {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let before = if j == 0 { I::splat_codes(0) } else { I::load(words.sub(WORDS)) };
+            I::carry(last, before)
+        }
+    }
+}
+
+/// The four bits from bit `BIT` of the bytes `low` on, which may go on in the bytes `high`.
+///
+/// # Safety
+/// As for [`PanelIsa`].
+#[inline(always)]
+unsafe fn window<I: PanelIsa, const BIT: usize>(low: I::Codes, high: I::Codes) -> I::Codes {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match BIT {
+            0 => I::and(low, 15),
+            1..=4 => I::and(I::shift_right(low, BIT), 15),
+            _ => {
+                let from_low = 15 >> (BIT - 4);
+                let low = I::and(I::shift_right(low, BIT), from_low);
+                I::or(low, I::and(I::shift_left(high, 8 - BIT), 15 & !from_low))
+            }
+        }
+    }
+}
