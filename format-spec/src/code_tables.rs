@@ -50,15 +50,16 @@ pub struct CodeTables {
     pub t3: SumTables,
 }
 
-/// The built-in tables: what a writer stores that has learned none of its own.
+/// The built-in tables: what a writer stores that has learned none of its own. The grids were learned from the weights of
+/// two small models (`converter/examples/learn_tables.rs`), the sums from Gaussian numbers.
 pub static BUILT_IN: CodeTables = CodeTables {
-    n2: Grid { levels: [-124, -52, 4, 68], shift: 20 },
-    n3: Grid { levels: [-126, -80, -46, -20, 2, 26, 56, 94], shift: 8 },
-    n4: Grid { levels: [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], shift: 4 },
+    n2: Grid { levels: [-127, -51, 5, 69], shift: 19 },
+    n3: Grid { levels: [-127, -80, -48, -22, 2, 26, 54, 91], shift: 8 },
+    n4: Grid { levels: [-127, -102, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 52, 67, 86, 113], shift: 4 },
     n5: Grid {
         levels: [
-            -121, -108, -97, -88, -79, -72, -64, -57, -50, -44, -38, -32, -25, -19, -13, -6, 0, 6, 13, 19,
-            26, 32, 38, 45, 52, 59, 67, 75, 84, 94, 105, 119,
+            -126, -112, -101, -91, -82, -75, -66, -59, -52, -46, -39, -33, -26, -20, -13, -6, 0, 6, 13, 20,
+            27, 33, 40, 47, 54, 61, 69, 78, 87, 98, 109, 124,
         ],
         shift: 3,
     },
