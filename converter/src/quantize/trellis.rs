@@ -143,13 +143,13 @@ impl<const BITS: usize> Search<BITS> {
                 self.forbid_bits();
             }
             if t % LANES == LANES - 1 && t + 1 >= WINDOW {
-                let best = self.best::<V>();
+                let best = self.best();
                 total += f64::from(self.costs[best]);
                 let last = t + 1 == count;
                 let settled = if last { t + 1 - WINDOW..t + 1 } else { t + 1 - WINDOW..t + 1 - LANES };
                 self.trace(t, best, settled.clone(), codes, values);
                 if !last {
-                    self.give_up::<V>(best);
+                    self.give_up(best);
                     if let Some(ordered) = steps.ordered {
                         self.pass_on::<V>(settled.start, steps.originals, values, &ordered.upper);
                     }
@@ -272,7 +272,7 @@ impl<const BITS: usize> Search<BITS> {
 
     /// The state of least cost, the first of several.
     #[inline(always)]
-    fn best<V: Vector>(&self) -> usize {
+    fn best(&self) -> usize {
         let mut best = 0;
         for number in 1..STATES {
             if self.costs[number] < self.costs[best] {
@@ -303,7 +303,7 @@ impl<const BITS: usize> Search<BITS> {
 
     /// Gives up survivors that did not come the way of `best`, and makes its cost the zero of all others.
     #[inline(always)]
-    fn give_up<V: Vector>(&mut self, best: usize) {
+    fn give_up(&mut self, best: usize) {
         // The survivors of the newest step are in the half that `survive` wrote last: that of an odd step.
         let through = &self.through[1];
         let way = through[Shape::<BITS>::survivor(best)];
