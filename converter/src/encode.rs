@@ -143,7 +143,10 @@ impl Encoder<'_> {
         // The tensor's size was computed when it was opened, and no stored type is wider than twice f32.
         let row_bytes = quant.row_bytes(self.block, cols as u64).unwrap_or(0) as usize;
         let targets = match (&fit.correction, &fit.feedback) {
-            (Some(correction), Some(feedback)) => Some(correction.targets(self.isa, feedback, &values)),
+            // Floats keep what the source has.
+            (Some(correction), Some(feedback)) if !quant.is_float() => {
+                Some(correction.targets(self.isa, feedback, &values))
+            }
             _ => None,
         };
         let data = self.quantize(quant, cols, targets.as_ref().unwrap_or(&values), fit)?;

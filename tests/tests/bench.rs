@@ -140,7 +140,7 @@ fn kernels_are_measured_without_a_model() {
     assert_eq!(keys(&report), ["clock_ghz", "isa", "rows", "version"]);
     assert!(number(&report, "/clock_ghz") > 0.1);
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 8, "2bit, 3bit, 4bit and 8bit on 1 and 2 threads: {report:#}");
+    assert_eq!(rows.len(), 10, "2bit, 3bit, 4bit, 6bit and 8bit on 1 and 2 threads: {report:#}");
     let fields = [
         "cols",
         "gb_per_second",

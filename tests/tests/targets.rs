@@ -12,7 +12,7 @@ const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../converter/data/demo.
 const CALIBRATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../converter/data/calibration.txt");
 
 fn call(model: &Path, out: &Path, args: &str) -> Program {
-    program("qsf-convert").arg(model).arg(out).args(args).args("--calibration-tokens 4096")
+    program("qsf-convert").arg(model).arg(out).args(args)
 }
 
 fn divergence(file: &Path, model: &Path) -> f64 {
@@ -33,12 +33,13 @@ fn a_target_is_never_exceeded_nearly_met_and_better_than_a_uniform_type_of_that_
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
     let uniform = dir.path().join("uniform.qsf");
-    let args = format!("-q n3 --calibration {CALIBRATION}");
+    let args = format!("-q n3 --calibration {CALIBRATION} --calibration-tokens 4096");
     call(&model, &uniform, &args).run().ok();
     let size = fs::metadata(&uniform).unwrap().len();
     let out = dir.path().join("target.qsf");
     let plan = dir.path().join("plan.json");
-    let args = format!("--target-size {size} --calibration {CALIBRATION} --plan {}", plan.display());
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 4096");
+    let args = format!("--target-size {size} {text} --plan {}", plan.display());
     call(&model, &out, &args).run().ok();
     let found = fs::metadata(&out).unwrap().len();
     assert!(found <= size && found * 1000 >= size * 995, "{found} bytes for {size}");
@@ -78,7 +79,7 @@ fn a_target_without_a_text_uses_the_built_in_one_and_bits_per_weight_count_the_w
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
     let out = dir.path().join("out.qsf");
-    let report = call(&model, &out, "--target-bpw 4.5 --json").run().json();
+    let report = call(&model, &out, "--target-bpw 4.5 --calibration-tokens 4096 --json").run().json();
     let bits = report["bits_per_weight"].as_f64().unwrap();
     assert!(bits <= 4.5 && bits > 4.47, "{bits}");
     let options =
@@ -92,7 +93,7 @@ fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
     let whole = dir.path().join("whole.qsf");
-    let args = format!("--target-bpw 4 --calibration {CALIBRATION}");
+    let args = format!("--target-bpw 4 --calibration {CALIBRATION} --calibration-tokens 4096");
     let started = Instant::now();
     call(&model, &whole, &args).run().ok();
     let took = started.elapsed();

@@ -23,6 +23,7 @@ use serde_json::json;
 #[derive(Debug, Parser)]
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 // Otherwise no model is run, and there is nothing to pin.
+#[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
 #[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "stats_out", "target_size", "target_bpw", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 struct Args {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
@@ -64,7 +65,7 @@ struct Args {
     #[arg(long, value_name = "TEXT")]
     calibration: Vec<PathBuf>,
     /// Tokens of the calibration text to use
-    #[arg(long, value_name = "N", default_value_t = 32768)]
+    #[arg(long, value_name = "N", default_value_t = 32768, requires = "runs_text")]
     calibration_tokens: usize,
     /// Statistics files of this model, instead of running the text through it; may be repeated: they add up. Without
     /// --calibration the weights are fitted to them alone

@@ -1,7 +1,7 @@
 //! Types for a size: the plan that does least damage among those whose file is small enough.
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{BlockSize, FileParts, Layout, ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_format::{BlockSize, FileParts, LAYER_ALIGN, Layout, ModelConfig, QuantType, TensorId, TensorKind};
 
 use super::{Choice, Plan, PlanError, allocate, layout_of};
 
@@ -109,7 +109,29 @@ pub fn plan_for_size(
             budget = budget.and_then(|budget| budget.checked_sub(bytes - limit));
         }
     }
-    let Some((_, chosen)) = best else { return Err(PlanError::TooSmall { limit, least }) };
+    let Some((_, mut chosen)) = best else { return Err(PlanError::TooSmall { limit, least }) };
+    // Alignment decides what still fits: of all better types for one tensor the one that avoids most damage per byte.
+    loop {
+        let mut better: Option<(f64, usize, usize)> = None;
+        // What alignment can absorb at most of a tensor that grows.
+        let left = limit - size.file_bytes(&with(&chosen)) + LAYER_ALIGN;
+        for (i, item) in items.iter().enumerate() {
+            let now = item[chosen[i]];
+            for (k, other) in item.iter().enumerate().filter(|(_, other)| other.damage < now.damage) {
+                if other.bytes > now.bytes + left {
+                    continue;
+                }
+                let gain = (now.damage - other.damage) / other.bytes.saturating_sub(now.bytes).max(1) as f64;
+                let mut changed = chosen.clone();
+                changed[i] = k;
+                if better.is_none_or(|(most, ..)| gain > most) && size.file_bytes(&with(&changed)) <= limit {
+                    better = Some((gain, i, k));
+                }
+            }
+        }
+        let Some((_, i, k)) = better else { break };
+        chosen[i] = k;
+    }
     let damage = items.iter().zip(&chosen).map(|(item, k)| item[*k].damage).sum();
     Ok((with(&chosen), damage))
 }
