@@ -103,7 +103,7 @@ impl Feedback {
         self.cols
     }
 
-    /// What [`losses`](super::losses) are in units of: the mean of the moment's diagonal.
+    /// The mean of the moment's diagonal, which losses are in units of.
     pub const fn unit(&self) -> f64 {
         self.unit
     }
