@@ -138,3 +138,34 @@ fn an_evaluation_is_printed_and_stored_in_the_file() {
     let shown = program("qsf-inspect").arg(&out).run().ok().stdout;
     assert!(shown.contains("KL divergence"), "{shown}");
 }
+
+#[test]
+fn statistics_in_files_stand_in_for_the_text_and_those_of_another_model_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let (out, stats) = (dir.path().join("out.qsf"), dir.path().join("demo.stats"));
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 1500");
+    let args = format!("-q n3 {text} --stats-out {}", stats.display());
+    call(&model, &out, &args).run().ok();
+    let shown = program("qsf-convert").arg("--show-stats").arg(&stats).arg("--json").run().json();
+    assert_eq!((&shown["tokens"], &shown["texts"]), (&1500.into(), &1.into()));
+    // The four inputs of each of four layers, and that of the head.
+    assert_eq!(shown["inputs"].as_array().unwrap().len(), 17);
+
+    let plain = dir.path().join("plain.qsf");
+    call(&model, &plain, "-q n3").run().ok();
+    let by_file = dir.path().join("by-file.qsf");
+    call(&model, &by_file, &format!("-q n3 --stats-in {}", stats.display())).run().ok();
+    let (with, without) = (divergence(&by_file, &model), divergence(&plain, &model));
+    assert!(with < 0.9 * without, "KLD {with} with statistics, {without} without");
+    // The same twice is the same text twice: nothing changes but what is recorded.
+    let twice = dir.path().join("twice.qsf");
+    let args = format!("-q n3 --stats-in {0} --stats-in {0}", stats.display());
+    call(&model, &twice, &args).run().ok();
+    assert!((divergence(&twice, &model) - with).abs() < 1e-3 * with);
+
+    let other = dir.path().join("other");
+    write_llama(&other, Size::TINY, 1);
+    let args = format!("-q n3 --stats-in {}", stats.display());
+    refused("another model", dir.path(), call(&other, &dir.path().join("no.qsf"), &args), 3, &["demo.stats"]);
+}
