@@ -31,7 +31,7 @@ pub(crate) fn write_fitted(
     let source = job.source;
     let (head, importance) = match surveyed {
         Some(surveyed) => surveyed,
-        None if journal.has(EMBEDDING_RECORD) && !stats.wants_text() => (LayerStats::default(), Vec::new()),
+        None if journal.has(EMBEDDING_RECORD) && !stats.writes() => (LayerStats::default(), Vec::new()),
         None => (head_stats(job, stats, tools)?, Vec::new()),
     };
     let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
@@ -66,7 +66,7 @@ pub(crate) fn write_fitted(
 /// What the head reads in the unchanged model; nothing where neither the embedding nor anyone else needs it.
 fn head_stats(job: &Job<'_>, stats: &mut StatsFiles, tools: &Tools<'_>) -> Result<LayerStats> {
     let mut head = LayerStats::default();
-    if job.source.config().tied_head || stats.wants_text() {
+    if job.source.config().tied_head || stats.writes() {
         stats.for_each_layer(job.source, tools, |stats| {
             head = stats;
             Ok(())

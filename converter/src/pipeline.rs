@@ -188,7 +188,7 @@ fn choose_types(
         let fixed = options.overrides.iter().any(|rule| rule.names(id));
         !fixed && id.kind.is_matrix() && planned.quant == options.recipe.assign(id) && may_be_chosen(id)
     };
-    let sections = section_sizes(job, provenance)?;
+    let sections = section_sizes(job, provenance, options)?;
     let (config, block) = (job.source.config(), options.block);
     let size = SizeModel { config, block, layout: options.layout, sections: &sections };
     // Said now, not after minutes of measuring.
@@ -210,7 +210,7 @@ fn may_be_chosen(id: TensorId) -> bool {
 }
 
 /// Stored bytes of the sections that are no tensors, META's somewhat too large: its figures are not known yet.
-fn section_sizes(job: &Job<'_>, provenance: Provenance) -> Result<Vec<u64>> {
+fn section_sizes(job: &Job<'_>, provenance: Provenance, options: &ConvertOptions) -> Result<Vec<u64>> {
     let records = job.plan.tensors().iter().enumerate().map(|(i, planned)| {
         // Digits that compress as badly as those of real figures.
         let noise = |salt: u64| {
@@ -232,10 +232,15 @@ fn section_sizes(job: &Job<'_>, provenance: Provenance) -> Result<Vec<u64>> {
     for section in [job.source.tokenizer_json(), job.source.chat_template()].into_iter().flatten() {
         sizes.push(stored(section)?);
     }
+    if options.evaluation.is_some() {
+        sizes.push(EVALUATION_RESERVE);
+    }
     sizes.push(CodeTables::default().to_bytes(&QuantType::ALL).len() as u64);
     Ok(sizes)
 }
 
+/// More bytes than an evaluation takes.
+const EVALUATION_RESERVE: u64 = 1024;
 /// Bytes that META may take more than predicted.
 const META_RESERVE: u64 = 1024;
 

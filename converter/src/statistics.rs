@@ -41,8 +41,8 @@ impl StatsFiles {
         self.read.as_ref().map(|merged| merged.header().texts.iter().map(|text| hex(&text.hash)).collect())
     }
 
-    /// Whether a text has to go through the model, or what it shows there is to be kept.
-    pub fn wants_text(&self) -> bool {
+    /// Whether statistics are to be written, so that they have to be collected whatever a journal has.
+    pub fn writes(&self) -> bool {
         self.write.is_some()
     }
 

@@ -36,6 +36,8 @@ const PROBE_CTX: usize = 512;
 const PROBE_CHUNKS: usize = 4;
 /// Least damage of anything: that a measured divergence is below its noise does not make a tensor free.
 const LEAST_DAMAGE: f64 = 1e-9;
+/// Most damage of anything, and that of what makes predictions that are no numbers.
+const MOST_DAMAGE: f64 = 1e6;
 
 /// One tensor in every type that it may get.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,7 +86,9 @@ pub(crate) fn survey(
     tools: &Tools<'_>,
 ) -> Result<Survey> {
     let Tools { cpu, tokens, cancel, .. } = *tools;
-    if let Some(known) = from_journal(job, journal)? {
+    if !stats.writes()
+        && let Some(known) = from_journal(job, journal)?
+    {
         return Ok(known);
     }
     let ctx = PROBE_CTX.min(tokens.len());
@@ -93,8 +97,7 @@ pub(crate) fn survey(
     let mut survey = Survey { tensors: Vec::new(), importance: Vec::new(), head: LayerStats::default() };
     let source = job.source;
     stats.for_each_layer(source, tools, |stats| {
-        let name =
-            stats.layer.map_or("survey of ends".to_owned(), |layer| format!("survey of layer {layer}"));
+        let name = record_name(stats.layer);
         let known = journal.get(&name)?.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok());
         let found = match (known, stats.layer) {
             (Some(known), _) => known,
@@ -169,8 +172,8 @@ fn of_layer(
         let sample = Sample::of(job, &job.source.load(id)?);
         // Where the probe's scales leave f16, so do those of all types: the tensor keeps what the plan has for it.
         let Some(probe_error) = sample.error(job, cpu, PROBE, &fit) else { continue };
-        let per_error = divergence.max(LEAST_DAMAGE) / probe_error.max(f64::MIN_POSITIVE);
-        let damage = |&quant| Some((quant, per_error * sample.error(job, cpu, quant, &fit)?));
+        let per_error = within_bounds(divergence) / probe_error.max(f64::MIN_POSITIVE);
+        let damage = |&quant| Some((quant, within_bounds(per_error * sample.error(job, cpu, quant, &fit)?)));
         let options = OF_LAYERS.iter().filter_map(damage).collect();
         tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: Some(layer), options });
     }
@@ -198,11 +201,16 @@ fn of_ends(
             let tables = Arc::new(*job.encoder.tables);
             let mut replaced = Replaced::new(job.source);
             replaced.replace(id, stored.tensor(job.encoder.block, &tables)?)?;
-            options.push((quant, probe.divergence_of_ends(&replaced)?.max(LEAST_DAMAGE)));
+            options.push((quant, within_bounds(probe.divergence_of_ends(&replaced)?)));
         }
         tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: None, options });
     }
     Ok(SurveyedLayer { tensors, importance: None })
+}
+
+/// A damage that can be added up: not NaN, which `max` alone would make the least of all.
+fn within_bounds(damage: f64) -> f64 {
+    if damage.is_nan() { MOST_DAMAGE } else { damage.clamp(LEAST_DAMAGE, MOST_DAMAGE) }
 }
 
 /// Some rows of a matrix.

@@ -95,7 +95,7 @@ pub fn plan_for_size(
         items.iter().map(|item| (0..item.len()).min_by_key(|k| item[*k].bytes).unwrap_or(0)).collect();
     let least = size.file_bytes(&with(&smallest));
     // What is not in the tensors that are chosen, alignment included; it changes a little with the choice.
-    let mut budget = (limit + total(&smallest)).checked_sub(least);
+    let mut budget = limit.saturating_add(total(&smallest)).checked_sub(least);
     let mut best: Option<(u64, Vec<usize>)> = None;
     for _ in 0..ROUNDS {
         let Some(chosen) = budget.and_then(|budget| allocate(&items, budget)) else { break };
@@ -104,7 +104,7 @@ pub fn plan_for_size(
             if best.as_ref().is_none_or(|(most, _)| bytes > *most) {
                 best = Some((bytes, chosen));
             }
-            budget = budget.map(|budget| budget + (limit - bytes));
+            budget = budget.map(|budget| budget.saturating_add(limit - bytes));
         } else {
             budget = budget.and_then(|budget| budget.checked_sub(bytes - limit));
         }
@@ -114,11 +114,11 @@ pub fn plan_for_size(
     loop {
         let mut better: Option<(f64, usize, usize)> = None;
         // What alignment can absorb at most of a tensor that grows.
-        let left = limit - size.file_bytes(&with(&chosen)) + LAYER_ALIGN;
+        let left = (limit - size.file_bytes(&with(&chosen))).saturating_add(LAYER_ALIGN);
         for (i, item) in items.iter().enumerate() {
             let now = item[chosen[i]];
             for (k, other) in item.iter().enumerate().filter(|(_, other)| other.damage < now.damage) {
-                if other.bytes > now.bytes + left {
+                if other.bytes > now.bytes.saturating_add(left) {
                     continue;
                 }
                 let gain = (now.damage - other.damage) / other.bytes.saturating_sub(now.bytes).max(1) as f64;
