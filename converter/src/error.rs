@@ -77,6 +77,20 @@ pub enum ConvertError {
         /// The journal.
         path: PathBuf,
     },
+    /// What was written is larger than the file was to be.
+    #[error(
+        "{}: the file has {bytes} bytes, and at most {limit} were asked for: nothing was left under this name; ask for \
+         a slightly smaller size, and report this",
+        path.display()
+    )]
+    OverTarget {
+        /// The output.
+        path: PathBuf,
+        /// Bytes asked for.
+        limit: u64,
+        /// Bytes written.
+        bytes: u64,
+    },
     /// The second moment of the inputs of a tensor cannot be one.
     #[error(
         "tensor {id}: {source}: the model computes numbers that are too large for its weights to be fitted to them"
@@ -122,7 +136,8 @@ impl ConvertError {
             ConvertError::Plan(_)
             | ConvertError::OutputIsInput { .. }
             | ConvertError::Requantize { .. }
-            | ConvertError::OtherJournal { .. } => Failure::Usage,
+            | ConvertError::OtherJournal { .. }
+            | ConvertError::OverTarget { .. } => Failure::Usage,
             ConvertError::NotFinite { .. }
             | ConvertError::Moments { .. }
             | ConvertError::BrokenJournal { .. } => Failure::BadInput,

@@ -1,6 +1,7 @@
 //! The conversion: tensors from a source, planned, encoded, streamed into a file. At most one layer of output and one run of
 //! rows of input per thread are in memory; with a calibration text also the hidden states of its tokens.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -165,6 +166,10 @@ pub fn convert(
     if let Some(evaluation) = &evaluation {
         file.append_evaluation(evaluation.to_string().as_bytes())?;
     }
+    let bytes = fs::metadata(file.path()).map_err(|e| ConvertError::io(file.path(), "read", e))?.len();
+    if let Some(limit) = options.size_limit.filter(|limit| bytes > *limit) {
+        return Err(ConvertError::OverTarget { path: out.to_owned(), limit, bytes });
+    }
     let file_bytes = file.publish()?;
     if let Some(journal) = journal {
         journal.remove();
@@ -183,6 +188,7 @@ fn choose_types(
     journal: &mut Journal,
     tools: &Tools<'_>,
 ) -> Result<(LayerStats, Vec<f32>)> {
+    job.plan = Arc::new(as_stored(job)?);
     let free = |planned: &PlannedTensor| {
         let id = planned.info.id;
         let fixed = options.overrides.iter().any(|rule| rule.names(id));
@@ -202,6 +208,17 @@ fn choose_types(
     let (plan, _) = plan_for_size(&job.plan, &candidates, limit, &size)?;
     job.plan = Arc::new(plan);
     Ok((survey.head, survey.importance))
+}
+
+/// The plan with the types of those tensors that the planned ones have no range for: their bytes count.
+fn as_stored(job: &Job<'_>) -> Result<Plan> {
+    let mut plan = Plan::clone(&job.plan);
+    for planned in job.plan.tensors() {
+        let tensor = job.source.load(planned.info.id)?;
+        let quant = job.encoder.choose_type(&planned.info, &tensor, planned.quant)?;
+        plan.set(planned.info.id, quant);
+    }
+    Ok(plan)
 }
 
 /// Whether the type of a tensor may follow from a size: routers and positions keep the recipe's.

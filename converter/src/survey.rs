@@ -169,13 +169,23 @@ fn of_layer(
         let tables = Arc::new(*job.encoder.tables);
         replaced.replace(id, probed.tensor(job.encoder.block, &tables)?)?;
         let divergence = probe.divergence(&LayerWeights::load(&replaced, layer)?)?;
-        let sample = Sample::of(job, &job.source.load(id)?);
+        let tensor = job.source.load(id)?;
+        let sample = Sample::of(job, &tensor);
         // Where the probe's scales leave f16, so do those of all types: the tensor keeps what the plan has for it.
         let Some(probe_error) = sample.error(job, cpu, PROBE, &fit) else { continue };
         let per_error = within_bounds(divergence) / probe_error.max(f64::MIN_POSITIVE);
-        let damage = |&quant| Some((quant, within_bounds(per_error * sample.error(job, cpu, quant, &fit)?)));
-        let options = OF_LAYERS.iter().filter_map(damage).collect();
-        tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: Some(layer), options });
+        let mut options = Vec::new();
+        for quant in OF_LAYERS {
+            // A type that the tensor would not be stored in has another size.
+            if job.encoder.choose_type(&planned.info, &tensor, quant)? == quant
+                && let Some(error) = sample.error(job, cpu, quant, &fit)
+            {
+                options.push((quant, within_bounds(per_error * error)));
+            }
+        }
+        if !options.is_empty() {
+            tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: Some(layer), options });
+        }
     }
     Ok(SurveyedLayer { tensors, importance: Some(probe.divergence_without()?) })
 }
@@ -198,12 +208,17 @@ fn of_ends(
         for quant in OF_ENDS {
             let stored =
                 job.store(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
+            if stored.encoded.quant != quant {
+                continue;
+            }
             let tables = Arc::new(*job.encoder.tables);
             let mut replaced = Replaced::new(job.source);
             replaced.replace(id, stored.tensor(job.encoder.block, &tables)?)?;
             options.push((quant, within_bounds(probe.divergence_of_ends(&replaced)?)));
         }
-        tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: None, options });
+        if !options.is_empty() {
+            tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: None, options });
+        }
     }
     Ok(SurveyedLayer { tensors, importance: None })
 }

@@ -86,6 +86,10 @@ fn a_target_without_a_text_uses_the_built_in_one_and_bits_per_weight_count_the_w
         program("qsf-inspect").arg(&out).arg("--json").run().json()["provenance"]["options"].clone();
     assert_eq!(options["calibration"]["tokens"], 4096);
     assert!(options["size_limit"].as_u64().unwrap() > 100_000);
+    // More than any file needs: the best types, and no number that overflows.
+    let args = format!("--target-size {} --calibration-tokens 600 --json -f", u64::MAX);
+    let bits = call(&model, &out, &args).run().json()["bits_per_weight"].as_f64().unwrap();
+    assert!(bits > 8.2 && bits < 9.0, "{bits}");
 }
 
 #[test]

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
-use qsf_format::QuantType;
+use qsf_format::{PartialFile, QuantType};
 use qsf_runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +72,9 @@ pub fn write_plan(path: &Path, plan: &Plan) -> Result<()> {
     let file = PlanFile { version: VERSION, types: Types(types) };
     let mut json = serde_json::to_vec_pretty(&file).expect("names and types are JSON");
     json.push(b'\n');
-    fs::write(path, json).map_err(|e| ConvertError::io(path, "write", e))
+    let (mut target, mut file) = PartialFile::create(path, true)?;
+    file.write_all(&json).map_err(|e| ConvertError::io(target.partial(), "write", e))?;
+    Ok(target.publish(&file)?)
 }
 
 /// The types that a file gives, as overrides that name one tensor each.
