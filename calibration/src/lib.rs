@@ -13,6 +13,7 @@ mod fingerprint;
 mod layer_stats;
 mod moments;
 mod probe;
+mod spread;
 mod statistics;
 mod stats_file;
 mod stream;
@@ -24,6 +25,7 @@ pub use fingerprint::{Hash, hex, model_fingerprint, text_fingerprint};
 pub use layer_stats::LayerStats;
 pub use moments::{Channels, CrossMoment, Detail, Moments};
 pub use probe::{Probe, ProbeText};
+pub use spread::spread;
 pub use statistics::Statistics;
 pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,

@@ -88,6 +88,29 @@ impl Probe {
         Ok(probe)
     }
 
+    /// Takes another model, that of `ends` with these layers, in the place of the one that changes are tried on, and stands
+    /// at its first layer. Divergence is still that from the model of the beginning.
+    ///
+    /// # Errors
+    /// When a tensor of `ends` is missing, or the user interrupts.
+    pub fn restart(&mut self, ends: &dyn WeightSource, layers: Vec<LayerWeights>) -> Result<()> {
+        self.cancel.check()?;
+        self.runner = LayerRunner::new(ends, self.runner.cpu().clone())?;
+        (self.layers, self.at) = (layers, 0);
+        for (hidden, chunk) in self.hidden.iter_mut().zip(&self.chunks) {
+            *hidden = self.runner.embed(chunk)?.to_vec();
+        }
+        Ok(())
+    }
+
+    /// Mean divergence in nats of the model that changes are tried on.
+    ///
+    /// # Errors
+    /// When the user interrupts.
+    pub fn divergence_as_it_is(&mut self) -> Result<f64> {
+        self.measure(|probe, hidden| probe.rest_of_layers(probe.at, hidden))
+    }
+
     /// Tokens that a measurement runs through the layers.
     pub fn tokens(&self) -> usize {
         self.chunks.iter().map(Vec::len).sum()

@@ -10,6 +10,7 @@ use crate::error::{ConvertError, Result};
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
+use crate::options::SearchEffort;
 use crate::sequential::Sequential;
 use crate::statistics::StatsFiles;
 use crate::stored;
@@ -25,6 +26,7 @@ pub(crate) fn write_fitted(
     tables: &Arc<CodeTables>,
     surveyed: Option<(LayerStats, Vec<f32>)>,
     stats: &mut StatsFiles,
+    effort: SearchEffort,
     tools: &Tools<'_>,
 ) -> Result<()> {
     let Tools { cpu, tokens, progress, cancel } = *tools;
@@ -55,7 +57,7 @@ pub(crate) fn write_fitted(
         job.write_stored_embedding(tensor)?;
     }
     drop((stored, head));
-    let options = StreamOptions { by_stage: false, cross: true };
+    let options = StreamOptions { by_stage: effort == SearchEffort::Max, cross: true };
     let mut sequential = Sequential::new(job, journal, tables.clone(), &importance);
     let step = run_streams(source, &quantized, cpu, tokens, options, &mut sequential, progress, cancel)?;
     let head = Fits::of_step(job.encoder.isa, &step).of(TensorId::of_model(TensorKind::Head), None)?;

@@ -14,7 +14,7 @@ use qsf_runtime::{Decoder, Model, RuntimeError, Tokenizer};
 use serde::Serialize;
 
 use crate::error::{ConvertError, Result};
-use crate::options::ConvertOptions;
+use crate::options::{ConvertOptions, SearchEffort};
 use crate::pipeline::convert;
 use crate::plan::Recipe;
 
@@ -111,6 +111,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
             stats_in: Vec::new(),
             stats_out: None,
             size_limit: None,
+            effort: SearchEffort::Normal,
             evaluation: None,
         };
         let conversion = convert(&source, &path, &convert_options, cpu, progress, cancel)?;

@@ -37,8 +37,31 @@ pub struct ConvertOptions {
     /// Choose the type of every matrix so that the file has at most so many bytes and does least damage. Needs a
     /// calibration; overrides still hold.
     pub size_limit: Option<u64>,
+    /// How long to search for what does least damage.
+    pub effort: SearchEffort,
     /// Evaluate what was written against the source, and store the result in the file.
     pub evaluation: Option<EvaluationText>,
+}
+
+/// How long to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SearchEffort {
+    /// As long as pays.
+    #[default]
+    Normal,
+    /// Several times that, for the last few percent: matrices are fitted to what those before them in their own layer leave,
+    /// and types for a size are checked on the model as a whole.
+    Max,
+}
+
+impl SearchEffort {
+    /// The name that `--effort` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SearchEffort::Normal => "normal",
+            SearchEffort::Max => "max",
+        }
+    }
 }
 
 /// A calibration text.
@@ -55,6 +78,7 @@ impl ConvertOptions {
     pub(crate) fn normalised(&self) -> Map<String, Value> {
         let overrides: Vec<String> = self.overrides.iter().map(ToString::to_string).collect();
         let calibration = self.calibration.as_ref();
+        let calibrated = calibration.is_some();
         let calibration =
             calibration.map(|c| json!({ "text_sha256": c.text_sha256, "tokens": c.tokens.len() }));
         [
@@ -65,6 +89,7 @@ impl ConvertOptions {
             ("tensor_type", json!(overrides)),
             ("calibration", json!(calibration)),
             ("size_limit", json!(self.size_limit)),
+            ("effort", json!(calibrated.then_some(self.effort.name()))),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))

@@ -24,10 +24,11 @@ use crate::error::{ConvertError, Result};
 use crate::evaluation::evaluate_file;
 use crate::job::{Job, Tools};
 use crate::journal::{Fingerprint, Journal};
-use crate::options::ConvertOptions;
+use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, plan_for_size};
 use crate::provenance::hash_files;
 use crate::quantize::Effort;
+use crate::refine::Refinement;
 use crate::statistics::StatsFiles;
 use crate::survey::{survey, unmeasured};
 
@@ -146,7 +147,7 @@ pub fn convert(
                 }
                 None => None,
             };
-            write_fitted(&mut job, journal, &tables, surveyed, &mut stats, &tools)?;
+            write_fitted(&mut job, journal, &tables, surveyed, &mut stats, options.effort, &tools)?;
             sources
         }
     };
@@ -207,6 +208,9 @@ fn choose_types(
         .collect();
     let (plan, _) = plan_for_size(&job.plan, &candidates, limit, &size)?;
     job.plan = Arc::new(plan);
+    if options.effort == SearchEffort::Max {
+        Refinement { candidates: &candidates, limit, size }.run(job, stats, journal, tools)?;
+    }
     Ok((survey.head, survey.importance))
 }
 

@@ -77,6 +77,8 @@ impl StatsFiles {
         })?;
         if let Some(writer) = writer {
             writer.finish()?;
+            // They are there; whoever needs them again collects what it needs.
+            self.write = None;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use qsf_calibration::{LayerStats, Probe, ProbeText};
+use qsf_calibration::{LayerStats, Probe, ProbeText, spread};
 use qsf_format::{QuantType, TensorId, TensorKind};
 use qsf_runtime::LayerWeights;
 use qsf_runtime::cpu::{Cpu, decode_row};
@@ -26,18 +26,22 @@ use crate::statistics::StatsFiles;
 const OF_LAYERS: [QuantType; 7] =
     [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
 /// Types that embedding and head may get.
-const OF_ENDS: [QuantType; 5] = [QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
+const OF_ENDS: [QuantType; 7] =
+    [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
 /// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.
 const PROBE: QuantType = QuantType::N2;
 /// Rows of a matrix that are quantized in every type: whole groups of 16.
 const SAMPLE_ROWS: usize = 128;
-/// Text for measurements of the whole model: chunks of this many tokens, the first of the calibration text.
-const PROBE_CTX: usize = 512;
+/// Tokens of a chunk of the text; a measurement takes some chunks from all over it.
+pub(crate) const CHUNK: usize = 512;
+/// Chunks for measurements of the whole model.
 const PROBE_CHUNKS: usize = 4;
+/// Chunks for the moments that types are compared by: what a matrix is fitted to in the end takes more.
+pub(crate) const SURVEY_CHUNKS: usize = 32;
 /// Least damage of anything: that a measured divergence is below its noise does not make a tensor free.
 const LEAST_DAMAGE: f64 = 1e-9;
 /// Most damage of anything, and that of what makes predictions that are no numbers.
-const MOST_DAMAGE: f64 = 1e6;
+pub(crate) const MOST_DAMAGE: f64 = 1e6;
 
 /// One tensor in every type that it may get.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,12 +95,15 @@ pub(crate) fn survey(
     {
         return Ok(known);
     }
-    let ctx = PROBE_CTX.min(tokens.len());
-    let text = ProbeText { tokens, ctx, chunks: PROBE_CHUNKS };
+    let ctx = CHUNK.min(tokens.len());
+    let probed = spread(tokens, ctx, PROBE_CHUNKS);
+    let text = ProbeText { tokens: &probed, ctx, chunks: PROBE_CHUNKS };
     let mut probe = Probe::new(job.source, cpu, text, cancel)?;
+    // A file of statistics is of the whole text.
+    let heard = if stats.writes() { tokens.to_vec() } else { spread(tokens, ctx, SURVEY_CHUNKS) };
     let mut survey = Survey { tensors: Vec::new(), importance: Vec::new(), head: LayerStats::default() };
     let source = job.source;
-    stats.for_each_layer(source, tools, |stats| {
+    stats.for_each_layer(source, &Tools { tokens: &heard, ..*tools }, |stats| {
         let name = record_name(stats.layer);
         let known = journal.get(&name)?.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok());
         let found = match (known, stats.layer) {

@@ -9,7 +9,7 @@ use qsf_calibration::{
     Detail, StatsHeader, StatsWriter, TextMark, collect, model_fingerprint, text_fingerprint,
 };
 use qsf_converter::plan::TypeOverride;
-use qsf_converter::{ConvertOptions, convert};
+use qsf_converter::{ConvertOptions, SearchEffort, convert};
 use qsf_format::{BlockSize, Compression, Layout, QsfFile, verify_file};
 use qsf_fuzz::models::{gpt2_config, gpt2_shapes, llama_config, llama_shapes, safetensors_file};
 use qsf_fuzz::reseal::{reseal, reseal_statistics};
@@ -147,6 +147,7 @@ fn converted(
         stats_in: Vec::new(),
         stats_out: None,
         size_limit: None,
+        effort: SearchEffort::Normal,
         evaluation: None,
     };
     convert(&source, &out, &options, &Cpu::new(Isa::SCALAR), &Unwatched, &Cancel::default()).expect("a conversion");

@@ -9,7 +9,9 @@ use qsf_converter::demo::{demo_table, run_demo};
 use qsf_converter::hub::{HubError, Reference};
 use qsf_converter::plan::{Plan, Recipe, TypeOverride, read_plan, write_plan};
 use qsf_converter::report::{conversion_json, conversion_table};
-use qsf_converter::{Conversion, ConvertError, ConvertOptions, EvaluationText, calibrate, convert};
+use qsf_converter::{
+    Conversion, ConvertError, ConvertOptions, EvaluationText, SearchEffort, calibrate, convert,
+};
 use qsf_format::cli::{ByteSize, exit_with, human_bytes, print};
 use qsf_format::{BlockSize, Compression, FormatError, Layout};
 use qsf_runtime::RuntimeError;
@@ -64,9 +66,13 @@ struct Args {
     /// repeated [default: with --target-size or --target-bpw a built-in text]
     #[arg(long, value_name = "TEXT")]
     calibration: Vec<PathBuf>,
-    /// Tokens of the calibration text to use
-    #[arg(long, value_name = "N", default_value_t = 32768, requires = "runs_text")]
-    calibration_tokens: usize,
+    /// Tokens of the calibration text to use [default: from 131072 for models of up to 67 million weights to 32768 for those
+    /// of 268 million and more]
+    #[arg(long, value_name = "N", requires = "runs_text")]
+    calibration_tokens: Option<usize>,
+    /// How long to search: max takes several times as long for a few percent less damage
+    #[arg(long, value_enum, value_name = "EFFORT", default_value = "normal", requires = "runs_text")]
+    effort: EffortArg,
     /// Statistics files of this model, instead of running the text through it; may be repeated: they add up. Without
     /// --calibration the weights are fitted to them alone
     #[arg(long, value_name = "FILE", conflicts_with = "stats_out")]
@@ -141,6 +147,23 @@ impl From<LayoutArg> for Layout {
         match arg {
             LayoutArg::Panels => Layout::Panels16,
             LayoutArg::Rows => Layout::Rows,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum EffortArg {
+    /// As long as pays
+    Normal,
+    /// Fit every matrix to what those before it leave, and check the types on the whole model
+    Max,
+}
+
+impl From<EffortArg> for SearchEffort {
+    fn from(arg: EffortArg) -> SearchEffort {
+        match arg {
+            EffortArg::Normal => SearchEffort::Normal,
+            EffortArg::Max => SearchEffort::Max,
         }
     }
 }
@@ -244,6 +267,7 @@ fn choose_options<'a>(
         stats_in: args.stats_in.clone(),
         stats_out: args.stats_out.clone(),
         size_limit,
+        effort: args.effort.into(),
         evaluation,
     };
     Ok((options, args.plan.as_deref().filter(|_| replayed.is_none())))
