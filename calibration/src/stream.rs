@@ -41,6 +41,16 @@ impl Stream {
         self.runner.chunk() * self.runner.config().hidden as usize
     }
 
+    /// The hidden states of all tokens.
+    pub fn all(&self) -> &[f32] {
+        &self.hidden
+    }
+
+    /// The same, to be changed.
+    pub fn all_mut(&mut self) -> &mut [f32] {
+        &mut self.hidden
+    }
+
     /// Number of chunks.
     pub fn chunks(&self) -> usize {
         self.hidden.len().div_ceil(self.chunk_values())

@@ -73,6 +73,25 @@ pub trait LayerQuantizer {
     /// What goes wrong.
     type Error: From<RuntimeError>;
 
+    /// Puts the streams, at full precision and quantized, where an interrupted run has [kept](Self::keep) them, and says at
+    /// the entry of which layer that is; those before it are [finished](Self::finished). 0, and nothing changed, if it has not.
+    ///
+    /// # Errors
+    /// The quantizer's own.
+    fn restore(&mut self, streams: [&mut [f32]; 2]) -> Result<u32, Self::Error> {
+        let _ = streams;
+        Ok(0)
+    }
+
+    /// Sees the streams at the entry of a layer, all before which are finished.
+    ///
+    /// # Errors
+    /// The quantizer's own.
+    fn keep(&mut self, layer: u32, streams: [&[f32]; 2]) -> Result<(), Self::Error> {
+        let _ = (layer, streams);
+        Ok(())
+    }
+
     /// The layer, if it was quantized before, in a run that was interrupted: it is run, and nothing is measured.
     ///
     /// # Errors
@@ -121,7 +140,17 @@ pub fn run_streams<Q: LayerQuantizer>(
     };
     let layers = original.config().layers;
     progress.begin("quantizing", tokens.len() as u64 * u64::from(layers) * (steps.len() as u64 + 1));
-    for layer in 0..layers {
+    let first = streams.restore(quantizer)?;
+    for layer in 0..first {
+        if quantizer.finished(layer)?.is_none() {
+            let (expected, found) = ("a finished layer, since the streams are behind it", "none");
+            return Err(
+                RuntimeError::bad_input(original.path(), format!("layer {layer}"), expected, found).into()
+            );
+        }
+        progress.advance(tokens.len() as u64 * (steps.len() as u64 + 1));
+    }
+    for layer in first..layers {
         let weights = LayerWeights::load(original, layer)?;
         let experts = original.config().experts(layer).is_some();
         let finished = match quantizer.finished(layer)? {
@@ -141,6 +170,7 @@ pub fn run_streams<Q: LayerQuantizer>(
             }
         };
         streams.advance_quantized(layer, &finished)?;
+        quantizer.keep(layer + 1, streams.all())?;
         original.release(Some(layer));
     }
     let step = streams.head()?;
@@ -160,6 +190,15 @@ struct Streams<'a> {
 }
 
 impl Streams<'_> {
+    fn all(&self) -> [&[f32]; 2] {
+        [self.full.as_ref().map_or(&[], Stream::all), self.quantized.all()]
+    }
+
+    fn restore<Q: LayerQuantizer>(&mut self, quantizer: &mut Q) -> Result<u32, Q::Error> {
+        let full = self.full.as_mut().map_or(&mut [][..], Stream::all_mut);
+        quantizer.restore([full, self.quantized.all_mut()])
+    }
+
     /// The moments of `stages` of a layer, which is one of the original weights for the stream at full precision, and another
     /// for the quantized one. With the last stage, the stream at full precision goes on to the next layer.
     fn measure(

@@ -9,10 +9,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint::Checkpoint;
 use crate::error::{ConvertError, Result};
 
 const MAGIC: &[u8; 8] = b"QSFJRNL1";
-const FINGERPRINT_BYTES: usize = 32;
+/// Bytes of a [`Fingerprint`].
+pub(crate) const FINGERPRINT_BYTES: usize = 32;
 const HEADER_BYTES: u64 = (MAGIC.len() + FINGERPRINT_BYTES) as u64;
 /// Bytes before the name of a record: its length, that of the payload, and a CRC32 of both lengths, name and payload.
 const RECORD_HEADER_BYTES: u64 = 2 + 8 + 4;
@@ -27,6 +29,8 @@ pub struct Journal {
     /// Where the payload of each record is, and how long.
     records: HashMap<String, (u64, u64)>,
     end: u64,
+    /// What is too large for a record, and of no use once there is a newer one.
+    pub(crate) checkpoint: Checkpoint,
 }
 
 impl Journal {
@@ -42,7 +46,8 @@ impl Journal {
         if is_ours == Some(false) && !discard {
             return Err(ConvertError::OtherJournal { path });
         }
-        let mut journal = Journal { path: path.clone(), file, records: HashMap::new(), end: 0 };
+        let checkpoint = Checkpoint::new(out, *fingerprint);
+        let mut journal = Journal { path: path.clone(), file, records: HashMap::new(), end: 0, checkpoint };
         if is_ours == Some(true) {
             journal.scan().map_err(|e| ConvertError::io(&path, "read", e))?;
         } else {
@@ -107,6 +112,7 @@ impl Journal {
     }
 
     fn begin(&mut self, fingerprint: &Fingerprint) -> io::Result<()> {
+        self.checkpoint.remove();
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(MAGIC)?;
@@ -174,6 +180,7 @@ impl Drop for Journal {
         if self.records.is_empty() {
             // If it stays, the next conversion to the same output says so.
             let _ = fs::remove_file(&self.path);
+            self.checkpoint.remove();
         }
     }
 }

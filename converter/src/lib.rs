@@ -5,6 +5,7 @@
 
 mod calibrate;
 mod calibrated;
+mod checkpoint;
 pub mod demo;
 mod encode;
 mod error;

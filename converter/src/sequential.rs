@@ -71,6 +71,16 @@ impl<'a, 'j> Sequential<'a, 'j> {
 impl LayerQuantizer for Sequential<'_, '_> {
     type Error = ConvertError;
 
+    fn restore(&mut self, streams: [&mut [f32]; 2]) -> Result<u32> {
+        // It is written after the records of the layers before it; but files can be moved about.
+        let wanted = |layer| (0..layer).all(|before| self.journal.has(&record_name(before)));
+        Ok(self.journal.checkpoint.restore(streams, wanted).unwrap_or(0))
+    }
+
+    fn keep(&mut self, layer: u32, streams: [&[f32]; 2]) -> Result<()> {
+        self.journal.checkpoint.keep(layer, streams)
+    }
+
     fn finished(&mut self, layer: u32) -> Result<Option<LayerWeights>> {
         let Some(bytes) = self.journal.get(&record_name(layer))? else { return Ok(None) };
         let tensors = stored::from_bytes(&bytes).ok_or_else(|| broken(layer))?;

@@ -126,6 +126,35 @@ fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
 }
 
 #[test]
+fn the_highest_effort_loses_less_at_the_same_size_and_goes_on_where_it_was_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let args = format!("--target-bpw 3.6 --calibration {CALIBRATION} --calibration-tokens 4096");
+    let [normal, max] = ["normal.qsf", "max.qsf"].map(|name| dir.path().join(name));
+    call(&model, &normal, &args).run().ok();
+    let args = format!("{args} --effort max");
+    let started = Instant::now();
+    call(&model, &max, &args).run().ok();
+    let took = started.elapsed();
+    let size = fs::metadata(&max).unwrap().len();
+    assert!(size * 1000 <= fs::metadata(&normal).unwrap().len() * 1005, "{size} bytes");
+    let (less, more) = (divergence(&max, &model), divergence(&normal, &model));
+    assert!(less < 0.97 * more, "KLD {less} with the highest effort, {more} without");
+
+    let out = dir.path().join("killed.qsf");
+    for part in [3, 5, 7] {
+        let mut child = call(&model, &out, &args).start();
+        std::thread::sleep(took * part / 10);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    if !out.exists() {
+        call(&model, &out, &args).run().ok();
+    }
+    assert!(fs::read(&out).unwrap() == fs::read(&max).unwrap(), "other bytes after kills");
+}
+
+#[test]
 fn an_evaluation_is_printed_and_stored_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
