@@ -14,7 +14,7 @@ use qsf_runtime::{Decoder, Model, RuntimeError, Tokenizer};
 use serde::Serialize;
 
 use crate::error::{ConvertError, Result};
-use crate::options::{ConvertOptions, SearchEffort};
+use crate::options::{ConvertOptions, OutlierChoice, SearchEffort};
 use crate::pipeline::convert;
 use crate::plan::Recipe;
 
@@ -100,6 +100,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
         let path: PathBuf = dir.join(&file);
         let convert_options = ConvertOptions {
             recipe,
+            outliers: OutlierChoice::OFF,
             overrides: Vec::new(),
             block: BlockSize::B64,
             compression: Compression::None,

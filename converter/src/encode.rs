@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use qsf_format::panels::{PANEL_ROWS, interleave};
-use qsf_format::{BlockSize, CodeTables, Layout, QuantType};
+use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 use qsf_runtime::cpu::{Isa, decode_row};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
 use rayon::prelude::*;
 
+use crate::apart::Chosen;
 use crate::error::{ConvertError, Result};
 use crate::fit::Fit;
 use crate::quantize::{Effort, ErrorStats, Matrix, ScaleOverflow, first_non_finite, quantize_matrix};
@@ -41,6 +42,8 @@ pub(crate) struct Encoder<'a> {
 pub(crate) struct Encoded {
     pub data: Vec<u8>,
     pub stats: ErrorStats,
+    /// What is stored apart: no rows where nothing was to be.
+    pub outliers: Outliers,
 }
 
 impl Encoded {
@@ -48,6 +51,7 @@ impl Encoded {
     pub fn append(&mut self, next: Encoded) {
         self.data.extend_from_slice(&next.data);
         self.stats.merge(&next.stats);
+        self.outliers.append(&next.outliers);
     }
 }
 
@@ -97,7 +101,8 @@ impl Encoder<'_> {
         })
     }
 
-    /// Encodes rows `rows`, which must begin a panel if `layout` has some, and end one or the tensor.
+    /// Encodes rows `rows`, which must begin a panel if `layout` has some, and end one or the tensor; with what was `chosen`
+    /// of them apart.
     pub fn encode(
         &self,
         info: &TensorInfo,
@@ -105,6 +110,7 @@ impl Encoder<'_> {
         rows: Range<usize>,
         (quant, layout): (QuantType, Layout),
         fit: &Fit,
+        chosen: Option<&Chosen>,
     ) -> Result<Encoded> {
         // Whole panels whatever the layout: the order of the errors' sums, and so META, does not depend on it.
         let rows_per_task = rows_per_task(tensor.cols()).next_multiple_of(PANEL_ROWS);
@@ -117,7 +123,7 @@ impl Encoder<'_> {
                 let rows = first..(first + rows_per_task).min(rows.end);
                 let count = rows.len() * tensor.cols();
                 let encoded = self
-                    .encode_task(tensor, rows, (quant, layout), fit)
+                    .encode_task(tensor, rows, (quant, layout), fit, chosen)
                     .map_err(|ScaleOverflow| self.overflow(info, quant))?;
                 self.progress.advance(count as u64);
                 Ok(encoded)
@@ -137,6 +143,7 @@ impl Encoder<'_> {
         rows: Range<usize>,
         (quant, layout): (QuantType, Layout),
         fit: &Fit,
+        chosen: Option<&Chosen>,
     ) -> Result<Encoded, ScaleOverflow> {
         let cols = tensor.cols();
         let values = self.decode_rows(tensor, rows.clone());
@@ -149,15 +156,23 @@ impl Encoder<'_> {
             }
             _ => None,
         };
-        let data = self.quantize(quant, cols, targets.as_ref().unwrap_or(&values), fit)?;
+        let targets = targets.as_ref().unwrap_or(&values);
+        let (data, outliers) = match chosen {
+            Some(chosen) => self.quantize_apart(quant, cols, targets, fit, (chosen, rows.start))?,
+            None => (self.quantize(quant, cols, targets, fit)?, Outliers::default()),
+        };
         let mut stats = ErrorStats::new();
         let mut decoded = vec![0.0; cols];
-        for (original, bytes) in values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)) {
+        let rows = values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)).enumerate();
+        for (row, (original, bytes)) in rows {
             decode_row(self.isa, quant, self.block, self.tables, bytes, &mut decoded);
+            if chosen.is_some() {
+                add_outliers(&outliers, row, &mut decoded);
+            }
             stats.add_row(self.isa, original, &decoded);
         }
         let data = if layout == Layout::Panels16 { interleave(quant, self.block, cols, &data) } else { data };
-        Ok(Encoded { data, stats })
+        Ok(Encoded { data, stats, outliers })
     }
 
     /// Rows of `cols` values as plain rows of `quant`.
@@ -192,6 +207,13 @@ impl Encoder<'_> {
     }
 }
 
-fn rows_per_task(cols: usize) -> usize {
+/// Adds what is stored apart to a decoded row.
+pub(crate) fn add_outliers(outliers: &Outliers, row: usize, decoded: &mut [f32]) {
+    let (cols, values) = outliers.row(row);
+    cols.iter().zip(values).for_each(|(col, value)| decoded[usize::from(*col)] += value);
+}
+
+/// Rows of `cols` values that one task handles.
+pub(crate) fn rows_per_task(cols: usize) -> usize {
     (VALUES_PER_TASK / cols.max(1)).max(1)
 }

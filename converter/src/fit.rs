@@ -37,6 +37,13 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
+    /// Puts the row of the moment for column `col` into `out`; `false` where there is none.
+    pub fn moment_row(&self, col: usize, out: &mut [f32]) -> bool {
+        let Some(moment) = &self.moment else { return false };
+        moment.decode_row(Isa::SCALAR, col, out);
+        true
+    }
+
     /// What errors of some rows do to their outputs: the sum over the rows e of `e H e'`, with H the moment; without one,
     /// of squares.
     pub fn output_error(&self, cpu: &Cpu, cols: usize, errors: &[f32]) -> f64 {

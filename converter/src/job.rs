@@ -1,19 +1,21 @@
 //! A conversion under way: tensors from the source, encoded as planned, into the file.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{EncodedTensor, Layout, QsfWriter, QuantType, TensorId, TensorKind, TensorRecord};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
-use qsf_runtime::source::WeightSource;
+use qsf_runtime::source::{Tensor, WeightSource};
 use rayon::prelude::*;
 
+use crate::apart::Chosen;
 use crate::encode::{Encoded, Encoder};
 use crate::error::Result;
 use crate::fit::Fit;
-use crate::plan::{Plan, PlannedTensor, layout_of};
-use crate::quantize::ErrorStats;
+use crate::options::OutlierChoice;
+use crate::plan::{Plan, PlannedTensor, StoredForm, layout_of};
 use crate::stored::StoredTensor;
 
 /// Values of a streamed tensor that are encoded before they are written.
@@ -26,6 +28,8 @@ pub(crate) struct Job<'a> {
     pub encoder: Encoder<'a>,
     pub writer: QsfWriter,
     pub layout: Layout,
+    /// Which weights may be stored apart where types are chosen.
+    pub outliers: OutlierChoice,
     /// One record for each tensor that is written.
     pub records: Vec<TensorRecord>,
 }
@@ -81,6 +85,7 @@ impl<'a> Job<'a> {
         let EncodedTensor { rows, cols, quant, layout, ref data, .. } = tensor.encoded;
         self.writer.begin_embedding(quant, layout, rows, cols)?;
         self.writer.embedding_rows(data)?;
+        self.writer.outliers(tensor.id, &tensor.outliers)?;
         self.records.push(tensor.record.clone());
         Ok(())
     }
@@ -113,6 +118,9 @@ impl<'a> Job<'a> {
 
     /// A layer whose tensors are encoded.
     pub fn write_stored_layer(&mut self, tensors: Vec<StoredTensor>, importance: Option<f32>) -> Result<()> {
+        for tensor in &tensors {
+            self.writer.outliers(tensor.id, &tensor.outliers)?;
+        }
         let (tensors, records): (Vec<_>, Vec<_>) = tensors.into_iter().map(|t| (t.encoded, t.record)).unzip();
         self.writer.layer(tensors, importance)?;
         self.records.extend(records);
@@ -128,13 +136,33 @@ impl<'a> Job<'a> {
         let mut encoded = Encoded::default();
         let rows = tensor.rows() / fits.len();
         for (i, fit) in fits.iter().enumerate() {
-            let part = self.encoder.encode(info, &tensor, i * rows..(i + 1) * rows, (quant, layout), fit)?;
+            let rows = i * rows..(i + 1) * rows;
+            let chosen = self.choose_outliers(planned, quant, &tensor, rows.clone(), fit)?;
+            let part = self.encoder.encode(info, &tensor, rows, (quant, layout), fit, chosen.as_ref())?;
             encoded.append(part);
         }
-        let record = record(planned, quant, &encoded.stats);
+        let record = record(planned, quant, &encoded);
         let (kind, rows, cols) = (info.id.kind, record.rows, record.cols);
-        let encoded = EncodedTensor { kind, rows, cols, quant, layout, data: encoded.data };
-        Ok(StoredTensor { id: info.id, encoded, record })
+        let Encoded { data, outliers, .. } = encoded;
+        let encoded = EncodedTensor { kind, rows, cols, quant, layout, data };
+        Ok(StoredTensor { id: info.id, encoded, outliers, record })
+    }
+
+    /// The weights of these rows that are stored apart, where some are to be.
+    fn choose_outliers(
+        &self,
+        planned: &PlannedTensor,
+        quant: QuantType,
+        tensor: &Tensor,
+        rows: Range<usize>,
+        fit: &Fit,
+    ) -> Result<Option<Chosen>> {
+        let share = StoredForm { quant, ..planned.form() }.outliers_in(tensor.cols());
+        if share.is_none() || !planned.info.id.kind.is_matrix() {
+            return Ok(None);
+        }
+        let count = share.count(rows.len(), tensor.cols());
+        Ok(Some(Chosen::new(&self.encoder, tensor, rows, count, fit)?.0))
     }
 
     /// A tensor of the model as a whole, which may be as large as many layers: encoded and written in runs of rows.
@@ -143,8 +171,9 @@ impl<'a> Job<'a> {
         let tensor = self.source.load(info.id)?;
         let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
         let layout = layout_of(self.layout, self.source.config(), info, quant);
-        let mut stats = ErrorStats::new();
-        let TensorRecord { rows, cols, .. } = record(planned, quant, &stats);
+        let chosen = self.choose_outliers(planned, quant, &tensor, 0..tensor.rows(), fit)?;
+        let mut all = Encoded::default();
+        let TensorRecord { rows, cols, .. } = record(planned, quant, &all);
         match place {
             Place::Embedding => self.writer.begin_embedding(quant, layout, rows, cols)?,
             Place::Section => self.writer.begin_tensor(info.id.kind, rows, cols, quant, layout)?,
@@ -152,14 +181,16 @@ impl<'a> Job<'a> {
         let run = (VALUES_PER_RUN / tensor.cols()).max(1).next_multiple_of(PANEL_ROWS);
         for first in (0..tensor.rows()).step_by(run) {
             let range = first..(first + run).min(tensor.rows());
-            let encoded = self.encoder.encode(info, &tensor, range, (quant, layout), fit)?;
+            let encoded = self.encoder.encode(info, &tensor, range, (quant, layout), fit, chosen.as_ref())?;
             match place {
                 Place::Embedding => self.writer.embedding_rows(&encoded.data)?,
                 Place::Section => self.writer.tensor_rows(&encoded.data)?,
             }
-            stats.merge(&encoded.stats);
+            // Without the blocks, which are written.
+            all.append(Encoded { data: Vec::new(), ..encoded });
         }
-        self.records.push(record(planned, quant, &stats));
+        self.writer.outliers(info.id, &all.outliers)?;
+        self.records.push(record(planned, quant, &all));
         Ok(())
     }
 }
@@ -169,8 +200,11 @@ fn of_model(plan: &Plan) -> impl Iterator<Item = &PlannedTensor> {
     plan.tensors().iter().filter(|t| t.info.id.layer.is_none())
 }
 
-fn record(planned: &PlannedTensor, quant: QuantType, stats: &ErrorStats) -> TensorRecord {
-    planned.record(quant, stats.cosine(), stats.relative_error(), stats.max_abs_error())
+fn record(planned: &PlannedTensor, quant: QuantType, encoded: &Encoded) -> TensorRecord {
+    let Encoded { stats, outliers, .. } = encoded;
+    let outliers = outliers.len() as u64;
+    let record = planned.record(quant, stats.cosine(), stats.relative_error(), stats.max_abs_error());
+    TensorRecord { outliers, ..record }
 }
 
 /// What fitting needs beside the job.

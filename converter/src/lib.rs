@@ -3,6 +3,7 @@
 //! The road of a tensor: [`plan`] chooses its type, `encode` takes it from the source in runs of rows, [`quantize`] makes its
 //! blocks, and [`convert`] streams them into the file.
 
+mod apart;
 mod calibrate;
 mod calibrated;
 mod checkpoint;
@@ -29,5 +30,5 @@ mod survey;
 pub use calibrate::calibrate;
 pub use error::{ConvertError, Result};
 pub use evaluation::EvaluationText;
-pub use options::{Calibration, ConvertOptions, SearchEffort};
+pub use options::{Calibration, ConvertOptions, OutlierChoice, SearchEffort};
 pub use pipeline::{Conversion, convert};

@@ -6,13 +6,15 @@ use qsf_format::{BlockSize, Compression, Layout};
 use serde_json::{Map, Value, json};
 
 use crate::evaluation::EvaluationText;
-use crate::plan::{Recipe, TypeOverride};
+use crate::plan::{OutlierShare, Recipe, TypeOverride};
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
     /// Types by tensor kind.
     pub recipe: Recipe,
+    /// Weights that are stored apart from the blocks.
+    pub outliers: OutlierChoice,
     /// Exceptions to the recipe.
     pub overrides: Vec<TypeOverride>,
     /// Values per block, of types whose blocks have no size of their own.
@@ -64,6 +66,37 @@ impl SearchEffort {
     }
 }
 
+/// Which weights of block-quantized matrices are stored apart from the blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutlierChoice {
+    /// So large a part of every matrix; overrides may say otherwise.
+    Share(OutlierShare),
+    /// Where types are chosen for a size: of each matrix as many as pay for their bytes.
+    Auto,
+}
+
+impl OutlierChoice {
+    /// None.
+    pub const OFF: OutlierChoice = OutlierChoice::Share(OutlierShare::NONE);
+
+    /// The part that every matrix has apart, unless something else is chosen for it.
+    pub const fn share(self) -> OutlierShare {
+        match self {
+            OutlierChoice::Share(share) => share,
+            OutlierChoice::Auto => OutlierShare::NONE,
+        }
+    }
+
+    /// What stands for the choice in META.
+    fn name(self) -> String {
+        match self {
+            OutlierChoice::OFF => "off".into(),
+            OutlierChoice::Share(share) => share.to_string(),
+            OutlierChoice::Auto => "auto".into(),
+        }
+    }
+}
+
 /// A calibration text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calibration {
@@ -86,6 +119,7 @@ impl ConvertOptions {
             ("block_size", json!(u16::from(self.block))),
             ("compress", json!(self.compression.name())),
             ("layout", json!(self.layout.name())),
+            ("outliers", json!(self.outliers.name())),
             ("tensor_type", json!(overrides)),
             ("calibration", json!(calibration)),
             ("size_limit", json!(self.size_limit)),

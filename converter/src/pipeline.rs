@@ -25,7 +25,7 @@ use crate::evaluation::evaluate_file;
 use crate::job::{Job, Tools};
 use crate::journal::{Fingerprint, Journal};
 use crate::options::{ConvertOptions, SearchEffort};
-use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, plan_for_size};
+use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, StoredForm, plan_for_size};
 use crate::provenance::hash_files;
 use crate::quantize::Effort;
 use crate::refine::Refinement;
@@ -75,7 +75,7 @@ pub fn convert(
     let started = Instant::now();
     refuse_own_input(source, out)?;
     check_tokenizer(source, options.skip_tokenizer_check)?;
-    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides)?;
+    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
     let requantized_from = source.quantized_from();
     let quantizes = plan.quantizes() || options.size_limit.is_some();
     if !requantized_from.is_empty() && quantizes && !options.allow_requantize {
@@ -113,7 +113,8 @@ pub fn convert(
         cancel,
     };
     let plan = Arc::new(plan);
-    let mut job = Job { source, plan, encoder, writer, layout: options.layout, records: Vec::new() };
+    let (layout, outliers) = (options.layout, options.outliers);
+    let mut job = Job { source, plan, encoder, writer, layout, outliers, records: Vec::new() };
     let mut journal = None;
     let sources = match &options.calibration {
         None if !options.stats_in.is_empty() => {
@@ -220,7 +221,7 @@ fn as_stored(job: &Job<'_>) -> Result<Plan> {
     for planned in job.plan.tensors() {
         let tensor = job.source.load(planned.info.id)?;
         let quant = job.encoder.choose_type(&planned.info, &tensor, planned.quant)?;
-        plan.set(planned.info.id, quant);
+        plan.set(planned.info.id, StoredForm { quant, ..planned.form() });
     }
     Ok(plan)
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use qsf_calibration::{Probe, ProbeText, spread};
-use qsf_format::{QuantType, TensorId, TensorKind};
+use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::LayerWeights;
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
-use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, plan_for_size};
+use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, StoredForm, plan_for_size};
 use crate::statistics::StatsFiles;
 use crate::survey::{CHUNK, MOST_DAMAGE, SURVEY_CHUNKS};
 
@@ -38,9 +38,9 @@ pub(crate) struct Refinement<'a> {
     pub size: SizeModel<'a>,
 }
 
-/// Types of tensors, for the journal.
+/// Forms of tensors, for the journal.
 #[derive(Debug, Serialize, Deserialize)]
-struct Types(Vec<QuantType>);
+struct Types(Vec<StoredForm>);
 
 impl Refinement<'_> {
     /// Changes the plan of `job` where that makes the model as a whole better; rounds that `journal` has are not repeated.
@@ -58,12 +58,12 @@ impl Refinement<'_> {
                 Some(types) => {
                     let mut plan = Plan::clone(&job.plan);
                     let ids = self.candidates.iter().map(|candidate| candidate.id);
-                    ids.zip(types.0).for_each(|(id, quant)| plan.set(id, quant));
+                    ids.zip(types.0).for_each(|(id, form)| plan.set(id, form));
                     plan
                 }
                 None => self.round(job, stats, tools)?,
             };
-            let types = self.candidates.iter().filter_map(|c| planned_type(&plan, c.id)).collect();
+            let types = self.candidates.iter().filter_map(|c| planned_form(&plan, c.id)).collect();
             let json = serde_json::to_vec(&Types(types)).expect("names of types are JSON");
             journal.put_new(&name, &json)?;
             if plan == *job.plan {
@@ -88,9 +88,9 @@ impl Refinement<'_> {
             let candidates: Vec<Candidate> = changes
                 .iter()
                 .map(|candidate| {
-                    let current = planned_type(&job.plan, candidate.id);
-                    let cost = |quant| if Some(quant) == current { 0.0 } else { reluctance };
-                    let options = candidate.options.iter().map(|(quant, d)| (*quant, d + cost(*quant)));
+                    let current = planned_form(&job.plan, candidate.id);
+                    let cost = |form| if Some(form) == current { 0.0 } else { reluctance };
+                    let options = candidate.options.iter().map(|(form, d)| (*form, d + cost(*form)));
                     Candidate { id: candidate.id, options: options.collect() }
                 })
                 .collect();
@@ -120,9 +120,10 @@ impl Refinement<'_> {
                 let id = planned.info.id;
                 let multiplies = tied || id.kind != TensorKind::TokenEmbedding;
                 let fits = if multiplies { fits.all(job, id)? } else { vec![Fit::default()] };
-                for quant in self.types(planned) {
-                    let stored = job.store(&PlannedTensor { quant, ..planned.clone() }, &fits)?;
-                    variants.tensors.insert((id, quant), stored.tensor(job.encoder.block, &tables)?);
+                for form in self.forms(planned) {
+                    let StoredForm { quant, outliers } = form;
+                    let stored = job.store(&PlannedTensor { quant, outliers, ..planned.clone() }, &fits)?;
+                    variants.tensors.insert((id, form), stored.tensor(job.encoder.block, &tables)?);
                 }
             }
             Ok(())
@@ -130,16 +131,15 @@ impl Refinement<'_> {
         Ok(variants)
     }
 
-    /// The type of a tensor first; of a candidate then those next to it in size.
-    fn types(&self, planned: &PlannedTensor) -> Vec<QuantType> {
-        let (rows, cols) = (planned.info.rows as u64, planned.info.cols as u64);
-        let bytes = |quant: QuantType| quant.tensor_bytes(self.size.block, rows, cols);
-        let now = bytes(planned.quant);
+    /// The form of a tensor first; of a candidate then those next to it in size.
+    fn forms(&self, planned: &PlannedTensor) -> Vec<StoredForm> {
+        let bytes = |form: StoredForm| form.bytes(self.size.block, planned.info.rows, planned.info.cols);
+        let now = bytes(planned.form());
         let candidate = self.candidates.iter().find(|candidate| candidate.id == planned.info.id);
-        let others = candidate.map_or(&[][..], |c| &c.options).iter().map(|(quant, _)| *quant);
-        let larger = others.clone().filter(|quant| bytes(*quant) > now).min_by_key(|quant| bytes(*quant));
-        let smaller = others.filter(|quant| bytes(*quant) < now).max_by_key(|quant| bytes(*quant));
-        [Some(planned.quant), larger, smaller].into_iter().flatten().collect()
+        let others = candidate.map_or(&[][..], |c| &c.options).iter().map(|(form, _)| *form);
+        let larger = others.clone().filter(|form| bytes(*form) > now).min_by_key(|form| bytes(*form));
+        let smaller = others.filter(|form| bytes(*form) < now).max_by_key(|form| bytes(*form));
+        [Some(planned.form()), larger, smaller].into_iter().flatten().collect()
     }
 
     /// What each change of one tensor does to the divergence of the whole.
@@ -159,19 +159,19 @@ impl Refinement<'_> {
                 let id = candidate.id;
                 let Some(planned) = job.planned(id) else { continue };
                 let mut options = Vec::new();
-                for quant in self.types(planned) {
-                    let difference = if quant == planned.quant {
+                for form in self.forms(planned) {
+                    let difference = if form == planned.form() {
                         0.0
                     } else {
-                        variants.put(&mut model, id, quant)?;
+                        variants.put(&mut model, id, form)?;
                         match layer {
                             Some(layer) => probe.divergence(&LayerWeights::load(&model, layer)?)? - now,
                             None => probe.divergence_of_ends(&model)? - now,
                         }
                     };
-                    options.push((quant, if difference.is_nan() { MOST_DAMAGE } else { difference }));
+                    options.push((form, if difference.is_nan() { MOST_DAMAGE } else { difference }));
                 }
-                variants.put(&mut model, id, planned.quant)?;
+                variants.put(&mut model, id, planned.form())?;
                 measured.push(Candidate { id, options });
                 tools.progress.advance(1);
             }
@@ -184,25 +184,25 @@ impl Refinement<'_> {
     }
 }
 
-/// Matrices in all types that are tried.
+/// Matrices in all forms that are tried.
 struct Variants<'s> {
     source: &'s dyn WeightSource,
-    tensors: HashMap<(TensorId, QuantType), Tensor>,
+    tensors: HashMap<(TensorId, StoredForm), Tensor>,
 }
 
 impl<'s> Variants<'s> {
-    /// The model in the types of `plan`.
+    /// The model in the forms of `plan`.
     fn model(&self, plan: &Plan) -> Result<Replaced<'s>> {
         let mut model = Replaced::new(self.source);
         for planned in plan.tensors() {
-            self.put(&mut model, planned.info.id, planned.quant)?;
+            self.put(&mut model, planned.info.id, planned.form())?;
         }
         Ok(model)
     }
 
     /// Puts a matrix into a model; nothing where it was not quantized as that.
-    fn put(&self, model: &mut Replaced<'_>, id: TensorId, quant: QuantType) -> Result<()> {
-        if let Some(tensor) = self.tensors.get(&(id, quant)) {
+    fn put(&self, model: &mut Replaced<'_>, id: TensorId, form: StoredForm) -> Result<()> {
+        if let Some(tensor) = self.tensors.get(&(id, form)) {
             model.replace(id, tensor.clone())?;
         }
         Ok(())
@@ -217,8 +217,8 @@ impl<'s> Variants<'s> {
     }
 }
 
-fn planned_type(plan: &Plan, id: TensorId) -> Option<QuantType> {
-    plan.tensors().iter().find(|planned| planned.info.id == id).map(|planned| planned.quant)
+fn planned_form(plan: &Plan, id: TensorId) -> Option<StoredForm> {
+    plan.tensors().iter().find(|planned| planned.info.id == id).map(PlannedTensor::form)
 }
 
 /// The mean size of a difference.

@@ -1,7 +1,7 @@
 //! What a conversion reports: a table for people, JSON for pipelines.
 
 use qsf_format::cli::{human_bytes, table};
-use qsf_format::{BlockSize, TensorRecord};
+use qsf_format::{BlockSize, Outliers, TensorRecord};
 use serde_json::{Value, json};
 
 use crate::pipeline::Conversion;
@@ -16,7 +16,7 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
                 t.promoted_from.map_or(String::new(), |from| format!(" (for {from}, out of its range)"));
             vec![
                 tensor_name(t),
-                format!("{}{promoted}", t.quant),
+                format!("{}{promoted}{}", t.quant, outliers_of(t)),
                 format!("{:.2}", stored_bits(t, block)),
                 format!("{:.6}", t.cosine),
                 format!("{:.6}", t.relative_error),
@@ -64,8 +64,20 @@ fn tensor_name(record: &TensorRecord) -> String {
     }
 }
 
-/// Bits per value as stored, padding of the last block included.
+/// Bits per value as stored, padding of the last block and outliers included.
 fn stored_bits(record: &TensorRecord, block: BlockSize) -> f64 {
     let row = record.quant.row_bytes(block, record.cols.into()).unwrap_or(0);
-    row as f64 * 8.0 / f64::from(record.cols.max(1))
+    let apart = match record.outliers {
+        0 => 0,
+        count => Outliers::record_bytes(record.rows.into(), count),
+    };
+    (row as f64 + apart as f64 / f64::from(record.rows.max(1))) * 8.0 / f64::from(record.cols.max(1))
+}
+
+/// What is stored apart, in words.
+fn outliers_of(record: &TensorRecord) -> String {
+    match record.outliers {
+        0 => String::new(),
+        count => format!(" and {count} outliers"),
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use qsf_format::{BlockSize, CodeTables, EncodedTensor, Layout, TensorId, TensorKind, TensorRecord};
+use qsf_format::{
+    BlockSize, CodeTables, EncodedTensor, Layout, Outliers, TensorId, TensorKind, TensorRecord,
+};
 use qsf_runtime::source::Tensor;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +15,8 @@ use crate::error::{ConvertError, Result};
 pub(crate) struct StoredTensor {
     pub id: TensorId,
     pub encoded: EncodedTensor,
+    /// What is stored apart from the blocks: no rows where nothing is.
+    pub outliers: Outliers,
     pub record: TensorRecord,
 }
 
@@ -22,6 +26,9 @@ struct Entry {
     record: TensorRecord,
     layout: u8,
     bytes: usize,
+    /// Bytes of what is stored apart, behind those.
+    #[serde(default)]
+    outlier_bytes: usize,
 }
 
 impl StoredTensor {
@@ -34,7 +41,14 @@ impl StoredTensor {
         let bytes = data.clone().into();
         let tensor = Tensor::with_layout(rows as usize, cols as usize, quant, block, layout, bytes);
         let broken = |_| ConvertError::BrokenJournal { what: self.id.to_string() };
-        Ok(tensor.map_err(broken)?.with_tables(tables))
+        let tensor = tensor.map_err(broken)?.with_tables(tables);
+        if self.outliers.is_empty() {
+            return Ok(tensor);
+        }
+        if self.outliers.rows() != tensor.rows() {
+            return Err(broken(None));
+        }
+        Ok(tensor.with_outliers(Arc::new(self.outliers.clone())))
     }
 }
 
@@ -46,6 +60,7 @@ pub(crate) fn to_bytes(tensors: &[StoredTensor]) -> Vec<u8> {
             record: t.record.clone(),
             layout: t.encoded.layout.id(),
             bytes: t.encoded.data.len(),
+            outlier_bytes: if t.outliers.is_empty() { 0 } else { t.outliers.stored_bytes() as usize },
         })
         .collect();
     let list = serde_json::to_vec(&entries).expect("finite numbers and names are JSON");
@@ -53,6 +68,9 @@ pub(crate) fn to_bytes(tensors: &[StoredTensor]) -> Vec<u8> {
     bytes.extend(list);
     for tensor in tensors {
         bytes.extend_from_slice(&tensor.encoded.data);
+        if !tensor.outliers.is_empty() {
+            bytes.extend(tensor.outliers.to_bytes(tensor.id));
+        }
     }
     bytes
 }
@@ -63,14 +81,16 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Vec<StoredTensor>> {
     let (list, mut data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
     let entries: Vec<Entry> = serde_json::from_slice(list).ok()?;
     let mut tensors = Vec::with_capacity(entries.len());
-    for Entry { record, layout, bytes } in entries {
+    for Entry { record, layout, bytes, outlier_bytes } in entries {
         let (own, rest) = data.split_at_checked(bytes)?;
+        let (apart, rest) = rest.split_at_checked(outlier_bytes)?;
         data = rest;
+        let outliers = if apart.is_empty() { Outliers::default() } else { Outliers::parse(apart, 0).ok()?.1 };
         let kind = TensorKind::ALL.iter().copied().find(|kind| kind.name() == record.kind)?;
         let TensorRecord { rows, cols, quant, .. } = record;
         let layout = Layout::from_id(layout)?;
         let encoded = EncodedTensor { kind, rows, cols, quant, layout, data: own.to_vec() };
-        tensors.push(StoredTensor { id: TensorId { layer: record.layer, kind }, encoded, record });
+        tensors.push(StoredTensor { id: TensorId { layer: record.layer, kind }, encoded, outliers, record });
     }
     data.is_empty().then_some(tensors)
 }
@@ -80,6 +100,12 @@ mod tests {
     use qsf_format::QuantType;
 
     use super::*;
+
+    fn outliers() -> Outliers {
+        let mut outliers = Outliers::default();
+        (0..16).for_each(|row| outliers.push_row(&[(row, 2.5)]));
+        outliers
+    }
 
     #[test]
     fn tensors_come_back_from_their_bytes_and_cut_bytes_do_not() {
@@ -92,10 +118,12 @@ mod tests {
                 cols: 32,
                 quant,
                 promoted_from: None,
+                outliers: 0,
                 cosine: 0.1 + 0.2,
                 relative_error: 1e-17,
                 max_abs_error: 0.0,
             },
+            outliers: if quant == QuantType::T2 { outliers() } else { Outliers::default() },
             encoded: EncodedTensor { kind, rows: 16, cols: 32, quant, layout: Layout::Panels16, data },
         };
         let tensors = [
@@ -107,6 +135,7 @@ mod tests {
         for (read, written) in read.iter().zip(&tensors) {
             assert_eq!((read.id, &read.record), (written.id, &written.record));
             assert_eq!(read.encoded.data, written.encoded.data);
+            assert_eq!(read.outliers, written.outliers);
         }
         for cut in 0..bytes.len() {
             assert!(from_bytes(&bytes[..cut]).is_none(), "{cut}");

@@ -14,12 +14,15 @@ use qsf_runtime::cpu::{Cpu, decode_row};
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
+use crate::apart::Chosen;
 use crate::calibrated::EMBEDDING_RECORD;
+use crate::encode::add_outliers;
 use crate::error::Result;
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
-use crate::plan::{Candidate, Plan, PlannedTensor};
+use crate::options::OutlierChoice;
+use crate::plan::{Candidate, OutlierShare, Plan, PlannedTensor, StoredForm};
 use crate::statistics::StatsFiles;
 
 /// Types that a matrix of a layer may get, smallest first.
@@ -30,6 +33,13 @@ const OF_ENDS: [QuantType; 7] =
     [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
 /// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.
 const PROBE: QuantType = QuantType::N2;
+/// Types that outliers are measured with: from 5 bits on, a bit more costs less than what it takes to pay for them.
+const WITH_OUTLIERS: [QuantType; 4] = [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4];
+/// Shares of the weights that may be stored apart.
+const SHARES: [OutlierShare; 2] = [OutlierShare::millionths(1_000), OutlierShare::millionths(5_000)];
+/// Part of the output error's energy that the larger share must have for outliers to be tried at all. Half a percent apart
+/// costs 0.2 bits a weight, which as a finer type take a quarter of the error; of normally distributed weights it has 5 %.
+const LEAST_ENERGY: f64 = 0.1;
 /// Rows of a matrix that are quantized in every type: whole groups of 16.
 const SAMPLE_ROWS: usize = 128;
 /// Tokens of a chunk of the text; a measurement takes some chunks from all over it.
@@ -50,8 +60,8 @@ pub(crate) struct SurveyedTensor {
     pub kind: String,
     /// Layer, of those that are in one.
     pub layer: Option<u32>,
-    /// Types and damages.
-    pub options: Vec<(QuantType, f64)>,
+    /// Forms and damages.
+    pub options: Vec<(StoredForm, f64)>,
 }
 
 impl SurveyedTensor {
@@ -130,9 +140,14 @@ pub(crate) fn unmeasured(plan: &Plan, wanted: impl Fn(&PlannedTensor) -> bool) -
     free.map(|planned| {
         let id = planned.info.id;
         let types: &[QuantType] = if id.layer.is_some() { &OF_LAYERS } else { &OF_ENDS };
-        Candidate { id, options: types.iter().map(|quant| (*quant, 0.0)).collect() }
+        Candidate { id, options: types.iter().map(|quant| (form(planned, *quant), 0.0)).collect() }
     })
     .collect()
+}
+
+/// `quant` with the outliers that the plan has for the tensor.
+fn form(planned: &PlannedTensor, quant: QuantType) -> StoredForm {
+    StoredForm { quant, ..planned.form() }
 }
 
 fn record_name(layer: Option<u32>) -> String {
@@ -170,8 +185,7 @@ fn of_layer(
     for planned in job.plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer) && wanted(t)) {
         let id = planned.info.id;
         let fit = fits.of(id, None)?;
-        let probed =
-            job.store(&PlannedTensor { quant: PROBE, ..planned.clone() }, std::slice::from_ref(&fit))?;
+        let probed = job.store(&as_probe(planned), std::slice::from_ref(&fit))?;
         let mut replaced = Replaced::new(job.source);
         let tables = Arc::new(*job.encoder.tables);
         replaced.replace(id, probed.tensor(job.encoder.block, &tables)?)?;
@@ -179,16 +193,19 @@ fn of_layer(
         let tensor = job.source.load(id)?;
         let sample = Sample::of(job, &tensor);
         // Where the probe's scales leave f16, so do those of all types: the tensor keeps what the plan has for it.
-        let Some(probe_error) = sample.error(job, cpu, PROBE, &fit) else { continue };
+        let Some(probe_error) = sample.error(job, cpu, PROBE.into(), &fit)? else { continue };
         let per_error = within_bounds(divergence) / probe_error.max(f64::MIN_POSITIVE);
         let mut options = Vec::new();
         for quant in OF_LAYERS {
             // A type that the tensor would not be stored in has another size.
             if job.encoder.choose_type(&planned.info, &tensor, quant)? == quant
-                && let Some(error) = sample.error(job, cpu, quant, &fit)
+                && let Some(error) = sample.error(job, cpu, form(planned, quant), &fit)?
             {
-                options.push((quant, within_bounds(per_error * error)));
+                options.push((form(planned, quant), within_bounds(per_error * error)));
             }
+        }
+        if job.outliers == OutlierChoice::Auto && may_gain(job, &tensor, &sample, &fit)? {
+            with_outliers(job, cpu, &tensor, &sample, &fit, per_error, &mut options)?;
         }
         if !options.is_empty() {
             tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: Some(layer), options });
@@ -197,7 +214,63 @@ fn of_layer(
     Ok(SurveyedLayer { tensors, importance: Some(probe.divergence_without()?) })
 }
 
-/// Embedding and head.
+/// The tensor as it is probed.
+fn as_probe(planned: &PlannedTensor) -> PlannedTensor {
+    PlannedTensor { quant: PROBE, outliers: OutlierShare::NONE, ..planned.clone() }
+}
+
+/// Whether few enough weights of the sample have enough of its energy. Costs next to nothing, and spares most matrices the
+/// quantizing.
+fn may_gain(job: &Job<'_>, tensor: &Tensor, sample: &Sample, fit: &Fit) -> Result<bool> {
+    let most = StoredForm { quant: PROBE, outliers: SHARES[SHARES.len() - 1] }.outliers_in(tensor.cols());
+    let rows = sample.values.len() / sample.cols;
+    let count = most.count(rows, sample.cols);
+    if count == 0 {
+        return Ok(false);
+    }
+    let values = Tensor::from_f32(rows, sample.cols, &sample.values);
+    let (_, saliency) = Chosen::new(&job.encoder, &values, 0..rows, count, fit)?;
+    Ok(saliency.chosen >= LEAST_ENERGY * saliency.all)
+}
+
+/// Adds the forms with outliers to the `options` of a tensor: all of them if the one that is tried first does less damage
+/// than a type of its size would, by the two types that it is between.
+fn with_outliers(
+    job: &Job<'_>,
+    cpu: &Cpu,
+    tensor: &Tensor,
+    sample: &Sample,
+    fit: &Fit,
+    per_error: f64,
+    options: &mut Vec<(StoredForm, f64)>,
+) -> Result<()> {
+    let block = job.encoder.block;
+    let bytes = |form: StoredForm| form.bytes(block, tensor.rows(), tensor.cols()).unwrap_or(u64::MAX) as f64;
+    let damage = |form: StoredForm| -> Result<Option<f64>> {
+        Ok(sample.error(job, cpu, form, fit)?.map(|error| within_bounds(per_error * error)))
+    };
+    let known = |quant: QuantType| options.iter().find(|(form, _)| *form == quant.into()).copied();
+    let (Some(below), Some(above)) = (known(QuantType::N3), known(QuantType::N4)) else { return Ok(()) };
+    let trial = StoredForm { quant: QuantType::N3, outliers: SHARES[SHARES.len() - 1] };
+    let Some(tried) = damage(trial)? else { return Ok(()) };
+    // Damage falls by about the same factor with each bit.
+    let part = (bytes(trial) - bytes(below.0)) / (bytes(above.0) - bytes(below.0));
+    if tried >= below.1 * (above.1 / below.1).powf(part) {
+        return Ok(());
+    }
+    // Types that the tensor cannot be stored in are not among the options.
+    let possible = WITH_OUTLIERS.into_iter().filter(|quant| known(*quant).is_some()).collect::<Vec<_>>();
+    for quant in possible {
+        for outliers in SHARES {
+            let form = StoredForm { quant, outliers };
+            let found = if form == trial { Some(tried) } else { damage(form)? };
+            options.extend(found.map(|damage| (form, damage)));
+        }
+    }
+    Ok(())
+}
+
+/// Embedding and head. Every form costs a run of the model there, so outliers are those of the plan.
 fn of_ends(
     job: &Job<'_>,
     wanted: &impl Fn(&PlannedTensor) -> bool,
@@ -221,7 +294,7 @@ fn of_ends(
             let tables = Arc::new(*job.encoder.tables);
             let mut replaced = Replaced::new(job.source);
             replaced.replace(id, stored.tensor(job.encoder.block, &tables)?)?;
-            options.push((quant, within_bounds(probe.divergence_of_ends(&replaced)?)));
+            options.push((form(planned, quant), within_bounds(probe.divergence_of_ends(&replaced)?)));
         }
         if !options.is_empty() {
             tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: None, options });
@@ -253,18 +326,32 @@ impl Sample {
         }
     }
 
-    /// What quantizing the rows as `quant` does to their outputs; `None` where its scales would leave f16.
-    fn error(&self, job: &Job<'_>, cpu: &Cpu, quant: QuantType, fit: &Fit) -> Option<f64> {
-        let (encoder, cols) = (&job.encoder, self.cols);
-        let bytes = encoder.quantize(quant, cols, &self.values, fit).ok()?;
-        let row_bytes = quant.row_bytes(encoder.block, cols as u64)? as usize;
+    /// What storing the rows as `form` does to their outputs; `None` where its scales would leave f16.
+    fn error(&self, job: &Job<'_>, cpu: &Cpu, form: StoredForm, fit: &Fit) -> Result<Option<f64>> {
+        let (encoder, cols, quant) = (&job.encoder, self.cols, form.quant);
+        let rows = self.values.len() / cols;
+        let share = form.outliers_in(cols);
+        let quantized = if share.is_none() {
+            encoder.quantize(quant, cols, &self.values, fit).map(|bytes| (bytes, None))
+        } else {
+            let values = Tensor::from_f32(rows, cols, &self.values);
+            let (chosen, _) = Chosen::new(encoder, &values, 0..rows, share.count(rows, cols), fit)?;
+            let quantized = encoder.quantize_apart(quant, cols, &self.values, fit, (&chosen, 0));
+            quantized.map(|(bytes, outliers)| (bytes, Some(outliers)))
+        };
+        let Ok((bytes, outliers)) = quantized else { return Ok(None) };
+        let row_bytes = bytes.len() / rows.max(1);
         let mut errors = vec![0.0; self.values.len()];
-        for (bytes, row) in bytes.chunks_exact(row_bytes).zip(errors.chunks_exact_mut(cols)) {
+        for (i, (bytes, row)) in bytes.chunks_exact(row_bytes).zip(errors.chunks_exact_mut(cols)).enumerate()
+        {
             decode_row(encoder.isa, quant, encoder.block, encoder.tables, bytes, row);
+            if let Some(outliers) = &outliers {
+                add_outliers(outliers, i, row);
+            }
         }
         for (decoded, value) in errors.iter_mut().zip(&self.values) {
             *decoded -= value;
         }
-        Some(fit.output_error(cpu, cols, &errors))
+        Ok(Some(fit.output_error(cpu, cols, &errors)))
     }
 }

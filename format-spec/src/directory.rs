@@ -42,6 +42,8 @@ impl SectionTag {
     pub const EMBEDDING_CHUNKS: SectionTag = SectionTag(*b"ECHK");
     /// Tables of the learned types.
     pub const GRIDS: SectionTag = SectionTag(*b"GRID");
+    /// Weights stored apart from the blocks of their matrices.
+    pub const OUTLIERS: SectionTag = SectionTag(*b"OUTL");
     /// Learned positions.
     pub const POSITIONS: SectionTag = SectionTag(*b"POSE");
 }
@@ -57,8 +59,14 @@ impl SectionTag {
             Self::EMBEDDING_CHUNKS,
             Self::POSITIONS,
             Self::GRIDS,
+            Self::OUTLIERS,
         ]
         .contains(&self)
+    }
+
+    /// Flags of the section's entry: 1 where a reader that does not know it would misread other parts.
+    fn flags(self) -> u32 {
+        u32::from(self == Self::OUTLIERS)
     }
 }
 
@@ -115,7 +123,7 @@ pub(crate) fn directory_bytes(sections: &[Section]) -> Vec<u8> {
     for s in sections {
         let raw = RawSection {
             tag: s.tag.0,
-            flags: 0.into(),
+            flags: s.tag.flags().into(),
             offset: s.offset.into(),
             stored: s.stored_bytes.into(),
             crc: s.crc.into(),
@@ -192,8 +200,8 @@ pub(crate) fn parse_directory(file: &[u8], at: u64) -> Result<Vec<Section>, Dama
         if sections.iter().any(|s| s.tag == tag) {
             return Err(Damage::new(place, entry_at, "each tag once", "a second one"));
         }
-        if entry.flags != 0 {
-            return Err(Damage::new(place, entry_at + 4, "flags 0", entry.flags));
+        if entry.flags != tag.flags() {
+            return Err(Damage::new(place, entry_at + 4, format!("flags {}", tag.flags()), entry.flags));
         }
         let compression = Compression::from_id(entry.compression.get())
             .filter(|&c| c == Compression::None || (c == Compression::Zstd && !tag.is_used_in_place()))

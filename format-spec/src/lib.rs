@@ -20,6 +20,7 @@ mod layer_index;
 mod layout;
 mod meta;
 mod model_config;
+mod outliers;
 pub mod panels;
 mod part;
 mod partial_file;
@@ -48,6 +49,7 @@ pub use model_config::{
     Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, Residual,
     RopeScaling, SlidingWindow,
 };
+pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use partial_file::PartialFile;
 pub use quant_type::{BlockSize, QuantType};
 pub use reader::{EmbeddingInfo, FileBytes, MAX_SECTION_BYTES, QsfFile, RawBytes, TensorGroup};

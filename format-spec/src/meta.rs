@@ -66,10 +66,17 @@ pub struct TensorRecord {
     /// Type that the plan asked for, where the values did not fit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promoted_from: Option<QuantType>,
+    /// Weights that are stored apart from the blocks (section OUTL).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outliers: u64,
     /// Cosine between original and stored values.
     pub cosine: f64,
     /// Norm of the difference over norm of the original.
     pub relative_error: f64,
     /// Largest absolute difference.
     pub max_abs_error: f64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -16,6 +16,7 @@ use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 use crate::layout::Layout;
 use crate::meta::{META_VERSION, Meta};
+use crate::outliers::OutlierTable;
 use crate::part::Part;
 use crate::quant_type::QuantType;
 use crate::tensor_header::{TensorCount, TensorEntry, parse_tensors};
@@ -541,6 +542,19 @@ impl QsfFile {
         let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };
         self.check_all_tabled(&group, section.offset, "section POSE")?;
         Ok(Some(group))
+    }
+
+    /// The weights that are stored apart from the blocks of their matrices.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub fn outliers(&self) -> Result<OutlierTable, FormatError> {
+        self.read_outliers().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_outliers(&self) -> Result<OutlierTable, Damage> {
+        let Some(section) = self.section(SectionTag::OUTLIERS) else { return Ok(OutlierTable::default()) };
+        OutlierTable::parse(self.checked(section)?, section.offset)
     }
 
     /// The embedding's header and chunk list; ECHK is checked, the chunks not yet.

@@ -6,7 +6,9 @@ use crate::alignment::first_nonzero;
 use crate::directory::SectionTag;
 use crate::error::{Damage, FormatError};
 use crate::model_config::{ModelConfig, PositionConfig};
+use crate::outliers::OutlierTable;
 use crate::reader::{QsfFile, TensorGroup};
+use crate::tensor_kind::{TensorId, TensorKind};
 
 /// What a verification covered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,26 +48,33 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
         report.sections += 1;
     }
     let at = |tag| file.section(tag).map_or(0, |s| s.offset);
+    let mut outliers = file.read_outliers()?;
     let stored = file.checked_section(SectionTag::TENSOR_CRCS)?;
     let mut crcs = TensorCrcs { stored, at: at(SectionTag::TENSOR_CRCS), next: 0 };
     for layer in 0..file.layers().len() {
         let group = file.read_layer(layer)?;
         let entry = &file.layers()[layer];
         crcs.check(&group, entry.offset, &format!("layer {layer}"))?;
+        take_outliers(&mut outliers, Some(layer as u32), &group)?;
         report.tensors += group.tensors.len();
         report.layers += 1;
         file.bytes().release(entry.offset, entry.offset + entry.stored_bytes);
     }
     let (tied_head, last) = file.read_final()?;
     crcs.check(&last, at(SectionTag::FINAL), "final section")?;
+    take_outliers(&mut outliers, None, &last)?;
     report.tensors += last.tensors.len();
     if let Some(positions) = file.read_positions()? {
         crcs.check(&positions, at(SectionTag::POSITIONS), "section POSE")?;
+        take_outliers(&mut outliers, None, &positions)?;
         report.tensors += positions.tensors.len();
     }
     crcs.check_all_used()?;
     let embedding = file.read_embedding_info()?;
     file.read_embedding(&embedding)?;
+    let id = TensorId::of_model(TensorKind::TokenEmbedding);
+    outliers.take(id, embedding.quant, (embedding.rows, embedding.cols))?;
+    outliers.check_all_taken()?;
     report.tensors += 1;
     if let Some(meta) = file.read_meta()? {
         check_model_parts(file, &meta.model, tied_head)?;
@@ -81,6 +90,16 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
             ["layer index", "embedding section", "final section"].map(str::to_owned).to_vec();
     }
     Ok(report)
+}
+
+/// Checks the outliers of the tensors of a part against their shapes.
+fn take_outliers(outliers: &mut OutlierTable, layer: Option<u32>, group: &TensorGroup) -> Result<(), Damage> {
+    for tensor in &group.tensors {
+        if let Some(kind) = tensor.kind {
+            outliers.take(TensorId { layer, kind }, tensor.quant, (tensor.rows, tensor.cols))?;
+        }
+    }
+    Ok(())
 }
 
 /// What META says of the model must be what the file holds.

@@ -1,6 +1,7 @@
 //! The streaming writer: one pass from front to back into `OUT.partial`, verified, then fsync and rename. A crash, a full
 //! disk, Ctrl-C or a caller's contradiction never leaves something under the final name, nor costs an older file its place.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -14,11 +15,12 @@ use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 use crate::layout::Layout;
 use crate::meta::Meta;
+use crate::outliers::{Outliers, tensor_number};
 use crate::partial_file::PartialFile;
 use crate::quant_type::{BlockSize, QuantType};
 use crate::reader::MAX_SECTION_BYTES;
 use crate::tensor_header::tensor_header_bytes;
-use crate::tensor_kind::TensorKind;
+use crate::tensor_kind::{TensorId, TensorKind};
 use crate::verify::verify;
 
 /// Stored and raw sizes of a layer are 48-bit numbers.
@@ -74,6 +76,8 @@ pub struct QsfWriter {
     tensor_crcs: Vec<u8>,
     /// Types of the tensors so far.
     types: Vec<QuantType>,
+    /// Records of section OUTL.
+    outliers: BTreeMap<u32, Vec<u8>>,
     open_tensor: Option<u64>,
     /// The part that was ended before its tensor was.
     cut_short: Option<&'static str>,
@@ -155,6 +159,7 @@ impl QsfWriter {
             chunks: Vec::new(),
             tensor_crcs: Vec::new(),
             types: Vec::new(),
+            outliers: BTreeMap::new(),
             open_tensor: None,
             cut_short: None,
             section_start: 0,
@@ -397,6 +402,20 @@ impl QsfWriter {
         Ok(())
     }
 
+    /// Stores weights of the tensor `id` apart from its blocks. None of them: there is nothing to store.
+    ///
+    /// # Errors
+    /// When the tensor had some already.
+    pub fn outliers(&mut self, id: TensorId, outliers: &Outliers) -> Result<(), FormatError> {
+        if outliers.is_empty() {
+            return Ok(());
+        }
+        match self.outliers.insert(tensor_number(id), outliers.to_bytes(id)) {
+            Some(_) => Err(self.unwritable("section OUTL", &format!("outliers of {id} come twice"))),
+            None => Ok(()),
+        }
+    }
+
     /// [`complete`](Self::complete)s the file and [publishes](CompleteFile::publish) it. Returns its size in bytes.
     ///
     /// # Errors
@@ -438,6 +457,10 @@ impl QsfWriter {
         let grids = self.options.tables.to_bytes(&self.types);
         if !grids.is_empty() {
             self.plain_section(SectionTag::GRIDS, &grids)?;
+        }
+        let outliers: Vec<u8> = std::mem::take(&mut self.outliers).into_values().flatten().collect();
+        if !outliers.is_empty() {
+            self.plain_section(SectionTag::OUTLIERS, &outliers)?;
         }
         let chunks = embedding_chunk_bytes(&self.chunks);
         self.plain_section(SectionTag::EMBEDDING_CHUNKS, &chunks)?;

@@ -236,6 +236,29 @@ fn a_section_tcrc_of_the_wrong_length_is_reported_at_its_own_offset() {
 }
 
 #[test]
+fn outliers_without_their_tensor_and_a_section_that_readers_could_pass_over_are_refused() {
+    let whole = file_bytes(Compression::None);
+    let entry = section_entry(&whole, b"OUTL");
+    let offset = u64_at(&whole, entry + 8) as usize;
+    assert_eq!(u32_at(&whole, entry + 4), 1, "a reader that does not know the section must refuse");
+    let forged = |at: usize, value: &[u8]| {
+        let mut bytes = whole.clone();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        seal_section(&mut bytes, b"OUTL");
+        damage(check(Arc::new(bytes)).unwrap_err())
+    };
+    // The first record is that of layer 1 ffn_up: kind 5.
+    let other_layer = forged(offset + 1, &[9]);
+    assert!(other_layer.expected.contains("a tensor of the file"), "{other_layer}");
+    let other_rows = forged(offset, &TensorKind::AttnQ.id().to_le_bytes()[..1]);
+    assert!(other_rows.expected.contains("64 rows"), "{other_rows}");
+    let wide = forged(offset + 8 + 2 * 256, &[64, 0]);
+    assert!(wide.expected.contains("columns below 64"), "{wide}");
+    assert!(forged(entry + 4, &[0]).place.contains("OUTL"));
+    assert!(forged(section_entry(&whole, b"GRID") + 4, &[1]).place.contains("GRID"));
+}
+
+#[test]
 fn a_tensor_in_the_wrong_part_is_reported_at_its_header() {
     let mut bytes = file_bytes(Compression::None);
     // Behind the chunk table of 64 bytes, the first header stands at byte 48.

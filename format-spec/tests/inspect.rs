@@ -24,6 +24,7 @@ fn record(layer: Option<u32>, kind: TensorKind, relative_error: f64) -> TensorRe
         cols: 1,
         quant: QuantType::Q4,
         promoted_from: None,
+        outliers: 0,
         cosine: 1.0,
         relative_error,
         max_abs_error: 0.0,
@@ -91,11 +92,13 @@ fn the_layout_of_each_tensor_is_shown() {
         .iter()
         .map(|t| (t["kind"].as_str().unwrap(), t["layout"].as_str().unwrap()))
         .collect();
+    assert_eq!(value["tensors"][0]["outliers"], 60);
+    assert_eq!(value["tensors"][0]["outlier_bytes"], 8 + 2 * 300 + 4 * 60);
     assert_eq!(layouts, [("token_embedding", "panels"), ("attn_q", "panels"), ("attn_norm", "rows")]);
     let text = Command::new(env!("CARGO_BIN_EXE_qsf-inspect")).arg(&path).arg("--tensors").output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     let line = text.lines().find(|line| line.contains("attn_norm")).unwrap();
-    assert!(line.split_whitespace().eq("layer 0 attn_norm f16 rows 1 64 128 - -".split(' ')), "{line}");
+    assert!(line.split_whitespace().eq("layer 0 attn_norm f16 rows 1 64 128 - - -".split(' ')), "{line}");
 }
 
 #[test]

@@ -32,6 +32,8 @@ fn everything_written_comes_back_with_every_compression() {
         let (tied, last) = file.final_section().unwrap();
         assert!(!tied);
         assert_eq!(last.tensors.len(), 3);
+        let (up, mut apart) = (TensorId::of_layer(1, TensorKind::FfnUp), file.outliers().unwrap());
+        assert_eq!(*apart.take(up, QuantType::Q4, (256, HIDDEN)).unwrap().unwrap(), outliers(256));
         assert_eq!(file.section_bytes(SectionTag::CHAT_TEMPLATE).unwrap().unwrap(), b"{{ messages }}");
         let report = verify(&path).unwrap();
         assert_eq!((report.layers, report.tensors), (2, 13));
@@ -45,7 +47,13 @@ fn the_predicted_size_is_that_of_the_file() {
     let path = dir.path().join("model.qsf");
     let bytes = write(&path, Compression::None).unwrap();
     let file = QsfFile::open(&path).unwrap();
-    let of_tags = [SectionTag::META, SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE, SectionTag::GRIDS];
+    let of_tags = [
+        SectionTag::META,
+        SectionTag::TOKENIZER,
+        SectionTag::CHAT_TEMPLATE,
+        SectionTag::GRIDS,
+        SectionTag::OUTLIERS,
+    ];
     let data = |tensors: &[EncodedTensor]| tensors.iter().map(|t| t.data.len() as u64).collect::<Vec<_>>();
     let (_, last) = file.final_section().unwrap();
     let parts = FileParts {

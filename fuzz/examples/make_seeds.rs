@@ -135,6 +135,7 @@ fn converted(
     let source = open_huggingface(dir.path()).expect("a sound model");
     let out = dir.path().join("model.qsf");
     let options = ConvertOptions {
+        outliers: qsf_converter::OutlierChoice::OFF,
         recipe: recipe.parse().expect("a recipe"),
         overrides: overrides.iter().map(|rule| rule.parse::<TypeOverride>().expect("an override")).collect(),
         block: BlockSize::new(32).expect("a block size"),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use clap::{ArgGroup, Parser, ValueEnum};
 use qsf_calibration::{LayerSummary, MergedStats, hex};
@@ -10,7 +11,7 @@ use qsf_converter::hub::{HubError, Reference};
 use qsf_converter::plan::{Plan, Recipe, TypeOverride, read_plan, write_plan};
 use qsf_converter::report::{conversion_json, conversion_table};
 use qsf_converter::{
-    Conversion, ConvertError, ConvertOptions, EvaluationText, SearchEffort, calibrate, convert,
+    Conversion, ConvertError, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort, calibrate, convert,
 };
 use qsf_format::cli::{ByteSize, exit_with, human_bytes, print};
 use qsf_format::{BlockSize, Compression, FormatError, Layout};
@@ -44,6 +45,10 @@ struct Args {
     /// Type of the tensors whose name matches, such as 'attn_v=8bit' or 'layer 0 *=4bit'; may be repeated, later ones win
     #[arg(long, value_name = "PATTERN=TYPE")]
     tensor_type: Vec<TypeOverride>,
+    /// Weights to store apart from the blocks, as f16: off, auto (of each matrix as many as pay for their bytes; needs a
+    /// target) or a share of every matrix, such as 0.5% [default: auto with --target-size or --target-bpw, else off]
+    #[arg(long, value_name = "SHARE")]
+    outliers: Option<OutlierArg>,
     /// Values per scale: 32, 64, 128 or 256
     #[arg(long, visible_alias = "q-group-size", value_name = "N", default_value = "64")]
     block_size: BlockSize,
@@ -102,7 +107,7 @@ struct Args {
     #[arg(long, conflicts_with_all = ["out", "calibration", "force", "eval", "target_size", "target_bpw", "stats_in", "stats_out"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval", "stats_in", "stats_out", "show_stats"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "outliers", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval", "stats_in", "stats_out", "show_stats"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -140,6 +145,22 @@ enum LayoutArg {
     Panels,
     /// One row after another
     Rows,
+}
+
+/// `--outliers`.
+#[derive(Debug, Clone, Copy)]
+struct OutlierArg(OutlierChoice);
+
+impl FromStr for OutlierArg {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Ok(OutlierArg(match s {
+            "off" => OutlierChoice::OFF,
+            "auto" => OutlierChoice::Auto,
+            _ => OutlierChoice::Share(s.parse().map_err(|error| format!("{error}; or off, or auto"))?),
+        }))
+    }
 }
 
 impl From<LayoutArg> for Layout {
@@ -256,6 +277,7 @@ fn choose_options<'a>(
     };
     let options = ConvertOptions {
         recipe: args.quant,
+        outliers: choose_outliers(args)?,
         overrides,
         block: args.block_size,
         compression: args.compress.into(),
@@ -271,6 +293,20 @@ fn choose_options<'a>(
         evaluation,
     };
     Ok((options, args.plan.as_deref().filter(|_| replayed.is_none())))
+}
+
+/// What `--outliers` asks for, or else what suits the other options.
+fn choose_outliers(args: &Args) -> Result<OutlierChoice, RuntimeError> {
+    let chooses = args.target_size.is_some() || args.target_bpw.is_some();
+    match args.outliers {
+        Some(OutlierArg(OutlierChoice::Auto)) if !chooses => {
+            let problem =
+                "--outliers auto goes with --target-size or --target-bpw; without, give a share such as 0.5%";
+            Err(RuntimeError::Request(problem.into()))
+        }
+        Some(OutlierArg(choice)) => Ok(choice),
+        None => Ok(if chooses { OutlierChoice::Auto } else { OutlierChoice::OFF }),
+    }
 }
 
 fn report(args: &Args, conversion: &Conversion, name: &str, out: &Path) -> anyhow::Result<()> {
@@ -373,7 +409,9 @@ fn default_name(name: &str, types: &str) -> PathBuf {
 }
 
 fn dry_run(args: &Args, name: &str, source: &dyn WeightSource) -> anyhow::Result<()> {
-    let plan = Plan::new(source.tensors(), args.quant, &args.tensor_type).map_err(ConvertError::from)?;
+    let outliers = choose_outliers(args)?.share();
+    let plan = Plan::new(source.tensors(), args.quant, &args.tensor_type, outliers);
+    let plan = plan.map_err(ConvertError::from)?;
     let bytes = plan.predicted_bytes(args.block_size).unwrap_or(u64::MAX);
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
     let bits = bytes as f64 * 8.0 / weights.max(1) as f64;

@@ -4,6 +4,7 @@ mod allocate;
 mod layout;
 mod plan_file;
 mod recipe;
+mod stored_form;
 mod target;
 mod type_override;
 
@@ -15,6 +16,7 @@ pub use allocate::{Choice, allocate};
 pub use layout::layout_of;
 pub use plan_file::{read_plan, write_plan};
 pub use recipe::Recipe;
+pub use stored_form::{OutlierShare, StoredForm};
 pub use target::{Candidate, SizeModel, plan_for_size};
 pub use type_override::TypeOverride;
 
@@ -31,10 +33,18 @@ pub struct PlannedTensor {
     pub info: TensorInfo,
     /// The type to store.
     pub quant: QuantType,
+    /// How many of its weights are stored apart, if the type has blocks.
+    pub outliers: OutlierShare,
 }
 
 impl PlannedTensor {
-    /// What META says of the tensor, stored as `quant`.
+    /// How the tensor is to be stored. Of vectors nothing is apart.
+    pub fn form(&self) -> StoredForm {
+        let apart = if self.info.id.kind.is_matrix() { self.outliers } else { OutlierShare::NONE };
+        StoredForm { quant: self.quant, outliers: apart }
+    }
+
+    /// What META says of the tensor, stored as `quant`, with nothing apart.
     pub fn record(
         &self,
         quant: QuantType,
@@ -49,6 +59,7 @@ impl PlannedTensor {
             rows: self.info.rows as u32,
             cols: self.info.cols as u32,
             quant,
+            outliers: 0,
             promoted_from: (quant != self.quant).then_some(self.quant),
             cosine,
             relative_error,
@@ -90,7 +101,8 @@ pub enum PlanError {
 
 impl Plan {
     /// The types that `recipe` and `overrides` give to `tensors`. Later overrides win over earlier ones. One to a block
-    /// type passes over vectors, so that `*=8bit` means every matrix.
+    /// type passes over vectors, so that `*=8bit` means every matrix. Where an override does not say how many weights are
+    /// stored apart, `outliers` are.
     ///
     /// # Errors
     /// When an override applies to no tensor.
@@ -98,13 +110,14 @@ impl Plan {
         tensors: &[TensorInfo],
         recipe: Recipe,
         overrides: &[TypeOverride],
+        outliers: OutlierShare,
     ) -> Result<Plan, PlanError> {
         let mut planned: Vec<PlannedTensor> = tensors
             .iter()
-            .map(|info| PlannedTensor { info: info.clone(), quant: recipe.assign(info.id) })
+            .map(|info| PlannedTensor { info: info.clone(), quant: recipe.assign(info.id), outliers })
             .collect();
         for rule in overrides {
-            apply(rule, &mut planned)?;
+            apply(rule, &mut planned, outliers)?;
         }
         Ok(Plan { tensors: planned })
     }
@@ -114,10 +127,10 @@ impl Plan {
         &self.tensors
     }
 
-    /// Changes the type of a tensor.
-    pub fn set(&mut self, id: TensorId, quant: QuantType) {
+    /// Changes how a tensor is stored.
+    pub fn set(&mut self, id: TensorId, form: StoredForm) {
         if let Some(tensor) = self.tensors.iter_mut().find(|tensor| tensor.info.id == id) {
-            tensor.quant = quant;
+            (tensor.quant, tensor.outliers) = (form.quant, form.outliers);
         }
     }
 
@@ -128,7 +141,14 @@ impl Plan {
 
     /// Bytes of all tensor values, without headers and before compression; `None` beyond `u64`.
     pub fn predicted_bytes(&self, block: BlockSize) -> Option<u64> {
-        payload_bytes(self.tensors.iter().map(|tensor| (&tensor.info, tensor.quant)), block)
+        let blocks = payload_bytes(self.tensors.iter().map(|tensor| (&tensor.info, tensor.quant)), block)?;
+        blocks.checked_add(self.outlier_bytes())
+    }
+
+    /// Bytes of section OUTL; at most, where too few weights stand out.
+    pub fn outlier_bytes(&self) -> u64 {
+        let bytes = |t: &PlannedTensor| t.form().outlier_bytes(t.info.rows, t.info.cols);
+        self.tensors.iter().map(bytes).fold(0, u64::saturating_add)
     }
 }
 
@@ -142,12 +162,17 @@ fn payload_bytes<'a>(
     })
 }
 
-fn apply(rule: &TypeOverride, planned: &mut [PlannedTensor]) -> Result<(), PlanError> {
+fn apply(
+    rule: &TypeOverride,
+    planned: &mut [PlannedTensor],
+    outliers: OutlierShare,
+) -> Result<(), PlanError> {
     let (mut named, mut applied) = (false, false);
     for tensor in planned.iter_mut().filter(|tensor| rule.names(tensor.info.id)) {
         named = true;
         if rule.quant().is_float() || tensor.info.id.kind.is_matrix() {
             tensor.quant = rule.quant();
+            tensor.outliers = rule.outliers().unwrap_or(outliers);
             applied = true;
         }
     }
@@ -184,7 +209,7 @@ mod tests {
 
     fn types(overrides: &[&str]) -> Result<Vec<&'static str>, PlanError> {
         let overrides: Vec<TypeOverride> = overrides.iter().map(|s| s.parse().unwrap()).collect();
-        let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &overrides)?;
+        let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &overrides, OutlierShare::NONE)?;
         Ok(plan.tensors().iter().map(|tensor| tensor.quant.name()).collect())
     }
 
@@ -208,7 +233,7 @@ mod tests {
     #[test]
     fn predicted_bytes_follow_the_overrides() {
         let rules = ["token_embedding=f32".parse().unwrap()];
-        let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &rules).unwrap();
+        let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &rules, OutlierShare::NONE).unwrap();
         let expected = 100 * 64 * 4 + 2 * 64 * 36 + 2 * 64 * 2;
         assert_eq!(plan.predicted_bytes(BlockSize::B64), Some(expected));
     }

@@ -1,15 +1,17 @@
 //! `--plan FILE`: the type of every matrix as JSON that people can edit, written by one conversion and replayed by another.
 //!
 //! ```json
-//! { "version": 1, "types": { "token_embedding": "n5", "layer 0 attn_q": "n3" } }
+//! { "version": 1, "types": { "token_embedding": "n5", "layer 0 attn_q": "n3+0.5%" } }
 //! ```
+//!
+//! The type `n3+0.5%` stores half a percent of the weights apart from the blocks.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use qsf_format::{PartialFile, QuantType};
+use qsf_format::PartialFile;
 use qsf_runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 
@@ -30,11 +32,11 @@ struct PlanFile {
 
 /// A map that keeps the order it was given, and refuses a name that comes twice when read.
 #[derive(Debug)]
-struct Types(Vec<(String, QuantType)>);
+struct Types(Vec<(String, String)>);
 
 impl Serialize for Types {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, quant)| (name, quant)))
+        serializer.collect_map(self.0.iter().map(|(name, form)| (name, form)))
     }
 }
 
@@ -50,8 +52,8 @@ impl<'de> Deserialize<'de> for Types {
 
             fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Types, A::Error> {
                 let mut types = BTreeMap::new();
-                while let Some((name, quant)) = map.next_entry::<String, QuantType>()? {
-                    if types.insert(name.clone(), quant).is_some() {
+                while let Some((name, form)) = map.next_entry::<String, String>()? {
+                    if types.insert(name.clone(), form).is_some() {
                         return Err(serde::de::Error::custom(format!("tensor '{name}' comes twice")));
                     }
                 }
@@ -68,7 +70,7 @@ impl<'de> Deserialize<'de> for Types {
 /// When the file cannot be written.
 pub fn write_plan(path: &Path, plan: &Plan) -> Result<()> {
     let matrices = plan.tensors().iter().filter(|tensor| tensor.info.id.kind.is_matrix());
-    let types = matrices.map(|tensor| (tensor.info.id.to_string(), tensor.quant)).collect();
+    let types = matrices.map(|tensor| (tensor.info.id.to_string(), tensor.form().to_string())).collect();
     let file = PlanFile { version: VERSION, types: Types(types) };
     let mut json = serde_json::to_vec_pretty(&file).expect("names and types are JSON");
     json.push(b'\n');
@@ -95,16 +97,17 @@ pub fn read_plan(path: &Path) -> Result<Vec<TypeOverride>> {
     if file.version != VERSION {
         return Err(refused(format!("version {}", file.version)));
     }
-    Ok(file.types.0.into_iter().map(|(name, quant)| TypeOverride::exactly(&name, quant)).collect())
+    let rules = file.types.0.into_iter().map(|(name, form)| TypeOverride::exactly(&name, &form));
+    rules.collect::<Result<_, String>>().map_err(refused)
 }
 
 #[cfg(test)]
 mod tests {
-    use qsf_format::{TensorId, TensorKind};
+    use qsf_format::{QuantType, TensorId, TensorKind};
     use qsf_runtime::source::TensorInfo;
 
     use super::*;
-    use crate::plan::Recipe;
+    use crate::plan::{OutlierShare, Recipe};
 
     #[test]
     fn a_plan_that_was_written_gives_the_same_plan() {
@@ -115,12 +118,13 @@ mod tests {
             info(TensorId::of_layer(10, TensorKind::AttnQ)),
             info(TensorId::of_layer(1, TensorKind::AttnQ)),
         ];
-        let rules = ["layer 10 attn_q=8bit".parse().unwrap(), "token_embedding=3bit".parse().unwrap()];
-        let plan = Plan::new(&tensors, Recipe::Uniform(QuantType::Q4), &rules).unwrap();
+        let rules = ["layer 10 attn_q=8bit".parse().unwrap(), "token_embedding=3bit+0.25%".parse().unwrap()];
+        let plan = Plan::new(&tensors, Recipe::Uniform(QuantType::Q4), &rules, OutlierShare::NONE).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan.json");
         write_plan(&path, &plan).unwrap();
-        let again = Plan::new(&tensors, Recipe::Uniform(QuantType::Q2), &read_plan(&path).unwrap()).unwrap();
+        let rules = read_plan(&path).unwrap();
+        let again = Plan::new(&tensors, Recipe::Uniform(QuantType::Q2), &rules, OutlierShare::NONE).unwrap();
         assert_eq!(again, plan);
     }
 
@@ -132,6 +136,7 @@ mod tests {
             (r#"{"version": 2, "types": {}}"#, "version 2"),
             (r#"{"version": 1, "types": {"layer 0 attn_q": "q5_k"}}"#, "q5_k"),
             (r#"{"version": 1, "types": {"head": "n4", "head": "n3"}}"#, "'head' comes twice"),
+            (r#"{"version": 1, "types": {"head": "n3+half"}}"#, "half"),
             (r#"{"version": 1, "typos": {}}"#, "typos"),
             ("PK", "expected value"),
         ] {

@@ -1,17 +1,17 @@
 //! Types for a size: the plan that does least damage among those whose file is small enough.
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{BlockSize, FileParts, LAYER_ALIGN, Layout, ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_format::{BlockSize, FileParts, LAYER_ALIGN, Layout, ModelConfig, TensorId, TensorKind};
 
-use super::{Choice, Plan, PlanError, allocate, layout_of};
+use super::{Choice, Plan, PlanError, StoredForm, allocate, layout_of};
 
 /// A tensor whose type is to be chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// Which tensor.
     pub id: TensorId,
-    /// Types and the damage that each does, in any unit that adds up.
-    pub options: Vec<(QuantType, f64)>,
+    /// How it may be stored and the damage that each form does, in any unit that adds up.
+    pub options: Vec<(StoredForm, f64)>,
 }
 
 /// What decides the size of a file beside its plan.
@@ -49,6 +49,8 @@ impl SizeModel<'_> {
                 (None, _) => parts.last.push(bytes),
             }
         }
+        let apart = plan.outlier_bytes();
+        parts.sections.extend((apart > 0).then_some(apart));
         parts.file_bytes()
     }
 }
@@ -76,10 +78,9 @@ pub fn plan_for_size(
     let items: Vec<Vec<Choice>> = candidates
         .iter()
         .map(|candidate| {
-            let shape = of(candidate.id).map_or((0, 0), |t| (t.info.rows as u64, t.info.cols as u64));
-            let bytes =
-                |quant: QuantType| quant.tensor_bytes(size.block, shape.0, shape.1).unwrap_or(u64::MAX);
-            let choice = |&(quant, damage): &(QuantType, f64)| Choice { bytes: bytes(quant), damage };
+            let (rows, cols) = of(candidate.id).map_or((0, 0), |t| (t.info.rows, t.info.cols));
+            let bytes = |form: StoredForm| form.bytes(size.block, rows, cols).unwrap_or(u64::MAX);
+            let choice = |&(form, damage): &(StoredForm, f64)| Choice { bytes: bytes(form), damage };
             candidate.options.iter().map(choice).collect()
         })
         .collect();

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use qsf_format::{QuantType, TensorId};
 
-use super::recipe::by_alias;
+use super::stored_form::{OutlierShare, parse_form};
 
 /// One override. Its pattern is compared, whole and in any case, with the name of the kind (`attn_q`) and with the name
 /// of the tensor (`layer 3 attn_q`); `*` stands for any run of characters.
@@ -13,12 +13,17 @@ use super::recipe::by_alias;
 pub struct TypeOverride {
     pattern: String,
     quant: QuantType,
+    outliers: Option<OutlierShare>,
 }
 
 impl TypeOverride {
     /// An override of the one tensor that has this name (`layer 3 attn_q`, `head`).
-    pub fn exactly(name: &str, quant: QuantType) -> TypeOverride {
-        TypeOverride { pattern: name.to_ascii_lowercase(), quant }
+    ///
+    /// # Errors
+    /// When `form` is no type, with or without a share of outliers.
+    pub fn exactly(name: &str, form: &str) -> Result<TypeOverride, String> {
+        let (quant, outliers) = parse_form(form)?;
+        Ok(TypeOverride { pattern: name.to_ascii_lowercase(), quant, outliers })
     }
 
     /// The pattern, in lower case.
@@ -31,6 +36,11 @@ impl TypeOverride {
         self.quant
     }
 
+    /// How many of the weights are stored apart, where the rule says so.
+    pub fn outliers(&self) -> Option<OutlierShare> {
+        self.outliers
+    }
+
     /// Whether the pattern names this tensor.
     pub fn names(&self, id: TensorId) -> bool {
         matches(&self.pattern, id.kind.name()) || matches(&self.pattern, &id.to_string())
@@ -39,7 +49,8 @@ impl TypeOverride {
 
 impl fmt::Display for TypeOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.pattern, self.quant)
+        write!(f, "{}={}", self.pattern, self.quant)?;
+        self.outliers.map_or(Ok(()), |share| write!(f, "+{share}"))
     }
 }
 
@@ -52,8 +63,8 @@ impl FromStr for TypeOverride {
             .map(|(pattern, quant)| (pattern.trim().to_ascii_lowercase(), quant.trim()))
             .filter(|(pattern, _)| !pattern.is_empty())
             .ok_or_else(|| format!("'{s}' is not PATTERN=TYPE, such as ffn_down=8bit or 'layer 0 *=4bit'"))?;
-        let quant = by_alias(quant).map_or_else(|| quant.parse(), Ok)?;
-        Ok(TypeOverride { pattern, quant })
+        let (quant, outliers) = parse_form(quant)?;
+        Ok(TypeOverride { pattern, quant, outliers })
     }
 }
 

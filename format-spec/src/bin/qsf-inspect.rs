@@ -8,8 +8,8 @@ use clap::Parser;
 use qsf_format::cli::{exit_with, human_bytes, print, printable, table};
 use qsf_format::printable::message;
 use qsf_format::{
-    Failure, Layout, Meta, ModelConfig, PositionConfig, QsfFile, SectionTag, TensorGroup, Verification,
-    verify_file,
+    Failure, Layout, Meta, ModelConfig, PositionConfig, QsfFile, SectionTag, TensorGroup, TensorId,
+    TensorKind, Verification, verify_file,
 };
 use serde_json::{Value, json};
 
@@ -159,6 +159,8 @@ struct TensorLine {
     rows: u32,
     cols: u32,
     bytes: u64,
+    /// Weights stored apart from the blocks, and their bytes.
+    outliers: Option<(usize, u64)>,
     error: Option<(f64, f64)>,
 }
 
@@ -167,6 +169,7 @@ impl TensorLine {
         json!({
             "place": self.place, "kind": self.kind, "type": self.quant, "layout": self.layout.name(),
             "rows": self.rows, "cols": self.cols, "bytes": self.bytes,
+            "outliers": self.outliers.map_or(0, |o| o.0), "outlier_bytes": self.outliers.map_or(0, |o| o.1),
             "cosine": self.error.map(|e| e.0), "relative_error": self.error.map(|e| e.1),
         })
     }
@@ -177,6 +180,12 @@ fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<Tenso
     let mut lines = Vec::new();
     let embedding = file.embedding_info()?;
     let block = file.header().block;
+    let mut outliers = file.outliers()?;
+    let mut apart = |id: Option<TensorId>, quant, shape| -> anyhow::Result<Option<(usize, u64)>> {
+        let Some(id) = id else { return Ok(None) };
+        let found = outliers.take(id, quant, shape).map_err(|damage| damage.in_file(file.path()))?;
+        Ok(found.map(|outliers| (outliers.len(), outliers.stored_bytes())))
+    };
     lines.push(TensorLine {
         place: "embedding".into(),
         layer: None,
@@ -189,27 +198,37 @@ fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<Tenso
             .quant
             .tensor_bytes(block, embedding.rows.into(), embedding.cols.into())
             .unwrap_or_default(),
+        outliers: apart(
+            Some(TensorId::of_model(TensorKind::TokenEmbedding)),
+            embedding.quant,
+            (embedding.rows, embedding.cols),
+        )?,
         error: None,
     });
-    let mut add = |place: String, layer: Option<u32>, group: TensorGroup| {
-        lines.extend(group.tensors.iter().map(|t| TensorLine {
-            place: place.clone(),
-            layer,
-            kind: t.kind.map_or_else(|| format!("kind {}", t.kind_id), |k| k.name().into()),
-            quant: t.quant.name(),
-            layout: t.layout,
-            rows: t.rows,
-            cols: t.cols,
-            bytes: t.data.len() as u64,
-            error: None,
-        }));
+    let mut add = |place: String, layer: Option<u32>, group: TensorGroup| -> anyhow::Result<()> {
+        for t in &group.tensors {
+            let id = t.kind.map(|kind| TensorId { layer, kind });
+            lines.push(TensorLine {
+                place: place.clone(),
+                layer,
+                kind: t.kind.map_or_else(|| format!("kind {}", t.kind_id), |k| k.name().into()),
+                quant: t.quant.name(),
+                layout: t.layout,
+                rows: t.rows,
+                cols: t.cols,
+                bytes: t.data.len() as u64,
+                outliers: apart(id, t.quant, (t.rows, t.cols))?,
+                error: None,
+            });
+        }
+        Ok(())
     };
     for (layer, i) in (0..file.header().layers).zip(0..) {
-        add(format!("layer {layer}"), Some(layer), file.layer(i)?);
+        add(format!("layer {layer}"), Some(layer), file.layer(i)?)?;
     }
-    add("final".into(), None, file.final_section()?.1);
+    add("final".into(), None, file.final_section()?.1)?;
     if let Some(positions) = file.positions()? {
-        add("positions".into(), None, positions);
+        add("positions".into(), None, positions)?;
     }
     if let Some(meta) = meta {
         // By name, not by position: META may leave out tensors that its writer did not know, or order them otherwise.
@@ -316,7 +335,18 @@ fn text(
     if !tensors.is_empty() {
         out += "\n";
         out += &table(
-            &["place", "tensor", "type", "layout", "rows", "cols", "bytes", "cosine", "rel. error"],
+            &[
+                "place",
+                "tensor",
+                "type",
+                "layout",
+                "rows",
+                "cols",
+                "bytes",
+                "outliers",
+                "cosine",
+                "rel. error",
+            ],
             4,
             tensors.iter().map(|t| {
                 vec![
@@ -327,6 +357,7 @@ fn text(
                     t.rows.to_string(),
                     t.cols.to_string(),
                     t.bytes.to_string(),
+                    t.outliers.map_or("-".into(), |(count, bytes)| format!("{count} ({bytes} bytes)")),
                     t.error.map_or("-".into(), |e| format!("{:.6}", e.0)),
                     t.error.map_or("-".into(), |e| format!("{:.6}", e.1)),
                 ]

@@ -62,6 +62,16 @@ pub fn layer(seed: u32) -> Vec<EncodedTensor> {
     ]
 }
 
+/// One in every fifth of so many rows.
+pub fn outliers(rows: u32) -> Outliers {
+    let mut outliers = Outliers::default();
+    for row in 0..rows {
+        let entry = [((row * 7 % HIDDEN) as u16, row as f32 - 100.0)];
+        outliers.push_row(if row % 5 == 0 { &entry } else { &[] });
+    }
+    outliers
+}
+
 pub fn embedding() -> Vec<u8> {
     pattern(QuantType::Q4.tensor_bytes(BlockSize::B64, VOCAB.into(), HIDDEN.into()).unwrap() as usize, 4)
 }
@@ -125,6 +135,8 @@ pub fn before_final(path: &Path, options: WriterOptions) -> Result<QsfWriter, Fo
     writer.embedding_rows(second)?;
     writer.layer(layer(1), None)?;
     writer.layer(layer(2), Some(0.5))?;
+    writer.outliers(TensorId::of_layer(1, TensorKind::FfnUp), &outliers(256))?;
+    writer.outliers(TensorId::of_model(TensorKind::TokenEmbedding), &outliers(VOCAB))?;
     Ok(writer)
 }
 

@@ -94,6 +94,15 @@ impl Int8Rows {
         &self.codes[..self.rows * self.stride()]
     }
 
+    /// What the code of one column stands for.
+    ///
+    /// # Panics
+    /// When there is no such row or column.
+    pub fn value(&self, row: usize, col: usize) -> f32 {
+        let code = f32::from(self.codes()[row * self.stride() + col]);
+        self.scales()[col / ACT_BLOCK * self.rows + row] * code
+    }
+
     /// All scales `dx`: groups x rows, so that the scales of one group lie together for several tokens.
     pub fn scales(&self) -> &[f32] {
         &self.scales[..self.rows * self.groups()]

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
-    BlockSize, Damage, EmbeddingInfo, FileBytes, Layout, ModelConfig, QsfFile, QuantType, RawBytes,
-    SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind,
+    BlockSize, Damage, EmbeddingInfo, FileBytes, Layout, ModelConfig, OutlierTable, QsfFile, QuantType,
+    RawBytes, SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind,
 };
 use rayon::prelude::*;
 
@@ -49,7 +49,9 @@ impl QsfSource {
         );
         let (layers, (tied_head, last)) = (layers?, last?);
         let config = model_config(&file, tied_head, layers.first())?;
-        let mut tensors = Found { file: &file, config: &config, tensors: HashMap::new(), infos: Vec::new() };
+        let outliers = file.outliers()?;
+        let mut tensors =
+            Found { file: &file, config: &config, outliers, tensors: HashMap::new(), infos: Vec::new() };
         tensors.add_embedding(embedding?)?;
         for (layer, group) in (0..).zip(&layers) {
             tensors.add_group(Some(layer), group)?;
@@ -58,7 +60,8 @@ impl QsfSource {
         if let Some(positions) = file.positions()? {
             tensors.add_group(None, &positions)?;
         }
-        let Found { tensors, infos, .. } = tensors;
+        let Found { tensors, infos, outliers, .. } = tensors;
+        outliers.check_all_taken().map_err(|damage| damage.in_file(file.path()))?;
         check_complete(file.path(), &config, &infos)?;
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
@@ -100,6 +103,8 @@ fn model_config(file: &QsfFile, tied_head: bool, first_layer: Option<&TensorGrou
 struct Found<'a> {
     file: &'a QsfFile,
     config: &'a ModelConfig,
+    /// What is stored apart from the blocks of tensors that were not found yet.
+    outliers: OutlierTable,
     tensors: HashMap<TensorId, Tensor>,
     infos: Vec<TensorInfo>,
 }
@@ -186,7 +191,12 @@ impl Found<'_> {
                 let expected = format!("{} bytes", expected.unwrap_or(u64::MAX));
                 RuntimeError::from(Damage::new(id.to_string(), 0, expected, found).in_file(path))
             })?;
+        let outliers = self.outliers.take(id, quant, (rows, cols)).map_err(|damage| damage.in_file(path))?;
         let tensor = tensor.with_tables(self.file.tables());
+        let tensor = match outliers {
+            Some(outliers) => tensor.with_outliers(outliers),
+            None => tensor,
+        };
         let name = id.to_string();
         if self.tensors.insert(id, tensor).is_some() {
             return Err(RuntimeError::bad_input(path, name, "each tensor once", "a second one"));

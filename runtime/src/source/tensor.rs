@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{BlockSize, CodeTables, Layout, QuantType};
+use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 
 use super::stored::{ForeignRows, StoredType};
 use crate::cpu::{Isa, decode_panel_row, decode_row};
@@ -16,6 +16,15 @@ pub struct Tensor {
     rows: usize,
     cols: usize,
     values: Values,
+    outliers: Option<Arc<RowOutliers>>,
+}
+
+/// Weights that are stored apart from the blocks of their matrix, and added to them.
+#[derive(Debug, Clone)]
+struct RowOutliers {
+    all: Arc<Outliers>,
+    /// The row there that is row 0 here.
+    first: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -184,7 +193,7 @@ impl Tensor {
         let panel_rows = layout.panel_rows(rows);
         let block = quant.block_size(block);
         let native = NativeRows { quant, block, layout, panel_rows, row_bytes, bytes, tables: None };
-        Ok(Tensor { rows, cols, values: Values::Native(native) })
+        Ok(Tensor { rows, cols, values: Values::Native(native), outliers: None })
     }
 
     /// The same with the tables of the file that it is from, if it is of a learned type.
@@ -196,9 +205,33 @@ impl Tensor {
         self
     }
 
+    /// The same with weights that are stored apart from its blocks: each is added to what the blocks decode to.
+    ///
+    /// # Panics
+    /// When they are not of so many rows. Their columns must be inside the tensor: whoever reads a file checks that.
+    #[must_use]
+    pub fn with_outliers(mut self, outliers: Arc<Outliers>) -> Tensor {
+        assert_eq!(outliers.rows(), self.rows, "rows of outliers");
+        self.outliers = (!outliers.is_empty()).then(|| Arc::new(RowOutliers { all: outliers, first: 0 }));
+        self
+    }
+
+    /// Whether weights are stored apart from the blocks.
+    pub fn has_outliers(&self) -> bool {
+        self.outliers.is_some()
+    }
+
+    /// Columns and values of what is stored apart from the blocks of a row.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn outliers(&self, row: usize) -> (&[u16], &[f32]) {
+        self.outliers.as_ref().map_or((&[], &[]), |outliers| outliers.all.row(outliers.first + row))
+    }
+
     /// A tensor whose rows are decoded by `values`, which has at least `rows` of them, `cols` wide.
     pub fn foreign(rows: usize, cols: usize, values: Arc<dyn ForeignRows>) -> Tensor {
-        Tensor { rows, cols, values: Values::Foreign { rows: values, first: 0 } }
+        Tensor { rows, cols, values: Values::Foreign { rows: values, first: 0 }, outliers: None }
     }
 
     /// A tensor of 32-bit floats in memory of its own.
@@ -212,7 +245,7 @@ impl Tensor {
         let row_bytes = cols * size_of::<f32>();
         let (layout, bytes) = (Layout::Rows, bytes.into());
         let native = NativeRows { quant, block, layout, panel_rows: 0, row_bytes, bytes, tables: None };
-        Tensor { rows, cols, values: Values::Native(native) }
+        Tensor { rows, cols, values: Values::Native(native), outliers: None }
     }
 
     /// Rows; 1 for vectors.
@@ -233,7 +266,8 @@ impl Tensor {
         }
     }
 
-    /// The rows as kernels take them, where type and order are those of the file format.
+    /// The rows as kernels take them, where type and order are those of the file format. What is stored apart from the
+    /// blocks is not in them.
     pub fn native(&self) -> Option<&NativeRows> {
         match &self.values {
             Values::Native(native) => Some(native),
@@ -246,13 +280,17 @@ impl Tensor {
         self.native().is_some_and(|native| !native.quant.is_float())
     }
 
-    /// Bytes of all rows as stored.
+    /// Bytes of all rows as stored, with what is stored apart from the blocks.
     pub fn stored_bytes(&self) -> u64 {
         let row_bytes = match &self.values {
             Values::Native(native) => native.row_bytes,
             Values::Foreign { rows, .. } => rows.row_bytes(),
         };
-        row_bytes as u64 * self.rows as u64
+        let apart = self.outliers.as_ref().map_or(0, |outliers| {
+            let count: usize = (0..self.rows).map(|row| outliers.all.row(outliers.first + row).0.len()).sum();
+            Outliers::record_bytes(self.rows as u64, count as u64)
+        });
+        row_bytes as u64 * self.rows as u64 + apart
     }
 
     /// One row as floats: the same bits for every `isa`.
@@ -269,6 +307,10 @@ impl Tensor {
         match &self.values {
             Values::Native(native) => native.decode_row(isa, row, out),
             Values::Foreign { rows, first } => rows.decode_row(isa, first + row, out),
+        }
+        let (cols, values) = self.outliers(row);
+        for (col, value) in cols.iter().zip(values) {
+            out[usize::from(*col)] += value;
         }
     }
 
@@ -303,7 +345,10 @@ impl Tensor {
                 Values::Foreign { rows: rows.clone(), first }
             }
         };
-        Tensor { rows: range.len(), cols: self.cols, values }
+        let outliers = self.outliers.as_ref();
+        let outliers =
+            outliers.map(|o| Arc::new(RowOutliers { all: o.all.clone(), first: o.first + range.start }));
+        Tensor { rows: range.len(), cols: self.cols, values, outliers }
     }
 }
 

@@ -142,6 +142,7 @@ impl Cpu {
                 match kernel {
                     Some((x, native, kernel)) => {
                         int8_rows(kernel, native, rows.clone(), x, &mut scratch.rows, &job.out);
+                        add_outliers(job.weight, rows.clone(), x, &job.out);
                     }
                     None => self.float_rows(job.weight, rows.clone(), input, scratch, &job.out),
                 }
@@ -219,6 +220,31 @@ unsafe fn int8_rows(
         let task = RowTask { weights, rows, block, tables, input, tokens };
         // SAFETY: as above.
         unsafe { kernel.matmul_rows(&task, scratch, out.columns(plain)) };
+    }
+}
+
+/// Adds to the columns `rows` of the output what the weights do that are stored apart from the blocks, with the activations
+/// that the kernel saw: `value * (scale * code)`, three roundings each, in ascending order of columns. So the result has the
+/// same bits whatever kernel went before, and is what decoding the weights would give.
+///
+/// # Safety
+/// No other thread may use these columns at the same time.
+unsafe fn add_outliers(weight: &Tensor, rows: Range<usize>, input: &Int8Rows, out: &Output<'_>) {
+    if !weight.has_outliers() {
+        return;
+    }
+    for row in rows {
+        let (cols, values) = weight.outliers(row);
+        if cols.is_empty() {
+            continue;
+        }
+        for token in 0..input.rows() {
+            // SAFETY: the caller's promise.
+            let out = unsafe { out.part_of_row(token, row..row + 1) };
+            for (col, value) in cols.iter().zip(values) {
+                out[0] += value * input.value(token, usize::from(*col));
+            }
+        }
     }
 }
 

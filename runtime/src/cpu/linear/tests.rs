@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use qsf_format::panels::interleave;
-use qsf_format::{BlockSize, Layout, QuantType};
+use qsf_format::{BlockSize, Layout, Outliers, QuantType};
 
 use super::*;
 use crate::cpu::{Isa, lanes};
@@ -101,6 +103,78 @@ fn the_float_path_is_the_lane_dot_of_the_decoded_row_on_every_instruction_set() 
             }
         }
     }
+}
+
+/// In most rows some, up to the last column.
+fn outliers(rows: usize, cols: usize) -> Arc<Outliers> {
+    let mut outliers = Outliers::default();
+    for row in 0..rows {
+        let cols =
+            (0..cols).filter(|col| (col * 31 + row * 17) % 41 == 0 || (row % 3 == 1 && col + 1 == cols));
+        outliers
+            .push_row(&cols.map(|col| (col as u16, (row + col) as f32 * 0.37 - 20.0)).collect::<Vec<_>>());
+    }
+    Arc::new(outliers)
+}
+
+#[test]
+fn outliers_are_added_to_what_the_blocks_give_with_the_activations_that_the_kernel_saw() {
+    for quant in [QuantType::Q2, QuantType::Q4, QuantType::N3, QuantType::T2, QuantType::Q8] {
+        for (rows, cols, m) in [(5, 40, 1), (50, 300, 3), (33, 96, 17)] {
+            let plain = in_panels(&tensor(quant, BlockSize::B64, rows, cols));
+            let weight = plain.clone().with_outliers(outliers(rows, cols));
+            let (x, bias) = (floats(97, m * cols), floats(98, rows));
+            let cpu = Cpu::new(Isa::SCALAR);
+            let mut codes = Int8Rows::new();
+            codes.quantize(&cpu, &x, m, cols);
+            let mut expected: Vec<f32> =
+                run(&cpu, &plain, None, &x, true).into_iter().map(f32::from_bits).collect();
+            for (token, out) in expected.chunks_exact_mut(rows).enumerate() {
+                for (row, out) in out.iter_mut().enumerate() {
+                    let (cols, values) = weight.outliers(row);
+                    for (col, value) in cols.iter().zip(values) {
+                        *out += value * codes.value(token, usize::from(*col));
+                    }
+                    *out += bias[row];
+                }
+            }
+            let expected: Vec<u32> = expected.iter().map(|v| v.to_bits()).collect();
+            for isa in Isa::available() {
+                for threads in [1, 3] {
+                    let cpu = Cpu::with_threads(isa, threads).unwrap();
+                    let out = run(&cpu, &weight, Some(&bias), &x, true);
+                    assert_eq!(out, expected, "{quant} {isa:?} {rows} x {cols}, {m} tokens");
+                }
+            }
+            // And so it is, but for roundings, the product of the decoded weights with the decoded activations.
+            let seen: Vec<f32> =
+                (0..m).flat_map(|t| (0..cols).map(move |c| (t, c))).map(|(t, c)| codes.value(t, c)).collect();
+            let decoded =
+                run(&cpu, &Tensor::from_f32(rows, cols, &weight.to_f32()), Some(&bias), &seen, false);
+            for (out, decoded) in expected.iter().zip(decoded) {
+                let (out, decoded) = (f32::from_bits(*out), f32::from_bits(decoded));
+                assert!((out - decoded).abs() <= 1e-3 * decoded.abs().max(10.0), "{quant}: {out}, {decoded}");
+            }
+        }
+    }
+}
+
+#[test]
+fn slices_and_decoded_rows_have_their_outliers_and_the_float_path_uses_them() {
+    let (rows, cols) = (48, 70);
+    let plain = in_panels(&tensor(QuantType::N4, BlockSize::B64, rows, cols));
+    let weight = plain.clone().with_outliers(outliers(rows, cols));
+    let mut values = plain.to_f32();
+    for (row, values) in values.chunks_exact_mut(cols).enumerate() {
+        let (cols, outliers) = weight.outliers(row);
+        cols.iter().zip(outliers).for_each(|(col, value)| values[usize::from(*col)] += value);
+    }
+    assert_eq!(weight.to_f32(), values);
+    assert_eq!(weight.slice_rows(16..48).slice_rows(16..32).to_f32(), values[32 * cols..]);
+    assert!(weight.stored_bytes() > plain.stored_bytes());
+    let (cpu, x) = (Cpu::new(Isa::best()), floats(5, 2 * cols));
+    let floats = Tensor::from_f32(rows, cols, &values);
+    assert_eq!(run(&cpu, &weight, None, &x, false), run(&cpu, &floats, None, &x, false));
 }
 
 #[test]

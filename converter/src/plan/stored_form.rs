@@ -1,0 +1,159 @@
+//! How a matrix is stored: in a type, and with a share of its weights apart from the blocks (SPEC.md section 7.8).
+//! Written `n3` or `n3+0.5%`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use qsf_format::{BlockSize, MAX_OUTLIER_COLS, Outliers, QuantType};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::recipe::by_alias;
+
+/// A part of the weights of a matrix, in millionths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct OutlierShare(u32);
+
+impl OutlierShare {
+    /// None.
+    pub const NONE: OutlierShare = OutlierShare(0);
+    /// More would cost more than a type of one bit more does.
+    const MOST: u32 = 50_000;
+
+    /// So many millionths of the weights.
+    pub const fn millionths(count: u32) -> OutlierShare {
+        OutlierShare(count)
+    }
+
+    /// Whether it is none.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The number of weights of a matrix of this shape, rounded down.
+    pub fn count(self, rows: usize, cols: usize) -> usize {
+        (rows as u128 * cols as u128 * u128::from(self.0) / 1_000_000) as usize
+    }
+}
+
+impl fmt::Display for OutlierShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = format!("{}.{:04}", self.0 / 10_000, self.0 % 10_000);
+        write!(f, "{}%", decimals.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+impl FromStr for OutlierShare {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let percent = s.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        let millionths = percent.map(|percent| (percent * 10_000.0).round());
+        match millionths.filter(|millionths| (0.0..=f64::from(Self::MOST)).contains(millionths)) {
+            Some(millionths) => Ok(OutlierShare(millionths as u32)),
+            None => Err(format!("'{s}' is not a share of the weights from 0% to 5%, such as 0.5%")),
+        }
+    }
+}
+
+/// A type, and the share of the weights that is stored apart from its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoredForm {
+    /// Type of the blocks.
+    pub quant: QuantType,
+    /// What is stored apart.
+    pub outliers: OutlierShare,
+}
+
+impl StoredForm {
+    /// Bytes that a matrix of this shape adds to section OUTL.
+    pub fn outlier_bytes(&self, rows: usize, cols: usize) -> u64 {
+        match self.outliers_in(cols).count(rows, cols) {
+            0 => 0,
+            count => Outliers::record_bytes(rows as u64, count as u64),
+        }
+    }
+
+    /// Bytes of a matrix of this shape; `None` beyond `u64`.
+    pub fn bytes(&self, block: BlockSize, rows: usize, cols: usize) -> Option<u64> {
+        let blocks = self.quant.tensor_bytes(block, rows as u64, cols as u64)?;
+        blocks.checked_add(self.outlier_bytes(rows, cols))
+    }
+
+    /// What is stored apart of a matrix of so many columns: nothing of floats, nor of more columns than the format counts.
+    pub fn outliers_in(&self, cols: usize) -> OutlierShare {
+        if self.quant.is_float() || cols > MAX_OUTLIER_COLS { OutlierShare::NONE } else { self.outliers }
+    }
+}
+
+impl From<QuantType> for StoredForm {
+    fn from(quant: QuantType) -> StoredForm {
+        StoredForm { quant, outliers: OutlierShare::NONE }
+    }
+}
+
+/// A type, and the share of outliers where it says one.
+pub(super) fn parse_form(text: &str) -> Result<(QuantType, Option<OutlierShare>), String> {
+    let (name, share) = text.split_once('+').map_or((text, None), |(name, share)| (name, Some(share)));
+    let name = name.trim();
+    let quant = by_alias(name).map_or_else(|| name.parse::<QuantType>(), Ok)?;
+    let share = share.map(|share| share.trim().parse::<OutlierShare>()).transpose()?;
+    if quant.is_float() && share.is_some() {
+        return Err(format!("'{text}': weights are stored apart from blocks, and {quant} has none"));
+    }
+    Ok((quant, share))
+}
+
+impl fmt::Display for StoredForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.outliers.is_none() {
+            true => write!(f, "{}", self.quant),
+            false => write!(f, "{}+{}", self.quant, self.outliers),
+        }
+    }
+}
+
+impl Serialize for StoredForm {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StoredForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<StoredForm, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (quant, outliers) = parse_form(&text).map_err(serde::de::Error::custom)?;
+        Ok(StoredForm { quant, outliers: outliers.unwrap_or_default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_forms_come_back_from_their_text_and_wrong_ones_are_refused() {
+        for (text, millionths) in [("0.5%", 5_000), ("0.1%", 1_000), ("5%", 50_000), ("0.0001%", 1)] {
+            assert_eq!(text.parse(), Ok(OutlierShare(millionths)));
+            assert_eq!(OutlierShare(millionths).to_string(), text);
+        }
+        for wrong in ["0.5", "6%", "-1%", "nan%", "%", ""] {
+            assert!(wrong.parse::<OutlierShare>().unwrap_err().contains("0.5%"), "{wrong}");
+        }
+        let form = StoredForm { quant: QuantType::N3, outliers: OutlierShare(5_000) };
+        assert_eq!(serde_json::to_string(&form).unwrap(), "\"n3+0.5%\"");
+        assert_eq!(serde_json::from_str::<StoredForm>("\"n3+0.5%\"").unwrap(), form);
+        assert_eq!(serde_json::from_str::<StoredForm>("\"n3\"").unwrap(), QuantType::N3.into());
+        assert!(parse_form("f16+1%").unwrap_err().contains("f16 has none"));
+    }
+
+    #[test]
+    fn bytes_are_those_of_blocks_and_of_the_record() {
+        let form = StoredForm { quant: QuantType::N3, outliers: OutlierShare(5_000) };
+        let blocks = 100 * (2 + 32 * 13);
+        assert_eq!(form.bytes(BlockSize::B64, 100, 1024), Some(blocks + 8 + 2 * 100 + 4 * 512));
+        assert_eq!(StoredForm::from(QuantType::N3).bytes(BlockSize::B64, 100, 1024), Some(blocks));
+        let float = StoredForm { quant: QuantType::F16, ..form };
+        assert_eq!(float.bytes(BlockSize::B64, 100, 1024), Some(2 * 100 * 1024));
+        assert!(form.outliers_in(70_000).is_none());
+    }
+}
