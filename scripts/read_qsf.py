@@ -140,6 +140,7 @@ class Reader:
             self._directory()
         self._index()
         self._tables()
+        self._outliers()
         self._regions()
         if self.extended:
             self.model, self.records, self.meta = parse_meta(self.section("META"))
@@ -186,8 +187,8 @@ class Reader:
             tag, place = tag.decode("latin-1"), f"directory entry at {at}"
             need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
             need(tag not in self.sections, place, f"tag {tag} comes twice")
-            need(flags == 0, place, f"{tag} has flags {flags}")
-            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID")
+            need(flags == (tag == "OUTL"), place, f"{tag} has flags {flags}")
+            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL")
             need(compression == 0 or compression == 3 and not in_place, place, f"{tag} has compression {compression}")
             self.sections[tag] = Chunk(offset, stored, None, crc, compression)
 
@@ -226,6 +227,42 @@ class Reader:
                 a, b = values[:16], values[16:]
                 need(max(0, *a) + max(0, *b) <= 127 and min(0, *a) + min(0, *b) >= -127, place, "sums beyond 127")
             self.tables[t], at = values, at + 2 + COUNTS[t]
+
+    def _outliers(self):
+        """Section 7.8: (layer, kind) -> (rows, row, column and value of each outlier)."""
+        self.outliers, last = {}, -1
+        raw, at = (bytes(self.section("OUTL")), 0) if "OUTL" in self.sections else (b"", 0)
+        while at < len(raw):
+            place = f"OUTL at {self.sections['OUTL'].offset}, byte {at}"
+            need(at + 8 <= len(raw), place, "no record header")
+            number, rows = struct.unpack_from("<II", raw, at)
+            kind, layer = number & 255, None if number >> 8 == (1 << 24) - 1 else number >> 8
+            need(kind in (*range(7), *range(23, 30), 66, 68, 69) and (layer is None) == (kind >= 64), place, f"number {number}")
+            need(number > last, place, f"number {number} after {last}")
+            need(at + 8 + 2 * rows <= len(raw), place, f"{rows} rows")
+            counts = np.frombuffer(raw, "<u2", rows, at + 8).astype(np.int64)
+            first, total = at + 8 + 2 * rows, int(counts.sum())
+            need(first + 4 * total <= len(raw), place, f"{total} outliers")
+            entries = np.frombuffer(raw, [("col", "<u2"), ("value", "<f2")], total, first)
+            row, col = np.repeat(np.arange(rows), counts), entries["col"].astype(np.int64)
+            need((np.diff(row * 65536 + col) > 0).all(), place, "columns are not in ascending order")
+            need(np.isfinite(entries["value"]).all(), place, "a value is not finite")
+            self.outliers[layer, kind] = rows, row, col, entries["value"].astype(np.float32)
+            at, last = first + 4 * total, number
+
+    def values(self, t):
+        """Section 6, and what section 7.8 adds: float32 [rows, cols]."""
+        out = decode(t.type, t.data, t.rows, t.cols, self.n, t.layout, self.tables)
+        if (t.layer, t.kind) in self.outliers:
+            _, row, col, value = self.outliers[t.layer, t.kind]
+            out = np.array(out)
+            out[row, col] += value
+        return out
+
+    def check_outliers(self, t):
+        if (t.layer, t.kind) in self.outliers:
+            rows, _, col, _ = self.outliers[t.layer, t.kind]
+            need(rows == t.rows and t.type not in (6, 7, 8) and (col < t.cols).all(), "OUTL", f"does not fit layer {t.layer} {KINDS[t.kind]}")
 
     def known_type(self, t, place):
         need(t in TYPES, place, f"type {t}")
@@ -406,8 +443,10 @@ class Reader:
 
     def verify(self):
         """All checks of "when verifying" in section 10. Yields every tensor on the way; exhaust it."""
-        crcs = []
+        crcs, left = [], set(self.outliers)
         for t in self.tensors():
+            self.check_outliers(t)
+            left.discard((t.layer, t.kind))
             if t.crc is not None:
                 crcs.append(t.crc)
             yield t
@@ -416,6 +455,7 @@ class Reader:
             need(len(table) == 4 * len(crcs), "TCRC", f"{len(table)} bytes for {len(crcs)} tensors")
             for k, (c,) in enumerate(struct.iter_unpack("<I", table)):
                 need(c == crcs[k], f"TCRC, tensor {k}", f"CRC32 is {crcs[k]:08x}, recorded is {c:08x}")
+        need(not left, "OUTL", f"no tensor for {sorted(left, key=str)}")
         for tag in self.sections:
             self.section(tag)
         if self.extended:
@@ -463,7 +503,7 @@ def lint_file(r, listing):
     if not r.extended:
         return ["plain file"]
     out, order = [], ["header", "LIDX", "EMBD"] + [f"layer {i}" for i in range(len(r.layers))]
-    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "ECHK", "TCRC", "EVAL") if t in r.sections] + ["directory"]
+    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "ECHK", "TCRC", "EVAL") if t in r.sections] + ["directory"]
     if [x[2] for x in r.regions] != order:
         out.append(f"parts are not in order: {[x[2] for x in r.regions]}")
     if "TCRC" not in r.sections:
@@ -527,7 +567,7 @@ def run(r, ids, context, last):
     need(r.runnable, "header", "architecture or position encoding of a plain file that cannot be run")
     need(not faults, "model", "; ".join(faults))
     need(r.extended or r.model["position"]["kind"] != "learned", "model", "a plain file has no place for learned positions")
-    floats = lambda tensors: {t.kind: decode(t.type, t.data, t.rows, t.cols, r.n, t.layout, r.tables).astype(np.float64) for t in tensors if t.kind in KINDS}
+    floats = lambda tensors: {t.kind: r.values(t).astype(np.float64) for t in tensors if t.kind in KINDS}
     rest = floats([r.embedding(), *r.final(), *r.positions()])
     return qsf_forward.logits(r.model, ids, rest, (floats(r.layer(i)) for i in range(len(r.layers))), context, last)
 
@@ -665,7 +705,7 @@ def main():
             shapes.append((t.layer, t.kind, t.rows, t.cols, t.layout))
             if args.lint:
                 remarks += lint_tensor(r, t)
-            decoded = decode(t.type, t.data, t.rows, t.cols, r.n, t.layout, r.tables)
+            decoded = r.values(t)
             row.update(min=float(decoded.min()), max=float(decoded.max()), values_crc32=f"{zlib.crc32(np.ascontiguousarray(decoded)):08x}")
             if source:
                 name, keys = f"layer {t.layer} {row['kind']}", ("cosine", "relative_error", "max_abs_error")

@@ -1,0 +1,61 @@
+//! The order in which a matrix goes on to larger types until it is near enough to the original (`--min-cosine`).
+
+use qsf_format::{BlockSize, QuantType};
+
+/// Types by size, each clearly better than the one before.
+const LADDER: [QuantType; 9] = [
+    QuantType::T2,
+    QuantType::N2,
+    QuantType::T3,
+    QuantType::N3,
+    QuantType::N4,
+    QuantType::N5,
+    QuantType::Q6,
+    QuantType::Q8,
+    QuantType::F16,
+];
+
+/// The type to try after `quant`, in a file with blocks of `block`: the next of the ladder; for a type that is not on it the
+/// first that is larger. `None` after f16 and the wider floats.
+pub fn next_larger(quant: QuantType, block: BlockSize) -> Option<QuantType> {
+    if let Some(step) = LADDER.iter().position(|known| *known == quant) {
+        return LADDER.get(step + 1).copied();
+    }
+    let own = bits(quant, block);
+    LADDER.into_iter().find(|known| bits(*known, block) > own)
+}
+
+/// Bits per value of long rows.
+fn bits(quant: QuantType, block: BlockSize) -> f64 {
+    let values = quant.block_size(block).get();
+    quant.block_bytes(quant.block_size(block)) as f64 * 8.0 / values as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_leads_upwards_to_f16_and_those_beside_the_ladder_join_at_their_size() {
+        let next = |quant| next_larger(quant, BlockSize::B64);
+        for (from, to) in [
+            (QuantType::T2, Some(QuantType::N2)),
+            (QuantType::Ternary, Some(QuantType::T3)),
+            (QuantType::Q2, Some(QuantType::T3)),
+            (QuantType::Q3, Some(QuantType::N4)),
+            (QuantType::Q4, Some(QuantType::N5)),
+            (QuantType::Q8, Some(QuantType::F16)),
+            (QuantType::F16, None),
+            (QuantType::Bf16, None),
+            (QuantType::F32, None),
+        ] {
+            assert_eq!(next(from), to, "{from}");
+        }
+        for block in [BlockSize::B32, BlockSize::B256] {
+            for quant in QuantType::ALL.into_iter().filter(|quant| !quant.is_float()) {
+                let path = std::iter::successors(Some(quant), |at| next_larger(*at, block));
+                assert_eq!(path.last(), Some(QuantType::F16), "{quant}");
+            }
+        }
+    }
+}
