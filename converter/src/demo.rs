@@ -101,6 +101,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
         let convert_options = ConvertOptions {
             recipe,
             outliers: OutlierChoice::OFF,
+            min_cosine: None,
             overrides: Vec::new(),
             block: BlockSize::B64,
             compression: Compression::None,

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use qsf_format::cli::human_bytes;
 use qsf_format::{Failure, FormatError, TensorId};
 use qsf_runtime::RuntimeError;
 
@@ -91,6 +92,31 @@ pub enum ConvertError {
         /// Bytes written.
         bytes: u64,
     },
+    /// A matrix is further from the original than was allowed, in every type that it may have.
+    #[error(
+        "{id}: the cosine with the original is {cosine:.6} at best, and --min-cosine wants {wanted}: ask for a larger size, a lower          cosine, or another type of this tensor (--tensor-type)"
+    )]
+    BelowCosine {
+        /// The tensor.
+        id: TensorId,
+        /// The best that there is.
+        cosine: f64,
+        /// What was asked for.
+        wanted: f64,
+    },
+    /// The types that are near enough to the original make too large a file.
+    #[error(
+        "a file of at most {} was asked for, and the smallest with a cosine of {wanted} in every matrix (--min-cosine) has {}",
+        human_bytes(*limit), human_bytes(*least)
+    )]
+    CosineTooLarge {
+        /// Bytes asked for.
+        limit: u64,
+        /// Bytes of the smallest file.
+        least: u64,
+        /// The cosine asked for.
+        wanted: f64,
+    },
     /// The second moment of the inputs of a tensor cannot be one.
     #[error(
         "tensor {id}: {source}: the model computes numbers that are too large for its weights to be fitted to them"
@@ -137,6 +163,8 @@ impl ConvertError {
             | ConvertError::OutputIsInput { .. }
             | ConvertError::Requantize { .. }
             | ConvertError::OtherJournal { .. }
+            | ConvertError::BelowCosine { .. }
+            | ConvertError::CosineTooLarge { .. }
             | ConvertError::OverTarget { .. } => Failure::Usage,
             ConvertError::NotFinite { .. }
             | ConvertError::Moments { .. }

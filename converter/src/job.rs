@@ -12,10 +12,10 @@ use rayon::prelude::*;
 
 use crate::apart::Chosen;
 use crate::encode::{Encoded, Encoder};
-use crate::error::Result;
+use crate::error::{ConvertError, Result};
 use crate::fit::Fit;
 use crate::options::OutlierChoice;
-use crate::plan::{Plan, PlannedTensor, StoredForm, layout_of};
+use crate::plan::{Plan, PlannedTensor, StoredForm, layout_of, next_larger};
 use crate::stored::StoredTensor;
 
 /// Values of a streamed tensor that are encoded before they are written.
@@ -28,6 +28,10 @@ pub(crate) struct Job<'a> {
     pub encoder: Encoder<'a>,
     pub writer: QsfWriter,
     pub layout: Layout,
+    /// Least cosine between a matrix and what is written of it.
+    pub min_cosine: Option<f64>,
+    /// Whether types were chosen for a size, so that none may become larger.
+    pub sized: bool,
     /// Which weights may be stored apart where types are chosen.
     pub outliers: OutlierChoice,
     /// One record for each tensor that is written.
@@ -62,7 +66,7 @@ impl<'a> Job<'a> {
             let plan = self.plan.clone();
             let of_layer = plan.tensors().par_iter().filter(|t| t.info.id.layer == Some(layer));
             let stored: Vec<Result<StoredTensor>> =
-                of_layer.map(|planned| self.store(planned, &[Fit::default()])).collect();
+                of_layer.map(|planned| self.store_well(planned, &[Fit::default()])).collect();
             // The first error in file order, not the first in time: the same message in every run.
             self.write_stored_layer(stored.into_iter().collect::<Result<Vec<_>>>()?, None)?;
             self.source.release(Some(layer));
@@ -127,6 +131,36 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
+    /// [`store`](Self::store)s a tensor so that it is as near to the original as was asked for: in a larger type where it must
+    /// be. Where types were chosen for a size, it keeps its own, and is fitted to itself instead of to what it reads.
+    pub fn store_well(&self, planned: &PlannedTensor, fits: &[Fit]) -> Result<StoredTensor> {
+        let mut stored = self.store(planned, fits)?;
+        let Some(wanted) = self.cosine_wanted(planned) else { return Ok(stored) };
+        if self.sized && stored.record.cosine < wanted {
+            stored = self.store(planned, &[Fit::default()])?;
+        }
+        while stored.record.cosine < wanted {
+            let next = self.larger(planned, &stored.record, wanted)?;
+            stored = self.store(&next, fits)?;
+            stored.record.promoted_from = Some(planned.quant);
+        }
+        Ok(stored)
+    }
+
+    /// The cosine that a tensor must reach: none for vectors, which are floats.
+    fn cosine_wanted(&self, planned: &PlannedTensor) -> Option<f64> {
+        self.min_cosine.filter(|_| planned.info.id.kind.is_matrix())
+    }
+
+    /// The tensor in the type after that of `record`, which is not near enough.
+    fn larger(&self, planned: &PlannedTensor, record: &TensorRecord, wanted: f64) -> Result<PlannedTensor> {
+        let next = if self.sized { None } else { next_larger(record.quant, self.encoder.block) };
+        match next {
+            Some(quant) => Ok(PlannedTensor { quant, ..planned.clone() }),
+            None => Err(ConvertError::BelowCosine { id: planned.info.id, cosine: record.cosine, wanted }),
+        }
+    }
+
     /// Encodes a tensor; of a stack of experts there may be a fit for each.
     pub fn store(&self, planned: &PlannedTensor, fits: &[Fit]) -> Result<StoredTensor> {
         let info = &planned.info;
@@ -167,21 +201,23 @@ impl<'a> Job<'a> {
 
     /// A tensor of the model as a whole, which may be as large as many layers: encoded and written in runs of rows.
     fn write_rows(&mut self, planned: &PlannedTensor, place: Place, fit: &Fit) -> Result<()> {
-        let info = &planned.info;
-        let tensor = self.source.load(info.id)?;
-        let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
+        let (info, tensor) = (&planned.info, self.source.load(planned.info.id)?);
+        let (planned_as, fit) = match self.cosine_wanted(planned) {
+            Some(wanted) => self.near_enough(planned, &tensor, fit, wanted)?,
+            None => (planned.clone(), fit.clone()),
+        };
+        let quant = self.encoder.choose_type(info, &tensor, planned_as.quant)?;
         let layout = layout_of(self.layout, self.source.config(), info, quant);
-        let chosen = self.choose_outliers(planned, quant, &tensor, 0..tensor.rows(), fit)?;
+        let chosen = self.choose_outliers(planned, quant, &tensor, 0..tensor.rows(), &fit)?;
         let mut all = Encoded::default();
         let TensorRecord { rows, cols, .. } = record(planned, quant, &all);
         match place {
             Place::Embedding => self.writer.begin_embedding(quant, layout, rows, cols)?,
             Place::Section => self.writer.begin_tensor(info.id.kind, rows, cols, quant, layout)?,
         }
-        let run = (VALUES_PER_RUN / tensor.cols()).max(1).next_multiple_of(PANEL_ROWS);
-        for first in (0..tensor.rows()).step_by(run) {
-            let range = first..(first + run).min(tensor.rows());
-            let encoded = self.encoder.encode(info, &tensor, range, (quant, layout), fit, chosen.as_ref())?;
+        for range in runs(&tensor) {
+            let form = (quant, layout);
+            let encoded = self.encoder.encode(info, &tensor, range, form, &fit, chosen.as_ref())?;
             match place {
                 Place::Embedding => self.writer.embedding_rows(&encoded.data)?,
                 Place::Section => self.writer.tensor_rows(&encoded.data)?,
@@ -193,6 +229,44 @@ impl<'a> Job<'a> {
         self.records.push(record(planned, quant, &all));
         Ok(())
     }
+
+    /// The type and the fit that [`store_well`](Self::store_well) would come to, found before anything is written.
+    fn near_enough(
+        &self,
+        planned: &PlannedTensor,
+        tensor: &Tensor,
+        fit: &Fit,
+        wanted: f64,
+    ) -> Result<(PlannedTensor, Fit)> {
+        let trial = |planned: &PlannedTensor, fit: &Fit| -> Result<TensorRecord> {
+            let quant = self.encoder.choose_type(&planned.info, tensor, planned.quant)?;
+            let chosen = self.choose_outliers(planned, quant, tensor, 0..tensor.rows(), fit)?;
+            let mut all = Encoded::default();
+            for range in runs(tensor) {
+                let form = (quant, Layout::Rows);
+                let run = self.encoder.encode(&planned.info, tensor, range, form, fit, chosen.as_ref())?;
+                all.append(Encoded { data: Vec::new(), ..run });
+            }
+            Ok(record(planned, quant, &all))
+        };
+        let (mut form, mut fit) = (planned.clone(), fit.clone());
+        let mut found = trial(&form, &fit)?;
+        if self.sized && found.cosine < wanted {
+            fit = Fit::default();
+            found = trial(&form, &fit)?;
+        }
+        while found.cosine < wanted {
+            form = self.larger(planned, &found, wanted)?;
+            found = trial(&form, &fit)?;
+        }
+        Ok((form, fit))
+    }
+}
+
+/// The rows of a streamed tensor, some at a time.
+fn runs(tensor: &Tensor) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (rows, run) = (tensor.rows(), (VALUES_PER_RUN / tensor.cols()).max(1).next_multiple_of(PANEL_ROWS));
+    (0..rows).step_by(run).map(move |first| first..rows.min(first + run))
 }
 
 /// The tensors that belong to no layer.

@@ -15,6 +15,9 @@ pub struct ConvertOptions {
     pub recipe: Recipe,
     /// Weights that are stored apart from the blocks.
     pub outliers: OutlierChoice,
+    /// Least cosine between a matrix and its stored form: one that has less goes on to a larger type; where types are chosen
+    /// for a size, only such are.
+    pub min_cosine: Option<f64>,
     /// Exceptions to the recipe.
     pub overrides: Vec<TypeOverride>,
     /// Values per block, of types whose blocks have no size of their own.
@@ -120,6 +123,7 @@ impl ConvertOptions {
             ("compress", json!(self.compression.name())),
             ("layout", json!(self.layout.name())),
             ("outliers", json!(self.outliers.name())),
+            ("min_cosine", json!(self.min_cosine)),
             ("tensor_type", json!(overrides)),
             ("calibration", json!(calibration)),
             ("size_limit", json!(self.size_limit)),

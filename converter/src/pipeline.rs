@@ -25,7 +25,7 @@ use crate::evaluation::evaluate_file;
 use crate::job::{Job, Tools};
 use crate::journal::{Fingerprint, Journal};
 use crate::options::{ConvertOptions, SearchEffort};
-use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, StoredForm, plan_for_size};
+use crate::plan::{Candidate, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size};
 use crate::provenance::hash_files;
 use crate::quantize::Effort;
 use crate::refine::Refinement;
@@ -114,7 +114,9 @@ pub fn convert(
     };
     let plan = Arc::new(plan);
     let (layout, outliers) = (options.layout, options.outliers);
-    let mut job = Job { source, plan, encoder, writer, layout, outliers, records: Vec::new() };
+    let (min_cosine, sized) = (options.min_cosine, options.size_limit.is_some());
+    let mut job =
+        Job { source, plan, encoder, writer, layout, min_cosine, sized, outliers, records: Vec::new() };
     let mut journal = None;
     let sources = match &options.calibration {
         None if !options.stats_in.is_empty() => {
@@ -207,7 +209,14 @@ fn choose_types(
         .iter()
         .filter_map(|t| Some(Candidate { id: t.id()?, options: t.options.clone() }))
         .collect();
-    let (plan, _) = plan_for_size(&job.plan, &candidates, limit, &size)?;
+    let (plan, _) =
+        plan_for_size(&job.plan, &candidates, limit, &size).map_err(|e| match (e, options.min_cosine) {
+            // All types together were small enough.
+            (PlanError::TooSmall { limit, least }, Some(wanted)) => {
+                ConvertError::CosineTooLarge { limit, least, wanted }
+            }
+            (e, _) => e.into(),
+        })?;
     job.plan = Arc::new(plan);
     if options.effort == SearchEffort::Max {
         Refinement { candidates: &candidates, limit, size }.run(job, stats, journal, tools)?;

@@ -12,8 +12,7 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
         &["tensor", "type", "bits", "cosine", "rel. error"],
         2,
         conversion.tensors.iter().map(|t| {
-            let promoted =
-                t.promoted_from.map_or(String::new(), |from| format!(" (for {from}, out of its range)"));
+            let promoted = t.promoted_from.map_or(String::new(), |from| format!(" (instead of {from})"));
             vec![
                 tensor_name(t),
                 format!("{}{promoted}{}", t.quant, outliers_of(t)),

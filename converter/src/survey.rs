@@ -17,12 +17,13 @@ use serde::{Deserialize, Serialize};
 use crate::apart::Chosen;
 use crate::calibrated::EMBEDDING_RECORD;
 use crate::encode::add_outliers;
-use crate::error::Result;
+use crate::error::{ConvertError, Result};
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
 use crate::options::OutlierChoice;
 use crate::plan::{Candidate, OutlierShare, Plan, PlannedTensor, StoredForm};
+use crate::quantize::ErrorStats;
 use crate::statistics::StatsFiles;
 
 /// Types that a matrix of a layer may get, smallest first.
@@ -194,15 +195,21 @@ fn of_layer(
         let sample = Sample::of(job, &tensor);
         // Where the probe's scales leave f16, so do those of all types: the tensor keeps what the plan has for it.
         let Some(probe_error) = sample.error(job, cpu, PROBE.into(), &fit)? else { continue };
-        let per_error = within_bounds(divergence) / probe_error.max(f64::MIN_POSITIVE);
-        let mut options = Vec::new();
+        let per_error = within_bounds(divergence) / probe_error.outputs.max(f64::MIN_POSITIVE);
+        let (mut options, mut best) = (Vec::new(), 0.0f64);
         for quant in OF_LAYERS {
             // A type that the tensor would not be stored in has another size.
             if job.encoder.choose_type(&planned.info, &tensor, quant)? == quant
                 && let Some(error) = sample.error(job, cpu, form(planned, quant), &fit)?
             {
-                options.push((form(planned, quant), within_bounds(per_error * error)));
+                best = best.max(error.cosine);
+                if error.is_allowed(job) {
+                    options.push((form(planned, quant), within_bounds(per_error * error.outputs)));
+                }
             }
+        }
+        if options.is_empty() {
+            check_reached(job, id, best)?;
         }
         if job.outliers == OutlierChoice::Auto && may_gain(job, &tensor, &sample, &fit)? {
             with_outliers(job, cpu, &tensor, &sample, &fit, per_error, &mut options)?;
@@ -247,7 +254,8 @@ fn with_outliers(
     let block = job.encoder.block;
     let bytes = |form: StoredForm| form.bytes(block, tensor.rows(), tensor.cols()).unwrap_or(u64::MAX) as f64;
     let damage = |form: StoredForm| -> Result<Option<f64>> {
-        Ok(sample.error(job, cpu, form, fit)?.map(|error| within_bounds(per_error * error)))
+        let found = sample.error(job, cpu, form, fit)?.filter(|error| error.is_allowed(job));
+        Ok(found.map(|error| within_bounds(per_error * error.outputs)))
     };
     let known = |quant: QuantType| options.iter().find(|(form, _)| *form == quant.into()).copied();
     let (Some(below), Some(above)) = (known(QuantType::N3), known(QuantType::N4)) else { return Ok(()) };
@@ -284,17 +292,21 @@ fn of_ends(
         let id = planned.info.id;
         let embedding = id.kind == TensorKind::TokenEmbedding;
         let fit = if embedding && !tied { Fit::default() } else { fits.of(id, None)? };
-        let mut options = Vec::new();
+        let (mut options, mut best) = (Vec::new(), 0.0f64);
         for quant in OF_ENDS {
             let stored =
                 job.store(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
-            if stored.encoded.quant != quant {
+            best = best.max(stored.record.cosine);
+            if stored.encoded.quant != quant || job.min_cosine.is_some_and(|c| stored.record.cosine < c) {
                 continue;
             }
             let tables = Arc::new(*job.encoder.tables);
             let mut replaced = Replaced::new(job.source);
             replaced.replace(id, stored.tensor(job.encoder.block, &tables)?)?;
             options.push((form(planned, quant), within_bounds(probe.divergence_of_ends(&replaced)?)));
+        }
+        if options.is_empty() {
+            check_reached(job, id, best)?;
         }
         if !options.is_empty() {
             tensors.push(SurveyedTensor { kind: id.kind.name().into(), layer: None, options });
@@ -303,9 +315,32 @@ fn of_ends(
     Ok(SurveyedLayer { tensors, importance: None })
 }
 
+/// Where a cosine is asked for, the `best` of all types of a tensor must have it; 0: none was measured.
+fn check_reached(job: &Job<'_>, id: TensorId, best: f64) -> Result<()> {
+    match job.min_cosine.filter(|wanted| best > 0.0 && best < *wanted) {
+        Some(wanted) => Err(ConvertError::BelowCosine { id, cosine: best, wanted }),
+        None => Ok(()),
+    }
+}
+
 /// A damage that can be added up: not NaN, which `max` alone would make the least of all.
 fn within_bounds(damage: f64) -> f64 {
     if damage.is_nan() { MOST_DAMAGE } else { damage.clamp(LEAST_DAMAGE, MOST_DAMAGE) }
+}
+
+/// How far the rows of a sample are from the original.
+struct SampleError {
+    /// Error of the outputs.
+    outputs: f64,
+    /// Cosine with the original.
+    cosine: f64,
+}
+
+impl SampleError {
+    /// Whether the matrix may be stored so.
+    fn is_allowed(&self, job: &Job<'_>) -> bool {
+        job.min_cosine.is_none_or(|least| self.cosine >= least)
+    }
 }
 
 /// Some rows of a matrix.
@@ -327,7 +362,7 @@ impl Sample {
     }
 
     /// What storing the rows as `form` does to their outputs; `None` where its scales would leave f16.
-    fn error(&self, job: &Job<'_>, cpu: &Cpu, form: StoredForm, fit: &Fit) -> Result<Option<f64>> {
+    fn error(&self, job: &Job<'_>, cpu: &Cpu, form: StoredForm, fit: &Fit) -> Result<Option<SampleError>> {
         let (encoder, cols, quant) = (&job.encoder, self.cols, form.quant);
         let rows = self.values.len() / cols;
         let share = form.outliers_in(cols);
@@ -349,9 +384,11 @@ impl Sample {
                 add_outliers(outliers, i, row);
             }
         }
-        for (decoded, value) in errors.iter_mut().zip(&self.values) {
-            *decoded -= value;
+        let mut stats = ErrorStats::new();
+        for (decoded, values) in errors.chunks_exact_mut(cols).zip(self.values.chunks_exact(cols)) {
+            stats.add_row(encoder.isa, values, decoded);
+            decoded.iter_mut().zip(values).for_each(|(decoded, value)| *decoded -= value);
         }
-        Ok(Some(fit.output_error(cpu, cols, &errors)))
+        Ok(Some(SampleError { outputs: fit.output_error(cpu, cols, &errors), cosine: stats.cosine() }))
     }
 }

@@ -136,6 +136,7 @@ fn converted(
     let out = dir.path().join("model.qsf");
     let options = ConvertOptions {
         outliers: qsf_converter::OutlierChoice::OFF,
+        min_cosine: None,
         recipe: recipe.parse().expect("a recipe"),
         overrides: overrides.iter().map(|rule| rule.parse::<TypeOverride>().expect("an override")).collect(),
         block: BlockSize::new(32).expect("a block size"),

@@ -49,6 +49,10 @@ struct Args {
     /// target) or a share of every matrix, such as 0.5% [default: auto with --target-size or --target-bpw, else off]
     #[arg(long, value_name = "SHARE")]
     outliers: Option<OutlierArg>,
+    /// Least cosine between a matrix and the original, such as 0.99: a matrix below it gets the next larger type until it is
+    /// not; with a target only types above it are chosen
+    #[arg(long, value_name = "C", value_parser = parse_cosine)]
+    min_cosine: Option<f64>,
     /// Values per scale: 32, 64, 128 or 256
     #[arg(long, visible_alias = "q-group-size", value_name = "N", default_value = "64")]
     block_size: BlockSize,
@@ -104,10 +108,10 @@ struct Args {
     #[arg(long)]
     allow_requantize: bool,
     /// Print the predicted size and stop
-    #[arg(long, conflicts_with_all = ["out", "calibration", "force", "eval", "target_size", "target_bpw", "stats_in", "stats_out"])]
+    #[arg(long, conflicts_with_all = ["out", "calibration", "force", "eval", "target_size", "target_bpw", "stats_in", "stats_out", "min_cosine"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "outliers", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval", "stats_in", "stats_out", "show_stats"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval", "stats_in", "stats_out", "show_stats"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -161,6 +165,12 @@ impl FromStr for OutlierArg {
             _ => OutlierChoice::Share(s.parse().map_err(|error| format!("{error}; or off, or auto"))?),
         }))
     }
+}
+
+/// `--min-cosine`: what a type can reach.
+fn parse_cosine(s: &str) -> Result<f64, String> {
+    let cosine = s.parse::<f64>().ok().filter(|cosine| (0.0..1.0).contains(cosine));
+    cosine.ok_or_else(|| format!("'{s}' is not a number from 0 to below 1, such as 0.99"))
 }
 
 impl From<LayoutArg> for Layout {
@@ -278,6 +288,7 @@ fn choose_options<'a>(
     let options = ConvertOptions {
         recipe: args.quant,
         outliers: choose_outliers(args)?,
+        min_cosine: args.min_cosine,
         overrides,
         block: args.block_size,
         compression: args.compress.into(),

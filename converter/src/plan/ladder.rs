@@ -51,7 +51,7 @@ mod tests {
         ] {
             assert_eq!(next(from), to, "{from}");
         }
-        for block in [BlockSize::B32, BlockSize::B256] {
+        for block in [BlockSize::B32, BlockSize::B64] {
             for quant in QuantType::ALL.into_iter().filter(|quant| !quant.is_float()) {
                 let path = std::iter::successors(Some(quant), |at| next_larger(*at, block));
                 assert_eq!(path.last(), Some(QuantType::F16), "{quant}");

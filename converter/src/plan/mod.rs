@@ -1,6 +1,7 @@
 //! Which tensor is stored in which type: decided before anything is read, from names and shapes alone.
 
 mod allocate;
+mod ladder;
 mod layout;
 mod plan_file;
 mod recipe;
@@ -13,6 +14,7 @@ use qsf_format::{BlockSize, QuantType, TensorId, TensorRecord};
 use qsf_runtime::source::TensorInfo;
 
 pub use allocate::{Choice, allocate};
+pub use ladder::next_larger;
 pub use layout::layout_of;
 pub use plan_file::{read_plan, write_plan};
 pub use recipe::Recipe;
