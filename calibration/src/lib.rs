@@ -13,6 +13,7 @@ mod fingerprint;
 mod layer_stats;
 mod moments;
 mod probe;
+mod row_stats;
 mod spread;
 mod statistics;
 mod stats_file;
@@ -20,15 +21,16 @@ mod stream;
 mod streams;
 mod text;
 
-pub use collect::{collect, for_each_layer};
+pub use collect::{collect, collect_head, for_each_layer};
 pub use fingerprint::{Hash, hex, model_fingerprint, text_fingerprint};
 pub use layer_stats::LayerStats;
 pub use moments::{Channels, CrossMoment, Detail, Moments};
 pub use probe::{Probe, ProbeText};
+pub use row_stats::{MatrixSummary, RowStats, matrix_summaries, row_stats};
 pub use spread::spread;
 pub use statistics::Statistics;
 pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};
-pub use text::{Document, Message, Renderer, document_text, parse_jsonl, read_documents, tokenize};
+pub use text::{Document, Passage, Renderer, document_text, parse_jsonl, read_documents, tokenize};

@@ -1,13 +1,13 @@
 //! What a change of some weights does to a model's predictions, measured: the divergence of its logits from those of the
 //! unchanged model. Where one layer is changed, only that layer and those behind it run again.
 
-use std::ops::ControlFlow;
-
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::divergence;
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::{InputObserver, LayerRunner, LayerWeights, LinearInput, Result, RuntimeError};
+use qsf_runtime::{LayerRunner, LayerWeights, Result, RuntimeError};
+
+use crate::stream::Blind;
 
 /// Most bytes of the unchanged model's logits: of models with a large vocabulary fewer positions are compared.
 const MAX_LOGIT_BYTES: usize = 64 << 20;
@@ -205,13 +205,5 @@ impl Probe {
 }
 
 fn run(runner: &mut LayerRunner, index: usize, layer: &LayerWeights, hidden: &mut [f32]) -> Result<()> {
-    runner.run(index, layer, hidden, &mut Unwatched).map(|_| ())
-}
-
-struct Unwatched;
-
-impl InputObserver for Unwatched {
-    fn observe(&mut self, _: LinearInput, _: usize, _: &[f32]) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
+    runner.run(index, layer, hidden, &mut Blind).map(|_| ())
 }

@@ -180,6 +180,15 @@ impl InputObserver for Collector {
     }
 }
 
+/// Looks at nothing.
+pub(crate) struct Blind;
+
+impl InputObserver for Blind {
+    fn observe(&mut self, _input: LinearInput, _cols: usize, _rows: &[f32]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
 /// Sum of the cosines between rows of `before` and of `after`, `width` wide.
 pub(crate) struct Cosines<'a> {
     pub before: &'a [f32],

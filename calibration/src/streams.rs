@@ -14,7 +14,7 @@ use qsf_runtime::{InputObserver, LayerWeights, LinearInput, Result, RuntimeError
 use crate::collect::check_finite;
 use crate::layer_stats::LayerStats;
 use crate::moments::{CrossMoment, Detail};
-use crate::stream::{Collector, Stream};
+use crate::stream::{Blind, Collector, Stream};
 
 /// The inputs of a layer in the order in which they are made. Each depends on the matrices that read those before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -355,14 +355,5 @@ impl InputObserver for Both<'_> {
             }
         }
         self.watch.flow(input)
-    }
-}
-
-/// Looks at nothing.
-struct Blind;
-
-impl InputObserver for Blind {
-    fn observe(&mut self, _input: LinearInput, _cols: usize, _rows: &[f32]) -> ControlFlow<()> {
-        ControlFlow::Continue(())
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use qsf_runtime::cli::read_text;
-use qsf_runtime::{Result, RuntimeError, Tokenizer};
+use qsf_runtime::{Message, Result, RuntimeError, Tokenizer};
 use serde::Deserialize;
 
 /// Ends of names of files with a JSON object on every line.
@@ -16,15 +16,6 @@ pub enum Document {
     Text(String),
     /// A conversation, which the model's chat template can make a text of.
     Messages(Vec<Message>),
-}
-
-/// A message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// Who says it: `system`, `user`, `assistant` and the like.
-    pub role: String,
-    /// What.
-    pub content: String,
 }
 
 /// A line of JSONL. Other fields say nothing that is of use here.
@@ -97,24 +88,36 @@ impl LineMessage {
             Content::Text(text) => text,
             Content::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
         };
-        Message { role: self.role, content }
+        Message::new(self.role, content)
     }
 }
 
 /// Makes a text of a conversation, as the model's chat template does.
 pub type Renderer<'a> = &'a dyn Fn(&[Message]) -> Result<String>;
 
+/// Text of a document, to be split into tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// The text.
+    pub text: String,
+    /// Whether its special tokens are written out already, so that the tokenizer is to add none.
+    pub templated: bool,
+}
+
 /// A document as text. Conversations go through `render`, the chat template, where there is one; else what is said follows
 /// one another, a line each.
 ///
 /// # Errors
 /// Those of `render`.
-pub fn document_text(document: &Document, render: Option<Renderer<'_>>) -> Result<String> {
+pub fn document_text(document: &Document, render: Option<Renderer<'_>>) -> Result<Passage> {
+    let plain = |text| Passage { text, templated: false };
     match (document, render) {
-        (Document::Text(text), _) => Ok(text.clone()),
-        (Document::Messages(messages), Some(render)) => render(messages),
+        (Document::Text(text), _) => Ok(plain(text.clone())),
+        (Document::Messages(messages), Some(render)) => {
+            Ok(Passage { text: render(messages)?, templated: true })
+        }
         (Document::Messages(messages), None) => {
-            Ok(messages.iter().flat_map(|message| [message.content.as_str(), "\n"]).collect())
+            Ok(plain(messages.iter().flat_map(|message| [message.content.as_str(), "\n"]).collect()))
         }
     }
 }
@@ -124,7 +127,7 @@ pub fn document_text(document: &Document, render: Option<Renderer<'_>>) -> Resul
 ///
 /// # Errors
 /// When a text cannot be split into tokens.
-pub fn tokenize(tokenizer: &Tokenizer, files: &[Vec<String>], max_tokens: usize) -> Result<Vec<u32>> {
+pub fn tokenize(tokenizer: &Tokenizer, files: &[Vec<Passage>], max_tokens: usize) -> Result<Vec<u32>> {
     let mut tokens = Vec::new();
     for (i, documents) in files.iter().enumerate() {
         let share = (max_tokens - tokens.len()) / (files.len() - i);
@@ -133,7 +136,11 @@ pub fn tokenize(tokenizer: &Tokenizer, files: &[Vec<String>], max_tokens: usize)
             if tokens.len() >= end {
                 break;
             }
-            tokens.extend(tokenizer.encode(document)?);
+            tokens.extend(if document.templated {
+                tokenizer.encode_plain(&document.text)?
+            } else {
+                tokenizer.encode(&document.text)?
+            });
         }
         tokens.truncate(end);
     }
@@ -144,12 +151,12 @@ pub fn tokenize(tokenizer: &Tokenizer, files: &[Vec<String>], max_tokens: usize)
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Vec<Document>> {
-        parse_jsonl(Path::new("chat.jsonl"), text)
+    fn passage(text: &str, templated: bool) -> Passage {
+        Passage { text: text.into(), templated }
     }
 
-    fn message(role: &str, content: &str) -> Message {
-        Message { role: role.into(), content: content.into() }
+    fn parse(text: &str) -> Result<Vec<Document>> {
+        parse_jsonl(Path::new("chat.jsonl"), text)
     }
 
     #[test]
@@ -159,15 +166,16 @@ mod tests {
              {\"messages\": [{\"role\": \"user\", \"content\": \"a?\"}, {\"role\": \"assistant\", \"content\": \
              [{\"type\": \"text\", \"text\": \"b\"}, {\"type\": \"image\"}, {\"type\": \"text\", \"text\": \"c\"}]}]}\r\n",
         );
-        let conversation = vec![message("user", "a?"), message("assistant", "bc")];
+        let conversation = vec![Message::new("user", "a?"), Message::new("assistant", "bc")];
         let expected = [Document::Text("one\ntwo".into()), Document::Messages(conversation)];
         assert_eq!(documents.unwrap(), expected);
-        assert_eq!(document_text(&expected[0], None).unwrap(), "one\ntwo");
-        assert_eq!(document_text(&expected[1], None).unwrap(), "a?\nbc\n");
+        assert_eq!(document_text(&expected[0], None).unwrap(), passage("one\ntwo", false));
+        assert_eq!(document_text(&expected[1], None).unwrap(), passage("a?\nbc\n", false));
         let render = |messages: &[Message]| {
             Ok(messages.iter().map(|m| format!("<{}>{}", m.role, m.content)).collect())
         };
-        assert_eq!(document_text(&expected[1], Some(&render)).unwrap(), "<user>a?<assistant>bc");
+        let rendered = document_text(&expected[1], Some(&render)).unwrap();
+        assert_eq!(rendered, passage("<user>a?<assistant>bc", true));
     }
 
     #[test]
@@ -202,13 +210,20 @@ mod tests {
     fn every_file_gets_an_even_share_of_the_tokens() {
         let json =
             br#"{"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2, "?": 3}, "unk_token": "?"},
-            "pre_tokenizer": {"type": "Whitespace"}}"#;
+            "pre_tokenizer": {"type": "Whitespace"},
+            "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "?", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"?": {"id": "?", "ids": [3],
+            "tokens": ["?"]}}}}"#;
         let tokenizer = Tokenizer::from_json(json, Path::new("words")).unwrap();
-        let files = [vec!["a a".into(), "a a a a".into()], vec!["b".into()], vec!["c c c c c c".into()]];
+        let passages = |texts: &[&str]| texts.iter().map(|text| passage(text, true)).collect::<Vec<_>>();
+        let files = [passages(&["a a", "a a a a"]), passages(&["b"]), passages(&["c c c c c c"])];
         let tokens = |most| tokenize(&tokenizer, &files, most).unwrap();
         assert_eq!(tokens(6), [0, 0, 1, 2, 2, 2]);
         assert_eq!(tokens(1), [2]);
         assert_eq!(tokens(100), [0, 0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2]);
+        // The tokenizer's own token comes before what is no conversation.
+        let plain = vec![passage("a", false), passage("b", true)];
+        assert_eq!(tokenize(&tokenizer, &[plain], 9).unwrap(), [3, 0, 1]);
         assert_eq!(tokens(0), [0; 0]);
         assert_eq!(tokenize(&tokenizer, &[], 5).unwrap(), [0; 0]);
     }

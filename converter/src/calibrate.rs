@@ -1,11 +1,10 @@
 //! The calibration text: what tells which errors of the weights matter.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use qsf_calibration::{Document, document_text, read_documents, tokenize};
-use qsf_runtime::RuntimeError;
+use qsf_calibration::{Document, Passage, document_text, read_documents, tokenize};
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::tokenizer::Tokenizer;
+use qsf_runtime::{ChatTemplate, Message, RuntimeError, Tokenizer};
 
 use crate::error::Result;
 use crate::options::Calibration;
@@ -21,34 +20,58 @@ const TOKENS: std::ops::RangeInclusive<u64> = 32_768..=131_072;
 const MOST_WORK: u64 = 1 << 43;
 
 /// The first `max_tokens` tokens of the files, text or JSONL, by the tokenizer of `source`; of a built-in text where there
-/// are none. Several files get even shares. Without `max_tokens`, as many as a model of this size is worth waiting for: more
-/// text makes the moments of inputs surer, and time goes with tokens times weights.
+/// are none. Several files get even shares. With `chat` conversations go through the chat template of `source`. Without
+/// `max_tokens`, as many as a model of this size is worth waiting for: more text makes the moments of inputs surer, and time
+/// goes with tokens times weights.
 ///
 /// # Errors
-/// When a file cannot be read, the source has no tokenizer, or the text is empty.
+/// When a file cannot be read, the source has no tokenizer, or the text is empty; with `chat` when the source has no template,
+/// no file has a conversation, or the template refuses one.
 pub fn calibrate(
     source: &dyn WeightSource,
     files: &[PathBuf],
     max_tokens: Option<usize>,
+    chat: bool,
 ) -> Result<Calibration> {
     let json = source.tokenizer_json().ok_or_else(|| {
         let expected = "a tokenizer for the calibration text";
         RuntimeError::bad_input(source.path(), "tokenizer.json", expected, "none")
     })?;
-    let text_of = |document: &Document| document_text(document, None);
-    let mut texts: Vec<Vec<String>> = files
-        .iter()
-        .map(|path| read_documents(path)?.iter().map(text_of).collect())
-        .collect::<qsf_runtime::Result<_>>()?;
-    if texts.is_empty() {
-        texts.push(vec![DEFAULT_TEXT.to_owned()]);
-    }
     let tokenizer = Tokenizer::from_json(json, source.path())?;
-    let tokens = tokenize(&tokenizer, &texts, max_tokens.unwrap_or_else(|| default_tokens(source)))?;
+    let template = if chat { Some(ChatTemplate::of_source(source, &tokenizer)?) } else { None };
+    let mut texts = Vec::new();
+    for path in files {
+        texts.push(read_passages(path, template.as_ref())?);
+    }
+    if chat && !texts.iter().flatten().any(|passage| passage.templated) {
+        let problem = "--chat-template: no calibration text has conversations: it takes files that end in .jsonl or .ndjson, \
+                       with \"messages\" on their lines";
+        return Err(RuntimeError::Request(problem.into()).into());
+    }
+    if texts.is_empty() {
+        texts.push(vec![Passage { text: DEFAULT_TEXT.to_owned(), templated: false }]);
+    }
+    let max_tokens = max_tokens.unwrap_or_else(|| default_tokens(source));
+    let tokens = tokenize(&tokenizer, &texts, max_tokens)?;
     if tokens.is_empty() {
         return Err(RuntimeError::Request("the calibration text is empty".into()).into());
     }
-    Ok(Calibration { tokens, text_sha256: sha256(texts.concat().concat().as_bytes()) })
+    let text: String = texts.iter().flatten().map(|passage| passage.text.as_str()).collect();
+    Ok(Calibration { tokens, text_sha256: sha256(text.as_bytes()), chat_template: chat })
+}
+
+/// The documents of a file as text. A conversation that the template refuses is named by its place among them.
+fn read_passages(path: &Path, template: Option<&ChatTemplate>) -> qsf_runtime::Result<Vec<Passage>> {
+    let render = template.map(|template| |messages: &[Message]| template.render(messages, false));
+    let documents = read_documents(path)?;
+    let passages = documents.iter().zip(1..).map(|(document, number): (&Document, usize)| {
+        let passage = document_text(document, render.as_ref().map(|render| render as _));
+        passage.map_err(|error| {
+            let expected = "a conversation that the model's chat template takes";
+            RuntimeError::bad_input(path, format!("document {number}"), expected, error)
+        })
+    });
+    passages.collect()
 }
 
 fn default_tokens(source: &dyn WeightSource) -> usize {

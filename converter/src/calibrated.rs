@@ -34,7 +34,9 @@ pub(crate) fn write_fitted(
     let (head, importance) = match surveyed {
         Some(surveyed) => surveyed,
         None if journal.has(EMBEDDING_RECORD) && !stats.writes() => (LayerStats::default(), Vec::new()),
-        None => (head_stats(job, stats, tools)?, Vec::new()),
+        None if source.config().tied_head || stats.writes() => (stats.head(source, tools)?, Vec::new()),
+        // Neither the embedding nor anyone else needs it.
+        None => (LayerStats::default(), Vec::new()),
     };
     let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
     let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(stored::from_bytes) {
@@ -65,18 +67,6 @@ pub(crate) fn write_fitted(
     job.write_rest(&head)
 }
 
-/// What the head reads in the unchanged model; nothing where neither the embedding nor anyone else needs it.
-fn head_stats(job: &Job<'_>, stats: &mut StatsFiles, tools: &Tools<'_>) -> Result<LayerStats> {
-    let mut head = LayerStats::default();
-    if job.source.config().tied_head || stats.writes() {
-        stats.for_each_layer(job.source, tools, |stats| {
-            head = stats;
-            Ok(())
-        })?;
-    }
-    Ok(head)
-}
-
 /// Encodes and writes all tensors of a job, fitted to the inputs that the unchanged model makes: without a text, by
 /// statistics alone.
 pub(crate) fn write_fitted_by_statistics(
@@ -88,11 +78,7 @@ pub(crate) fn write_fitted_by_statistics(
     let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
     let planned = job.planned(embedding).ok_or_else(|| missing(embedding))?.clone();
     // The file begins with the embedding, and the statistics end with what it is fitted to.
-    let mut head = LayerStats::default();
-    stats.for_each_layer(source, tools, |stats| {
-        head = stats;
-        Ok(())
-    })?;
+    let head = stats.head(source, tools)?;
     let tied = source.config().tied_head;
     let fit = if tied { Fits::of_stats(isa, &head).of(embedding, None)? } else { Fit::default() };
     let stored = job.store_well(&planned, &[fit])?;

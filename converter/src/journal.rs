@@ -56,6 +56,16 @@ impl Journal {
         Ok(journal)
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is something in it.
+    pub fn goes_on(&self) -> bool {
+        !self.records.is_empty()
+    }
+
     /// Whether there is a record of this name.
     pub fn has(&self, name: &str) -> bool {
         self.records.contains_key(name)
@@ -185,7 +195,7 @@ impl Drop for Journal {
     }
 }
 
-/// Where the journal of an output is.
+/// Where the journal of a conversion to `out` is, while the conversion is unfinished.
 pub fn path_of(out: &Path) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
     name.push(".journal");

@@ -107,6 +107,8 @@ pub struct Calibration {
     pub tokens: Vec<u32>,
     /// SHA-256 of the text, lower-case hexadecimal; of several documents one behind the other.
     pub text_sha256: String,
+    /// Whether conversations went through the model's chat template.
+    pub chat_template: bool,
 }
 
 impl ConvertOptions {
@@ -115,8 +117,9 @@ impl ConvertOptions {
         let overrides: Vec<String> = self.overrides.iter().map(ToString::to_string).collect();
         let calibration = self.calibration.as_ref();
         let calibrated = calibration.is_some();
-        let calibration =
-            calibration.map(|c| json!({ "text_sha256": c.text_sha256, "tokens": c.tokens.len() }));
+        let calibration = calibration.map(|c| {
+            json!({ "text_sha256": c.text_sha256, "tokens": c.tokens.len(), "chat_template": c.chat_template })
+        });
         [
             ("quant", if self.size_limit.is_some() { Value::Null } else { json!(self.recipe.name()) }),
             ("block_size", json!(u16::from(self.block))),

@@ -30,7 +30,7 @@ use crate::provenance::hash_files;
 use crate::quantize::Effort;
 use crate::refine::Refinement;
 use crate::statistics::StatsFiles;
-use crate::survey::{survey, unmeasured};
+use crate::survey::{survey, types_to_choose, unmeasured};
 
 /// What a conversion did.
 #[derive(Debug, Clone)]
@@ -93,11 +93,13 @@ pub fn convert(
     };
     let writer = QsfWriter::create(out, source.config().layers, writer_options)?;
     let files = source.files();
-    let mut stats = StatsFiles::open(source, &options.stats_in, options.stats_out.clone(), options.force)?;
+    let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
+    let mut stats =
+        StatsFiles::open(source, &options.stats_in, options.stats_out.clone(), tokens, options.force)?;
     let mut recorded = options.normalised();
     recorded.insert("statistics".into(), json!(stats.texts()));
     let provenance = |sources| Provenance {
-        tool: concat!("qsf-convert ", env!("CARGO_PKG_VERSION")).into(),
+        tool: TOOL.into(),
         sources,
         requantized_from: requantized_from.clone(),
         options: recorded.clone(),
@@ -138,15 +140,19 @@ pub fn convert(
             progress.end();
             sources?
         }
-        Some(calibration) => {
+        Some(_) => {
             let sources = hash_files(&files, &[cancel])?;
             let provenance = provenance(sources.clone());
             let journal = journal.insert(Journal::open(out, &fingerprint(&provenance), options.force)?);
-            let tools = Tools { cpu, tokens: &calibration.tokens, progress, cancel };
+            if journal.goes_on() {
+                progress.note(&format!("going on from {}", journal.path().display()));
+            }
+            let tools = Tools { cpu, tokens, progress, cancel };
             let surveyed = match options.size_limit {
                 Some(limit) => {
                     let stats = &mut stats;
-                    Some(choose_types(&mut job, limit, provenance, options, stats, journal, &tools)?)
+                    let chosen = choose_types(&mut job, limit, provenance, options, stats, journal, &tools)?;
+                    Some((chosen.head, chosen.importance))
                 }
                 None => None,
             };
@@ -182,8 +188,18 @@ pub fn convert(
     Ok(Conversion { plan: job.plan, tensors: meta.tensors, evaluation, file_bytes, weights, seconds })
 }
 
-/// Types for a size: what was measured to choose them, and the job with the plan that was chosen.
-fn choose_types(
+/// What was measured to choose types for a size.
+pub(crate) struct ChosenTypes {
+    /// What the head reads in the unchanged model.
+    pub head: LayerStats,
+    /// Divergence of the model's predictions without each layer.
+    pub importance: Vec<f32>,
+    /// Sum of the damages of the types that were chosen.
+    pub damage: f64,
+}
+
+/// Gives the job types for a size.
+pub(crate) fn choose_types(
     job: &mut Job<'_>,
     limit: u64,
     provenance: Provenance,
@@ -191,7 +207,7 @@ fn choose_types(
     stats: &mut StatsFiles,
     journal: &mut Journal,
     tools: &Tools<'_>,
-) -> Result<(LayerStats, Vec<f32>)> {
+) -> Result<ChosenTypes> {
     job.plan = Arc::new(as_stored(job)?);
     let free = |planned: &PlannedTensor| {
         let id = planned.info.id;
@@ -203,13 +219,13 @@ fn choose_types(
     let size = SizeModel { config, block, layout: options.layout, sections: &sections };
     // Said now, not after minutes of measuring.
     plan_for_size(&job.plan, &unmeasured(&job.plan, free), limit, &size)?;
-    let survey = survey(job, free, stats, journal, tools)?;
+    let survey = survey(job, free, types_to_choose, stats, journal, tools)?;
     let candidates: Vec<Candidate> = survey
         .tensors
         .iter()
         .filter_map(|t| Some(Candidate { id: t.id()?, options: t.options.clone() }))
         .collect();
-    let (plan, _) =
+    let (plan, damage) =
         plan_for_size(&job.plan, &candidates, limit, &size).map_err(|e| match (e, options.min_cosine) {
             // All types together were small enough.
             (PlanError::TooSmall { limit, least }, Some(wanted)) => {
@@ -221,7 +237,7 @@ fn choose_types(
     if options.effort == SearchEffort::Max {
         Refinement { candidates: &candidates, limit, size }.run(job, stats, journal, tools)?;
     }
-    Ok((survey.head, survey.importance))
+    Ok(ChosenTypes { head: survey.head, importance: survey.importance, damage })
 }
 
 /// The plan with the types of those tensors that the planned ones have no range for: their bytes count.
@@ -240,8 +256,8 @@ fn may_be_chosen(id: TensorId) -> bool {
     !matches!(id.kind, TensorKind::Router | TensorKind::RopeFactors | TensorKind::Positions)
 }
 
-/// Stored bytes of the sections that are no tensors, META's somewhat too large: its figures are not known yet.
-fn section_sizes(job: &Job<'_>, provenance: Provenance, options: &ConvertOptions) -> Result<Vec<u64>> {
+/// Stored bytes of META, about: its figures are not known yet.
+pub(crate) fn meta_bytes(job: &Job<'_>, provenance: Provenance) -> Result<u64> {
     let records = job.plan.tensors().iter().enumerate().map(|(i, planned)| {
         // Digits that compress as badly as those of real figures.
         let noise = |salt: u64| {
@@ -258,10 +274,14 @@ fn section_sizes(job: &Job<'_>, provenance: Provenance, options: &ConvertOptions
         tensors: records.collect(),
     };
     let json = serde_json::to_vec(&meta).expect("finite numbers and names are JSON");
-    let stored = |bytes: &[u8]| stored_section_bytes(bytes).map_err(ConvertError::from);
-    let mut sizes = vec![stored(&json)? + META_RESERVE];
+    Ok(stored_section_bytes(&json)?)
+}
+
+/// Stored bytes of the sections that are no tensors, at most.
+fn section_sizes(job: &Job<'_>, provenance: Provenance, options: &ConvertOptions) -> Result<Vec<u64>> {
+    let mut sizes = vec![meta_bytes(job, provenance)? + META_RESERVE];
     for section in [job.source.tokenizer_json(), job.source.chat_template()].into_iter().flatten() {
-        sizes.push(stored(section)?);
+        sizes.push(stored_section_bytes(section)?);
     }
     if options.evaluation.is_some() {
         sizes.push(EVALUATION_RESERVE);
@@ -270,6 +290,8 @@ fn section_sizes(job: &Job<'_>, provenance: Provenance, options: &ConvertOptions
     Ok(sizes)
 }
 
+/// What META names as the tool.
+pub(crate) const TOOL: &str = concat!("qsf-convert ", env!("CARGO_PKG_VERSION"));
 /// More bytes than an evaluation takes.
 const EVALUATION_RESERVE: u64 = 1024;
 /// Bytes that META may take more than predicted.

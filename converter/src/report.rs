@@ -5,6 +5,8 @@ use qsf_format::{BlockSize, Outliers, TensorRecord};
 use serde_json::{Value, json};
 
 use crate::pipeline::Conversion;
+use crate::plan::Plan;
+use crate::predict::Prediction;
 
 /// One row per tensor, then the totals.
 pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
@@ -54,6 +56,69 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
         "tensors": conversion.tensors,
         "evaluation": conversion.evaluation,
     })
+}
+
+/// The types of the matrices of a plan.
+pub fn plan_table(plan: &Plan, block: BlockSize) -> String {
+    let matrices = plan.tensors().iter().filter(|tensor| tensor.info.id.kind.is_matrix());
+    table(
+        &["tensor", "type", "bits"],
+        2,
+        matrices.map(|tensor| {
+            let bytes = tensor.quant.row_bytes(block, tensor.info.cols as u64).unwrap_or(0);
+            let bits = bytes as f64 * 8.0 / tensor.info.cols.max(1) as f64;
+            vec![tensor.info.id.to_string(), tensor.quant.to_string(), format!("{bits:.2}")]
+        }),
+    )
+}
+
+/// What is to be expected of the conversion `what`, for people. A compressed file is smaller than predicted.
+pub fn prediction_lines(found: &Prediction, what: &str, compressed: bool) -> String {
+    let divergence = match found.divergence {
+        Some(divergence) => format!("about {divergence:.4} nats per token"),
+        None => "unknown: needs --calibration, --target-size or --target-bpw".into(),
+    };
+    format!(
+        "{what}: {} weights in {}{}, {:.3} bits per weight over the whole file\n\
+         divergence from the model: {divergence}\n\
+         time: about {}, memory: about {}\n",
+        found.weights,
+        if compressed { "at most " } else { "" },
+        human_bytes(found.file_bytes),
+        found.bits_per_weight(),
+        human_seconds(found.seconds),
+        human_bytes(found.peak_bytes),
+    )
+}
+
+/// The same as JSON.
+pub fn prediction_json(found: &Prediction, block: BlockSize) -> Value {
+    let types: Vec<Value> = found
+        .plan
+        .tensors()
+        .iter()
+        .map(|tensor| json!({ "tensor": tensor.info.id.to_string(), "type": tensor.quant }))
+        .collect();
+    json!({
+        "weights": found.weights,
+        "predicted_weight_bytes": found.plan.predicted_bytes(block),
+        "predicted_file_bytes": found.file_bytes,
+        "predicted_bits_per_weight": found.bits_per_weight(),
+        "predicted_kld": found.divergence,
+        "predicted_seconds": found.seconds,
+        "predicted_peak_bytes": found.peak_bytes,
+        "tensors": types,
+    })
+}
+
+/// A duration as people say it.
+fn human_seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
 }
 
 fn tensor_name(record: &TensorRecord) -> String {

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use qsf_calibration::{
-    Detail, LayerStats, MergedStats, StatsHeader, StatsWriter, TextMark, for_each_layer, hex,
+    Detail, LayerStats, MergedStats, StatsHeader, StatsWriter, TextMark, collect_head, for_each_layer, hex,
     model_fingerprint, text_fingerprint,
 };
+use qsf_format::FormatError;
 use qsf_runtime::source::WeightSource;
 
 use crate::error::{ConvertError, Result};
@@ -14,31 +15,46 @@ use crate::job::Tools;
 /// Statistics to read, and where to write what is collected.
 pub(crate) struct StatsFiles {
     read: Option<MergedStats>,
+    /// Fingerprints of the texts of the files that the user gave to read.
+    texts: Option<Vec<String>>,
     write: Option<PathBuf>,
     /// Replace what is there.
     force: bool,
 }
 
 impl StatsFiles {
-    /// Opens the files to read, which must be of this model.
+    /// Opens the files to read, which must be of this model. A file to write that is there already, of this model and these
+    /// tokens, is whole: an earlier run that was stopped later wrote it, and it is read instead.
     pub fn open(
         source: &dyn WeightSource,
         read: &[PathBuf],
         write: Option<PathBuf>,
+        tokens: &[u32],
         force: bool,
     ) -> Result<StatsFiles> {
-        let mut files = StatsFiles { read: None, write, force };
+        let mut files = StatsFiles { read: None, texts: None, write, force };
         if !read.is_empty() {
             let merged = MergedStats::open(read)?;
             merged.check_model(&model_fingerprint(source)?)?;
+            files.texts = Some(merged.header().texts.iter().map(|text| hex(&text.hash)).collect());
             files.read = Some(merged);
+        }
+        if let Some(path) = files.write.as_ref().filter(|path| !force && path.exists()) {
+            let there = MergedStats::open(&[path]).ok();
+            let Some(there) =
+                there.filter(|there| header(source, tokens).is_ok_and(|h| h == *there.header()))
+            else {
+                return Err(FormatError::Exists { path: path.clone() }.into());
+            };
+            files.read = Some(there);
+            files.write = None;
         }
         Ok(files)
     }
 
-    /// Fingerprints of the texts that the files to read are of; `None` without such files.
-    pub fn texts(&self) -> Option<Vec<String>> {
-        self.read.as_ref().map(|merged| merged.header().texts.iter().map(|text| hex(&text.hash)).collect())
+    /// Fingerprints of the texts that the files of `--stats-in` are of; `None` without such files.
+    pub fn texts(&self) -> Option<&[String]> {
+        self.texts.as_deref()
     }
 
     /// Whether statistics are to be written, so that they have to be collected whatever a journal has.
@@ -62,11 +78,7 @@ impl StatsFiles {
         }
         let Tools { cpu, tokens, progress, cancel } = *tools;
         let mut writer = match &self.write {
-            Some(path) => {
-                let texts = vec![TextMark { hash: text_fingerprint(tokens), tokens: tokens.len() as u64 }];
-                let header = StatsHeader { model: model_fingerprint(source)?, texts };
-                Some(StatsWriter::create(path, self.force, &header)?)
-            }
+            Some(path) => Some(StatsWriter::create(path, self.force, &header(source, tokens)?)?),
             None => None,
         };
         for_each_layer::<ConvertError>(source, cpu, tokens, Detail::Full, progress, cancel, |stats| {
@@ -82,4 +94,32 @@ impl StatsFiles {
         }
         Ok(())
     }
+
+    /// The statistics of a layer, of files that are read.
+    pub fn layer(&mut self, layer: u32) -> Result<LayerStats> {
+        self.read.as_mut().map_or(Ok(LayerStats::default()), |merged| Ok(merged.layer(Some(layer))?))
+    }
+
+    /// What the head reads in the unchanged model. Statistics that are to be written are collected whole.
+    pub fn head(&mut self, source: &dyn WeightSource, tools: &Tools<'_>) -> Result<LayerStats> {
+        if let Some(merged) = &mut self.read {
+            return Ok(merged.layer(None)?);
+        }
+        let Tools { cpu, tokens, progress, cancel } = *tools;
+        if self.write.is_none() {
+            return Ok(collect_head(source, cpu, tokens, progress, cancel)?);
+        }
+        let mut head = LayerStats::default();
+        self.for_each_layer(source, tools, |stats| {
+            head = stats;
+            Ok(())
+        })?;
+        Ok(head)
+    }
+}
+
+/// What statistics of a text are known by.
+fn header(source: &dyn WeightSource, tokens: &[u32]) -> Result<StatsHeader> {
+    let texts = vec![TextMark { hash: text_fingerprint(tokens), tokens: tokens.len() as u64 }];
+    Ok(StatsHeader { model: model_fingerprint(source)?, texts })
 }

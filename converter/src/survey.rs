@@ -92,10 +92,12 @@ pub(crate) struct Survey {
     pub head: LayerStats,
 }
 
-/// Measures every matrix for which `wanted` says so, layer by layer; what `journal` has is not measured again.
+/// Measures every matrix for which `wanted` says so in the types of `types`, layer by layer; what `journal` has is not
+/// measured again.
 pub(crate) fn survey(
     job: &Job<'_>,
     wanted: impl Fn(&PlannedTensor) -> bool,
+    types: impl Fn(&PlannedTensor) -> Vec<QuantType>,
     stats: &mut StatsFiles,
     journal: &mut Journal,
     tools: &Tools<'_>,
@@ -119,8 +121,8 @@ pub(crate) fn survey(
         let known = journal.get(&name)?.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok());
         let found = match (known, stats.layer) {
             (Some(known), _) => known,
-            (None, Some(layer)) => of_layer(job, &wanted, &mut probe, layer, &stats, cpu)?,
-            (None, None) => of_ends(job, &wanted, &mut probe, &stats)?,
+            (None, Some(layer)) => of_layer(job, (&wanted, &types), &mut probe, layer, &stats, cpu)?,
+            (None, None) => of_ends(job, (&wanted, &types), &mut probe, &stats)?,
         };
         journal.put_new(&name, &serde_json::to_vec(&found).expect("names and finite numbers are JSON"))?;
         survey.tensors.extend(found.tensors);
@@ -135,13 +137,17 @@ pub(crate) fn survey(
     Ok(survey)
 }
 
+/// The types among which one is chosen for a size.
+pub(crate) fn types_to_choose(planned: &PlannedTensor) -> Vec<QuantType> {
+    if planned.info.id.layer.is_some() { OF_LAYERS.into() } else { OF_ENDS.into() }
+}
+
 /// The types that a survey would measure, with nothing known about them.
 pub(crate) fn unmeasured(plan: &Plan, wanted: impl Fn(&PlannedTensor) -> bool) -> Vec<Candidate> {
     let free = plan.tensors().iter().filter(|planned| wanted(planned));
     free.map(|planned| {
-        let id = planned.info.id;
-        let types: &[QuantType] = if id.layer.is_some() { &OF_LAYERS } else { &OF_ENDS };
-        Candidate { id, options: types.iter().map(|quant| (form(planned, *quant), 0.0)).collect() }
+        let options = types_to_choose(planned).into_iter().map(|quant| (form(planned, quant), 0.0)).collect();
+        Candidate { id: planned.info.id, options }
     })
     .collect()
 }
@@ -175,7 +181,7 @@ fn from_journal(job: &Job<'_>, journal: &mut Journal) -> Result<Option<Survey>> 
 /// The matrices of a layer.
 fn of_layer(
     job: &Job<'_>,
-    wanted: &impl Fn(&PlannedTensor) -> bool,
+    (wanted, types): (&impl Fn(&PlannedTensor) -> bool, &impl Fn(&PlannedTensor) -> Vec<QuantType>),
     probe: &mut Probe,
     layer: u32,
     stats: &LayerStats,
@@ -197,7 +203,7 @@ fn of_layer(
         let Some(probe_error) = sample.error(job, cpu, PROBE.into(), &fit)? else { continue };
         let per_error = within_bounds(divergence) / probe_error.outputs.max(f64::MIN_POSITIVE);
         let (mut options, mut best) = (Vec::new(), 0.0f64);
-        for quant in OF_LAYERS {
+        for quant in types(planned) {
             // A type that the tensor would not be stored in has another size.
             if job.encoder.choose_type(&planned.info, &tensor, quant)? == quant
                 && let Some(error) = sample.error(job, cpu, form(planned, quant), &fit)?
@@ -281,7 +287,7 @@ fn with_outliers(
 /// Embedding and head. Every form costs a run of the model there, so outliers are those of the plan.
 fn of_ends(
     job: &Job<'_>,
-    wanted: &impl Fn(&PlannedTensor) -> bool,
+    (wanted, types): (&impl Fn(&PlannedTensor) -> bool, &impl Fn(&PlannedTensor) -> Vec<QuantType>),
     probe: &mut Probe,
     stats: &LayerStats,
 ) -> Result<SurveyedLayer> {
@@ -293,7 +299,7 @@ fn of_ends(
         let embedding = id.kind == TensorKind::TokenEmbedding;
         let fit = if embedding && !tied { Fit::default() } else { fits.of(id, None)? };
         let (mut options, mut best) = (Vec::new(), 0.0f64);
-        for quant in OF_ENDS {
+        for quant in types(planned) {
             let stored =
                 job.store(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
             best = best.max(stored.record.cosine);

@@ -5,6 +5,7 @@
 //! - [`generate`], [`mod@bench`] and [`eval`] are what the binaries do with it.
 
 pub mod bench;
+pub mod chat_template;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod cpu;
@@ -12,6 +13,7 @@ mod decoder;
 mod error;
 pub mod eval;
 pub mod generate;
+mod guard;
 pub mod memory;
 pub mod progress;
 pub mod sample;
@@ -21,6 +23,7 @@ mod test_data;
 pub mod tokenizer;
 mod weights;
 
+pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
     Activations, Decoder, DecoderState, InputObserver, KvCache, LayerRunner, LinearInput, Profile, Section,
 };

@@ -15,6 +15,9 @@ pub trait Progress: Sync {
 
     /// The work begun last has ended.
     fn end(&self);
+
+    /// Something that the user should know, in one line.
+    fn note(&self, _text: &str) {}
 }
 
 /// Progress that nobody watches.

@@ -1,7 +1,6 @@
 //! Text to tokens and back, by the model's own `tokenizer.json`.
 
 mod definition;
-mod guard;
 mod limits;
 mod open;
 mod self_check;
@@ -9,8 +8,8 @@ mod stream;
 
 use std::path::{Path, PathBuf};
 
-use self::guard::guarded;
 use crate::error::{Result, RuntimeError};
+use crate::guard::guarded;
 
 pub use definition::{Definition, GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use definition::{FoundTokenizer, find_tokenizer};
@@ -35,7 +34,7 @@ impl Tokenizer {
     /// # Errors
     /// The text is not a tokenizer, or is one that fails at its first use.
     pub fn from_json(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
-        let inner = guarded(|| {
+        let inner = guarded("tokenizer", || {
             limits::check_growth(&serde_json::from_slice(bytes)?)?;
             let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
             inner.with_truncation(None)?;
@@ -123,7 +122,7 @@ impl Tokenizer {
     }
 
     fn run<T>(&self, action: &str, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
-        guarded(work).map_err(|problem| {
+        guarded("tokenizer", work).map_err(|problem| {
             RuntimeError::bad_input(&self.path, "the tokenizer", format!("it to {action}"), problem)
         })
     }

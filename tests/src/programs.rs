@@ -111,6 +111,11 @@ impl Program {
         self.0.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
+    /// Starts it; its stderr can be read.
+    pub fn start_watched(mut self) -> Child {
+        self.0.stdout(Stdio::null()).spawn().unwrap()
+    }
+
     /// Starts it with a stdout that nobody reads: the pipe is closed already.
     pub fn start_unread(mut self) -> Child {
         let mut child = self.0.spawn().unwrap();

@@ -518,10 +518,7 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         (convert().arg("--demo"), "--demo"),
         (convert().args("--calibration-tokens 5"), "--calibration"),
         (convert().arg("--dry-run"), "--dry-run"),
-        (
-            program("qsf-convert").arg(&model).arg("--dry-run").arg("--calibration").arg(&text),
-            "--calibration",
-        ),
+        (program("qsf-convert").arg(&model).arg("--dry-run").arg("--eval").arg(&text), "--eval"),
         (program("qsf-convert").arg(&model).args("--dry-run --force"), "--force"),
         (program("qsf-convert").args("--demo --quant 2bit"), "--quant"),
         (convert().arg("--pin"), "--calibration"),

@@ -37,7 +37,10 @@ fn text_and_number_of_tokens_are_recorded() {
     fs::write(&text, "abc").unwrap();
     convert(&model, &out, "", Some(&text));
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    assert_eq!(recorded(&out), json!({"text_sha256": hash, "tokens": tokens(&model, "abc")}));
+    assert_eq!(
+        recorded(&out),
+        json!({"text_sha256": hash, "tokens": tokens(&model, "abc"), "chat_template": false})
+    );
     let all = tokens(&model, &fs::read_to_string(TEXT).unwrap());
     assert!(all > 5_000, "{all}");
     for (args, expected) in [("", all.min(32_768)), ("--calibration-tokens 777", 777)] {

@@ -121,6 +121,31 @@ fn two_conversions_to_one_name_do_not_mix() {
     assert_eq!(ends_soon(first), Some(130));
 }
 
+#[test]
+fn a_conversion_that_was_interrupted_says_how_it_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let out = dir.path().join("out.qsf");
+    let journal = dir.path().join("out.qsf.journal");
+    let args = "-t 1 --calibration-tokens 2000 --calibration";
+    let call = || program("qsf-convert").arg(&model).arg(&out).args(args).arg(TEXT);
+    let mut child = call().start_watched();
+    wait_until(&mut child, "journal", || size(&journal) > 1000);
+    signal(&child, "INT");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(ends_soon(child), Some(130), "{stderr}");
+    assert!(stderr.contains("out.qsf.journal keeps what is done: the same command goes on"), "{stderr}");
+    let found = call().run();
+    assert_eq!(found.code, 0, "{}", found.stderr);
+    assert!(
+        found.stderr.contains("note: going on from") && found.stderr.contains("out.qsf.journal"),
+        "{}",
+        found.stderr
+    );
+    assert!(out.exists() && !journal.exists());
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn interrupt_and_termination_end_an_evaluation_and_a_benchmark() {

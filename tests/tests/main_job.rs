@@ -208,6 +208,7 @@ fn a_dry_run_predicts_the_size_and_writes_nothing() {
         tensors["tensors"].as_array().unwrap().iter().map(|t| t["bytes"].as_u64().unwrap()).sum();
     assert_eq!(prediction["predicted_weight_bytes"], stored);
     assert_eq!(prediction["weights"], 1_049_728);
+    assert_eq!(prediction["predicted_kld"], Value::Null);
 }
 
 #[test]

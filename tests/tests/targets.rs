@@ -92,6 +92,9 @@ fn a_target_without_a_text_uses_the_built_in_one_and_bits_per_weight_count_the_w
     assert!(bits > 8.2 && bits < 9.0, "{bits}");
 }
 
+/// Bytes of a journal that nothing is in yet.
+const JOURNAL_HEADER: u64 = 40;
+
 #[test]
 fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +122,14 @@ fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
         assert!(found.stderr.contains("killed.qsf.journal"), "{}", found.stderr);
     }
     if !out.exists() {
-        call(&model, &out, &args).run().ok();
+        let goes_on = journal(&out).metadata().is_ok_and(|found| found.len() > JOURNAL_HEADER);
+        let found = call(&model, &out, &args).run();
+        assert_eq!(
+            (found.code, found.stderr.contains("note: going on from")),
+            (0, goes_on),
+            "{}",
+            found.stderr
+        );
     }
     assert!(fs::read(&out).unwrap() == fs::read(&whole).unwrap(), "other bytes after kills");
     assert!(!journal(&out).exists());
@@ -201,4 +211,150 @@ fn statistics_in_files_stand_in_for_the_text_and_those_of_another_model_are_refu
     write_llama(&other, Size::TINY, 1);
     let args = format!("-q n3 --stats-in {}", stats.display());
     refused("another model", dir.path(), call(&other, &dir.path().join("no.qsf"), &args), 3, &["demo.stats"]);
+}
+
+#[test]
+fn statistics_that_a_killed_conversion_wrote_are_whole_and_are_used_when_it_is_started_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let path = |name: &str| dir.path().join(name);
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 3000 -q n3");
+    let with_stats = |out: &Path, stats: &Path| call(&model, out, &text).arg("--stats-out").arg(stats);
+    let started = Instant::now();
+    with_stats(&path("whole.qsf"), &path("whole.stats")).run().ok();
+    let took = started.elapsed();
+    let (out, stats) = (path("killed.qsf"), path("killed.stats"));
+    for part in 2..=9u32 {
+        let mut child = with_stats(&out, &stats).start();
+        std::thread::sleep((took * part / 10).min(Duration::from_secs(5)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if out.exists() {
+            break;
+        }
+    }
+    if !out.exists() {
+        let found = with_stats(&out, &stats).run();
+        assert_eq!(found.code, 0, "{}", found.stderr);
+    }
+    assert!(
+        fs::read(&stats).unwrap() == fs::read(path("whole.stats")).unwrap(),
+        "other statistics after kills"
+    );
+    assert!(fs::read(&out).unwrap() == fs::read(path("whole.qsf")).unwrap(), "other bytes after kills");
+
+    // Statistics that are there stand for the run that would make them again, and are left alone.
+    let modified = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    let before = modified(&stats);
+    with_stats(&path("again.qsf"), &stats).run().ok();
+    assert_eq!(modified(&stats), before);
+    assert!(fs::read(path("again.qsf")).unwrap() == fs::read(&out).unwrap());
+    // Those of another text do not, nor does a part of a file.
+    let other = format!(
+        "--calibration {CALIBRATION} --calibration-tokens 2999 -q n3 --stats-out {}",
+        stats.display()
+    );
+    refused(
+        "another text",
+        dir.path(),
+        call(&model, &path("no.qsf"), &other),
+        2,
+        &["killed.stats", "exists"],
+    );
+    let bytes = fs::read(&stats).unwrap();
+    fs::write(path("part.stats"), &bytes[..bytes.len() / 2]).unwrap();
+    let part = with_stats(&path("no.qsf"), &path("part.stats"));
+    refused("a part", dir.path(), part, 2, &["part.stats", "exists"]);
+}
+
+#[test]
+fn tensors_that_no_small_type_has_the_range_for_count_at_their_real_size_under_a_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model");
+    let size = Size { layers: 3, hidden: 128, ffn: 384, vocab: 2048 };
+    write_llama(&model, size, 5);
+    let tokenizer = demo_model(&dir.path().join("tokenizer")).join("tokenizer.json");
+    fs::copy(tokenizer, model.join("tokenizer.json")).unwrap();
+    let mut weights = SafetensorsFile::of_model(&model);
+    // Values whose scales leave f16: no block type can hold them. What reads their outputs is made small in turn.
+    let wide = "model.layers.1.self_attn.v_proj.weight";
+    weights.put(wide, &[size.hidden / 2, size.hidden], |i| 1e8 * ((i * 7919 % 201) as f32 - 100.0) / 100.0);
+    let back = "model.layers.1.self_attn.o_proj.weight";
+    weights.put(back, &[size.hidden, size.hidden], |i| 1e-9 * ((i * 104_729 % 201) as f32 - 100.0) / 100.0);
+    weights.save();
+    let out = dir.path().join("out.qsf");
+    for bits in ["5", "6.5"] {
+        let args = format!("--target-bpw {bits} --calibration-tokens 1500 --json --force");
+        let report = call(&model, &out, &args).run().json();
+        let found = report["bits_per_weight"].as_f64().unwrap();
+        let asked: f64 = bits.parse().unwrap();
+        assert!(found <= asked && found > 0.97 * asked, "{found} for {asked}");
+        let tensors = report["tensors"].as_array().unwrap();
+        let widened = tensors.iter().find(|t| t["layer"] == 1 && t["kind"] == "attn_v").unwrap();
+        assert!(["bf16", "f32"].contains(&widened["type"].as_str().unwrap()), "{widened}");
+    }
+    program("qsf-inspect").arg(&out).arg("--verify").run().ok();
+}
+
+#[test]
+fn a_dry_run_predicts_size_and_quality_and_its_plan_can_be_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let (out, plan) = (dir.path().join("out.qsf"), dir.path().join("plan.json"));
+    let dry =
+        |args: &str| program("qsf-convert").arg(&model).args("--dry-run --json").args(args).run().json();
+    let number =
+        |value: &Value, field: &str| value[field].as_f64().unwrap_or_else(|| panic!("{field} in {value}"));
+    // All but the digits of errors in META is known: these are of 38 tensors.
+    let close = |predicted: f64, found: f64| predicted - found < 40.0 * 38.0 && found - predicted < 200.0;
+    for args in ["-q 4bit", "-q 8bit --layout rows", "-q n3 --tensor-type attn_v=f32", "-q f16"] {
+        let predicted = number(&dry(args), "predicted_file_bytes");
+        let found = number(&call(&model, &out, args).args("--json --force").run().json(), "file_bytes");
+        assert!(close(predicted, found), "{args}: {predicted} bytes predicted, {found} written");
+    }
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 4096");
+    let predicted = dry(&format!("--target-bpw 3.8 {text} --plan {}", plan.display()));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "the model, a file and the plan");
+    let replay = format!("--plan {} {text} --json --force", plan.display());
+    let report = call(&model, &out, &replay).run().json();
+    for (tensor, record) in
+        predicted["tensors"].as_array().unwrap().iter().zip(report["tensors"].as_array().unwrap())
+    {
+        assert_eq!(tensor["type"], record["type"], "{tensor}");
+    }
+    let (expected, found) = (number(&predicted, "predicted_file_bytes"), number(&report, "file_bytes"));
+    assert!(close(expected, found), "{expected} bytes predicted, {found} written");
+    for (what, predicted) in [("target", predicted), ("type", dry(&format!("-q n3 {text}")))] {
+        if what == "type" {
+            call(&model, &out, &format!("-q n3 {text} --force")).run().ok();
+        }
+        let (expected, found) = (number(&predicted, "predicted_kld"), divergence(&out, &model));
+        assert!(
+            expected < 2.0 * found && found < 2.0 * expected,
+            "{what}: KLD {expected} predicted, {found} measured"
+        );
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_dry_run_predicts_the_peak_of_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = demo_model(dir.path());
+    let large = dir.path().join("large");
+    write_llama(&large, Size { layers: 4, hidden: 512, ffn: 1536, vocab: 2048 }, 1);
+    fs::copy(demo.join("tokenizer.json"), large.join("tokenizer.json")).unwrap();
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 2048");
+    for (model, args) in
+        [(&demo, text.clone()), (&large, "-q 4bit".to_owned()), (&large, format!("-q 4bit {text}"))]
+    {
+        let dry = program("qsf-convert").arg(model).args("--dry-run --json").args(&args).run().json();
+        let predicted = dry["predicted_peak_bytes"].as_u64().unwrap();
+        let (output, peak) = call(model, &dir.path().join("out.qsf"), &args).args("--force").run_measured();
+        output.ok();
+        assert!(
+            predicted < 2 * peak && peak < 2 * predicted,
+            "{args}: {predicted} predicted, {peak} measured"
+        );
+    }
 }

@@ -5,20 +5,22 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::{ArgGroup, Parser, ValueEnum};
-use qsf_calibration::{LayerSummary, MergedStats, hex};
 use qsf_converter::demo::{demo_table, run_demo};
 use qsf_converter::hub::{HubError, Reference};
-use qsf_converter::plan::{Plan, Recipe, TypeOverride, read_plan, write_plan};
-use qsf_converter::report::{conversion_json, conversion_table};
+use qsf_converter::plan::{Recipe, TypeOverride, read_plan, write_plan};
+use qsf_converter::report::{
+    conversion_json, conversion_table, plan_table, prediction_json, prediction_lines,
+};
 use qsf_converter::{
-    Conversion, ConvertError, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort, calibrate, convert,
+    Conversion, ConvertError, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort, StatsReport,
+    calibrate, convert, journal_path, predict,
 };
 use qsf_format::cli::{ByteSize, exit_with, human_bytes, print};
-use qsf_format::{BlockSize, Compression, FormatError, Layout};
+use qsf_format::{BlockSize, Compression, Failure, FormatError, Layout};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
 use qsf_runtime::cpu::Cpu;
-use qsf_runtime::progress::Cancel;
+use qsf_runtime::progress::{Cancel, Progress as _};
 use qsf_runtime::source::{self, WeightSource};
 use serde_json::json;
 
@@ -82,6 +84,9 @@ struct Args {
     /// How long to search: max takes several times as long for a few percent less damage
     #[arg(long, value_enum, value_name = "EFFORT", default_value = "normal", requires = "runs_text")]
     effort: EffortArg,
+    /// Make texts of the conversations in JSONL files ("messages") by the model's chat template, not one message a line
+    #[arg(long, requires = "calibration")]
+    chat_template: bool,
     /// Statistics files of this model, instead of running the text through it; may be repeated: they add up. Without
     /// --calibration the weights are fitted to them alone
     #[arg(long, value_name = "FILE", conflicts_with = "stats_out")]
@@ -89,8 +94,9 @@ struct Args {
     /// Write the statistics of the calibration text to a file
     #[arg(long, value_name = "FILE")]
     stats_out: Option<PathBuf>,
-    /// Print what statistics files hold and stop
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "demo"])]
+    /// Print what statistics files hold and stop. With MODEL, before it, also how long the rows of its matrices are, and how
+    /// much their outputs vary
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "demo", "dry_run", "plan", "eval", "calibration", "stats_in", "stats_out", "target_size", "target_bpw"])]
     show_stats: Vec<PathBuf>,
     /// Text to compare the written file with the model on; the result is printed and stored in the file
     #[arg(long, value_name = "TEXT")]
@@ -107,8 +113,9 @@ struct Args {
     /// Quantize a model that is quantized already, such as most GGUF files: errors add up
     #[arg(long)]
     allow_requantize: bool,
-    /// Print the predicted size and stop
-    #[arg(long, conflicts_with_all = ["out", "calibration", "force", "eval", "target_size", "target_bpw", "stats_in", "stats_out", "min_cosine"])]
+    /// Predict size, time, memory and, with a target or --calibration, the divergence from MODEL, and stop. With a target the
+    /// types are chosen, which takes a part of the time of the conversion; --plan keeps them for it
+    #[arg(long, conflicts_with_all = ["out", "force", "eval", "stats_out", "min_cosine"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
     #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval", "stats_in", "stats_out", "show_stats"])]
@@ -224,7 +231,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         return demo(args, &cpu, &cancel);
     }
     if !args.show_stats.is_empty() {
-        return show_stats(args);
+        return show_stats(args, &cpu);
     }
     let Some(model) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
@@ -243,10 +250,20 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let source = source::open(&model)?;
     let source = source.as_ref();
     if args.dry_run {
-        return dry_run(args, &name, source);
+        return dry_run(args, &name, source, &cpu, (&progress, &cancel));
     }
     let (options, plan_to_write) = choose_options(args, source)?;
-    let conversion = convert(source, &out, &options, &cpu, &progress, &cancel)?;
+    let conversion = convert(source, &out, &options, &cpu, &progress, &cancel).inspect_err(|error| {
+        let journal = journal_path(&out);
+        // After other errors the same command would come to the same end.
+        let stopped = matches!(error.failure(), Failure::Interrupted | Failure::OutOfSpace);
+        if stopped && journal.exists() {
+            progress.note(&format!(
+                "{} keeps what is done: the same command goes on from there",
+                journal.display()
+            ));
+        }
+    })?;
     if let Some(path) = plan_to_write {
         write_plan(path, &conversion.plan)?;
     }
@@ -276,8 +293,11 @@ fn choose_options<'a>(
     let mut overrides = replayed.map(read_plan).transpose()?.unwrap_or_default();
     overrides.extend(args.tensor_type.iter().cloned());
     let calibrated = !args.calibration.is_empty() || size_limit.is_some() || args.stats_out.is_some();
-    let calibration =
-        if calibrated { Some(calibrate(source, &args.calibration, args.calibration_tokens)?) } else { None };
+    let calibration = if calibrated {
+        Some(calibrate(source, &args.calibration, args.calibration_tokens, args.chat_template)?)
+    } else {
+        None
+    };
     let evaluation = match &args.eval {
         Some(path) => {
             let chunks = args.eval_chunks.map(|chunks| chunks as usize);
@@ -335,42 +355,10 @@ fn report(args: &Args, conversion: &Conversion, name: &str, out: &Path) -> anyho
 }
 
 /// Prints what statistics files hold together.
-fn show_stats(args: &Args) -> anyhow::Result<()> {
-    let mut merged = MergedStats::open(&args.show_stats)?;
-    let layers = merged.layers();
-    let summaries = layers
-        .iter()
-        .map(|layer| Ok(LayerSummary::new(&merged.layer(*layer)?)))
-        .collect::<Result<Vec<_>, RuntimeError>>()?;
-    let header = merged.header();
-    if args.json {
-        let inputs = summaries.iter().flat_map(|layer| {
-            layer.inputs.iter().map(|input| {
-                json!({
-                    "layer": layer.layer, "input": format!("{:?}", input.input), "tokens": input.tokens,
-                    "columns": input.cols, "mean_square": input.mean_square, "dead": input.channels.dead,
-                    "outliers": input.channels.outliers, "bytes": input.bytes,
-                })
-            })
-        });
-        let influence: Vec<Option<f64>> =
-            summaries.iter().filter(|layer| layer.layer.is_some()).map(|layer| layer.influence).collect();
-        let value = json!({
-            "model": hex(&header.model), "tokens": header.tokens(), "texts": header.texts.len(),
-            "influence": influence, "inputs": inputs.collect::<Vec<_>>(),
-        });
-        print(&format!("{value:#}\n"))?;
-    } else {
-        let text: String = summaries.iter().map(ToString::to_string).collect();
-        print(&format!(
-            "{} tokens of {} text{} through model {}\n{}\n{text}",
-            header.tokens(),
-            header.texts.len(),
-            if header.texts.len() == 1 { "" } else { "s" },
-            &hex(&header.model)[..16],
-            LayerSummary::HEAD,
-        ))?;
-    }
+fn show_stats(args: &Args, cpu: &Cpu) -> anyhow::Result<()> {
+    let source = args.model.as_deref().map(source::open).transpose()?;
+    let report = StatsReport::new(&args.show_stats, source.as_deref(), cpu)?;
+    print(&if args.json { format!("{:#}\n", report.to_json()) } else { report.to_table() })?;
     Ok(())
 }
 
@@ -419,33 +407,46 @@ fn default_name(name: &str, types: &str) -> PathBuf {
     PathBuf::from(format!("{stem}-{types}.qsf"))
 }
 
-fn dry_run(args: &Args, name: &str, source: &dyn WeightSource) -> anyhow::Result<()> {
-    let outliers = choose_outliers(args)?.share();
-    let plan = Plan::new(source.tensors(), args.quant, &args.tensor_type, outliers);
-    let plan = plan.map_err(ConvertError::from)?;
-    let bytes = plan.predicted_bytes(args.block_size).unwrap_or(u64::MAX);
-    let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
-    let bits = bytes as f64 * 8.0 / weights.max(1) as f64;
-    let quantized_from = source.quantized_from();
-    let needs_permission = !quantized_from.is_empty() && plan.quantizes() && !args.allow_requantize;
-    if args.json {
-        let value = json!({
-            "model": name, "type": args.quant.name(), "weights": weights,
-            "quantized_from": quantized_from, "needs_allow_requantize": needs_permission,
-            "predicted_weight_bytes": bytes, "predicted_bits_per_weight": bits,
-        });
-        print(&format!("{value:#}\n"))?;
-    } else {
-        print(&format!(
-            "{name} as {}: {weights} weights, {} before tokenizer and metadata, {bits:.3} bits per weight\n",
-            args.quant.name(),
-            human_bytes(bytes)
-        ))?;
-        if needs_permission {
-            let types = quantized_from.join(", ");
-            print(&format!("already quantized ({types}): the conversion needs --allow-requantize\n"))?;
-        }
+/// Prints what the conversion would give and take; with --plan and a target, writes the types that it would choose.
+fn dry_run(
+    args: &Args,
+    name: &str,
+    source: &dyn WeightSource,
+    cpu: &Cpu,
+    (progress, cancel): (&ProgressLine, &Cancel),
+) -> anyhow::Result<()> {
+    let (options, plan_to_write) = choose_options(args, source)?;
+    let found = predict(source, &options, cpu, progress, cancel)?;
+    if let Some(path) = plan_to_write {
+        write_plan(path, &found.plan)?;
     }
+    let quantized_from = source.quantized_from();
+    let needs_permission = !quantized_from.is_empty() && found.plan.quantizes() && !args.allow_requantize;
+    if args.json {
+        let mut value = prediction_json(&found, args.block_size);
+        value["model"] = json!(name);
+        value["type"] = json!(type_name(args));
+        value["compressed"] = json!(options.compression != Compression::None);
+        value["quantized_from"] = json!(quantized_from);
+        value["needs_allow_requantize"] = json!(needs_permission);
+        print(&format!("{value:#}\n"))?;
+        return Ok(());
+    }
+    let mut out = String::new();
+    if options.size_limit.is_some() {
+        out += &plan_table(&found.plan, args.block_size);
+        out += "\n";
+    }
+    out += &prediction_lines(
+        &found,
+        &format!("{name} as {}", type_name(args)),
+        options.compression != Compression::None,
+    );
+    if needs_permission {
+        let types = quantized_from.join(", ");
+        out += &format!("already quantized ({types}): the conversion needs --allow-requantize\n");
+    }
+    print(&out)?;
     Ok(())
 }
 

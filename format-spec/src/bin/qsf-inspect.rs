@@ -142,6 +142,16 @@ fn evaluation_line(found: &Value) -> String {
     )
 }
 
+/// How much each layer matters, where the file says so.
+fn importance_line(file: &QsfFile) -> String {
+    let known = file.layers().iter().enumerate().filter_map(|(i, layer)| Some((i, layer.importance?)));
+    let values: Vec<String> = known.map(|(i, importance)| format!("{i}: {importance:.4}")).collect();
+    if values.is_empty() {
+        return String::new();
+    }
+    format!("importance of layers (divergence without them): {}\n", values.join(", "))
+}
+
 /// Bits of the whole file per weight that META lists.
 fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
     // In floats: META may claim any sizes, and integers would overflow.
@@ -318,7 +328,9 @@ fn text(
         out += &evaluation_line(&found);
     }
     let layer_bytes: u64 = file.layers().iter().map(|l| l.stored_bytes).sum();
-    out += &format!("layers: {} in {}\n\n", file.layers().len(), human_bytes(layer_bytes));
+    out += &format!("layers: {} in {}\n", file.layers().len(), human_bytes(layer_bytes));
+    out += &importance_line(file);
+    out += "\n";
     out += &table(
         &["section", "compression", "offset", "bytes", "crc32"],
         2,

@@ -17,7 +17,8 @@ use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
-use qsf_runtime::{Decoder, Model, Result, RuntimeError, Tokenizer, source};
+use qsf_runtime::source::WeightSource;
+use qsf_runtime::{ChatTemplate, Decoder, Message, Model, Result, RuntimeError, Tokenizer, source};
 use serde_json::{Value, json};
 
 /// Tokens generated when -n is not given and the context has room.
@@ -45,6 +46,12 @@ struct Args {
     /// Context in tokens: prompt and output together [default: what they need]
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
+    /// Take the prompt as what a user says, in the model's chat template, and answer it
+    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system"])]
+    chat: bool,
+    /// With --chat: what the model is told before
+    #[arg(long, visible_alias = "sys", value_name = "TEXT", requires = "chat")]
+    system_prompt: Option<String>,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -86,6 +93,7 @@ struct SamplingArgs {
 
 const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
+  qsf-run model.qsf --chat -p \"Name three trees.\" --temp 0
   qsf-run ./model-dir -p \"Once upon a time\" --json
   qsf-run model.qsf --tokenize -f text.txt --json
   qsf-run model.qsf --bench --pp 128,512 --tg 64 -t 1,2 --verbose
@@ -131,7 +139,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
     cancel.check()?;
     let tokenizer =
         source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
-    generate_text(args, path, &decoder, tokenizer.as_ref(), load_seconds)
+    let tokenizer = tokenizer.as_ref();
+    let prompt = if args.chat {
+        chat_tokens(args, source.as_ref(), tokenizer)?
+    } else {
+        prompt_tokens(args, path, tokenizer)?
+    };
+    generate_text(args, path, &decoder, tokenizer, &prompt, load_seconds)
 }
 
 /// The text of -p or -f.
@@ -154,13 +168,21 @@ fn prompt_tokens(args: &Args, path: &Path, tokenizer: Option<&Tokenizer>) -> Res
     }
     match tokenizer {
         Some(tokenizer) => tokenizer.encode(&text),
-        None => Err(RuntimeError::bad_input(
-            path,
-            "tokenizer.json",
-            "a tokenizer, or a prompt as --prompt-ids",
-            "none",
-        )),
+        None => Err(no_tokenizer(path)),
     }
+}
+
+/// The tokens of a conversation of one turn, up to where the answer begins.
+fn chat_tokens(args: &Args, source: &dyn WeightSource, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
+    let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(source.path()))?;
+    let template = ChatTemplate::of_source(source, tokenizer)?;
+    let system = args.system_prompt.as_ref().map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text(args)?)]).collect();
+    tokenizer.encode_plain(&template.render(&messages, true)?)
+}
+
+fn no_tokenizer(path: &Path) -> RuntimeError {
+    RuntimeError::bad_input(path, "tokenizer.json", "a tokenizer, or a prompt as --prompt-ids", "none")
 }
 
 fn generate_text(
@@ -168,10 +190,10 @@ fn generate_text(
     path: &Path,
     decoder: &Decoder,
     tokenizer: Option<&Tokenizer>,
+    prompt: &[u32],
     load_seconds: f64,
 ) -> anyhow::Result<()> {
     let config = &decoder.model().config;
-    let prompt = prompt_tokens(args, path, tokenizer)?;
     if let Some(id) = prompt.iter().find(|&&id| id >= config.vocab) {
         return Err(RuntimeError::Request(format!(
             "token id {id} is beyond the model's vocabulary of {}",
@@ -196,8 +218,8 @@ fn generate_text(
     let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
     let mut state = decoder.state(context, PROMPT_BATCH)?;
     let mut text = String::new();
-    let mut stream = tokenizer.map(|tokenizer| tokenizer.stream_after(&prompt)).transpose()?;
-    if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json) {
+    let mut stream = tokenizer.map(|tokenizer| tokenizer.stream_after(prompt)).transpose()?;
+    if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json && !args.chat) {
         print(prompt)?;
     }
     let mut show = |piece: &str| -> Result<()> {
@@ -210,7 +232,7 @@ fn generate_text(
     let result = generate(
         decoder,
         &mut state,
-        GenerateRequest { prompt: &prompt, max_tokens, stop_tokens: &config.stop_tokens },
+        GenerateRequest { prompt, max_tokens, stop_tokens: &config.stop_tokens },
         &mut sampler,
         |token| match &mut stream {
             Some(stream) => match stream.push(token)? {
@@ -223,7 +245,7 @@ fn generate_text(
     if let Some(rest) = stream.as_mut().map(|s| s.finish()).transpose()?.flatten() {
         show(&rest)?;
     }
-    let rates = Rates::new(&prompt, &result, load_seconds);
+    let rates = Rates::new(prompt, &result, load_seconds);
     if args.json {
         let value = json!({
             "model": model_name(path),
@@ -243,7 +265,7 @@ fn generate_text(
         print("\n")?;
     }
     if args.verbose {
-        rates.report(&prompt, &result, seed, std::io::stderr())?;
+        rates.report(prompt, &result, seed, std::io::stderr())?;
     }
     if result.stop == StopReason::Interrupted {
         std::process::exit(Failure::Interrupted.exit_code().into());

@@ -18,15 +18,6 @@ impl ProgressLine {
     fn with(&self, action: impl FnOnce(&mut Option<ProgressBar>)) {
         action(&mut self.bar.lock().unwrap_or_else(PoisonError::into_inner));
     }
-
-    /// Prints a note on stderr, above the bar where there is one.
-    pub fn note(&self, text: &str) {
-        let print = || eprintln!("note: {}", printable(text));
-        self.with(|slot| match slot {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        });
-    }
 }
 
 impl Progress for ProgressLine {
@@ -55,6 +46,15 @@ impl Progress for ProgressLine {
             if let Some(bar) = slot.take() {
                 bar.finish_and_clear();
             }
+        });
+    }
+
+    /// On stderr, above the bar where there is one.
+    fn note(&self, text: &str) {
+        let print = || eprintln!("note: {}", printable(text));
+        self.with(|slot| match slot {
+            Some(bar) => bar.suspend(print),
+            None => print(),
         });
     }
 }

@@ -1,8 +1,9 @@
-//! Keeps panics of the tokenizer library from ending the program: it panics on some malformed files (for instance a
-//! template that names a token it does not have), and such files come from strangers.
+//! Keeps panics of libraries that read files of strangers from ending the program: that of tokenizers panics on some malformed
+//! ones (for instance a template that names a token it does not have).
 
 use std::any::Any;
 use std::cell::Cell;
+use std::error::Error;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
@@ -15,8 +16,11 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// The result of `work`; an error or a panic of it as text.
-pub(super) fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+/// The result of `work` by `library`; an error or a panic of it as text.
+pub(crate) fn guarded<T>(
+    library: &str,
+    work: impl FnOnce() -> Result<T, Box<dyn Error + Send + Sync>>,
+) -> Result<T, String> {
     // The hook belongs to the whole process. This one passes everything on but the panics of guarded threads, so it can
     // stay: taking it away again would race with other threads.
     HOOK.call_once(|| {
@@ -28,7 +32,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result
         }));
     });
     let outer = GUARDED.replace(true);
-    // Unwind safe: after a panic nothing of the tokenizer is left half changed but its cache, which checks its lock.
+    // Unwind safe: after a panic nothing of a tokenizer is left half changed but its cache, which checks its lock, and nothing of a template.
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(outer);
     match outcome {
@@ -36,7 +40,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result
         Ok(Err(error)) => Err(message(error)),
         Err(panic) => {
             let message = message(panic_text(panic.as_ref()));
-            Err(format!("an internal error of the tokenizer library: {message}"))
+            Err(format!("an internal error of the {library} library: {message}"))
         }
     }
 }
@@ -52,9 +56,9 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_library_becomes_an_error_with_its_message() {
-        let found = guarded::<()>(|| panic!("index {} out of range", 7));
+        let found = guarded::<()>("tokenizer", || panic!("index {} out of range", 7));
         assert_eq!(found.unwrap_err(), "an internal error of the tokenizer library: index 7 out of range");
         assert!(!GUARDED.get(), "later panics of this thread are shown again");
-        assert_eq!(guarded(|| Ok(1)), Ok(1));
+        assert_eq!(guarded("tokenizer", || Ok(1)), Ok(1));
     }
 }
