@@ -65,8 +65,8 @@ impl ChatTemplate {
     /// When the model has none, or it is not Jinja; the error names the line.
     pub fn of_source(source: &dyn WeightSource, tokenizer: &Tokenizer) -> Result<ChatTemplate> {
         let text = source.chat_template().ok_or_else(|| {
-            let expected = "one (chat_template.jinja or a field of tokenizer_config.json in a directory, \
-                            tokenizer.chat_template in a GGUF file), without which this is a base model, or run it without";
+            // chat_template.jinja, or a field of tokenizer_config.json; in a GGUF file tokenizer.chat_template.
+            let expected = "one, as models for conversations have (this may be a base model: use it without)";
             RuntimeError::bad_input(source.path(), "the chat template", expected, "none")
         })?;
         let config = source.config();

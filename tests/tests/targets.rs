@@ -288,7 +288,8 @@ fn tensors_that_no_small_type_has_the_range_for_count_at_their_real_size_under_a
         let report = call(&model, &out, &args).run().json();
         let found = report["bits_per_weight"].as_f64().unwrap();
         let asked: f64 = bits.parse().unwrap();
-        assert!(found <= asked && found > 0.97 * asked, "{found} for {asked}");
+        // Random weights are worth no more bits than about six: then the rest is left.
+        assert!(found <= asked && found > 0.97 * asked.min(6.0), "{found} for {asked}");
         let tensors = report["tensors"].as_array().unwrap();
         let widened = tensors.iter().find(|t| t["layer"] == 1 && t["kind"] == "attn_v").unwrap();
         assert!(["bf16", "f32"].contains(&widened["type"].as_str().unwrap()), "{widened}");
