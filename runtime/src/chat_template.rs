@@ -2,7 +2,7 @@
 //!
 //! Rendered as `apply_chat_template` of transformers does it: blocks are trimmed, `tojson` leaves characters as they are, Python's
 //! methods of strings and maps are there, and `{% generation %}` means nothing. The same conversation gives the same text at any
-//! time: the date that a template asks for is fixed ([`strftime_now`]).
+//! time: the date that a template asks for is fixed (`strftime_now`).
 //!
 //! A template is a program of a stranger. It has no way out of its own text, a limit of steps and one of output, and panics of the
 //! library become errors. What it holds in memory while it runs is not limited (docs/security.md).
