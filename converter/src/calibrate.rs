@@ -15,9 +15,9 @@ use crate::provenance::sha256;
 const DEFAULT_TEXT: &str = include_str!("../data/calibration.txt");
 
 /// Tokens that a model of any size gets, and most of them.
-const TOKENS: std::ops::RangeInclusive<u64> = 32_768..=131_072;
+const TOKENS: std::ops::RangeInclusive<u64> = 32_768..=65_536;
 /// Tokens times weights that a default may come to: on two cores a few minutes of arithmetic.
-const MOST_WORK: u64 = 1 << 43;
+const MOST_WORK: u64 = 1 << 42;
 
 /// The first `max_tokens` tokens of the files, text or JSONL, by the tokenizer of `source`; of a built-in text where there
 /// are none. Several files get even shares. With `chat` conversations go through the chat template of `source`. Without

@@ -77,8 +77,8 @@ struct Args {
     /// repeated [default: with --target-size or --target-bpw a built-in text]
     #[arg(long, value_name = "TEXT")]
     calibration: Vec<PathBuf>,
-    /// Tokens of the calibration text to use [default: from 131072 for models of up to 67 million weights to 32768 for those
-    /// of 268 million and more]
+    /// Tokens of the calibration text to use [default: from 65536 for models of up to 67 million weights to 32768 for those
+    /// of 134 million and more]
     #[arg(long, value_name = "N", requires = "runs_text")]
     calibration_tokens: Option<usize>,
     /// How long to search: max takes several times as long for a few percent less damage
