@@ -7,6 +7,7 @@ mod apart;
 mod calibrate;
 mod calibrated;
 mod checkpoint;
+mod clusters;
 pub mod demo;
 mod encode;
 mod error;
@@ -28,6 +29,7 @@ mod stored;
 mod survey;
 
 pub use calibrate::calibrate;
+pub use clusters::ClusterOptions;
 pub use error::{ConvertError, Result};
 pub use evaluation::EvaluationText;
 pub use options::{Calibration, ConvertOptions, OutlierChoice, SearchEffort};

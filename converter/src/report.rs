@@ -1,7 +1,7 @@
 //! What a conversion reports: a table for people, JSON for pipelines.
 
 use qsf_format::cli::{human_bytes, table};
-use qsf_format::{BlockSize, Outliers, TensorRecord};
+use qsf_format::{BlockSize, Outliers, TensorRecord, VocabClusters};
 use serde_json::{Value, json};
 
 use crate::pipeline::Conversion;
@@ -29,6 +29,18 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
         conversion.bits_per_weight(),
         conversion.seconds
     );
+    if let Some(clusters) = &conversion.clusters {
+        let shares = clusters.containments.iter().filter(|c| c.probed.is_power_of_two());
+        let shares: Vec<String> = shares
+            .filter_map(|c| Some(format!("{} {:.2} %", c.probed, 100.0 * clusters.share(c.probed)?)))
+            .collect();
+        out += &format!(
+            "{} vocabulary clusters; likeliest token in the first on {} positions: {}\n",
+            clusters.count(),
+            clusters.positions,
+            shares.join(", ")
+        );
+    }
     if let Some(found) = &conversion.evaluation {
         let number = |pointer: &str| found.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
         out += &format!(
@@ -52,7 +64,18 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
         "bits_per_weight": conversion.bits_per_weight(),
         "seconds": conversion.seconds,
         "tensors": conversion.tensors,
+        "clusters": conversion.clusters.as_ref().map(clusters_json),
         "evaluation": conversion.evaluation,
+    })
+}
+
+fn clusters_json(clusters: &VocabClusters) -> Value {
+    json!({
+        "count": clusters.count(),
+        "positions": clusters.positions,
+        "containment": clusters.containments.iter().map(|c| json!({
+            "probed": c.probed, "positions": c.positions, "share": clusters.share(c.probed),
+        })).collect::<Vec<_>>(),
     })
 }
 

@@ -22,7 +22,8 @@ pub mod tokenizer;
 mod weights;
 
 pub use decoder::{
-    Activations, Decoder, DecoderState, InputObserver, KvCache, LayerRunner, LinearInput, Profile, Section,
+    Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, LayerRunner,
+    LinearInput, Profile, Section,
 };
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};
