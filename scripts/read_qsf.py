@@ -187,8 +187,8 @@ class Reader:
             tag, place = tag.decode("latin-1"), f"directory entry at {at}"
             need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
             need(tag not in self.sections, place, f"tag {tag} comes twice")
-            need(flags == (tag == "OUTL"), place, f"{tag} has flags {flags}")
-            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL")
+            need(flags == (tag == "OUTL", "CLUS"), place, f"{tag} has flags {flags}")
+            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL", "CLUS")
             need(compression == 0 or compression == 3 and not in_place, place, f"{tag} has compression {compression}")
             self.sections[tag] = Chunk(offset, stored, None, crc, compression)
 
@@ -324,6 +324,32 @@ class Reader:
         compressed = s.compression == 3 and tag in ("META", "TOKN", "CTPL")
         return zstd_frame(data, SECTION_LIMIT, place) if compressed else data
 
+    def clusters(self):
+        """Section 7.9: None, or a dict with centroids, leads and the cluster of each token as arrays."""
+        if "CLUS" not in self.sections:
+            return None
+        raw, h, place = self.section("CLUS"), self.header, f"CLUS at {self.sections['CLUS'].offset}"
+        need(len(raw) >= 24, place, f"only {len(raw)} bytes")
+        version, count, cols, tokens, positions, measured = struct.unpack_from("<6I", raw)
+        need(version == 1, place, f"version {version}")
+        need(1 <= count <= 1 << 16, place, f"{count} clusters")
+        need(cols == h["hidden"] and tokens == h["vocab"], place, f"{tokens} tokens of {cols} columns disagree with the header")
+        need(measured <= count, place, f"{measured} measurements")
+        width = 1 if count <= 256 else 2
+        size = 24 + 8 * measured + 4 * count + 2 * count * cols + width * tokens
+        need(len(raw) == size, place, f"{len(raw)} bytes instead of {size}")
+        contained = list(struct.iter_unpack("<2I", raw[24:24 + 8 * measured]))
+        for (p, n), (q, m) in zip([(0, 0)] + contained, contained):
+            need(p < q <= count, place, f"{q} clusters probed after {p}")
+            need(positions >= 1 and n <= m <= positions, place, f"{m} of {positions} positions contained after {n}")
+        at = 24 + 8 * measured
+        leads = np.frombuffer(raw, "<f4", count, at)
+        centroids = np.frombuffer(raw, "<f2", count * cols, at + 4 * count).reshape(count, cols)
+        ids = np.frombuffer(raw, "<u1" if width == 1 else "<u2", tokens, at + 4 * count + 2 * count * cols)
+        need(np.isfinite(leads).all() and np.isfinite(centroids).all(), place, "a number that is not finite")
+        need((ids < count).all(), place, "a token in a cluster that is not there")
+        return dict(positions=positions, contained=contained, leads=leads, centroids=centroids, cluster_of=ids)
+
     def layer_chunks(self, i):
         """Section 4.1: the checked chunk table of layer i."""
         e, place = self.layers[i], f"layer {i} at {self.layers[i]['offset']}"
@@ -458,6 +484,7 @@ class Reader:
         need(not left, "OUTL", f"no tensor for {sorted(left, key=str)}")
         for tag in self.sections:
             self.section(tag)
+        self.clusters()
         if self.extended:
             for a, b in zip(self.regions, self.regions[1:]):
                 check_zero(self.view[a[1]:b[0]], f"between {a[2]} and {b[2]}", a[1])
@@ -503,7 +530,7 @@ def lint_file(r, listing):
     if not r.extended:
         return ["plain file"]
     out, order = [], ["header", "LIDX", "EMBD"] + [f"layer {i}" for i in range(len(r.layers))]
-    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "ECHK", "TCRC", "EVAL") if t in r.sections] + ["directory"]
+    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "ECHK", "TCRC", "CLUS", "EVAL") if t in r.sections] + ["directory"]
     if [x[2] for x in r.regions] != order:
         out.append(f"parts are not in order: {[x[2] for x in r.regions]}")
     if "TCRC" not in r.sections:

@@ -114,6 +114,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
             stats_out: None,
             size_limit: None,
             effort: SearchEffort::Normal,
+            clusters: None,
             evaluation: None,
         };
         let conversion = convert(&source, &path, &convert_options, cpu, progress, cancel)?;

@@ -7,6 +7,7 @@ mod apart;
 mod calibrate;
 mod calibrated;
 mod checkpoint;
+mod clusters;
 pub mod demo;
 mod encode;
 mod error;
@@ -30,6 +31,7 @@ mod stored;
 mod survey;
 
 pub use calibrate::calibrate;
+pub use clusters::ClusterOptions;
 pub use error::{ConvertError, Result};
 pub use evaluation::EvaluationText;
 pub use journal::path_of as journal_path;

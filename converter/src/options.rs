@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use qsf_format::{BlockSize, Compression, Layout};
 use serde_json::{Map, Value, json};
 
+use crate::clusters::ClusterOptions;
 use crate::evaluation::EvaluationText;
 use crate::plan::{OutlierShare, Recipe, TypeOverride};
 
@@ -44,6 +45,8 @@ pub struct ConvertOptions {
     pub size_limit: Option<u64>,
     /// How long to search for what does least damage.
     pub effort: SearchEffort,
+    /// Group the tokens of the vocabulary, so that the model can be run by the likeliest of them.
+    pub clusters: Option<ClusterOptions>,
     /// Evaluate what was written against the source, and store the result in the file.
     pub evaluation: Option<EvaluationText>,
 }
@@ -117,9 +120,10 @@ impl ConvertOptions {
         let overrides: Vec<String> = self.overrides.iter().map(ToString::to_string).collect();
         let calibration = self.calibration.as_ref();
         let calibrated = calibration.is_some();
-        let calibration = calibration.map(|c| {
-            json!({ "text_sha256": c.text_sha256, "tokens": c.tokens.len(), "chat_template": c.chat_template })
-        });
+        let text = |c: &Calibration| json!({ "text_sha256": c.text_sha256, "tokens": c.tokens.len(), "chat_template": c.chat_template });
+        let calibration = calibration.map(text);
+        let clusters = self.clusters.as_ref();
+        let clusters = clusters.map(|c| json!({ "count": c.count, "text": text(&c.text) }));
         [
             ("quant", if self.size_limit.is_some() { Value::Null } else { json!(self.recipe.name()) }),
             ("block_size", json!(u16::from(self.block))),
@@ -131,6 +135,7 @@ impl ConvertOptions {
             ("calibration", json!(calibration)),
             ("size_limit", json!(self.size_limit)),
             ("effort", json!(calibrated.then_some(self.effort.name()))),
+            ("clusters", json!(clusters)),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))

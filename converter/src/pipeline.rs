@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use qsf_calibration::LayerStats;
 use qsf_format::{
-    CodeTables, META_VERSION, MIXED, Meta, Provenance, QsfWriter, QuantType, TensorId, TensorKind,
-    TensorRecord, WriterOptions, stored_section_bytes,
+    CodeTables, MAX_CLUSTERS, META_VERSION, MIXED, Meta, Provenance, QsfWriter, QuantType, TensorId,
+    TensorKind, TensorRecord, VocabClusters, WriterOptions, stored_section_bytes,
 };
+use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::calibrated::{write_fitted, write_fitted_by_statistics};
+use crate::clusters::clusters_of_file;
 use crate::encode::Encoder;
 use crate::error::{ConvertError, Result};
 use crate::evaluation::evaluate_file;
@@ -39,6 +41,8 @@ pub struct Conversion {
     pub plan: Arc<Plan>,
     /// One record per tensor, in file order.
     pub tensors: Vec<TensorRecord>,
+    /// The vocabulary clusters, where they were asked for.
+    pub clusters: Option<VocabClusters>,
     /// How good the file is, where that was asked for: what section EVAL says.
     pub evaluation: Option<Value>,
     /// Size of the file.
@@ -74,6 +78,7 @@ pub fn convert(
 ) -> Result<Conversion> {
     let started = Instant::now();
     refuse_own_input(source, out)?;
+    check_cluster_count(source, options)?;
     check_tokenizer(source, options.skip_tokenizer_check)?;
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
     let requantized_from = source.quantized_from();
@@ -169,6 +174,13 @@ pub fn convert(
     cancel.check()?;
     let (weights, header_id) = (job.weights(), header_id(options));
     let mut file = job.writer.complete(&meta, header_id, source.tokenizer_json(), source.chat_template())?;
+    let clusters = match &options.clusters {
+        Some(wanted) => Some(clusters_of_file(file.path(), wanted, cpu, progress, cancel)?),
+        None => None,
+    };
+    if let Some(clusters) = &clusters {
+        file.append_clusters(clusters)?;
+    }
     let evaluation = match &options.evaluation {
         Some(text) => Some(evaluate_file(file.path(), source, text, cpu, progress, cancel)?),
         None => None,
@@ -185,7 +197,15 @@ pub fn convert(
         journal.remove();
     }
     let seconds = started.elapsed().as_secs_f64();
-    Ok(Conversion { plan: job.plan, tensors: meta.tensors, evaluation, file_bytes, weights, seconds })
+    Ok(Conversion {
+        plan: job.plan,
+        tensors: meta.tensors,
+        clusters,
+        evaluation,
+        file_bytes,
+        weights,
+        seconds,
+    })
 }
 
 /// What was measured to choose types for a size.
@@ -283,6 +303,9 @@ fn section_sizes(job: &Job<'_>, provenance: Provenance, options: &ConvertOptions
     for section in [job.source.tokenizer_json(), job.source.chat_template()].into_iter().flatten() {
         sizes.push(stored_section_bytes(section)?);
     }
+    if let Some(clusters) = &options.clusters {
+        sizes.push(clusters.section_bytes(job.source.config()));
+    }
     if options.evaluation.is_some() {
         sizes.push(EVALUATION_RESERVE);
     }
@@ -306,6 +329,17 @@ fn header_id(options: &ConvertOptions) -> u8 {
 fn fingerprint(provenance: &Provenance) -> Fingerprint {
     let json = serde_json::to_vec(provenance).expect("names and numbers are JSON");
     Sha256::digest(json).into()
+}
+
+/// Said now, not when everything else is done.
+fn check_cluster_count(source: &dyn WeightSource, options: &ConvertOptions) -> Result<()> {
+    let (vocab, count) = (source.config().vocab, options.clusters.as_ref().map_or(1, |c| c.count));
+    let most = vocab.min(MAX_CLUSTERS);
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    let problem = format!("--clusters {count}: expected 1 to {most} for a vocabulary of {vocab}");
+    Err(RuntimeError::Request(problem).into())
 }
 
 /// A tokenizer that no reader could use, or that is not what the source says, is found now, not by whoever gets the file.

@@ -1,7 +1,7 @@
 //! What a conversion reports: a table for people, JSON for pipelines.
 
 use qsf_format::cli::{human_bytes, table};
-use qsf_format::{BlockSize, Outliers, TensorRecord};
+use qsf_format::{BlockSize, Outliers, TensorRecord, VocabClusters};
 use serde_json::{Value, json};
 
 use crate::pipeline::Conversion;
@@ -31,6 +31,18 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
         conversion.bits_per_weight(),
         conversion.seconds
     );
+    if let Some(clusters) = &conversion.clusters {
+        let shares = clusters.containments.iter().filter(|c| c.probed.is_power_of_two());
+        let shares: Vec<String> = shares
+            .filter_map(|c| Some(format!("{} {:.2} %", c.probed, 100.0 * clusters.share(c.probed)?)))
+            .collect();
+        out += &format!(
+            "{} vocabulary clusters; likeliest token in the first on {} positions: {}\n",
+            clusters.count(),
+            clusters.positions,
+            shares.join(", ")
+        );
+    }
     if let Some(found) = &conversion.evaluation {
         let number = |pointer: &str| found.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
         out += &format!(
@@ -54,6 +66,7 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
         "bits_per_weight": conversion.bits_per_weight(),
         "seconds": conversion.seconds,
         "tensors": conversion.tensors,
+        "clusters": conversion.clusters.as_ref().map(clusters_json),
         "evaluation": conversion.evaluation,
     })
 }
@@ -119,6 +132,16 @@ fn human_seconds(seconds: f64) -> String {
         s if s < 7200.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3600.0),
     }
+}
+
+fn clusters_json(clusters: &VocabClusters) -> Value {
+    json!({
+        "count": clusters.count(),
+        "positions": clusters.positions,
+        "containment": clusters.containments.iter().map(|c| json!({
+            "probed": c.probed, "positions": c.positions, "share": clusters.share(c.probed),
+        })).collect::<Vec<_>>(),
+    })
 }
 
 fn tensor_name(record: &TensorRecord) -> String {

@@ -44,6 +44,8 @@ impl SectionTag {
     pub const GRIDS: SectionTag = SectionTag(*b"GRID");
     /// Weights stored apart from the blocks of their matrices.
     pub const OUTLIERS: SectionTag = SectionTag(*b"OUTL");
+    /// Vocabulary clusters.
+    pub const CLUSTERS: SectionTag = SectionTag(*b"CLUS");
     /// Learned positions.
     pub const POSITIONS: SectionTag = SectionTag(*b"POSE");
 }
@@ -60,6 +62,7 @@ impl SectionTag {
             Self::POSITIONS,
             Self::GRIDS,
             Self::OUTLIERS,
+            Self::CLUSTERS,
         ]
         .contains(&self)
     }

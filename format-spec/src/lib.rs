@@ -8,6 +8,7 @@ mod alignment;
 mod chunk;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod clusters;
 mod code_tables;
 mod decode;
 mod decode_learned;
@@ -34,6 +35,7 @@ mod writer;
 
 pub use alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
 pub use chunk::{Chunk, Compression, MAX_EXPANSION};
+pub use clusters::{Containment, MAX_CLUSTERS, VocabClusters};
 pub use code_tables::{BUILT_IN, CodeTables, Grid, SumTables};
 pub use decode::{decode_block, decode_panel_row, decode_row};
 pub use decode_learned::step_of_column;

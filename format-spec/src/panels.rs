@@ -134,6 +134,47 @@ pub fn block_of_row(quant: QuantType, block: BlockSize, superblock: &[u8], row: 
     }
 }
 
+/// Copies row `from_row` of a panel to row `to_row` of another of the same type and size.
+///
+/// # Panics
+/// When the panels are of different sizes, a row is not below 16, or for a float type.
+pub fn copy_panel_row(
+    quant: QuantType,
+    block: BlockSize,
+    from: &[u8],
+    from_row: usize,
+    to: &mut [u8],
+    to_row: usize,
+) {
+    assert_eq!(from.len(), to.len(), "panels of different sizes");
+    assert!(from_row < PANEL_ROWS && to_row < PANEL_ROWS, "row {from_row} or {to_row} of a panel");
+    // Everything in a panel is a row of sixteen cells, one of each row: of the head of a row, a field or a scale, a word.
+    let copy = |width: usize, from: &[u8], to: &mut [u8]| {
+        if width > 0 {
+            let groups = PANEL_ROWS * width;
+            for (from, to) in from.chunks_exact(groups).zip(to.chunks_exact_mut(groups)) {
+                to[to_row * width..][..width].copy_from_slice(&from[from_row * width..][..width]);
+            }
+        }
+    };
+    let (width, count) = if quant.is_learned() {
+        (1, learned::scales(quant))
+    } else {
+        (2, BlockParts::of(quant, block).fields)
+    };
+    let head = quant.row_head_bytes();
+    let (from_heads, from) = from.split_at(PANEL_ROWS * head);
+    let (to_heads, to) = to.split_at_mut(PANEL_ROWS * head);
+    copy(head, from_heads, to_heads);
+    let size = superblock_bytes(quant, block);
+    for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
+        let (from_fields, from_words) = from.split_at(PANEL_ROWS * width * count);
+        let (to_fields, to_words) = to.split_at_mut(PANEL_ROWS * width * count);
+        copy(width, from_fields, to_fields);
+        copy(size_of::<Word>(), from_words, to_words);
+    }
+}
+
 /// A tensor, or whole panels of one, from plain rows of `cols` columns to [`Layout::Panels16`].
 ///
 /// # Panics

@@ -9,6 +9,7 @@ use memmap2::Mmap;
 
 use crate::alignment::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
 use crate::chunk::{Chunk, Compression, parse_table, zstd_at_most};
+use crate::clusters::VocabClusters;
 use crate::code_tables::CodeTables;
 use crate::directory::{Section, SectionTag, parse_directory, parse_embedding_chunks};
 use crate::error::{Damage, FormatError};
@@ -415,6 +416,22 @@ impl QsfFile {
         meta.model.check().map_err(|e| Damage::new("section META, model", at, "a possible model", e))?;
         self.header.check_against(&meta.model)?;
         Ok(Some(meta))
+    }
+
+    /// The vocabulary clusters, where the file has some.
+    ///
+    /// # Errors
+    /// When they are damaged, or not those of a vocabulary and of hidden states as the header has them.
+    pub fn clusters(&self) -> Result<Option<VocabClusters>, FormatError> {
+        self.read_clusters().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_clusters(&self) -> Result<Option<VocabClusters>, Damage> {
+        let Some(section) = self.section(SectionTag::CLUSTERS) else { return Ok(None) };
+        let parsed = VocabClusters::parse(self.checked(section)?, self.header.vocab, self.header.hidden);
+        parsed.map(Some).map_err(|(at, expected, found)| {
+            Damage::new("section CLUS", section.offset + at as u64, expected, found)
+        })
     }
 
     /// One layer: its CRC checked, decompressed, its tensors found.

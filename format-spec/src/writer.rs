@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN, embedding_rows_per_chunk, next_tensor_header};
 use crate::chunk::{Chunk, Compression, encode_chunk, encode_layer};
+use crate::clusters::VocabClusters;
 use crate::code_tables::CodeTables;
 use crate::directory::{Section, SectionTag, directory_bytes, embedding_chunk_bytes};
 use crate::error::FormatError;
@@ -106,15 +107,31 @@ impl CompleteFile {
         self.writer.target.partial()
     }
 
+    /// Adds section CLUS, and verifies the file again.
+    ///
+    /// # Errors
+    /// As [`QsfWriter::complete`], and when the clusters are none that a reader accepts.
+    pub fn append_clusters(&mut self, clusters: &VocabClusters) -> Result<(), FormatError> {
+        let bytes = clusters.to_bytes().map_err(|why| self.writer.unwritable("section CLUS", &why))?;
+        self.begin_appending()?;
+        self.writer.plain_section(SectionTag::CLUSTERS, &bytes)?;
+        self.writer.write_directory(&self.header)
+    }
+
     /// Adds section EVAL, and verifies the file again.
     ///
     /// # Errors
     /// As [`QsfWriter::complete`].
     pub fn append_evaluation(&mut self, json: &[u8]) -> Result<(), FormatError> {
-        let seek = self.writer.out.seek(SeekFrom::Start(self.writer.at));
-        seek.map_err(|e| self.writer.io("write", e))?;
+        self.begin_appending()?;
         self.writer.extra_section(SectionTag::EVALUATION, json)?;
         self.writer.write_directory(&self.header)
+    }
+
+    /// Goes to where the directory is, whose place is taken.
+    fn begin_appending(&mut self) -> Result<(), FormatError> {
+        let seek = self.writer.out.seek(SeekFrom::Start(self.writer.at));
+        seek.map(|_| ()).map_err(|e| self.writer.io("write", e))
     }
 
     /// Syncs the file and gives it its name. Returns its size in bytes.

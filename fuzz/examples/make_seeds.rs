@@ -150,6 +150,7 @@ fn converted(
         stats_out: None,
         size_limit: None,
         effort: SearchEffort::Normal,
+        clusters: None,
         evaluation: None,
     };
     convert(&source, &out, &options, &Cpu::new(Isa::SCALAR), &Unwatched, &Cancel::default()).expect("a conversion");

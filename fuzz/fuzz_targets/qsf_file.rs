@@ -10,7 +10,7 @@ use qsf_fuzz::reseal::reseal;
 use qsf_fuzz::{load_all, must_say_something};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::source::QsfSource;
-use qsf_runtime::{Decoder, Model};
+use qsf_runtime::{ClusteredHead, Decoder, Model};
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes.to_vec());
@@ -36,6 +36,9 @@ fn check(bytes: Vec<u8>) {
     }
 }
 
+/// Larger vocabularies than this get no logits: a seed has a small one.
+const MAX_LOGITS: u32 = 1 << 16;
+
 /// Whatever numbers the weights are, a model that opened runs.
 fn decode_two_tokens(source: &QsfSource) {
     let model = match Model::load(source) {
@@ -44,10 +47,24 @@ fn decode_two_tokens(source: &QsfSource) {
     };
     let context = model.config.max_positions.min(2) as usize;
     let last = model.config.vocab - 1;
-    let decoder = Decoder::new(Arc::new(model), Cpu::new(Isa::best()), None);
+    let mut logits = vec![0.0; if last < MAX_LOGITS { last as usize + 1 } else { 0 }];
+    // Clusters that are sound but not those of the head are refused, not used.
+    let clustered = match source.clusters() {
+        Ok(clusters) => clusters.map(|clusters| ClusteredHead::new(&model, &clusters, 1)),
+        Err(error) => return must_say_something(&error),
+    };
+    let mut decoder = Decoder::new(Arc::new(model), Cpu::new(Isa::best()), None);
+    match clustered {
+        Some(Ok(head)) => decoder = decoder.with_clusters(head),
+        Some(Err(error)) => must_say_something(&error),
+        None => {}
+    }
     let outcome = decoder.state(context, 1).and_then(|mut state| {
         for token in [0, last].into_iter().take(context) {
             decoder.forward(&mut state, &[token])?;
+            if !logits.is_empty() {
+                decoder.logits(&mut state, 0..1, &mut logits);
+            }
         }
         Ok(())
     });

@@ -25,7 +25,8 @@ mod weights;
 
 pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
-    Activations, Decoder, DecoderState, InputObserver, KvCache, LayerRunner, LinearInput, Profile, Section,
+    Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, LayerRunner,
+    LinearInput, Profile, Section,
 };
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};

@@ -7,7 +7,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::RandomModel;
-use qsf_format::{Activation, Experts, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType};
+use qsf_format::{
+    Activation, Experts, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType, VocabClusters,
+};
+use qsf_runtime::ClusteredHead;
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 
@@ -76,9 +79,28 @@ fn experts() -> ModelConfig {
     ModelConfig { experts: Some(experts), ..config() }
 }
 
+/// Clusters of different sizes whose centroids point anywhere, so that every token looks at others.
+fn clusters(config: &ModelConfig) -> VocabClusters {
+    let count = 20;
+    // Of an f16 between 1 and 2, either sign.
+    let centroids = (0..count * config.hidden).flat_map(|i| [i as u8, 0x3C | (i * 37 / 11 % 2 * 128) as u8]);
+    VocabClusters {
+        cols: config.hidden,
+        centroids: centroids.collect(),
+        leads: vec![0.0; count as usize],
+        cluster_of: (0..config.vocab).map(|token| (token * token / 5 % count) as u16).collect(),
+        positions: 0,
+        containments: Vec::new(),
+    }
+}
+
 /// Rounds of tokens, all behind the same prompt, during which memory was taken.
-fn rounds_that_allocate(model: &RandomModel, threads: usize) -> usize {
-    let decoder = model.decoder(Cpu::with_threads(Isa::best(), threads).unwrap(), None);
+fn rounds_that_allocate(model: &RandomModel, clustered: bool, threads: usize) -> usize {
+    let mut decoder = model.decoder(Cpu::with_threads(Isa::best(), threads).unwrap(), None);
+    if clustered {
+        let head = ClusteredHead::new(decoder.model(), &clusters(&model.config), 5).unwrap();
+        decoder = decoder.with_clusters(head);
+    }
     let mut state = decoder.state(PROMPT + TOKENS, PROMPT).unwrap();
     let mut sampler = Sampler::new(SamplerOptions::new(1.0, 0, 0.95, 0.0, 7).unwrap());
     let mut logits = vec![0.0; model.config.vocab as usize];
@@ -102,16 +124,21 @@ fn rounds_that_allocate(model: &RandomModel, threads: usize) -> usize {
 /// there are two kinds, matrices and attention. Workers may be late for their first, and spoil a round each time, but not more.
 #[test]
 fn no_token_takes_memory_once_every_thread_has_had_its_first() {
-    for (config, quant) in [(config(), QuantType::Q4), (config(), QuantType::F32), (experts(), QuantType::Q4)]
-    {
+    for (config, quant, clustered) in [
+        (config(), QuantType::Q4, false),
+        (config(), QuantType::F32, false),
+        (experts(), QuantType::Q4, false),
+        (config(), QuantType::Q4, true),
+    ] {
         let model = RandomModel::new(config, quant);
         for threads in [1, 2] {
-            let spoiled = rounds_that_allocate(&model, threads);
-            let first = 1 + 2 * (threads - 1);
+            let spoiled = rounds_that_allocate(&model, clustered, threads);
+            // By clusters, matrices are of two kinds: rows in blocks, and centroids.
+            let first = 1 + (2 + usize::from(clustered)) * (threads - 1);
             let (quant, experts) = (model.quant, model.config.experts.is_some());
             assert!(
                 spoiled <= first,
-                "{quant}, experts: {experts}, {threads} threads: {spoiled} of {ROUNDS} rounds"
+                "{quant}, experts: {experts}, clusters: {clustered}, {threads} threads: {spoiled} of {ROUNDS} rounds"
             );
         }
     }

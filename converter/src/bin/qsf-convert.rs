@@ -12,8 +12,8 @@ use qsf_converter::report::{
     conversion_json, conversion_table, plan_table, prediction_json, prediction_lines,
 };
 use qsf_converter::{
-    Conversion, ConvertError, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort, StatsReport,
-    calibrate, convert, journal_path, predict,
+    ClusterOptions, Conversion, ConvertError, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort,
+    StatsReport, calibrate, convert, journal_path, predict,
 };
 use qsf_format::cli::{ByteSize, exit_with, human_bytes, print};
 use qsf_format::{BlockSize, Compression, Failure, FormatError, Layout};
@@ -29,7 +29,7 @@ use serde_json::json;
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 // Otherwise no model is run, and there is nothing to pin.
 #[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
-#[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "stats_out", "target_size", "target_bpw", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
+#[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "stats_out", "target_size", "target_bpw", "clusters", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 struct Args {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
     /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
@@ -98,6 +98,10 @@ struct Args {
     /// much their outputs vary
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "demo", "dry_run", "plan", "eval", "calibration", "stats_in", "stats_out", "target_size", "target_bpw"])]
     show_stats: Vec<PathBuf>,
+    /// Group the tokens of the vocabulary into N clusters, measured on the calibration text, for qsf-run --head clusters [default:
+    /// none; without a number 256]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "256", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    clusters: Option<u32>,
     /// Text to compare the written file with the model on; the result is printed and stored in the file
     #[arg(long, value_name = "TEXT")]
     eval: Option<PathBuf>,
@@ -115,10 +119,10 @@ struct Args {
     allow_requantize: bool,
     /// Predict size, time, memory and, with a target or --calibration, the divergence from MODEL, and stop. With a target the
     /// types are chosen, which takes a part of the time of the conversion; --plan keeps them for it
-    #[arg(long, conflicts_with_all = ["out", "force", "eval", "stats_out", "min_cosine"])]
+    #[arg(long, conflicts_with_all = ["out", "force", "eval", "stats_out", "min_cosine", "clusters"])]
     dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "eval", "stats_in", "stats_out", "show_stats"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "clusters", "eval", "stats_in", "stats_out", "show_stats"])]
     demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -205,6 +209,9 @@ impl From<EffortArg> for SearchEffort {
         }
     }
 }
+
+/// Tokens of the text that vocabulary clusters are measured on.
+const CLUSTER_TOKENS: usize = 4096;
 
 /// Tokens per chunk of an evaluation, as llama.cpp's tools have it.
 const EVAL_CTX: usize = 512;
@@ -298,6 +305,13 @@ fn choose_options<'a>(
     } else {
         None
     };
+    let clusters = match args.clusters {
+        Some(count) => Some(ClusterOptions {
+            count,
+            text: calibrate(source, &args.calibration, Some(CLUSTER_TOKENS), args.chat_template)?,
+        }),
+        None => None,
+    };
     let evaluation = match &args.eval {
         Some(path) => {
             let chunks = args.eval_chunks.map(|chunks| chunks as usize);
@@ -321,6 +335,7 @@ fn choose_options<'a>(
         stats_out: args.stats_out.clone(),
         size_limit,
         effort: args.effort.into(),
+        clusters,
         evaluation,
     };
     Ok((options, args.plan.as_deref().filter(|_| replayed.is_none())))

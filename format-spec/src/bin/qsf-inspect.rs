@@ -9,7 +9,7 @@ use qsf_format::cli::{exit_with, human_bytes, print, printable, table};
 use qsf_format::printable::message;
 use qsf_format::{
     Failure, Layout, Meta, ModelConfig, PositionConfig, QsfFile, SectionTag, TensorGroup, TensorId,
-    TensorKind, Verification, verify_file,
+    TensorKind, Verification, VocabClusters, verify_file,
 };
 use serde_json::{Value, json};
 
@@ -103,6 +103,7 @@ fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
         "model": meta.map(|m| &m.model),
         "provenance": meta.map(|m| &m.provenance),
         "evaluation": evaluation(file)?,
+        "clusters": file.clusters()?.as_ref().map(clusters_json),
         "sections": file.sections().iter().map(|s| json!({
             "tag": s.tag.to_string(), "offset": s.offset, "stored_bytes": s.stored_bytes,
             "crc32": format!("{:08x}", s.crc), "compression": s.compression.name(),
@@ -150,6 +151,44 @@ fn importance_line(file: &QsfFile) -> String {
         return String::new();
     }
     format!("importance of layers (divergence without them): {}\n", values.join(", "))
+}
+
+fn clusters_json(clusters: &VocabClusters) -> Value {
+    let sizes = cluster_sizes(clusters);
+    json!({
+        "count": clusters.count(), "cols": clusters.cols, "tokens": clusters.cluster_of.len(),
+        "largest": sizes.iter().max(), "empty": sizes.iter().filter(|size| **size == 0).count(),
+        "positions": clusters.positions,
+        "containment": clusters.containments.iter().map(|c| json!({
+            "probed": c.probed, "positions": c.positions, "share": clusters.share(c.probed),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+/// Tokens of each cluster.
+fn cluster_sizes(clusters: &VocabClusters) -> Vec<usize> {
+    let mut sizes = vec![0; clusters.count()];
+    for id in &clusters.cluster_of {
+        sizes[usize::from(*id)] += 1;
+    }
+    sizes
+}
+
+/// The same for people, of those measurements that are of a power of two of clusters.
+fn clusters_line(clusters: &VocabClusters) -> String {
+    let largest = cluster_sizes(clusters).into_iter().max().unwrap_or(0);
+    let shares: Vec<String> = clusters
+        .containments
+        .iter()
+        .filter(|c| c.probed.is_power_of_two())
+        .filter_map(|c| Some(format!("{} {:.2} %", c.probed, 100.0 * clusters.share(c.probed)?)))
+        .collect();
+    format!(
+        "vocabulary: {} clusters of at most {largest} tokens; likeliest token contained by the best of them on {} positions: {}\n",
+        clusters.count(),
+        clusters.positions,
+        shares.join(", ")
+    )
 }
 
 /// Bits of the whole file per weight that META lists.
@@ -326,6 +365,9 @@ fn text(
     }
     if let Some(found) = evaluation(file)? {
         out += &evaluation_line(&found);
+    }
+    if let Some(clusters) = file.clusters()? {
+        out += &clusters_line(&clusters);
     }
     let layer_bytes: u64 = file.layers().iter().map(|l| l.stored_bytes).sum();
     out += &format!("layers: {} in {}\n", file.layers().len(), human_bytes(layer_bytes));

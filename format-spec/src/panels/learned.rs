@@ -26,6 +26,11 @@ impl Parts {
     }
 }
 
+/// Bytes of scale of a block.
+pub(super) fn scales(quant: QuantType) -> usize {
+    Parts::of(quant).scale
+}
+
 /// Packs up to 16 rows; the caller has checked the sizes.
 pub(super) fn pack(quant: QuantType, rows: &[&[u8]], out: &mut [u8]) {
     let parts = Parts::of(quant);

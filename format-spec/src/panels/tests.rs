@@ -73,6 +73,26 @@ proptest! {
     }
 
     #[test]
+    fn a_panel_of_copied_rows_is_the_panel_of_the_rows_in_that_order(
+        quant in prop::sample::select(&PANEL_TYPES[..]),
+        block in prop::sample::select(&BlockSize::ALL[..]),
+        cols in 1usize..600,
+        order in Just((0..16).collect::<Vec<usize>>()).prop_shuffle(),
+        seed in any::<u64>(),
+    ) {
+        let row_bytes = quant.row_bytes(block, cols as u64).unwrap() as usize;
+        let plain = arbitrary_bytes(16 * row_bytes, seed);
+        let (from, mut to) = (interleave(quant, block, cols, &plain), vec![0; 16 * row_bytes]);
+        for (row, &from_row) in order.iter().enumerate() {
+            copy_panel_row(quant, quant.block_size(block), &from, from_row, &mut to, row);
+        }
+        let rows: Vec<&[u8]> = order.iter().map(|row| &plain[row * row_bytes..][..row_bytes]).collect();
+        let mut expected = vec![0; 16 * row_bytes];
+        pack_panel(quant, block, &rows, &mut expected);
+        prop_assert!(to == expected, "{} {} order {:?}", quant, block, order);
+    }
+
+    #[test]
     fn every_block_comes_back_from_a_panel_and_missing_rows_are_zeros(
         quant in prop::sample::select(&BLOCK_TYPES[..]),
         block in prop::sample::select(&BlockSize::ALL[..]),

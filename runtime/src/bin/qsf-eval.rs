@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Parser, ValueEnum};
 use qsf_format::cli::{exit_with, print, printable};
-use qsf_runtime::cli::{ComputeArgs, ProgressLine, cancel_on_interrupt, classify, model_name, read_text};
+use qsf_runtime::cli::{
+    ComputeArgs, HeadArgs, HeadReport, ProgressLine, cancel_on_interrupt, classify, model_name, read_text,
+};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::{EvalOptions, Evaluation, GoldenExpectation, compare_golden, evaluate};
 use qsf_runtime::source::{self, WeightSource};
@@ -26,7 +28,7 @@ struct Args {
     file: Option<PathBuf>,
     /// Compare with logits of another implementation: a safetensors file with input_ids, logits_last8, nll and
     /// greedy_prompt20
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx", "head"])]
     golden: Option<PathBuf>,
     /// Base model (QSF file, directory or GGUF file) to measure the divergence from, run side by side
     #[arg(long, value_name = "MODEL2")]
@@ -40,6 +42,8 @@ struct Args {
     /// Type of activations [default: int8 for quantized weights, f32 for a source]
     #[arg(long, value_enum, value_name = "TYPE")]
     activations: Option<ActivationArg>,
+    #[command(flatten)]
+    head: HeadArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -75,6 +79,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let source = source::open(&args.model)?;
     let cancel = cancel_on_interrupt()?;
     let decoder = decoder(args, &cpu, source.as_ref())?.stop_on(&cancel);
+    let (decoder, head) = args.head.head.apply(decoder, source.as_ref())?;
     if let Some(path) = &args.golden {
         return golden(args, &decoder, path);
     }
@@ -97,9 +102,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
         value["base"] = json!(args.base.as_deref().map(model_name));
         value["text"] = json!(model_name(file));
         value["activations"] = json!(decoder.activations().name());
+        value["head"] = json!(head.map(HeadReport::to_json));
         print(&format!("{value:#}\n"))?;
     } else {
-        print(&printable(&report(args, file, &decoder, &result)))?;
+        let head = head.map_or(String::new(), |head| head.line() + "\n");
+        print(&printable(&(report(args, file, &decoder, &result) + &head)))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `qsf-run`: generates text with a model, measures how fast it and its kernels are, or shows the tokens of a text.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use clap::Parser;
 use qsf_format::Failure;
 use qsf_format::cli::{exit_with, print, table};
 use qsf_runtime::cli::{
-    BenchArgs, ComputeArgs, TokenizeArgs, cancel_on_interrupt, classify, model_name, print_tokens, read_text,
-    run_bench, run_kernels,
+    BenchArgs, ComputeArgs, HeadArgs, HeadReport, TokenizeArgs, cancel_on_interrupt, classify, model_name,
+    print_tokens, read_text, run_bench, run_kernels,
 };
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa};
@@ -55,11 +55,13 @@ struct Args {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
+    head: HeadArgs,
+    #[command(flatten)]
     tokens: TokenizeArgs,
     #[command(flatten)]
     bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -95,6 +97,7 @@ const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
   qsf-run model.qsf --chat -p \"Name three trees.\" --temp 0
   qsf-run ./model-dir -p \"Once upon a time\" --json
+  qsf-run model.qsf -p \"Once upon a time\" --head clusters
   qsf-run model.qsf --tokenize -f text.txt --json
   qsf-run model.qsf --bench --pp 128,512 --tg 64 -t 1,2 --verbose
   qsf-run --kernel 4bit/1 -t 1
@@ -113,7 +116,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
         return run_kernels(&args.bench, &args.compute, args.json, &cancel_on_interrupt()?);
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
-        return run_bench(&args.bench, path, &args.compute, args.json, args.verbose, &cancel_on_interrupt()?);
+        let cancel = cancel_on_interrupt()?;
+        let how = (&args.compute, args.head.head);
+        return run_bench(&args.bench, path, how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;
     if args.system {
@@ -135,6 +140,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let source = source::open(path)?;
     let cancel = cancel_on_interrupt()?;
     let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None).stop_on(&cancel);
+    let (decoder, head) = args.head.head.apply(decoder, source.as_ref())?;
+    if let Some(head) = head.filter(|_| args.verbose || std::io::stderr().is_terminal()) {
+        writeln!(std::io::stderr(), "{}", head.line())?;
+    }
     let load_seconds = started.elapsed().as_secs_f64();
     cancel.check()?;
     let tokenizer =
@@ -145,7 +154,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         prompt_tokens(args, path, tokenizer)?
     };
-    generate_text(args, path, &decoder, tokenizer, &prompt, load_seconds)
+    generate_text(args, path, (&decoder, head), tokenizer, &prompt, load_seconds)
 }
 
 /// The text of -p or -f.
@@ -188,7 +197,7 @@ fn no_tokenizer(path: &Path) -> RuntimeError {
 fn generate_text(
     args: &Args,
     path: &Path,
-    decoder: &Decoder,
+    (decoder, head): (&Decoder, Option<HeadReport>),
     tokenizer: Option<&Tokenizer>,
     prompt: &[u32],
     load_seconds: f64,
@@ -254,6 +263,7 @@ fn generate_text(
             "prompt_tokens": prompt,
             "stop_reason": result.stop,
             "seed": seed,
+            "head": head.map(HeadReport::to_json),
             "load_seconds": load_seconds,
             "prefill_seconds": result.prefill.as_secs_f64(),
             "decode_seconds": result.decode.as_secs_f64(),

@@ -1,6 +1,7 @@
 //! Plumbing that the project's model-running binaries share: opening models, threads, Ctrl-C, progress bars.
 
 mod bench;
+mod head;
 mod progress;
 mod tokenize;
 
@@ -17,6 +18,7 @@ use crate::error::RuntimeError;
 use crate::progress::Cancel;
 
 pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
+pub use head::{HeadArgs, HeadChoice, HeadReport};
 pub use progress::ProgressLine;
 pub use tokenize::{TokenizeArgs, print_tokens};
 

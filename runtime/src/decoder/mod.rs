@@ -4,6 +4,7 @@
 //! logits are made of those on request, for as many positions as are needed.
 
 mod attention;
+mod clustered_head;
 mod feed_forward;
 mod kv_cache;
 mod layer_runner;
@@ -23,6 +24,7 @@ use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Model, Norm};
 use qsf_format::{PositionConfig, Residual};
 
+pub use clustered_head::{ClusterRanking, ClusteredHead};
 pub use kv_cache::KvCache;
 pub use layer_runner::LayerRunner;
 pub use observe::{InputObserver, LinearInput};
@@ -57,6 +59,8 @@ pub struct Decoder {
     activations: Activations,
     /// Of ALiBi, one per head; empty without.
     slopes: Vec<f32>,
+    /// What logits are made by in place of the whole head.
+    clustered: Option<ClusteredHead>,
     cancel: Cancel,
 }
 
@@ -69,6 +73,7 @@ impl Decoder {
         Decoder {
             activations: activations.unwrap_or(default),
             slopes: rotation::alibi_slopes(heads),
+            clustered: None,
             cpu,
             model,
             cancel: Cancel::default(),
@@ -79,6 +84,18 @@ impl Decoder {
     pub fn stop_on(mut self, cancel: &Cancel) -> Decoder {
         self.cancel = cancel.clone();
         self
+    }
+
+    /// Makes [`Decoder::logits`] compute those of the likeliest clusters of tokens only.
+    #[must_use]
+    pub fn with_clusters(mut self, head: ClusteredHead) -> Decoder {
+        self.clustered = Some(head);
+        self
+    }
+
+    /// The clusters that logits are made by; `None` where they are made by the whole head.
+    pub fn clustered_head(&self) -> Option<&ClusteredHead> {
+        self.clustered.as_ref()
     }
 
     /// The flag that stops this decoder.
@@ -156,16 +173,35 @@ impl Decoder {
         Ok(())
     }
 
+    /// What the head is multiplied with for rows `rows` of the last step, `rows.len()` x `hidden`.
+    ///
+    /// # Panics
+    /// When the last step had fewer rows.
+    pub fn head_input<'a>(&self, state: &'a DecoderState, rows: std::ops::Range<usize>) -> &'a [f32] {
+        let hidden = self.model.config.hidden as usize;
+        &state.normed[rows.start * hidden..rows.end * hidden]
+    }
+
     /// Logits of rows `rows` of the last step, `rows.len()` x `vocab` into `out`.
     ///
     /// # Panics
     /// When the last step had fewer rows or `out` has another size.
     pub fn logits(&self, state: &mut DecoderState, rows: std::ops::Range<usize>, out: &mut [f32]) {
         let hidden = self.model.config.hidden as usize;
-        let DecoderState { normed, int8, profile, .. } = state;
+        let DecoderState { normed, int8, probes, profile, .. } = state;
         profile.begin();
         let input = &normed[rows.start * hidden..rows.end * hidden];
-        self.linears(&[&self.model.head], input, int8, &mut [&mut *out]);
+        match &self.clustered {
+            None => self.linears(&[&self.model.head], input, int8, &mut [&mut *out]),
+            Some(head) => {
+                let vocab = self.model.config.vocab as usize;
+                assert_eq!(out.len(), rows.len() * vocab, "logits of another size");
+                let how = (self.activations, self.model.head.bias.as_deref());
+                for (x, out) in input.chunks_exact(hidden).zip(out.chunks_exact_mut(vocab)) {
+                    head.logits(&self.cpu, how, x, int8, probes, out);
+                }
+            }
+        }
         if let Some(cap) = self.model.config.logit_softcap {
             let vocab = self.model.config.vocab as usize;
             self.cpu.for_each_rows([(out, vocab)], SOFTCAP_WORK * vocab, |_, [rows]| {

@@ -2,6 +2,7 @@
 
 use qsf_format::ModelConfig;
 
+use super::clustered_head::ProbeBuffers;
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, Profile};
@@ -25,6 +26,7 @@ pub struct DecoderState {
     pub(super) up: Vec<f32>,
     pub(super) attention: AttentionBuffer,
     pub(super) int8: Int8Rows,
+    pub(super) probes: ProbeBuffers,
     pub(super) profile: Profile,
     widths: Widths,
     batch: usize,
@@ -79,6 +81,7 @@ impl DecoderState {
             up: buffer(widths.ffn)?,
             attention: AttentionBuffer::new(config.heads as usize, config.head_dim as usize, context)?,
             int8: Int8Rows::default(),
+            probes: ProbeBuffers::default(),
             profile: Profile::default(),
             widths,
             batch,

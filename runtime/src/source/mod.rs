@@ -17,7 +17,7 @@ mod transpose;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use qsf_format::{ModelConfig, TensorId};
+use qsf_format::{ModelConfig, TensorId, VocabClusters};
 
 use crate::error::{Result, RuntimeError};
 use crate::tokenizer::Tokenizer;
@@ -53,6 +53,14 @@ pub trait WeightSource: Send + Sync {
 
     /// The chat template (Jinja), where the model has one.
     fn chat_template(&self) -> Option<&[u8]>;
+
+    /// The clusters of the rows of the head, where the model has some.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    fn clusters(&self) -> Result<Option<VocabClusters>> {
+        Ok(None)
+    }
 
     /// Types that the model's values were rounded to, each once, by name: those of its tensors, and those that they were
     /// made from. Empty for a model at full precision.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
     BlockSize, Damage, EmbeddingInfo, FileBytes, Layout, ModelConfig, OutlierTable, QsfFile, QuantType,
-    RawBytes, SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind,
+    RawBytes, SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind, VocabClusters,
 };
 use rayon::prelude::*;
 
@@ -235,6 +235,10 @@ impl WeightSource for QsfSource {
 
     fn chat_template(&self) -> Option<&[u8]> {
         self.chat_template.as_deref()
+    }
+
+    fn clusters(&self) -> Result<Option<VocabClusters>> {
+        Ok(self.file.clusters()?)
     }
 
     fn quantized_from(&self) -> Vec<String> {

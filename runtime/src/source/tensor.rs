@@ -1,5 +1,7 @@
 //! A tensor in memory, in the type it is stored in.
 
+mod gather;
+
 use std::ops::Range;
 use std::sync::Arc;
 

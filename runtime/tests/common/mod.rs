@@ -1,4 +1,5 @@
 //! A model that needs no file.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use qsf_format::cli::human_bytes;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::sheet::Sheet;
 use crate::bench::{Bandwidth, ColdLoad, Speed, TestKind};
@@ -12,7 +13,10 @@ pub(super) struct BenchReport {
     pub model: String,
     pub isa: &'static str,
     pub activations: &'static str,
-    pub weight_bytes_per_token: u64,
+    /// The clusters that logits are made by; `None`: by the whole head.
+    pub head: Option<Value>,
+    /// `None` where it depends on the token.
+    pub weight_bytes_per_token: Option<u64>,
     /// As the files were found: mostly in the page cache.
     pub load_seconds: f64,
     pub cold_load: Option<ColdLoad>,
@@ -34,9 +38,15 @@ pub(super) struct BenchRow {
 }
 
 impl BenchRow {
-    pub fn new(threads: usize, speed: Speed, weight_bytes: u64, bandwidth: Option<Bandwidth>) -> BenchRow {
+    pub fn new(
+        threads: usize,
+        speed: Speed,
+        weight_bytes: Option<u64>,
+        bandwidth: Option<Bandwidth>,
+    ) -> BenchRow {
         let decode = speed.test.kind == TestKind::Decode;
-        let rate = decode.then(|| speed.tokens_per_second.mean * weight_bytes as f64 / 1e9);
+        let weight_bytes = weight_bytes.filter(|_| decode);
+        let rate = weight_bytes.map(|bytes| speed.tokens_per_second.mean * bytes as f64 / 1e9);
         BenchRow {
             name: speed.test.name(),
             threads,
@@ -50,11 +60,11 @@ impl BenchRow {
 impl BenchReport {
     pub fn text(&self) -> String {
         let mut out = format!(
-            "{}: {}, {} activations, {} of weights per decoded token, loaded in {:.2} s\n",
+            "{}: {}, {} activations, {}, loaded in {:.2} s\n",
             self.model,
             self.isa,
             self.activations,
-            human_bytes(self.weight_bytes_per_token),
+            self.weights_text(),
             self.load_seconds
         );
         out += &self.sheet().to_table();
@@ -66,6 +76,14 @@ impl BenchReport {
         }
         self.cold_load.iter().for_each(|cold| out += &format!("\n{}", cold_text(cold)));
         out
+    }
+
+    fn weights_text(&self) -> String {
+        match (self.weight_bytes_per_token, &self.head) {
+            (Some(bytes), _) => format!("{} of weights per decoded token", human_bytes(bytes)),
+            (None, Some(head)) => format!("head by {} of {} clusters", head["probed"], head["clusters"]),
+            (None, None) => "an unknown amount of weights per decoded token".into(),
+        }
     }
 
     pub fn to_markdown(&self) -> String {

@@ -129,6 +129,28 @@ impl Cpu {
         });
     }
 
+    /// `out[r] = input . weight[r]` for a single input and the rows r of the panels of 16 rows whose numbers are `panels`;
+    /// the rest of `out` stays as it is.
+    ///
+    /// # Panics
+    /// When the shapes do not fit together, there is not one input, or `panels` is not ascending or exceeds the weight.
+    pub fn linear_panels(&self, weight: &Tensor, panels: &[u32], input: &Input<'_>, out: &mut [f32]) {
+        assert_eq!((input.rows(), weight.cols()), (1, input.k), "not one input of the weight's columns");
+        assert!(panels.is_sorted_by(|a, b| a < b), "panels that do not ascend");
+        let job = Job { weight, bias: None, out: Output::new(out, 1, weight.rows()), first_task: 0 };
+        let rows = panels.len() * PANEL_ROWS;
+        let per_task = task_rows(rows, input.k, 1, self.threads()) / PANEL_ROWS;
+        self.for_each(panels.len().div_ceil(per_task), rows.saturating_mul(input.k), |task| {
+            let panels = &panels[task * per_task..panels.len().min((task + 1) * per_task)];
+            for run in panels.chunk_by(|a, b| a + 1 == *b) {
+                let first = run[0] as usize * PANEL_ROWS;
+                let rows = first..weight.rows().min(first + run.len() * PANEL_ROWS);
+                // SAFETY: tasks are run once each, no panel is in two of them, and so each has rows of its own.
+                unsafe { self.run_task(&job, rows, input) };
+            }
+        });
+    }
+
     /// Computes some columns of a job's output.
     ///
     /// # Safety
