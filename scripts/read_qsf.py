@@ -187,7 +187,7 @@ class Reader:
             tag, place = tag.decode("latin-1"), f"directory entry at {at}"
             need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
             need(tag not in self.sections, place, f"tag {tag} comes twice")
-            need(flags == (tag == "OUTL", "CLUS"), place, f"{tag} has flags {flags}")
+            need(flags == (tag == "OUTL"), place, f"{tag} has flags {flags}")
             in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL", "CLUS")
             need(compression == 0 or compression == 3 and not in_place, place, f"{tag} has compression {compression}")
             self.sections[tag] = Chunk(offset, stored, None, crc, compression)
