@@ -38,12 +38,13 @@ impl Checkpoint {
     }
 
     /// Keeps the state of both streams at the entry of `layer`, unless one was kept not long ago. Without room on the disk,
-    /// nothing is kept.
+    /// or where another file is in the way, nothing is kept.
     ///
     /// # Errors
     /// When writing fails for another reason.
     pub fn keep(&mut self, layer: u32, streams: [&[f32]; 2]) -> Result<()> {
-        if self.last.is_some_and(|(at, took)| at.elapsed() < took * PAUSE) {
+        let recent = self.last.is_some_and(|(at, took)| at.elapsed() < took * PAUSE);
+        if recent || is_foreign(&self.path) || is_foreign(&self.partial()) {
             return Ok(());
         }
         let started = Instant::now();
@@ -106,9 +107,12 @@ impl Checkpoint {
 
     /// Removes what is kept.
     pub fn remove(&self) {
-        // If one stays, it is of no use to another conversion, and the next to this output replaces it.
-        let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(self.partial());
+        for path in [self.path.clone(), self.partial()] {
+            if !is_foreign(&path) {
+                // If one stays, it is of no use to another conversion, and the next to this output replaces it.
+                let _ = fs::remove_file(path);
+            }
+        }
     }
 
     fn partial(&self) -> PathBuf {
@@ -145,6 +149,20 @@ impl Checkpoint {
         }
         file.write_all(&sum.finalize().to_le_bytes())?;
         file.flush()
+    }
+}
+
+/// Whether something is there that no conversion has written, and that is not ours to replace.
+fn is_foreign(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Err(_) => false,
+        Ok(found) if !found.is_file() => true,
+        // One that was stopped before its first bytes is ours, too.
+        Ok(found) if found.len() == 0 => false,
+        Ok(_) => {
+            let mut magic = [0; MAGIC.len()];
+            File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_err() || magic != *MAGIC
+        }
     }
 }
 
@@ -196,5 +214,11 @@ mod tests {
         assert_eq!(checkpoint.restore([full, quantized], |layer| layer != 3), None, "not wanted");
         checkpoint.remove();
         assert!(!path.exists());
+        // What somebody else has under this name stays.
+        fs::write(&path, b"my own streams").unwrap();
+        checkpoint.last = None;
+        checkpoint.keep(4, [&values, quantized]).unwrap();
+        checkpoint.remove();
+        assert_eq!(fs::read(&path).unwrap(), b"my own streams");
     }
 }
