@@ -1,10 +1,14 @@
 //! A conversion under way: tensors from the source, encoded as planned, into the file.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{EncodedTensor, Layout, QsfWriter, QuantType, TensorId, TensorKind, TensorRecord};
+use qsf_format::{
+    CodeTables, EncodedTensor, Layout, QsfWriter, QuantType, TensorId, TensorKind, TensorRecord,
+    WriterOptions,
+};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{Tensor, WeightSource};
@@ -14,8 +18,9 @@ use crate::apart::Chosen;
 use crate::encode::{Encoded, Encoder};
 use crate::error::{ConvertError, Result};
 use crate::fit::Fit;
-use crate::options::OutlierChoice;
+use crate::options::{ConvertOptions, OutlierChoice};
 use crate::plan::{Plan, PlannedTensor, StoredForm, layout_of, next_larger};
+use crate::quantize::Effort;
 use crate::stored::StoredTensor;
 
 /// Values of a streamed tensor that are encoded before they are written.
@@ -46,6 +51,41 @@ enum Place {
 }
 
 impl<'a> Job<'a> {
+    /// A conversion of `source` to `out` in the types of `plan`, of which nothing is done yet. `progress` counts weights.
+    ///
+    /// # Errors
+    /// When the output cannot be written.
+    pub fn begin(
+        source: &'a dyn WeightSource,
+        out: &Path,
+        plan: Plan,
+        options: &ConvertOptions,
+        tables: &'a CodeTables,
+        tools: &Tools<'a>,
+    ) -> Result<Job<'a>> {
+        let ConvertOptions { force, block, compression, .. } = *options;
+        let writer_options = WriterOptions { force, block, compression, tables: *tables };
+        Ok(Job {
+            source,
+            plan: Arc::new(plan),
+            encoder: Encoder {
+                isa: tools.cpu.isa(),
+                block,
+                tables,
+                effort: Effort::FULL,
+                source: source.path(),
+                progress: tools.progress,
+                cancel: tools.cancel,
+            },
+            writer: QsfWriter::create(out, source.config().layers, writer_options)?,
+            layout: options.layout,
+            min_cosine: options.min_cosine,
+            sized: options.size_limit.is_some(),
+            outliers: options.outliers,
+            records: Vec::new(),
+        })
+    }
+
     /// Weights of all tensors.
     pub fn weights(&self) -> u64 {
         self.plan.tensors().iter().map(|t| t.info.rows as u64 * t.info.cols as u64).sum()

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use qsf_calibration::LayerStats;
 use qsf_format::{
-    CodeTables, MAX_CLUSTERS, META_VERSION, MIXED, Meta, Provenance, QsfWriter, QuantType, TensorId,
-    TensorKind, TensorRecord, VocabClusters, WriterOptions, stored_section_bytes,
+    CodeTables, MAX_CLUSTERS, META_VERSION, MIXED, Meta, Provenance, QuantType, TensorId, TensorKind,
+    TensorRecord, VocabClusters, stored_section_bytes,
 };
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
@@ -21,7 +21,6 @@ use sha2::{Digest, Sha256};
 
 use crate::calibrated::{write_fitted, write_fitted_by_statistics};
 use crate::clusters::clusters_of_file;
-use crate::encode::Encoder;
 use crate::error::{ConvertError, Result};
 use crate::evaluation::evaluate_file;
 use crate::job::{Job, Tools};
@@ -29,7 +28,6 @@ use crate::journal::{Fingerprint, Journal};
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Candidate, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size};
 use crate::provenance::hash_files;
-use crate::quantize::Effort;
 use crate::refine::Refinement;
 use crate::statistics::StatsFiles;
 use crate::survey::{survey, types_to_choose, unmeasured};
@@ -90,15 +88,12 @@ pub fn convert(
         });
     }
     let tables = Arc::new(CodeTables::default());
-    let writer_options = WriterOptions {
-        force: options.force,
-        block: options.block,
-        compression: options.compression,
-        tables: *tables,
-    };
-    let writer = QsfWriter::create(out, source.config().layers, writer_options)?;
-    let files = source.files();
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
+    // Where a text goes through the model, tokens are counted, not weights.
+    let counted = if options.calibration.is_some() { &Unwatched } else { progress };
+    let mut job =
+        Job::begin(source, out, plan, options, &tables, &Tools { cpu, tokens, progress: counted, cancel })?;
+    let files = source.files();
     let mut stats =
         StatsFiles::open(source, &options.stats_in, options.stats_out.clone(), tokens, options.force)?;
     let mut recorded = options.normalised();
@@ -109,21 +104,6 @@ pub fn convert(
         requantized_from: requantized_from.clone(),
         options: recorded.clone(),
     };
-    let encoder = Encoder {
-        isa: cpu.isa(),
-        block: options.block,
-        tables: &tables,
-        effort: Effort::FULL,
-        source: source.path(),
-        // Where a text goes through the model, tokens are counted, not weights.
-        progress: if options.calibration.is_some() { &Unwatched } else { progress },
-        cancel,
-    };
-    let plan = Arc::new(plan);
-    let (layout, outliers) = (options.layout, options.outliers);
-    let (min_cosine, sized) = (options.min_cosine, options.size_limit.is_some());
-    let mut job =
-        Job { source, plan, encoder, writer, layout, min_cosine, sized, outliers, records: Vec::new() };
     let mut journal = None;
     let sources = match &options.calibration {
         None if !options.stats_in.is_empty() => {

@@ -11,16 +11,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use qsf_calibration::{Detail, LayerStats, for_each_layer};
-use qsf_format::{
-    CodeTables, Provenance, QsfWriter, QuantType, SourceFile, TensorId, TensorKind, WriterOptions,
-};
+use qsf_format::{CodeTables, Provenance, QuantType, SourceFile, TensorId, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
 use sha2::{Digest, Sha256};
 
-use crate::encode::Encoder;
 use crate::error::{ConvertError, Result};
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
@@ -28,7 +25,6 @@ use crate::journal::Journal;
 use crate::options::ConvertOptions;
 use crate::pipeline::{choose_types, meta_bytes};
 use crate::plan::{Plan, PlannedTensor, SizeModel, layout_of};
-use crate::quantize::Effort;
 use crate::statistics::StatsFiles;
 use crate::survey::survey;
 
@@ -89,24 +85,9 @@ pub fn predict(
     let folder = tempfile::tempdir().map_err(|e| ConvertError::io(&std::env::temp_dir(), "write", e))?;
     let out = folder.path().join("dry-run.qsf");
     let tables = CodeTables::default();
-    let writer_options =
-        WriterOptions { force: true, block: options.block, compression: options.compression, tables };
-    let writer = QsfWriter::create(&out, source.config().layers, writer_options)?;
-    let encoder = Encoder {
-        isa: cpu.isa(),
-        block: options.block,
-        tables: &tables,
-        effort: Effort::FULL,
-        source: source.path(),
-        progress: &Unwatched,
-        cancel,
-    };
-    let (plan, layout, outliers) = (Arc::new(plan), options.layout, options.outliers);
-    let (min_cosine, sized) = (options.min_cosine, options.size_limit.is_some());
-    let mut job =
-        Job { source, plan, encoder, writer, layout, min_cosine, sized, outliers, records: Vec::new() };
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
     let tools = Tools { cpu, tokens, progress, cancel };
+    let mut job = Job::begin(source, &out, plan, options, &tables, &Tools { progress: &Unwatched, ..tools })?;
     let mut stats = StatsFiles::open(source, &options.stats_in, None, tokens, false)?;
     let mut seconds = 0.0;
     let divergence = match options.size_limit {
