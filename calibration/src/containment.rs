@@ -37,7 +37,10 @@ pub fn vocab_clusters(
         return Err(RuntimeError::Request(problem));
     }
     let head = &decoder.model().head;
-    let found = cluster_rows(decoder.cpu(), &head.weight, count, progress, decoder.cancel())?;
+    let weight = head.weight.resident().ok_or_else(|| {
+        RuntimeError::Request("clusters are made of a head in memory, and this one is streamed".into())
+    })?;
+    let found = cluster_rows(decoder.cpu(), weight, count, progress, decoder.cancel())?;
     let mut clusters = unmeasured(found, head.weight.cols());
     let mut measurement = Measurement::new(decoder, &clusters)?;
     let config = &decoder.model().config;
@@ -57,7 +60,7 @@ pub fn vocab_clusters(
                 decoder.cancel().check()?;
                 let rows = first..tokens.len().min(first + step);
                 measurement.logits.resize(rows.len() * config.vocab as usize, 0.0);
-                decoder.logits(&mut state, rows.clone(), &mut measurement.logits);
+                decoder.logits(&mut state, rows.clone(), &mut measurement.logits)?;
                 let inputs = decoder.head_input(&state, rows);
                 measurement.look(decoder.cpu(), &clusters, inputs, learning)?;
             }

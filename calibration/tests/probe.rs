@@ -38,7 +38,7 @@ fn logits(source: &dyn WeightSource, tokens: &[u32]) -> Vec<f32> {
         state.rewind(0);
         decoder.forward(&mut state, chunk).unwrap();
         let mut out = vec![0.0; CTX / 2 * vocab];
-        decoder.logits(&mut state, CTX / 2..CTX, &mut out);
+        decoder.logits(&mut state, CTX / 2..CTX, &mut out).unwrap();
         all.extend(out);
     }
     all

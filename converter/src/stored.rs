@@ -48,7 +48,7 @@ impl StoredTensor {
         if self.outliers.rows() != tensor.rows() {
             return Err(broken(None));
         }
-        Ok(tensor.with_outliers(Arc::new(self.outliers.clone())))
+        Ok(tensor.with_outliers(Arc::new(self.outliers.clone()), 0))
     }
 }
 

@@ -113,6 +113,68 @@ impl Chunk {
     }
 }
 
+/// Checks and decompresses chunks one after the other into memory of the caller, with what that needs kept between them.
+#[derive(Default)]
+pub struct ChunkDecoder {
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl ChunkDecoder {
+    /// Checks `stored` against the CRC of `chunk`, whose place in messages is `place`.
+    ///
+    /// # Errors
+    /// When it is another.
+    pub fn check(chunk: &Chunk, stored: &[u8], place: &str) -> Result<(), Damage> {
+        check_crc(place, chunk.offset, stored, chunk.crc)
+    }
+
+    /// The chunk, whose `stored` bytes were [checked](Self::check), into `raw`.
+    ///
+    /// # Errors
+    /// When they do not decompress to exactly as many.
+    pub fn decode(
+        &mut self,
+        chunk: &Chunk,
+        stored: &[u8],
+        raw: &mut [u8],
+        place: &str,
+    ) -> Result<(), Damage> {
+        let expected = raw.len();
+        let decoded = match chunk.compression {
+            Compression::None if stored.len() == expected => {
+                raw.copy_from_slice(stored);
+                Ok(expected)
+            }
+            Compression::None => Ok(stored.len()),
+            Compression::Lz4 | Compression::Lz4Hc => {
+                lz4_flex::block::decompress_into(stored, raw).map_err(|e| e.to_string())
+            }
+            Compression::Zstd => self.one_frame(stored, raw),
+        };
+        let found = match decoded {
+            Ok(bytes) if bytes == expected => return Ok(()),
+            Ok(bytes) => format!("{bytes} bytes"),
+            Err(found) => found,
+        };
+        let expected = format!("{} data of {expected} raw bytes", chunk.compression.name());
+        Err(Damage::new(place, chunk.offset, expected, found))
+    }
+
+    /// In one go, so that no window is kept beside the output, whatever the frame asks for.
+    fn one_frame(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<usize, String> {
+        match zstd::zstd_safe::find_frame_compressed_size(stored) {
+            Ok(bytes) if bytes == stored.len() => {}
+            Ok(bytes) => return Err(format!("{} bytes behind the frame", stored.len() - bytes)),
+            Err(code) => return Err(zstd::zstd_safe::get_error_name(code).to_owned()),
+        }
+        let zstd = match &mut self.zstd {
+            Some(zstd) => zstd,
+            none => none.insert(zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?),
+        };
+        zstd.decompress_to_buffer(stored, raw).map_err(|e| e.to_string())
+    }
+}
+
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawTableHeader {

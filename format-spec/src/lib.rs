@@ -22,6 +22,7 @@ mod layout;
 mod meta;
 mod model_config;
 mod outliers;
+mod outline;
 pub mod panels;
 mod part;
 mod partial_file;
@@ -34,7 +35,7 @@ mod verify;
 mod writer;
 
 pub use alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
-pub use chunk::{Chunk, Compression, MAX_EXPANSION};
+pub use chunk::{Chunk, ChunkDecoder, Compression, MAX_EXPANSION};
 pub use clusters::{Containment, MAX_CLUSTERS, VocabClusters};
 pub use code_tables::{BUILT_IN, CodeTables, Grid, SumTables};
 pub use decode::{decode_block, decode_panel_row, decode_row};
@@ -52,6 +53,7 @@ pub use model_config::{
     RopeScaling, SlidingWindow,
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
+pub use outline::Outline;
 pub use partial_file::PartialFile;
 pub use quant_type::{BlockSize, QuantType};
 pub use reader::{EmbeddingInfo, FileBytes, MAX_SECTION_BYTES, QsfFile, RawBytes, TensorGroup};

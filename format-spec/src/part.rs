@@ -97,7 +97,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn hash(&mut self, range: Range<usize>) -> Hasher {
+    /// The hash of some bytes of the part.
+    pub fn hash(&mut self, range: Range<usize>) -> Hasher {
         let mut hasher = Hasher::new();
         let mut at = range.start;
         while at < range.end {

@@ -141,7 +141,7 @@ impl TensorGroup {
     }
 
     /// Checks that every known tensor of a part belongs there.
-    fn check_placement(
+    pub(crate) fn check_placement(
         &self,
         stored_at: u64,
         place: &str,
@@ -258,7 +258,12 @@ impl QsfFile {
     }
 
     /// The same for every tensor of a part.
-    fn check_all_tabled(&self, group: &TensorGroup, stored_at: u64, place: &str) -> Result<(), Damage> {
+    pub(crate) fn check_all_tabled(
+        &self,
+        group: &TensorGroup,
+        stored_at: u64,
+        place: &str,
+    ) -> Result<(), Damage> {
         group.tensors.iter().try_for_each(|tensor| {
             self.check_tabled(tensor.quant)
                 .map_err(|expected| group.damage(tensor, stored_at, place, expected, tensor.quant))
@@ -366,7 +371,7 @@ impl QsfFile {
         Ok(part.bytes())
     }
 
-    fn part(&self, section: &Section) -> Part<'_> {
+    pub(crate) fn part(&self, section: &Section) -> Part<'_> {
         let start = section.offset as usize;
         Part::new(&self.path, &self.bytes, start..start + section.stored_bytes as usize)
     }
@@ -501,12 +506,26 @@ impl QsfFile {
     }
 
     pub(crate) fn read_final(&self) -> Result<(bool, TensorGroup), Damage> {
-        let place = "final section";
+        let range = self.final_range()?;
+        self.checked_section(SectionTag::FINAL)?;
+        self.parse_final(range)
+    }
+
+    /// Where the final section is; in a plain file, which does not say where it ends, up to the end of the file.
+    pub(crate) fn final_range(&self) -> Result<Range<usize>, Damage> {
         let at = self.header.final_offset;
-        let range = match self.checked_section(SectionTag::FINAL)? {
-            Some(stored) => at as usize..at as usize + stored.len(),
-            None => range_in(&self.bytes, at, (self.bytes.len() as u64).saturating_sub(at), place, 72)?,
-        };
+        match self.section(SectionTag::FINAL) {
+            Some(section) => Ok(at as usize..(at + section.stored_bytes) as usize),
+            None => {
+                let bytes = (self.bytes.len() as u64).saturating_sub(at);
+                range_in(&self.bytes, at, bytes, "final section", 72)
+            }
+        }
+    }
+
+    /// The final section, checked already.
+    pub(crate) fn parse_final(&self, range: Range<usize>) -> Result<(bool, TensorGroup), Damage> {
+        let (place, at) = ("final section", range.start as u64);
         let bytes = &self.bytes[range.clone()];
         let tied = match bytes.first() {
             Some(0xFF) => true,

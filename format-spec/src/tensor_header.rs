@@ -1,5 +1,6 @@
 //! Tensor headers, and the walk over the tensors of a layer, of the final section or of the positions (SPEC.md section 5).
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -81,10 +82,32 @@ pub(crate) enum TensorCount {
     Plain(usize),
 }
 
+/// The raw bytes that a walk goes over: in memory, or fetched where a header stands.
+pub(crate) trait RawSpan {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// Some of them, checked. The range is inside of them and no longer than a header with its padding.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    fn bytes(&mut self, range: Range<usize>) -> Result<Cow<'_, [u8]>, Damage>;
+}
+
+impl RawSpan for &[u8] {
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    fn bytes(&mut self, range: Range<usize>) -> Result<Cow<'_, [u8]>, Damage> {
+        Ok(Cow::Borrowed(&self[range]))
+    }
+}
+
 /// Walks over the tensors in `raw`, whose first byte stands at `at` in the file (0 when `raw` is decompressed: damage then
 /// counts from the start of `raw`). The first `lead` bytes belong to the caller; all other bytes that are no header and no data must be zero.
 pub(crate) fn parse_tensors(
-    raw: &[u8],
+    mut raw: impl RawSpan,
     at: u64,
     lead: usize,
     count: TensorCount,
@@ -105,7 +128,7 @@ pub(crate) fn parse_tensors(
             break;
         }
         let place = format!("{place}, tensor {}", tensors.len());
-        let entry = parse_tensor(raw, at, end, default, block, &place)?;
+        let entry = parse_tensor(&mut raw, at, end, default, block, &place)?;
         if !kinds.insert(entry.kind_id) {
             let start = at + entry.with_header().start as u64;
             return Err(Damage::new(
@@ -131,7 +154,7 @@ pub(crate) fn parse_tensors(
 
 /// The tensor whose header follows bytes that end at `end`.
 fn parse_tensor(
-    raw: &[u8],
+    raw: &mut impl RawSpan,
     at: u64,
     end: usize,
     default: Option<QuantType>,
@@ -144,15 +167,15 @@ fn parse_tensor(
         .and_then(|start| usize::try_from(start).ok())
         .filter(|&start| start < raw.len())
         .ok_or_else(|| damage(end, "a tensor header".into(), "the end of the bytes".into()))?;
-    if let Some(i) = first_nonzero(&raw[end..start]) {
-        return Err(damage(end + i, "zero padding".into(), format!("byte {:#04x}", raw[end + i])));
+    let total = raw.len();
+    let bytes = raw.bytes(end..total.min(start + TENSOR_HEADER_BYTES as usize))?;
+    let (padding, header) = bytes.split_at(start - end);
+    if let Some(i) = first_nonzero(padding) {
+        return Err(damage(end + i, "zero padding".into(), format!("byte {:#04x}", padding[i])));
     }
-    let Ok((header, _)) = RawTensorHeader::ref_from_prefix(&raw[start..]) else {
-        return Err(damage(
-            start,
-            "a tensor header of 16 bytes".into(),
-            format!("{} bytes", raw.len() - start),
-        ));
+    let Ok(header) = RawTensorHeader::read_from_bytes(header) else {
+        let found = format!("{} bytes", header.len());
+        return Err(damage(start, "a tensor header of 16 bytes".into(), found));
     };
     let optional = header.flags == u16::from(OPTIONAL);
     if header.flags != 0 && !optional {
@@ -180,12 +203,12 @@ fn parse_tensor(
     let data_start = start + TENSOR_HEADER_BYTES as usize;
     let bytes = quant
         .tensor_bytes(block, rows.into(), cols.into())
-        .filter(|&bytes| bytes <= (raw.len() - data_start) as u64)
+        .filter(|&bytes| bytes <= (total - data_start) as u64)
         .ok_or_else(|| {
             damage(
                 start,
                 format!("data of a {rows} x {cols} {quant} tensor"),
-                format!("{} bytes left", raw.len() - data_start),
+                format!("{} bytes left", total - data_start),
             )
         })?;
     let data = data_start..data_start + bytes as usize;

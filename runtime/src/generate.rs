@@ -97,7 +97,7 @@ pub fn generate(
             decoder.forward(state, batch)?;
             rows = batch.len();
         }
-        decoder.logits(state, rows - 1..rows, &mut logits);
+        decoder.logits(state, rows - 1..rows, &mut logits)?;
         prefill = started.elapsed();
         while tokens.len() < max_tokens {
             let token = sampler.sample(&logits)?;
@@ -109,7 +109,7 @@ pub fn generate(
             decoder.cancel().check()?;
             if tokens.len() < max_tokens {
                 decoder.forward(state, &[token])?;
-                decoder.logits(state, 0..1, &mut logits);
+                decoder.logits(state, 0..1, &mut logits)?;
             }
         }
         Ok(StopReason::MaxTokens)

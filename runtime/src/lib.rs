@@ -18,6 +18,7 @@ pub mod memory;
 pub mod progress;
 pub mod sample;
 pub mod source;
+pub mod stream;
 #[cfg(test)]
 mod test_data;
 pub mod tokenizer;
@@ -26,8 +27,8 @@ mod weights;
 pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
     Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, LayerRunner,
-    LinearInput, Profile, Section,
+    LinearInput, Profile, Section, StateBytes,
 };
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};
-pub use weights::{LayerWeights, Linear, Model, Norm};
+pub use weights::{Embedding, LayerWeights, Linear, Model, Norm, Weight};

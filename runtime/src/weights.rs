@@ -1,18 +1,20 @@
 //! The weights of a model as the decoder uses them: matrices in their stored type, vectors as floats.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use qsf_format::{ModelConfig, PositionConfig, TensorId, TensorKind};
 
 use crate::error::{Result, RuntimeError};
 use crate::source::{Tensor, WeightSource};
+use crate::stream::{EmbeddingRows, StreamedMatrix};
 
-/// A model in memory. Matrices share the source's bytes; nothing is expanded.
+/// A model. Matrices share the source's bytes, or come from disk whenever they are used; nothing is expanded.
 pub struct Model {
     /// The architecture.
     pub config: ModelConfig,
     /// `vocab` x `hidden`.
-    pub embedding: Tensor,
+    pub embedding: Embedding,
     /// Norm of the embedding, where there is one.
     pub embedding_norm: Option<Norm>,
     /// `max_positions` x `hidden`, for learned positions.
@@ -52,6 +54,7 @@ pub struct LayerWeights {
 }
 
 /// The feed-forward of a layer.
+#[expect(clippy::large_enum_variant, reason = "there is one for each layer, and most are the large one")]
 pub enum FeedForward {
     /// One for all tokens.
     Dense(Mlp),
@@ -74,10 +77,73 @@ pub struct Mlp {
     pub down: Linear,
 }
 
+/// The vectors that tokens begin as.
+pub enum Embedding {
+    /// All in memory.
+    Resident(Tensor),
+    /// On disk, but for what was used last.
+    OnDisk(Box<EmbeddingRows>),
+}
+
+/// A matrix of a model.
+pub enum Weight {
+    /// In memory.
+    Resident(Tensor),
+    /// Read from disk whenever it is used.
+    Streamed(Box<StreamedMatrix>),
+}
+
+impl Weight {
+    /// Rows: outputs.
+    pub fn rows(&self) -> usize {
+        match self {
+            Weight::Resident(tensor) => tensor.rows(),
+            Weight::Streamed(matrix) => matrix.form().rows,
+        }
+    }
+
+    /// Columns: inputs.
+    pub fn cols(&self) -> usize {
+        match self {
+            Weight::Resident(tensor) => tensor.cols(),
+            Weight::Streamed(matrix) => matrix.form().cols,
+        }
+    }
+
+    /// Whether kernels multiply this with 8-bit activations.
+    pub fn has_blocks(&self) -> bool {
+        match self {
+            Weight::Resident(tensor) => tensor.has_blocks(),
+            Weight::Streamed(matrix) => !matrix.form().quant.is_float(),
+        }
+    }
+
+    /// Bytes of all rows as stored.
+    pub fn stored_bytes(&self) -> u64 {
+        match self {
+            Weight::Resident(tensor) => tensor.stored_bytes(),
+            Weight::Streamed(matrix) => (matrix.form().row_bytes() * matrix.form().rows) as u64,
+        }
+    }
+
+    /// The matrix, where it is in memory.
+    pub fn resident(&self) -> Option<&Tensor> {
+        match self {
+            Weight::Resident(tensor) => Some(tensor),
+            Weight::Streamed(_) => None,
+        }
+    }
+
+    /// The rows `rows` of a matrix in memory.
+    fn slice_rows(&self, rows: std::ops::Range<usize>) -> Option<Weight> {
+        self.resident().map(|tensor| Weight::Resident(tensor.slice_rows(rows)))
+    }
+}
+
 /// A matrix and its bias.
 pub struct Linear {
     /// Rows are outputs, columns inputs.
-    pub weight: Tensor,
+    pub weight: Weight,
     /// One value per row.
     pub bias: Option<Vec<f32>>,
 }
@@ -96,7 +162,15 @@ impl Model {
     /// # Errors
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource) -> Result<Model> {
-        let (loader, layers) = (Loader::new(source), 0..source.config().layers);
+        Model::assemble(&InMemory::new(source))
+    }
+
+    /// A model of these parts.
+    ///
+    /// # Errors
+    /// When one is missing or damaged.
+    pub(crate) fn assemble(parts: &dyn ModelParts) -> Result<Model> {
+        let (loader, layers) = (Loader { parts }, 0..parts.config().layers);
         let layers = layers.map(|i| loader.layer(i)).collect::<Result<_>>()?;
         Ok(Model { layers, ..loader.ends()? })
     }
@@ -106,7 +180,7 @@ impl Model {
     /// # Errors
     /// As [`Model::load`].
     pub(crate) fn load_ends(source: &dyn WeightSource) -> Result<Model> {
-        Loader::new(source).ends()
+        Loader { parts: &InMemory::new(source) }.ends()
     }
 
     /// Bytes of all matrices that one decoded token reads.
@@ -151,7 +225,7 @@ impl LayerWeights {
     /// # Errors
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
-        Loader::new(source).layer(layer)
+        Loader { parts: &InMemory::new(source) }.layer(layer)
     }
 }
 
@@ -161,33 +235,78 @@ impl Mlp {
     }
 }
 
-struct Loader<'a> {
+/// What a model is made of.
+pub(crate) trait ModelParts {
+    /// The file, for messages.
+    fn path(&self) -> &Path;
+
+    /// The architecture.
+    fn config(&self) -> &ModelConfig;
+
+    /// The token embedding.
+    fn embedding(&self) -> Result<Embedding>;
+
+    /// A matrix that tokens are multiplied with. That of the token embedding is a tied head.
+    fn matrix(&self, id: TensorId) -> Result<Weight>;
+
+    /// A vector, or learned positions, which are looked up; `None`: there is none of this name.
+    fn tensor(&self, id: TensorId) -> Result<Option<Tensor>>;
+}
+
+/// Everything as a source hands it out.
+struct InMemory<'a> {
     source: &'a dyn WeightSource,
     known: HashSet<TensorId>,
 }
 
-impl<'a> Loader<'a> {
-    fn new(source: &'a dyn WeightSource) -> Loader<'a> {
-        Loader { source, known: source.tensors().iter().map(|info| info.id).collect() }
+impl<'a> InMemory<'a> {
+    fn new(source: &'a dyn WeightSource) -> InMemory<'a> {
+        InMemory { source, known: source.tensors().iter().map(|info| info.id).collect() }
+    }
+}
+
+impl ModelParts for InMemory<'_> {
+    fn path(&self) -> &Path {
+        self.source.path()
     }
 
+    fn config(&self) -> &ModelConfig {
+        self.source.config()
+    }
+
+    fn embedding(&self) -> Result<Embedding> {
+        self.source.load(TensorId::of_model(TensorKind::TokenEmbedding)).map(Embedding::Resident)
+    }
+
+    fn matrix(&self, id: TensorId) -> Result<Weight> {
+        self.source.load(id).map(Weight::Resident)
+    }
+
+    fn tensor(&self, id: TensorId) -> Result<Option<Tensor>> {
+        self.known.contains(&id).then(|| self.source.load(id)).transpose()
+    }
+}
+
+struct Loader<'a> {
+    parts: &'a dyn ModelParts,
+}
+
+impl Loader<'_> {
     /// A model without its layers.
     fn ends(&self) -> Result<Model> {
         use TensorKind::*;
-        let config = self.source.config().clone();
-        let of_model = |kind| self.source.load(TensorId::of_model(kind));
-        let embedding = of_model(TokenEmbedding)?;
-        let head = if config.tied_head { embedding.clone() } else { of_model(Head)? };
+        let config = self.parts.config().clone();
+        let head = TensorId::of_model(if config.tied_head { TokenEmbedding } else { Head });
         let head_bias = self.vector(TensorId::of_model(HeadBias))?;
         let embedding_norm = config.embedding_norm.then_some((EmbeddingNorm, EmbeddingNormBias));
         // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
         let learned = config.position == PositionConfig::Learned {};
         Ok(Model {
-            positions: learned.then(|| of_model(Positions)).transpose()?,
+            positions: learned.then(|| self.tensor(TensorId::of_model(Positions))).transpose()?,
             embedding_norm: embedding_norm.map(|(gain, bias)| self.norm(None, gain, bias)).transpose()?,
             final_norm: self.norm(None, FinalNorm, FinalNormBias)?,
-            head: Linear { weight: head, bias: head_bias },
-            embedding,
+            embedding: self.parts.embedding()?,
+            head: Linear { weight: self.parts.matrix(head)?, bias: head_bias },
             layers: Vec::new(),
             config,
         })
@@ -195,7 +314,7 @@ impl<'a> Loader<'a> {
 
     fn layer(&self, i: u32) -> Result<LayerWeights> {
         use TensorKind::*;
-        let config = self.source.config();
+        let config = self.parts.config();
         let layer_norm = |wanted: bool, gain, bias| -> Result<Option<Norm>> {
             wanted.then(|| self.norm(Some(i), gain, bias)).transpose()
         };
@@ -217,36 +336,47 @@ impl<'a> Loader<'a> {
 
     fn feed_forward(&self, i: u32) -> Result<FeedForward> {
         use TensorKind::*;
-        let config = self.source.config();
+        let config = self.parts.config();
         let Some(experts) = config.experts(i) else {
             let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
             let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
             return Ok(FeedForward::Dense(Mlp { gate, up, down }));
         };
-        let all = |kind| self.source.load(TensorId::of_layer(i, kind));
+        let all = |kind| self.parts.matrix(TensorId::of_layer(i, kind));
         let (gates, ups, downs) = (all(ExpertGate)?, all(ExpertUp)?, all(ExpertDown)?);
-        let of_expert = |all: &Tensor, e: usize| {
+        let of_expert = |all: &Weight, e: usize| -> Result<Linear> {
             let rows = all.rows() / experts.count as usize;
-            Linear { weight: all.slice_rows(e * rows..(e + 1) * rows), bias: None }
+            let weight =
+                all.slice_rows(e * rows..(e + 1) * rows).ok_or_else(|| RuntimeError::Unsupported {
+                    path: self.parts.path().to_owned(),
+                    what: format!("reading the experts of layer {i} from disk whenever they are used"),
+                    supported:
+                        "a model with experts needs memory for all of them; run it without a RAM budget"
+                            .into(),
+                })?;
+            Ok(Linear { weight, bias: None })
         };
-        let experts = (0..experts.count as usize)
-            .map(|e| Mlp {
-                gate: Some(of_expert(&gates, e)),
-                up: of_expert(&ups, e),
-                down: of_expert(&downs, e),
-            })
-            .collect();
+        let expert = |e: usize| -> Result<Mlp> {
+            let (gate, up, down) = (of_expert(&gates, e)?, of_expert(&ups, e)?, of_expert(&downs, e)?);
+            Ok(Mlp { gate: Some(gate), up, down })
+        };
+        let experts = (0..experts.count as usize).map(expert).collect::<Result<_>>()?;
         let router = Linear { weight: all(Router)?, bias: None };
         Ok(FeedForward::Experts { router, experts })
     }
 
     fn linear(&self, layer: u32, kind: TensorKind, bias: TensorKind) -> Result<Linear> {
-        let weight = self.source.load(TensorId::of_layer(layer, kind))?;
+        let weight = self.parts.matrix(TensorId::of_layer(layer, kind))?;
         Ok(Linear { weight, bias: self.vector(TensorId::of_layer(layer, bias))? })
     }
 
     fn vector(&self, id: TensorId) -> Result<Option<Vec<f32>>> {
-        if self.known.contains(&id) { Ok(Some(self.source.load(id)?.to_f32())) } else { Ok(None) }
+        Ok(self.parts.tensor(id)?.map(|tensor| tensor.to_f32()))
+    }
+
+    fn tensor(&self, id: TensorId) -> Result<Tensor> {
+        let missing = || RuntimeError::bad_input(self.parts.path(), id.to_string(), "this tensor", "none");
+        self.parts.tensor(id)?.ok_or_else(missing)
     }
 
     fn norm(&self, layer: Option<u32>, gain: TensorKind, bias: TensorKind) -> Result<Norm> {
@@ -259,11 +389,8 @@ impl<'a> Loader<'a> {
 
     fn gain(&self, layer: Option<u32>, kind: TensorKind) -> Result<Norm> {
         let id = TensorId { layer, kind };
-        let found = self.vector(id)?;
-        let mut gain = found.ok_or_else(|| {
-            RuntimeError::bad_input(self.source.path(), id.to_string(), "this tensor", "none")
-        })?;
-        if self.source.config().norm.gain_plus_one {
+        let mut gain = self.tensor(id)?.to_f32();
+        if self.parts.config().norm.gain_plus_one {
             gain.iter_mut().for_each(|gain| *gain += 1.0);
         }
         Ok(Norm { gain, bias: None })

@@ -112,7 +112,7 @@ fn rounds_that_allocate(model: &RandomModel, clustered: bool, threads: usize) ->
         let mut token = 1;
         for _ in 0..TOKENS {
             decoder.forward(&mut state, &[token]).unwrap();
-            decoder.logits(&mut state, 0..1, &mut logits);
+            decoder.logits(&mut state, 0..1, &mut logits).unwrap();
             token = sampler.sample(&logits).unwrap();
         }
         TAKEN.load(Ordering::Relaxed) != before

@@ -41,7 +41,7 @@ fn model(quant: QuantType, bias: bool) -> Model {
 fn clusters(model: &Model) -> VocabClusters {
     let cluster_of: Vec<u16> =
         (0..VOCAB).map(|token| ((token * token / 3) % (CLUSTERS - 1)) as u16).collect();
-    let values = model.head.weight.to_f32();
+    let values = model.head.weight.resident().unwrap().to_f32();
     let mut sums = vec![0f64; CLUSTERS * HIDDEN];
     let mut counts = [0f64; CLUSTERS];
     for (row, &cluster) in values.chunks_exact(HIDDEN).zip(&cluster_of) {
@@ -70,7 +70,7 @@ fn logits(decoder: &Decoder) -> (Vec<f32>, Vec<f32>) {
     let mut state = decoder.state(8, 8).unwrap();
     decoder.forward(&mut state, &[3, 700, 41, 9]).unwrap();
     let mut out = vec![0.0; 3 * VOCAB];
-    decoder.logits(&mut state, 1..4, &mut out);
+    decoder.logits(&mut state, 1..4, &mut out).unwrap();
     (out, decoder.head_input(&state, 1..4).to_vec())
 }
 

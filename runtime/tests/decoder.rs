@@ -120,7 +120,7 @@ fn logits(decoder: &Decoder, tokens: &[u32], steps: &[usize]) -> Vec<f32> {
     for &step in steps {
         decoder.forward(&mut state, &tokens[at..at + step]).unwrap();
         let mut rows = vec![0.0; step * vocab];
-        decoder.logits(&mut state, 0..step, &mut rows);
+        decoder.logits(&mut state, 0..step, &mut rows).unwrap();
         out.extend(rows);
         at += step;
     }
@@ -348,7 +348,7 @@ fn rewinding_forgets_what_came_later() {
     let run = |state: &mut qsf_runtime::DecoderState| {
         decoder.forward(state, &second).unwrap();
         let mut row = vec![0.0; vocab];
-        decoder.logits(state, 2..3, &mut row);
+        decoder.logits(state, 2..3, &mut row).unwrap();
         row
     };
     decoder.forward(&mut state, &first).unwrap();

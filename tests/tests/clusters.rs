@@ -47,7 +47,7 @@ fn ranks(file: &Path, clusters: &VocabClusters) -> Vec<usize> {
         decoder.forward(&mut state, chunk).unwrap();
         for position in 0..chunk.len() {
             let mut logits = vec![0.0; vocab];
-            decoder.logits(&mut state, position..position + 1, &mut logits);
+            decoder.logits(&mut state, position..position + 1, &mut logits).unwrap();
             let best = (0..vocab).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
             let input = decoder.head_input(&state, position..position + 1);
             let score = |cluster: usize| {

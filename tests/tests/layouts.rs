@@ -177,7 +177,7 @@ fn logits(file: &Path) -> Vec<f32> {
     let mut state = decoder.state(tokens.len(), tokens.len()).unwrap();
     decoder.forward(&mut state, &tokens).unwrap();
     let mut out = vec![0.0; tokens.len() * vocab];
-    decoder.logits(&mut state, 0..tokens.len(), &mut out);
+    decoder.logits(&mut state, 0..tokens.len(), &mut out).unwrap();
     out
 }
 

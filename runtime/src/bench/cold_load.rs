@@ -92,7 +92,7 @@ fn load(
     let mut logits = vec![0.0; decoder.model().config.vocab as usize];
     let mut token = || -> Result<f64> {
         decoder.forward(&mut state, &[0])?;
-        decoder.logits(&mut state, 0..1, &mut logits);
+        decoder.logits(&mut state, 0..1, &mut logits)?;
         Ok(started.elapsed().as_secs_f64())
     };
     let first_token = token()?;

@@ -210,12 +210,12 @@ impl Run<'_> {
                     decoder.forward(state, batch)?;
                     rows = batch.len();
                 }
-                decoder.logits(state, rows - 1..rows, logits);
+                decoder.logits(state, rows - 1..rows, logits)?;
             }
             TestKind::Decode => {
                 for token in tokens {
                     decoder.forward(state, std::slice::from_ref(token))?;
-                    decoder.logits(state, 0..1, logits);
+                    decoder.logits(state, 0..1, logits)?;
                 }
             }
         }

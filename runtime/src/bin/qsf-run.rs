@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Parser;
-use qsf_format::Failure;
 use qsf_format::cli::{exit_with, print, table};
+use qsf_format::{Failure, ModelConfig};
 use qsf_runtime::cli::{
-    BenchArgs, ComputeArgs, HeadArgs, HeadReport, TokenizeArgs, cancel_on_interrupt, classify, model_name,
-    print_tokens, read_text, run_bench, run_kernels,
+    BenchArgs, ComputeArgs, HeadArgs, HeadReport, StreamArgs, Streaming, TokenizeArgs, cancel_on_interrupt,
+    classify, model_name, print_tokens, read_text, run_bench, run_kernels,
 };
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::{ChatTemplate, Decoder, Message, Model, Result, RuntimeError, Tokenizer, source};
+use qsf_runtime::{ChatTemplate, Decoder, Message, Result, RuntimeError, Tokenizer};
 use serde_json::{Value, json};
 
 /// Tokens generated when -n is not given and the context has room.
@@ -56,6 +56,8 @@ struct Args {
     sampling: SamplingArgs,
     #[command(flatten)]
     head: HeadArgs,
+    #[command(flatten)]
+    stream: StreamArgs,
     #[command(flatten)]
     tokens: TokenizeArgs,
     #[command(flatten)]
@@ -137,24 +139,71 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .into());
     }
     let started = Instant::now();
-    let source = source::open(path)?;
+    let mut open = args.stream.open(path)?;
     let cancel = cancel_on_interrupt()?;
-    let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None).stop_on(&cancel);
-    let (decoder, head) = args.head.head.apply(decoder, source.as_ref())?;
+    let source = open.source();
+    // Before the weights, so that a budget is made with what the tokenizer takes. Token ids that nobody reads need none.
+    let ids_only = args.prompt_ids.is_some() && args.stream.ram_budget.is_some();
+    let json = source.tokenizer_json().filter(|_| !ids_only);
+    let tokenizer = json.map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
+    let tokenizer = tokenizer.as_ref();
+    let prompt =
+        if args.chat { chat_tokens(args, source, tokenizer)? } else { prompt_tokens(args, path, tokenizer)? };
+    let lengths = Lengths::new(args, source.config(), &prompt)?;
+    let batch = prompt.len().clamp(1, PROMPT_BATCH);
+    let (model, streaming) = open.load(lengths.context, batch, cpu.threads())?;
+    if let Some(Streaming { plan, status }) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
+        if args.json {
+            return Ok(print(&format!(
+                "{:#}\n",
+                streaming.as_ref().map_or(Value::Null, Streaming::to_json)
+            ))?);
+        }
+        return Ok(print(&plan.describe(status.read_rate))?);
+    }
+    let decoder = Decoder::new(Arc::new(model), cpu, None).stop_on(&cancel);
+    let (decoder, head) = args.head.head.apply(decoder, open.source())?;
     if let Some(head) = head.filter(|_| args.verbose || std::io::stderr().is_terminal()) {
         writeln!(std::io::stderr(), "{}", head.line())?;
     }
     let load_seconds = started.elapsed().as_secs_f64();
     cancel.check()?;
-    let tokenizer =
-        source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
-    let tokenizer = tokenizer.as_ref();
-    let prompt = if args.chat {
-        chat_tokens(args, source.as_ref(), tokenizer)?
-    } else {
-        prompt_tokens(args, path, tokenizer)?
-    };
-    generate_text(args, path, (&decoder, head), tokenizer, &prompt, load_seconds)
+    let how =
+        Setup { decoder: &decoder, head, streaming: streaming.as_ref(), tokenizer, lengths, load_seconds };
+    generate_text(args, path, &how, &prompt)
+}
+
+/// How many tokens there will be.
+#[derive(Clone, Copy)]
+struct Lengths {
+    max_tokens: usize,
+    context: usize,
+}
+
+impl Lengths {
+    fn new(args: &Args, config: &ModelConfig, prompt: &[u32]) -> Result<Lengths> {
+        if let Some(id) = prompt.iter().find(|&&id| id >= config.vocab) {
+            let problem = format!("token id {id} is beyond the model's vocabulary of {}", config.vocab);
+            return Err(RuntimeError::Request(problem));
+        }
+        if args.max_tokens == Some(0) {
+            return Err(RuntimeError::Request("-n 0: expected at least 1 token to generate".into()));
+        }
+        let limit = args.ctx_size.unwrap_or(config.max_positions as usize);
+        check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
+        let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
+        Ok(Lengths { max_tokens, context: args.ctx_size.unwrap_or(prompt.len() + max_tokens) })
+    }
+}
+
+/// What text is generated with.
+struct Setup<'a> {
+    decoder: &'a Decoder,
+    head: Option<HeadReport>,
+    streaming: Option<&'a Streaming>,
+    tokenizer: Option<&'a Tokenizer>,
+    lengths: Lengths,
+    load_seconds: f64,
 }
 
 /// The text of -p or -f.
@@ -194,28 +243,9 @@ fn no_tokenizer(path: &Path) -> RuntimeError {
     RuntimeError::bad_input(path, "tokenizer.json", "a tokenizer, or a prompt as --prompt-ids", "none")
 }
 
-fn generate_text(
-    args: &Args,
-    path: &Path,
-    (decoder, head): (&Decoder, Option<HeadReport>),
-    tokenizer: Option<&Tokenizer>,
-    prompt: &[u32],
-    load_seconds: f64,
-) -> anyhow::Result<()> {
-    let config = &decoder.model().config;
-    if let Some(id) = prompt.iter().find(|&&id| id >= config.vocab) {
-        return Err(RuntimeError::Request(format!(
-            "token id {id} is beyond the model's vocabulary of {}",
-            config.vocab
-        ))
-        .into());
-    }
-    if args.max_tokens == Some(0) {
-        return Err(RuntimeError::Request("-n 0: expected at least 1 token to generate".into()).into());
-    }
-    let limit = args.ctx_size.unwrap_or(config.max_positions as usize);
-    check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
-    let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
+fn generate_text(args: &Args, path: &Path, how: &Setup<'_>, prompt: &[u32]) -> anyhow::Result<()> {
+    let Setup { decoder, head, streaming, tokenizer, lengths, load_seconds } = *how;
+    let (config, max_tokens) = (&decoder.model().config, lengths.max_tokens);
     let seed = args.sampling.seed.unwrap_or_else(clock_seed);
     let mut sampler = Sampler::new(SamplerOptions::new(
         args.sampling.temperature,
@@ -224,8 +254,8 @@ fn generate_text(
         args.sampling.min_p,
         seed,
     )?);
-    let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
-    let mut state = decoder.state(context, PROMPT_BATCH)?;
+    let batch = streaming.map_or(PROMPT_BATCH, |streaming| streaming.plan.batch);
+    let mut state = decoder.state(lengths.context, batch)?;
     let mut text = String::new();
     let mut stream = tokenizer.map(|tokenizer| tokenizer.stream_after(prompt)).transpose()?;
     if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json && !args.chat) {
@@ -264,6 +294,7 @@ fn generate_text(
             "stop_reason": result.stop,
             "seed": seed,
             "head": head.map(HeadReport::to_json),
+            "streaming": streaming.map(Streaming::to_json),
             "load_seconds": load_seconds,
             "prefill_seconds": result.prefill.as_secs_f64(),
             "decode_seconds": result.decode.as_secs_f64(),
@@ -275,6 +306,10 @@ fn generate_text(
         print("\n")?;
     }
     if args.verbose {
+        if let Some(Streaming { plan, status }) = streaming {
+            write!(std::io::stderr(), "{}", plan.describe(status.read_rate))?;
+            writeln!(std::io::stderr(), "waited {:.2} s for the disk", status.waited().as_secs_f64())?;
+        }
         rates.report(prompt, &result, seed, std::io::stderr())?;
     }
     if result.stop == StopReason::Interrupted {

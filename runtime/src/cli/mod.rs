@@ -3,6 +3,7 @@
 mod bench;
 mod head;
 mod progress;
+mod stream;
 mod tokenize;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use crate::progress::Cancel;
 pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
 pub use head::{HeadArgs, HeadChoice, HeadReport};
 pub use progress::ProgressLine;
+pub use stream::{IoArg, OpenModel, StreamArgs, Streaming};
 pub use tokenize::{TokenizeArgs, print_tokens};
 
 /// Flags of every binary that computes.

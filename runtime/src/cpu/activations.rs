@@ -40,6 +40,13 @@ impl Int8Rows {
         Int8Rows::default()
     }
 
+    /// Bytes of a buffer of so many rows of up to `cols` columns.
+    pub fn bytes(rows: usize, cols: usize) -> u64 {
+        let shape = Int8Rows { rows, cols, ..Int8Rows::default() };
+        let per_group = 2 * size_of::<f32>() + size_of::<i32>();
+        (rows as u64).saturating_mul((shape.stride() + shape.groups() * per_group) as u64)
+    }
+
     /// Replaces the contents by `x`: `rows` x `cols`, row major.
     ///
     /// # Panics

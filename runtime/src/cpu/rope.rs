@@ -27,7 +27,7 @@ impl RopeTable {
         let RopeFrequencies { inv_freq, attention_factor } = frequencies;
         let half = inv_freq.len();
         assert!(half > 0 && 2 * half <= head_dim, "{half} pairs in heads of {head_dim}");
-        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        let (mut cos, mut sin) = (Vec::with_capacity(positions * half), Vec::with_capacity(positions * half));
         for position in 0..positions {
             for freq in inv_freq {
                 let angle = f64::from(position as f32 * freq);
@@ -36,6 +36,11 @@ impl RopeTable {
             }
         }
         RopeTable { half, head_dim, cos, sin }
+    }
+
+    /// Bytes of a table that turns so many pairs of each head.
+    pub fn bytes(pairs: usize, positions: usize) -> u64 {
+        (2 * size_of::<f32>() as u64).saturating_mul(pairs as u64).saturating_mul(positions as u64)
     }
 
     /// Turns consecutive heads, all of the token at `position`.

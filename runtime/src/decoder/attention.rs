@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::cpu::{Attention, RopeTable, rms_norm_in_place};
+use crate::error::Result;
 use crate::weights::{LayerWeights, Norm};
 
 /// What normalizing and rotating a value costs, in multiply-adds of matrices.
@@ -17,13 +18,15 @@ impl Decoder {
         index: usize,
         layer: &LayerWeights,
         observer: &mut dyn InputObserver,
-    ) -> ControlFlow<()> {
+    ) -> Result<ControlFlow<()>> {
         let config = &self.model.config;
         let DecoderState {
             normed, q, k, v, attended, projected, int8, kv, rotation, attention, profile, ..
         } = state;
-        observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed)?;
-        self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v]);
+        if observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v])?;
         profile.lap(Section::Matmul);
         self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
         profile.lap(Section::Elementwise);
@@ -37,9 +40,11 @@ impl Decoder {
         };
         self.cpu.attend(&parameters, kv.layer(index), kv.len(), q, attention, attended);
         profile.lap(Section::Attention);
-        observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended)?;
-        self.linears(&[&layer.output], attended, int8, &mut [projected]);
-        ControlFlow::Continue(())
+        if observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.linears(&[&layer.output], attended, int8, &mut [projected])?;
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Normalizes queries and keys of tokens from `position` on, and turns them to their positions.

@@ -145,7 +145,12 @@ impl ClusteredHead {
         if let Some(&last) = tokens.last() {
             tokens.resize(tokens.len().next_multiple_of(PANEL_ROWS), last);
         }
-        let rows = model.head.weight.gather_rows(&tokens)?.ok_or_else(|| {
+        let head = model.head.weight.resident().ok_or_else(|| {
+            let problem =
+                "clusters of the head need all of it in memory: use --head exact, or a larger RAM budget";
+            RuntimeError::Request(problem.into())
+        })?;
+        let rows = head.gather_rows(&tokens)?.ok_or_else(|| {
             RuntimeError::Request("a head that is not in a type of QSF files has no clusters".into())
         })?;
         let cluster_of = clusters.cluster_of.clone();

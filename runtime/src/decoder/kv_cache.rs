@@ -26,6 +26,12 @@ impl KvCache {
         Ok(KvCache { capacity, len: 0, first: 0, layers })
     }
 
+    /// Bytes that a cache of so many positions of all layers takes.
+    pub fn bytes(config: &ModelConfig, capacity: usize) -> u64 {
+        let (kv_heads, head_dim) = (config.kv_heads as usize, config.head_dim as usize);
+        u64::from(config.layers) * KvLayer::bytes(kv_heads, head_dim, capacity)
+    }
+
     /// Positions stored.
     pub fn len(&self) -> usize {
         self.len

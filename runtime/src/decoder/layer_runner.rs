@@ -56,7 +56,7 @@ impl LayerRunner {
         self.state.kv.restart(0);
         self.decoder.check_request(&self.state, tokens)?;
         self.state.begin(tokens.len());
-        self.decoder.embed(&mut self.state, tokens, None);
+        self.decoder.embed(&mut self.state, tokens, None)?;
         Ok(&self.state.hidden)
     }
 
@@ -80,7 +80,7 @@ impl LayerRunner {
         let LayerRunner { decoder, state } = self;
         state.kv.restart(index);
         decoder.normalize(state, layer.attn_norm.as_ref());
-        let flow = decoder.layer(state, index, layer, None, observer);
+        let flow = decoder.layer(state, index, layer, None, observer)?;
         // Experts may have been left out without the layer as a whole.
         if flow.is_continue() {
             hidden.copy_from_slice(&state.hidden);
@@ -107,8 +107,7 @@ impl LayerRunner {
     /// When `out` has another size.
     pub fn logits(&mut self, hidden: &[f32], out: &mut [f32]) -> Result<()> {
         let tokens = self.head_input(hidden)?.len() / self.config().hidden as usize;
-        self.decoder.logits(&mut self.state, 0..tokens, out);
-        Ok(())
+        self.decoder.logits(&mut self.state, 0..tokens, out)
     }
 
     /// Takes a chunk of hidden states.

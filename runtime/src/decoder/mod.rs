@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::cpu::{Cpu, Input, Int8Rows, softcap};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
-use crate::weights::{LayerWeights, Linear, Model, Norm};
+use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
 use qsf_format::{PositionConfig, Residual};
 
 pub use clustered_head::{ClusterRanking, ClusteredHead};
@@ -29,7 +29,7 @@ pub use kv_cache::KvCache;
 pub use layer_runner::LayerRunner;
 pub use observe::{InputObserver, LinearInput};
 pub use profile::{Profile, Section};
-pub use state::DecoderState;
+pub use state::{DecoderState, StateBytes};
 
 /// Type of the activations that quantized matrices are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,8 @@ impl Activations {
         }
     }
 }
+/// Most matrices over one input: query, key and value.
+const MAX_LINEARS: usize = 3;
 /// What capping a logit costs, in multiply-adds of matrices.
 const SOFTCAP_WORK: usize = 32;
 
@@ -136,17 +138,18 @@ impl Decoder {
     /// Runs `tokens` through the model, behind what `state` has seen; then [`Decoder::logits`] of them can be had.
     ///
     /// # Errors
-    /// When a token is beyond the vocabulary, or the tokens exceed the state's batch or context.
+    /// When a token is beyond the vocabulary, the tokens exceed the state's batch or context, or weights cannot be read from
+    /// disk. Then the state is as before.
     pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
         self.check_request(state, tokens)?;
         state.begin(tokens.len());
         state.profile.begin();
-        self.embed(state, tokens, self.norm_of_layer(0));
+        self.embed(state, tokens, self.norm_of_layer(0))?;
         state.profile.lap(Section::Elementwise);
         for (i, layer) in self.model.layers.iter().enumerate() {
             self.cancel.check()?;
             // Nobody looks, so nobody stops it.
-            let _ = self.layer(state, i, layer, self.norm_of_layer(i + 1), &mut observe::Unobserved);
+            let _ = self.layer(state, i, layer, self.norm_of_layer(i + 1), &mut observe::Unobserved)?;
         }
         state.kv.advance(tokens.len());
         Ok(())
@@ -184,15 +187,23 @@ impl Decoder {
 
     /// Logits of rows `rows` of the last step, `rows.len()` x `vocab` into `out`.
     ///
+    /// # Errors
+    /// When weights cannot be read from disk.
+    ///
     /// # Panics
     /// When the last step had fewer rows or `out` has another size.
-    pub fn logits(&self, state: &mut DecoderState, rows: std::ops::Range<usize>, out: &mut [f32]) {
+    pub fn logits(
+        &self,
+        state: &mut DecoderState,
+        rows: std::ops::Range<usize>,
+        out: &mut [f32],
+    ) -> Result<()> {
         let hidden = self.model.config.hidden as usize;
         let DecoderState { normed, int8, probes, profile, .. } = state;
         profile.begin();
         let input = &normed[rows.start * hidden..rows.end * hidden];
         match &self.clustered {
-            None => self.linears(&[&self.model.head], input, int8, &mut [&mut *out]),
+            None => self.linears(&[&self.model.head], input, int8, &mut [&mut *out])?,
             Some(head) => {
                 let vocab = self.model.config.vocab as usize;
                 assert_eq!(out.len(), rows.len() * vocab, "logits of another size");
@@ -209,6 +220,7 @@ impl Decoder {
             });
         }
         profile.lap(Section::Head);
+        Ok(())
     }
 
     /// One layer: attention and feed-forward, each added to the residual stream. `state.normed` holds what attention reads,
@@ -220,21 +232,31 @@ impl Decoder {
         layer: &LayerWeights,
         next: Option<&Norm>,
         observer: &mut dyn InputObserver,
-    ) -> ControlFlow<()> {
-        self.attention(state, index, layer, observer)?;
+    ) -> Result<ControlFlow<()>> {
+        if self.attention(state, index, layer, observer)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         state.profile.lap(Section::Matmul);
         let residual = self.model.config.residual;
         self.add_residual(state, layer.post_attn_norm.as_ref(), residual, layer.ffn_norm.as_ref());
         state.profile.lap(Section::Elementwise);
-        self.feed_forward(state, &layer.ffn, observer)?;
+        if self.feed_forward(state, &layer.ffn, observer)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         state.profile.lap(Section::Matmul);
         self.add_residual(state, layer.post_ffn_norm.as_ref(), Residual::Sequential, next);
         state.profile.lap(Section::Elementwise);
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Several matrices over the same input, which is quantized once.
-    fn linears(&self, linears: &[&Linear], input: &[f32], int8: &mut Int8Rows, outs: &mut [&mut [f32]]) {
+    fn linears(
+        &self,
+        linears: &[&Linear],
+        input: &[f32],
+        int8: &mut Int8Rows,
+        outs: &mut [&mut [f32]],
+    ) -> Result<()> {
         let cols = linears[0].weight.cols();
         let quantized = linears.iter().any(|l| l.weight.has_blocks());
         let input = if self.activations == Activations::Int8 && quantized {
@@ -243,15 +265,24 @@ impl Decoder {
         } else {
             Input::float(input, cols)
         };
-        match (linears, outs) {
-            ([linear], [out]) => self.cpu.linear(&linear.weight, linear.bias.as_deref(), &input, out),
-            (linears, outs) => {
-                let mut weights = [(&linears[0].weight, None); 3];
-                for (slot, linear) in weights.iter_mut().zip(linears) {
-                    *slot = (&linear.weight, linear.bias.as_deref());
+        let mut weights = [None; MAX_LINEARS];
+        for (slot, linear) in weights.iter_mut().zip(linears) {
+            *slot = linear.weight.resident().map(|tensor| (tensor, linear.bias.as_deref()));
+        }
+        match weights {
+            [Some(a), None, None] if linears.len() == 1 => self.cpu.linears(&[a], &input, outs),
+            [Some(a), Some(b), None] if linears.len() == 2 => self.cpu.linears(&[a, b], &input, outs),
+            [Some(a), Some(b), Some(c)] => self.cpu.linears(&[a, b, c], &input, outs),
+            _ => {
+                for (linear, out) in linears.iter().zip(outs) {
+                    let bias = linear.bias.as_deref();
+                    match &linear.weight {
+                        Weight::Resident(tensor) => self.cpu.linear(tensor, bias, &input, out),
+                        Weight::Streamed(matrix) => matrix.linear(&self.cpu, bias, &input, out)?,
+                    }
                 }
-                self.cpu.linears(&weights[..linears.len()], &input, outs);
             }
         }
+        Ok(())
     }
 }

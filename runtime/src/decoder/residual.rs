@@ -3,7 +3,8 @@
 
 use super::{Decoder, DecoderState};
 use crate::cpu::{add_assign, layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place, scale};
-use crate::weights::Norm;
+use crate::error::Result;
+use crate::weights::{Embedding, Norm};
 use qsf_format::{NormKind, Residual};
 
 /// What adding and normalizing a value costs, in multiply-adds of matrices.
@@ -11,17 +12,29 @@ const WORK: usize = 8;
 
 impl Decoder {
     /// Embeds `tokens` into `state.hidden`, and leaves that normalized by `next` in `state.normed`.
-    pub(super) fn embed(&self, state: &mut DecoderState, tokens: &[u32], next: Option<&Norm>) {
+    ///
+    /// # Errors
+    /// When rows of the embedding cannot be read from disk.
+    pub(super) fn embed(&self, state: &mut DecoderState, tokens: &[u32], next: Option<&Norm>) -> Result<()> {
         let (isa, width) = (self.cpu.isa(), self.model.config.hidden as usize);
         let DecoderState { hidden, normed, kv, .. } = state;
         let past = kv.len();
+        let resident = match &self.model.embedding {
+            Embedding::Resident(tensor) => Some(tensor),
+            Embedding::OnDisk(rows) => {
+                rows.decode(isa, tokens, hidden)?;
+                None
+            }
+        };
         self.cpu.for_each_rows(
             [(hidden, width), (normed, width)],
             WORK * width,
             |first, [hidden, normed]| {
                 let rows = hidden.chunks_exact_mut(width).zip(normed.chunks_exact_mut(width));
                 for (t, (row, normed)) in (first..).zip(rows) {
-                    self.model.embedding.decode_row(isa, tokens[t] as usize, row);
+                    if let Some(embedding) = resident {
+                        embedding.decode_row(isa, tokens[t] as usize, row);
+                    }
                     if let Some(factor) = self.model.config.embedding_scale {
                         scale(isa, row, factor);
                     }
@@ -36,6 +49,7 @@ impl Decoder {
                 }
             },
         );
+        Ok(())
     }
 
     /// Leaves `state.hidden`, normalized by `norm`, in `state.normed`.

@@ -28,6 +28,13 @@ impl Rotation {
         }
     }
 
+    /// Bytes of the tables.
+    pub fn bytes(config: &ModelConfig, context: usize) -> u64 {
+        let PositionConfig::Rope { dims, sliding_theta, .. } = &config.position else { return 0 };
+        let pairs = dims.unwrap_or(config.head_dim) as usize / 2;
+        RopeTable::bytes(pairs, context) * (1 + u64::from(sliding_theta.is_some()))
+    }
+
     /// The table for `layer`; `None`: no rotation.
     pub fn of_layer(&self, config: &ModelConfig, layer: u32) -> Option<&RopeTable> {
         match &config.position {

@@ -43,6 +43,58 @@ struct Widths {
     gate: usize,
 }
 
+impl Widths {
+    fn of(config: &ModelConfig) -> Widths {
+        let ffn = config.experts.as_ref().map_or(config.ffn, |experts| experts.ffn.max(config.ffn)) as usize;
+        Widths {
+            hidden: config.hidden as usize,
+            q: config.q_rows(),
+            kv: config.kv_rows(),
+            ffn,
+            gate: if config.gated_ffn { ffn } else { 0 },
+        }
+    }
+
+    fn floats_per_token(&self, config: &ModelConfig) -> usize {
+        let routed = config.experts.as_ref().map_or(0, |experts| {
+            // A choice takes as much as four floats.
+            experts.count as usize + 2 * self.hidden + 4 * experts.used as usize
+        });
+        3 * self.hidden + 2 * self.q + 2 * self.kv + self.ffn + self.gate + routed
+    }
+}
+
+/// Memory of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateBytes {
+    /// Keys and values.
+    pub kv: u64,
+    /// Activations of a step.
+    pub activations: u64,
+    /// Rotary tables and what attention works in.
+    pub tables: u64,
+}
+
+impl StateBytes {
+    /// Of a state with room for `context` positions and steps of `batch` tokens.
+    pub fn of(config: &ModelConfig, context: usize, batch: usize) -> StateBytes {
+        let widths = Widths::of(config);
+        let widest = widths.hidden.max(widths.q).max(widths.ffn);
+        let floats = (widths.floats_per_token(config) * size_of::<f32>()) as u64;
+        let (heads, head_dim) = (config.heads as usize, config.head_dim as usize);
+        StateBytes {
+            kv: KvCache::bytes(config, context),
+            activations: floats.saturating_mul(batch as u64) + Int8Rows::bytes(batch, widest),
+            tables: Rotation::bytes(config, context) + AttentionBuffer::bytes(heads, head_dim, context),
+        }
+    }
+
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.kv.saturating_add(self.activations).saturating_add(self.tables)
+    }
+}
+
 impl DecoderState {
     /// A state with the keys and values of `layers` layers.
     pub(super) fn new(
@@ -51,20 +103,11 @@ impl DecoderState {
         context: usize,
         batch: usize,
     ) -> Result<DecoderState> {
-        let ffn = config.experts.as_ref().map_or(config.ffn, |experts| experts.ffn.max(config.ffn)) as usize;
-        let widths = Widths {
-            hidden: config.hidden as usize,
-            q: config.q_rows(),
-            kv: config.kv_rows(),
-            ffn,
-            gate: if config.gated_ffn { ffn } else { 0 },
-        };
+        let widths = Widths::of(config);
         // The largest part first: where memory is short, this is what says so.
         let kv = KvCache::new(config, layers, context)?;
         // A hostile configuration of absurd widths gets steps of one token rather than all memory.
-        let routed = config.experts.as_ref().map_or(0, |experts| experts.count as usize + 2 * widths.hidden);
-        let per_token = 4 * widths.hidden + 3 * widths.q + 2 * widths.kv + widths.ffn + widths.gate + routed;
-        let batch = batch.min(MAX_STEP_FLOATS / per_token.max(1)).max(1);
+        let batch = batch.min(MAX_STEP_FLOATS / widths.floats_per_token(config).max(1)).max(1);
         let buffer = |width: usize| zeros(batch * width, "activations of a step");
         Ok(DecoderState {
             kv,

@@ -111,7 +111,7 @@ pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation
     for (start, step) in (0..).step_by(state.batch()).zip(ids.chunks(state.batch())) {
         decoder.forward(&mut state, step)?;
         for i in 0..step.len() {
-            decoder.logits(&mut state, i..i + 1, &mut row);
+            decoder.logits(&mut state, i..i + 1, &mut row)?;
             let at = start + i;
             if let Some((&next, &expected)) = ids.get(at + 1).zip(golden.nll.get(at)) {
                 nll_error += (nll(isa, &row, next as usize) - f64::from(expected)).abs();
@@ -133,12 +133,12 @@ pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation
     state.rewind(0);
     let mut greedy = Vec::with_capacity(golden.greedy.len());
     decoder.forward(&mut state, &ids[..GREEDY_PROMPT])?;
-    decoder.logits(&mut state, GREEDY_PROMPT - 1..GREEDY_PROMPT, &mut row);
+    decoder.logits(&mut state, GREEDY_PROMPT - 1..GREEDY_PROMPT, &mut row)?;
     while greedy.len() < golden.greedy.len() {
         let token = argmax(&row) as u32;
         greedy.push(token);
         decoder.forward(&mut state, &[token])?;
-        decoder.logits(&mut state, 0..1, &mut row);
+        decoder.logits(&mut state, 0..1, &mut row)?;
     }
     Ok(GoldenReport {
         logits_rel_err,

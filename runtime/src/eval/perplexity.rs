@@ -142,11 +142,11 @@ impl<'a> Side<'a> {
         Ok(Side { decoder, state, logits: zeros(rows * vocab, "logits")?, rows })
     }
 
-    fn logits(&mut self, rows: std::ops::Range<usize>) -> &[f32] {
+    fn logits(&mut self, rows: std::ops::Range<usize>) -> Result<&[f32]> {
         let vocab = self.decoder.model().config.vocab as usize;
         let out = &mut self.logits[..rows.len() * vocab];
-        self.decoder.logits(&mut self.state, rows, out);
-        out
+        self.decoder.logits(&mut self.state, rows, out)?;
+        Ok(out)
     }
 }
 
@@ -215,9 +215,9 @@ fn evaluate_chunk(
             let to = (from + model.rows).min(last);
             let targets = &chunk[from + 1..=to];
             let rows = from - start..to - start;
-            let logits = model.logits(rows.clone());
+            let logits = model.logits(rows.clone())?;
             if let Some(base) = &mut base {
-                let base_logits = base.logits(rows);
+                let base_logits = base.logits(rows)?;
                 let differences: Vec<_> = logits
                     .par_chunks(vocab)
                     .zip(base_logits.par_chunks(vocab))

@@ -25,6 +25,7 @@ use crate::tokenizer::Tokenizer;
 pub use arrangement::RowOrder;
 pub use huggingface::{HuggingFaceSource, open_huggingface};
 pub use qsf::QsfSource;
+pub(crate) use qsf::{Found, has_gate, model_config};
 pub use replaced::Replaced;
 pub use shape::{check_complete, expected_shape, required_tensors};
 pub use stored::{ForeignRows, ForeignType, StoredType};
@@ -65,7 +66,7 @@ pub trait WeightSource: Send + Sync {
     /// Types that the model's values were rounded to, each once, by name: those of its tensors, and those that they were
     /// made from. Empty for a model at full precision.
     fn quantized_from(&self) -> Vec<String> {
-        quantized_types(self.tensors())
+        quantized_types(self.tensors(), &[])
     }
 
     /// Every file that the model was read from, for provenance: the configuration, weights, tokenizer.
@@ -105,10 +106,11 @@ pub struct TensorInfo {
 /// Ends of names of weight files that say nothing of the model they belong to.
 const WEIGHT_FILES: [&str; 4] = ["safetensors", "bin", "pt", "pth"];
 
-/// Names of the types of fewer than 16 bits, each once.
-fn quantized_types(tensors: &[TensorInfo]) -> Vec<String> {
+/// Names of the types of fewer than 16 bits, each once, and those that the model was quantized to `before`.
+pub(crate) fn quantized_types(tensors: &[TensorInfo], before: &[String]) -> Vec<String> {
     let quantized = tensors.iter().filter(|info| info.stored.is_quantized());
-    let names: BTreeSet<String> = quantized.map(|info| info.stored.to_string()).collect();
+    let names: BTreeSet<String> =
+        quantized.map(|info| info.stored.to_string()).chain(before.iter().cloned()).collect();
     names.into_iter().collect()
 }
 

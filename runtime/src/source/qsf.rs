@@ -48,7 +48,8 @@ impl QsfSource {
             || (0..file.layers().len()).into_par_iter().map(layer).collect::<Result<Vec<_>, _>>(),
         );
         let (layers, (tied_head, last)) = (layers?, last?);
-        let config = model_config(&file, tied_head, layers.first())?;
+        let gated = layers.first().is_some_and(|group| has_gate(&group.tensors));
+        let config = model_config(&file, tied_head, gated)?;
         let outliers = file.outliers()?;
         let mut tensors =
             Found { file: &file, config: &config, outliers, tensors: HashMap::new(), infos: Vec::new() };
@@ -75,8 +76,13 @@ impl QsfSource {
     }
 }
 
+/// Whether the feed-forward of the layer with these tensors is gated.
+pub(crate) fn has_gate(tensors: &[TensorEntry]) -> bool {
+    tensors.iter().any(|tensor| tensor.kind == Some(TensorKind::FfnGate))
+}
+
 /// The model that META describes; for a plain file, what the header and the tensors say.
-fn model_config(file: &QsfFile, tied_head: bool, first_layer: Option<&TensorGroup>) -> Result<ModelConfig> {
+pub(crate) fn model_config(file: &QsfFile, tied_head: bool, gated: bool) -> Result<ModelConfig> {
     if let Some(meta) = file.meta()? {
         if meta.model.tied_head != tied_head {
             return Err(RuntimeError::bad_input(
@@ -88,8 +94,6 @@ fn model_config(file: &QsfFile, tied_head: bool, first_layer: Option<&TensorGrou
         }
         return Ok(meta.model);
     }
-    let gated =
-        first_layer.is_some_and(|group| group.tensors.iter().any(|t| t.kind == Some(TensorKind::FfnGate)));
     let config = file.header().plain_model(gated, tied_head).ok_or_else(|| RuntimeError::Unsupported {
         path: file.path().to_owned(),
         what: "a plain file of this architecture".into(),
@@ -100,13 +104,13 @@ fn model_config(file: &QsfFile, tied_head: bool, first_layer: Option<&TensorGrou
 }
 
 /// Collects the tensors of a file.
-struct Found<'a> {
-    file: &'a QsfFile,
-    config: &'a ModelConfig,
+pub(crate) struct Found<'a> {
+    pub file: &'a QsfFile,
+    pub config: &'a ModelConfig,
     /// What is stored apart from the blocks of tensors that were not found yet.
-    outliers: OutlierTable,
-    tensors: HashMap<TensorId, Tensor>,
-    infos: Vec<TensorInfo>,
+    pub outliers: OutlierTable,
+    pub tensors: HashMap<TensorId, Tensor>,
+    pub infos: Vec<TensorInfo>,
 }
 
 impl Found<'_> {
@@ -116,20 +120,23 @@ impl Found<'_> {
         self.add(id, info.rows, info.cols, (info.quant, info.layout), tensor_bytes(&bytes, 0..len))
     }
 
-    fn add_group(&mut self, layer: Option<u32>, group: &TensorGroup) -> Result<()> {
+    pub fn add_group(&mut self, layer: Option<u32>, group: &TensorGroup) -> Result<()> {
         for entry in &group.tensors {
-            // Optional kinds of later versions.
-            let Some(kind) = entry.kind else { continue };
-            let id = TensorId { layer, kind };
-            let bytes = tensor_bytes(&group.bytes, entry.data.clone());
-            if kind == TensorKind::FfnBiases {
-                self.add_joined_biases(id, entry.quant, &bytes)?;
-            } else {
-                self.check_experts(entry, id)?;
-                self.add(id, entry.rows, entry.cols, (entry.quant, entry.layout), bytes)?;
-            }
+            self.add_entry(layer, entry, tensor_bytes(&group.bytes, entry.data.clone()))?;
         }
         Ok(())
+    }
+
+    /// One tensor with these bytes.
+    pub fn add_entry(&mut self, layer: Option<u32>, entry: &TensorEntry, bytes: TensorBytes) -> Result<()> {
+        // Optional kinds of later versions.
+        let Some(kind) = entry.kind else { return Ok(()) };
+        let id = TensorId { layer, kind };
+        if kind == TensorKind::FfnBiases {
+            return self.add_joined_biases(id, entry.quant, &bytes);
+        }
+        self.check_experts(entry, id)?;
+        self.add(id, entry.rows, entry.cols, (entry.quant, entry.layout), bytes)
     }
 
     /// Kind 13 holds the up bias followed by the down bias.
@@ -156,7 +163,7 @@ impl Found<'_> {
     }
 
     /// Each expert is used as a matrix of its own, so none may end inside a panel.
-    fn check_experts(&self, entry: &TensorEntry, id: TensorId) -> Result<()> {
+    pub fn check_experts(&self, entry: &TensorEntry, id: TensorId) -> Result<()> {
         let stacked =
             matches!(id.kind, TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown);
         let experts = id.layer.and_then(|layer| self.config.experts(layer));
@@ -194,7 +201,7 @@ impl Found<'_> {
         let outliers = self.outliers.take(id, quant, (rows, cols)).map_err(|damage| damage.in_file(path))?;
         let tensor = tensor.with_tables(self.file.tables());
         let tensor = match outliers {
-            Some(outliers) => tensor.with_outliers(outliers),
+            Some(outliers) => tensor.with_outliers(outliers, 0),
             None => tensor,
         };
         let name = id.to_string();
@@ -242,11 +249,7 @@ impl WeightSource for QsfSource {
     }
 
     fn quantized_from(&self) -> Vec<String> {
-        let mut names = super::quantized_types(&self.infos);
-        names.extend(self.quantized_before.iter().cloned());
-        names.sort_unstable();
-        names.dedup();
-        names
+        super::quantized_types(&self.infos, &self.quantized_before)
     }
 
     fn files(&self) -> Vec<PathBuf> {

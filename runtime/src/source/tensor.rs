@@ -11,6 +11,7 @@ use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 
 use super::stored::{ForeignRows, StoredType};
 use crate::cpu::{Isa, decode_panel_row, decode_row};
+use crate::stream::Region;
 
 /// A matrix (or a vector: one row) in its stored type. Cheap to clone: the bytes are shared.
 #[derive(Debug, Clone)]
@@ -18,7 +19,7 @@ pub struct Tensor {
     rows: usize,
     cols: usize,
     values: Values,
-    outliers: Option<Arc<RowOutliers>>,
+    outliers: Option<RowOutliers>,
 }
 
 /// Weights that are stored apart from the blocks of their matrix, and added to them.
@@ -122,6 +123,8 @@ pub enum TensorBytes {
     Mapped(Arc<Mmap>, Range<usize>),
     /// Decompressed, transposed or converted.
     Owned(Arc<Vec<u8>>, Range<usize>),
+    /// In memory that was set aside for it.
+    Region(Arc<Region>, Range<usize>),
 }
 
 impl TensorBytes {
@@ -130,6 +133,7 @@ impl TensorBytes {
         match self {
             TensorBytes::Mapped(map, range) => &map[range.clone()],
             TensorBytes::Owned(vec, range) => &vec[range.clone()],
+            TensorBytes::Region(region, range) => &region[range.clone()],
         }
     }
 
@@ -143,6 +147,7 @@ impl TensorBytes {
         match self {
             TensorBytes::Mapped(map, all) => TensorBytes::Mapped(map.clone(), shift(all)),
             TensorBytes::Owned(vec, all) => TensorBytes::Owned(vec.clone(), shift(all)),
+            TensorBytes::Region(region, all) => TensorBytes::Region(region.clone(), shift(all)),
         }
     }
 }
@@ -207,14 +212,15 @@ impl Tensor {
         self
     }
 
-    /// The same with weights that are stored apart from its blocks: each is added to what the blocks decode to.
+    /// The same with weights that are stored apart from its blocks: each is added to what the blocks decode to. Row 0 has
+    /// those of row `first`.
     ///
     /// # Panics
-    /// When they are not of so many rows. Their columns must be inside the tensor: whoever reads a file checks that.
+    /// When they are of fewer rows. Their columns must be inside the tensor: whoever reads a file checks that.
     #[must_use]
-    pub fn with_outliers(mut self, outliers: Arc<Outliers>) -> Tensor {
-        assert_eq!(outliers.rows(), self.rows, "rows of outliers");
-        self.outliers = (!outliers.is_empty()).then(|| Arc::new(RowOutliers { all: outliers, first: 0 }));
+    pub fn with_outliers(mut self, outliers: Arc<Outliers>, first: usize) -> Tensor {
+        assert!(first + self.rows <= outliers.rows(), "rows of outliers");
+        self.outliers = (!outliers.is_empty()).then_some(RowOutliers { all: outliers, first });
         self
     }
 
@@ -348,8 +354,7 @@ impl Tensor {
             }
         };
         let outliers = self.outliers.as_ref();
-        let outliers =
-            outliers.map(|o| Arc::new(RowOutliers { all: o.all.clone(), first: o.first + range.start }));
+        let outliers = outliers.map(|o| RowOutliers { all: o.all.clone(), first: o.first + range.start });
         Tensor { rows: range.len(), cols: self.cols, values, outliers }
     }
 }

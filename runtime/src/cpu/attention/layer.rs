@@ -47,6 +47,13 @@ impl KvLayer {
         Ok(KvLayer { kv_heads, head_dim, capacity, keys, values })
     }
 
+    /// Bytes of a layer with room for `capacity` positions.
+    pub fn bytes(kv_heads: usize, head_dim: usize, capacity: usize) -> u64 {
+        let positions =
+            kv_heads.saturating_mul(capacity.div_ceil(KEY_BLOCK).saturating_mul(KEY_BLOCK)) as u64;
+        positions.saturating_mul(((head_dim + padded(head_dim)) * size_of::<f32>()) as u64)
+    }
+
     /// Key/value heads.
     pub fn kv_heads(&self) -> usize {
         self.kv_heads

@@ -24,6 +24,12 @@ pub struct AttentionBuffer {
 }
 
 impl AttentionBuffer {
+    /// Bytes of such a buffer.
+    pub fn bytes(heads: usize, head_dim: usize, capacity: usize) -> u64 {
+        let rows = heads.saturating_mul(capacity.div_ceil(CHUNK)) as u64;
+        rows.saturating_mul(((head_dim.div_ceil(LANES) + 1) * LANES * size_of::<f32>()) as u64)
+    }
+
     /// A buffer for a token of up to `heads` heads of `head_dim` values that sees up to `capacity` positions.
     ///
     /// # Errors

@@ -113,7 +113,8 @@ impl Cpu {
         for ((slot, (weight, bias)), out) in jobs.iter_mut().zip(weights).zip(outs) {
             assert_eq!(weight.cols(), input.k, "weight of other columns than the input");
             assert!(bias.is_none_or(|bias| bias.len() == weight.rows()), "bias of another length");
-            let out = Output::new(out, m, weight.rows());
+            assert_eq!(out.len(), m * weight.rows(), "output of another size");
+            let out = Output::columns_of(out, m, 0..weight.rows());
             *slot = Some(Job { weight, bias: *bias, out, first_task: tasks });
             tasks += weight.rows().div_ceil(task_rows);
         }
@@ -129,6 +130,37 @@ impl Cpu {
         });
     }
 
+    /// [`Cpu::linear`] with some rows of a weight: fills the columns of `out` from `first` on, as many as `weight` has rows, with what
+    /// the whole weight would give there.
+    ///
+    /// # Panics
+    /// When the shapes do not fit together, or `first` is not at a panel.
+    pub fn linear_rows(
+        &self,
+        weight: &Tensor,
+        bias: Option<&[f32]>,
+        input: &Input<'_>,
+        out: &mut [f32],
+        first: usize,
+    ) {
+        let (m, rows) = (input.rows(), weight.rows());
+        if m == 0 {
+            return;
+        }
+        assert_eq!(weight.cols(), input.k, "weight of other columns than the input");
+        assert!(bias.is_none_or(|bias| bias.len() == rows), "bias of another length");
+        assert!(first.is_multiple_of(PANEL_ROWS), "rows from {first} on cut a panel");
+        let task_rows = task_rows(rows, input.k, m, self.threads());
+        let out = Output::columns_of(out, m, first..first + rows);
+        let job = Job { weight, bias, out, first_task: 0 };
+        let work = rows.saturating_mul(input.k).saturating_mul(m);
+        self.for_each(rows.div_ceil(task_rows), work, |task| {
+            let first = task * task_rows;
+            // SAFETY: tasks are run once each, and each has rows of its own.
+            unsafe { self.run_task(&job, first..rows.min(first + task_rows), input) };
+        });
+    }
+
     /// `out[r] = input . weight[r]` for a single input and the rows r of the panels of 16 rows whose numbers are `panels`;
     /// the rest of `out` stays as it is.
     ///
@@ -137,7 +169,9 @@ impl Cpu {
     pub fn linear_panels(&self, weight: &Tensor, panels: &[u32], input: &Input<'_>, out: &mut [f32]) {
         assert_eq!((input.rows(), weight.cols()), (1, input.k), "not one input of the weight's columns");
         assert!(panels.is_sorted_by(|a, b| a < b), "panels that do not ascend");
-        let job = Job { weight, bias: None, out: Output::new(out, 1, weight.rows()), first_task: 0 };
+        assert_eq!(out.len(), weight.rows(), "output of another size");
+        let out = Output::columns_of(out, 1, 0..weight.rows());
+        let job = Job { weight, bias: None, out, first_task: 0 };
         let rows = panels.len() * PANEL_ROWS;
         let per_task = task_rows(rows, input.k, 1, self.threads()) / PANEL_ROWS;
         self.for_each(panels.len().div_ceil(per_task), rows.saturating_mul(input.k), |task| {

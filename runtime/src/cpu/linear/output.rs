@@ -5,11 +5,14 @@ use std::ops::Range;
 
 use crate::cpu::kernels::PanelOut;
 
-/// A row-major matrix of m rows (tokens) that is borrowed mutably and filled by columns from several threads.
+/// Some columns of a row-major matrix of m rows (tokens) that is borrowed mutably and filled by columns from several threads.
 pub(super) struct Output<'a> {
+    /// Of the first column.
     start: *mut f32,
     rows: usize,
     cols: usize,
+    /// Columns of the whole matrix.
+    stride: usize,
     borrow: PhantomData<&'a mut [f32]>,
 }
 
@@ -17,11 +20,17 @@ pub(super) struct Output<'a> {
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
+    /// The columns `columns` of `out`, which has so many rows.
+    ///
     /// # Panics
-    /// When `out` has another size.
-    pub(super) fn new(out: &'a mut [f32], rows: usize, cols: usize) -> Output<'a> {
-        assert_eq!(out.len(), rows * cols, "output of another size than {rows} x {cols}");
-        Output { start: out.as_mut_ptr(), rows, cols, borrow: PhantomData }
+    /// When `out` is not so many rows, or has fewer columns.
+    pub(super) fn columns_of(out: &'a mut [f32], rows: usize, columns: Range<usize>) -> Output<'a> {
+        let stride = out.len() / rows.max(1);
+        assert_eq!(out.len(), rows * stride, "output is not {rows} rows");
+        assert!(columns.start <= columns.end && columns.end <= stride, "columns {columns:?} of {stride}");
+        // SAFETY: inside of the slice, or just behind it.
+        let start = unsafe { out.as_mut_ptr().add(columns.start) };
+        Output { start, rows, cols: columns.len(), stride, borrow: PhantomData }
     }
 
     /// Where a kernel puts the columns: those of row t at `t * stride`.
@@ -31,7 +40,7 @@ impl<'a> Output<'a> {
     pub(super) fn columns(&self, columns: Range<usize>) -> PanelOut {
         assert!(columns.start <= columns.end && columns.end <= self.cols);
         // SAFETY: inside the borrowed slice, or just behind it where there are no columns.
-        PanelOut { start: unsafe { self.start.add(columns.start) }, stride: self.cols }
+        PanelOut { start: unsafe { self.start.add(columns.start) }, stride: self.stride }
     }
 
     /// Some columns of one row.
@@ -46,7 +55,7 @@ impl<'a> Output<'a> {
         assert!(row < self.rows && columns.start <= columns.end && columns.end <= self.cols);
         // SAFETY: inside the borrowed slice, and the caller's own.
         unsafe {
-            let start = self.start.add(row * self.cols + columns.start);
+            let start = self.start.add(row * self.stride + columns.start);
             std::slice::from_raw_parts_mut(start, columns.len())
         }
     }

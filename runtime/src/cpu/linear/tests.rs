@@ -122,7 +122,7 @@ fn outliers_are_added_to_what_the_blocks_give_with_the_activations_that_the_kern
     for quant in [QuantType::Q2, QuantType::Q4, QuantType::N3, QuantType::T2, QuantType::Q8] {
         for (rows, cols, m) in [(5, 40, 1), (50, 300, 3), (33, 96, 17)] {
             let plain = in_panels(&tensor(quant, BlockSize::B64, rows, cols));
-            let weight = plain.clone().with_outliers(outliers(rows, cols));
+            let weight = plain.clone().with_outliers(outliers(rows, cols), 0);
             let (x, bias) = (floats(97, m * cols), floats(98, rows));
             let cpu = Cpu::new(Isa::SCALAR);
             let mut codes = Int8Rows::new();
@@ -163,7 +163,7 @@ fn outliers_are_added_to_what_the_blocks_give_with_the_activations_that_the_kern
 fn slices_and_decoded_rows_have_their_outliers_and_the_float_path_uses_them() {
     let (rows, cols) = (48, 70);
     let plain = in_panels(&tensor(QuantType::N4, BlockSize::B64, rows, cols));
-    let weight = plain.clone().with_outliers(outliers(rows, cols));
+    let weight = plain.clone().with_outliers(outliers(rows, cols), 0);
     let mut values = plain.to_f32();
     for (row, values) in values.chunks_exact_mut(cols).enumerate() {
         let (cols, outliers) = weight.outliers(row);

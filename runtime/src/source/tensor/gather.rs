@@ -54,7 +54,7 @@ impl Tensor {
         let gathered =
             Tensor { rows: rows.len(), cols: self.cols, values: Values::Native(native), outliers: None };
         Ok(Some(if self.has_outliers() {
-            gathered.with_outliers(Arc::new(self.gather_outliers(rows)))
+            gathered.with_outliers(Arc::new(self.gather_outliers(rows)), 0)
         } else {
             gathered
         }))

@@ -1,0 +1,240 @@
+//! Where the tensors of a file stand, found without reading all of it: for a runtime that reads weights when it needs them.
+//!
+//! Of a layer only the chunks that hold tensor headers are read and checked here; whoever reads a tensor later checks the chunks
+//! that it is in. Sections that are under one checksum are read once, to check it; on the way they get checksums of
+//! their own for each piece, so that they too can be read and checked in pieces.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crc32fast::Hasher;
+
+use crate::alignment::CHUNK_BYTES;
+use crate::chunk::{Chunk, ChunkDecoder, Compression, parse_table};
+use crate::directory::SectionTag;
+use crate::error::{Damage, FormatError};
+use crate::part::Part;
+use crate::reader::{QsfFile, RawBytes, TensorGroup};
+use crate::tensor_header::{RawSpan, TensorCount, TensorEntry, parse_tensors};
+use crate::tensor_kind::TensorKind;
+
+/// The chunks of a part of a file, and the tensors in the raw bytes that these decompress to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// The part, for messages.
+    pub place: String,
+    /// Chunks in order; all but the last have the raw size of the first.
+    pub chunks: Vec<Chunk>,
+    /// Tensors in file order, none of them under a checksum that was looked at yet.
+    pub tensors: Vec<TensorEntry>,
+}
+
+impl Outline {
+    /// The chunk with raw byte `at`. Chunk i begins at i times the [raw size](Outline::chunk_bytes) of the first.
+    pub fn chunk_at(&self, at: usize) -> usize {
+        at / self.chunk_bytes().max(1)
+    }
+
+    /// Raw bytes of every chunk but the last.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunks.first().map_or(0, |chunk| chunk.raw_bytes as usize)
+    }
+
+    /// Where chunk `index` is in the raw bytes.
+    pub fn raw_range(&self, index: usize) -> Range<usize> {
+        let start = index * self.chunk_bytes();
+        start..start + self.chunks[index].raw_bytes as usize
+    }
+}
+
+impl QsfFile {
+    /// Where the tensors of a layer are.
+    ///
+    /// # Errors
+    /// When what was read of it is damaged.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn layer_outline(&self, layer: usize) -> Result<Outline, FormatError> {
+        self.outline_layer(layer).map_err(|damage| damage.in_file(self.path()))
+    }
+
+    /// Whether the head is the token embedding, and where the tensors of the final section are.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub fn final_outline(&self) -> Result<(bool, Outline), FormatError> {
+        self.outline_final().map_err(|damage| damage.in_file(self.path()))
+    }
+
+    /// Where the token embedding is: its only tensor is all of the raw bytes.
+    ///
+    /// # Errors
+    /// When its header or its list of chunks is damaged.
+    pub fn embedding_outline(&self) -> Result<Outline, FormatError> {
+        self.outline_embedding().map_err(|damage| damage.in_file(self.path()))
+    }
+
+    fn outline_layer(&self, layer: usize) -> Result<Outline, Damage> {
+        let entry = &self.layers()[layer];
+        let place = format!("layer {layer}");
+        let stored = &self.bytes()[entry.offset as usize..][..entry.stored_bytes as usize];
+        let chunks = parse_table(stored, entry.offset, entry.raw_bytes, &place)?;
+        let in_file = chunks.iter().all(|chunk| chunk.compression == Compression::None);
+        let first = chunks.first().map_or(0, |chunk| chunk.offset);
+        let raw_bytes = entry.raw_bytes as usize;
+        let span = LayerSpan {
+            file: self,
+            chunks: &chunks,
+            place: &place,
+            raw_bytes,
+            held: None,
+            decoder: ChunkDecoder::default(),
+        };
+        let at = if in_file { first } else { 0 };
+        let count = TensorCount::Exactly(entry.tensors.into());
+        let tensors = parse_tensors(span, at, 0, count, Some(entry.quant), self.header().block, &place)?;
+        let bytes = if in_file {
+            RawBytes::InFile(self.bytes().clone(), first as usize..first as usize + raw_bytes)
+        } else {
+            RawBytes::Owned(std::sync::Arc::default())
+        };
+        let group = TensorGroup { bytes, tensors };
+        group.check_placement(entry.offset, &place, TensorKind::is_per_layer)?;
+        self.check_all_tabled(&group, entry.offset, &place)?;
+        Ok(Outline { place, chunks, tensors: group.tensors })
+    }
+
+    fn outline_final(&self) -> Result<(bool, Outline), Damage> {
+        let range = self.final_range()?;
+        let crc = self.section(SectionTag::FINAL).map(|section| section.crc);
+        let chunks = self.pieces(range.clone(), "final section", crc)?;
+        let (tied, group) = self.parse_final(range)?;
+        Ok((tied, Outline { place: "final section".into(), chunks, tensors: group.tensors }))
+    }
+
+    fn outline_embedding(&self) -> Result<Outline, Damage> {
+        let info = self.read_embedding_info()?;
+        let place = "embedding section".to_owned();
+        let bytes = info.quant.tensor_bytes(self.header().block, info.rows.into(), info.cols.into());
+        let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(|| {
+            let found = format!("{} x {}", info.rows, info.cols);
+            Damage::new(&place, self.header().embedding_offset, "a size that memory can address", found)
+        })?;
+        let chunks = if self.is_plain() {
+            // Its bounds were checked with its header.
+            let start = (self.header().embedding_offset + crate::alignment::TENSOR_HEADER_BYTES) as usize;
+            self.pieces(start..start + bytes, &place, None)?
+        } else {
+            info.chunks
+        };
+        let tensor = TensorEntry {
+            kind: Some(TensorKind::TokenEmbedding),
+            kind_id: TensorKind::TokenEmbedding.id(),
+            rows: info.rows,
+            cols: info.cols,
+            quant: info.quant,
+            layout: info.layout,
+            data: 0..bytes,
+        };
+        Ok(Outline { place, chunks, tensors: vec![tensor] })
+    }
+
+    /// Reads a range of the file once, compares its checksum with `crc`, and takes it in chunks with checksums of their own.
+    fn pieces(&self, range: Range<usize>, place: &str, crc: Option<u32>) -> Result<Vec<Chunk>, Damage> {
+        let mut part = Part::new(self.path(), self.bytes(), range.clone());
+        let mut whole = Hasher::new();
+        let mut chunks = Vec::with_capacity(range.len().div_ceil(CHUNK_BYTES));
+        for start in range.clone().step_by(CHUNK_BYTES) {
+            let end = range.end.min(start + CHUNK_BYTES);
+            let hash = part.hash(start..end);
+            whole.combine(&hash);
+            let bytes = (end - start) as u32;
+            chunks.push(Chunk {
+                offset: start as u64,
+                stored_bytes: bytes,
+                raw_bytes: bytes,
+                crc: hash.finalize(),
+                compression: Compression::None,
+            });
+        }
+        let found = whole.finalize();
+        match crc {
+            Some(crc) if crc != found => {
+                let (expected, found) = (format!("CRC32 {crc:08x}"), format!("{found:08x}"));
+                Err(Damage::new(place, range.start as u64, expected, found))
+            }
+            _ => Ok(chunks),
+        }
+    }
+}
+
+/// The raw bytes of a layer, of which the newest chunk that was asked for is kept.
+struct LayerSpan<'a> {
+    file: &'a QsfFile,
+    chunks: &'a [Chunk],
+    place: &'a str,
+    raw_bytes: usize,
+    held: Option<(usize, Vec<u8>)>,
+    decoder: ChunkDecoder,
+}
+
+impl LayerSpan<'_> {
+    /// Chunk `index`, checked and decompressed.
+    fn hold(&mut self, index: usize) -> Result<&[u8], Damage> {
+        if self.held.as_ref().is_none_or(|(held, _)| *held != index) {
+            let chunk = &self.chunks[index];
+            let place = format!("{}, chunk {index}", self.place);
+            let stored = &self.file.bytes()[chunk.offset as usize..][..chunk.stored_bytes as usize];
+            ChunkDecoder::check(chunk, stored, &place)?;
+            let mut raw = self.held.take().map_or_else(Vec::new, |(_, buffer)| buffer);
+            raw.resize(chunk.raw_bytes as usize, 0);
+            self.decoder.decode(chunk, stored, &mut raw, &place)?;
+            self.held = Some((index, raw));
+        }
+        Ok(self.held.as_ref().map_or(&[], |(_, raw)| raw))
+    }
+}
+
+impl RawSpan for LayerSpan<'_> {
+    fn len(&self) -> usize {
+        self.raw_bytes
+    }
+
+    fn bytes(&mut self, range: Range<usize>) -> Result<Cow<'_, [u8]>, Damage> {
+        let mut bytes = Vec::with_capacity(range.len());
+        let mut at = range.start;
+        while at < range.end {
+            let (index, inside) = (at / CHUNK_BYTES, at % CHUNK_BYTES);
+            let raw = self.hold(index)?;
+            let end = raw.len().min(inside + range.end - at);
+            bytes.extend_from_slice(&raw[inside..end]);
+            at += end - inside;
+        }
+        Ok(Cow::Owned(bytes))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_found_by_their_raw_bytes() {
+        let chunk = |raw_bytes| Chunk {
+            offset: 0,
+            stored_bytes: raw_bytes,
+            raw_bytes,
+            crc: 0,
+            compression: Compression::None,
+        };
+        let outline = Outline {
+            place: String::new(),
+            chunks: vec![chunk(100), chunk(100), chunk(7)],
+            tensors: Vec::new(),
+        };
+        assert_eq!([0, 99, 100, 206].map(|at| outline.chunk_at(at)), [0, 0, 1, 2]);
+        assert_eq!([0, 1, 2].map(|i| outline.raw_range(i)), [0..100, 100..200, 200..207]);
+    }
+}

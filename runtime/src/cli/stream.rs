@@ -1,0 +1,138 @@
+//! Flags of a RAM budget, and opening a model with or without one.
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::error::{Result, RuntimeError};
+use crate::source::{self, WeightSource};
+use crate::stream::{
+    Io, MemoryPlan, Need, RamBudget, StreamSource, StreamStatus, StreamedModel, anonymous_bytes,
+};
+use crate::weights::Model;
+
+/// Flags of programs that can run a model within a RAM budget.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Memory")]
+pub struct StreamArgs {
+    /// Use at most so much memory, and read the weights that do not fit from the file for every token: megabytes, or
+    /// with a unit (1.5GB, 512MiB)
+    #[arg(long, value_name = "MB", conflicts_with_all = ["measure", "tokenize", "system"])]
+    pub ram_budget: Option<RamBudget>,
+    /// With --ram-budget: how weights are read
+    #[arg(long, value_enum, value_name = "WAY", requires = "ram_budget", default_value = "pread")]
+    pub io: IoArg,
+    /// With --ram-budget: show what memory is used for and how much every token reads, and stop
+    #[arg(long, requires = "ram_budget")]
+    pub memory_plan: bool,
+}
+
+/// How weights are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IoArg {
+    /// From a map of the file
+    Mmap,
+    /// By reads through the system's cache
+    Pread,
+    /// By reads past the system's cache (Linux)
+    Direct,
+}
+
+impl From<IoArg> for Io {
+    fn from(io: IoArg) -> Io {
+        match io {
+            IoArg::Mmap => Io::Mmap,
+            IoArg::Pread => Io::Pread,
+            IoArg::Direct => Io::Direct,
+        }
+    }
+}
+
+/// A model that is open.
+pub enum OpenModel {
+    /// All of it was checked, and is in memory or mapped.
+    Whole(Box<dyn WeightSource>),
+    /// To be run within a budget.
+    Streamed(Box<StreamSource>, RamBudget),
+}
+
+/// What a budget was spent on, and how reading goes.
+pub struct Streaming {
+    /// The plan.
+    pub plan: MemoryPlan,
+    /// The reader.
+    pub status: StreamStatus,
+}
+
+impl StreamArgs {
+    /// Opens the model at `path`, as the flags say.
+    ///
+    /// # Errors
+    /// When it cannot be read or is damaged, or with a budget is no QSF file.
+    pub fn open(&self, path: &Path) -> Result<OpenModel> {
+        let Some(budget) = self.ram_budget else { return Ok(OpenModel::Whole(source::open(path)?)) };
+        if path.is_dir() || source::gguf::is_gguf(path) {
+            return Err(RuntimeError::Unsupported {
+                path: path.to_owned(),
+                what: "a RAM budget for a model that is no QSF file".into(),
+                supported: "convert it with qsf-convert first".into(),
+            });
+        }
+        Ok(OpenModel::Streamed(Box::new(StreamSource::open(path, self.io.into())?), budget))
+    }
+}
+
+impl OpenModel {
+    /// The model's file.
+    pub fn source(&self) -> &dyn WeightSource {
+        match self {
+            OpenModel::Whole(source) => source.as_ref(),
+            OpenModel::Streamed(source, _) => source.as_ref(),
+        }
+    }
+
+    /// The model: with a budget one that has room for a context of `context` tokens, steps of up to `batch` and `threads` threads,
+    /// beside what the process has taken so far.
+    ///
+    /// # Errors
+    /// When the budget is too small, or weights are damaged or cannot be read.
+    pub fn load(
+        &mut self,
+        context: usize,
+        batch: usize,
+        threads: usize,
+    ) -> Result<(Model, Option<Streaming>)> {
+        match self {
+            OpenModel::Whole(source) => Ok((Model::load(source.as_ref())?, None)),
+            OpenModel::Streamed(source, budget) => {
+                source.drop_tokenizer_json();
+                let need = Need { context, batch, threads, in_use: anonymous_bytes().unwrap_or(UNKNOWN_USE) };
+                let plan = MemoryPlan::new(source, need, *budget)?;
+                let StreamedModel { model, plan, status } = StreamedModel::load(source, plan)?;
+                Ok((model, Some(Streaming { plan, status })))
+            }
+        }
+    }
+}
+
+/// What a program takes before it loads weights, where the system does not tell.
+const UNKNOWN_USE: u64 = 40_000_000;
+
+impl Streaming {
+    /// For JSON.
+    pub fn to_json(&self) -> Value {
+        let regions: serde_json::Map<String, Value> =
+            self.plan.regions.iter().map(|(name, bytes)| ((*name).to_owned(), json!(bytes))).collect();
+        json!({
+            "budget_bytes": self.plan.budget.0,
+            "planned_bytes": self.plan.total(),
+            "regions": regions,
+            "context": self.plan.context,
+            "prompt_step": self.plan.batch,
+            "bytes_read_per_token": self.plan.bytes_per_token,
+            "weight_bytes": self.plan.weight_bytes,
+            "waited_seconds": self.status.waited().as_secs_f64(),
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! A QSF file of which only the outline was read: what is where, and the vectors.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use qsf_format::{
+    ModelConfig, Outline, QsfFile, SectionTag, TensorEntry, TensorId, TensorKind, VocabClusters,
+};
+
+use super::arena::Arena;
+use super::chunk_reader::{ChunkReader, ReaderBytes, SLACK};
+use super::disk::{self, Io};
+use super::matrix::MatrixForm;
+use super::part::StreamPart;
+use crate::error::{Result, RuntimeError};
+use crate::source::{Found, Tensor, TensorInfo, WeightSource, check_complete, has_gate, model_config};
+
+/// A matrix of the file, and where it is.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Which matrix.
+    pub id: TensorId,
+    /// Shape and type.
+    pub form: MatrixForm,
+    /// The part that it is in.
+    pub part: StreamPart,
+    /// Its raw bytes there.
+    pub raw: Range<usize>,
+}
+
+/// An open QSF file. Its weights are read when they are used.
+pub struct StreamSource {
+    file: QsfFile,
+    io: Io,
+    config: ModelConfig,
+    tokenizer: Option<Vec<u8>>,
+    chat_template: Option<Vec<u8>>,
+    /// In the order of use: layer by layer, then a separate head.
+    places: Vec<Place>,
+    embedding: Place,
+    parts: Vec<StreamPart>,
+    /// Norms, biases and learned positions.
+    vectors: HashMap<TensorId, Tensor>,
+    infos: Vec<TensorInfo>,
+    quantized_before: Vec<String>,
+    reader: Mutex<ChunkReader>,
+}
+
+impl StreamSource {
+    /// Opens a file and reads its headers and vectors; matrices will be read by `io`.
+    ///
+    /// # Errors
+    /// When the file is no QSF file, what was read of it is damaged, or its tensors are not those of its model.
+    pub fn open(path: &Path, io: Io) -> Result<StreamSource> {
+        let file = QsfFile::open(path)?;
+        let layers = 0..file.layers().len();
+        let outlines = layers.map(|layer| file.layer_outline(layer)).collect::<Result<Vec<_>, _>>()?;
+        let (tied_head, last) = file.final_outline()?;
+        let embedding = file.embedding_outline()?;
+        let gated = outlines.first().is_some_and(|outline| has_gate(&outline.tensors));
+        let config = model_config(&file, tied_head, gated)?;
+        let part = |(id, outline): (usize, Outline)| StreamPart { id, outline: Arc::new(outline) };
+        let parts: Vec<_> = outlines.into_iter().chain([last, embedding]).enumerate().map(part).collect();
+        let mut reader = reader(path, io, &parts)?;
+        let outliers = file.outliers()?;
+        let mut found =
+            Found { file: &file, config: &config, outliers, tensors: HashMap::new(), infos: Vec::new() };
+        let mut places = Vec::new();
+        let [layers @ .., last, embedding] = &parts[..] else {
+            return Err(RuntimeError::bad_input(
+                path,
+                "the file",
+                "an embedding and a final section",
+                "none",
+            ));
+        };
+        let embedding = place(&mut found, None, embedding, &embedding.outline.tensors[0])?;
+        for (layer, part) in (0..).map(Some).zip(layers).chain([(None, last)]) {
+            for entry in &part.outline.tensors {
+                if entry.rows > 1 && entry.kind.is_some() {
+                    found.check_experts(
+                        entry,
+                        TensorId { layer, kind: entry.kind.unwrap_or(TensorKind::Head) },
+                    )?;
+                    places.push(place(&mut found, layer, part, entry)?);
+                } else {
+                    let mut bytes = vec![0; entry.data.len() + SLACK];
+                    let start = reader.read(part, &entry.data, &mut bytes)?;
+                    let bytes = bytes[start..start + entry.data.len()].to_vec();
+                    found.add_entry(layer, entry, bytes.into())?;
+                }
+            }
+        }
+        if let Some(positions) = file.positions()? {
+            found.add_group(None, &positions)?;
+        }
+        let Found { outliers, tensors: vectors, infos, .. } = found;
+        outliers.check_all_taken().map_err(|damage| damage.in_file(path))?;
+        check_complete(path, &config, &infos)?;
+        let order = |place: &Place| (place.id.layer.unwrap_or(u32::MAX), place.id.kind.id());
+        places.sort_by_key(order);
+        let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
+        let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
+        let quantized_before = file.meta()?.map_or_else(Vec::new, |meta| meta.provenance.requantized_from);
+        let reader = Mutex::new(reader);
+        Ok(StreamSource {
+            file,
+            io,
+            config,
+            tokenizer,
+            chat_template,
+            places,
+            embedding,
+            parts,
+            vectors,
+            infos,
+            quantized_before,
+            reader,
+        })
+    }
+
+    /// How matrices are read.
+    pub fn io(&self) -> Io {
+        self.io
+    }
+
+    /// The matrices that tokens are multiplied with, in the order of use; a tied head is not among them.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The token embedding.
+    pub(super) fn embedding(&self) -> &Place {
+        &self.embedding
+    }
+
+    /// All parts with weights.
+    pub(super) fn parts(&self) -> &[StreamPart] {
+        &self.parts
+    }
+
+    /// A vector, or the learned positions.
+    pub(super) fn vector(&self, id: TensorId) -> Option<&Tensor> {
+        self.vectors.get(&id)
+    }
+
+    /// Forgets the text of the tokenizer, which is of no use any more when it was read.
+    pub fn drop_tokenizer_json(&mut self) {
+        self.tokenizer = None;
+    }
+}
+
+/// A reader of these parts with memory of its own.
+pub(super) fn reader(path: &Path, io: Io, parts: &[StreamPart]) -> Result<ChunkReader> {
+    let bytes = ReaderBytes::of(parts);
+    let mut arena = Arena::new(bytes.stored + bytes.border + 2 * super::arena::REGION_ALIGN)?;
+    let (stored, border) = (arena.take("reading", bytes.stored)?, arena.take("reading", bytes.border)?);
+    Ok(ChunkReader::new(path, disk::open(path, io)?, stored, border))
+}
+
+/// Notes a matrix.
+fn place(found: &mut Found<'_>, layer: Option<u32>, part: &StreamPart, entry: &TensorEntry) -> Result<Place> {
+    let id = TensorId { layer, kind: entry.kind.unwrap_or(TensorKind::Head) };
+    let outliers = found.outliers.take(id, entry.quant, (entry.rows, entry.cols));
+    let outliers = outliers.map_err(|damage| damage.in_file(found.file.path()))?;
+    let (rows, cols) = (entry.rows as usize, entry.cols as usize);
+    found.infos.push(TensorInfo { id, name: id.to_string(), rows, cols, stored: entry.quant.into() });
+    let form = MatrixForm {
+        rows,
+        cols,
+        quant: entry.quant,
+        block: found.file.header().block,
+        layout: entry.layout,
+        tables: found.file.tables().clone(),
+        outliers,
+    };
+    Ok(Place { id, form, part: part.clone(), raw: entry.data.clone() })
+}
+
+impl WeightSource for StreamSource {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        self.tokenizer.as_deref()
+    }
+
+    fn chat_template(&self) -> Option<&[u8]> {
+        self.chat_template.as_deref()
+    }
+
+    fn clusters(&self) -> Result<Option<VocabClusters>> {
+        Ok(self.file.clusters()?)
+    }
+
+    fn quantized_from(&self) -> Vec<String> {
+        crate::source::quantized_types(&self.infos, &self.quantized_before)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.file.path().to_owned()]
+    }
+
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.infos
+    }
+
+    fn load(&self, id: TensorId) -> Result<Tensor> {
+        if let Some(vector) = self.vectors.get(&id) {
+            return Ok(vector.clone());
+        }
+        let place = self.places.iter().chain([&self.embedding]).find(|place| place.id == id);
+        let place = place.ok_or_else(|| {
+            RuntimeError::bad_input(self.file.path(), id.to_string(), "a tensor of the file", "none")
+        })?;
+        let mut bytes = Vec::new();
+        let len = place.raw.len() + SLACK;
+        bytes
+            .try_reserve_exact(len)
+            .map_err(|_| RuntimeError::OutOfMemory { what: id.to_string(), bytes: len as u64 })?;
+        bytes.resize(len, 0);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = reader.read(&place.part, &place.raw, &mut bytes)?;
+        bytes.truncate(start + place.raw.len());
+        bytes.drain(..start);
+        place.form.tensor(&(0..place.form.rows), bytes.into())
+    }
+
+    fn release(&self, _layer: Option<u32>) {}
+}
