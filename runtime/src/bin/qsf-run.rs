@@ -10,8 +10,8 @@ use clap::Parser;
 use qsf_format::Failure;
 use qsf_format::cli::{exit_with, print, table};
 use qsf_runtime::cli::{
-    BenchArgs, ComputeArgs, HeadArgs, HeadReport, TokenizeArgs, cancel_on_interrupt, classify, model_name,
-    print_tokens, read_text, run_bench, run_kernels,
+    BenchArgs, ComputeArgs, HeadArgs, HeadReport, KvArgs, TokenizeArgs, cancel_on_interrupt, classify,
+    model_name, print_tokens, read_text, run_bench, run_kernels,
 };
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa};
@@ -57,11 +57,13 @@ struct Args {
     #[command(flatten)]
     head: HeadArgs,
     #[command(flatten)]
+    kv: KvArgs,
+    #[command(flatten)]
     tokens: TokenizeArgs,
     #[command(flatten)]
     bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head", "kv_type"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -117,7 +119,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
         let cancel = cancel_on_interrupt()?;
-        let how = (&args.compute, args.head.head);
+        let how = (&args.compute, args.head.head, args.kv.types());
         return run_bench(&args.bench, path, how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;
@@ -225,7 +227,7 @@ fn generate_text(
         seed,
     )?);
     let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
-    let mut state = decoder.state(context, PROMPT_BATCH)?;
+    let mut state = decoder.state_with(context, PROMPT_BATCH, args.kv.types().into())?;
     let mut text = String::new();
     let mut stream = tokenizer.map(|tokenizer| tokenizer.stream_after(prompt)).transpose()?;
     if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json && !args.chat) {
@@ -264,6 +266,7 @@ fn generate_text(
             "stop_reason": result.stop,
             "seed": seed,
             "head": head.map(HeadReport::to_json),
+            "kv_type": args.kv.types().to_string(),
             "load_seconds": load_seconds,
             "prefill_seconds": result.prefill.as_secs_f64(),
             "decode_seconds": result.decode.as_secs_f64(),

@@ -5,7 +5,7 @@ use qsf_format::ModelConfig;
 use super::clustered_head::ProbeBuffers;
 use super::rotation::Rotation;
 use super::routing::Routing;
-use super::{KvCache, Profile};
+use super::{KvCache, KvOptions, Profile};
 use crate::cpu::{AttentionBuffer, Int8Rows};
 use crate::error::Result;
 use crate::memory::zeros;
@@ -44,12 +44,21 @@ struct Widths {
 }
 
 impl DecoderState {
+    /// Bytes of what grows with the positions of a sequence, when `context` of them are there: keys and values, rotary tables,
+    /// and results of attention on their way. Without what the allocator adds.
+    pub fn bytes_of_context(config: &ModelConfig, context: usize, batch: usize, kv: KvOptions) -> u64 {
+        let attention = AttentionBuffer::bytes(config.heads as usize, config.head_dim as usize, context);
+        let cache = KvCache::bytes(config, context, batch, kv);
+        cache.saturating_add(Rotation::bytes(config, context)).saturating_add(attention)
+    }
+
     /// A state with the keys and values of `layers` layers.
     pub(super) fn new(
         config: &ModelConfig,
         layers: u32,
         context: usize,
         batch: usize,
+        kv: KvOptions,
     ) -> Result<DecoderState> {
         let ffn = config.experts.as_ref().map_or(config.ffn, |experts| experts.ffn.max(config.ffn)) as usize;
         let widths = Widths {
@@ -59,12 +68,12 @@ impl DecoderState {
             ffn,
             gate: if config.gated_ffn { ffn } else { 0 },
         };
-        // The largest part first: where memory is short, this is what says so.
-        let kv = KvCache::new(config, layers, context)?;
         // A hostile configuration of absurd widths gets steps of one token rather than all memory.
         let routed = config.experts.as_ref().map_or(0, |experts| experts.count as usize + 2 * widths.hidden);
         let per_token = 4 * widths.hidden + 3 * widths.q + 2 * widths.kv + widths.ffn + widths.gate + routed;
         let batch = batch.min(MAX_STEP_FLOATS / per_token.max(1)).max(1);
+        // The largest part first: where memory is short, this is what says so.
+        let kv = KvCache::new(config, layers, (context, batch), kv)?;
         let buffer = |width: usize| zeros(batch * width, "activations of a step");
         Ok(DecoderState {
             kv,
@@ -88,8 +97,14 @@ impl DecoderState {
         })
     }
 
-    /// Sizes the buffers for a step of `tokens` tokens; within the batch nothing is allocated.
-    pub(super) fn begin(&mut self, tokens: usize) {
+    /// Sizes the buffers for a step of `tokens` tokens; within the batch nothing is allocated but what the key/value cache
+    /// and rotary tables grow by.
+    ///
+    /// # Errors
+    /// When there is no memory for that.
+    pub(super) fn begin(&mut self, tokens: usize) -> Result<()> {
+        self.kv.reserve(tokens)?;
+        self.rotation.reserve(self.kv.len() + tokens)?;
         let w = &self.widths;
         for (buffer, width) in [
             (&mut self.hidden, w.hidden),
@@ -104,6 +119,7 @@ impl DecoderState {
         ] {
             buffer.resize(tokens * width, 0.0);
         }
+        Ok(())
     }
 
     /// Most tokens of one step.
@@ -127,7 +143,11 @@ impl DecoderState {
     }
 
     /// Forgets all positions from `position` on.
-    pub fn rewind(&mut self, position: usize) {
-        self.kv.truncate(position);
+    ///
+    /// # Errors
+    /// When layers with a sliding window have forgotten what is seen from there; not for a state of [`KvOptions::whole`], nor
+    /// for position 0.
+    pub fn rewind(&mut self, position: usize) -> Result<()> {
+        self.kv.truncate(position)
     }
 }
