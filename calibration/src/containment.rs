@@ -53,7 +53,7 @@ pub fn vocab_clusters(
             if i.is_multiple_of(2) != learning {
                 continue;
             }
-            state.rewind(0);
+            state.rewind(0)?;
             decoder.forward(&mut state, tokens)?;
             let step = measurement.rows;
             for first in (0..tokens.len()).step_by(step) {

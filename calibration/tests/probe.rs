@@ -35,7 +35,7 @@ fn logits(source: &dyn WeightSource, tokens: &[u32]) -> Vec<f32> {
     let mut state = decoder.state(CTX, CTX).unwrap();
     let mut all = Vec::new();
     for chunk in tokens.chunks_exact(CTX) {
-        state.rewind(0);
+        state.rewind(0).unwrap();
         decoder.forward(&mut state, chunk).unwrap();
         let mut out = vec![0.0; CTX / 2 * vocab];
         decoder.logits(&mut state, CTX / 2..CTX, &mut out).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use qsf_format::cli::{human_bytes, table};
 use qsf_format::{BlockSize, Compression, Layout};
 use qsf_runtime::bench::{Test, speed};
-use qsf_runtime::cpu::Cpu;
+use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, evaluate};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{QsfSource, WeightSource, open_huggingface};
@@ -80,7 +80,13 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
     let json = source.tokenizer_json().unwrap_or_default();
     let tokenizer = Tokenizer::from_json(json, source.path())?;
     let tokens = tokenizer.encode(TEXT)?;
-    let options = EvalOptions { ctx: CTX, chunks: None, bos: tokenizer.bos() };
+    let options = EvalOptions {
+        ctx: CTX,
+        chunks: None,
+        bos: tokenizer.bos(),
+        kv: KvTypes::default(),
+        base_kv: KvTypes::default(),
+    };
     let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu.clone(), None).stop_on(cancel);
     let evaluated = evaluate(&reference, None, &tokens, options, progress)?;
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
@@ -135,7 +141,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
 }
 
 fn decode_speed(decoder: &Decoder, progress: &dyn Progress) -> Result<f64> {
-    Ok(speed(decoder, Test::decode(64), 1, false, progress)?.tokens_per_second.mean)
+    Ok(speed(decoder, Test::decode(64), KvTypes::F16, (1, false), progress)?.tokens_per_second.mean)
 }
 
 /// The demonstration as a table.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use qsf_runtime::cpu::Cpu;
+use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, Evaluation, evaluate};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{QsfSource, WeightSource};
@@ -50,7 +50,9 @@ pub(crate) fn evaluate_file(
     let base = Decoder::new(Arc::new(Model::load(source)?), cpu.clone(), None).stop_on(cancel);
     let converted = QsfSource::open(path)?;
     let model = Decoder::new(Arc::new(Model::load(&converted)?), cpu.clone(), None).stop_on(cancel);
-    let options = EvalOptions { ctx: text.ctx, chunks: text.chunks, bos: tokenizer.bos() };
+    // In f32, so that the figures say what the weights cost and nothing else.
+    let (kv, base_kv) = (KvTypes::default(), KvTypes::default());
+    let options = EvalOptions { ctx: text.ctx, chunks: text.chunks, bos: tokenizer.bos(), kv, base_kv };
     let found = evaluate(&model, Some(&base), &tokens, options, progress)?;
     Ok(record(&found, text, &model))
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use qsf_format::{Activation, BlockSize, QuantType};
 use qsf_runtime::cpu::{
-    Attention, AttentionBuffer, ColumnPanels, Cpu, Input, Int8Rows, KvLayer, RopeFrequencies, RopeTable,
-    gated, rms_norm,
+    Attention, AttentionBuffer, ColumnPanels, Cpu, Input, Int8Rows, KvLayer, KvShape, RopeFrequencies,
+    RopeTable, gated, rms_norm,
 };
 use qsf_runtime::source::Tensor;
 use qsf_runtime::source::ggml::{GgmlType, decode_row};
@@ -83,7 +83,8 @@ fn around(c: &mut Criterion) {
     group.bench_function("rms norm 2048", |b| {
         b.iter(|| rms_norm(cpu.isa(), black_box(&row), &gain, 1e-5, &mut out));
     });
-    let table = RopeTable::new(&RopeFrequencies::new(10_000.0, None, 64, 1024), 64, 1024);
+    let mut table = RopeTable::new(&RopeFrequencies::new(10_000.0, None, 64, 1024), 64);
+    table.reserve(1024).expect("memory");
     group.bench_function("rope 32x64", |b| b.iter(|| table.apply(cpu.isa(), black_box(&mut out), 1000)));
     let (up, mut gate) = (activations(1, 5632), activations(1, 5632));
     group.throughput(Throughput::Elements(up.len() as u64));
@@ -107,9 +108,12 @@ fn attention(c: &mut Criterion) {
     group.measurement_time(Duration::from_millis(600));
     for (heads, kv_heads) in [(32, 4), (12, 12)] {
         let parameters = Attention { heads, window: usize::MAX, scale: 0.125, softcap: None, slopes: &[] };
-        for positions in [128, 1024] {
+        let types = ["f32", "f16", "8bit,4bit", "4bit"];
+        for (positions, types) in [128, 1024].into_iter().flat_map(|n| types.map(|types| (n, types))) {
             let stored = activations(positions, kv_heads * DIM);
-            let mut kv = KvLayer::new(kv_heads, DIM, positions).expect("memory");
+            let shape = KvShape { kv_heads, head_dim: DIM, types: types.parse().expect("a type") };
+            let mut kv = KvLayer::new(shape, positions);
+            kv.reserve(positions).expect("memory");
             kv.store(&cpu, 0, &stored, &stored);
             let mut buffer = AttentionBuffer::new(heads, DIM, positions).expect("memory");
             let q = activations(positions, heads * DIM);
@@ -119,12 +123,15 @@ fn attention(c: &mut Criterion) {
                 cpu.attend(&parameters, &kv, position, q, &mut buffer, &mut out[..q.len()]);
             };
             group.throughput(Throughput::Elements(2 * stored.len() as u64));
-            group.bench_function(format!("{heads} heads of {kv_heads}, one token at {positions}"), |b| {
-                b.iter(|| run(positions - 1));
-            });
+            group.bench_function(
+                format!("{types}, {heads} heads of {kv_heads}, one token at {positions}"),
+                |b| {
+                    b.iter(|| run(positions - 1));
+                },
+            );
             let pairs = positions * (positions + 1) / 2;
             group.throughput(Throughput::Elements((2 * pairs * heads * DIM) as u64));
-            group.bench_function(format!("{heads} heads of {kv_heads}, {positions} tokens"), |b| {
+            group.bench_function(format!("{types}, {heads} heads of {kv_heads}, {positions} tokens"), |b| {
                 b.iter(|| run(0));
             });
         }

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use qsf_runtime::cpu::Cpu;
+use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, evaluate};
 use qsf_runtime::progress::Unwatched;
 use qsf_runtime::source::{self, WeightSource};
@@ -34,8 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The base reads the same tokens, so it must have been trained with the same tokenizer; qsf-eval checks that.
     let base = base.map(|path| decoder_at(Path::new(path))).transpose()?;
 
-    // Chunks of 512 tokens, as perplexities are usually reported; all of the text.
-    let options = EvalOptions { ctx: 512, chunks: None, bos: tokenizer.bos() };
+    // Chunks of 512 tokens, as perplexities are usually reported; all of the text. Keys and values in f16, as qsf-eval has them.
+    let (kv, base_kv) = (KvTypes::F16, KvTypes::F16);
+    let options = EvalOptions { ctx: 512, chunks: None, bos: tokenizer.bos(), kv, base_kv };
     let result = evaluate(&decoder, base.as_ref(), &tokens, options, &Unwatched)?;
 
     println!("perplexity {:.4} +- {:.4} over {} tokens", result.ppl, result.ppl_stderr, result.tokens);

@@ -26,8 +26,8 @@ mod weights;
 
 pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
-    Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, LayerRunner,
-    LinearInput, Profile, Section, StateBytes,
+    Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvOptions,
+    LayerRunner, LinearInput, Profile, Section, StateBytes,
 };
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};

@@ -2,6 +2,16 @@
 
 use crate::error::{Result, RuntimeError};
 
+/// Asks the system whether it would give so much memory, and takes none.
+///
+/// # Errors
+/// [`RuntimeError::OutOfMemory`] when it would not.
+pub fn ask(bytes: u64, what: impl Fn() -> String) -> Result<()> {
+    let refused = || RuntimeError::OutOfMemory { what: what(), bytes };
+    let len = usize::try_from(bytes).map_err(|_| refused())?;
+    Vec::<u8>::new().try_reserve_exact(len).map_err(|_| refused())
+}
+
 /// `len` zeros for `what`. Pages are touched when they are used, not here.
 ///
 /// # Errors

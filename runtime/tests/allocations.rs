@@ -107,7 +107,7 @@ fn rounds_that_allocate(model: &RandomModel, clustered: bool, threads: usize) ->
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| i * 37 % model.config.vocab).collect();
     decoder.forward(&mut state, &prompt).unwrap();
     let mut round = || {
-        state.rewind(PROMPT);
+        state.rewind(PROMPT).unwrap();
         let before = TAKEN.load(Ordering::Relaxed);
         let mut token = 1;
         for _ in 0..TOKENS {

@@ -49,6 +49,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "cold_load",
             "head",
             "isa",
+            "kv_type",
             "load_seconds",
             "model",
             "rows",

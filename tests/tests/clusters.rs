@@ -43,7 +43,7 @@ fn ranks(file: &Path, clusters: &VocabClusters) -> Vec<usize> {
     let mut ranks = Vec::new();
     // Every other chunk: those before have shown the leads.
     for chunk in tokens.chunks(512).skip(1).step_by(2) {
-        state.rewind(0);
+        state.rewind(0).unwrap();
         decoder.forward(&mut state, chunk).unwrap();
         for position in 0..chunk.len() {
             let mut logits = vec![0.0; vocab];

@@ -11,7 +11,7 @@ use qsf_format::{CHUNK_BYTES, QsfFile};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::source::QsfSource;
 use qsf_runtime::stream::{Io, MemoryPlan, Need, RamBudget, StreamSource, StreamedModel};
-use qsf_runtime::{Decoder, Model, RuntimeError};
+use qsf_runtime::{Decoder, KvOptions, Model, RuntimeError};
 use qsf_tests::*;
 
 /// Some chunks in every layer, and matrices that end inside of them.
@@ -55,7 +55,7 @@ fn logits(model: Model, batch: usize) -> Result<Vec<Vec<f32>>, RuntimeError> {
 }
 
 fn need() -> Need {
-    Need { context: CONTEXT, batch: PROMPT.len(), threads: 2, in_use: 0 }
+    Need { context: CONTEXT, batch: PROMPT.len(), kv: KvOptions::default(), threads: 2, in_use: 0 }
 }
 
 fn plan(source: &StreamSource, budget: u64) -> Result<MemoryPlan, RuntimeError> {

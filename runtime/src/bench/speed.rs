@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::decoder::{Decoder, DecoderState, Section};
+use crate::cpu::KvTypes;
+use crate::decoder::{Decoder, DecoderState, KvOptions, Section};
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
 use crate::progress::Progress;
@@ -137,8 +138,8 @@ pub struct Speed {
 pub fn speed(
     decoder: &Decoder,
     test: Test,
-    repetitions: usize,
-    explain: bool,
+    kv: KvTypes,
+    (repetitions, explain): (usize, bool),
     progress: &dyn Progress,
 ) -> Result<Speed> {
     if test.tokens == 0 || repetitions == 0 {
@@ -146,7 +147,9 @@ pub fn speed(
             "a measurement needs at least one token and one repetition (-r)".into(),
         ));
     }
-    let state = decoder.state(test.depth.saturating_add(test.tokens), PROMPT_BATCH)?;
+    // Every repetition goes back to the same position.
+    let kv = KvOptions { types: kv, whole: true };
+    let state = decoder.state_with(test.depth.saturating_add(test.tokens), PROMPT_BATCH, kv)?;
     let vocab = decoder.model().config.vocab;
     // Spread over the vocabulary, the same in every run.
     let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
@@ -201,7 +204,7 @@ impl Run<'_> {
     fn once(&mut self, progress: &dyn Progress) -> Result<Duration> {
         let Run { decoder, state, test, tokens, logits } = self;
         let tokens = &tokens[..test.tokens];
-        state.rewind(test.depth);
+        state.rewind(test.depth)?;
         let started = Instant::now();
         match test.kind {
             TestKind::Prompt => {

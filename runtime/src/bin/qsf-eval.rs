@@ -7,9 +7,10 @@ use std::sync::Arc;
 use clap::{ArgGroup, Parser, ValueEnum};
 use qsf_format::cli::{exit_with, print, printable};
 use qsf_runtime::cli::{
-    ComputeArgs, HeadArgs, HeadReport, ProgressLine, cancel_on_interrupt, classify, model_name, read_text,
+    ComputeArgs, HeadArgs, HeadReport, KvArgs, ProgressLine, cancel_on_interrupt, classify, model_name,
+    read_text,
 };
-use qsf_runtime::cpu::Cpu;
+use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, Evaluation, GoldenExpectation, compare_golden, evaluate};
 use qsf_runtime::source::{self, WeightSource};
 use qsf_runtime::{Activations, Decoder, Model, Result, RuntimeError, Tokenizer};
@@ -44,6 +45,8 @@ struct Args {
     activations: Option<ActivationArg>,
     #[command(flatten)]
     head: HeadArgs,
+    #[command(flatten)]
+    kv: KvArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -65,6 +68,7 @@ const EXAMPLES: &str = "Examples:
   qsf-eval ./model-dir --golden expected.safetensors
 
 Figures follow llama-perplexity: chunks without overlap, positions ctx/2 to ctx-2 scored.
+The base runs with an f16 key/value cache; with --golden, the cache is f32 unless --kv-type says otherwise.
 In JSON, top1 and delta_p are in per cent, kld in nats.
 
 Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory, 130 interrupted.";
@@ -92,8 +96,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
     cancel.check()?;
     let base = args.base.as_deref().map(|path| base(args, &cpu, path, &text, &tokens)).transpose()?;
     let base = base.map(|base| base.stop_on(&cancel));
-    let options =
-        EvalOptions { ctx: args.ctx, chunks: args.chunks.map(|n| n as usize), bos: tokenizer.bos() };
+    let options = EvalOptions {
+        ctx: args.ctx,
+        chunks: args.chunks.map(|n| n as usize),
+        bos: tokenizer.bos(),
+        kv: args.kv.types(),
+        base_kv: KvTypes::F16,
+    };
     let progress = ProgressLine::default();
     let result = evaluate(&decoder, base.as_ref(), &tokens, options, &progress)?;
     if args.json {
@@ -102,6 +111,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         value["base"] = json!(args.base.as_deref().map(model_name));
         value["text"] = json!(model_name(file));
         value["activations"] = json!(decoder.activations().name());
+        value["kv_type"] = json!(args.kv.types().to_string());
         value["head"] = json!(head.map(HeadReport::to_json));
         print(&format!("{value:#}\n"))?;
     } else {
@@ -147,13 +157,14 @@ fn base(args: &Args, cpu: &Cpu, path: &Path, text: &str, tokens: &[u32]) -> Resu
 
 fn report(args: &Args, file: &Path, decoder: &Decoder, result: &Evaluation) -> String {
     let mut out = format!(
-        "{} on {}: {} chunks of {} tokens, {} positions scored, {} activations, {:.1} s\n",
+        "{} on {}: {} chunks of {} tokens, {} positions scored, {} activations, {} KV cache, {:.1} s\n",
         model_name(&args.model),
         model_name(file),
         result.chunks,
         result.ctx,
         result.tokens,
         decoder.activations().name(),
+        args.kv.types(),
         result.seconds
     );
     out += &format!("perplexity            {:.4} +- {:.4}\n", result.ppl, result.ppl_stderr);
@@ -180,11 +191,13 @@ fn report(args: &Args, file: &Path, decoder: &Decoder, result: &Evaluation) -> S
 }
 
 fn golden(args: &Args, decoder: &Decoder, path: &Path) -> anyhow::Result<()> {
-    let result = compare_golden(decoder, path, &GoldenExpectation::read(path)?)?;
+    let kv = args.kv.kv_type.unwrap_or_default();
+    let result = compare_golden(decoder, kv, path, &GoldenExpectation::read(path)?)?;
     let text = if args.json {
         let mut value = serde_json::to_value(result)?;
         value["model"] = json!(model_name(&args.model));
         value["activations"] = json!(decoder.activations().name());
+        value["kv_type"] = json!(kv.to_string());
         format!("{value:#}\n")
     } else {
         format!(

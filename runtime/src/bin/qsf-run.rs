@@ -10,11 +10,11 @@ use clap::Parser;
 use qsf_format::cli::{exit_with, print, table};
 use qsf_format::{Failure, ModelConfig};
 use qsf_runtime::cli::{
-    BenchArgs, ComputeArgs, HeadArgs, HeadReport, StreamArgs, Streaming, TokenizeArgs, cancel_on_interrupt,
-    classify, model_name, print_tokens, read_text, run_bench, run_kernels,
+    BenchArgs, ComputeArgs, HeadArgs, HeadReport, KvArgs, StreamArgs, Streaming, TokenizeArgs,
+    cancel_on_interrupt, classify, model_name, print_tokens, read_text, run_bench, run_kernels,
 };
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
-use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::WeightSource;
@@ -59,11 +59,13 @@ struct Args {
     #[command(flatten)]
     stream: StreamArgs,
     #[command(flatten)]
+    kv: KvArgs,
+    #[command(flatten)]
     tokens: TokenizeArgs,
     #[command(flatten)]
     bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head", "kv_type"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -119,7 +121,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
         let cancel = cancel_on_interrupt()?;
-        let how = (&args.compute, args.head.head);
+        let how = (&args.compute, args.head.head, args.kv.types());
         return run_bench(&args.bench, path, how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;
@@ -151,7 +153,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
         if args.chat { chat_tokens(args, source, tokenizer)? } else { prompt_tokens(args, path, tokenizer)? };
     let lengths = Lengths::new(args, source.config(), &prompt)?;
     let batch = prompt.len().clamp(1, PROMPT_BATCH);
-    let (model, streaming) = open.load(lengths.context, batch, cpu.threads())?;
+    let kv = args.kv.types_or(open.default_kv());
+    let (model, streaming) = open.load((lengths.context, batch), kv.into(), cpu.threads())?;
     if let Some(Streaming { plan, status }) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
         if args.json {
             return Ok(print(&format!(
@@ -168,8 +171,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     let load_seconds = started.elapsed().as_secs_f64();
     cancel.check()?;
-    let how =
-        Setup { decoder: &decoder, head, streaming: streaming.as_ref(), tokenizer, lengths, load_seconds };
+    let streaming = streaming.as_ref();
+    let how = Setup { decoder: &decoder, head, streaming, kv, tokenizer, lengths, load_seconds };
     generate_text(args, path, &how, &prompt)
 }
 
@@ -201,6 +204,7 @@ struct Setup<'a> {
     decoder: &'a Decoder,
     head: Option<HeadReport>,
     streaming: Option<&'a Streaming>,
+    kv: KvTypes,
     tokenizer: Option<&'a Tokenizer>,
     lengths: Lengths,
     load_seconds: f64,
@@ -244,7 +248,7 @@ fn no_tokenizer(path: &Path) -> RuntimeError {
 }
 
 fn generate_text(args: &Args, path: &Path, how: &Setup<'_>, prompt: &[u32]) -> anyhow::Result<()> {
-    let Setup { decoder, head, streaming, tokenizer, lengths, load_seconds } = *how;
+    let Setup { decoder, head, streaming, kv, tokenizer, lengths, load_seconds } = *how;
     let (config, max_tokens) = (&decoder.model().config, lengths.max_tokens);
     let seed = args.sampling.seed.unwrap_or_else(clock_seed);
     let mut sampler = Sampler::new(SamplerOptions::new(
@@ -255,7 +259,7 @@ fn generate_text(args: &Args, path: &Path, how: &Setup<'_>, prompt: &[u32]) -> a
         seed,
     )?);
     let batch = streaming.map_or(PROMPT_BATCH, |streaming| streaming.plan.batch);
-    let mut state = decoder.state(lengths.context, batch)?;
+    let mut state = decoder.state_with(lengths.context, batch, kv.into())?;
     let mut text = String::new();
     let mut stream = tokenizer.map(|tokenizer| tokenizer.stream_after(prompt)).transpose()?;
     if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json && !args.chat) {
@@ -295,6 +299,7 @@ fn generate_text(args: &Args, path: &Path, how: &Setup<'_>, prompt: &[u32]) -> a
             "seed": seed,
             "head": head.map(HeadReport::to_json),
             "streaming": streaming.map(Streaming::to_json),
+            "kv_type": kv.to_string(),
             "load_seconds": load_seconds,
             "prefill_seconds": result.prefill.as_secs_f64(),
             "decode_seconds": result.decode.as_secs_f64(),

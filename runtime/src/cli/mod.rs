@@ -2,6 +2,7 @@
 
 mod bench;
 mod head;
+mod kv;
 mod progress;
 mod stream;
 mod tokenize;
@@ -20,6 +21,7 @@ use crate::progress::Cancel;
 
 pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
 pub use head::{HeadArgs, HeadChoice, HeadReport};
+pub use kv::KvArgs;
 pub use progress::ProgressLine;
 pub use stream::{IoArg, OpenModel, StreamArgs, Streaming};
 pub use tokenize::{TokenizeArgs, print_tokens};

@@ -5,6 +5,8 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use crate::cpu::{KvType, KvTypes};
+use crate::decoder::KvOptions;
 use crate::error::{Result, RuntimeError};
 use crate::source::{self, WeightSource};
 use crate::stream::{
@@ -92,22 +94,31 @@ impl OpenModel {
         }
     }
 
-    /// The model: with a budget one that has room for a context of `context` tokens, steps of up to `batch` and `threads` threads,
-    /// beside what the process has taken so far.
+    /// The type of the key/value cache, where none is asked for.
+    pub fn default_kv(&self) -> KvTypes {
+        match self {
+            OpenModel::Whole(_) => KvTypes::F16,
+            OpenModel::Streamed(..) => KvTypes { keys: KvType::Q8, values: KvType::Q4 },
+        }
+    }
+
+    /// The model: with a budget one that has room for a context of `context` tokens, steps of up to `batch`, keys and values
+    /// as `kv` says and `threads` threads, beside what the process has taken so far.
     ///
     /// # Errors
     /// When the budget is too small, or weights are damaged or cannot be read.
     pub fn load(
         &mut self,
-        context: usize,
-        batch: usize,
+        (context, batch): (usize, usize),
+        kv: KvOptions,
         threads: usize,
     ) -> Result<(Model, Option<Streaming>)> {
         match self {
             OpenModel::Whole(source) => Ok((Model::load(source.as_ref())?, None)),
             OpenModel::Streamed(source, budget) => {
                 source.drop_tokenizer_json();
-                let need = Need { context, batch, threads, in_use: anonymous_bytes().unwrap_or(UNKNOWN_USE) };
+                let in_use = anonymous_bytes().unwrap_or(UNKNOWN_USE);
+                let need = Need { context, batch, kv, threads, in_use };
                 let plan = MemoryPlan::new(source, need, *budget)?;
                 let StreamedModel { model, plan, status } = StreamedModel::load(source, plan)?;
                 Ok((model, Some(Streaming { plan, status })))

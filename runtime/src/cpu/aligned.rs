@@ -27,6 +27,11 @@ impl AlignedFloats {
         Ok(AlignedFloats::of(zeros(len.saturating_add(LINE), what)?, len))
     }
 
+    /// What `len` floats take.
+    pub const fn bytes(len: usize) -> usize {
+        len.saturating_add(LINE).saturating_mul(size_of::<f32>())
+    }
+
     fn of(floats: Vec<f32>, len: usize) -> AlignedFloats {
         // Aligning can fail by its contract, though not here; it would only cost speed.
         let start = floats.as_ptr().align_offset(64).min(floats.len() - len);

@@ -8,7 +8,7 @@
 //! | `decode`, `decode_learned` | stored weights to floats |
 //! | `kernels` | integer kernels and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
-//! | `attention`, `aligned` | attention over the key/value cache, memory for it |
+//! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
 //! | `outer` | sums of outer products, for calibration |
 //! | `math`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
 //! | `threads`, `rows`, `shared` | the pool that work is spread over, rows of matrices on it, outputs that threads share |
@@ -22,6 +22,7 @@ mod decode;
 mod decode_learned;
 mod elementwise;
 mod float_dot;
+mod hadamard;
 mod isa;
 mod kernels;
 pub mod lanes;
@@ -37,7 +38,7 @@ pub mod threads;
 pub mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
-pub use attention::{Attention, AttentionBuffer, KvLayer};
+pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
 pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 pub use isa::{CpuError, Isa, Vectorized};

@@ -6,12 +6,16 @@
 
 use super::isa::{Isa, Vectorized};
 use super::rope_frequencies::RopeFrequencies;
+use crate::error::{Result, RuntimeError};
 
-/// Cosines and sines of every position below a limit.
+/// Positions that are added together.
+const PAGE: usize = 256;
+
+/// Cosines and sines of the first positions.
 #[derive(Debug, Clone)]
 pub struct RopeTable {
-    /// Pairs that are turned.
-    half: usize,
+    /// One for each pair that is turned.
+    frequencies: RopeFrequencies,
     /// Width of a head; what is beyond the pairs stays as it is.
     head_dim: usize,
     cos: Vec<f32>,
@@ -19,28 +23,46 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// The table of heads of `head_dim` values for positions below `positions`.
+    /// The table of heads of `head_dim` values, without positions as yet.
     ///
     /// # Panics
     /// When more values are turned than a head has.
-    pub fn new(frequencies: &RopeFrequencies, head_dim: usize, positions: usize) -> RopeTable {
-        let RopeFrequencies { inv_freq, attention_factor } = frequencies;
-        let half = inv_freq.len();
+    pub fn new(frequencies: &RopeFrequencies, head_dim: usize) -> RopeTable {
+        let half = frequencies.inv_freq.len();
         assert!(half > 0 && 2 * half <= head_dim, "{half} pairs in heads of {head_dim}");
-        let (mut cos, mut sin) = (Vec::with_capacity(positions * half), Vec::with_capacity(positions * half));
-        for position in 0..positions {
-            for freq in inv_freq {
-                let angle = f64::from(position as f32 * freq);
-                cos.push(libm::cos(angle) as f32 * attention_factor);
-                sin.push(libm::sin(angle) as f32 * attention_factor);
-            }
-        }
-        RopeTable { half, head_dim, cos, sin }
+        RopeTable { frequencies: frequencies.clone(), head_dim, cos: Vec::new(), sin: Vec::new() }
     }
 
-    /// Bytes of a table that turns so many pairs of each head.
-    pub fn bytes(pairs: usize, positions: usize) -> u64 {
-        (2 * size_of::<f32>() as u64).saturating_mul(pairs as u64).saturating_mul(positions as u64)
+    /// Adds positions, up to `positions` and to the end of the page that the last of them is in.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn reserve(&mut self, positions: usize) -> Result<()> {
+        let RopeFrequencies { inv_freq, attention_factor } = &self.frequencies;
+        let (there, half) = (self.cos.len() / inv_freq.len(), inv_freq.len());
+        if positions <= there {
+            return Ok(());
+        }
+        let positions = positions.next_multiple_of(PAGE);
+        for table in [&mut self.cos, &mut self.sin] {
+            table.try_reserve_exact((positions - there).saturating_mul(half)).map_err(|_| {
+                let bytes = (positions as u64).saturating_mul(4 * half as u64);
+                RuntimeError::OutOfMemory { what: format!("rotary table of {positions} positions"), bytes }
+            })?;
+        }
+        for position in there..positions {
+            for freq in inv_freq {
+                let angle = f64::from(position as f32 * freq);
+                self.cos.push(libm::cos(angle) as f32 * attention_factor);
+                self.sin.push(libm::sin(angle) as f32 * attention_factor);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that a table of `pairs` takes for `positions`, without what the allocator adds.
+    pub const fn bytes(pairs: usize, positions: usize) -> u64 {
+        (positions.div_ceil(PAGE) as u64).saturating_mul(2 * size_of::<f32>() as u64 * (PAGE * pairs) as u64)
     }
 
     /// Turns consecutive heads, all of the token at `position`.
@@ -48,7 +70,7 @@ impl RopeTable {
     /// # Panics
     /// When `heads` is not whole heads or `position` is not in the table.
     pub fn apply(&self, isa: Isa, heads: &mut [f32], position: usize) {
-        let RopeTable { half, head_dim, .. } = *self;
+        let (half, head_dim) = (self.frequencies.inv_freq.len(), self.head_dim);
         assert!(heads.len().is_multiple_of(head_dim), "{} values are not heads of {head_dim}", heads.len());
         let range = position * half..(position + 1) * half;
         isa.vectorize(Apply { cos: &self.cos[range.clone()], sin: &self.sin[range], heads, head_dim });
@@ -84,7 +106,21 @@ mod tests {
     use super::*;
 
     fn table(theta: f32, dims: usize, head_dim: usize, positions: usize) -> RopeTable {
-        RopeTable::new(&RopeFrequencies::new(theta, None, dims, positions), head_dim, positions)
+        let mut table = RopeTable::new(&RopeFrequencies::new(theta, None, dims, positions), head_dim);
+        table.reserve(positions).unwrap();
+        table
+    }
+
+    #[test]
+    fn a_table_that_grows_is_that_made_at_once_and_takes_what_it_says() {
+        let mut grown = table(10_000.0, 6, 6, 1);
+        for positions in [2, 256, 257, 1_000] {
+            grown.reserve(positions).unwrap();
+        }
+        let whole = table(10_000.0, 6, 6, 1_000);
+        assert_eq!((&grown.cos, &grown.sin), (&whole.cos, &whole.sin));
+        assert_eq!(RopeTable::bytes(3, 1_000), 4 * (grown.cos.len() + grown.sin.len()) as u64);
+        assert!(grown.reserve(usize::MAX / 2).is_err());
     }
 
     #[test]
@@ -128,7 +164,9 @@ mod tests {
         let mut frequencies = RopeFrequencies::new(10_000.0, None, 2, 1);
         frequencies.attention_factor = 1.5;
         let mut head = [1.0, 2.0, 3.0];
-        RopeTable::new(&frequencies, 3, 1).apply(Isa::best(), &mut head, 0);
+        let mut table = RopeTable::new(&frequencies, 3);
+        table.reserve(1).unwrap();
+        table.apply(Isa::best(), &mut head, 0);
         assert_eq!(head, [1.5, 3.0, 3.0]);
     }
 }

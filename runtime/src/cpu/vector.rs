@@ -1,6 +1,7 @@
 //! The 16 lanes as registers, for the loops that hold several accumulators: the compiler keeps vector types in registers
 //! where it would spill arrays, which costs a factor of ten. The arithmetic is that of `lanes`, lane by lane.
 
+use super::decode::f16_to_f32;
 use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::isa::{Vectorized, run_avx2, run_avx512};
@@ -19,6 +20,10 @@ pub trait Vector: Copy {
     fn splat(value: f32) -> Self;
     /// The lanes of an array.
     fn from_lanes(lanes: &Lanes) -> Self;
+    /// The values of IEEE binary16 numbers; NaNs become quiet ones.
+    fn from_halves(halves: &[u16; LANES]) -> Self;
+    /// `(bytes >> shift) & mask`, as whole numbers.
+    fn from_codes(bytes: &[u8; LANES], shift: u32, mask: u8) -> Self;
     /// The array of the lanes.
     fn to_lanes(self) -> Lanes;
     /// `self + other`.
@@ -95,6 +100,16 @@ impl Vector for Lanes {
     #[inline(always)]
     fn from_lanes(lanes: &Lanes) -> Self {
         *lanes
+    }
+
+    #[inline(always)]
+    fn from_halves(halves: &[u16; LANES]) -> Self {
+        halves.map(f16_to_f32)
+    }
+
+    #[inline(always)]
+    fn from_codes(bytes: &[u8; LANES], shift: u32, mask: u8) -> Self {
+        bytes.map(|byte| ((u32::from(byte) >> shift) & u32::from(mask)) as f32)
     }
 
     #[inline(always)]
@@ -238,6 +253,31 @@ mod avx2 {
         }
 
         #[inline(always)]
+        fn from_halves(halves: &[u16; 16]) -> Self {
+            let halves = halves.as_ptr().cast::<__m128i>();
+            // SAFETY: the type is only used where AVX2 and F16C are; both loads are inside the array.
+            unsafe {
+                let (low, high) = (_mm_loadu_si128(halves), _mm_loadu_si128(halves.add(1)));
+                Pair(_mm256_cvtph_ps(low), _mm256_cvtph_ps(high))
+            }
+        }
+
+        #[inline(always)]
+        fn from_codes(bytes: &[u8; 16], shift: u32, mask: u8) -> Self {
+            // SAFETY: the type is only used where AVX2 is; the load is the array.
+            unsafe {
+                let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+                let shift = _mm_cvtsi32_si128(shift as i32);
+                let mask = _mm256_set1_epi32(i32::from(mask));
+                let low = _mm256_cvtepu8_epi32(bytes);
+                let high = _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes));
+                let low = _mm256_and_si256(_mm256_srl_epi32(low, shift), mask);
+                let high = _mm256_and_si256(_mm256_srl_epi32(high, shift), mask);
+                Pair(_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high))
+            }
+        }
+
+        #[inline(always)]
         fn to_lanes(self) -> Lanes {
             let mut lanes = Lanes::default();
             // SAFETY: the type is only used where AVX2 is; both stores are inside the array.
@@ -354,6 +394,23 @@ mod avx512 {
         fn from_lanes(lanes: &Lanes) -> Self {
             // SAFETY: the type is only used where AVX-512 is; the load is the array.
             Whole(unsafe { _mm512_loadu_ps(lanes.as_ptr()) })
+        }
+
+        #[inline(always)]
+        fn from_halves(halves: &[u16; 16]) -> Self {
+            // SAFETY: the type is only used where AVX-512 and AVX2 are; the load is the array.
+            Whole(unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(halves.as_ptr().cast())) })
+        }
+
+        #[inline(always)]
+        fn from_codes(bytes: &[u8; 16], shift: u32, mask: u8) -> Self {
+            // SAFETY: the type is only used where AVX-512 is; the load is the array.
+            unsafe {
+                let codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()));
+                let codes = _mm512_srl_epi32(codes, _mm_cvtsi32_si128(shift as i32));
+                let codes = _mm512_and_si512(codes, _mm512_set1_epi32(i32::from(mask)));
+                Whole(_mm512_cvtepi32_ps(codes))
+            }
         }
 
         #[inline(always)]

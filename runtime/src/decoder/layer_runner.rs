@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use qsf_format::ModelConfig;
 
-use super::{Activations, Decoder, DecoderState, InputObserver};
+use super::{Activations, Decoder, DecoderState, InputObserver, KvOptions};
 use crate::cpu::Cpu;
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
@@ -29,7 +29,9 @@ impl LayerRunner {
     pub fn new(source: &dyn WeightSource, cpu: Cpu) -> Result<LayerRunner> {
         let model = Model::load_ends(source)?;
         let chunk = PROMPT_BATCH.min(model.config.max_positions as usize).max(1);
-        let state = DecoderState::new(&model.config, 1, chunk, chunk)?;
+        // The one layer of the cache is for layers with windows and without.
+        let kv = KvOptions { whole: true, ..KvOptions::default() };
+        let state = DecoderState::new(&model.config, 1, chunk, chunk, kv)?;
         Ok(LayerRunner { decoder: Decoder::new(Arc::new(model), cpu, Some(Activations::F32)), state })
     }
 
@@ -55,7 +57,7 @@ impl LayerRunner {
     pub fn embed(&mut self, tokens: &[u32]) -> Result<&[f32]> {
         self.state.kv.restart(0);
         self.decoder.check_request(&self.state, tokens)?;
-        self.state.begin(tokens.len());
+        self.state.begin(tokens.len())?;
         self.decoder.embed(&mut self.state, tokens, None)?;
         Ok(&self.state.hidden)
     }
@@ -119,7 +121,7 @@ impl LayerRunner {
                 format!("{found} values are not the hidden states, {width} wide, of 1 to {most} tokens");
             return Err(RuntimeError::Request(message));
         }
-        self.state.begin(hidden.len() / width);
+        self.state.begin(hidden.len() / width)?;
         self.state.hidden.copy_from_slice(hidden);
         Ok(())
     }

@@ -25,7 +25,7 @@ use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
 use qsf_format::{PositionConfig, Residual};
 
 pub use clustered_head::{ClusterRanking, ClusteredHead};
-pub use kv_cache::KvCache;
+pub use kv_cache::{KvCache, KvOptions};
 pub use layer_runner::LayerRunner;
 pub use observe::{InputObserver, LinearInput};
 pub use profile::{Profile, Section};
@@ -120,11 +120,20 @@ impl Decoder {
         self.activations
     }
 
-    /// An empty state with room for `context` positions, of which at most `batch` come in one step.
+    /// An empty state with room for `context` positions, of which at most `batch` come in one step, with keys and values in
+    /// f32.
     ///
     /// # Errors
     /// When the model was not made for so many positions, or memory runs out.
     pub fn state(&self, context: usize, batch: usize) -> Result<DecoderState> {
+        self.state_with(context, batch, KvOptions::default())
+    }
+
+    /// [`Decoder::state`] with keys and values kept as `kv` says.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn state_with(&self, context: usize, batch: usize, kv: KvOptions) -> Result<DecoderState> {
         let limit = self.model.config.max_positions as usize;
         if context > limit {
             return Err(RuntimeError::Request(format!(
@@ -132,7 +141,7 @@ impl Decoder {
             )));
         }
         let config = &self.model.config;
-        DecoderState::new(config, config.layers, context, batch.clamp(1, context.max(1)))
+        DecoderState::new(config, config.layers, context, batch.clamp(1, context.max(1)), kv)
     }
 
     /// Runs `tokens` through the model, behind what `state` has seen; then [`Decoder::logits`] of them can be had.
@@ -142,7 +151,7 @@ impl Decoder {
     /// disk. Then the state is as before.
     pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
         self.check_request(state, tokens)?;
-        state.begin(tokens.len());
+        state.begin(tokens.len())?;
         state.profile.begin();
         self.embed(state, tokens, self.norm_of_layer(0))?;
         state.profile.lap(Section::Elementwise);

@@ -3,6 +3,7 @@
 use qsf_format::{ModelConfig, PositionConfig};
 
 use crate::cpu::{RopeFrequencies, RopeTable};
+use crate::error::Result;
 
 /// The rotary tables of a model for one length of context.
 pub(super) struct Rotation {
@@ -12,27 +13,37 @@ pub(super) struct Rotation {
 }
 
 impl Rotation {
-    /// Tables for sequences of up to `context` positions.
+    /// Tables for sequences of up to `context` positions, which [`Rotation::reserve`] adds.
     pub fn new(config: &ModelConfig, context: usize) -> Rotation {
         let PositionConfig::Rope { theta, scaling, dims, sliding_theta, .. } = &config.position else {
             return Rotation { full: None, sliding: None };
         };
         let head_dim = config.head_dim as usize;
         let dims = dims.map_or(head_dim, |dims| dims as usize);
-        let table = |theta, scaling| {
-            RopeTable::new(&RopeFrequencies::new(theta, scaling, dims, context), head_dim, context)
-        };
+        let table =
+            |theta, scaling| RopeTable::new(&RopeFrequencies::new(theta, scaling, dims, context), head_dim);
         Rotation {
             full: Some(table(*theta, scaling.as_ref())),
             sliding: sliding_theta.map(|theta| table(theta, None)),
         }
     }
 
-    /// Bytes of the tables.
-    pub fn bytes(config: &ModelConfig, context: usize) -> u64 {
+    /// Adds positions up to `positions`.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn reserve(&mut self, positions: usize) -> Result<()> {
+        [&mut self.full, &mut self.sliding]
+            .into_iter()
+            .flatten()
+            .try_for_each(|table| table.reserve(positions))
+    }
+
+    /// Bytes that the tables take for `positions`, without what the allocator adds.
+    pub fn bytes(config: &ModelConfig, positions: usize) -> u64 {
         let PositionConfig::Rope { dims, sliding_theta, .. } = &config.position else { return 0 };
         let pairs = dims.unwrap_or(config.head_dim) as usize / 2;
-        RopeTable::bytes(pairs, context) * (1 + u64::from(sliding_theta.is_some()))
+        RopeTable::bytes(pairs, positions).saturating_mul(1 + u64::from(sliding_theta.is_some()))
     }
 
     /// The table for `layer`; `None`: no rotation.

@@ -5,7 +5,7 @@ use qsf_format::ModelConfig;
 use super::clustered_head::ProbeBuffers;
 use super::rotation::Rotation;
 use super::routing::Routing;
-use super::{KvCache, Profile};
+use super::{KvCache, KvOptions, Profile};
 use crate::cpu::{AttentionBuffer, Int8Rows};
 use crate::error::Result;
 use crate::memory::zeros;
@@ -76,16 +76,17 @@ pub struct StateBytes {
 }
 
 impl StateBytes {
-    /// Of a state with room for `context` positions and steps of `batch` tokens.
-    pub fn of(config: &ModelConfig, context: usize, batch: usize) -> StateBytes {
+    /// Of a state with `context` positions and steps of `batch` tokens, without what the allocator adds.
+    pub fn of(config: &ModelConfig, context: usize, batch: usize, kv: KvOptions) -> StateBytes {
         let widths = Widths::of(config);
         let widest = widths.hidden.max(widths.q).max(widths.ffn);
         let floats = (widths.floats_per_token(config) * size_of::<f32>()) as u64;
         let (heads, head_dim) = (config.heads as usize, config.head_dim as usize);
         StateBytes {
-            kv: KvCache::bytes(config, context),
+            kv: KvCache::bytes(config, context, batch, kv),
             activations: floats.saturating_mul(batch as u64) + Int8Rows::bytes(batch, widest),
-            tables: Rotation::bytes(config, context) + AttentionBuffer::bytes(heads, head_dim, context),
+            tables: Rotation::bytes(config, context)
+                .saturating_add(AttentionBuffer::bytes(heads, head_dim, context)),
         }
     }
 
@@ -102,12 +103,13 @@ impl DecoderState {
         layers: u32,
         context: usize,
         batch: usize,
+        kv: KvOptions,
     ) -> Result<DecoderState> {
         let widths = Widths::of(config);
-        // The largest part first: where memory is short, this is what says so.
-        let kv = KvCache::new(config, layers, context)?;
         // A hostile configuration of absurd widths gets steps of one token rather than all memory.
         let batch = batch.min(MAX_STEP_FLOATS / widths.floats_per_token(config).max(1)).max(1);
+        // The largest part first: where memory is short, this is what says so.
+        let kv = KvCache::new(config, layers, (context, batch), kv)?;
         let buffer = |width: usize| zeros(batch * width, "activations of a step");
         Ok(DecoderState {
             kv,
@@ -131,8 +133,14 @@ impl DecoderState {
         })
     }
 
-    /// Sizes the buffers for a step of `tokens` tokens; within the batch nothing is allocated.
-    pub(super) fn begin(&mut self, tokens: usize) {
+    /// Sizes the buffers for a step of `tokens` tokens; within the batch nothing is allocated but what the key/value cache
+    /// and rotary tables grow by.
+    ///
+    /// # Errors
+    /// When there is no memory for that.
+    pub(super) fn begin(&mut self, tokens: usize) -> Result<()> {
+        self.kv.reserve(tokens)?;
+        self.rotation.reserve(self.kv.len() + tokens)?;
         let w = &self.widths;
         for (buffer, width) in [
             (&mut self.hidden, w.hidden),
@@ -147,6 +155,7 @@ impl DecoderState {
         ] {
             buffer.resize(tokens * width, 0.0);
         }
+        Ok(())
     }
 
     /// Most tokens of one step.
@@ -170,7 +179,11 @@ impl DecoderState {
     }
 
     /// Forgets all positions from `position` on.
-    pub fn rewind(&mut self, position: usize) {
-        self.kv.truncate(position);
+    ///
+    /// # Errors
+    /// When layers with a sliding window have forgotten what is seen from there; not for a state of [`KvOptions::whole`], nor
+    /// for position 0.
+    pub fn rewind(&mut self, position: usize) -> Result<()> {
+        self.kv.truncate(position)
     }
 }

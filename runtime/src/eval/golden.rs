@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::perplexity::check_tokens;
 use super::row::{argmax, nll};
+use crate::cpu::KvTypes;
 use crate::decoder::Decoder;
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
@@ -82,11 +83,16 @@ impl GoldenExpectation {
     }
 }
 
-/// Runs the expected input and compares. `path` names the expectation in errors.
+/// Runs the expected input, with keys and values stored as `kv`, and compares. `path` names the expectation in errors.
 ///
 /// # Errors
 /// When the expectation does not fit the model's vocabulary or context.
-pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation) -> Result<GoldenReport> {
+pub fn compare_golden(
+    decoder: &Decoder,
+    kv: KvTypes,
+    path: &Path,
+    golden: &GoldenExpectation,
+) -> Result<GoldenReport> {
     let ids = &golden.input_ids;
     let vocab = decoder.model().config.vocab as usize;
     let last = golden.last_logits.len() / vocab;
@@ -105,7 +111,8 @@ pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation
     }
     check_tokens(ids, decoder.model().config.vocab)?;
     let isa = decoder.cpu().isa();
-    let mut state = decoder.state(ids.len().max(GREEDY_PROMPT + golden.greedy.len()), PROMPT_BATCH)?;
+    let context = ids.len().max(GREEDY_PROMPT + golden.greedy.len());
+    let mut state = decoder.state_with(context, PROMPT_BATCH, kv.into())?;
     let mut row = vec![0.0; vocab];
     let (mut difference, mut norm, mut nll_error) = (0.0, 0.0, 0.0);
     for (start, step) in (0..).step_by(state.batch()).zip(ids.chunks(state.batch())) {
@@ -130,7 +137,7 @@ pub fn compare_golden(decoder: &Decoder, path: &Path, golden: &GoldenExpectation
     if !(logits_rel_err.is_finite() && nll_mean_err.is_finite()) {
         return Err(RuntimeError::NotANumber { what: "logits that are not finite".into() });
     }
-    state.rewind(0);
+    state.rewind(0)?;
     let mut greedy = Vec::with_capacity(golden.greedy.len());
     decoder.forward(&mut state, &ids[..GREEDY_PROMPT])?;
     decoder.logits(&mut state, GREEDY_PROMPT - 1..GREEDY_PROMPT, &mut row)?;

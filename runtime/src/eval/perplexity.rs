@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::divergence::{Divergence, DivergenceSum};
 use super::row::{compare, nll};
+use crate::cpu::KvTypes;
 use crate::decoder::{Decoder, DecoderState};
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
@@ -28,6 +29,10 @@ pub struct EvalOptions {
     pub chunks: Option<usize>,
     /// The token that the tokenizer puts before a text, where it does.
     pub bos: Option<u32>,
+    /// How the model's keys and values are stored.
+    pub kv: KvTypes,
+    /// And those of the base.
+    pub base_kv: KvTypes,
 }
 
 /// Result of [`evaluate`]. The field names are those of `qsf-eval --json`.
@@ -61,7 +66,7 @@ pub fn evaluate(
     options: EvalOptions,
     progress: &dyn Progress,
 ) -> Result<Evaluation> {
-    let EvalOptions { ctx, bos, .. } = options;
+    let EvalOptions { ctx, bos, kv, base_kv, .. } = options;
     if ctx < 4 {
         return Err(RuntimeError::Request(format!(
             "a chunk of {ctx} tokens is too short: --ctx must be at least 4"
@@ -84,8 +89,8 @@ pub fn evaluate(
     }
     check_tokens(&tokens[..chunks * ctx], vocab)?;
     let started = Instant::now();
-    let mut model = Side::new(model, ctx)?;
-    let mut base = base.map(|base| Side::new(base, ctx)).transpose()?;
+    let mut model = Side::new(model, ctx, kv)?;
+    let mut base = base.map(|base| Side::new(base, ctx, base_kv)).transpose()?;
     let mut sums = Sums::default();
     progress.begin("evaluating", (chunks * ctx) as u64);
     for chunk in tokens.chunks_exact(ctx).take(chunks) {
@@ -135,9 +140,9 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    fn new(decoder: &'a Decoder, ctx: usize) -> Result<Side<'a>> {
+    fn new(decoder: &'a Decoder, ctx: usize, kv: KvTypes) -> Result<Side<'a>> {
         let vocab = decoder.model().config.vocab as usize;
-        let state = decoder.state(ctx, PROMPT_BATCH)?;
+        let state = decoder.state_with(ctx, PROMPT_BATCH, kv.into())?;
         let rows = (MAX_LOGITS / vocab).clamp(1, LOGIT_ROWS);
         Ok(Side { decoder, state, logits: zeros(rows * vocab, "logits")?, rows })
     }
@@ -196,9 +201,9 @@ fn evaluate_chunk(
     let isa = model.decoder.cpu().isa();
     let vocab = model.decoder.model().config.vocab as usize;
     let scored = chunk.len() / 2..chunk.len() - 1;
-    model.state.rewind(0);
+    model.state.rewind(0)?;
     if let Some(base) = &mut base {
-        base.state.rewind(0);
+        base.state.rewind(0)?;
     }
     let mut start = 0;
     let batch = base.as_ref().map_or(usize::MAX, |base| base.state.batch()).min(model.state.batch());

@@ -9,7 +9,7 @@ use super::budget::{RamBudget, megabytes};
 use super::chunk_reader::{ReaderBytes, SLACK};
 use super::embedding::EmbeddingRows;
 use super::source::{Place, StreamSource};
-use crate::decoder::StateBytes;
+use crate::decoder::{KvOptions, StateBytes};
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;
 
@@ -40,6 +40,8 @@ pub struct Need {
     pub context: usize,
     /// Tokens of the longest step that is of use.
     pub batch: usize,
+    /// How keys and values are kept.
+    pub kv: KvOptions,
     /// Threads that compute.
     pub threads: usize,
     /// Anonymous memory that is taken already.
@@ -206,7 +208,7 @@ impl Costs<'_> {
         (piece, buffers, panels): (usize, usize, usize),
         batch: usize,
     ) -> Vec<(&'static str, u64)> {
-        let state = StateBytes::of(self.config, self.need.context, batch);
+        let state = StateBytes::of(self.config, self.need.context, batch, self.need.kv);
         let other = RESERVE + PER_THREAD * self.need.threads as u64;
         let panel = region(EmbeddingRows::panel_bytes(&self.source.embedding().form));
         vec![

@@ -10,7 +10,7 @@ use super::report::{BenchReport, BenchRow};
 use super::{BenchArgs, OutputFormat};
 use crate::bench::{Bandwidth, TestKind, cold_load, read_bandwidth, speed};
 use crate::cli::{ComputeArgs, HeadChoice, HeadReport, ProgressLine, model_name};
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, KvTypes};
 use crate::decoder::Decoder;
 use crate::error::Result;
 use crate::progress::Cancel;
@@ -24,7 +24,7 @@ use crate::weights::Model;
 pub fn run_bench(
     args: &BenchArgs,
     path: &Path,
-    (compute, head): (&ComputeArgs, HeadChoice),
+    (compute, head, kv): (&ComputeArgs, HeadChoice, KvTypes),
     json: bool,
     verbose: bool,
     cancel: &Cancel,
@@ -54,6 +54,7 @@ pub fn run_bench(
         model: model_name(path),
         isa: cpu.isa().name(),
         activations: measured.activations().name(),
+        kv_type: kv.to_string(),
         head: clusters.map(HeadReport::to_json),
         // By clusters, it depends on the token.
         weight_bytes_per_token: clusters.is_none().then(|| model.bytes_per_token()),
@@ -69,7 +70,7 @@ pub fn run_bench(
         let bandwidth = || decodes.then(|| read_bandwidth(threads)).transpose();
         let before = bandwidth()?;
         let (decoder, _) = head.apply(decoder_of(&model, &compute.cpu(threads)?), source.as_ref())?;
-        let measure = |test| speed(&decoder, test, args.repetitions, explain, &progress);
+        let measure = |test| speed(&decoder, test, kv, (args.repetitions, explain), &progress);
         let speeds = tests.iter().copied().map(measure).collect::<Result<Vec<_>>>()?;
         // Its threads wait awake for a while.
         drop(decoder);

@@ -13,6 +13,8 @@ pub(super) struct BenchReport {
     pub model: String,
     pub isa: &'static str,
     pub activations: &'static str,
+    /// Of keys and values.
+    pub kv_type: String,
     /// The clusters that logits are made by; `None`: by the whole head.
     pub head: Option<Value>,
     /// `None` where it depends on the token.
@@ -60,10 +62,11 @@ impl BenchRow {
 impl BenchReport {
     pub fn text(&self) -> String {
         let mut out = format!(
-            "{}: {}, {} activations, {}, loaded in {:.2} s\n",
+            "{}: {}, {} activations, {} KV cache, {}, loaded in {:.2} s\n",
             self.model,
             self.isa,
             self.activations,
+            self.kv_type,
             self.weights_text(),
             self.load_seconds
         );

@@ -2,31 +2,35 @@
 
 use std::ops::Range;
 
+use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::{exp_of_small, tanh};
 use super::super::vector::Vector;
 use super::join::set_state;
-use super::layer::KEY_LANES;
+use super::layer::STEP;
+use super::scratch::StepRoom;
+use super::stored::KEY_LANES;
 use super::tile::{ROW, ROW_LANES, add_products, by_rows};
 use super::{Attention, Queries};
 
 /// Positions of a chunk.
 pub(super) const CHUNK: usize = ROW;
-/// Positions whose keys, or values, stay in the first-level cache while all rows use them.
-const STEP: usize = 64;
 
 /// Vectors that [`pack`] needs for `rows` queries of `dim` values.
 pub(super) fn packed_lanes(rows: usize, dim: usize) -> usize {
     dim.div_ceil(ROW) * rows * ROW_LANES
 }
 
-/// Copies queries to where [`attend_chunk`] takes them from: 256 dimensions of all rows, then the next 256.
+/// Copies queries to where [`attend_chunk`] takes them from, rotated as keys are: 256 dimensions of all rows, then the next
+/// 256.
 #[inline(always)]
 pub(super) fn pack(queries: &Queries<'_>, rows: usize, packed: &mut [Lanes]) {
     for row in 0..rows {
         for (piece, values) in queries.query(row).chunks(ROW).enumerate() {
             let packed = &mut packed[(piece * rows + row) * ROW_LANES..][..ROW_LANES];
-            packed.as_flattened_mut()[..values.len()].copy_from_slice(values);
+            let packed = &mut packed.as_flattened_mut()[..values.len()];
+            packed.copy_from_slice(values);
+            hadamard(packed, queries.kv.rotated_keys());
         }
     }
 }
@@ -39,6 +43,7 @@ pub(super) struct ChunkBuffers<'a> {
     pub scores: &'a mut [Lanes],
     /// For each row as many vectors as values have, then its state: the results.
     pub parts: &'a mut [Lanes],
+    pub step: &'a mut StepRoom,
 }
 
 /// Results of rows `rows` of `queries`, each of which must see some of chunk `chunk`.
@@ -49,13 +54,15 @@ pub(super) fn attend_chunk<V: Vector>(
     rows: Range<usize>,
     buffers: ChunkBuffers<'_>,
 ) {
-    let ChunkBuffers { packed, scores, parts } = buffers;
-    let within = Within { queries, chunk };
+    let ChunkBuffers { packed, scores, parts, step: room } = buffers;
     let row_lanes = queries.kv.columns() + 1;
-    for step in (0..CHUNK).step_by(STEP) {
+    let within = Within { queries, chunk };
+    for step in steps() {
+        let Some(seen) = within.seen_by_any(&rows, &step) else { continue };
+        let keys = queries.kv.keys::<V>(seen, &mut room.keys);
         let mut row = rows.start;
         while row < rows.end {
-            row += by_rows!(rows.end - row, score::<V>(within, row, step..step + STEP, packed, scores));
+            row += by_rows!(rows.end - row, score::<V>(within, row, (step.clone(), keys), packed, scores));
         }
     }
     for row in rows.clone() {
@@ -64,13 +71,25 @@ pub(super) fn attend_chunk<V: Vector>(
         part.fill([0.0; LANES]);
         set_state(part, top, total);
     }
-    for step in (0..CHUNK).step_by(STEP) {
+    for step in steps() {
+        let Some(seen) = within.seen_by_any(&rows, &step) else { continue };
+        let values = queries.kv.values::<V>(seen, &mut room.values);
         let mut row = rows.start;
         while row < rows.end {
-            row += by_rows!(rows.end - row, add_values::<V>(within, row, step..step + STEP, scores, parts));
+            row +=
+                by_rows!(rows.end - row, add_values::<V>(within, row, (step.clone(), values), scores, parts));
         }
     }
 }
+
+/// Positions of a chunk whose keys, or values, stay in the first-level cache while all rows use them.
+#[inline(always)]
+fn steps() -> impl Iterator<Item = Range<usize>> {
+    (0..CHUNK).step_by(STEP).map(|start| start..start + STEP)
+}
+
+/// Positions of a chunk, and their keys or values.
+type Step<'a> = (Range<usize>, &'a [Lanes]);
 
 #[derive(Clone, Copy)]
 struct Within<'a> {
@@ -90,6 +109,15 @@ impl Within<'_> {
         let (start, end) = (start.saturating_sub(self.start()), end.saturating_sub(self.start()));
         start.max(step.start).min(step.end)..end.max(step.start).min(step.end)
     }
+
+    /// What any of some rows sees of them, counted from the start of the text.
+    #[inline(always)]
+    fn seen_by_any(self, rows: &Range<usize>, step: &Range<usize>) -> Option<Range<usize>> {
+        // Later rows begin and end later.
+        let last = rows.end.checked_sub(1)?;
+        let (start, end) = (self.seen(rows.start, step).start, self.seen(last, step).end);
+        (start < end).then(|| self.start() + start..self.start() + end)
+    }
 }
 
 /// `q . k`, scaled, of R rows with the keys at those positions of `step` that any of them sees, and others in the same
@@ -98,36 +126,39 @@ impl Within<'_> {
 fn score<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    step: Range<usize>,
+    (step, keys): Step<'_>,
     packed: &[Lanes],
     scores: &mut [Lanes],
 ) {
     // Later rows begin and end later.
     let (first, last) = (within.seen(first_row, &step), within.seen(first_row + R - 1, &step));
     let (mut vector, end) = (first.start / LANES, last.end.div_ceil(LANES));
+    let first_vector = step.start / LANES;
     while vector < end {
+        let at = (first_vector, vector);
         vector += if vector + C <= end {
-            score_vectors::<V, R, C>(within, first_row, vector, packed, scores)
+            score_vectors::<V, R, C>(within, first_row, at, keys, packed, scores)
         } else {
-            score_vectors::<V, R, 1>(within, first_row, vector, packed, scores)
+            score_vectors::<V, R, 1>(within, first_row, at, keys, packed, scores)
         };
     }
 }
 
-/// [`score`] for C vectors of 16 positions.
+/// [`score`] for the C vectors of 16 positions from `vector` on; `keys` begin at `first_vector`.
 #[inline(always)]
 fn score_vectors<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    vector: usize,
+    (first_vector, vector): (usize, usize),
+    stored: &[Lanes],
     packed: &[Lanes],
     scores: &mut [Lanes],
 ) -> usize {
     let dim = within.queries.kv.dim();
     let rows = packed.len() / (dim.div_ceil(ROW) * ROW_LANES);
     let mut keys: [&[Lanes]; C] = [&[]; C];
-    for (i, keys) in keys.iter_mut().enumerate() {
-        *keys = within.queries.kv.keys(within.start() / LANES + vector + i);
+    for (vector, keys) in (vector - first_vector..).zip(&mut keys) {
+        *keys = &stored[vector / KEY_LANES * KEY_LANES * dim + vector % KEY_LANES..];
     }
     let scale = V::splat(within.queries.attention.scale);
     let mut acc = [[V::splat(0.0); C]; R];
@@ -195,25 +226,27 @@ fn weigh<V: Vector>(within: Within<'_>, row: usize, scores: &mut [Lanes]) -> (f3
 fn add_values<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    step: Range<usize>,
+    (step, values): Step<'_>,
     weights: &[Lanes],
     parts: &mut [Lanes],
 ) {
     let (first, last) = (within.seen(first_row, &step), within.seen(first_row + R - 1, &step));
     if first == last {
-        return add_rows::<V, R, C>(within, first_row, first, weights, parts);
+        return add_rows::<V, R, C>(within, first_row, (step, values), first, weights, parts);
     }
     // Rows of several tokens. What not all of them see is added to each by itself: a weight of zero would not do, for zero
     // times infinity is NaN.
     let common = if last.start < first.end { last.start..first.end } else { step.end..step.end };
     for row in first_row..first_row + R {
         let seen = within.seen(row, &step);
-        add_rows::<V, 1, 4>(within, row, seen.start..seen.end.min(common.start), weights, parts);
+        let before = seen.start..seen.end.min(common.start);
+        add_rows::<V, 1, 4>(within, row, (step.clone(), values), before, weights, parts);
     }
-    add_rows::<V, R, C>(within, first_row, common.clone(), weights, parts);
+    add_rows::<V, R, C>(within, first_row, (step.clone(), values), common.clone(), weights, parts);
     for row in first_row..first_row + R {
         let seen = within.seen(row, &step);
-        add_rows::<V, 1, 4>(within, row, seen.start.max(common.end)..seen.end, weights, parts);
+        let behind = seen.start.max(common.end)..seen.end;
+        add_rows::<V, 1, 4>(within, row, (step.clone(), values), behind, weights, parts);
     }
 }
 
@@ -222,6 +255,7 @@ fn add_values<V: Vector, const R: usize, const C: usize>(
 fn add_rows<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
+    (step, values): Step<'_>,
     positions: Range<usize>,
     weights: &[Lanes],
     parts: &mut [Lanes],
@@ -230,28 +264,27 @@ fn add_rows<V: Vector, const R: usize, const C: usize>(
         return;
     }
     let columns = within.queries.kv.columns();
+    let values = &values[(positions.start - step.start) * columns..];
     let mut column = 0;
     while column < columns {
         column += if column + C <= columns {
-            add_columns::<V, R, C>(within, first_row, positions.clone(), column, weights, parts)
+            add_columns::<V, R, C>(first_row, (columns, column), values, positions.clone(), weights, parts)
         } else {
-            add_columns::<V, R, 1>(within, first_row, positions.clone(), column, weights, parts)
+            add_columns::<V, R, 1>(first_row, (columns, column), values, positions.clone(), weights, parts)
         };
     }
 }
 
-/// [`add_rows`] for C vectors of the values.
+/// [`add_rows`] for C of the vectors that the values at each of `positions` have.
 #[inline(always)]
 fn add_columns<V: Vector, const R: usize, const C: usize>(
-    within: Within<'_>,
     first_row: usize,
+    (columns, column): (usize, usize),
+    values: &[Lanes],
     positions: Range<usize>,
-    column: usize,
     weights: &[Lanes],
     parts: &mut [Lanes],
 ) -> usize {
-    let columns = within.queries.kv.columns();
-    let values = within.queries.kv.values(within.start() + positions.start);
     let mut vectors: [&[Lanes]; C] = [&[]; C];
     for (i, vectors) in vectors.iter_mut().enumerate() {
         *vectors = &values[column + i..];

@@ -3,6 +3,7 @@
 //! Such a result is a row of vectors: the weighted sum of values, and in the last vector its state, the largest score and
 //! the sum of weights.
 
+use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::{Vector, VectorWork};
@@ -44,15 +45,17 @@ pub(super) fn join<V: Vector>(row: &mut [Lanes], part: &[Lanes]) {
     }
 }
 
-/// Makes the sum of values of `row` their mean, which is what attention gives.
+/// Makes the sum of values of `row` their mean, which is what attention gives, and returns its `dim` values. Every `rotated`
+/// of them are turned back to what they were before they were stored.
 #[inline(always)]
-pub(super) fn finish(row: &mut [Lanes]) {
+pub(super) fn finish(row: &mut [Lanes], dim: usize, rotated: usize) -> &[f32] {
     let (_, total) = state(row);
-    if let Some((_, sums)) = row.split_last_mut() {
-        for sum in sums.as_flattened_mut() {
-            *sum /= total;
-        }
+    let sums = &mut row.as_flattened_mut()[..dim];
+    for sum in sums.iter_mut() {
+        *sum /= total;
     }
+    hadamard(sums, rotated);
+    sums
 }
 
 /// Joins all chunks of one query: `parts` begins with the first, and the next follows after `step` vectors.
@@ -61,6 +64,8 @@ pub(super) struct JoinAll<'a> {
     pub step: usize,
     pub row: &'a mut [Lanes],
     pub out: &'a mut [f32],
+    /// As of [`finish`].
+    pub rotated: usize,
 }
 
 impl VectorWork for JoinAll<'_> {
@@ -70,7 +75,7 @@ impl VectorWork for JoinAll<'_> {
         for parts in self.parts.chunks(self.step) {
             join::<V>(self.row, &parts[..self.row.len()]);
         }
-        finish(self.row);
-        self.out.copy_from_slice(&self.row.as_flattened()[..self.out.len()]);
+        let dim = self.out.len();
+        self.out.copy_from_slice(finish(self.row, dim, self.rotated));
     }
 }

@@ -1,135 +1,266 @@
-//! Keys and values of one layer, in the order in which attention reads them.
+//! Keys and values of one layer: pages that are added as they are needed, and rings of them.
+
+use std::ops::Range;
 
 use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
+use super::super::isa::Vectorized;
 use super::super::lanes::{LANES, Lanes};
+use super::super::shared::Shared;
+use super::super::vector::Vector;
+use super::scratch::{Scratch, with_scratch};
+use super::stored::{Order, Stored, StoredShape, rotated_block};
+use super::{KvType, KvTypes};
 use crate::error::Result;
 
-/// Positions of a block of keys: the vectors of each dimension that the kernels take at once.
-const KEY_BLOCK: usize = KEY_LANES * LANES;
-/// Vectors of a dimension.
-pub(super) const KEY_LANES: usize = 2;
+/// Positions that are read together.
+pub(super) const STEP: usize = 64;
+/// Steps of a page, the unit in which memory is taken.
+const PAGE_STEPS: usize = 4;
 
-/// Keys and values of one layer, in f32.
-///
-/// Per key/value head, keys stand in blocks of 32 positions: 32 values of the first dimension, of the second and so on, so
-/// that the scores of 16 positions are one vector and need no sums across lanes. Values are one row per position, padded
-/// with zeros to a multiple of 16.
+/// What keys and values of a layer look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvShape {
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Values of a head.
+    pub head_dim: usize,
+    /// How they are stored.
+    pub types: KvTypes,
+}
+
+/// Keys and values of one layer.
 #[derive(Debug)]
 pub struct KvLayer {
-    kv_heads: usize,
-    head_dim: usize,
-    /// A multiple of 32.
-    capacity: usize,
-    keys: AlignedFloats,
-    values: AlignedFloats,
+    shape: KvShape,
+    /// Steps that there is room for. Step s of the text is at `s % steps`.
+    steps: usize,
+    /// Whether later positions take the place of the earliest.
+    ring: bool,
+    pages: Vec<Box<[HeadPage]>>,
+}
+
+/// Keys and values of one head in a page.
+#[derive(Debug)]
+struct HeadPage {
+    keys: Stored,
+    values: Stored,
 }
 
 /// Keys and values of one head.
 #[derive(Clone, Copy)]
 pub(super) struct KvHead<'a> {
-    dim: usize,
-    keys: &'a [Lanes],
-    values: &'a [Lanes],
+    layer: &'a KvLayer,
+    head: usize,
+}
+
+impl KvShape {
+    fn stored(self, positions: usize) -> [StoredShape; 2] {
+        let KvShape { head_dim: dim, types: KvTypes { keys, values }, .. } = self;
+        [(keys, Order::Keys), (values, Order::Values)].map(|(kv_type, order)| StoredShape {
+            kv_type,
+            order,
+            dim,
+            positions,
+        })
+    }
+
+    fn page_bytes(self, positions: usize) -> u64 {
+        let [keys, values] = self.stored(positions).map(StoredShape::bytes);
+        let head = keys.saturating_add(values).saturating_add(size_of::<HeadPage>() as u64);
+        head.saturating_mul(self.kv_heads as u64)
+    }
 }
 
 impl KvLayer {
-    /// Room for `capacity` positions.
-    ///
-    /// # Errors
-    /// When there is not enough memory.
-    pub fn new(kv_heads: usize, head_dim: usize, capacity: usize) -> Result<KvLayer> {
-        let what = format!("key/value cache of {capacity} positions");
-        let capacity = capacity.div_ceil(KEY_BLOCK).saturating_mul(KEY_BLOCK);
-        let positions = kv_heads.saturating_mul(capacity);
-        let keys = AlignedFloats::zeros(positions.saturating_mul(head_dim), &what)?;
-        let values = AlignedFloats::zeros(positions.saturating_mul(padded(head_dim)), &what)?;
-        Ok(KvLayer { kv_heads, head_dim, capacity, keys, values })
+    /// Room for `capacity` positions. Memory for them is taken by [`KvLayer::reserve`].
+    pub const fn new(shape: KvShape, capacity: usize) -> KvLayer {
+        KvLayer { shape, steps: capacity.div_ceil(STEP), ring: false, pages: Vec::new() }
     }
 
-    /// Bytes of a layer with room for `capacity` positions.
-    pub fn bytes(kv_heads: usize, head_dim: usize, capacity: usize) -> u64 {
-        let positions =
-            kv_heads.saturating_mul(capacity.div_ceil(KEY_BLOCK).saturating_mul(KEY_BLOCK)) as u64;
-        positions.saturating_mul(((head_dim + padded(head_dim)) * size_of::<f32>()) as u64)
+    /// Room for any `kept` positions that follow each other, of a text of `capacity`: what is stored beyond takes the place of
+    /// the earliest.
+    pub fn ring(shape: KvShape, kept: usize, capacity: usize) -> KvLayer {
+        // So many steps such positions lie in at most.
+        let steps = kept.saturating_add(STEP - 2) / STEP + 1;
+        let whole = KvLayer::new(shape, capacity);
+        if steps < whole.steps { KvLayer { steps, ring: true, ..whole } } else { whole }
     }
 
     /// Key/value heads.
-    pub fn kv_heads(&self) -> usize {
-        self.kv_heads
+    pub const fn kv_heads(&self) -> usize {
+        self.shape.kv_heads
     }
 
     /// Values of a head.
-    pub fn head_dim(&self) -> usize {
-        self.head_dim
+    pub const fn head_dim(&self) -> usize {
+        self.shape.head_dim
+    }
+
+    /// Bytes that it takes when all of its room is in use, without what the allocator adds.
+    pub fn bytes(&self) -> u64 {
+        let (pages, rest) = (self.steps / PAGE_STEPS, self.steps % PAGE_STEPS);
+        let full = self.shape.page_bytes(PAGE_STEPS * STEP).saturating_mul(pages as u64);
+        if rest == 0 { full } else { full.saturating_add(self.shape.page_bytes(rest * STEP)) }
+    }
+
+    /// Takes memory for the first `positions`, of those that there is room for.
+    ///
+    /// # Errors
+    /// When there is not enough.
+    pub fn reserve(&mut self, positions: usize) -> Result<()> {
+        let pages = positions.div_ceil(STEP).min(self.steps).div_ceil(PAGE_STEPS);
+        while self.pages.len() < pages {
+            let steps = (self.steps - self.pages.len() * PAGE_STEPS).min(PAGE_STEPS);
+            let [keys, values] = self.shape.stored(steps * STEP);
+            let head = |_| Ok(HeadPage { keys: keys.zeros()?, values: values.zeros()? });
+            self.pages.push((0..self.shape.kv_heads).map(head).collect::<Result<_>>()?);
+        }
+        Ok(())
+    }
+
+    /// Whether positions `first` to `last` can be there together.
+    pub(super) const fn holds(&self, first: usize, last: usize) -> bool {
+        let steps = last / STEP - first / STEP + 1;
+        if self.ring { steps <= self.steps } else { last / STEP < self.steps }
+    }
+
+    /// The first position that is still there when those below `end` have been stored.
+    pub const fn first_kept(&self, end: usize) -> usize {
+        if self.ring { end.div_ceil(STEP).saturating_sub(self.steps) * STEP } else { 0 }
     }
 
     /// Stores keys and values of the positions from `position` on, one row of `kv_heads * head_dim` for each.
     ///
     /// # Panics
-    /// When they are not rows, or more than fit.
+    /// When they are not rows, or there is no room or memory for them.
     pub fn store(&mut self, cpu: &Cpu, position: usize, keys: &[f32], values: &[f32]) {
-        let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
+        let KvShape { kv_heads, head_dim, types } = self.shape;
+        let width = kv_heads * head_dim;
         assert!(
             keys.len() == values.len() && keys.len().is_multiple_of(width),
             "keys are not rows of {width}"
         );
-        assert!(position + keys.len() / width <= self.capacity, "more keys than fit");
-        // Storing a value, spread out as keys are, takes about as long as a few multiply-adds.
-        let work = 4 * keys.len();
-        cpu.for_each_chunk(&mut self.keys, self.capacity * dim, work, |head, stored| {
-            for (position, row) in (position..).zip(keys.chunks_exact(width)) {
-                let block = &mut stored.as_chunks_mut::<KEY_BLOCK>().0[position / KEY_BLOCK * dim..];
-                for (values, value) in block.iter_mut().zip(&row[head * dim..][..dim]) {
-                    values[position % KEY_BLOCK] = *value;
-                }
-            }
-        });
-        let padded = padded(dim);
-        cpu.for_each_chunk(&mut self.values, self.capacity * padded, work, |head, stored| {
-            let stored = stored[position * padded..].chunks_exact_mut(padded);
-            for (stored, row) in stored.zip(values.chunks_exact(width)) {
-                stored[..dim].copy_from_slice(&row[head * dim..][..dim]);
-            }
-        });
+        let tokens = keys.len() / width;
+        assert!(tokens == 0 || self.holds(position, position + tokens - 1), "more keys than fit");
+        let work = store_work(types.keys) + store_work(types.values);
+        let mut done = 0;
+        while done < tokens {
+            let (page, first) = self.page(position + done);
+            // The last page of a ring may be a short one.
+            let steps = (self.steps - page * PAGE_STEPS).min(PAGE_STEPS);
+            let count = (steps * STEP - first).min(tokens - done);
+            let rows = done * width..(done + count) * width;
+            let (keys, values) = (&keys[rows.clone()], &values[rows]);
+            let page = Shared::new(&mut self.pages[page]);
+            cpu.for_each(kv_heads, work * keys.len(), |head| {
+                // SAFETY: each head is in one task.
+                let page = &mut unsafe { page.part(head..head + 1) }[0];
+                let columns = head * head_dim..(head + 1) * head_dim;
+                with_scratch(|Scratch { rows, .. }| {
+                    cpu.isa().vectorize(Store { page, first, keys, values, width, columns, room: rows });
+                });
+            });
+            done += count;
+        }
+    }
+
+    /// The page of a position, and where it is in there.
+    fn page(&self, position: usize) -> (usize, usize) {
+        let slot = position % (self.steps * STEP);
+        (slot / (PAGE_STEPS * STEP), slot % (PAGE_STEPS * STEP))
     }
 
     pub(super) fn head(&self, head: usize) -> KvHead<'_> {
-        let (keys, values) = (self.capacity * self.head_dim, self.capacity * padded(self.head_dim));
-        KvHead {
-            dim: self.head_dim,
-            keys: self.keys[head * keys..][..keys].as_chunks().0,
-            values: self.values[head * values..][..values].as_chunks().0,
-        }
+        KvHead { layer: self, head }
     }
 }
 
-fn padded(head_dim: usize) -> usize {
-    head_dim.next_multiple_of(LANES)
+/// What storing a value takes, in multiply-adds: keys are spread out, and of codes some scales are tried.
+const fn store_work(kv_type: KvType) -> usize {
+    match kv_type {
+        KvType::F32 | KvType::F16 => 4,
+        KvType::Q8 | KvType::Q4 | KvType::Q2 => 48,
+    }
+}
+
+/// Stores some columns of rows in a page, from position `first` of it on.
+struct Store<'a> {
+    page: &'a mut HeadPage,
+    first: usize,
+    keys: &'a [f32],
+    values: &'a [f32],
+    width: usize,
+    columns: Range<usize>,
+    room: &'a mut AlignedFloats,
+}
+
+impl Vectorized for Store<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Store { page, first, keys, values, width, columns, room } = self;
+        for (stored, rows) in [(&mut page.keys, keys), (&mut page.values, values)] {
+            for (position, row) in (first..).zip(rows.chunks_exact(width)) {
+                stored.write(position, &row[columns.clone()], room);
+            }
+        }
+    }
 }
 
 impl<'a> KvHead<'a> {
     /// Values of a key.
     #[inline(always)]
     pub fn dim(&self) -> usize {
-        self.dim
+        self.layer.shape.head_dim
     }
 
     /// Vectors of a row of values.
     #[inline(always)]
     pub fn columns(&self) -> usize {
-        self.dim.div_ceil(LANES)
+        self.dim().div_ceil(LANES)
     }
 
-    /// Keys of the 16 positions from `16 vector` on: their values of dimension i are vector `KEY_LANES * i`.
+    /// Values of keys, and thus of queries, that are rotated together.
     #[inline(always)]
-    pub fn keys(&self, vector: usize) -> &'a [Lanes] {
-        &self.keys[vector / KEY_LANES * KEY_LANES * self.dim + vector % KEY_LANES..]
+    pub fn rotated_keys(&self) -> usize {
+        rotated_block(self.layer.shape.types.keys, self.dim())
     }
 
-    /// Values of the positions from `position` on, [`KvHead::columns`] vectors each.
+    /// Values of a value, and thus of results, that are rotated together.
     #[inline(always)]
-    pub fn values(&self, position: usize) -> &'a [Lanes] {
-        &self.values[position * self.columns()..]
+    pub fn rotated_values(&self) -> usize {
+        rotated_block(self.layer.shape.types.values, self.dim())
+    }
+
+    /// Keys of the step that positions `seen` are in. Those of the 16 positions from `16 i` of the step on have dimension j in
+    /// vector `i / KEY_LANES * KEY_LANES * dim + i % KEY_LANES + KEY_LANES * j`.
+    #[inline(always)]
+    pub fn keys<'b, V: Vector>(&self, seen: Range<usize>, room: &'b mut AlignedFloats) -> &'b [Lanes]
+    where
+        'a: 'b,
+    {
+        let (page, step, seen) = self.step(seen);
+        page.keys.read::<V>(step, seen, room)
+    }
+
+    /// Values of the step that positions `seen` are in, [`KvHead::columns`] vectors each.
+    #[inline(always)]
+    pub fn values<'b, V: Vector>(&self, seen: Range<usize>, room: &'b mut AlignedFloats) -> &'b [Lanes]
+    where
+        'a: 'b,
+    {
+        let (page, step, seen) = self.step(seen);
+        page.values.read::<V>(step, seen, room)
+    }
+
+    /// The page that positions of a step are in; the first position and the length of the step, and the positions, in there.
+    #[inline(always)]
+    fn step(&self, seen: Range<usize>) -> (&'a HeadPage, (usize, usize), Range<usize>) {
+        let first = seen.start / STEP * STEP;
+        let (page, within) = self.layer.page(first);
+        let page = &self.layer.pages[page][self.head];
+        (page, (within, STEP), within + seen.start - first..within + seen.end - first)
     }
 }

@@ -8,18 +8,27 @@
 //!
 //! Queries that read the same keys and values (those of a group of heads, for one token or several) read them together.
 //!
+//! What is stored in fewer bits than a float is turned into floats 64 positions at a time, just before all queries read it.
+//!
 //! | File | Duty |
 //! |---|---|
-//! | `layer` | how keys and values lie in memory |
+//! | `kv_type` | the types that keys and values are stored in |
+//! | `codes` | 32 values as codes of a few bits |
+//! | `stored` | keys or values of a head in their type |
+//! | `layer` | those of a layer: pages, rings |
 //! | `tile` | products of several queries with several vectors |
 //! | `chunk` | some queries over one chunk |
 //! | `join` | chunks to the result of a query |
-//! | `spread` | a layer's work, on all threads |
+//! | `spread`, `scratch` | a layer's work, on all threads; what each of them keeps |
 
 mod chunk;
+mod codes;
 mod join;
+mod kv_type;
 mod layer;
+mod scratch;
 mod spread;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -28,7 +37,8 @@ use std::ops::Range;
 
 use layer::KvHead;
 
-pub use layer::KvLayer;
+pub use kv_type::{KvType, KvTypes};
+pub use layer::{KvLayer, KvShape};
 pub use spread::AttentionBuffer;
 
 /// What attention computes of queries, keys and values.

@@ -1,7 +1,5 @@
 //! A layer's attention, spread over the threads.
 
-use std::cell::RefCell;
-
 use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
 use super::super::lanes::{LANES, Lanes};
@@ -9,6 +7,7 @@ use super::super::shared::Shared;
 use super::super::vector::{self, Vector, VectorWork};
 use super::chunk::{CHUNK, ChunkBuffers, attend_chunk, pack, packed_lanes};
 use super::join::{JoinAll, clear, finish, join};
+use super::scratch::{Scratch, StepRoom, with_scratch};
 use super::tile::ROW_LANES;
 use super::{Attention, KvLayer, Queries};
 use crate::error::Result;
@@ -24,34 +23,24 @@ pub struct AttentionBuffer {
 }
 
 impl AttentionBuffer {
-    /// Bytes of such a buffer.
-    pub fn bytes(heads: usize, head_dim: usize, capacity: usize) -> u64 {
-        let rows = heads.saturating_mul(capacity.div_ceil(CHUNK)) as u64;
-        rows.saturating_mul(((head_dim.div_ceil(LANES) + 1) * LANES * size_of::<f32>()) as u64)
-    }
-
     /// A buffer for a token of up to `heads` heads of `head_dim` values that sees up to `capacity` positions.
     ///
     /// # Errors
     /// When there is not enough memory.
     pub fn new(heads: usize, head_dim: usize, capacity: usize) -> Result<AttentionBuffer> {
-        let rows = heads.saturating_mul(capacity.div_ceil(CHUNK));
-        let floats = rows.saturating_mul((head_dim.div_ceil(LANES) + 1).saturating_mul(LANES));
+        let floats = AttentionBuffer::floats(heads, head_dim, capacity);
         Ok(AttentionBuffer { parts: AlignedFloats::zeros(floats, "results of attention")? })
     }
-}
 
-/// What a thread keeps from one task to the next.
-#[derive(Default)]
-struct Scratch {
-    packed: AlignedFloats,
-    scores: AlignedFloats,
-    parts: AlignedFloats,
-    rows: AlignedFloats,
-}
+    /// Bytes that it takes, without what the allocator adds.
+    pub const fn bytes(heads: usize, head_dim: usize, capacity: usize) -> u64 {
+        AlignedFloats::bytes(AttentionBuffer::floats(heads, head_dim, capacity)) as u64
+    }
 
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    const fn floats(heads: usize, head_dim: usize, capacity: usize) -> usize {
+        let rows = heads.saturating_mul(capacity.div_ceil(CHUNK));
+        rows.saturating_mul((head_dim.div_ceil(LANES) + 1).saturating_mul(LANES))
+    }
 }
 
 impl Cpu {
@@ -75,6 +64,8 @@ impl Cpu {
         assert!(window > 0 && (slopes.is_empty() || slopes.len() == heads), "attention of nothing");
         assert!(q.len() == out.len() && q.len().is_multiple_of(width), "queries are not rows of {width}");
         let tokens = q.len() / width;
+        let first = (position + 1).saturating_sub(window);
+        assert!(tokens == 0 || kv.holds(first, position + tokens - 1), "positions that are not there");
         let work = q.len().saturating_mul(2 * (position + tokens).min(window));
         let layer = Layer { attention, kv, position, q, group: heads / kv.kv_heads() };
         match tokens {
@@ -94,22 +85,23 @@ impl Cpu {
         let parts = &mut buffer.parts[..layer.attention.heads * chunks * lanes * LANES];
         self.for_each_chunk(parts, group * lanes * LANES, work, |task, parts| {
             let (kv_head, chunk) = (task / chunks, first_chunk + task % chunks);
-            SCRATCH.with_borrow_mut(|Scratch { packed, scores, .. }| {
+            with_scratch(|Scratch { packed, scores, step, .. }| {
                 for (i, parts) in parts.chunks_mut(ROWS * lanes * LANES).enumerate() {
                     let queries = layer.queries(0, kv_head * group + i * ROWS);
                     let packed = packed.lanes(packed_lanes(queries.heads, dim));
                     let scores = scores.lanes(queries.heads * ROW_LANES);
                     let parts = parts.as_chunks_mut().0;
-                    vector::run(self.isa(), OneChunk { queries, chunk, packed, scores, parts });
+                    vector::run(self.isa(), OneChunk { queries, chunk, packed, scores, parts, step });
                 }
             });
         });
         let parts = parts.as_chunks::<LANES>().0;
+        let rotated = first.kv.rotated_values();
         self.for_each_chunk(out, dim, layer.attention.heads * chunks * dim, |head, out| {
             let parts = &parts[head / group * group * chunks * lanes..][..group * chunks * lanes];
             let (parts, step) = (&parts[head % group * lanes..], group * lanes);
-            SCRATCH.with_borrow_mut(|Scratch { rows, .. }| {
-                vector::run(self.isa(), JoinAll { parts, step, row: rows.lanes(lanes), out });
+            with_scratch(|Scratch { rows, .. }| {
+                vector::run(self.isa(), JoinAll { parts, step, row: rows.lanes(lanes), out, rotated });
             });
         });
     }
@@ -127,11 +119,11 @@ impl Cpu {
             let queries = layer.queries(token, head);
             let (tokens, lanes) = (block.min(tokens - token), queries.kv.columns() + 1);
             let count = tokens * queries.heads;
-            SCRATCH.with_borrow_mut(|Scratch { packed, scores, parts, rows }| {
+            with_scratch(|Scratch { packed, scores, parts, rows, step }| {
                 let rows = rows.lanes(count * lanes);
                 let packed = packed.lanes(packed_lanes(count, dim));
                 let (scores, parts) = (scores.lanes(count * ROW_LANES), parts.lanes(count * lanes));
-                vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows });
+                vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows, step });
                 for (row, result) in rows.chunks_exact(lanes).enumerate() {
                     let at = ((token + row / queries.heads) * heads + queries.head(row)) * dim;
                     // SAFETY: each head of each token is in one task.
@@ -175,14 +167,15 @@ struct OneChunk<'a> {
     packed: &'a mut [Lanes],
     scores: &'a mut [Lanes],
     parts: &'a mut [Lanes],
+    step: &'a mut StepRoom,
 }
 
 impl VectorWork for OneChunk<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let OneChunk { queries, chunk, packed, scores, parts } = self;
+        let OneChunk { queries, chunk, packed, scores, parts, step } = self;
         pack(&queries, queries.heads, packed);
-        attend_chunk::<V>(&queries, chunk, 0..queries.heads, ChunkBuffers { packed, scores, parts });
+        attend_chunk::<V>(&queries, chunk, 0..queries.heads, ChunkBuffers { packed, scores, parts, step });
     }
 }
 
@@ -194,12 +187,13 @@ struct TokenBlock<'a> {
     scores: &'a mut [Lanes],
     parts: &'a mut [Lanes],
     rows: &'a mut [Lanes],
+    step: &'a mut StepRoom,
 }
 
 impl VectorWork for TokenBlock<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let TokenBlock { queries, tokens, packed, scores, parts, rows } = self;
+        let TokenBlock { queries, tokens, packed, scores, parts, rows, step } = self;
         let lanes = queries.kv.columns() + 1;
         pack(&queries, tokens * queries.heads, packed);
         for row in rows.chunks_exact_mut(lanes) {
@@ -212,14 +206,14 @@ impl VectorWork for TokenBlock<'_> {
             let behind = ((chunk + 1) * CHUNK).saturating_add(queries.attention.window - 1);
             let last = behind.saturating_sub(queries.position).min(tokens);
             let seeing = first * queries.heads..last * queries.heads;
-            let buffers = ChunkBuffers { packed, scores: &mut *scores, parts: &mut *parts };
+            let buffers = ChunkBuffers { packed, scores: &mut *scores, parts: &mut *parts, step: &mut *step };
             attend_chunk::<V>(&queries, chunk, seeing.clone(), buffers);
             for row in seeing {
                 join::<V>(&mut rows[row * lanes..][..lanes], &parts[row * lanes..][..lanes]);
             }
         }
         for row in rows.chunks_exact_mut(lanes) {
-            finish(row);
+            finish(row, queries.kv.dim(), queries.kv.rotated_values());
         }
     }
 }

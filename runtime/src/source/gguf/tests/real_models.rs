@@ -6,7 +6,7 @@ use std::sync::Arc;
 use qsf_format::{ModelConfig, PositionConfig};
 
 use super::*;
-use crate::cpu::{Cpu, Isa};
+use crate::cpu::{Cpu, Isa, KvTypes};
 use crate::decoder::Decoder;
 use crate::eval::{GoldenExpectation, compare_golden};
 use crate::source::{WeightSource, open_huggingface};
@@ -77,7 +77,9 @@ fn models_of_llama_cpp_compute_what_transformers_computes() {
         let expected = folder.join("expected.safetensors");
         let golden = GoldenExpectation::read(&expected).unwrap();
         let model = Arc::new(Model::load(&open_gguf(&file).unwrap()).unwrap());
-        let report = compare_golden(&Decoder::new(model, cpu.clone(), None), &expected, &golden).unwrap();
+        let report =
+            compare_golden(&Decoder::new(model, cpu.clone(), None), KvTypes::default(), &expected, &golden)
+                .unwrap();
         assert!(report.logits_rel_err < 1e-5 && report.nll_mean_err < 5e-5, "{name}: {report:?}");
         assert!(report.greedy_equal, "{name}: {report:?}");
     }

@@ -8,7 +8,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cpu::{Cpu, Isa};
+use crate::cpu::{Cpu, Isa, KvTypes};
 use crate::eval::{GoldenExpectation, compare_golden};
 use crate::source::WeightSource;
 use crate::source::huggingface::fields::Fields;
@@ -164,7 +164,7 @@ fn models_of_every_tool_compute_what_their_expanded_weights_compute() {
         let golden = GoldenExpectation::read(&path).unwrap();
         let model = Model::load(&source).unwrap();
         let decoder = Decoder::new(Arc::new(model), Cpu::new(Isa::best()), Some(Activations::F32));
-        let report = compare_golden(&decoder, &path, &golden).unwrap();
+        let report = compare_golden(&decoder, KvTypes::default(), &path, &golden).unwrap();
         assert!(report.logits_rel_err < 1e-5 && report.greedy_equal, "{name}: {report:?}");
     }
 }

@@ -1,0 +1,34 @@
+//! What a thread keeps from one task to the next.
+
+use std::cell::RefCell;
+
+use super::super::aligned::AlignedFloats;
+
+/// Buffers that grow with what they are used for.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Queries as kernels take them.
+    pub packed: AlignedFloats,
+    pub scores: AlignedFloats,
+    /// Results of chunks.
+    pub parts: AlignedFloats,
+    /// Results of queries; and a row of keys or values on its way to where it is stored.
+    pub rows: AlignedFloats,
+    /// Keys and values of a step, where they are not stored as floats.
+    pub step: StepRoom,
+}
+
+#[derive(Default)]
+pub(super) struct StepRoom {
+    pub keys: AlignedFloats,
+    pub values: AlignedFloats,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Calls `task` with the buffers of this thread.
+pub(super) fn with_scratch<R>(task: impl FnOnce(&mut Scratch) -> R) -> R {
+    SCRATCH.with_borrow_mut(task)
+}
