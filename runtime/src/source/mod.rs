@@ -23,7 +23,7 @@ use crate::error::{Result, RuntimeError};
 use crate::tokenizer::Tokenizer;
 
 pub use arrangement::RowOrder;
-pub use huggingface::{HuggingFaceSource, open_huggingface};
+pub use huggingface::{HuggingFaceSource, configured_model, open_huggingface};
 pub use qsf::QsfSource;
 pub use replaced::Replaced;
 pub use shape::{check_complete, expected_shape, required_tensors};
