@@ -10,12 +10,15 @@ use clap::Parser;
 use qsf_format::Failure;
 use qsf_format::cli::{exit_with, print, table};
 use qsf_runtime::cli::{
-    BenchArgs, ComputeArgs, HeadArgs, HeadReport, TokenizeArgs, cancel_on_interrupt, classify, model_name,
-    print_tokens, read_text, run_bench, run_kernels,
+    BenchArgs, ComputeArgs, DEFAULT_CONTEXT, InteractiveArgs, ShortcutArgs, ShortcutReport, TokenizeArgs,
+    TurnOptions, answer_turns, cancel_on_interrupt, classify, model_name, print_tokens, read_text, run_bench,
+    run_kernels,
 };
+use qsf_runtime::conversation::Conversation;
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
+use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::{ChatTemplate, Decoder, Message, Model, Result, RuntimeError, Tokenizer, source};
@@ -43,25 +46,27 @@ struct Args {
     /// Tokens to generate at most [default: 256, or what the context leaves]
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N")]
     max_tokens: Option<usize>,
-    /// Context in tokens: prompt and output together [default: what they need]
+    /// Context in tokens: prompt and output together [default: what they need; with --interactive up to 4096]
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
     /// Take the prompt as what a user says, in the model's chat template, and answer it
-    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system"])]
+    #[arg(long, requires = "input", group = "conversation", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system"])]
     chat: bool,
-    /// With --chat: what the model is told before
-    #[arg(long, visible_alias = "sys", value_name = "TEXT", requires = "chat")]
+    #[command(flatten)]
+    interactive: InteractiveArgs,
+    /// With --chat or --interactive: what the model is told before
+    #[arg(long, visible_alias = "sys", value_name = "TEXT", requires = "conversation")]
     system_prompt: Option<String>,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
-    head: HeadArgs,
+    shortcuts: ShortcutArgs,
     #[command(flatten)]
     tokens: TokenizeArgs,
     #[command(flatten)]
     bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head", "quality"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -96,8 +101,10 @@ struct SamplingArgs {
 const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
   qsf-run model.qsf --chat -p \"Name three trees.\" --temp 0
+  qsf-run model.qsf -i --system-prompt \"Be short.\"
   qsf-run ./model-dir -p \"Once upon a time\" --json
   qsf-run model.qsf -p \"Once upon a time\" --head clusters
+  qsf-run model.qsf -p \"Once upon a time\" --quality 0.8
   qsf-run model.qsf --tokenize -f text.txt --json
   qsf-run model.qsf --bench --pp 128,512 --tg 64 -t 1,2 --verbose
   qsf-run --kernel 4bit/1 -t 1
@@ -117,7 +124,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
         let cancel = cancel_on_interrupt()?;
-        let how = (&args.compute, args.head.head);
+        let how = (&args.compute, &args.shortcuts);
         return run_bench(&args.bench, path, how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;
@@ -130,9 +137,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.tokens.tokenize {
         return print_tokens(&args.tokens, path, &text(args)?, args.json);
     }
-    if args.prompt.is_none() && args.file.is_none() && args.prompt_ids.is_none() {
+    let given = args.prompt.is_some() || args.file.is_some() || args.prompt_ids.is_some();
+    if !given && !args.interactive.interactive {
         return Err(RuntimeError::Request(
-            "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids".into(),
+            "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids, or -i".into(),
         )
         .into());
     }
@@ -140,21 +148,25 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let source = source::open(path)?;
     let cancel = cancel_on_interrupt()?;
     let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu, None).stop_on(&cancel);
-    let (decoder, head) = args.head.head.apply(decoder, source.as_ref())?;
-    if let Some(head) = head.filter(|_| args.verbose || std::io::stderr().is_terminal()) {
-        writeln!(std::io::stderr(), "{}", head.line())?;
+    let (decoder, shortcuts) = args.shortcuts.apply(decoder, source.as_ref())?;
+    if args.verbose || std::io::stderr().is_terminal() {
+        write!(std::io::stderr(), "{}", shortcuts.lines())?;
     }
     let load_seconds = started.elapsed().as_secs_f64();
     cancel.check()?;
     let tokenizer =
         source.tokenizer_json().map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
     let tokenizer = tokenizer.as_ref();
+    if args.interactive.interactive {
+        let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(path))?;
+        return converse(args, source.as_ref(), (&decoder, &shortcuts), tokenizer, &cancel);
+    }
     let prompt = if args.chat {
         chat_tokens(args, source.as_ref(), tokenizer)?
     } else {
         prompt_tokens(args, path, tokenizer)?
     };
-    generate_text(args, path, (&decoder, head), tokenizer, &prompt, load_seconds)
+    generate_text(args, path, (&decoder, &shortcuts), tokenizer, &prompt, load_seconds)
 }
 
 /// The text of -p or -f.
@@ -190,6 +202,51 @@ fn chat_tokens(args: &Args, source: &dyn WeightSource, tokenizer: Option<&Tokeni
     tokenizer.encode_plain(&template.render(&messages, true)?)
 }
 
+/// Answers turns from stdin until it ends.
+fn converse(
+    args: &Args,
+    source: &dyn WeightSource,
+    (decoder, shortcuts): (&Decoder, &ShortcutReport),
+    tokenizer: &Tokenizer,
+    cancel: &Cancel,
+) -> anyhow::Result<()> {
+    refuse_no_tokens(args)?;
+    let template = source.chat_template().map(|_| ChatTemplate::of_source(source, tokenizer)).transpose()?;
+    let longest = decoder.model().config.max_positions as usize;
+    let context = args.ctx_size.unwrap_or(DEFAULT_CONTEXT.min(longest));
+    let (mut sampler, seed) = sampler(args)?;
+    let system = args.system_prompt.as_deref();
+    let mut conversation = Conversation::new(decoder, tokenizer, template, system, context)?;
+    let first = if args.prompt.is_some() || args.file.is_some() { Some(text(args)?) } else { None };
+    let options = TurnOptions {
+        first: first.as_deref(),
+        max_tokens: args.max_tokens.unwrap_or(DEFAULT_TOKENS),
+        json: args.json,
+        verbose: args.verbose,
+    };
+    let turns = answer_turns(&mut conversation, &options, &mut sampler, cancel)?;
+    if args.json {
+        let mut value = json!({ "model": model_name(source.path()), "turns": turns, "seed": seed });
+        shortcuts.add_to(&mut value);
+        print(&format!("{value:#}\n"))?;
+    }
+    Ok(())
+}
+
+/// The sampler that the flags ask for, and its seed.
+fn sampler(args: &Args) -> Result<(Sampler, u64)> {
+    let seed = args.sampling.seed.unwrap_or_else(clock_seed);
+    let SamplingArgs { temperature, top_k, top_p, min_p, .. } = args.sampling;
+    Ok((Sampler::new(SamplerOptions::new(temperature, top_k, top_p, min_p, seed)?), seed))
+}
+
+fn refuse_no_tokens(args: &Args) -> Result<()> {
+    match args.max_tokens {
+        Some(0) => Err(RuntimeError::Request("-n 0: expected at least 1 token to generate".into())),
+        _ => Ok(()),
+    }
+}
+
 fn no_tokenizer(path: &Path) -> RuntimeError {
     RuntimeError::bad_input(path, "tokenizer.json", "a tokenizer, or a prompt as --prompt-ids", "none")
 }
@@ -197,7 +254,7 @@ fn no_tokenizer(path: &Path) -> RuntimeError {
 fn generate_text(
     args: &Args,
     path: &Path,
-    (decoder, head): (&Decoder, Option<HeadReport>),
+    (decoder, shortcuts): (&Decoder, &ShortcutReport),
     tokenizer: Option<&Tokenizer>,
     prompt: &[u32],
     load_seconds: f64,
@@ -210,20 +267,11 @@ fn generate_text(
         ))
         .into());
     }
-    if args.max_tokens == Some(0) {
-        return Err(RuntimeError::Request("-n 0: expected at least 1 token to generate".into()).into());
-    }
+    refuse_no_tokens(args)?;
     let limit = args.ctx_size.unwrap_or(config.max_positions as usize);
     check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
     let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
-    let seed = args.sampling.seed.unwrap_or_else(clock_seed);
-    let mut sampler = Sampler::new(SamplerOptions::new(
-        args.sampling.temperature,
-        args.sampling.top_k,
-        args.sampling.top_p,
-        args.sampling.min_p,
-        seed,
-    )?);
+    let (mut sampler, seed) = sampler(args)?;
     let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
     let mut state = decoder.state(context, PROMPT_BATCH)?;
     let mut text = String::new();
@@ -256,20 +304,20 @@ fn generate_text(
     }
     let rates = Rates::new(prompt, &result, load_seconds);
     if args.json {
-        let value = json!({
+        let mut value = json!({
             "model": model_name(path),
             "text": text,
             "tokens": result.tokens,
             "prompt_tokens": prompt,
             "stop_reason": result.stop,
             "seed": seed,
-            "head": head.map(HeadReport::to_json),
             "load_seconds": load_seconds,
             "prefill_seconds": result.prefill.as_secs_f64(),
             "decode_seconds": result.decode.as_secs_f64(),
             "prefill_tokens_per_second": rates.prefill,
             "decode_tokens_per_second": rates.decode,
         });
+        shortcuts.add_to(&mut value);
         print(&format!("{value:#}\n"))?;
     } else {
         print("\n")?;

@@ -2,7 +2,10 @@
 
 mod bench;
 mod head;
+mod interactive;
+mod layers;
 mod progress;
+mod shortcuts;
 mod tokenize;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +22,10 @@ use crate::progress::Cancel;
 
 pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
 pub use head::{HeadArgs, HeadChoice, HeadReport};
+pub use interactive::{DEFAULT_CONTEXT, InteractiveArgs, TurnOptions, answer_turns};
+pub use layers::{LayerArgs, LayerReport, Share};
 pub use progress::ProgressLine;
+pub use shortcuts::{ShortcutArgs, ShortcutReport};
 pub use tokenize::{TokenizeArgs, print_tokens};
 
 /// Flags of every binary that computes.

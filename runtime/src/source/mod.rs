@@ -62,6 +62,12 @@ pub trait WeightSource: Send + Sync {
         Ok(None)
     }
 
+    /// How much each layer matters: the divergence of the predictions without it, where that was measured. Empty where the
+    /// source knows of no layer.
+    fn layer_importance(&self) -> Vec<Option<f32>> {
+        Vec::new()
+    }
+
     /// Types that the model's values were rounded to, each once, by name: those of its tensors, and those that they were
     /// made from. Empty for a model at full precision.
     fn quantized_from(&self) -> Vec<String> {

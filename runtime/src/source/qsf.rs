@@ -241,6 +241,10 @@ impl WeightSource for QsfSource {
         Ok(self.file.clusters()?)
     }
 
+    fn layer_importance(&self) -> Vec<Option<f32>> {
+        self.file.layers().iter().map(|layer| layer.importance).collect()
+    }
+
     fn quantized_from(&self) -> Vec<String> {
         let mut names = super::quantized_types(&self.infos);
         names.extend(self.quantized_before.iter().cloned());
