@@ -22,6 +22,7 @@ pub mod plan;
 mod predict;
 mod provenance;
 pub mod quantize;
+pub mod random_model;
 mod refine;
 pub mod report;
 mod sequential;

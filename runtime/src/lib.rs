@@ -8,6 +8,7 @@ pub mod bench;
 pub mod chat_template;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod conversation;
 pub mod cpu;
 mod decoder;
 mod error;
@@ -27,7 +28,7 @@ mod weights;
 pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
     Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvOptions,
-    LayerRunner, LinearInput, Profile, Section, StateBytes,
+    LayerRunner, LinearInput, Profile, Section, StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};

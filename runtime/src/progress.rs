@@ -41,6 +41,11 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// Takes the request back: what it was about has stopped, and something else begins.
+    pub fn withdraw(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
     /// Whether a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)

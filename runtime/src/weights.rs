@@ -183,21 +183,19 @@ impl Model {
         Loader { parts: &InMemory::new(source) }.ends()
     }
 
-    /// Bytes of all matrices that one decoded token reads.
-    pub fn bytes_per_token(&self) -> u64 {
+    /// Bytes of all matrices of layer `index` that one decoded token reads.
+    pub(crate) fn layer_bytes_per_token(&self, index: usize) -> u64 {
         let bytes = |linear: &Linear| linear.weight.stored_bytes();
-        let layer = |layer: &LayerWeights| -> u64 {
-            let attention: u64 = [&layer.q, &layer.k, &layer.v, &layer.output].into_iter().map(bytes).sum();
-            let ffn: u64 = match &layer.ffn {
-                FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
-                FeedForward::Experts { router, experts } => {
-                    let used = self.config.experts.as_ref().map_or(0, |experts| experts.used as usize);
-                    bytes(router) + experts.iter().take(used).flat_map(Mlp::linears).map(bytes).sum::<u64>()
-                }
-            };
-            attention + ffn
+        let layer = &self.layers[index];
+        let attention: u64 = [&layer.q, &layer.k, &layer.v, &layer.output].into_iter().map(bytes).sum();
+        let ffn: u64 = match &layer.ffn {
+            FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
+            FeedForward::Experts { router, experts } => {
+                let used = self.config.experts.as_ref().map_or(0, |experts| experts.used as usize);
+                bytes(router) + experts.iter().take(used).flat_map(Mlp::linears).map(bytes).sum::<u64>()
+            }
         };
-        self.layers.iter().map(layer).sum::<u64>() + bytes(&self.head)
+        attention + ffn
     }
 
     /// Whether any matrix is stored in blocks of the file format, so that int8 activations apply.

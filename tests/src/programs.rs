@@ -1,6 +1,7 @@
 //! The binaries under test, as a user calls them.
 
 use std::ffi::OsStr;
+use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -73,6 +74,15 @@ impl Program {
         self
     }
 
+    /// Has `text` on stdin.
+    pub fn input(mut self, text: &str) -> Program {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file.rewind().unwrap();
+        self.0.stdin(file);
+        self
+    }
+
     /// Runs in `dir`.
     pub fn dir(mut self, dir: &Path) -> Program {
         self.0.current_dir(dir);
@@ -109,6 +119,11 @@ impl Program {
     /// Starts it; its output goes nowhere.
     pub fn start(mut self) -> Child {
         self.0.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Starts it; its stdin can be written and its stdout read.
+    pub fn start_talking(mut self) -> Child {
+        self.0.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// Starts it; its stderr can be read.

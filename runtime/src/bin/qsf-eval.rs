@@ -7,8 +7,7 @@ use std::sync::Arc;
 use clap::{ArgGroup, Parser, ValueEnum};
 use qsf_format::cli::{exit_with, print, printable};
 use qsf_runtime::cli::{
-    ComputeArgs, HeadArgs, HeadReport, KvArgs, ProgressLine, cancel_on_interrupt, classify, model_name,
-    read_text,
+    ComputeArgs, KvArgs, ProgressLine, ShortcutArgs, cancel_on_interrupt, classify, model_name, read_text,
 };
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, Evaluation, GoldenExpectation, compare_golden, evaluate};
@@ -29,7 +28,7 @@ struct Args {
     file: Option<PathBuf>,
     /// Compare with logits of another implementation: a safetensors file with input_ids, logits_last8, nll and
     /// greedy_prompt20
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx", "head"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx", "head", "quality"])]
     golden: Option<PathBuf>,
     /// Base model (QSF file, directory or GGUF file) to measure the divergence from, run side by side
     #[arg(long, value_name = "MODEL2")]
@@ -44,7 +43,7 @@ struct Args {
     #[arg(long, value_enum, value_name = "TYPE")]
     activations: Option<ActivationArg>,
     #[command(flatten)]
-    head: HeadArgs,
+    shortcuts: ShortcutArgs,
     #[command(flatten)]
     kv: KvArgs,
     /// Print one JSON object
@@ -83,7 +82,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let source = source::open(&args.model)?;
     let cancel = cancel_on_interrupt()?;
     let decoder = decoder(args, &cpu, source.as_ref())?.stop_on(&cancel);
-    let (decoder, head) = args.head.head.apply(decoder, source.as_ref())?;
+    let (decoder, shortcuts) = args.shortcuts.apply(decoder, source.as_ref())?;
     if let Some(path) = &args.golden {
         return golden(args, &decoder, path);
     }
@@ -112,11 +111,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
         value["text"] = json!(model_name(file));
         value["activations"] = json!(decoder.activations().name());
         value["kv_type"] = json!(args.kv.types().to_string());
-        value["head"] = json!(head.map(HeadReport::to_json));
+        shortcuts.add_to(&mut value);
         print(&format!("{value:#}\n"))?;
     } else {
-        let head = head.map_or(String::new(), |head| head.line() + "\n");
-        print(&printable(&(report(args, file, &decoder, &result) + &head)))?;
+        print(&printable(&(report(args, file, &decoder, &result) + &shortcuts.lines())))?;
     }
     Ok(())
 }

@@ -10,15 +10,18 @@ use clap::Parser;
 use qsf_format::cli::{exit_with, print, table};
 use qsf_format::{Failure, ModelConfig};
 use qsf_runtime::cli::{
-    BenchArgs, ComputeArgs, HeadArgs, HeadReport, KvArgs, StreamArgs, Streaming, TokenizeArgs,
-    cancel_on_interrupt, classify, model_name, print_tokens, read_text, run_bench, run_kernels,
+    BenchArgs, ComputeArgs, DEFAULT_CONTEXT, InteractiveArgs, KvArgs, OpenModel, ShortcutArgs,
+    ShortcutReport, StreamArgs, Streaming, TokenizeArgs, TurnOptions, answer_turns, cancel_on_interrupt,
+    classify, model_name, print_tokens, read_text, run_bench, run_kernels,
 };
+use qsf_runtime::conversation::Conversation;
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
+use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::{ChatTemplate, Decoder, Message, Result, RuntimeError, Tokenizer};
+use qsf_runtime::{ChatTemplate, Decoder, DecoderState, Message, Result, RuntimeError, Tokenizer};
 use serde_json::{Value, json};
 
 /// Tokens generated when -n is not given and the context has room.
@@ -43,19 +46,21 @@ struct Args {
     /// Tokens to generate at most [default: 256, or what the context leaves]
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N")]
     max_tokens: Option<usize>,
-    /// Context in tokens: prompt and output together [default: what they need]
+    /// Context in tokens: prompt and output together [default: what they need; with --interactive up to 4096]
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
     /// Take the prompt as what a user says, in the model's chat template, and answer it
-    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system"])]
+    #[arg(long, requires = "input", group = "conversation", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system"])]
     chat: bool,
-    /// With --chat: what the model is told before
-    #[arg(long, visible_alias = "sys", value_name = "TEXT", requires = "chat")]
+    #[command(flatten)]
+    interactive: InteractiveArgs,
+    /// With --chat or --interactive: what the model is told before
+    #[arg(long, visible_alias = "sys", value_name = "TEXT", requires = "conversation")]
     system_prompt: Option<String>,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
-    head: HeadArgs,
+    shortcuts: ShortcutArgs,
     #[command(flatten)]
     stream: StreamArgs,
     #[command(flatten)]
@@ -65,7 +70,7 @@ struct Args {
     #[command(flatten)]
     bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head", "kv_type"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head", "quality", "kv_type"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -100,8 +105,10 @@ struct SamplingArgs {
 const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
   qsf-run model.qsf --chat -p \"Name three trees.\" --temp 0
+  qsf-run model.qsf -i --system-prompt \"Be short.\"
   qsf-run ./model-dir -p \"Once upon a time\" --json
   qsf-run model.qsf -p \"Once upon a time\" --head clusters
+  qsf-run model.qsf -p \"Once upon a time\" --quality 0.8
   qsf-run model.qsf --tokenize -f text.txt --json
   qsf-run model.qsf --bench --pp 128,512 --tg 64 -t 1,2 --verbose
   qsf-run --kernel 4bit/1 -t 1
@@ -121,7 +128,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
         let cancel = cancel_on_interrupt()?;
-        let how = (&args.compute, args.head.head, args.kv.types());
+        let how = (&args.compute, &args.shortcuts, args.kv.types());
         return run_bench(&args.bench, path, how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;
@@ -134,46 +141,42 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.tokens.tokenize {
         return print_tokens(&args.tokens, path, &text(args)?, args.json);
     }
-    if args.prompt.is_none() && args.file.is_none() && args.prompt_ids.is_none() {
+    let given = args.prompt.is_some() || args.file.is_some() || args.prompt_ids.is_some();
+    if !given && !args.interactive.interactive {
         return Err(RuntimeError::Request(
-            "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids".into(),
+            "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids, or -i".into(),
         )
         .into());
     }
     let started = Instant::now();
     let mut open = args.stream.open(path)?;
     let cancel = cancel_on_interrupt()?;
-    let source = open.source();
     // Before the weights, so that a budget is made with what the tokenizer takes. Token ids that nobody reads need none.
     let ids_only = args.prompt_ids.is_some() && args.stream.ram_budget.is_some();
+    let source = open.source();
     let json = source.tokenizer_json().filter(|_| !ids_only);
     let tokenizer = json.map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
-    let tokenizer = tokenizer.as_ref();
-    let prompt =
-        if args.chat { chat_tokens(args, source, tokenizer)? } else { prompt_tokens(args, path, tokenizer)? };
+    let prompt = prompt(args, source, tokenizer.as_ref())?;
     let lengths = Lengths::new(args, source.config(), &prompt)?;
-    let batch = prompt.len().clamp(1, PROMPT_BATCH);
     let kv = args.kv.types_or(open.default_kv());
-    let (model, streaming) = open.load((lengths.context, batch), kv.into(), cpu.threads())?;
-    if let Some(Streaming { plan, status }) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
-        if args.json {
-            return Ok(print(&format!(
-                "{:#}\n",
-                streaming.as_ref().map_or(Value::Null, Streaming::to_json)
-            ))?);
-        }
-        return Ok(print(&plan.describe(status.read_rate))?);
+    let (model, streaming) = open.load((lengths.context, lengths.step), kv.into(), cpu.threads())?;
+    if let Some(streaming) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
+        return Ok(print(&streaming.describe(args.json))?);
     }
     let decoder = Decoder::new(Arc::new(model), cpu, None).stop_on(&cancel);
-    let (decoder, head) = args.head.head.apply(decoder, open.source())?;
-    if let Some(head) = head.filter(|_| args.verbose || std::io::stderr().is_terminal()) {
-        writeln!(std::io::stderr(), "{}", head.line())?;
+    let (decoder, shortcuts) = args.shortcuts.apply(decoder, open.source())?;
+    if args.verbose || std::io::stderr().is_terminal() {
+        write!(std::io::stderr(), "{}", shortcuts.lines())?;
     }
     let load_seconds = started.elapsed().as_secs_f64();
     cancel.check()?;
-    let streaming = streaming.as_ref();
-    let how = Setup { decoder: &decoder, head, streaming, kv, tokenizer, lengths, load_seconds };
-    generate_text(args, path, &how, &prompt)
+    let step = streaming.as_ref().map_or(PROMPT_BATCH, |streaming| streaming.plan.batch);
+    let state = decoder.state_with(lengths.context, step, kv.into())?;
+    let setup = Setup { decoder, shortcuts, streaming, kv, tokenizer, load_seconds };
+    if args.interactive.interactive {
+        return converse(args, &open, &setup, state, &cancel);
+    }
+    generate_text(args, path, &setup, state, (&prompt, lengths.max_tokens))
 }
 
 /// How many tokens there will be.
@@ -181,6 +184,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
 struct Lengths {
     max_tokens: usize,
     context: usize,
+    /// Of the longest step.
+    step: usize,
 }
 
 impl Lengths {
@@ -192,21 +197,27 @@ impl Lengths {
         if args.max_tokens == Some(0) {
             return Err(RuntimeError::Request("-n 0: expected at least 1 token to generate".into()));
         }
-        let limit = args.ctx_size.unwrap_or(config.max_positions as usize);
+        let longest = config.max_positions as usize;
+        if args.interactive.interactive {
+            let context = args.ctx_size.unwrap_or(DEFAULT_CONTEXT.min(longest));
+            let max_tokens = args.max_tokens.unwrap_or(DEFAULT_TOKENS);
+            return Ok(Lengths { max_tokens, context, step: PROMPT_BATCH });
+        }
+        let limit = args.ctx_size.unwrap_or(longest);
         check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
         let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
-        Ok(Lengths { max_tokens, context: args.ctx_size.unwrap_or(prompt.len() + max_tokens) })
+        let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
+        Ok(Lengths { max_tokens, context, step: prompt.len().min(PROMPT_BATCH) })
     }
 }
 
 /// What text is generated with.
-struct Setup<'a> {
-    decoder: &'a Decoder,
-    head: Option<HeadReport>,
-    streaming: Option<&'a Streaming>,
+struct Setup {
+    decoder: Decoder,
+    shortcuts: ShortcutReport,
+    streaming: Option<Streaming>,
     kv: KvTypes,
-    tokenizer: Option<&'a Tokenizer>,
-    lengths: Lengths,
+    tokenizer: Option<Tokenizer>,
     load_seconds: f64,
 }
 
@@ -219,49 +230,94 @@ fn text(args: &Args) -> Result<String> {
     }
 }
 
-/// The tokens to continue.
-fn prompt_tokens(args: &Args, path: &Path, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
+/// The tokens to continue; in a conversation that is read, none.
+fn prompt(args: &Args, source: &dyn WeightSource, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
     if let Some(ids) = &args.prompt_ids {
         return Ok(ids.clone());
     }
+    if args.interactive.interactive {
+        return Ok(Vec::new());
+    }
     let text = text(args)?;
+    if args.chat {
+        return chat_tokens(args, source, tokenizer, text);
+    }
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    match tokenizer {
-        Some(tokenizer) => tokenizer.encode(&text),
-        None => Err(no_tokenizer(path)),
-    }
+    tokenizer.ok_or_else(|| no_tokenizer(source.path()))?.encode(&text)
 }
 
 /// The tokens of a conversation of one turn, up to where the answer begins.
-fn chat_tokens(args: &Args, source: &dyn WeightSource, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
+fn chat_tokens(
+    args: &Args,
+    source: &dyn WeightSource,
+    tokenizer: Option<&Tokenizer>,
+    text: String,
+) -> Result<Vec<u32>> {
     let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(source.path()))?;
     let template = ChatTemplate::of_source(source, tokenizer)?;
     let system = args.system_prompt.as_ref().map(|text| Message::new("system", text));
-    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text(args)?)]).collect();
+    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
     tokenizer.encode_plain(&template.render(&messages, true)?)
+}
+
+/// Answers turns from stdin until it ends.
+fn converse(
+    args: &Args,
+    open: &OpenModel,
+    setup: &Setup,
+    state: DecoderState,
+    cancel: &Cancel,
+) -> anyhow::Result<()> {
+    let source = open.source();
+    let tokenizer = setup.tokenizer.as_ref().ok_or_else(|| no_tokenizer(source.path()))?;
+    let template = source.chat_template().map(|_| ChatTemplate::of_source(source, tokenizer)).transpose()?;
+    let (mut sampler, seed) = sampler(args)?;
+    let system = args.system_prompt.as_deref();
+    let mut conversation = Conversation::new((&setup.decoder, state), tokenizer, template, system)?;
+    let first = if args.prompt.is_some() || args.file.is_some() { Some(text(args)?) } else { None };
+    let options = TurnOptions {
+        first: first.as_deref(),
+        max_tokens: args.max_tokens.unwrap_or(DEFAULT_TOKENS),
+        json: args.json,
+        verbose: args.verbose,
+    };
+    let turns = answer_turns(&mut conversation, &options, &mut sampler, cancel)?;
+    if args.json {
+        let mut value = json!({
+            "model": model_name(source.path()), "turns": turns, "seed": seed, "kv_type": setup.kv.to_string(),
+            "streaming": setup.streaming.as_ref().map(Streaming::to_json),
+        });
+        setup.shortcuts.add_to(&mut value);
+        print(&format!("{value:#}\n"))?;
+    }
+    Ok(())
+}
+
+/// The sampler that the flags ask for, and its seed.
+fn sampler(args: &Args) -> Result<(Sampler, u64)> {
+    let seed = args.sampling.seed.unwrap_or_else(clock_seed);
+    let SamplingArgs { temperature, top_k, top_p, min_p, .. } = args.sampling;
+    Ok((Sampler::new(SamplerOptions::new(temperature, top_k, top_p, min_p, seed)?), seed))
 }
 
 fn no_tokenizer(path: &Path) -> RuntimeError {
     RuntimeError::bad_input(path, "tokenizer.json", "a tokenizer, or a prompt as --prompt-ids", "none")
 }
 
-fn generate_text(args: &Args, path: &Path, how: &Setup<'_>, prompt: &[u32]) -> anyhow::Result<()> {
-    let Setup { decoder, head, streaming, kv, tokenizer, lengths, load_seconds } = *how;
-    let (config, max_tokens) = (&decoder.model().config, lengths.max_tokens);
-    let seed = args.sampling.seed.unwrap_or_else(clock_seed);
-    let mut sampler = Sampler::new(SamplerOptions::new(
-        args.sampling.temperature,
-        args.sampling.top_k,
-        args.sampling.top_p,
-        args.sampling.min_p,
-        seed,
-    )?);
-    let batch = streaming.map_or(PROMPT_BATCH, |streaming| streaming.plan.batch);
-    let mut state = decoder.state_with(lengths.context, batch, kv.into())?;
+fn generate_text(
+    args: &Args,
+    path: &Path,
+    setup: &Setup,
+    mut state: DecoderState,
+    (prompt, max_tokens): (&[u32], usize),
+) -> anyhow::Result<()> {
+    let Setup { decoder, shortcuts, streaming, kv, tokenizer, load_seconds } = setup;
+    let (config, streaming) = (&decoder.model().config, streaming.as_ref());
+    let (mut sampler, seed) = sampler(args)?;
     let mut text = String::new();
-    let mut stream = tokenizer.map(|tokenizer| tokenizer.stream_after(prompt)).transpose()?;
+    let mut stream = tokenizer.as_ref().map(|tokenizer| tokenizer.stream_after(prompt)).transpose()?;
     if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json && !args.chat) {
         print(prompt)?;
     }
@@ -288,16 +344,15 @@ fn generate_text(args: &Args, path: &Path, how: &Setup<'_>, prompt: &[u32]) -> a
     if let Some(rest) = stream.as_mut().map(|s| s.finish()).transpose()?.flatten() {
         show(&rest)?;
     }
-    let rates = Rates::new(prompt, &result, load_seconds);
+    let rates = Rates::new(prompt, &result, *load_seconds);
     if args.json {
-        let value = json!({
+        let mut value = json!({
             "model": model_name(path),
             "text": text,
             "tokens": result.tokens,
             "prompt_tokens": prompt,
             "stop_reason": result.stop,
             "seed": seed,
-            "head": head.map(HeadReport::to_json),
             "streaming": streaming.map(Streaming::to_json),
             "kv_type": kv.to_string(),
             "load_seconds": load_seconds,
@@ -306,14 +361,14 @@ fn generate_text(args: &Args, path: &Path, how: &Setup<'_>, prompt: &[u32]) -> a
             "prefill_tokens_per_second": rates.prefill,
             "decode_tokens_per_second": rates.decode,
         });
+        shortcuts.add_to(&mut value);
         print(&format!("{value:#}\n"))?;
     } else {
         print("\n")?;
     }
     if args.verbose {
-        if let Some(Streaming { plan, status }) = streaming {
-            write!(std::io::stderr(), "{}", plan.describe(status.read_rate))?;
-            writeln!(std::io::stderr(), "waited {:.2} s for the disk", status.waited().as_secs_f64())?;
+        if let Some(streaming) = streaming {
+            write!(std::io::stderr(), "{}", streaming.describe(false))?;
         }
         rates.report(prompt, &result, seed, std::io::stderr())?;
     }

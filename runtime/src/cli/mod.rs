@@ -2,8 +2,11 @@
 
 mod bench;
 mod head;
+mod interactive;
 mod kv;
+mod layers;
 mod progress;
+mod shortcuts;
 mod stream;
 mod tokenize;
 
@@ -21,8 +24,11 @@ use crate::progress::Cancel;
 
 pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
 pub use head::{HeadArgs, HeadChoice, HeadReport};
+pub use interactive::{DEFAULT_CONTEXT, InteractiveArgs, TurnOptions, answer_turns};
 pub use kv::KvArgs;
+pub use layers::{LayerArgs, LayerReport, Share};
 pub use progress::ProgressLine;
+pub use shortcuts::{ShortcutArgs, ShortcutReport};
 pub use stream::{IoArg, OpenModel, StreamArgs, Streaming};
 pub use tokenize::{TokenizeArgs, print_tokens};
 

@@ -131,6 +131,17 @@ impl OpenModel {
 const UNKNOWN_USE: u64 = 40_000_000;
 
 impl Streaming {
+    /// A map of the memory, as text or as JSON.
+    pub fn describe(&self, json: bool) -> String {
+        if json {
+            return format!("{:#}\n", self.to_json());
+        }
+        let waited = self.status.waited().as_secs_f64();
+        let waited =
+            if waited > 0.0 { format!("waited {waited:.2} s for the disk\n") } else { String::new() };
+        self.plan.describe(self.status.read_rate) + &waited
+    }
+
     /// For JSON.
     pub fn to_json(&self) -> Value {
         let regions: serde_json::Map<String, Value> =

@@ -13,6 +13,7 @@ mod profile;
 mod residual;
 mod rotation;
 mod routing;
+mod skipping;
 mod state;
 
 use std::ops::ControlFlow;
@@ -29,6 +30,7 @@ pub use kv_cache::{KvCache, KvOptions};
 pub use layer_runner::LayerRunner;
 pub use observe::{InputObserver, LinearInput};
 pub use profile::{Profile, Section};
+pub use skipping::skipped_layers;
 pub use state::{DecoderState, StateBytes};
 
 /// Type of the activations that quantized matrices are multiplied with.
@@ -61,6 +63,8 @@ pub struct Decoder {
     activations: Activations,
     /// Of ALiBi, one per head; empty without.
     slopes: Vec<f32>,
+    /// The layers that are run, in their order.
+    schedule: Vec<usize>,
     /// What logits are made by in place of the whole head.
     clustered: Option<ClusteredHead>,
     cancel: Cancel,
@@ -75,6 +79,7 @@ impl Decoder {
         Decoder {
             activations: activations.unwrap_or(default),
             slopes: rotation::alibi_slopes(heads),
+            schedule: (0..model.layers.len()).collect(),
             clustered: None,
             cpu,
             model,
@@ -153,12 +158,13 @@ impl Decoder {
         self.check_request(state, tokens)?;
         state.begin(tokens.len())?;
         state.profile.begin();
-        self.embed(state, tokens, self.norm_of_layer(0))?;
+        self.embed(state, tokens, self.norm_of_next(0))?;
         state.profile.lap(Section::Elementwise);
-        for (i, layer) in self.model.layers.iter().enumerate() {
+        for (at, &i) in self.schedule.iter().enumerate() {
             self.cancel.check()?;
+            let (layer, next) = (&self.model.layers[i], self.norm_of_next(at + 1));
             // Nobody looks, so nobody stops it.
-            let _ = self.layer(state, i, layer, self.norm_of_layer(i + 1), &mut observe::Unobserved)?;
+            let _ = self.layer(state, i, layer, next, &mut observe::Unobserved)?;
         }
         state.kv.advance(tokens.len());
         Ok(())

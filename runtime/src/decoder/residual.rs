@@ -63,10 +63,10 @@ impl Decoder {
         });
     }
 
-    /// The norm before layer `index`; behind the last, that of the head.
-    pub(super) fn norm_of_layer(&self, index: usize) -> Option<&Norm> {
-        match self.model.layers.get(index) {
-            Some(layer) => layer.attn_norm.as_ref(),
+    /// The norm before the layer that is run in place `at`; behind the last, that of the head.
+    pub(super) fn norm_of_next(&self, at: usize) -> Option<&Norm> {
+        match self.schedule.get(at) {
+            Some(&layer) => self.model.layers[layer].attn_norm.as_ref(),
             None => Some(&self.model.final_norm),
         }
     }

@@ -23,7 +23,7 @@ use crate::error::{Result, RuntimeError};
 use crate::tokenizer::Tokenizer;
 
 pub use arrangement::RowOrder;
-pub use huggingface::{HuggingFaceSource, open_huggingface};
+pub use huggingface::{HuggingFaceSource, configured_model, open_huggingface};
 pub use qsf::QsfSource;
 pub(crate) use qsf::{Found, has_gate, model_config};
 pub use replaced::Replaced;
@@ -61,6 +61,12 @@ pub trait WeightSource: Send + Sync {
     /// When they are damaged.
     fn clusters(&self) -> Result<Option<VocabClusters>> {
         Ok(None)
+    }
+
+    /// How much each layer matters: the divergence of the predictions without it, where that was measured. Empty where the
+    /// source knows of no layer.
+    fn layer_importance(&self) -> Vec<Option<f32>> {
+        Vec::new()
     }
 
     /// Types that the model's values were rounded to, each once, by name: those of its tensors, and those that they were

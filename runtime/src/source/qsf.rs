@@ -248,6 +248,10 @@ impl WeightSource for QsfSource {
         Ok(self.file.clusters()?)
     }
 
+    fn layer_importance(&self) -> Vec<Option<f32>> {
+        self.file.layers().iter().map(|layer| layer.importance).collect()
+    }
+
     fn quantized_from(&self) -> Vec<String> {
         super::quantized_types(&self.infos, &self.quantized_before)
     }

@@ -37,7 +37,7 @@ pub struct BenchArgs {
         num_args = 0..=1,
         default_missing_value = "",
         conflicts_with_all = GENERATION,
-        conflicts_with_all = ["model", "head", "kv_type"]
+        conflicts_with_all = ["model", "head", "quality", "kv_type"]
     )]
     pub kernel: Option<String>,
     /// With --bench: lengths of prompts; 0 for none

@@ -9,7 +9,7 @@ use qsf_format::cli::print;
 use super::report::{BenchReport, BenchRow};
 use super::{BenchArgs, OutputFormat};
 use crate::bench::{Bandwidth, TestKind, cold_load, read_bandwidth, speed};
-use crate::cli::{ComputeArgs, HeadChoice, HeadReport, ProgressLine, model_name};
+use crate::cli::{ComputeArgs, HeadReport, LayerReport, ProgressLine, ShortcutArgs, model_name};
 use crate::cpu::{Cpu, KvTypes};
 use crate::decoder::Decoder;
 use crate::error::Result;
@@ -24,7 +24,7 @@ use crate::weights::Model;
 pub fn run_bench(
     args: &BenchArgs,
     path: &Path,
-    (compute, head, kv): (&ComputeArgs, HeadChoice, KvTypes),
+    (compute, shortcuts, kv): (&ComputeArgs, &ShortcutArgs, KvTypes),
     json: bool,
     verbose: bool,
     cancel: &Cancel,
@@ -41,23 +41,25 @@ pub fn run_bench(
     let open = || source::open(path);
     let prepare = |source: &dyn WeightSource| {
         cancel.check()?;
-        Ok(head.apply(decoder_of(&Arc::new(Model::load(source)?), &cpu), source)?.0)
+        Ok(shortcuts.apply(decoder_of(&Arc::new(Model::load(source)?), &cpu), source)?.0)
     };
     // First of all: pages of a model that is in use cannot be dropped.
     let cold = args.cold.then(|| cold_load(&open, &prepare, args.repetitions, &progress)).transpose()?;
     let started = Instant::now();
     let source = open()?;
     let model = Arc::new(Model::load(source.as_ref())?);
-    let (measured, clusters) = head.apply(decoder_of(&model, &cpu), source.as_ref())?;
+    let (measured, in_use) = shortcuts.apply(decoder_of(&model, &cpu), source.as_ref())?;
     let mut report = BenchReport {
         version: env!("CARGO_PKG_VERSION"),
         model: model_name(path),
         isa: cpu.isa().name(),
         activations: measured.activations().name(),
         kv_type: kv.to_string(),
-        head: clusters.map(HeadReport::to_json),
+        head: in_use.head.map(HeadReport::to_json),
+        layers: in_use.layers.as_ref().map(LayerReport::to_json),
+        layers_line: in_use.layers.as_ref().map(LayerReport::line),
         // By clusters, it depends on the token.
-        weight_bytes_per_token: clusters.is_none().then(|| model.bytes_per_token()),
+        weight_bytes_per_token: in_use.head.is_none().then(|| measured.bytes_per_token()),
         load_seconds: started.elapsed().as_secs_f64(),
         cold_load: cold,
         bandwidth: Vec::new(),
@@ -69,7 +71,7 @@ pub fn run_bench(
         cancel.check()?;
         let bandwidth = || decodes.then(|| read_bandwidth(threads)).transpose();
         let before = bandwidth()?;
-        let (decoder, _) = head.apply(decoder_of(&model, &compute.cpu(threads)?), source.as_ref())?;
+        let (decoder, _) = shortcuts.apply(decoder_of(&model, &compute.cpu(threads)?), source.as_ref())?;
         let measure = |test| speed(&decoder, test, kv, (args.repetitions, explain), &progress);
         let speeds = tests.iter().copied().map(measure).collect::<Result<Vec<_>>>()?;
         // Its threads wait awake for a while.

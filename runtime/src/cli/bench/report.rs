@@ -17,6 +17,11 @@ pub(super) struct BenchReport {
     pub kv_type: String,
     /// The clusters that logits are made by; `None`: by the whole head.
     pub head: Option<Value>,
+    /// Layers that are left out; `None`: all are run.
+    pub layers: Option<Value>,
+    /// The same for people.
+    #[serde(skip)]
+    pub layers_line: Option<String>,
     /// `None` where it depends on the token.
     pub weight_bytes_per_token: Option<u64>,
     /// As the files were found: mostly in the page cache.
@@ -70,6 +75,7 @@ impl BenchReport {
             self.weights_text(),
             self.load_seconds
         );
+        self.layers_line.iter().for_each(|line| out += &format!("{line}\n"));
         out += &self.sheet().to_table();
         if let Some(line) = self.bandwidth_line() {
             out += &format!("{line}\n");

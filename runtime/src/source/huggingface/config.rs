@@ -38,6 +38,11 @@ impl<'a> ConfigFiles<'a> {
         Ok(ConfigFiles { path, map, generation })
     }
 
+    /// Takes `json` for what stands in a `config.json` at `path`, and nothing else.
+    pub fn of_text(path: &'a Path, json: &[u8]) -> Result<ConfigFiles<'a>> {
+        Ok(ConfigFiles { path, map: files::parse_object(path, json)?, generation: None })
+    }
+
     fn outer(&self) -> Fields<'_> {
         Fields { path: self.path, within: "", map: &self.map }
     }

@@ -46,8 +46,12 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
 
 /// The JSON object in a file of at most [`MAX_CONFIG_BYTES`].
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
-    let bytes = read(path, MAX_CONFIG_BYTES)?;
-    serde_json::from_slice(&bytes)
+    parse_object(path, &read(path, MAX_CONFIG_BYTES)?)
+}
+
+/// The JSON object that the bytes of a file are.
+pub(crate) fn parse_object(path: &Path, bytes: &[u8]) -> Result<Map<String, Value>> {
+    serde_json::from_slice(bytes)
         .map_err(|e| RuntimeError::bad_input(path, "the file", "a JSON object", message(e)))
 }
 

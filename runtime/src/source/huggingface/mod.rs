@@ -3,6 +3,7 @@
 mod architectures;
 mod chat_template;
 mod config;
+mod configured;
 mod fields;
 pub(crate) mod files;
 mod float8;
@@ -23,6 +24,7 @@ use qsf_format::{ModelConfig, TensorId};
 
 use self::architectures::Architecture;
 use self::config::ConfigFiles;
+pub use self::configured::configured_model;
 pub(crate) use self::fields::{Fields, describe};
 use self::float8::Float8Store;
 use self::names::{LanguagePart, Names};
