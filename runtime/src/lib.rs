@@ -27,8 +27,8 @@ mod weights;
 
 pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
-    Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvOptions,
-    LayerRunner, LinearInput, Profile, Section, StateBytes, skipped_layers,
+    Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvKeep,
+    KvOptions, KvPolicy, LayerRunner, LinearInput, Profile, Section, StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError};
 pub use tokenizer::{TokenStream, Tokenizer};

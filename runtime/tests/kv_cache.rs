@@ -31,7 +31,7 @@ fn model(window: Option<u32>) -> RandomModel {
 }
 
 fn options(types: &str, whole: bool) -> KvOptions {
-    KvOptions { types: types.parse().unwrap(), whole }
+    KvOptions { whole, types: types.parse().unwrap(), keep: None }
 }
 
 fn tokens(n: u32) -> Vec<u32> {

@@ -76,7 +76,7 @@ fn a_cache_takes_what_it_says_and_grows_with_its_positions() {
             );
             assert!(window.is_some() || held[255] < full / 2 && held[256] > held[255], "{types}: {held:?}");
             if window.is_some() {
-                let all = KvCache::bytes(&config, 700, 8, KvOptions { types, whole: true }) as usize;
+                let all = KvCache::bytes(&config, 700, 8, KvOptions { whole: true, ..types.into() }) as usize;
                 assert!(expected < all / 2 + all / 4, "{types}: {expected} of {all}");
             }
         }

@@ -148,7 +148,7 @@ pub fn speed(
         ));
     }
     // Every repetition goes back to the same position.
-    let kv = KvOptions { types: kv, whole: true };
+    let kv = KvOptions { types: kv, whole: true, keep: None };
     let state = decoder.state_with(test.depth.saturating_add(test.tokens), PROMPT_BATCH, kv)?;
     let vocab = decoder.model().config.vocab;
     // Spread over the vocabulary, the same in every run.

@@ -10,18 +10,18 @@ use clap::Parser;
 use qsf_format::cli::{exit_with, print, table};
 use qsf_format::{Failure, ModelConfig};
 use qsf_runtime::cli::{
-    BenchArgs, ComputeArgs, DEFAULT_CONTEXT, InteractiveArgs, KvArgs, OpenModel, ShortcutArgs,
+    BenchArgs, ComputeArgs, DEFAULT_CONTEXT, InteractiveArgs, KvArgs, KvKeepArgs, OpenModel, ShortcutArgs,
     ShortcutReport, StreamArgs, Streaming, TokenizeArgs, TurnOptions, answer_turns, cancel_on_interrupt,
     classify, model_name, print_tokens, read_text, run_bench, run_kernels,
 };
 use qsf_runtime::conversation::Conversation;
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
-use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
+use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::{ChatTemplate, Decoder, DecoderState, Message, Result, RuntimeError, Tokenizer};
+use qsf_runtime::{ChatTemplate, Decoder, DecoderState, KvOptions, Message, Result, RuntimeError, Tokenizer};
 use serde_json::{Value, json};
 
 /// Tokens generated when -n is not given and the context has room.
@@ -65,6 +65,8 @@ struct Args {
     stream: StreamArgs,
     #[command(flatten)]
     kv: KvArgs,
+    #[command(flatten)]
+    kv_keep: KvKeepArgs,
     #[command(flatten)]
     tokens: TokenizeArgs,
     #[command(flatten)]
@@ -158,8 +160,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let tokenizer = json.map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
     let prompt = prompt(args, source, tokenizer.as_ref())?;
     let lengths = Lengths::new(args, source.config(), &prompt)?;
-    let kv = args.kv.types_or(open.default_kv());
-    let (model, streaming) = open.load((lengths.context, lengths.step), kv.into(), cpu.threads())?;
+    let kv = args.kv_keep.options(args.kv.types_or(open.default_kv()));
+    let (model, streaming) = open.load((lengths.context, lengths.step), kv, cpu.threads())?;
     if let Some(streaming) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
         return Ok(print(&streaming.describe(args.json))?);
     }
@@ -171,7 +173,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let load_seconds = started.elapsed().as_secs_f64();
     cancel.check()?;
     let step = streaming.as_ref().map_or(PROMPT_BATCH, |streaming| streaming.plan.batch);
-    let state = decoder.state_with(lengths.context, step, kv.into())?;
+    let state = decoder.state_with(lengths.context, step, kv)?;
     let setup = Setup { decoder, shortcuts, streaming, kv, tokenizer, load_seconds };
     if args.interactive.interactive {
         return converse(args, &open, &setup, state, &cancel);
@@ -216,7 +218,7 @@ struct Setup {
     decoder: Decoder,
     shortcuts: ShortcutReport,
     streaming: Option<Streaming>,
-    kv: KvTypes,
+    kv: KvOptions,
     tokenizer: Option<Tokenizer>,
     load_seconds: f64,
 }
@@ -286,7 +288,7 @@ fn converse(
     let turns = answer_turns(&mut conversation, &options, &mut sampler, cancel)?;
     if args.json {
         let mut value = json!({
-            "model": model_name(source.path()), "turns": turns, "seed": seed, "kv_type": setup.kv.to_string(),
+            "model": model_name(source.path()), "turns": turns, "seed": seed, "kv_type": setup.kv.types.to_string(),
             "streaming": setup.streaming.as_ref().map(Streaming::to_json),
         });
         setup.shortcuts.add_to(&mut value);
@@ -354,7 +356,9 @@ fn generate_text(
             "stop_reason": result.stop,
             "seed": seed,
             "streaming": streaming.map(Streaming::to_json),
-            "kv_type": kv.to_string(),
+            "kv_type": kv.types.to_string(),
+            "kv_window": kv.keep.map(|keep| keep.positions),
+            "kv_policy": kv.keep.map(|keep| keep.policy.name()),
             "load_seconds": load_seconds,
             "prefill_seconds": result.prefill.as_secs_f64(),
             "decode_seconds": result.decode.as_secs_f64(),

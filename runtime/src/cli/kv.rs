@@ -1,15 +1,17 @@
-//! `--kv-type`: how keys and values of past positions are stored.
+//! `--kv-type`, `--kv-window`, `--kv-policy`: how keys and values of past positions are kept.
 
 use clap::Args;
 
 use crate::cpu::KvTypes;
+use crate::decoder::{KvKeep, KvOptions, KvPolicy};
 
 /// Flag of binaries that run models.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Key/value cache")]
 pub struct KvArgs {
     /// Type of the key/value cache: f32, f16, 8bit, 4bit or 2bit, or one for keys and one for values, as in 8bit,4bit
     /// [default: f16; with --ram-budget 8bit,4bit]
-    #[arg(long, value_name = "TYPE", help_heading = "Key/value cache")]
+    #[arg(long, value_name = "TYPE")]
     pub kv_type: Option<KvTypes>,
 }
 
@@ -22,5 +24,28 @@ impl KvArgs {
     /// The types that were asked for, else `default`.
     pub fn types_or(&self, default: KvTypes) -> KvTypes {
         self.kv_type.unwrap_or(default)
+    }
+}
+
+/// Flags of what generates text.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Key/value cache")]
+pub struct KvKeepArgs {
+    /// Keep N positions of a text (between N and N + 64, while a prompt is read up to N + 512) in layers that see all of it
+    /// [default: all]
+    #[arg(long, value_name = "N", conflicts_with_all = ["measure", "tokenize", "system", "interactive"])]
+    pub kv_window: Option<usize>,
+    /// With --kv-window: keep the first 4 and the last (window), or the last half and those that got most attention (h2o)
+    /// [default: window]
+    #[arg(long, value_name = "POLICY", requires = "kv_window")]
+    pub kv_policy: Option<KvPolicy>,
+}
+
+impl KvKeepArgs {
+    /// How keys and values of these types are kept.
+    pub fn options(&self, types: KvTypes) -> KvOptions {
+        let policy = self.kv_policy.unwrap_or_default();
+        let keep = self.kv_window.map(|positions| KvKeep { positions, policy });
+        KvOptions { keep, ..types.into() }
     }
 }

@@ -25,7 +25,7 @@ use crate::progress::Cancel;
 pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
 pub use head::{HeadArgs, HeadChoice, HeadReport};
 pub use interactive::{DEFAULT_CONTEXT, InteractiveArgs, TurnOptions, answer_turns};
-pub use kv::KvArgs;
+pub use kv::{KvArgs, KvKeepArgs};
 pub use layers::{LayerArgs, LayerReport, Share};
 pub use progress::ProgressLine;
 pub use shortcuts::{ShortcutArgs, ShortcutReport};

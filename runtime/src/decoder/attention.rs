@@ -38,7 +38,8 @@ impl Decoder {
             softcap: config.attention_softcap,
             slopes: &self.slopes,
         };
-        self.cpu.attend(&parameters, kv.layer(index), kv.len(), q, attention, attended);
+        self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), q, attention, attended);
+        kv.count_attention(&self.cpu, index, &parameters, q);
         profile.lap(Section::Attention);
         if observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended).is_break() {
             return Ok(ControlFlow::Break(()));

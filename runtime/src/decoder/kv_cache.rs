@@ -1,8 +1,9 @@
 //! Keys and values of past positions.
 
-use qsf_format::ModelConfig;
+use qsf_format::{ModelConfig, PositionConfig};
 
-use crate::cpu::{Cpu, KvLayer, KvShape, KvTypes};
+use super::kv_keep::{KvKeep, KvPolicy};
+use crate::cpu::{Attention, Cpu, KvLayer, KvShape, KvTypes};
 use crate::error::{Result, RuntimeError};
 use crate::memory;
 
@@ -13,11 +14,13 @@ pub struct KvOptions {
     pub types: KvTypes,
     /// Whether layers with a sliding window keep all positions, as others do: then any can be taken back.
     pub whole: bool,
+    /// Which positions layers without a sliding window keep; all without it.
+    pub keep: Option<KvKeep>,
 }
 
 impl From<KvTypes> for KvOptions {
     fn from(types: KvTypes) -> KvOptions {
-        KvOptions { types, whole: false }
+        KvOptions { types, ..KvOptions::default() }
     }
 }
 
@@ -28,38 +31,65 @@ pub struct KvCache {
     len: usize,
     /// Behind the last position that was ever stored since the cache was empty.
     stored: usize,
+    keep: Option<KvKeep>,
+    /// Positions that layers have which let some go.
+    used: usize,
+    /// Positions that there were when some were let go last.
+    let_go: usize,
     /// The layer that the first is of.
     first: usize,
-    layers: Vec<KvLayer>,
-    /// Positions that queries of each layer see.
-    windows: Vec<usize>,
+    layers: Vec<Layer>,
+}
+
+struct Layer {
+    kv: KvLayer,
+    /// Positions that queries see.
+    window: usize,
+    /// Whether it lets positions go.
+    lets_go: bool,
+    /// Key/value heads x positions: the attention that each has got, where that decides.
+    mass: Vec<f32>,
 }
 
 impl KvCache {
     /// Room for `capacity` positions of `layers` layers, from the first on, of which at most `batch` come in one step.
     ///
     /// # Errors
-    /// When the system would not give as much memory as it takes when it is full.
+    /// When the system would not give as much memory as it takes when it is full, or the model's positions cannot be let go as
+    /// `options` say.
     pub fn new(
         config: &ModelConfig,
         layers: u32,
         (capacity, batch): (usize, usize),
         options: KvOptions,
     ) -> Result<KvCache> {
-        let what = || format!("key/value cache of {capacity} positions");
-        memory::ask(bytes(config, layers, (capacity, batch), options), what)?;
-        let windows = (0..layers).map(|index| config.window(index).map_or(usize::MAX, |size| size as usize));
-        let windows = windows.collect();
-        let layers = (0..layers).map(|index| layer(config, index, (capacity, batch), options)).collect();
-        Ok(KvCache { capacity, len: 0, stored: 0, first: 0, layers, windows })
+        if let Some(keep) = options.keep {
+            check_keep(config, keep)?;
+        }
+        let plans = (0..layers).map(|index| plan(config, index, (capacity, batch), options));
+        let plans: Vec<(KvLayer, usize)> = plans.collect();
+        let bytes = plans.iter().map(|(kv, mass)| layer_bytes(kv, *mass)).fold(0, u64::saturating_add);
+        memory::ask(bytes, || format!("key/value cache of {capacity} positions"))?;
+        let layer = |(index, (kv, mass))| {
+            let window = config.window(index);
+            Ok(Layer {
+                kv,
+                window: window.map_or(usize::MAX, |size| size as usize),
+                lets_go: options.keep.is_some() && window.is_none(),
+                mass: memory::zeros(mass, "attention of positions")?,
+            })
+        };
+        let layers = (0..layers).zip(plans).map(layer).collect::<Result<_>>()?;
+        Ok(KvCache { capacity, len: 0, stored: 0, keep: options.keep, used: 0, let_go: 0, first: 0, layers })
     }
 
     /// Bytes that the cache of a model takes when it is full, without what the allocator adds.
     pub fn bytes(config: &ModelConfig, context: usize, batch: usize, options: KvOptions) -> u64 {
-        bytes(config, config.layers, (context, batch), options)
+        let layers = (0..config.layers).map(|index| plan(config, index, (context, batch), options));
+        layers.map(|(kv, mass)| layer_bytes(&kv, mass)).fold(0, u64::saturating_add)
     }
 
-    /// Positions stored.
+    /// Positions that have been stored, whether they are still kept or not.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -74,36 +104,59 @@ impl KvCache {
         self.capacity
     }
 
-    /// Takes memory for `positions` more.
+    /// Takes memory for `positions` more, and lets others go where they are too many.
     ///
     /// # Errors
     /// When there is not enough.
     pub fn reserve(&mut self, positions: usize) -> Result<()> {
-        self.layers.iter_mut().try_for_each(|layer| layer.reserve(self.len + positions))
+        if let Some(keep) = self.keep {
+            let most = keep.positions.saturating_add(positions.max(KvKeep::SLACK));
+            if self.used + positions > most {
+                self.let_go(keep);
+            }
+        }
+        let (len, used) = (self.len + positions, self.used + positions);
+        let needed = |layer: &Layer| if layer.lets_go { used } else { len };
+        self.layers.iter_mut().try_for_each(|layer| layer.kv.reserve(needed(layer)))
+    }
+
+    fn let_go(&mut self, keep: KvKeep) {
+        let used = self.used;
+        for layer in self.layers.iter_mut().filter(|layer| layer.lets_go) {
+            let positions = layer.mass.len() / layer.kv.kv_heads();
+            for head in 0..layer.kv.kv_heads() {
+                let mass = &mut layer.mass[head * positions..][..positions];
+                let chosen = keep.chosen(used, mass);
+                layer.kv.keep(head, &chosen);
+                if !mass.is_empty() {
+                    chosen.iter().enumerate().for_each(|(to, from)| mass[to] = mass[*from]);
+                }
+            }
+        }
+        (self.used, self.let_go) = (keep.positions.min(used), self.len);
     }
 
     /// Forgets all positions from `len` on.
     ///
     /// # Errors
-    /// When the next one would see positions that a layer with a sliding window has no more.
+    /// When the next one would see positions that are there no more.
     pub fn truncate(&mut self, len: usize) -> Result<()> {
         if len >= self.len {
             return Ok(());
         }
-        let mut layers = self.layers.iter().zip(&self.windows);
-        let lost = |(layer, window): (&KvLayer, &usize)| {
-            (len + 1).saturating_sub(*window) < layer.first_kept(self.stored)
-        };
-        if len > 0 && layers.any(lost) {
+        let lost = |layer: &Layer| (len + 1).saturating_sub(layer.window) < layer.kv.first_kept(self.stored);
+        if len > 0 && (len < self.let_go || self.layers.iter().any(lost)) {
             return Err(RuntimeError::Request(format!(
-                "position {len} cannot be gone back to: layers with a sliding window keep no more than that, and {} positions have \
-                 been stored",
+                "position {len} cannot be gone back to: not all positions are kept, neither by layers with a sliding window nor \
+                 with --kv-window, and {} have been stored",
                 self.stored
             )));
         }
-        self.len = len;
         if len == 0 {
-            self.stored = 0;
+            self.restart(self.first);
+        } else {
+            self.used -= self.len - len;
+            self.len = len;
         }
         Ok(())
     }
@@ -111,41 +164,88 @@ impl KvCache {
     /// Forgets everything, and is for the layers from `first` on: all have the same shape.
     pub fn restart(&mut self, first: usize) {
         self.first = first;
-        (self.len, self.stored) = (0, 0);
+        (self.len, self.stored, self.used, self.let_go) = (0, 0, 0, 0);
+    }
+
+    /// Where the keys and values of the next position are to be in `layer`, which counts those that are kept.
+    pub fn position_in(&self, layer: usize) -> usize {
+        if self.layers[layer - self.first].lets_go { self.used } else { self.len }
     }
 
     /// Stores keys and values of `layer` for the positions that follow; `keys` and `values` hold one row of
     /// `kv_heads * head_dim` per position. [`KvCache::advance`] counts them once every layer has them.
     pub fn store(&mut self, cpu: &Cpu, layer: usize, keys: &[f32], values: &[f32]) {
-        let layer = &mut self.layers[layer - self.first];
-        self.stored = self.stored.max(self.len + keys.len() / (layer.kv_heads() * layer.head_dim()));
-        layer.store(cpu, self.len, keys, values);
+        let position = self.position_in(layer);
+        let Layer { kv, mass, .. } = &mut self.layers[layer - self.first];
+        let positions = keys.len() / (kv.kv_heads() * kv.head_dim());
+        self.stored = self.stored.max(self.len + positions);
+        kv.store(cpu, position, keys, values);
+        if !mass.is_empty() {
+            let all = mass.len() / kv.kv_heads();
+            for mass in mass.chunks_exact_mut(all) {
+                mass[position..position + positions].fill(0.0);
+            }
+        }
+    }
+
+    /// Counts the attention that the queries of the next positions pay, where that decides what is kept.
+    pub fn count_attention(&mut self, cpu: &Cpu, layer: usize, attention: &Attention<'_>, q: &[f32]) {
+        let position = self.position_in(layer);
+        let Layer { kv, mass, .. } = &mut self.layers[layer - self.first];
+        if !mass.is_empty() {
+            cpu.add_mass(attention, kv, position, q, mass);
+        }
     }
 
     /// Counts `positions` more.
     pub fn advance(&mut self, positions: usize) {
         self.len += positions;
+        self.used += positions;
     }
 
     /// Keys and values of one layer.
     pub fn layer(&self, layer: usize) -> &KvLayer {
-        &self.layers[layer - self.first]
+        &self.layers[layer - self.first].kv
     }
 }
 
-/// An empty layer with room for what it is to keep.
-fn layer(config: &ModelConfig, index: u32, (capacity, batch): (usize, usize), options: KvOptions) -> KvLayer {
+/// An empty layer with room for what it is to keep, and how much attention is counted for.
+fn plan(
+    config: &ModelConfig,
+    index: u32,
+    (capacity, batch): (usize, usize),
+    options: KvOptions,
+) -> (KvLayer, usize) {
     let (kv_heads, head_dim) = (config.kv_heads as usize, config.head_dim as usize);
     let shape = KvShape { kv_heads, head_dim, types: options.types };
-    match config.window(index).filter(|_| !options.whole) {
+    match (config.window(index), options.keep) {
+        (Some(_), _) if options.whole => (KvLayer::new(shape, capacity), 0),
         // The first token of a step sees its window, the last itself.
-        Some(window) => {
-            KvLayer::ring(shape, (window as usize).saturating_sub(1).saturating_add(batch), capacity)
+        (Some(window), _) => {
+            (KvLayer::ring(shape, (window as usize).saturating_sub(1).saturating_add(batch), capacity), 0)
         }
-        None => KvLayer::new(shape, capacity),
+        (None, None) => (KvLayer::new(shape, capacity), 0),
+        (None, Some(keep)) => {
+            let positions = keep.positions.saturating_add(batch.max(KvKeep::SLACK)).min(capacity);
+            let mass =
+                if keep.policy == KvPolicy::HeavyHitters { kv_heads.saturating_mul(positions) } else { 0 };
+            (KvLayer::new(shape, positions), mass)
+        }
     }
 }
 
-fn bytes(config: &ModelConfig, layers: u32, room: (usize, usize), options: KvOptions) -> u64 {
-    (0..layers).map(|index| layer(config, index, room, options).bytes()).fold(0, u64::saturating_add)
+fn layer_bytes(kv: &KvLayer, mass: usize) -> u64 {
+    kv.bytes().saturating_add((mass as u64).saturating_mul(size_of::<f32>() as u64))
+}
+
+fn check_keep(config: &ModelConfig, keep: KvKeep) -> Result<()> {
+    keep.check()?;
+    let refused = |why: &str| Err(RuntimeError::Request(format!("--kv-window: {why}")));
+    if config.position == (PositionConfig::Alibi {}) {
+        return refused("the model weighs positions by their distance (ALiBi), so that none can be let go");
+    }
+    if (0..config.layers).all(|index| config.window(index).is_some()) {
+        return refused("every layer of the model has a sliding window already");
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ mod attention;
 mod clustered_head;
 mod feed_forward;
 mod kv_cache;
+mod kv_keep;
 mod layer_runner;
 mod observe;
 mod profile;
@@ -27,6 +28,7 @@ use qsf_format::{PositionConfig, Residual};
 
 pub use clustered_head::{ClusterRanking, ClusteredHead};
 pub use kv_cache::{KvCache, KvOptions};
+pub use kv_keep::{KvKeep, KvPolicy};
 pub use layer_runner::LayerRunner;
 pub use observe::{InputObserver, LinearInput};
 pub use profile::{Profile, Section};

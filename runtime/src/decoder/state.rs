@@ -181,8 +181,8 @@ impl DecoderState {
     /// Forgets all positions from `position` on.
     ///
     /// # Errors
-    /// When layers with a sliding window have forgotten what is seen from there; not for a state of [`KvOptions::whole`], nor
-    /// for position 0.
+    /// When what is seen from there has been let go, by layers with a sliding window unless the state is one of
+    /// [`KvOptions::whole`], or by [`KvOptions::keep`]. Position 0 can always be gone back to.
     pub fn rewind(&mut self, position: usize) -> Result<()> {
         self.kv.truncate(position)
     }

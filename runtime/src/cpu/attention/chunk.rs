@@ -57,27 +57,45 @@ pub(super) fn attend_chunk<V: Vector>(
     let ChunkBuffers { packed, scores, parts, step: room } = buffers;
     let row_lanes = queries.kv.columns() + 1;
     let within = Within { queries, chunk };
-    for step in steps() {
-        let Some(seen) = within.seen_by_any(&rows, &step) else { continue };
-        let keys = queries.kv.keys::<V>(seen, &mut room.keys);
-        let mut row = rows.start;
-        while row < rows.end {
-            row += by_rows!(rows.end - row, score::<V>(within, row, (step.clone(), keys), packed, scores));
-        }
-    }
+    score_chunk::<V>(queries, chunk, rows.clone(), packed, scores, room);
     for row in rows.clone() {
         let part = &mut parts[row * row_lanes..][..row_lanes];
-        let (top, total) = weigh::<V>(within, row, &mut scores[row * ROW_LANES..][..ROW_LANES]);
+        let (top, total) = weigh::<V>(queries, chunk, row, &mut scores[row * ROW_LANES..][..ROW_LANES]);
         part.fill([0.0; LANES]);
         set_state(part, top, total);
     }
     for step in steps() {
-        let Some(seen) = within.seen_by_any(&rows, &step) else { continue };
+        let Some(seen) = within.seen_by_any(&rows, &step) else {
+            continue;
+        };
         let values = queries.kv.values::<V>(seen, &mut room.values);
         let mut row = rows.start;
         while row < rows.end {
             row +=
                 by_rows!(rows.end - row, add_values::<V>(within, row, (step.clone(), values), scores, parts));
+        }
+    }
+}
+
+/// The scaled `q . k` of rows `rows`, each of which must see some of chunk `chunk`, with the positions that any of them sees.
+#[inline(always)]
+pub(super) fn score_chunk<V: Vector>(
+    queries: &Queries<'_>,
+    chunk: usize,
+    rows: Range<usize>,
+    packed: &[Lanes],
+    scores: &mut [Lanes],
+    room: &mut StepRoom,
+) {
+    let within = Within { queries, chunk };
+    for step in steps() {
+        let Some(seen) = within.seen_by_any(&rows, &step) else {
+            continue;
+        };
+        let keys = queries.kv.keys::<V>(seen, &mut room.keys);
+        let mut row = rows.start;
+        while row < rows.end {
+            row += by_rows!(rows.end - row, score::<V>(within, row, (step.clone(), keys), packed, scores));
         }
     }
 }
@@ -186,7 +204,13 @@ fn score_vectors<V: Vector, const R: usize, const C: usize>(
 ///
 /// Minus infinity has no weight; a NaN or plus infinity makes the sum NaN.
 #[inline(always)]
-fn weigh<V: Vector>(within: Within<'_>, row: usize, scores: &mut [Lanes]) -> (f32, f32) {
+pub(super) fn weigh<V: Vector>(
+    queries: &Queries<'_>,
+    chunk: usize,
+    row: usize,
+    scores: &mut [Lanes],
+) -> (f32, f32) {
+    let within = Within { queries, chunk };
     let Attention { softcap, slopes, .. } = *within.queries.attention;
     let seen = within.seen(row, &(0..CHUNK));
     let first = seen.start / LANES;

@@ -165,6 +165,25 @@ impl KvLayer {
         }
     }
 
+    /// Makes the positions `kept` of a head, which ascend, its first, as they are stored.
+    ///
+    /// # Panics
+    /// When there is no memory for one of them.
+    pub fn keep(&mut self, head: usize, kept: &[usize]) {
+        let mut raw = Vec::new();
+        for (to, &from) in kept.iter().enumerate().filter(|(to, from)| to != *from) {
+            let ((page, at), (to_page, to)) = (self.page(from), self.page(to));
+            let stored = &self.pages[page][head];
+            raw.clear();
+            stored.keys.copy(at, &mut raw);
+            let keys = raw.len();
+            stored.values.copy(at, &mut raw);
+            let stored = &mut self.pages[to_page][head];
+            stored.keys.paste(to, &raw[..keys]);
+            stored.values.paste(to, &raw[keys..]);
+        }
+    }
+
     /// The page of a position, and where it is in there.
     fn page(&self, position: usize) -> (usize, usize) {
         let slot = position % (self.steps * STEP);

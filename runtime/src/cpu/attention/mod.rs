@@ -19,6 +19,7 @@
 //! | `tile` | products of several queries with several vectors |
 //! | `chunk` | some queries over one chunk |
 //! | `join` | chunks to the result of a query |
+//! | `mass` | how much attention positions get |
 //! | `spread`, `scratch` | a layer's work, on all threads; what each of them keeps |
 
 mod chunk;
@@ -26,6 +27,7 @@ mod codes;
 mod join;
 mod kv_type;
 mod layer;
+mod mass;
 mod scratch;
 mod spread;
 mod stored;

@@ -14,7 +14,7 @@ use crate::error::Result;
 
 /// Most queries that are computed together: what they read from the second-level cache is shared by so many, and their
 /// scores still fit the first.
-const ROWS: usize = 32;
+pub(super) const ROWS: usize = 32;
 
 /// Results of single chunks on their way to be joined.
 #[derive(Debug)]
@@ -136,18 +136,18 @@ impl Cpu {
 
 /// The arguments of [`Cpu::attend`].
 #[derive(Clone, Copy)]
-struct Layer<'a> {
-    attention: &'a Attention<'a>,
-    kv: &'a KvLayer,
-    position: usize,
-    q: &'a [f32],
+pub(super) struct Layer<'a> {
+    pub attention: &'a Attention<'a>,
+    pub kv: &'a KvLayer,
+    pub position: usize,
+    pub q: &'a [f32],
     /// Heads for each key/value head.
-    group: usize,
+    pub group: usize,
 }
 
 impl<'a> Layer<'a> {
     /// Queries of the heads from `first_head` on that share its keys, [`ROWS`] at most, of the tokens from `token` on.
-    fn queries(&self, token: usize, first_head: usize) -> Queries<'a> {
+    pub fn queries(&self, token: usize, first_head: usize) -> Queries<'a> {
         let Layer { attention, kv, position, q, group } = *self;
         Queries {
             attention,

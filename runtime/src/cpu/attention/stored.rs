@@ -178,12 +178,51 @@ impl Stored {
                     let scale = coding.quantize(&padded, &mut group_codes);
                     scales[order.scale(dim, position, group)] = scale.to_bits();
                     for (i, code) in (group * GROUP..).zip(&group_codes[..values.len()]) {
-                        let (vector, lane) = order.place(dim, position, i);
-                        let shift = vector % coding.per_byte() * coding.bits();
-                        let byte = &mut codes[vector / coding.per_byte()][lane];
-                        *byte = *byte & !(coding.top() << shift) | code << shift;
+                        coding.put(codes, order.place(dim, position, i), *code);
                     }
                 }
+            }
+        }
+    }
+
+    /// Adds what is stored of a position to `raw`, as it is.
+    pub fn copy(&self, position: usize, raw: &mut Vec<u32>) {
+        let Stored { order, dim, ref vectors } = *self;
+        let places = (0..dim).map(|i| order.place(dim, position, i));
+        match vectors {
+            Vectors::F32(floats) => {
+                let vectors: &[Lanes] = floats.as_chunks().0;
+                raw.extend(places.map(|(vector, lane)| vectors[vector][lane].to_bits()));
+            }
+            Vectors::F16(vectors) => {
+                raw.extend(places.map(|(vector, lane)| u32::from(vectors[vector][lane])));
+            }
+            Vectors::Codes { coding, codes, scales } => {
+                raw.extend(places.map(|(vector, lane)| {
+                    let shift = vector % coding.per_byte() * coding.bits();
+                    u32::from(codes[vector / coding.per_byte()][lane] >> shift & coding.top())
+                }));
+                let groups = 0..dim.div_ceil(GROUP);
+                raw.extend(groups.map(|group| u32::from(scales[order.scale(dim, position, group)])));
+            }
+        }
+    }
+
+    /// Stores what [`Stored::copy`] gave of another position.
+    pub fn paste(&mut self, position: usize, raw: &[u32]) {
+        let Stored { order, dim, ref mut vectors } = *self;
+        let (values, rest) = raw.split_at(dim);
+        for (i, &value) in values.iter().enumerate() {
+            let (vector, lane) = order.place(dim, position, i);
+            match vectors {
+                Vectors::F32(floats) => floats[vector * LANES + lane] = f32::from_bits(value),
+                Vectors::F16(vectors) => vectors[vector][lane] = value as u16,
+                Vectors::Codes { coding, codes, .. } => coding.put(codes, (vector, lane), value as u8),
+            }
+        }
+        if let Vectors::Codes { scales, .. } = vectors {
+            for (group, &scale) in rest.iter().enumerate() {
+                scales[order.scale(dim, position, group)] = scale as u16;
             }
         }
     }
