@@ -27,6 +27,11 @@ fn check(bytes: Vec<u8>) {
     if let Err(error) = verify_file(&file) {
         must_say_something(&error);
     }
+    let layers = (0..file.layers().len()).map(|layer| file.layer_outline(layer));
+    let ends = [file.final_outline().map(|(_, outline)| outline), file.embedding_outline()];
+    for error in layers.chain(ends).filter_map(Result::err) {
+        must_say_something(&error);
+    }
     match QsfSource::from_file(file) {
         Ok(source) => {
             load_all(&source);
@@ -63,7 +68,7 @@ fn decode_two_tokens(source: &QsfSource) {
         for token in [0, last].into_iter().take(context) {
             decoder.forward(&mut state, &[token])?;
             if !logits.is_empty() {
-                decoder.logits(&mut state, 0..1, &mut logits);
+                decoder.logits(&mut state, 0..1, &mut logits)?;
             }
         }
         Ok(())

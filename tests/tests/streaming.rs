@@ -33,8 +33,12 @@ fn llama(dir: &Path) -> PathBuf {
 
 /// Logits of the prompt's last token, taken in two steps, and of three tokens behind it.
 fn logits(model: Model, batch: usize) -> Result<Vec<Vec<f32>>, RuntimeError> {
-    let vocab = model.config.vocab as usize;
-    let decoder = Decoder::new(Arc::new(model), Cpu::with_threads(Isa::best(), 2).unwrap(), None);
+    let cpu = Cpu::with_threads(Isa::best(), 2).unwrap();
+    decode(&Decoder::new(Arc::new(model), cpu, None), batch)
+}
+
+fn decode(decoder: &Decoder, batch: usize) -> Result<Vec<Vec<f32>>, RuntimeError> {
+    let vocab = decoder.model().config.vocab as usize;
     let mut state = decoder.state(CONTEXT, batch).unwrap();
     let mut rows = Vec::new();
     let mut step = |tokens: &[u32]| -> Result<(), RuntimeError> {
@@ -55,7 +59,14 @@ fn logits(model: Model, batch: usize) -> Result<Vec<Vec<f32>>, RuntimeError> {
 }
 
 fn need() -> Need {
-    Need { context: CONTEXT, batch: PROMPT.len(), kv: KvOptions::default(), threads: 2, in_use: 0 }
+    Need {
+        context: CONTEXT,
+        batch: PROMPT.len(),
+        kv: KvOptions::default(),
+        skipped: Vec::new(),
+        threads: 2,
+        in_use: 0,
+    }
 }
 
 fn plan(source: &StreamSource, budget: u64) -> Result<MemoryPlan, RuntimeError> {
@@ -171,6 +182,32 @@ fn a_file_that_is_removed_while_the_model_runs_is_still_there_for_it() {
         fs::remove_file(&file).unwrap();
     }
     assert!(logits(model, batch).unwrap() == expected);
+}
+
+#[test]
+fn layers_that_are_left_out_are_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = llama(dir.path());
+    // Only a conversion to a size measures how much layers matter; any file can say so.
+    let file = converted(dir.path(), "m.qsf", &model, "--quant 8bit");
+    let source = StreamSource::open(&file, Io::Pread).unwrap();
+    let budget = least(&source);
+    let run = |skipped: &[usize]| {
+        let need = Need { skipped: skipped.to_vec(), ..need() };
+        let plan = MemoryPlan::new(&source, need, RamBudget(budget)).unwrap();
+        let batch = plan.batch;
+        let StreamedModel { model, plan, .. } = StreamedModel::load(&source, plan).unwrap();
+        let cpu = Cpu::with_threads(Isa::best(), 1).unwrap();
+        let decoder = Decoder::new(Arc::new(model), cpu, None).without_layers(skipped);
+        (decode(&decoder, batch).unwrap(), plan.bytes_per_token)
+    };
+    let (found, read) = run(&[1, 2]);
+    let whole = Model::load(&QsfSource::open(&file).unwrap()).unwrap();
+    let cpu = Cpu::with_threads(Isa::best(), 1).unwrap();
+    let decoder = Decoder::new(Arc::new(whole), cpu, None).without_layers(&[1, 2]);
+    assert!(found == decode(&decoder, 512).unwrap());
+    let (_, all) = run(&[]);
+    assert!(read < all * 3 / 4, "{read} of {all} bytes");
 }
 
 #[test]

@@ -161,7 +161,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let prompt = prompt(args, source, tokenizer.as_ref())?;
     let lengths = Lengths::new(args, source.config(), &prompt)?;
     let kv = args.kv_keep.options(args.kv.types_or(open.default_kv()));
-    let (model, streaming) = open.load((lengths.context, lengths.step), kv, cpu.threads())?;
+    let skipped = args.shortcuts.skipped(open.source())?;
+    let (model, streaming) = open.load((lengths.context, lengths.step), kv, skipped, cpu.threads())?;
     if let Some(streaming) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
         return Ok(print(&streaming.describe(args.json))?);
     }

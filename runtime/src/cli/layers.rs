@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::decoder::{Decoder, skipped_layers};
+use crate::decoder::skipped_layers;
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;
 
@@ -45,6 +45,11 @@ pub struct LayerReport {
 }
 
 impl LayerReport {
+    /// The layers that are left out, ascending.
+    pub fn skipped(&self) -> &[usize] {
+        &self.skipped
+    }
+
     /// For JSON.
     pub fn to_json(&self) -> Value {
         json!({ "quality": self.quality, "layers": self.layers, "skipped": self.skipped })
@@ -68,17 +73,13 @@ impl LayerReport {
 }
 
 impl LayerArgs {
-    /// Makes `decoder`, which runs the model of `source`, leave out layers as chosen. Gives what, where not all are run.
+    /// The layers to leave out of the model of `source`; `None`: none were to be.
     ///
     /// # Errors
     /// When layers are to be left out, and the file does not say how important any is.
-    pub fn apply(
-        &self,
-        decoder: Decoder,
-        source: &dyn WeightSource,
-    ) -> Result<(Decoder, Option<LayerReport>)> {
+    pub fn choose(&self, source: &dyn WeightSource) -> Result<Option<LayerReport>> {
         if self.quality == Share::ALL {
-            return Ok((decoder, None));
+            return Ok(None);
         }
         let (Share(quality), importance) = (self.quality, source.layer_importance());
         if importance.iter().all(Option::is_none) {
@@ -89,8 +90,7 @@ impl LayerArgs {
             )));
         }
         let skipped = skipped_layers(&importance, quality);
-        let decoder = decoder.without_layers(&skipped);
-        Ok((decoder, Some(LayerReport { quality, layers: importance.len(), skipped })))
+        Ok(Some(LayerReport { quality, layers: importance.len(), skipped }))
     }
 }
 

@@ -34,8 +34,20 @@ impl ShortcutArgs {
     /// When the file has not what that takes.
     pub fn apply(&self, decoder: Decoder, source: &dyn WeightSource) -> Result<(Decoder, ShortcutReport)> {
         let (decoder, head) = self.head.head.apply(decoder, source)?;
-        let (decoder, layers) = self.layers.apply(decoder, source)?;
+        let layers = self.layers.choose(source)?;
+        let decoder = match &layers {
+            Some(report) => decoder.without_layers(report.skipped()),
+            None => decoder,
+        };
         Ok((decoder, ShortcutReport { head, layers }))
+    }
+
+    /// The layers of the model of `source` that will be left out.
+    ///
+    /// # Errors
+    /// When the file does not say which.
+    pub fn skipped(&self, source: &dyn WeightSource) -> Result<Vec<usize>> {
+        Ok(self.layers.choose(source)?.map_or_else(Vec::new, |report| report.skipped().to_vec()))
     }
 }
 

@@ -103,7 +103,7 @@ impl OpenModel {
     }
 
     /// The model: with a budget one that has room for a context of `context` tokens, steps of up to `batch`, keys and values
-    /// as `kv` says and `threads` threads, beside what the process has taken so far.
+    /// as `kv` says, without the layers `skipped`, and `threads` threads, beside what the process has taken so far.
     ///
     /// # Errors
     /// When the budget is too small, or weights are damaged or cannot be read.
@@ -111,6 +111,7 @@ impl OpenModel {
         &mut self,
         (context, batch): (usize, usize),
         kv: KvOptions,
+        skipped: Vec<usize>,
         threads: usize,
     ) -> Result<(Model, Option<Streaming>)> {
         match self {
@@ -118,7 +119,7 @@ impl OpenModel {
             OpenModel::Streamed(source, budget) => {
                 source.drop_tokenizer_json();
                 let in_use = anonymous_bytes().unwrap_or(UNKNOWN_USE);
-                let need = Need { context, batch, kv, threads, in_use };
+                let need = Need { context, batch, kv, skipped, threads, in_use };
                 let plan = MemoryPlan::new(source, need, *budget)?;
                 let StreamedModel { model, plan, status } = StreamedModel::load(source, plan)?;
                 Ok((model, Some(Streaming { plan, status })))

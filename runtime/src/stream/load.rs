@@ -53,9 +53,9 @@ impl StreamedModel {
     /// # Errors
     /// When weights cannot be read or are damaged, or memory or threads are refused.
     pub fn load(source: &StreamSource, mut plan: MemoryPlan) -> Result<StreamedModel> {
-        let config = source.config();
-        let tied = config.tied_head;
-        let places: Vec<&Place> = source.places().iter().chain(tied.then(|| source.embedding())).collect();
+        // The plan is changed below.
+        let skipped = plan.skipped.clone();
+        let places: Vec<&Place> = source.matrices(&skipped, false).collect();
         let panel = EmbeddingRows::panel_bytes(&source.embedding().form);
         let mut arena = Arena::new(arena_bytes(&places, source, &plan, panel))?;
         let mut main_reader = reader(source.path(), source.io(), source.parts())?;
@@ -95,14 +95,15 @@ impl StreamedModel {
             None
         } else {
             let buffers = regions(&mut arena, "buffers", plan.buffers, plan.buffer_bytes)?;
-            let pipeline = Arc::new(Pipeline::start(Arc::new(schedule), main_reader, buffers)?);
-            for (place, pieces) in streamed {
-                let rows = place.form.rows_per_piece(plan.piece_bytes);
-                let matrix = StreamedMatrix::new(place.form.clone(), rows, pieces, pipeline.clone());
-                weights.insert(place.id, Weight::Streamed(Box::new(matrix)));
-            }
-            Some(pipeline)
+            Some(Arc::new(Pipeline::start(Arc::new(schedule), main_reader, buffers)?))
         };
+        // No layer that is left out is ever asked for its rows.
+        let left_out = source.matrices(&skipped, true).map(|place| (place, 0..0));
+        for (place, pieces) in streamed.into_iter().chain(left_out) {
+            let rows = place.form.rows_per_piece(plan.piece_bytes);
+            let matrix = StreamedMatrix::new(place.form.clone(), rows, pieces, pipeline.clone());
+            weights.insert(place.id, Weight::Streamed(Box::new(matrix)));
+        }
         let parts = Parts { source, weights: Mutex::new(weights), embedding: Mutex::new(Some(embedding)) };
         let model = Model::assemble(&parts)?;
         Ok(StreamedModel { model, plan, status: StreamStatus { pipeline, read_rate } })

@@ -71,16 +71,16 @@ pub struct StreamedMatrix {
     rows_per_piece: usize,
     /// Numbers of the pieces in the schedule.
     pieces: Range<usize>,
-    pipeline: Arc<Pipeline>,
+    pipeline: Option<Arc<Pipeline>>,
 }
 
 impl StreamedMatrix {
-    /// A matrix that is pieces `pieces` of the pipeline.
+    /// A matrix that is pieces `pieces` of the pipeline; without any, one of a layer that is left out.
     pub fn new(
         form: MatrixForm,
         rows_per_piece: usize,
         pieces: Range<usize>,
-        pipeline: Arc<Pipeline>,
+        pipeline: Option<Arc<Pipeline>>,
     ) -> StreamedMatrix {
         StreamedMatrix { form, rows_per_piece, pieces, pipeline }
     }
@@ -93,13 +93,16 @@ impl StreamedMatrix {
     /// As [`Cpu::linear`], bit for bit.
     ///
     /// # Errors
-    /// When the rows cannot be read or are damaged; `out` is of no use then.
+    /// When the rows cannot be read or are damaged, or belong to a layer that was to be left out; `out` is of no use then.
     ///
     /// # Panics
     /// When the shapes do not fit together.
     pub fn linear(&self, cpu: &Cpu, bias: Option<&[f32]>, input: &Input<'_>, out: &mut [f32]) -> Result<()> {
+        let pipeline = self.pipeline.as_ref().filter(|_| !self.pieces.is_empty()).ok_or_else(|| {
+            RuntimeError::Request("weights of a layer that was to be left out are used".into())
+        })?;
         let mut outcome = Ok(());
-        self.pipeline.for_each(self.pieces.clone(), |number, bytes| {
+        pipeline.for_each(self.pieces.clone(), |number, bytes| {
             let first = (number - self.pieces.start) * self.rows_per_piece;
             let rows = first..self.form.rows.min(first + self.rows_per_piece);
             match self.form.tensor(&rows, bytes) {

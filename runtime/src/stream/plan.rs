@@ -34,7 +34,7 @@ const LADDER: [(usize, usize, usize); 7] = [
 const LEAST_BATCH: usize = 32;
 
 /// What a model shall be able to do.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Need {
     /// Positions.
     pub context: usize,
@@ -42,6 +42,8 @@ pub struct Need {
     pub batch: usize,
     /// How keys and values are kept.
     pub kv: KvOptions,
+    /// Layers that are left out.
+    pub skipped: Vec<usize>,
     /// Threads that compute.
     pub threads: usize,
     /// Anonymous memory that is taken already.
@@ -67,7 +69,9 @@ pub struct MemoryPlan {
     pub panels: usize,
     /// Whether the token embedding is in memory.
     pub embedding_resident: bool,
-    /// For each matrix, in the order of use, whether it is in memory.
+    /// Layers that are left out: their matrices are neither kept nor read.
+    pub(super) skipped: Vec<usize>,
+    /// For each other matrix, in the order of use, whether it is in memory.
     pub(super) resident: Vec<bool>,
     /// Names and bytes of everything.
     pub regions: Vec<(&'static str, u64)>,
@@ -84,9 +88,10 @@ impl MemoryPlan {
     /// When it is not enough: then the message says what would be.
     pub fn new(source: &StreamSource, need: Need, budget: RamBudget) -> Result<MemoryPlan> {
         let costs = Costs { source, config: source.config(), need };
-        let batches =
-            || std::iter::successors(Some(need.batch.max(1)), |batch| (*batch > 1).then_some(batch / 2));
-        for least in [need.batch.clamp(1, LEAST_BATCH), 1] {
+        let batches = || {
+            std::iter::successors(Some(costs.need.batch.max(1)), |batch| (*batch > 1).then_some(batch / 2))
+        };
+        for least in [costs.need.batch.clamp(1, LEAST_BATCH), 1] {
             for rung in LADDER {
                 for batch in batches().filter(|batch| *batch >= least) {
                     let (all, none) = (costs.total(rung, batch), costs.total(rung, 1));
@@ -104,7 +109,7 @@ impl MemoryPlan {
                  less with a shorter context (-c), and --io mmap without a budget leaves memory to the system: the least",
                 source.path().display(),
                 megabytes(budget.0),
-                need.context,
+                costs.need.context,
                 megabytes(least.next_multiple_of(100_000)),
             ),
             bytes: least,
@@ -179,8 +184,7 @@ fn is_pinned(place: &Place) -> bool {
 impl Costs<'_> {
     /// The matrices that a token is multiplied with.
     fn matrices(&self) -> impl Iterator<Item = &Place> {
-        let tied = self.config.tied_head.then(|| self.source.embedding());
-        self.source.places().iter().chain(tied)
+        self.source.matrices(&self.need.skipped, false)
     }
 
     /// Everything but weights that may be streamed, with steps of `batch` tokens.
@@ -254,6 +258,7 @@ impl Costs<'_> {
             piece_bytes: piece,
             panels: if embedding_resident { 0 } else { panels },
             embedding_resident,
+            skipped: self.need.skipped.clone(),
             resident,
             regions,
             bytes_per_token: 0,

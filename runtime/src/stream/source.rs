@@ -86,9 +86,7 @@ impl StreamSource {
                     )?;
                     places.push(place(&mut found, layer, part, entry)?);
                 } else {
-                    let mut bytes = vec![0; entry.data.len() + SLACK];
-                    let start = reader.read(part, &entry.data, &mut bytes)?;
-                    let bytes = bytes[start..start + entry.data.len()].to_vec();
+                    let bytes = read_all(&mut reader, part, &entry.data)?;
                     found.add_entry(layer, entry, bytes.into())?;
                 }
             }
@@ -126,9 +124,17 @@ impl StreamSource {
         self.io
     }
 
-    /// The matrices that tokens are multiplied with, in the order of use; a tied head is not among them.
-    pub(super) fn places(&self) -> &[Place] {
-        &self.places
+    /// The matrices that tokens are multiplied with, in the order of use, a tied head too: those of the layers `skipped`, or
+    /// all others.
+    pub(super) fn matrices<'a>(
+        &'a self,
+        skipped: &'a [usize],
+        of_skipped: bool,
+    ) -> impl Iterator<Item = &'a Place> {
+        let tied = self.config.tied_head.then_some(&self.embedding);
+        let is_skipped =
+            |place: &Place| place.id.layer.is_some_and(|layer| skipped.contains(&(layer as usize)));
+        self.places.iter().chain(tied).filter(move |place| is_skipped(place) == of_skipped)
     }
 
     /// The token embedding.
@@ -158,6 +164,21 @@ pub(super) fn reader(path: &Path, io: Io, parts: &[StreamPart]) -> Result<ChunkR
     let mut arena = Arena::new(bytes.stored + bytes.border + 2 * super::arena::REGION_ALIGN)?;
     let (stored, border) = (arena.take("reading", bytes.stored)?, arena.take("reading", bytes.border)?);
     Ok(ChunkReader::new(path, disk::open(path, io)?, stored, border))
+}
+
+/// Raw bytes in memory of their own.
+fn read_all(reader: &mut ChunkReader, part: &StreamPart, raw: &Range<usize>) -> Result<Vec<u8>> {
+    let (mut bytes, len) = (Vec::new(), raw.len() + SLACK);
+    bytes.try_reserve_exact(len).map_err(|_| RuntimeError::OutOfMemory {
+        what: format!("tensor in {}", part.outline.place),
+        bytes: len as u64,
+    })?;
+    bytes.resize(len, 0);
+    let start = reader.read(part, raw, &mut bytes)?;
+    bytes.truncate(start + raw.len());
+    bytes.drain(..start);
+    bytes.shrink_to_fit();
+    Ok(bytes)
 }
 
 /// Notes a matrix.
@@ -200,6 +221,10 @@ impl WeightSource for StreamSource {
         Ok(self.file.clusters()?)
     }
 
+    fn layer_importance(&self) -> Vec<Option<f32>> {
+        self.file.layers().iter().map(|layer| layer.importance).collect()
+    }
+
     fn quantized_from(&self) -> Vec<String> {
         crate::source::quantized_types(&self.infos, &self.quantized_before)
     }
@@ -220,16 +245,8 @@ impl WeightSource for StreamSource {
         let place = place.ok_or_else(|| {
             RuntimeError::bad_input(self.file.path(), id.to_string(), "a tensor of the file", "none")
         })?;
-        let mut bytes = Vec::new();
-        let len = place.raw.len() + SLACK;
-        bytes
-            .try_reserve_exact(len)
-            .map_err(|_| RuntimeError::OutOfMemory { what: id.to_string(), bytes: len as u64 })?;
-        bytes.resize(len, 0);
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = reader.read(&place.part, &place.raw, &mut bytes)?;
-        bytes.truncate(start + place.raw.len());
-        bytes.drain(..start);
+        let bytes = read_all(&mut reader, &place.part, &place.raw)?;
         place.form.tensor(&(0..place.form.rows), bytes.into())
     }
 
