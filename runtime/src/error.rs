@@ -55,6 +55,22 @@ pub enum RuntimeError {
         /// How much was asked for.
         bytes: u64,
     },
+    /// A model cannot run within the memory that it was given.
+    #[error(
+        "{}: a RAM budget of {} is too small for a context of {context} tokens: a budget of {} is enough; \
+         less is with a shorter context (-c, or prompt and -n), and without --ram-budget the system decides what stays in memory",
+        path.display(), megabytes(*budget), megabytes(least.next_multiple_of(100_000))
+    )]
+    BudgetTooSmall {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that were given.
+        budget: u64,
+        /// Positions that were wanted.
+        context: usize,
+        /// Bytes that are enough for one token at a time.
+        least: u64,
+    },
     /// The model computed something that is no number: its weights are broken.
     #[error("the model computed {what}: its weights are broken or overflow")]
     NotANumber {
@@ -95,10 +111,15 @@ impl RuntimeError {
             RuntimeError::BadInput { .. } | RuntimeError::NotANumber { .. } => Failure::BadInput,
             RuntimeError::Unsupported { .. } => Failure::Unsupported,
             RuntimeError::Request(_) => Failure::Usage,
-            RuntimeError::OutOfMemory { .. } => Failure::OutOfSpace,
+            RuntimeError::OutOfMemory { .. } | RuntimeError::BudgetTooSmall { .. } => Failure::OutOfSpace,
             RuntimeError::Interrupted => Failure::Interrupted,
         }
     }
+}
+
+/// Bytes as megabytes of 10^6.
+pub(crate) fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 /// Result with [`RuntimeError`].

@@ -76,7 +76,7 @@ fn plan(source: &StreamSource, budget: u64) -> Result<MemoryPlan, RuntimeError> 
 /// The smallest budget for a model.
 fn least(source: &StreamSource) -> u64 {
     match plan(source, 1) {
-        Err(RuntimeError::OutOfMemory { bytes, .. }) => bytes,
+        Err(RuntimeError::BudgetTooSmall { least, .. }) => least,
         other => panic!("a budget of one byte: {:?}", other.map(|plan| plan.total())),
     }
 }

@@ -45,11 +45,6 @@ pub fn anonymous_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Bytes as megabytes of 10^6, for messages.
-pub fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use qsf_format::{ModelConfig, TensorKind};
 
 use super::arena::REGION_ALIGN;
-use super::budget::{RamBudget, megabytes};
+use super::budget::RamBudget;
 use super::chunk_reader::{ReaderBytes, SLACK};
 use super::embedding::EmbeddingRows;
 use super::source::{Place, StreamSource};
 use crate::decoder::{KvOptions, StateBytes};
-use crate::error::{Result, RuntimeError};
+use crate::error::{Result, RuntimeError, megabytes};
 use crate::source::WeightSource;
 
 /// What cannot be foreseen: the allocator's own, stacks, what libraries hold.
@@ -85,7 +85,7 @@ impl MemoryPlan {
     /// Spends `budget` on `source`.
     ///
     /// # Errors
-    /// When it is not enough: then the message says what would be.
+    /// [`RuntimeError::BudgetTooSmall`], which says what would be enough.
     pub fn new(source: &StreamSource, need: Need, budget: RamBudget) -> Result<MemoryPlan> {
         let costs = Costs { source, config: source.config(), need };
         let batches = || {
@@ -103,16 +103,11 @@ impl MemoryPlan {
             }
         }
         let least = costs.total(LADDER[LADDER.len() - 1], 1);
-        Err(RuntimeError::OutOfMemory {
-            what: format!(
-                "{} with a RAM budget of {} and a context of {} tokens; a budget of {} is enough for one token at a time, \
-                 less with a shorter context (-c), and --io mmap without a budget leaves memory to the system: the least",
-                source.path().display(),
-                megabytes(budget.0),
-                costs.need.context,
-                megabytes(least.next_multiple_of(100_000)),
-            ),
-            bytes: least,
+        Err(RuntimeError::BudgetTooSmall {
+            path: source.path().to_owned(),
+            budget: budget.0,
+            context: costs.need.context,
+            least,
         })
     }
 
