@@ -50,6 +50,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "head",
             "isa",
             "kv_type",
+            "layers",
             "load_seconds",
             "model",
             "rows",
