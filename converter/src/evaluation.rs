@@ -50,8 +50,8 @@ pub(crate) fn evaluate_file(
     let base = Decoder::new(Arc::new(Model::load(source)?), cpu.clone(), None).stop_on(cancel);
     let converted = QsfSource::open(path)?;
     let model = Decoder::new(Arc::new(Model::load(&converted)?), cpu.clone(), None).stop_on(cancel);
-    // In f32, so that the figures say what the weights cost and nothing else.
-    let (kv, base_kv) = (KvTypes::default(), KvTypes::default());
+    // As qsf-eval by default, so that both say the same.
+    let (kv, base_kv) = (KvTypes::F16, KvTypes::F16);
     let options = EvalOptions { ctx: text.ctx, chunks: text.chunks, bos: tokenizer.bos(), kv, base_kv };
     let found = evaluate(&model, Some(&base), &tokens, options, progress)?;
     Ok(record(&found, text, &model))
