@@ -59,7 +59,7 @@ pub enum RuntimeError {
     #[error(
         "{}: a RAM budget of {} is too small for a context of {context} tokens: a budget of {} is enough; \
          less is with a shorter context (-c, or prompt and -n), and without --ram-budget the system decides what stays in memory",
-        path.display(), megabytes(*budget), megabytes(least.next_multiple_of(100_000))
+        path.display(), megabytes(*budget), megabytes(least.saturating_add(99_999) / 100_000 * 100_000)
     )]
     BudgetTooSmall {
         /// The file.

@@ -84,7 +84,7 @@ impl StateBytes {
         let (heads, head_dim) = (config.heads as usize, config.head_dim as usize);
         StateBytes {
             kv: KvCache::bytes(config, context, batch, kv),
-            activations: floats.saturating_mul(batch as u64) + Int8Rows::bytes(batch, widest),
+            activations: floats.saturating_mul(batch as u64).saturating_add(Int8Rows::bytes(batch, widest)),
             tables: Rotation::bytes(config, context)
                 .saturating_add(AttentionBuffer::bytes(heads, head_dim, context)),
         }

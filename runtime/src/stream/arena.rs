@@ -1,4 +1,4 @@
-//! One allocation for everything of a model that stays within a budget: regions with names, each handed out once.
+//! One allocation for everything of a model that stays within a budget: regions, each handed out once.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -15,7 +15,6 @@ pub const REGION_ALIGN: usize = 4096;
 pub struct Arena {
     memory: Arc<Memory>,
     used: usize,
-    regions: Vec<(&'static str, usize)>,
 }
 
 struct Memory {
@@ -51,10 +50,10 @@ impl Arena {
             let start = NonNull::new(map.as_mut_ptr()).ok_or_else(refused)?;
             Memory { start, len, _map: Some(map) }
         };
-        Ok(Arena { memory: Arc::new(memory), used: 0, regions: Vec::new() })
+        Ok(Arena { memory: Arc::new(memory), used: 0 })
     }
 
-    /// The next `bytes`, beginning at a page, zeros at first. `name` is for [`Arena::regions`].
+    /// The next `bytes`, beginning at a page, zeros at first. `name` is for the error.
     ///
     /// # Errors
     /// When the arena has no more so many.
@@ -65,18 +64,7 @@ impl Arena {
         };
         let range = self.used..end;
         self.used = end.next_multiple_of(REGION_ALIGN);
-        self.regions.push((name, bytes));
         Ok(Region { memory: self.memory.clone(), range })
-    }
-
-    /// What was taken, in order.
-    pub fn regions(&self) -> &[(&'static str, usize)] {
-        &self.regions
-    }
-
-    /// Bytes of the whole.
-    pub fn bytes(&self) -> usize {
-        self.memory.len
     }
 }
 

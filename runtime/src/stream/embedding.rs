@@ -53,11 +53,6 @@ impl EmbeddingRows {
         EmbeddingRows { form, part, cache: Mutex::new(cache) }
     }
 
-    /// Bytes of the file.
-    pub fn stored_bytes(&self) -> u64 {
-        (self.form.row_bytes() * self.form.rows) as u64
-    }
-
     /// The rows of `tokens` as floats, tokens x `hidden` into `out`.
     ///
     /// # Errors

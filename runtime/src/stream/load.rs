@@ -166,7 +166,9 @@ impl ModelParts for Parts<'_> {
 
     fn matrix(&self, id: TensorId) -> Result<Weight> {
         let weight = self.weights.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        weight.ok_or_else(|| self.missing(id))
+        // A matrix of one row was read with the vectors.
+        let vector = || self.source.vector(id).cloned().map(Weight::Resident);
+        weight.or_else(vector).ok_or_else(|| self.missing(id))
     }
 
     fn tensor(&self, id: TensorId) -> Result<Option<Tensor>> {

@@ -15,11 +15,6 @@ pub struct StreamPart {
 }
 
 impl StreamPart {
-    /// Bytes of the file that must be read for the raw bytes `range`: all of the chunks that it touches.
-    pub fn stored_bytes(&self, range: &Range<usize>) -> u64 {
-        self.chunks_of(range).map(|i| u64::from(self.outline.chunks[i].stored_bytes)).sum()
-    }
-
     /// The chunks that raw bytes are in.
     pub fn chunks_of(&self, range: &Range<usize>) -> Range<usize> {
         if range.is_empty() {

@@ -184,7 +184,9 @@ impl Costs<'_> {
 
     /// Everything but weights that may be streamed, with steps of `batch` tokens.
     fn total(&self, rung: (usize, usize, usize), batch: usize) -> u64 {
-        self.regions(rung, batch).iter().map(|(_, bytes)| bytes).sum::<u64>() + self.pinned()
+        let regions = self.regions(rung, batch);
+        // A hostile file may describe a model of any size.
+        regions.iter().map(|(_, bytes)| *bytes).fold(self.pinned(), u64::saturating_add)
     }
 
     fn pinned(&self) -> u64 {
