@@ -19,7 +19,7 @@ use crate::weights::Model;
 #[command(next_help_heading = "Memory")]
 pub struct StreamArgs {
     /// Use at most so much memory, and read the weights that do not fit from the file for every token: megabytes, or
-    /// with a unit (1.5GB, 512MiB)
+    /// with a unit (1.5GB, 512MiB). With --prompt-ids no tokenizer is loaded, and tokens are printed as ids
     #[arg(long, value_name = "MB", conflicts_with_all = ["measure", "tokenize", "system"])]
     pub ram_budget: Option<RamBudget>,
     /// With --ram-budget: how weights are read
