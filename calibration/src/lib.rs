@@ -7,13 +7,16 @@
 //! The model is run at full precision and layer by layer: the hidden states of all tokens are kept, and weights and
 //! statistics of one layer at a time ([`collect`], [`for_each_layer`]). [`run_streams`] runs a second stream through the layers
 //! as they are quantized, so that each matrix is fitted to the inputs that it will really get. [`vocab_clusters`] groups the
-//! rows of the head, and counts on a text how well few of the groups stand for all.
+//! rows of the head, and counts on a text how well few of the groups stand for all. [`early_exits`]
+//! learns from a text when a token is decided before the last layer.
 
 mod clusters;
 mod collect;
 mod containment;
+mod exits;
 mod fingerprint;
 mod layer_stats;
+mod logistic;
 mod moments;
 mod probe;
 mod row_stats;
@@ -27,6 +30,7 @@ mod text;
 pub use clusters::{RowClusters, cluster_rows};
 pub use collect::{collect, collect_head, for_each_layer};
 pub use containment::{measured_probes, vocab_clusters};
+pub use exits::{early_exits, exit_layers};
 pub use fingerprint::{Hash, hex, model_fingerprint, text_fingerprint};
 pub use layer_stats::LayerStats;
 pub use moments::{Channels, CrossMoment, Detail, Moments};

@@ -3,8 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use qsf_converter::quantize::{ErrorStats, first_non_finite, quantize_rows};
+use qsf_converter::quantize::{first_non_finite, quantize_rows};
 use qsf_format::{BlockSize, QuantType};
+use qsf_runtime::compare::ErrorStats;
 use qsf_runtime::cpu::Isa;
 
 const ROWS: usize = 256;

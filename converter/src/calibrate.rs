@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use qsf_calibration::{Document, Passage, document_text, read_documents, tokenize};
+use qsf_runtime::file_hash::sha256;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::{ChatTemplate, Message, RuntimeError, Tokenizer};
 
 use crate::error::Result;
 use crate::options::Calibration;
-use crate::provenance::sha256;
 
 /// What stands in for a calibration text where none is given: prose of a book in the public domain, and technical text and
 /// code of this project.

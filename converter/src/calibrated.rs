@@ -10,6 +10,7 @@ use crate::error::{ConvertError, Result};
 use crate::fit::{Fit, Fits};
 use crate::job::{Job, Tools};
 use crate::journal::Journal;
+use crate::kept_tensors::KeptTensors;
 use crate::options::SearchEffort;
 use crate::sequential::Sequential;
 use crate::statistics::StatsFiles;
@@ -64,7 +65,7 @@ pub(crate) fn write_fitted(
     let step = run_streams(source, &quantized, cpu, tokens, options, &mut sequential, progress, cancel)?;
     let head = Fits::of_step(job.encoder.isa, &step).of(TensorId::of_model(TensorKind::Head), None)?;
     drop(step);
-    job.write_rest(&head)
+    job.write_rest(&head, &KeptTensors::none(cancel))
 }
 
 /// Encodes and writes all tensors of a job, fitted to the inputs that the unchanged model makes: without a text, by
@@ -94,7 +95,7 @@ pub(crate) fn write_fitted_by_statistics(
         Ok(())
     })?;
     let fit = Fits::of_stats(isa, &head).of(TensorId::of_model(TensorKind::Head), None)?;
-    job.write_rest(&fit)
+    job.write_rest(&fit, &KeptTensors::none(tools.cancel))
 }
 
 fn missing(id: TensorId) -> ConvertError {

@@ -8,12 +8,14 @@ use qsf_format::{BlockSize, Compression, Layout};
 use qsf_runtime::bench::{Test, speed};
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, evaluate};
+use qsf_runtime::generate::PROMPT_BATCH;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{QsfSource, WeightSource, open_huggingface};
 use qsf_runtime::{Decoder, Model, RuntimeError, Tokenizer};
 use serde::Serialize;
 
 use crate::error::{ConvertError, Result};
+use crate::limits::Limits;
 use crate::options::{ConvertOptions, OutlierChoice, SearchEffort};
 use crate::pipeline::convert;
 use crate::plan::Recipe;
@@ -84,8 +86,9 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
         ctx: CTX,
         chunks: None,
         bos: tokenizer.bos(),
-        kv: KvTypes::default(),
+        kv: KvTypes::default().into(),
         base_kv: KvTypes::default(),
+        ..EvalOptions::default()
     };
     let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu.clone(), None).stop_on(cancel);
     let evaluated = evaluate(&reference, None, &tokens, options, progress)?;
@@ -113,6 +116,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
             compression: Compression::None,
             layout: Layout::Panels16,
             force: true,
+            keep_tensors: false,
             skip_tokenizer_check: false,
             allow_requantize: false,
             calibration: None,
@@ -121,7 +125,9 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
             size_limit: None,
             effort: SearchEffort::Normal,
             clusters: None,
+            early_exit: None,
             evaluation: None,
+            limits: Limits::default(),
         };
         let conversion = convert(&source, &path, &convert_options, cpu, progress, cancel)?;
         let model = Model::load(&QsfSource::open(&path)?)?;
@@ -141,7 +147,9 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
 }
 
 fn decode_speed(decoder: &Decoder, progress: &dyn Progress) -> Result<f64> {
-    Ok(speed(decoder, Test::decode(64), KvTypes::F16, (1, false), progress)?.tokens_per_second.mean)
+    Ok(speed(decoder, Test::decode(64), (KvTypes::F16, PROMPT_BATCH), (1, false), progress)?
+        .tokens_per_second
+        .mean)
 }
 
 /// The demonstration as a table.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use qsf_format::panels::{PANEL_ROWS, interleave};
 use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
+use qsf_runtime::compare::ErrorStats;
 use qsf_runtime::cpu::{Isa, decode_row};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
@@ -14,7 +15,7 @@ use rayon::prelude::*;
 use crate::apart::Chosen;
 use crate::error::{ConvertError, Result};
 use crate::fit::Fit;
-use crate::quantize::{Effort, ErrorStats, Matrix, ScaleOverflow, first_non_finite, quantize_matrix};
+use crate::quantize::{Effort, Matrix, ScaleOverflow, first_non_finite, quantize_matrix};
 
 /// Values that one task handles: enough to outweigh its overhead, little enough to share among cores.
 const VALUES_PER_TASK: usize = 1 << 16;

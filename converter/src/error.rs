@@ -92,6 +92,14 @@ pub enum ConvertError {
         /// Bytes written.
         bytes: u64,
     },
+    /// The file is not as good, or as small, as it was to be.
+    #[error("{}: kept under this name, because it misses what was asked for: {}", path.display(), missed.join("; "))]
+    MissedLimits {
+        /// Where the file is.
+        path: PathBuf,
+        /// The limits, each with what was found.
+        missed: Vec<String>,
+    },
     /// A matrix is further from the original than was allowed, in every type that it may have.
     #[error(
         "{id}: the cosine with the original is {cosine:.6} at best, and --min-cosine wants {wanted}: ask for a larger size, a lower          cosine, or another type of this tensor (--tensor-type)"
@@ -166,6 +174,7 @@ impl ConvertError {
             | ConvertError::BelowCosine { .. }
             | ConvertError::CosineTooLarge { .. }
             | ConvertError::OverTarget { .. } => Failure::Usage,
+            ConvertError::MissedLimits { .. } => Failure::FellShort,
             ConvertError::NotFinite { .. }
             | ConvertError::Moments { .. }
             | ConvertError::BrokenJournal { .. } => Failure::BadInput,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, Evaluation, evaluate};
+use qsf_runtime::file_hash::sha256;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{QsfSource, WeightSource};
 use qsf_runtime::tokenizer::Tokenizer;
@@ -12,7 +13,6 @@ use qsf_runtime::{Decoder, Model, RuntimeError};
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::provenance::sha256;
 
 /// A text to evaluate on, and how much of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,14 @@ pub(crate) fn evaluate_file(
     let model = Decoder::new(Arc::new(Model::load(&converted)?), cpu.clone(), None).stop_on(cancel);
     // As qsf-eval by default, so that both say the same.
     let (kv, base_kv) = (KvTypes::F16, KvTypes::F16);
-    let options = EvalOptions { ctx: text.ctx, chunks: text.chunks, bos: tokenizer.bos(), kv, base_kv };
+    let options = EvalOptions {
+        ctx: text.ctx,
+        chunks: text.chunks,
+        bos: tokenizer.bos(),
+        kv: kv.into(),
+        base_kv,
+        ..EvalOptions::default()
+    };
     let found = evaluate(&model, Some(&base), &tokens, options, progress)?;
     Ok(record(&found, text, &model))
 }

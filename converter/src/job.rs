@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
-    CodeTables, EncodedTensor, Layout, QsfWriter, QuantType, TensorId, TensorKind, TensorRecord,
+    CodeTables, EncodedTensor, Layout, ModelConfig, QsfWriter, QuantType, TensorId, TensorKind, TensorRecord,
     WriterOptions,
 };
 use qsf_runtime::cpu::Cpu;
@@ -18,13 +18,14 @@ use crate::apart::Chosen;
 use crate::encode::{Encoded, Encoder};
 use crate::error::{ConvertError, Result};
 use crate::fit::Fit;
+use crate::kept_tensors::KeptTensors;
 use crate::options::{ConvertOptions, OutlierChoice};
 use crate::plan::{Plan, PlannedTensor, StoredForm, layout_of, next_larger};
 use crate::quantize::Effort;
 use crate::stored::StoredTensor;
 
 /// Values of a streamed tensor that are encoded before they are written.
-const VALUES_PER_RUN: usize = 1 << 23;
+pub(crate) const VALUES_PER_RUN: usize = 1 << 23;
 
 /// A conversion under way.
 pub(crate) struct Job<'a> {
@@ -93,32 +94,34 @@ impl<'a> Job<'a> {
 
     /// How many experts a tensor is a stack of.
     pub fn experts(&self, id: TensorId) -> Option<u32> {
-        use TensorKind::*;
-        let stacked = matches!(id.kind, ExpertGate | ExpertUp | ExpertDown);
-        let experts = id.layer.filter(|_| stacked).and_then(|layer| self.source.config().experts(layer));
-        experts.map(|experts| experts.count)
+        experts_of(self.source.config(), id)
     }
 
-    /// All tensors, each for itself, in file order.
-    pub fn write_all(&mut self) -> Result<()> {
-        self.write_embedding()?;
+    /// All tensors, each for itself, in file order; those that `kept` has are not encoded again.
+    pub fn write_all(&mut self, kept: &KeptTensors<'_>) -> Result<()> {
+        self.write_embedding(kept)?;
         for layer in 0..self.source.config().layers {
             let plan = self.plan.clone();
             let of_layer = plan.tensors().par_iter().filter(|t| t.info.id.layer == Some(layer));
             let stored: Vec<Result<StoredTensor>> =
-                of_layer.map(|planned| self.store_well(planned, &[Fit::default()])).collect();
+                of_layer.map(|planned| kept.store(self, planned, &Fit::default())).collect();
             // The first error in file order, not the first in time: the same message in every run.
             self.write_stored_layer(stored.into_iter().collect::<Result<Vec<_>>>()?, None)?;
             self.source.release(Some(layer));
         }
-        self.write_rest(&Fit::default())
+        self.write_rest(&Fit::default(), kept)
     }
 
     /// The token embedding, in runs of rows.
-    fn write_embedding(&mut self) -> Result<()> {
+    fn write_embedding(&mut self, kept: &KeptTensors<'_>) -> Result<()> {
         let plan = self.plan.clone();
         for embedding in of_model(&plan).filter(|t| t.info.id.kind == TensorKind::TokenEmbedding) {
-            self.write_rows(embedding, Place::Embedding, &Fit::default())?;
+            if kept.takes(embedding) {
+                let stored = kept.store(self, embedding, &Fit::default())?;
+                self.write_stored_embedding(&stored)?;
+            } else {
+                self.write_rows(embedding, Place::Embedding, &Fit::default())?;
+            }
         }
         self.source.release(None);
         Ok(())
@@ -139,13 +142,27 @@ impl<'a> Job<'a> {
         self.plan.tensors().iter().find(|planned| planned.info.id == id)
     }
 
+    /// A tensor behind the layers, encoded.
+    fn write_stored(&mut self, tensor: &StoredTensor) -> Result<()> {
+        let EncodedTensor { kind, rows, cols, quant, layout, ref data } = tensor.encoded;
+        self.writer.begin_tensor(kind, rows, cols, quant, layout)?;
+        self.writer.tensor_rows(data)?;
+        self.writer.outliers(tensor.id, &tensor.outliers)?;
+        self.records.push(tensor.record.clone());
+        Ok(())
+    }
+
     /// What stands behind the layers: norm, a head of its own, which is fitted to `head`, and learned positions.
-    pub fn write_rest(&mut self, head: &Fit) -> Result<()> {
+    pub fn write_rest(&mut self, head: &Fit, kept: &KeptTensors<'_>) -> Result<()> {
         let plan = self.plan.clone();
         self.writer.begin_final(self.source.config().tied_head)?;
         for tensor in of_model(&plan) {
             match tensor.info.id.kind {
                 TensorKind::TokenEmbedding | TensorKind::Positions => {}
+                TensorKind::Head if kept.takes(tensor) => {
+                    let stored = kept.store(self, tensor, head)?;
+                    self.write_stored(&stored)?;
+                }
                 TensorKind::Head => self.write_rows(tensor, Place::Section, head)?,
                 _ => self.write_rows(tensor, Place::Section, &Fit::default())?,
             }
@@ -307,6 +324,14 @@ impl<'a> Job<'a> {
 fn runs(tensor: &Tensor) -> impl Iterator<Item = Range<usize>> + use<> {
     let (rows, run) = (tensor.rows(), (VALUES_PER_RUN / tensor.cols()).max(1).next_multiple_of(PANEL_ROWS));
     (0..rows).step_by(run).map(move |first| first..rows.min(first + run))
+}
+
+/// How many experts a tensor of a model of this `config` is a stack of.
+pub(crate) fn experts_of(config: &ModelConfig, id: TensorId) -> Option<u32> {
+    use TensorKind::*;
+    let stacked = matches!(id.kind, ExpertGate | ExpertUp | ExpertDown);
+    let experts = id.layer.filter(|_| stacked).and_then(|layer| config.experts(layer));
+    experts.map(|experts| experts.count)
 }
 
 /// The tensors that belong to no layer.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{ConvertError, Result};
@@ -19,8 +20,20 @@ const HEADER_BYTES: u64 = (MAGIC.len() + FINGERPRINT_BYTES) as u64;
 /// Bytes before the name of a record: its length, that of the payload, and a CRC32 of both lengths, name and payload.
 const RECORD_HEADER_BYTES: u64 = 2 + 8 + 4;
 
+/// Of records that are quick to make again, what an hour of work is not: at most so much of it is lost with the machine.
+const SYNC_AFTER: Duration = Duration::from_secs(1);
+
 /// SHA-256 of everything that the result depends on.
 pub type Fingerprint = [u8; FINGERPRINT_BYTES];
+
+/// What a record survives once it is put. Every one survives the end of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Survives {
+    /// The end of the machine, at the cost of waiting for the disk.
+    Crashes,
+    /// That, too, a second later at the latest if another record follows.
+    Kills,
+}
 
 /// An open journal.
 pub struct Journal {
@@ -29,6 +42,8 @@ pub struct Journal {
     /// Where the payload of each record is, and how long.
     records: HashMap<String, (u64, u64)>,
     end: u64,
+    survives: Survives,
+    synced: Instant,
     /// What is too large for a record, and of no use once there is a newer one.
     pub(crate) checkpoint: Checkpoint,
 }
@@ -39,6 +54,19 @@ impl Journal {
     /// # Errors
     /// When it cannot be read or written, or is of another conversion and `discard` is off.
     pub fn open(out: &Path, fingerprint: &Fingerprint, discard: bool) -> Result<Journal> {
+        Journal::open_as(out, fingerprint, discard, Survives::Crashes)
+    }
+
+    /// The same, with records that survive what is said.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_as(
+        out: &Path,
+        fingerprint: &Fingerprint,
+        discard: bool,
+        survives: Survives,
+    ) -> Result<Journal> {
         let path = path_of(out);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = opened.map_err(|e| ConvertError::io(&path, "open", e))?;
@@ -47,7 +75,8 @@ impl Journal {
             return Err(ConvertError::OtherJournal { path });
         }
         let checkpoint = Checkpoint::new(out, *fingerprint);
-        let mut journal = Journal { path: path.clone(), file, records: HashMap::new(), end: 0, checkpoint };
+        let (records, synced) = (HashMap::new(), Instant::now());
+        let mut journal = Journal { path: path.clone(), file, records, end: 0, survives, synced, checkpoint };
         if is_ours == Some(true) {
             journal.scan().map_err(|e| ConvertError::io(&path, "read", e))?;
         } else {
@@ -94,23 +123,37 @@ impl Journal {
         if self.has(name) { Ok(()) } else { self.put(name, payload) }
     }
 
-    /// Adds a record; it survives a crash once this returns.
+    /// Adds a record; it survives what the journal was opened for once this returns.
     ///
     /// # Errors
     /// When writing fails.
     pub fn put(&mut self, name: &str, payload: &[u8]) -> Result<()> {
+        self.put_parts(name, &[payload])
+    }
+
+    /// [`put`](Self::put)s a record whose payload is in parts.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn put_parts(&mut self, name: &str, parts: &[impl AsRef<[u8]>]) -> Result<()> {
         let mut write = || -> io::Result<()> {
+            let bytes: u64 = parts.iter().map(|part| part.as_ref().len() as u64).sum();
             let mut record = (name.len() as u16).to_le_bytes().to_vec();
-            record.extend((payload.len() as u64).to_le_bytes());
-            record.extend(checksum(name.as_bytes(), payload).to_le_bytes());
+            record.extend(bytes.to_le_bytes());
+            record.extend(checksum(name.as_bytes(), bytes, parts).to_le_bytes());
             record.extend(name.as_bytes());
             self.file.seek(SeekFrom::Start(self.end))?;
             self.file.write_all(&record)?;
-            self.file.write_all(payload)?;
-            self.file.sync_data()?;
+            for part in parts {
+                self.file.write_all(part.as_ref())?;
+            }
+            if self.survives == Survives::Crashes || self.synced.elapsed() >= SYNC_AFTER {
+                self.file.sync_data()?;
+                self.synced = Instant::now();
+            }
             let at = self.end + record.len() as u64;
-            self.records.insert(name.to_owned(), (at, payload.len() as u64));
-            self.end = at + payload.len() as u64;
+            self.records.insert(name.to_owned(), (at, bytes));
+            self.end = at + bytes;
             Ok(())
         };
         write().map_err(|e| ConvertError::io(&self.path, "write", e))
@@ -127,7 +170,9 @@ impl Journal {
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(MAGIC)?;
         self.file.write_all(fingerprint)?;
-        self.file.sync_all()?;
+        if self.survives == Survives::Crashes {
+            self.file.sync_all()?;
+        }
         self.end = HEADER_BYTES;
         Ok(())
     }
@@ -202,10 +247,10 @@ pub fn path_of(out: &Path) -> PathBuf {
     name.into()
 }
 
-fn checksum(name: &[u8], payload: &[u8]) -> u32 {
-    let mut sum = lengths_checksum(name.len() as u16, payload.len() as u64);
+fn checksum(name: &[u8], payload_bytes: u64, parts: &[impl AsRef<[u8]>]) -> u32 {
+    let mut sum = lengths_checksum(name.len() as u16, payload_bytes);
     sum.update(name);
-    sum.update(payload);
+    parts.iter().for_each(|part| sum.update(part.as_ref()));
     sum.finalize()
 }
 

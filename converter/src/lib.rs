@@ -4,18 +4,23 @@
 //! blocks, and [`convert`] streams them into the file.
 
 mod apart;
+pub mod batch;
 mod calibrate;
 mod calibrated;
 mod checkpoint;
+pub mod cli;
 mod clusters;
 pub mod demo;
 mod encode;
 mod error;
 mod evaluation;
+mod exits;
 mod fit;
 pub mod hub;
 mod job;
 mod journal;
+mod kept_tensors;
+mod limits;
 mod options;
 mod pipeline;
 pub mod plan;
@@ -36,7 +41,8 @@ pub use clusters::ClusterOptions;
 pub use error::{ConvertError, Result};
 pub use evaluation::EvaluationText;
 pub use journal::path_of as journal_path;
+pub use limits::{Limits, Percent, rejected_path};
 pub use options::{Calibration, ConvertOptions, OutlierChoice, SearchEffort};
 pub use pipeline::{Conversion, convert};
-pub use predict::{Prediction, predict};
+pub use predict::{Prediction, predict, predict_peak};
 pub use stats_report::StatsReport;

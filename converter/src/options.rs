@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clusters::ClusterOptions;
 use crate::evaluation::EvaluationText;
+use crate::limits::Limits;
 use crate::plan::{OutlierShare, Recipe, TypeOverride};
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
@@ -29,6 +30,9 @@ pub struct ConvertOptions {
     pub layout: Layout,
     /// Replace an output that is there, and discard what an unfinished other conversion left beside it.
     pub force: bool,
+    /// Keep tensors that are done beside the output until it is, so that a conversion that is killed need not encode them again.
+    /// With a calibration text that is always so.
+    pub keep_tensors: bool,
     /// Do not compare the tokenizer with what the source says of it.
     pub skip_tokenizer_check: bool,
     /// Quantize what was quantized before.
@@ -47,8 +51,12 @@ pub struct ConvertOptions {
     pub effort: SearchEffort,
     /// Group the tokens of the vocabulary, so that the model can be run by the likeliest of them.
     pub clusters: Option<ClusterOptions>,
+    /// Learn from a text when the model may be left before its last layer.
+    pub early_exit: Option<Calibration>,
     /// Evaluate what was written against the source, and store the result in the file.
     pub evaluation: Option<EvaluationText>,
+    /// What the file must reach to get its name.
+    pub limits: Limits,
 }
 
 /// How long to search.
@@ -138,6 +146,8 @@ impl ConvertOptions {
             ("clusters", json!(clusters)),
         ]
         .into_iter()
+        // Where it is not asked for, files stay as they were before there was such a thing.
+        .chain(self.early_exit.as_ref().map(|exits| ("early_exit", json!(text(exits)))))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
     }

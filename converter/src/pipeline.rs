@@ -2,14 +2,14 @@
 //! rows of input per thread are in memory; with a calibration text also the hidden states of its tokens.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use qsf_calibration::LayerStats;
 use qsf_format::{
-    CodeTables, MAX_CLUSTERS, META_VERSION, MIXED, Meta, Provenance, QuantType, TensorId, TensorKind,
-    TensorRecord, VocabClusters, stored_section_bytes,
+    CodeTables, EarlyExits, FormatError, MAX_CLUSTERS, META_VERSION, MIXED, Meta, Provenance, QuantType,
+    SourceFile, TensorId, TensorKind, TensorRecord, VocabClusters, stored_section_bytes,
 };
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
@@ -23,8 +23,11 @@ use crate::calibrated::{write_fitted, write_fitted_by_statistics};
 use crate::clusters::clusters_of_file;
 use crate::error::{ConvertError, Result};
 use crate::evaluation::evaluate_file;
+use crate::exits::{self, exits_of_file};
 use crate::job::{Job, Tools};
 use crate::journal::{Fingerprint, Journal};
+use crate::kept_tensors::KeptTensors;
+use crate::limits::rejected_path;
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Candidate, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size};
 use crate::provenance::hash_files;
@@ -41,8 +44,16 @@ pub struct Conversion {
     pub tensors: Vec<TensorRecord>,
     /// The vocabulary clusters, where they were asked for.
     pub clusters: Option<VocabClusters>,
+    /// Where the model may be left early, where that was asked for.
+    pub early_exits: Option<EarlyExits>,
     /// How good the file is, where that was asked for: what section EVAL says.
     pub evaluation: Option<Value>,
+    /// Where the file is: under the name that was asked for, or [`rejected_path`] where it misses its limits.
+    pub path: PathBuf,
+    /// The limits that it misses, each in words with both figures.
+    pub missed: Vec<String>,
+    /// The files of the source, with their hashes.
+    pub sources: Vec<SourceFile>,
     /// Size of the file.
     pub file_bytes: u64,
     /// Weights of all tensors.
@@ -60,12 +71,12 @@ impl Conversion {
 
 /// Converts `source` into the QSF file `out`, and verifies what was written before it gets that name.
 ///
-/// A conversion with a calibration text keeps what it has done in a journal beside the output, and goes on from there when it
-/// is started again.
+/// A conversion with a calibration text, or with [`ConvertOptions::keep_tensors`], keeps what it has done in a journal beside the
+/// output, and goes on from there when it is started again.
 ///
 /// # Errors
 /// When the source is damaged or holds values that are not finite, the output cannot be written, or the user interrupts.
-/// Nothing is left under the output's name then.
+/// Nothing is left under the output's name then, and neither is when the file misses its limits, which is no error here.
 pub fn convert(
     source: &dyn WeightSource,
     out: &Path,
@@ -76,7 +87,9 @@ pub fn convert(
 ) -> Result<Conversion> {
     let started = Instant::now();
     refuse_own_input(source, out)?;
+    refuse_old_rejected(out, options)?;
     check_cluster_count(source, options)?;
+    check_layer_count(source, options)?;
     check_tokenizer(source, options.skip_tokenizer_check)?;
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
     let requantized_from = source.quantized_from();
@@ -105,6 +118,8 @@ pub fn convert(
         options: recorded.clone(),
     };
     let mut journal = None;
+    // Until the file has its name.
+    let mut kept = KeptTensors::none(cancel);
     let sources = match &options.calibration {
         None if !options.stats_in.is_empty() => {
             let tools = Tools { cpu, tokens: &[], progress, cancel };
@@ -114,11 +129,14 @@ pub fn convert(
             hash_files(&files, &[cancel])?
         }
         None => {
+            if options.keep_tensors {
+                kept = KeptTensors::open(out, &files, &recorded, progress, cancel)?;
+            }
             progress.begin("converting", job.weights());
             // Hashing reads the same files: beside the encoding, it finds them in the page cache.
             let failed = Cancel::default();
             let (written, sources) = rayon::join(
-                || job.write_all().inspect_err(|_| failed.request()),
+                || job.write_all(&kept).inspect_err(|_| failed.request()),
                 || hash_files(&files, &[cancel, &failed]),
             );
             written?;
@@ -161,6 +179,13 @@ pub fn convert(
     if let Some(clusters) = &clusters {
         file.append_clusters(clusters)?;
     }
+    let early_exits = match &options.early_exit {
+        Some(text) => Some(exits_of_file(file.path(), text, cpu, progress, cancel)?),
+        None => None,
+    };
+    if let Some(exits) = &early_exits {
+        file.append_early_exits(exits)?;
+    }
     let evaluation = match &options.evaluation {
         Some(text) => Some(evaluate_file(file.path(), source, text, cpu, progress, cancel)?),
         None => None,
@@ -172,16 +197,23 @@ pub fn convert(
     if let Some(limit) = options.size_limit.filter(|limit| bytes > *limit) {
         return Err(ConvertError::OverTarget { path: out.to_owned(), limit, bytes });
     }
-    let file_bytes = file.publish()?;
+    let missed = options.limits.missed(bytes, evaluation.as_ref());
+    let path = if missed.is_empty() { out.to_owned() } else { rejected_path(out) };
+    let file_bytes = file.publish_as(&path)?;
     if let Some(journal) = journal {
         journal.remove();
     }
+    kept.remove();
     let seconds = started.elapsed().as_secs_f64();
     Ok(Conversion {
         plan: job.plan,
         tensors: meta.tensors,
         clusters,
+        early_exits,
         evaluation,
+        path,
+        missed,
+        sources: meta.provenance.sources,
         file_bytes,
         weights,
         seconds,
@@ -286,6 +318,9 @@ fn section_sizes(job: &Job<'_>, provenance: Provenance, options: &ConvertOptions
     if let Some(clusters) = &options.clusters {
         sizes.push(clusters.section_bytes(job.source.config()));
     }
+    if options.early_exit.is_some() {
+        sizes.push(exits::section_bytes(job.source.config()));
+    }
     if options.evaluation.is_some() {
         sizes.push(EVALUATION_RESERVE);
     }
@@ -322,12 +357,30 @@ fn check_cluster_count(source: &dyn WeightSource, options: &ConvertOptions) -> R
     Err(RuntimeError::Request(problem).into())
 }
 
+/// The same.
+fn check_layer_count(source: &dyn WeightSource, options: &ConvertOptions) -> Result<()> {
+    if options.early_exit.is_none() || source.config().layers > 1 {
+        return Ok(());
+    }
+    Err(RuntimeError::Request("--early-exit: a model of one layer cannot be left before its last".into())
+        .into())
+}
+
 /// A tokenizer that no reader could use, or that is not what the source says, is found now, not by whoever gets the file.
 fn check_tokenizer(source: &dyn WeightSource, skip_comparison: bool) -> Result<()> {
     let Some(json) = source.tokenizer_json() else { return Ok(()) };
     let tokenizer = Tokenizer::from_json(json, &source.path().join("tokenizer.json"))?;
     if !skip_comparison {
         source.check_tokenizer(&tokenizer).map_err(ConvertError::TokenizerDiffers)?;
+    }
+    Ok(())
+}
+
+/// What misses its limits gets another name, which may be taken as well.
+fn refuse_old_rejected(out: &Path, options: &ConvertOptions) -> Result<()> {
+    let path = rejected_path(out);
+    if options.limits.any() && !options.force && path.symlink_metadata().is_ok() {
+        return Err(FormatError::Exists { path }.into());
     }
     Ok(())
 }

@@ -10,17 +10,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use qsf_calibration::{Detail, LayerStats, for_each_layer};
+use qsf_calibration::{Detail, LayerStats, exit_layers, for_each_layer};
 use qsf_format::{CodeTables, Provenance, QuantType, SourceFile, TensorId, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
+use qsf_runtime::memory;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
 use sha2::{Digest, Sha256};
 
 use crate::error::{ConvertError, Result};
 use crate::fit::{Fit, Fits};
-use crate::job::{Job, Tools};
+use crate::job::{Job, Tools, experts_of};
 use crate::journal::Journal;
 use crate::options::ConvertOptions;
 use crate::pipeline::{choose_types, meta_bytes};
@@ -43,6 +44,14 @@ const VALUES_PER_RUN: u64 = 1 << 23;
 const BUFFERS: u64 = 8 << 20;
 /// Bytes of logits that the survey keeps (calibration/src/probe.rs).
 const PROBE_LOGITS: u64 = 64 << 20;
+
+/// What finding clusters takes beside the model and the rows of its head.
+const CLUSTER_BUFFERS: u64 = 16 << 20;
+/// Memory for each byte of a text while it becomes tokens, measured on 518 kB of prose.
+const BYTES_PER_TEXT_BYTE: u64 = 128;
+/// This part more is kept free for each of several conversions that share a machine: of three models in four types, the largest took
+/// 1.32 times what shapes say.
+const MARGIN: u64 = 2;
 
 /// What is to be expected of a conversion.
 #[derive(Debug, Clone)]
@@ -122,10 +131,42 @@ pub fn predict(
         file_bytes: size.file_bytes(&job.plan),
         weights: job.weights(),
         divergence,
-        peak_bytes: base + BUFFERS + peak_bytes(&job, tokens.len() as u64, options)?,
+        peak_bytes: base + BUFFERS + peak_bytes(source, &job.plan, options)?,
         seconds,
         plan: job.plan,
     })
+}
+
+/// Peak of resident memory of the conversion of `source` with `options`, on top of what this process has taken for opening
+/// the model and its texts: from shapes, in no time.
+///
+/// # Errors
+/// When the types do not fit the model, or its files cannot be read.
+pub fn predict_peak(source: &dyn WeightSource, options: &ConvertOptions) -> Result<u64> {
+    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let conversion = peak_bytes(source, &plan, options)?;
+    let planned = plan.predicted_bytes(options.block).unwrap_or(u64::MAX);
+    let (file, config) = (options.size_limit.unwrap_or(planned), source.config());
+    // What is written is run as a whole, for one of these after the other.
+    let clusters = options.clusters.as_ref().map_or(0, |_| {
+        let head = 4 * u64::from(config.vocab) * u64::from(config.hidden);
+        file.saturating_add(CLUSTER_BUFFERS + 2 * head)
+    });
+    // What each exit reads of every token, once more while its classifier is learned, and the logits of a chunk.
+    let exits = options.early_exit.as_ref().map_or(0, |text| {
+        let read = exit_layers(config.layers as usize).len() as u64 * u64::from(config.hidden);
+        let logits = 4 * text.tokens.len().min(SAMPLE_TOKENS) as u64 * u64::from(config.vocab);
+        file.saturating_add(2 * 4 * read * text.tokens.len() as u64 + logits)
+    });
+    let evaluation = match &options.evaluation {
+        Some(text) => {
+            let logits = 2 * 4 * text.ctx as u64 * u64::from(config.vocab);
+            file.saturating_add(source_bytes(source)? + logits + BYTES_PER_TEXT_BYTE * text.text.len() as u64)
+        }
+        None => 0,
+    };
+    let most = conversion.max(clusters).max(exits).max(evaluation).saturating_add(BUFFERS);
+    Ok(most.saturating_add(most / MARGIN).saturating_add(resident_bytes()))
 }
 
 /// Sum of the damages of all matrices in their planned types.
@@ -151,7 +192,7 @@ fn provenance(source: &dyn WeightSource, options: &ConvertOptions) -> Result<Pro
     for path in source.files() {
         let bytes = fs::metadata(&path).map_err(|e| ConvertError::io(&path, "read", e))?.len();
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let sha256 = crate::provenance::sha256(name.as_bytes());
+        let sha256 = qsf_runtime::file_hash::sha256(name.as_bytes());
         sources.push(SourceFile { name, bytes, sha256 });
     }
     let (tool, requantized_from) = (crate::pipeline::TOOL.into(), source.quantized_from());
@@ -291,14 +332,15 @@ fn time_of_layer(tools: &Tools<'_>, source: &dyn WeightSource, detail: Detail) -
 }
 
 /// Memory that the conversion takes on top of what the process has now, from shapes.
-fn peak_bytes(job: &Job<'_>, tokens: u64, options: &ConvertOptions) -> Result<u64> {
-    let (config, tensors) = (job.source.config(), job.plan.tensors());
+fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) -> Result<u64> {
+    let (config, tensors) = (source.config(), plan.tensors());
+    let tokens = options.calibration.as_ref().map_or(0, |calibration| calibration.tokens.len() as u64);
     let values = |planned: &PlannedTensor| planned.info.rows as u64 * planned.info.cols as u64;
     let encoded = |planned: &PlannedTensor| {
         let (rows, cols) = (planned.info.rows as u64, planned.info.cols as u64);
         planned.quant.tensor_bytes(options.block, rows, cols).unwrap_or(u64::MAX)
     };
-    let per_value = source_bytes(job.source)? as f64 / job.weights().max(1) as f64;
+    let per_value = source_bytes(source)? as f64 / tensors.iter().map(values).sum::<u64>().max(1) as f64;
     let stored = |planned: &PlannedTensor| (values(planned) as f64 * per_value) as u64;
     let layer = |bytes: &dyn Fn(&PlannedTensor) -> u64| {
         let of =
@@ -324,8 +366,8 @@ fn peak_bytes(job: &Job<'_>, tokens: u64, options: &ConvertOptions) -> Result<u6
             AttnQ | AttnK | AttnV => (0, 1),
             AttnOutput => (1, 1),
             FfnDown => (2, 1),
-            ExpertGate | ExpertUp => (3, job.experts(planned.info.id).unwrap_or(1)),
-            ExpertDown => (4, job.experts(planned.info.id).unwrap_or(1)),
+            ExpertGate | ExpertUp => (3, experts_of(config, planned.info.id).unwrap_or(1)),
+            ExpertDown => (4, experts_of(config, planned.info.id).unwrap_or(1)),
             _ => (5, 1),
         };
         widths.insert(input, u64::from(copies) * (planned.info.cols as u64).pow(2));
@@ -348,8 +390,5 @@ fn peak_bytes(job: &Job<'_>, tokens: u64, options: &ConvertOptions) -> Result<u6
 
 /// Resident memory of this process now; a common figure where the system does not tell.
 fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
-    kilobytes.unwrap_or(16 << 10) << 10
+    memory::resident().unwrap_or(16 << 20)
 }

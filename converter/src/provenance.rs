@@ -1,62 +1,18 @@
 //! Where a file came from: names, sizes and SHA-256 of the files that were read.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use qsf_format::SourceFile;
+use qsf_runtime::file_hash::hash_file;
 use qsf_runtime::progress::Cancel;
 use rayon::prelude::*;
-use sha2::{Digest, Sha256};
 
-use crate::error::{ConvertError, Result};
+use crate::error::Result;
 
 /// Name, size and hash of every file, sorted by name; given up when one of `stops` is requested.
 pub(crate) fn hash_files(paths: &[PathBuf], stops: &[&Cancel]) -> Result<Vec<SourceFile>> {
-    let mut files = paths.par_iter().map(|path| hash_file(path, stops)).collect::<Result<Vec<_>>>()?;
+    let hashed: qsf_runtime::Result<Vec<_>> = paths.par_iter().map(|path| hash_file(path, stops)).collect();
+    let mut files = hashed?;
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(files)
-}
-
-fn hash_file(path: &Path, stops: &[&Cancel]) -> Result<SourceFile> {
-    let mut file = File::open(path).map_err(|e| ConvertError::io(path, "open", e))?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut bytes = 0;
-    loop {
-        stops.iter().try_for_each(|stop| stop.check())?;
-        let n = file.read(&mut buffer).map_err(|e| ConvertError::io(path, "read", e))?;
-        if n == 0 {
-            break;
-        }
-        hash.update(&buffer[..n]);
-        bytes += n as u64;
-    }
-    let sha256 = hex(&hash.finalize());
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    Ok(SourceFile { name, bytes, sha256 })
-}
-
-/// SHA-256 of bytes in memory, lower-case hexadecimal.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hash_is_the_one_that_sha256sum_prints() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("abc");
-        std::fs::write(&path, "abc").unwrap();
-        let file = hash_file(&path, &[]).unwrap();
-        assert_eq!(file.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert_eq!((file.name.as_str(), file.bytes), ("abc", 3));
-    }
 }

@@ -31,6 +31,15 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
         conversion.bits_per_weight(),
         conversion.seconds
     );
+    if let Some(exits) = &conversion.early_exits {
+        let share = |agreeing| 100.0 * f64::from(agreeing) / f64::from(exits.positions.max(1));
+        let of = exits.exits.iter().map(|exit| format!("{} {:.1} %", exit.layer, share(exit.agreeing)));
+        out += &format!(
+            "early exits; same likeliest token behind layer: {} ({} positions)\n",
+            of.collect::<Vec<_>>().join(", "),
+            exits.positions
+        );
+    }
     if let Some(clusters) = &conversion.clusters {
         let shares = clusters.containments.iter().filter(|c| c.probed.is_power_of_two());
         let shares: Vec<String> = shares
@@ -67,7 +76,12 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
         "seconds": conversion.seconds,
         "tensors": conversion.tensors,
         "clusters": conversion.clusters.as_ref().map(clusters_json),
+        "early_exits": conversion.early_exits.as_ref().map(|exits| json!({
+            "positions": exits.positions,
+            "exits": exits.exits.iter().map(|e| json!({"layer": e.layer, "agreeing": e.agreeing})).collect::<Vec<_>>(),
+        })),
         "evaluation": conversion.evaluation,
+        "missed": conversion.missed,
     })
 }
 

@@ -1,5 +1,6 @@
 //! A tensor as it is stored, and what META says of it; as bytes for the journal, too.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use qsf_format::{
@@ -54,6 +55,11 @@ impl StoredTensor {
 
 /// Tensors as bytes: a length, a list in JSON, and the data of all.
 pub(crate) fn to_bytes(tensors: &[StoredTensor]) -> Vec<u8> {
+    to_parts(tensors).concat()
+}
+
+/// The same in parts, with the data where they are: tensors are large.
+pub(crate) fn to_parts(tensors: &[StoredTensor]) -> Vec<Cow<'_, [u8]>> {
     let entries: Vec<Entry> = tensors
         .iter()
         .map(|t| Entry {
@@ -64,15 +70,14 @@ pub(crate) fn to_bytes(tensors: &[StoredTensor]) -> Vec<u8> {
         })
         .collect();
     let list = serde_json::to_vec(&entries).expect("finite numbers and names are JSON");
-    let mut bytes = (list.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(list);
+    let mut parts = vec![Cow::Owned((list.len() as u64).to_le_bytes().to_vec()), Cow::Owned(list)];
     for tensor in tensors {
-        bytes.extend_from_slice(&tensor.encoded.data);
+        parts.push(Cow::Borrowed(&tensor.encoded.data[..]));
         if !tensor.outliers.is_empty() {
-            bytes.extend(tensor.outliers.to_bytes(tensor.id));
+            parts.push(Cow::Owned(tensor.outliers.to_bytes(tensor.id)));
         }
     }
-    bytes
+    parts
 }
 
 /// The tensors that [`to_bytes`] made bytes of; `None` if it did not.

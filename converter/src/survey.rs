@@ -10,6 +10,7 @@ use std::sync::Arc;
 use qsf_calibration::{LayerStats, Probe, ProbeText, spread};
 use qsf_format::{QuantType, TensorId, TensorKind};
 use qsf_runtime::LayerWeights;
+use qsf_runtime::compare::ErrorStats;
 use qsf_runtime::cpu::{Cpu, decode_row};
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,6 @@ use crate::job::{Job, Tools};
 use crate::journal::Journal;
 use crate::options::OutlierChoice;
 use crate::plan::{Candidate, OutlierShare, Plan, PlannedTensor, StoredForm};
-use crate::quantize::ErrorStats;
 use crate::statistics::StatsFiles;
 
 /// Types that a matrix of a layer may get, smallest first.

@@ -40,11 +40,12 @@ impl Compression {
         }
     }
 
-    /// `raw` compressed. LZ4-HC is written by LZ4's fast encoder: this crate has no other, and both decode alike.
+    /// `raw` compressed.
     pub(crate) fn encode(self, raw: &[u8]) -> std::io::Result<Vec<u8>> {
         match self {
             Compression::None => Ok(raw.to_vec()),
-            Compression::Lz4 | Compression::Lz4Hc => Ok(lz4_flex::block::compress(raw)),
+            Compression::Lz4 => Ok(lz4_flex::block::compress(raw)),
+            Compression::Lz4Hc => lz4::block::compress(raw, Some(LZ4HC_MODE), false),
             Compression::Zstd => zstd::bulk::compress(raw, ZSTD_LEVEL),
         }
     }
@@ -62,6 +63,8 @@ impl Compression {
     }
 }
 
+/// The strongest that LZ4 has: reading is as fast for all of them.
+const LZ4HC_MODE: lz4::block::CompressionMode = lz4::block::CompressionMode::HIGHCOMPRESSION(12);
 /// Weights compress alike at every level (docs/format.md); 3 is zstd's default.
 const ZSTD_LEVEL: i32 = 3;
 

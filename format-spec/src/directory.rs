@@ -46,6 +46,8 @@ impl SectionTag {
     pub const OUTLIERS: SectionTag = SectionTag(*b"OUTL");
     /// Vocabulary clusters.
     pub const CLUSTERS: SectionTag = SectionTag(*b"CLUS");
+    /// Classifiers for leaving the model early.
+    pub const EXITS: SectionTag = SectionTag(*b"EXIT");
     /// Learned positions.
     pub const POSITIONS: SectionTag = SectionTag(*b"POSE");
 }
@@ -63,6 +65,7 @@ impl SectionTag {
             Self::GRIDS,
             Self::OUTLIERS,
             Self::CLUSTERS,
+            Self::EXITS,
         ]
         .contains(&self)
     }

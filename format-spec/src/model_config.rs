@@ -130,7 +130,7 @@ impl NormPlacement {
 }
 
 /// How attention and feed-forward of a layer are joined.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residual {
     /// The feed-forward reads what attention has added to.
@@ -180,7 +180,7 @@ pub struct Experts {
 }
 
 /// Which statistics a norm removes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormKind {
     /// Mean and variance; gain and bias.
@@ -191,7 +191,7 @@ pub enum NormKind {
 }
 
 /// Activation function of the feed-forward.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// `x * Phi(x)` by the error function.

@@ -56,7 +56,11 @@ impl QsfFile {
     /// # Panics
     /// When there is no such layer.
     pub fn layer_outline(&self, layer: usize) -> Result<Outline, FormatError> {
-        self.outline_layer(layer).map_err(|damage| damage.in_file(self.path()))
+        let outline = self.outline_layer(layer).map_err(|damage| damage.in_file(self.path()))?;
+        let entry = &self.layers()[layer];
+        // Some chunks were read for their headers, more were mapped with them.
+        self.bytes().release(entry.offset, entry.offset + entry.stored_bytes);
+        Ok(outline)
     }
 
     /// Whether the head is the token embedding, and where the tensors of the final section are.
@@ -64,7 +68,11 @@ impl QsfFile {
     /// # Errors
     /// When the section is damaged.
     pub fn final_outline(&self) -> Result<(bool, Outline), FormatError> {
-        self.outline_final().map_err(|damage| damage.in_file(self.path()))
+        let outline = self.outline_final().map_err(|damage| damage.in_file(self.path()))?;
+        if let Some(section) = self.section(SectionTag::FINAL) {
+            self.bytes().release(section.offset, section.offset + section.stored_bytes);
+        }
+        Ok(outline)
     }
 
     /// Where the token embedding is: its only tensor is all of the raw bytes.

@@ -48,6 +48,11 @@ impl PartialFile {
         &self.partial
     }
 
+    /// Gives the file another final name, in the same folder.
+    pub fn rename(&mut self, path: PathBuf) {
+        self.path = path;
+    }
+
     /// Syncs `file`, renames it and syncs the directory, so that after a power cut the final name leads to the whole file
     /// or to none.
     ///

@@ -13,6 +13,7 @@ use crate::clusters::VocabClusters;
 use crate::code_tables::CodeTables;
 use crate::directory::{Section, SectionTag, parse_directory, parse_embedding_chunks};
 use crate::error::{Damage, FormatError};
+use crate::exits::EarlyExits;
 use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 use crate::layout::Layout;
@@ -436,6 +437,22 @@ impl QsfFile {
         let parsed = VocabClusters::parse(self.checked(section)?, self.header.vocab, self.header.hidden);
         parsed.map(Some).map_err(|(at, expected, found)| {
             Damage::new("section CLUS", section.offset + at as u64, expected, found)
+        })
+    }
+
+    /// The classifiers for leaving the model early, where the file has some.
+    ///
+    /// # Errors
+    /// When they are damaged, or not those of layers and of hidden states as the header has them.
+    pub fn early_exits(&self) -> Result<Option<EarlyExits>, FormatError> {
+        self.read_early_exits().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_early_exits(&self) -> Result<Option<EarlyExits>, Damage> {
+        let Some(section) = self.section(SectionTag::EXITS) else { return Ok(None) };
+        let parsed = EarlyExits::parse(self.checked(section)?, self.header.layers, self.header.hidden);
+        parsed.map(Some).map_err(|(at, expected, found)| {
+            Damage::new("section EXIT", section.offset + at as u64, expected, found)
         })
     }
 

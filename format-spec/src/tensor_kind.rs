@@ -1,6 +1,7 @@
 //! What a tensor is for (SPEC.md section 5): the id in its header and the name in reports.
 
 use std::fmt;
+use std::str::FromStr;
 
 macro_rules! tensor_kinds {
     ($($(#[doc = $doc:literal])+ $name:ident = $id:literal, $text:literal;)+) => {
@@ -180,6 +181,27 @@ impl TensorId {
     }
 }
 
+impl FromStr for TensorId {
+    type Err = String;
+
+    /// From what it is called in reports: `layer 3 attn_q`, `final_norm`.
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let parts = match s.strip_prefix("layer ") {
+            Some(rest) => {
+                rest.split_once(' ').and_then(|(layer, kind)| Some((Some(layer.parse().ok()?), kind)))
+            }
+            None => Some((None, s)),
+        };
+        let found = parts.and_then(|(layer, name)| {
+            let kind = TensorKind::ALL.iter().copied().find(|kind| kind.name() == name)?;
+            Some(TensorId { layer, kind })
+        });
+        found.filter(|id| id.kind.is_per_layer() == id.layer.is_some()).ok_or_else(|| {
+            format!("'{s}' is no name of a tensor such as 'layer 0 attn_q' or 'token_embedding'")
+        })
+    }
+}
+
 impl fmt::Display for TensorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.layer {
@@ -201,5 +223,18 @@ mod tests {
             assert!(names.insert(kind.name()), "{kind} twice");
         }
         assert_eq!(TensorKind::from_id(72), None);
+    }
+
+    #[test]
+    fn a_tensor_comes_back_from_its_name_and_nothing_else_does() {
+        for &kind in TensorKind::ALL {
+            let id = TensorId { layer: kind.is_per_layer().then_some(7), kind };
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for wrong in
+            ["", "attn_q", "layer 0 head", "layer attn_q", "layer -1 attn_q", "layer 0  attn_q", "layer 1"]
+        {
+            assert!(wrong.parse::<TensorId>().is_err(), "{wrong}");
+        }
     }
 }

@@ -83,6 +83,7 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
         file.read_section(tag)?;
     }
     file.read_clusters()?;
+    file.read_early_exits()?;
     if file.is_plain() {
         if let Some(model) = file.header().plain_model(false, tied_head) {
             model.check().map_err(|e| Damage::new("file header", 0, "a possible model", e))?;

@@ -12,6 +12,7 @@ use crate::clusters::VocabClusters;
 use crate::code_tables::CodeTables;
 use crate::directory::{Section, SectionTag, directory_bytes, embedding_chunk_bytes};
 use crate::error::FormatError;
+use crate::exits::EarlyExits;
 use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 use crate::layout::Layout;
@@ -118,6 +119,18 @@ impl CompleteFile {
         self.writer.write_directory(&self.header)
     }
 
+    /// Adds section EXIT, and verifies the file again.
+    ///
+    /// # Errors
+    /// As [`QsfWriter::complete`], and when the exits are none that a reader accepts.
+    pub fn append_early_exits(&mut self, exits: &EarlyExits) -> Result<(), FormatError> {
+        let bytes = exits.to_bytes(self.header.layers);
+        let bytes = bytes.map_err(|why| self.writer.unwritable("section EXIT", &why))?;
+        self.begin_appending()?;
+        self.writer.plain_section(SectionTag::EXITS, &bytes)?;
+        self.writer.write_directory(&self.header)
+    }
+
     /// Adds section EVAL, and verifies the file again.
     ///
     /// # Errors
@@ -143,6 +156,15 @@ impl CompleteFile {
         let bytes = size(self.writer.out.get_ref()).map_err(|e| self.writer.io("read", e))?;
         self.writer.target.publish(self.writer.out.get_ref())?;
         Ok(bytes)
+    }
+
+    /// [`publish`](Self::publish)es the file under the name `path`, in the same folder, instead of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn publish_as(mut self, path: &Path) -> Result<u64, FormatError> {
+        self.writer.target.rename(path.to_owned());
+        self.publish()
     }
 }
 

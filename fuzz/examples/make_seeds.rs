@@ -143,6 +143,7 @@ fn converted(
         compression,
         layout,
         force: false,
+        keep_tensors: false,
         skip_tokenizer_check: false,
         allow_requantize: false,
         calibration: None,
@@ -151,7 +152,9 @@ fn converted(
         size_limit: None,
         effort: SearchEffort::Normal,
         clusters: None,
+        early_exit: None,
         evaluation: None,
+        limits: qsf_converter::Limits::default(),
     };
     convert(&source, &out, &options, &Cpu::new(Isa::SCALAR), &Unwatched, &Cancel::default()).expect("a conversion");
     fs::read(out).expect("the file")

@@ -9,7 +9,7 @@ use qsf_format::{QsfFile, verify_file};
 use qsf_fuzz::reseal::reseal;
 use qsf_fuzz::{load_all, must_say_something};
 use qsf_runtime::cpu::{Cpu, Isa};
-use qsf_runtime::source::QsfSource;
+use qsf_runtime::source::{QsfSource, WeightSource};
 use qsf_runtime::{ClusteredHead, Decoder, Model};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -64,9 +64,18 @@ fn decode_two_tokens(source: &QsfSource) {
         Some(Err(error)) => must_say_something(&error),
         None => {}
     }
+    match source.early_exits() {
+        // At 0 the model is left behind the first of them.
+        Ok(Some(exits)) => match decoder.with_early_exit(exits.into(), 0.0) {
+            Ok(exiting) => decoder = exiting,
+            Err(error) => return must_say_something(&error),
+        },
+        Ok(None) => {}
+        Err(error) => return must_say_something(&error),
+    }
     let outcome = decoder.state(context, 1).and_then(|mut state| {
         for token in [0, last].into_iter().take(context) {
-            decoder.forward(&mut state, &[token])?;
+            decoder.decode(&mut state, token)?;
             if !logits.is_empty() {
                 decoder.logits(&mut state, 0..1, &mut logits)?;
             }

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Chunks of 512 tokens, as perplexities are usually reported; all of the text. Keys and values in f16, as qsf-eval has them.
     let (kv, base_kv) = (KvTypes::F16, KvTypes::F16);
-    let options = EvalOptions { ctx: 512, chunks: None, bos: tokenizer.bos(), kv, base_kv };
+    let options = EvalOptions { bos: tokenizer.bos(), kv: kv.into(), base_kv, ..EvalOptions::default() };
     let result = evaluate(&decoder, base.as_ref(), &tokens, options, &Unwatched)?;
 
     println!("perplexity {:.4} +- {:.4} over {} tokens", result.ppl, result.ppl_stderr, result.tokens);

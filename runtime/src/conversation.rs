@@ -4,9 +4,9 @@
 //! with those in the cache: what they begin with alike is kept. Without one the turns are one text that goes on.
 
 use crate::chat_template::{ChatTemplate, Message};
-use crate::decoder::{Decoder, DecoderState};
 use crate::error::{Result, RuntimeError};
 use crate::generate::{GenerateRequest, Generation, StopReason, generate};
+use crate::runner::{Runner, Sequence};
 use crate::sample::Sampler;
 use crate::tokenizer::Tokenizer;
 
@@ -18,12 +18,12 @@ const LEAST_PART: usize = 4;
 const SEPARATOR: &str = "\n";
 
 /// A conversation under way.
-pub struct Conversation<'a> {
-    decoder: &'a Decoder,
+pub struct Conversation<'a, R: Runner> {
+    runner: &'a R,
     tokenizer: &'a Tokenizer,
     template: Option<ChatTemplate>,
     messages: Vec<Message>,
-    state: DecoderState,
+    state: R::State,
     /// All of it so far. The cache holds as many of the first as the state has positions.
     tokens: Vec<u32>,
 }
@@ -43,24 +43,24 @@ pub struct Turn {
     pub forgot: bool,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a, R: Runner> Conversation<'a, R> {
     /// A conversation in an empty state, which has room for all of it. With a template the model is told `system` before; without one there is
     /// no place for that.
     ///
     /// # Errors
     /// When there is something that the model is to be told and no template.
     pub fn new(
-        (decoder, state): (&'a Decoder, DecoderState),
+        (runner, state): (&'a R, R::State),
         tokenizer: &'a Tokenizer,
         template: Option<ChatTemplate>,
         system: Option<&str>,
-    ) -> Result<Conversation<'a>> {
+    ) -> Result<Conversation<'a, R>> {
         if system.is_some() && template.is_none() {
             let problem = "a system prompt needs a chat template, and this model has none";
             return Err(RuntimeError::Request(problem.into()));
         }
         let messages = system.into_iter().map(|text| Message::new("system", text)).collect();
-        Ok(Conversation { decoder, tokenizer, template, messages, state, tokens: Vec::new() })
+        Ok(Conversation { runner, tokenizer, template, messages, state, tokens: Vec::new() })
     }
 
     /// Whether the turns go through a chat template.
@@ -89,7 +89,7 @@ impl<'a> Conversation<'a> {
             self.state.rewind(0)?;
             same = 0;
         }
-        let stop_tokens = &self.decoder.model().config.stop_tokens;
+        let stop_tokens = &self.runner.config().stop_tokens;
         let room = self.state.context() - prompt.len();
         let request =
             GenerateRequest { prompt: &prompt[same..], max_tokens: max_tokens.min(room), stop_tokens };
@@ -102,7 +102,7 @@ impl<'a> Conversation<'a> {
             Ok(())
         };
         let push = |token| say(stream.push(token)?);
-        let generation = generate(self.decoder, &mut self.state, request, sampler, push)?;
+        let generation = generate(self.runner, &mut self.state, request, sampler, push)?;
         say(stream.finish()?)?;
         let (prompt_tokens, prompt_run) = (prompt.len(), prompt.len() - same);
         self.tokens = prompt;

@@ -71,6 +71,12 @@ pub enum RuntimeError {
         /// Bytes that are enough for one token at a time.
         least: u64,
     },
+    /// There is no graphics processor that can do what is asked for.
+    #[error("no GPU: {why}")]
+    NoGpu {
+        /// Why.
+        why: String,
+    },
     /// The model computed something that is no number: its weights are broken.
     #[error("the model computed {what}: its weights are broken or overflow")]
     NotANumber {
@@ -109,7 +115,7 @@ impl RuntimeError {
             RuntimeError::Format(e) => e.failure(),
             RuntimeError::Io { source, .. } => Failure::of_io(source),
             RuntimeError::BadInput { .. } | RuntimeError::NotANumber { .. } => Failure::BadInput,
-            RuntimeError::Unsupported { .. } => Failure::Unsupported,
+            RuntimeError::Unsupported { .. } | RuntimeError::NoGpu { .. } => Failure::Unsupported,
             RuntimeError::Request(_) => Failure::Usage,
             RuntimeError::OutOfMemory { .. } | RuntimeError::BudgetTooSmall { .. } => Failure::OutOfSpace,
             RuntimeError::Interrupted => Failure::Interrupted,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::decoder::{Decoder, DecoderState};
 use crate::error::{Result, RuntimeError};
+use crate::runner::{Runner, Sequence};
 use crate::sample::Sampler;
 
 /// Tokens of one prompt step: large enough to use a weight many times, small enough for the caches.
@@ -72,44 +72,46 @@ pub struct GenerateRequest<'a> {
     pub stop_tokens: &'a [u32],
 }
 
-/// Generates tokens behind a prompt. `on_token` sees each token as soon as it is known. A stop requested of the decoder ends
+/// Generates tokens behind a prompt. `on_token` sees each token as soon as it is known. A stop requested of the runner ends
 /// it with what there is.
 ///
 /// # Errors
 /// When the prompt is empty or does not fit, a token is beyond the vocabulary, the logits are not numbers, or `on_token`
 /// fails.
-pub fn generate(
-    decoder: &Decoder,
-    state: &mut DecoderState,
+pub fn generate<R: Runner>(
+    runner: &R,
+    state: &mut R::State,
     request: GenerateRequest<'_>,
     sampler: &mut Sampler,
     mut on_token: impl FnMut(u32) -> Result<()>,
 ) -> Result<Generation> {
     let GenerateRequest { prompt, max_tokens, stop_tokens } = request;
     check_lengths(prompt.len(), max_tokens, state.context() - state.position())?;
-    let mut logits = vec![0.0; decoder.model().config.vocab as usize];
+    let mut logits = vec![0.0; runner.config().vocab as usize];
     let mut tokens = Vec::with_capacity(max_tokens);
     let started = Instant::now();
     let mut prefill = Duration::ZERO;
     let mut produce = || -> Result<StopReason> {
         let mut rows = 0;
         for batch in prompt.chunks(state.batch()) {
-            decoder.forward(state, batch)?;
+            runner.forward(state, batch)?;
             rows = batch.len();
         }
-        decoder.logits(state, rows - 1..rows, &mut logits)?;
         prefill = started.elapsed();
         while tokens.len() < max_tokens {
-            let token = sampler.sample(&logits)?;
+            let row = if tokens.is_empty() { rows - 1 } else { 0 };
+            let token = runner.sample(state, row, sampler, &mut logits)?;
+            if tokens.is_empty() {
+                prefill = started.elapsed();
+            }
             if stop_tokens.contains(&token) {
                 return Ok(StopReason::StopToken);
             }
             tokens.push(token);
             on_token(token)?;
-            decoder.cancel().check()?;
+            runner.cancel().check()?;
             if tokens.len() < max_tokens {
-                decoder.forward(state, &[token])?;
-                decoder.logits(state, 0..1, &mut logits)?;
+                runner.decode(state, token)?;
             }
         }
         Ok(StopReason::MaxTokens)

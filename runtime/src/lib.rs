@@ -2,21 +2,26 @@
 //!
 //! - [`source::open`] opens a QSF file or a HuggingFace directory behind one trait, weights in their stored type.
 //! - [`Model::load`] and [`Decoder`] run it: one decoder, configured by [`ModelConfig`](qsf_format::ModelConfig).
-//! - [`generate`], [`mod@bench`] and [`eval`] are what the binaries do with it.
+//! - [`generate`], [`mod@bench`], [`eval`] and [`compare`] are what the binaries do with it.
 
 pub mod bench;
 pub mod chat_template;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod compare;
 pub mod conversation;
 pub mod cpu;
 mod decoder;
 mod error;
 pub mod eval;
+pub mod file_hash;
 pub mod generate;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 mod guard;
 pub mod memory;
 pub mod progress;
+mod runner;
 pub mod sample;
 pub mod source;
 pub mod stream;
@@ -31,5 +36,6 @@ pub use decoder::{
     KvOptions, KvPolicy, LayerRunner, LinearInput, Profile, Section, StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError};
+pub use runner::{Runner, Sequence};
 pub use tokenizer::{TokenStream, Tokenizer};
-pub use weights::{Embedding, LayerWeights, Linear, Model, Norm, Weight};
+pub use weights::{Embedding, FeedForward, LayerWeights, Linear, Model, Norm, Weight};

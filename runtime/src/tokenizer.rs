@@ -15,7 +15,7 @@ pub use definition::{Definition, GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use definition::{FoundTokenizer, find_tokenizer};
 pub use open::open_tokenizer;
 pub(crate) use self_check::check_against;
-pub use self_check::{Difference, self_check};
+pub use self_check::{Difference, first_difference, self_check};
 pub use stream::TokenStream;
 
 /// A tokenizer as a model comes with it.

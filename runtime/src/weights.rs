@@ -98,7 +98,7 @@ impl Weight {
     pub fn rows(&self) -> usize {
         match self {
             Weight::Resident(tensor) => tensor.rows(),
-            Weight::Streamed(matrix) => matrix.form().rows,
+            Weight::Streamed(matrix) => matrix.rows(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Weight {
     pub fn stored_bytes(&self) -> u64 {
         match self {
             Weight::Resident(tensor) => tensor.stored_bytes(),
-            Weight::Streamed(matrix) => (matrix.form().row_bytes() * matrix.form().rows) as u64,
+            Weight::Streamed(matrix) => (matrix.form().row_bytes() * matrix.rows()) as u64,
         }
     }
 
@@ -134,9 +134,12 @@ impl Weight {
         }
     }
 
-    /// The rows `rows` of a matrix in memory.
+    /// Some rows of the matrix; `None` where it comes from disk as a whole.
     fn slice_rows(&self, rows: std::ops::Range<usize>) -> Option<Weight> {
-        self.resident().map(|tensor| Weight::Resident(tensor.slice_rows(rows)))
+        match self {
+            Weight::Resident(tensor) => Some(Weight::Resident(tensor.slice_rows(rows))),
+            Weight::Streamed(matrix) => Some(Weight::Streamed(Box::new(matrix.slice_rows(rows)?))),
+        }
     }
 }
 
@@ -344,15 +347,9 @@ impl Loader<'_> {
         let (gates, ups, downs) = (all(ExpertGate)?, all(ExpertUp)?, all(ExpertDown)?);
         let of_expert = |all: &Weight, e: usize| -> Result<Linear> {
             let rows = all.rows() / experts.count as usize;
-            let weight =
-                all.slice_rows(e * rows..(e + 1) * rows).ok_or_else(|| RuntimeError::Unsupported {
-                    path: self.parts.path().to_owned(),
-                    what: format!("reading the experts of layer {i} from disk whenever they are used"),
-                    supported:
-                        "a model with experts needs memory for all of them; run it without a RAM budget"
-                            .into(),
-                })?;
-            Ok(Linear { weight, bias: None })
+            let weight = all.slice_rows(e * rows..(e + 1) * rows);
+            let cut = || RuntimeError::Request(format!("experts of layer {i} on the schedule"));
+            Ok(Linear { weight: weight.ok_or_else(cut)?, bias: None })
         };
         let expert = |e: usize| -> Result<Mlp> {
             let (gate, up, down) = (of_expert(&gates, e)?, of_expert(&ups, e)?, of_expert(&downs, e)?);

@@ -47,6 +47,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "activations",
             "bandwidth",
             "cold_load",
+            "device",
             "head",
             "isa",
             "kv_type",
@@ -54,6 +55,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "load_seconds",
             "model",
             "rows",
+            "streaming",
             "version",
             "weight_bytes_per_token"
         ]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use qsf_format::{CHUNK_BYTES, QsfFile};
-use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
 use qsf_runtime::source::QsfSource;
 use qsf_runtime::stream::{Io, MemoryPlan, Need, RamBudget, StreamSource, StreamedModel};
 use qsf_runtime::{Decoder, KvOptions, Model, RuntimeError};
@@ -23,6 +23,11 @@ fn converted(dir: &Path, name: &str, model: &Path, args: &str) -> PathBuf {
     let out = dir.join(name);
     program("qsf-convert").arg(model).arg(&out).args(args).run().ok();
     out
+}
+
+/// A tiny model with random weights.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden").join(name)
 }
 
 fn llama(dir: &Path) -> PathBuf {
@@ -42,6 +47,7 @@ fn decode(decoder: &Decoder, batch: usize) -> Result<Vec<Vec<f32>>, RuntimeError
     let mut state = decoder.state(CONTEXT, batch).unwrap();
     let mut rows = Vec::new();
     let mut step = |tokens: &[u32]| -> Result<(), RuntimeError> {
+        let tokens: Vec<u32> = tokens.iter().map(|token| token % vocab as u32).collect();
         for tokens in tokens.chunks(state.batch()) {
             decoder.forward(&mut state, tokens)?;
         }
@@ -61,16 +67,19 @@ fn decode(decoder: &Decoder, batch: usize) -> Result<Vec<Vec<f32>>, RuntimeError
 fn need() -> Need {
     Need {
         context: CONTEXT,
+        least_context: CONTEXT,
         batch: PROMPT.len(),
         kv: KvOptions::default(),
+        smaller_kv: Vec::new(),
+        logit_rows: 1,
+        whole_head: false,
         skipped: Vec::new(),
         threads: 2,
-        in_use: 0,
     }
 }
 
 fn plan(source: &StreamSource, budget: u64) -> Result<MemoryPlan, RuntimeError> {
-    MemoryPlan::new(source, need(), RamBudget(budget))
+    MemoryPlan::new(source, need(), RamBudget(budget), 0)
 }
 
 /// The smallest budget for a model.
@@ -101,6 +110,9 @@ fn what_is_streamed_has_the_bits_of_what_is_in_memory() {
         (&llama, "--quant t2 --layout rows"),
         (&gpt2, "--quant 8bit --compress lz4"),
         (&gpt2, "--quant mixed"),
+        // Experts are read when they are chosen; all of them, or those that were used last, are kept.
+        (&fixture("mixtral"), "--quant 4bit"),
+        (&fixture("qwen3_moe"), "--quant 8bit --compress lz4"),
     ]
     .into_iter()
     .enumerate()
@@ -194,7 +206,7 @@ fn layers_that_are_left_out_are_not_read() {
     let budget = least(&source);
     let run = |skipped: &[usize]| {
         let need = Need { skipped: skipped.to_vec(), ..need() };
-        let plan = MemoryPlan::new(&source, need, RamBudget(budget)).unwrap();
+        let plan = MemoryPlan::new(&source, need, RamBudget(budget), 0).unwrap();
         let batch = plan.batch;
         let StreamedModel { model, plan, .. } = StreamedModel::load(&source, plan).unwrap();
         let cpu = Cpu::with_threads(Isa::best(), 1).unwrap();
@@ -208,6 +220,59 @@ fn layers_that_are_left_out_are_not_read() {
     assert!(found == decode(&decoder, 512).unwrap());
     let (_, all) = run(&[]);
     assert!(read < all * 3 / 4, "{read} of {all} bytes");
+}
+
+#[test]
+fn a_head_by_clusters_stays_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let file = converted(dir.path(), "m.qsf", &model, "--quant 8bit --clusters 16");
+    let source = StreamSource::open(&file, Io::Pread).unwrap();
+    let plan_with = |whole_head: bool| {
+        let need = Need { whole_head, ..need() };
+        let Err(RuntimeError::BudgetTooSmall { least, .. }) =
+            MemoryPlan::new(&source, need.clone(), RamBudget(1), 0)
+        else {
+            panic!("a budget of one byte")
+        };
+        MemoryPlan::new(&source, need, RamBudget(least), 0).unwrap()
+    };
+    let (with, without) = (plan_with(true), plan_with(false));
+    assert!(with.budget.0 > without.budget.0, "the head is larger than a buffer");
+    let StreamedModel { model, plan, .. } = StreamedModel::load(&source, with).unwrap();
+    assert!(model.head.weight.resident().is_some() && plan.bytes_per_token > 0);
+    // The command line asks for that where the head is one by clusters.
+    let run = |args: &str| {
+        let fixed = "--prompt-ids 1,2,3 -n 12 --temp 0 --kv-type f16 --json --head clusters:4";
+        program("qsf-run").arg(&file).args(fixed).args(args).run().json()["tokens"].clone()
+    };
+    assert_eq!(run("--ram-budget 12"), run(""));
+}
+
+#[test]
+fn a_small_budget_shortens_what_nobody_asked_for_and_then_its_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = converted(dir.path(), "m.qsf", &llama(dir.path()), "--quant 8bit");
+    let source = StreamSource::open(&file, Io::Pread).unwrap();
+    let types = |name: &str| name.parse::<KvTypes>().unwrap();
+    let short = |context: usize, least_context: usize, smaller: &[&str], budget: u64| {
+        let kv = types("f32").into();
+        let smaller_kv = smaller.iter().map(|name| types(name)).collect();
+        let need = Need { context, least_context, kv, smaller_kv, ..need() };
+        MemoryPlan::new(&source, need, RamBudget(budget), 0)
+    };
+    let least = |context: usize| match short(context, context, &[], 1) {
+        Err(RuntimeError::BudgetTooSmall { least, .. }) => least,
+        other => panic!("a budget of one byte: {:?}", other.map(|plan| plan.total())),
+    };
+    let (long, brief) = (least(4000), least(500));
+    let plan = short(4000, 500, &["4bit", "2bit"], long).unwrap();
+    assert_eq!((plan.context, plan.kv.types), (4000, types("f32")), "what is wanted, where it fits");
+    let plan = short(4000, 500, &["4bit", "2bit"], long - 1).unwrap();
+    assert_eq!((plan.context, plan.kv.types), (2000, types("f32")));
+    let plan = short(4000, 500, &["4bit", "2bit"], brief - 1).unwrap();
+    assert_eq!(plan.kv.types, types("4bit"), "coarser only when shorter does not help");
+    assert!(short(500, 500, &[], brief - 1).is_err(), "what was asked for is given, or refused");
 }
 
 #[test]
@@ -229,6 +294,17 @@ fn a_budget_that_is_too_small_is_refused_with_one_that_is_not() {
     }
     let alone = program("qsf-run").arg(&file).args("--prompt-ids 1 --io direct");
     refused("--io alone", dir.path(), alone, 2, &["--ram-budget"]);
+    // What needs another flag is refused also where that flag cannot be given.
+    for (what, flags) in
+        [("a plan of nothing", "--system --memory-plan"), ("a policy of nothing", "--system --kv-policy h2o")]
+    {
+        let flag = flags.split(' ').nth(1).unwrap();
+        refused(what, dir.path(), program("qsf-run").args(flags), 2, &[flag]);
+    }
+    for flags in ["--tokenize -p a --memory-plan", "--bench --kv-policy h2o", "-i --kv-policy h2o"] {
+        let call = program("qsf-run").arg(&file).args(flags);
+        refused(flags, dir.path(), call, 2, &["cannot be used with"]);
+    }
     let source = program("qsf-run").arg(demo_model(dir.path())).args("-p a --ram-budget 100");
     refused("a directory", dir.path(), source, 4, &["qsf-convert"]);
 }

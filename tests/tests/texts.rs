@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use qsf_runtime::cpu::{Cpu, KvTypes};
+use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::{EvalOptions, evaluate};
 use qsf_runtime::progress::Unwatched;
 use qsf_runtime::{Decoder, Model, Tokenizer, source};
@@ -171,7 +171,7 @@ fn perplexity(model: &Path, tokens: &[u32], ctx: usize) -> f64 {
     let source = source::open(model).unwrap();
     let decoder =
         Decoder::new(Arc::new(Model::load(source.as_ref()).unwrap()), Cpu::from_env().unwrap(), None);
-    let options = EvalOptions { ctx, chunks: None, bos: None, kv: KvTypes::F16, base_kv: KvTypes::F16 };
+    let options = EvalOptions { ctx, ..EvalOptions::default() };
     evaluate(&decoder, None, tokens, options, &Unwatched).unwrap().ppl
 }
 

@@ -93,14 +93,24 @@ impl RepoCache {
     pub fn link(&self, etag: &str, commit: &str, name: &str) -> Result<()> {
         let path = self.file(commit, name)?;
         make_parent(&path)?;
+        // Up from the file's folder to the snapshot, and from there to the repository's folder.
+        let target = "../".repeat(name.matches('/').count() + 2) + "blobs/" + etag;
+        if self.links {
+            if fs::read_link(&path).is_ok_and(|found| found == Path::new(&target)) {
+                return Ok(());
+            }
+            // By a rename: another process may have linked it just now, and be about to open the model.
+            let new = self.locks.join(format!("{}.{}.link", name.replace('/', "-"), std::process::id()));
+            make_parent(&new)?;
+            // What a process of this number has left; otherwise nothing is there.
+            let _ = fs::remove_file(&new);
+            if symlink(Path::new(&target), &new).is_ok() {
+                return fs::rename(&new, &path).map_err(|e| HubError::io(&path, "rename to", e));
+            }
+        }
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(HubError::io(&path, "replace", e)),
             _ => {}
-        }
-        // Up from the file's folder to the snapshot, and from there to the repository's folder.
-        let target = "../".repeat(name.matches('/').count() + 2) + "blobs/" + etag;
-        if self.links && symlink(Path::new(&target), &path).is_ok() {
-            return Ok(());
         }
         let blob = self.blob(etag);
         if fs::hard_link(&blob, &path).is_ok() {

@@ -98,7 +98,10 @@ pub fn plan_for_size(
     // What is not in the tensors that are chosen, alignment included; it changes a little with the choice.
     let mut budget = limit.saturating_add(total(&smallest)).checked_sub(least);
     let mut best: Option<(u64, Vec<usize>)> = None;
-    for _ in 0..ROUNDS {
+    for round in 0..MOST_ROUNDS {
+        if round >= ROUNDS && best.is_some() {
+            break;
+        }
         let Some(chosen) = budget.and_then(|budget| allocate(&items, budget)) else { break };
         let bytes = size.file_bytes(&with(&chosen));
         if bytes <= limit {
@@ -110,7 +113,11 @@ pub fn plan_for_size(
             budget = budget.and_then(|budget| budget.checked_sub(bytes - limit));
         }
     }
-    let Some((_, mut chosen)) = best else { return Err(PlanError::TooSmall { limit, least }) };
+    let mut chosen = match best {
+        Some((_, chosen)) => chosen,
+        None if least <= limit => smallest,
+        None => return Err(PlanError::TooSmall { limit, least }),
+    };
     // Alignment decides what still fits: of all better types for one tensor the one that avoids most damage per byte.
     loop {
         let mut better: Option<(f64, usize, usize)> = None;
@@ -139,3 +146,5 @@ pub fn plan_for_size(
 
 /// Rounds of choosing types and looking at what alignment makes of the size.
 const ROUNDS: usize = 6;
+/// Rounds until one of the choices fits: where alignment takes more than was left for it, each takes a little less.
+const MOST_ROUNDS: usize = 64;

@@ -19,7 +19,6 @@ mod affine;
 mod block;
 mod coder;
 mod eight_bit;
-mod error_stats;
 mod feedback;
 mod finite;
 mod floats;
@@ -48,7 +47,6 @@ mod tests;
 use qsf_format::{BlockSize, CodeTables, QuantType};
 use qsf_runtime::cpu::Isa;
 
-pub use error_stats::ErrorStats;
 pub use feedback::{Feedback, MomentError};
 pub use finite::first_non_finite;
 pub use learn::{Sample, learn_tables};

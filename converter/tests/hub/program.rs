@@ -68,6 +68,49 @@ fn a_model_of_the_hub_becomes_the_file_that_its_folder_becomes() {
 }
 
 #[test]
+fn jobs_of_a_batch_name_models_of_the_hub() {
+    let hub = demo_hub();
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("jobs.jsonl");
+    let jobs = |missing: &str| {
+        let job = |model: &str, output: &str, quant: &str| {
+            format!("{{\"model\": \"{model}\", \"output\": \"{output}.qsf\", \"quant\": \"{quant}\"}}\n")
+        };
+        // Two of one model, which is downloaded while neither has it.
+        let jobs = [job("org/name", "a", "4bit"), job("hf://org/name", "b", "2bit"), missing.to_owned()];
+        fs::write(&list, jobs.concat()).unwrap();
+    };
+    let batch =
+        || run(convert(&hub, dir.path(), &["--batch", "jobs.jsonl", "--out-dir", "out", "--jobs", "2"]));
+    jobs("{\"model\": \"org/name@v2\", \"output\": \"c.qsf\"}\n");
+    let (code, stdout, stderr) = batch();
+    assert_eq!(code, Some(6), "v2 is not there: {stderr}");
+    assert!(stdout.contains("c.qsf") && stdout.contains("not found"), "{stdout}");
+    assert!(stderr.contains("error: 1 of 3 jobs failed"), "{stdout}\n{stderr}");
+    assert!(!dir.path().join("out/c.qsf").exists());
+    for (name, quant) in [("a", "4bit"), ("b", "2bit")] {
+        let (code, _, stderr) = run(convert(&hub, dir.path(), &[DEMO, "local.qsf", "--quant", quant, "-f"]));
+        assert_eq!(code, Some(0), "{stderr}");
+        let made = fs::read(dir.path().join("out").join(name).with_extension("qsf")).unwrap();
+        assert!(made == fs::read(dir.path().join("local.qsf")).unwrap(), "{name}");
+    }
+
+    jobs("");
+    hub.hub.forget();
+    hub.storage.forget();
+    let (code, _, stderr) = batch();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(stderr.matches("done already").count(), 2, "{stderr}");
+    assert_eq!(hub.hub.asked().len() + hub.storage.asked().len(), 0, "what is done needs no network");
+    // Another content of a file in the cache is another model.
+    let weights = hub.repo().join("snapshots").join(MAIN).join("model.safetensors").canonicalize().unwrap();
+    fs::write(&weights, b"damaged").unwrap();
+    let (code, _, stderr) = batch();
+    assert_eq!(code, Some(0), "it is noticed, downloaded and done again: {stderr}");
+    assert!(!stderr.contains("done already") && stderr.contains("instead of"), "{stderr}");
+}
+
+#[test]
 fn exit_codes_tell_what_kind_of_failure_it_was() {
     let hub = demo_hub();
     let dir = tempfile::tempdir().unwrap();

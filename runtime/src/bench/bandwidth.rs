@@ -6,9 +6,10 @@ use std::time::Instant;
 use memmap2::MmapMut;
 use serde::Serialize;
 
-use super::machine::{Caches, available_memory};
+use super::machine::Caches;
 use crate::cpu::{Isa, Vectorized};
 use crate::error::{Result, RuntimeError};
+use crate::memory;
 
 /// Read bandwidth of some threads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -37,7 +38,8 @@ pub fn read_bandwidth(threads: usize) -> Result<Bandwidth> {
     // Registers of 32 bytes are enough, and what the compiler makes of the sum for AVX-512 is ten times as slow.
     let isa = Isa::by_name("avx2").unwrap_or(Isa::SCALAR);
     let wanted = Caches::detect().last.saturating_mul(TIMES_CACHE).max(LEAST_BYTES);
-    read_buffer(isa, threads, wanted.min(available_memory() / 4))
+    let available = memory::available().map_or(1 << 30, |bytes| bytes as usize);
+    read_buffer(isa, threads, wanted.min(available / 4))
 }
 
 fn read_buffer(isa: Isa, threads: usize, bytes: usize) -> Result<Bandwidth> {

@@ -61,14 +61,6 @@ fn bytes_of(text: &str) -> Option<usize> {
     text[..text.len() - 1].parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// Memory that can be had without pushing others out, in bytes; 1 GiB where the system does not say.
-pub(super) fn available_memory() -> usize {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok());
-    kilobytes.map_or(1 << 30, |kilobytes| kilobytes.saturating_mul(1024))
-}
-
 /// Cycles per nanosecond of one core: a chain of operations of one cycle each, timed. The best of several, so that an
 /// interruption does not count. Code with wide vectors may run at a lower clock than this.
 pub fn clock_ghz() -> f64 {

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::cpu::KvTypes;
-use crate::decoder::{Decoder, DecoderState, KvOptions, Section};
+use crate::decoder::{KvOptions, Profile, Section};
 use crate::error::{Result, RuntimeError};
-use crate::generate::PROMPT_BATCH;
 use crate::progress::Progress;
+use crate::runner::{Runner, Sequence};
 use crate::sample::{Sampler, SamplerOptions};
 
 /// What is done with the tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TestKind {
-    /// Processed together, in steps of at most 512; the head for the last only.
+    /// Processed together, in steps; the head for the last only.
     Prompt,
     /// One a step, each with the head.
     Decode,
@@ -123,6 +123,9 @@ pub struct Speed {
     /// Bytes that the process had to read from disk per token: 0 where the model is in memory. `None` where the system does
     /// not say.
     pub disk_bytes_per_token: Option<f64>,
+    /// Layers that each decoded token went through, on average, where the model may be left early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers_per_token: Option<f64>,
     /// Where the time goes, from one more repetition, so that measuring it costs the others nothing; where asked for.
     pub breakdown: Option<Breakdown>,
     /// What choosing a token with the default options takes, which is no part of the speed; of decoding, where the breakdown
@@ -130,15 +133,15 @@ pub struct Speed {
     pub sampling_ms_per_token: Option<f64>,
 }
 
-/// Measures one test: one repetition that does not count, then `repetitions`, and with `explain` one more that shows where the
+/// Measures one test, with keys and values of types `kv` and prompts in steps of up to `step` tokens: one repetition that does not count, then `repetitions`, and with `explain` one more that shows where the
 /// time goes.
 ///
 /// # Errors
 /// When there is nothing to repeat, the context exceeds the model's, memory runs out or the user interrupts.
-pub fn speed(
-    decoder: &Decoder,
+pub fn speed<R: Runner>(
+    runner: &R,
     test: Test,
-    kv: KvTypes,
+    (kv, step): (KvTypes, usize),
     (repetitions, explain): (usize, bool),
     progress: &dyn Progress,
 ) -> Result<Speed> {
@@ -149,12 +152,12 @@ pub fn speed(
     }
     // Every repetition goes back to the same position.
     let kv = KvOptions { types: kv, whole: true, keep: None };
-    let state = decoder.state_with(test.depth.saturating_add(test.tokens), PROMPT_BATCH, kv)?;
-    let vocab = decoder.model().config.vocab;
+    let state = runner.state_with(test.depth.saturating_add(test.tokens), step, kv)?;
+    let vocab = runner.config().vocab;
     // Spread over the vocabulary, the same in every run.
     let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
     let tokens: Vec<u32> = (0..test.depth.max(test.tokens)).map(token).collect();
-    let mut run = Run { decoder, state, test, tokens, logits: vec![0.0; vocab as usize] };
+    let mut run = Run { runner, state, test, tokens, logits: vec![0.0; vocab as usize] };
     progress.begin(&test.name(), (repetitions as u64).saturating_add(1 + u64::from(explain)));
     let result = run.measure(repetitions, explain, progress);
     progress.end();
@@ -162,18 +165,18 @@ pub fn speed(
 }
 
 /// A test under way.
-struct Run<'a> {
-    decoder: &'a Decoder,
-    state: DecoderState,
+struct Run<'a, R: Runner> {
+    runner: &'a R,
+    state: R::State,
     test: Test,
     tokens: Vec<u32>,
     logits: Vec<f32>,
 }
 
-impl Run<'_> {
+impl<R: Runner> Run<'_, R> {
     fn measure(&mut self, repetitions: usize, explain: bool, progress: &dyn Progress) -> Result<Speed> {
         for batch in self.tokens[..self.test.depth].chunks(self.state.batch()) {
-            self.decoder.forward(&mut self.state, batch)?;
+            self.runner.forward(&mut self.state, batch)?;
         }
         self.once(progress)?;
         let tokens = self.test.tokens as f64;
@@ -186,14 +189,17 @@ impl Run<'_> {
         let mut speed = Speed {
             test: self.test,
             tokens_per_second: Rate::of(samples),
+            layers_per_token: self.layers_per_token(),
             disk_bytes_per_token: disk.map(|bytes| bytes / tokens / repetitions as f64),
             breakdown: None,
             sampling_ms_per_token: None,
         };
         if explain {
-            self.state.profile().set(true);
-            let elapsed = self.once(progress)?;
-            speed.breakdown = Some(self.breakdown(elapsed));
+            if let Some(profile) = self.state.profile() {
+                profile.set(true);
+                let elapsed = self.once(progress)?;
+                speed.breakdown = self.state.profile().map(|profile| breakdown(profile, elapsed, tokens));
+            }
             if self.test.kind == TestKind::Decode {
                 speed.sampling_ms_per_token = Some(sampling_ms(&self.logits)?);
             }
@@ -202,7 +208,7 @@ impl Run<'_> {
     }
 
     fn once(&mut self, progress: &dyn Progress) -> Result<Duration> {
-        let Run { decoder, state, test, tokens, logits } = self;
+        let Run { runner, state, test, tokens, logits } = self;
         let tokens = &tokens[..test.tokens];
         state.rewind(test.depth)?;
         let started = Instant::now();
@@ -210,15 +216,15 @@ impl Run<'_> {
             TestKind::Prompt => {
                 let mut rows = 0;
                 for batch in tokens.chunks(state.batch()) {
-                    decoder.forward(state, batch)?;
+                    runner.forward(state, batch)?;
                     rows = batch.len();
                 }
-                decoder.logits(state, rows - 1..rows, logits)?;
+                runner.logits(state, rows - 1..rows, logits)?;
             }
             TestKind::Decode => {
-                for token in tokens {
-                    decoder.forward(state, std::slice::from_ref(token))?;
-                    decoder.logits(state, 0..1, logits)?;
+                for &token in tokens {
+                    runner.decode(state, token)?;
+                    runner.logits(state, 0..1, logits)?;
                 }
             }
         }
@@ -227,22 +233,28 @@ impl Run<'_> {
         Ok(elapsed)
     }
 
-    fn breakdown(&mut self, elapsed: Duration) -> Breakdown {
-        let whole = elapsed.as_nanos() as f64;
-        let part = |nanoseconds: f64| Part {
-            ms_per_token: nanoseconds / 1e6 / self.test.tokens as f64,
-            percent: 100.0 * nanoseconds / whole,
-        };
-        let profile = self.state.profile();
-        let [matmul, attention, elementwise, head] = Section::ALL.map(|s| profile.nanoseconds(s) as f64);
-        let other = (whole - matmul - attention - elementwise - head).max(0.0);
-        Breakdown {
-            matmul: part(matmul),
-            attention: part(attention),
-            elementwise: part(elementwise),
-            head: part(head),
-            other: part(other),
-        }
+    /// Of decoding with a model that may be left early.
+    fn layers_per_token(&self) -> Option<f64> {
+        let decodes = self.test.kind == TestKind::Decode && self.runner.exits_early();
+        self.state.layers_per_token().filter(|_| decodes)
+    }
+}
+
+/// What a profile says of a repetition of `tokens` tokens.
+fn breakdown(profile: &Profile, elapsed: Duration, tokens: f64) -> Breakdown {
+    let whole = elapsed.as_nanos() as f64;
+    let part = |nanoseconds: f64| Part {
+        ms_per_token: nanoseconds / 1e6 / tokens,
+        percent: 100.0 * nanoseconds / whole,
+    };
+    let [matmul, attention, elementwise, head] = Section::ALL.map(|s| profile.nanoseconds(s) as f64);
+    let other = (whole - matmul - attention - elementwise - head).max(0.0);
+    Breakdown {
+        matmul: part(matmul),
+        attention: part(attention),
+        elementwise: part(elementwise),
+        head: part(head),
+        other: part(other),
     }
 }
 

@@ -10,22 +10,29 @@ use clap::Parser;
 use qsf_format::cli::{exit_with, print, table};
 use qsf_format::{Failure, ModelConfig};
 use qsf_runtime::cli::{
-    BenchArgs, ComputeArgs, DEFAULT_CONTEXT, InteractiveArgs, KvArgs, KvKeepArgs, OpenModel, ShortcutArgs,
-    ShortcutReport, StreamArgs, Streaming, TokenizeArgs, TurnOptions, answer_turns, cancel_on_interrupt,
-    classify, model_name, print_tokens, read_text, run_bench, run_kernels,
+    BenchArgs, BenchModel, ComputeArgs, DEFAULT_CONTEXT, DeviceArgs, InteractiveArgs, KvArgs, OpenModel,
+    Runs, ShortcutArgs, ShortcutReport, StreamArgs, Streaming, TokenizeArgs, TurnOptions, adapters_json,
+    adapters_text, answer_turns, cancel_on_interrupt, classify, model_name, only_on_cpu, print_tokens,
+    read_text, run_bench, run_kernels,
 };
 use qsf_runtime::conversation::Conversation;
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, check_lengths, generate};
-use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::{ChatTemplate, Decoder, DecoderState, KvOptions, Message, Result, RuntimeError, Tokenizer};
+use qsf_runtime::stream::Need;
+use qsf_runtime::{
+    ChatTemplate, Decoder, KvOptions, Message, Result, Runner, RuntimeError, Sequence, Tokenizer,
+};
 use serde_json::{Value, json};
 
 /// Tokens generated when -n is not given and the context has room.
 const DEFAULT_TOKENS: usize = 256;
+/// The shortest output that will do where a RAM budget has no room for the default.
+const LEAST_TOKENS: usize = 16;
+/// The shortest context of a conversation that will do there.
+const LEAST_CONVERSATION: usize = 256;
 
 /// Generates text with a QSF file or a source model.
 #[derive(Debug, Parser)]
@@ -66,13 +73,11 @@ struct Args {
     #[command(flatten)]
     kv: KvArgs,
     #[command(flatten)]
-    kv_keep: KvKeepArgs,
-    #[command(flatten)]
     tokens: TokenizeArgs,
     #[command(flatten)]
     bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head", "quality", "kv_type"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -80,6 +85,8 @@ struct Args {
     /// Print timings to stderr; with --bench, show where the time goes
     #[arg(short, long)]
     verbose: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
 }
@@ -111,6 +118,7 @@ const EXAMPLES: &str = "Examples:
   qsf-run ./model-dir -p \"Once upon a time\" --json
   qsf-run model.qsf -p \"Once upon a time\" --head clusters
   qsf-run model.qsf -p \"Once upon a time\" --quality 0.8
+  qsf-run model.qsf -p \"Once upon a time\" --early-exit 0.9
   qsf-run model.qsf --tokenize -f text.txt --json
   qsf-run model.qsf --bench --pp 128,512 --tg 64 -t 1,2 --verbose
   qsf-run --kernel 4bit/1 -t 1
@@ -130,8 +138,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
         let cancel = cancel_on_interrupt()?;
-        let how = (&args.compute, &args.shortcuts, args.kv.types());
-        return run_bench(&args.bench, path, how, args.json, args.verbose, &cancel);
+        let Args { compute, device, shortcuts, stream, kv, .. } = args;
+        let how = BenchModel { path, compute, device: *device, shortcuts, stream, kv };
+        return run_bench(&args.bench, &how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;
     if args.system {
@@ -160,26 +169,59 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let tokenizer = json.map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
     let prompt = prompt(args, source, tokenizer.as_ref())?;
     let lengths = Lengths::new(args, source.config(), &prompt)?;
-    let kv = args.kv_keep.options(args.kv.types_or(open.default_kv()));
-    let skipped = args.shortcuts.skipped(open.source())?;
-    let (model, streaming) = open.load((lengths.context, lengths.step), kv, skipped, cpu.threads())?;
+    let kv = args.kv.options(open.default_kv());
+    let layers = args.shortcuts.layers(open.source())?;
+    let (model, streaming) = open.load(Need {
+        context: lengths.context,
+        least_context: lengths.least_context,
+        batch: lengths.step,
+        logit_rows: 1,
+        whole_head: args.shortcuts.whole_head(),
+        kv,
+        smaller_kv: if args.kv.kv_type.is_some() { Vec::new() } else { open.smaller_kv() },
+        skipped: layers.as_ref().map_or_else(Vec::new, |layers| layers.skipped().to_vec()),
+        threads: cpu.threads(),
+    })?;
     if let Some(streaming) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
         return Ok(print(&streaming.describe(args.json))?);
     }
+    if let Some(note) = streaming.as_ref().and_then(|streaming| streaming.concessions(lengths.context, kv)) {
+        writeln!(std::io::stderr(), "note: {note}")?;
+    }
     let decoder = Decoder::new(Arc::new(model), cpu, None).stop_on(&cancel);
-    let (decoder, shortcuts) = args.shortcuts.apply(decoder, open.source())?;
+    let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
     if args.verbose || std::io::stderr().is_terminal() {
         write!(std::io::stderr(), "{}", shortcuts.lines())?;
     }
-    let load_seconds = started.elapsed().as_secs_f64();
-    cancel.check()?;
-    let step = streaming.as_ref().map_or(PROMPT_BATCH, |streaming| streaming.plan.batch);
-    let state = decoder.state_with(lengths.context, step, kv)?;
-    let setup = Setup { decoder, shortcuts, streaming, kv, tokenizer, load_seconds };
-    if args.interactive.interactive {
-        return converse(args, &open, &setup, state, &cancel);
+    let setup = Setup { shortcuts, streaming, kv, tokenizer, started };
+    let only_on_cpu = only_on_cpu(&args.stream, &args.kv, &args.shortcuts);
+    match args.device.choose(decoder, only_on_cpu)? {
+        Runs::OnCpu(decoder) => run_on(&*decoder, args, &open, setup, (lengths, &prompt)),
+        #[cfg(feature = "gpu")]
+        Runs::OnGpu(decoder) => run_on(&*decoder, args, &open, setup, (lengths, &prompt)),
     }
-    generate_text(args, path, &setup, state, (&prompt, lengths.max_tokens))
+}
+
+/// Answers turns or continues a prompt.
+fn run_on<R: Runner>(
+    runner: &R,
+    args: &Args,
+    open: &OpenModel,
+    mut setup: Setup,
+    (lengths, prompt): (Lengths, &[u32]),
+) -> anyhow::Result<()> {
+    runner.cancel().check()?;
+    let plan = setup.streaming.as_ref().map(|streaming| &streaming.plan);
+    let (context, step, kv) =
+        plan.map_or((lengths.context, PROMPT_BATCH, setup.kv), |p| (p.context, p.batch, p.kv));
+    setup.kv = kv;
+    let state = runner.state_with(context, step, kv)?;
+    let load_seconds = setup.started.elapsed().as_secs_f64();
+    if args.interactive.interactive {
+        return converse(runner, args, open, &setup, state);
+    }
+    let max_tokens = lengths.max_tokens.min(context - prompt.len());
+    generate_text(runner, args, open.source().path(), (&setup, load_seconds), state, (prompt, max_tokens))
 }
 
 /// How many tokens there will be.
@@ -187,6 +229,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
 struct Lengths {
     max_tokens: usize,
     context: usize,
+    /// What will do, where the user did not ask for a length.
+    least_context: usize,
     /// Of the longest step.
     step: usize,
 }
@@ -204,24 +248,27 @@ impl Lengths {
         if args.interactive.interactive {
             let context = args.ctx_size.unwrap_or(DEFAULT_CONTEXT.min(longest));
             let max_tokens = args.max_tokens.unwrap_or(DEFAULT_TOKENS);
-            return Ok(Lengths { max_tokens, context, step: PROMPT_BATCH });
+            let least_context = args.ctx_size.unwrap_or(LEAST_CONVERSATION.min(context));
+            return Ok(Lengths { max_tokens, context, least_context, step: PROMPT_BATCH });
         }
         let limit = args.ctx_size.unwrap_or(longest);
         check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
         let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
         let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
-        Ok(Lengths { max_tokens, context, step: prompt.len().min(PROMPT_BATCH) })
+        let is_open = args.ctx_size.is_none() && args.max_tokens.is_none();
+        let least_context = if is_open { context.min(prompt.len() + LEAST_TOKENS) } else { context };
+        Ok(Lengths { max_tokens, context, least_context, step: prompt.len().min(PROMPT_BATCH) })
     }
 }
 
 /// What text is generated with.
 struct Setup {
-    decoder: Decoder,
     shortcuts: ShortcutReport,
     streaming: Option<Streaming>,
     kv: KvOptions,
     tokenizer: Option<Tokenizer>,
-    load_seconds: f64,
+    /// When loading began.
+    started: Instant,
 }
 
 /// The text of -p or -f.
@@ -266,19 +313,19 @@ fn chat_tokens(
 }
 
 /// Answers turns from stdin until it ends.
-fn converse(
+fn converse<R: Runner>(
+    runner: &R,
     args: &Args,
     open: &OpenModel,
     setup: &Setup,
-    state: DecoderState,
-    cancel: &Cancel,
+    state: R::State,
 ) -> anyhow::Result<()> {
     let source = open.source();
     let tokenizer = setup.tokenizer.as_ref().ok_or_else(|| no_tokenizer(source.path()))?;
     let template = source.chat_template().map(|_| ChatTemplate::of_source(source, tokenizer)).transpose()?;
     let (mut sampler, seed) = sampler(args)?;
     let system = args.system_prompt.as_deref();
-    let mut conversation = Conversation::new((&setup.decoder, state), tokenizer, template, system)?;
+    let mut conversation = Conversation::new((runner, state), tokenizer, template, system)?;
     let first = if args.prompt.is_some() || args.file.is_some() { Some(text(args)?) } else { None };
     let options = TurnOptions {
         first: first.as_deref(),
@@ -286,10 +333,10 @@ fn converse(
         json: args.json,
         verbose: args.verbose,
     };
-    let turns = answer_turns(&mut conversation, &options, &mut sampler, cancel)?;
+    let turns = answer_turns(&mut conversation, &options, &mut sampler, runner.cancel())?;
     if args.json {
         let mut value = json!({
-            "model": model_name(source.path()), "turns": turns, "seed": seed, "kv_type": setup.kv.types.to_string(),
+            "model": model_name(source.path()), "turns": turns, "seed": seed, "device": runner.device(), "kv_type": setup.kv.types.to_string(),
             "streaming": setup.streaming.as_ref().map(Streaming::to_json),
         });
         setup.shortcuts.add_to(&mut value);
@@ -309,15 +356,16 @@ fn no_tokenizer(path: &Path) -> RuntimeError {
     RuntimeError::bad_input(path, "tokenizer.json", "a tokenizer, or a prompt as --prompt-ids", "none")
 }
 
-fn generate_text(
+fn generate_text<R: Runner>(
+    runner: &R,
     args: &Args,
     path: &Path,
-    setup: &Setup,
-    mut state: DecoderState,
+    (setup, load_seconds): (&Setup, f64),
+    mut state: R::State,
     (prompt, max_tokens): (&[u32], usize),
 ) -> anyhow::Result<()> {
-    let Setup { decoder, shortcuts, streaming, kv, tokenizer, load_seconds } = setup;
-    let (config, streaming) = (&decoder.model().config, streaming.as_ref());
+    let Setup { shortcuts, streaming, kv, tokenizer, .. } = setup;
+    let (config, streaming) = (runner.config(), streaming.as_ref());
     let (mut sampler, seed) = sampler(args)?;
     let mut text = String::new();
     let mut stream = tokenizer.as_ref().map(|tokenizer| tokenizer.stream_after(prompt)).transpose()?;
@@ -332,7 +380,7 @@ fn generate_text(
         Ok(())
     };
     let result = generate(
-        decoder,
+        runner,
         &mut state,
         GenerateRequest { prompt, max_tokens, stop_tokens: &config.stop_tokens },
         &mut sampler,
@@ -347,7 +395,7 @@ fn generate_text(
     if let Some(rest) = stream.as_mut().map(|s| s.finish()).transpose()?.flatten() {
         show(&rest)?;
     }
-    let rates = Rates::new(prompt, &result, *load_seconds);
+    let rates = Rates::new(prompt, &result, load_seconds);
     if args.json {
         let mut value = json!({
             "model": model_name(path),
@@ -356,6 +404,7 @@ fn generate_text(
             "prompt_tokens": prompt,
             "stop_reason": result.stop,
             "seed": seed,
+            "device": runner.device(),
             "streaming": streaming.map(Streaming::to_json),
             "kv_type": kv.types.to_string(),
             "kv_window": kv.keep.map(|keep| keep.positions),
@@ -365,6 +414,7 @@ fn generate_text(
             "decode_seconds": result.decode.as_secs_f64(),
             "prefill_tokens_per_second": rates.prefill,
             "decode_tokens_per_second": rates.decode,
+            "layers_per_token": state.layers_per_token(),
         });
         shortcuts.add_to(&mut value);
         print(&format!("{value:#}\n"))?;
@@ -375,7 +425,11 @@ fn generate_text(
         if let Some(streaming) = streaming {
             write!(std::io::stderr(), "{}", streaming.describe(false))?;
         }
+        writeln!(std::io::stderr(), "run by {}", runner.device())?;
         rates.report(prompt, &result, seed, std::io::stderr())?;
+        if let Some(layers) = state.layers_per_token() {
+            writeln!(std::io::stderr(), "{layers:.2} of {} layers per output token", config.layers)?;
+        }
     }
     if result.stop == StopReason::Interrupted {
         std::process::exit(Failure::Interrupted.exit_code().into());
@@ -436,12 +490,13 @@ fn system(args: &Args, cpu: &Cpu) -> anyhow::Result<()> {
         let value = json!({
             "arch": std::env::consts::ARCH, "os": std::env::consts::OS, "threads": threads,
             "physical_cores": cores, "pinned": pinned, "isa_available": available, "isa": cpu.isa().name(), "kernels": kernels,
+            "adapters": adapters_json(),
         });
         print(&format!("{value:#}\n"))?;
         return Ok(());
     }
     let mut out = format!(
-        "{} {}, {threads} threads{}, {} physical cores\ninstruction sets: {} (in use: {})\n\n",
+        "{} {}, {threads} threads{}, {} physical cores\ninstruction sets: {} (in use: {})\n",
         std::env::consts::ARCH,
         std::env::consts::OS,
         if pinned { " (pinned)" } else { "" },
@@ -449,6 +504,7 @@ fn system(args: &Args, cpu: &Cpu) -> anyhow::Result<()> {
         available.join(", "),
         cpu.isa().name()
     );
+    out += &format!("{}\n", adapters_text());
     out += &table(
         &["type", "activations", "kernel"],
         3,

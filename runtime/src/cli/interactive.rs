@@ -11,6 +11,7 @@ use crate::conversation::{Conversation, Turn};
 use crate::error::{Result, RuntimeError};
 use crate::generate::StopReason;
 use crate::progress::Cancel;
+use crate::runner::Runner;
 use crate::sample::Sampler;
 
 /// Bytes of a turn: far more than any context holds, and less than would fill the memory.
@@ -23,7 +24,7 @@ pub const DEFAULT_CONTEXT: usize = 4096;
 pub struct InteractiveArgs {
     /// Answer what is typed, line by line, in the model's chat template, or continue it where there is none; -p or -f is the
     /// first line. A line that ends with \ goes on. Ctrl-C stops an answer, at the prompt it ends the program
-    #[arg(short, long, group = "conversation", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system", "chat"])]
+    #[arg(short, long, group = "conversation", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system", "chat", "kv_window", "kv_policy"])]
     pub interactive: bool,
 }
 
@@ -47,7 +48,7 @@ pub struct TurnOptions<'a> {
 /// # Errors
 /// When the input is not UTF-8, a turn is too long, or answering fails.
 pub fn answer_turns(
-    conversation: &mut Conversation<'_>,
+    conversation: &mut Conversation<'_, impl Runner>,
     options: &TurnOptions<'_>,
     sampler: &mut Sampler,
     cancel: &Cancel,

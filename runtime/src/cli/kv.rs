@@ -13,27 +13,9 @@ pub struct KvArgs {
     /// [default: f16; with --ram-budget 8bit,4bit]
     #[arg(long, value_name = "TYPE")]
     pub kv_type: Option<KvTypes>,
-}
-
-impl KvArgs {
-    /// The types that were asked for, else f16.
-    pub fn types(&self) -> KvTypes {
-        self.types_or(KvTypes::F16)
-    }
-
-    /// The types that were asked for, else `default`.
-    pub fn types_or(&self, default: KvTypes) -> KvTypes {
-        self.kv_type.unwrap_or(default)
-    }
-}
-
-/// Flags of what generates text.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Key/value cache")]
-pub struct KvKeepArgs {
     /// Keep N positions of a text (between N and N + 64, while a prompt is read up to N + 512) in layers that see all of it
     /// [default: all]
-    #[arg(long, value_name = "N", conflicts_with_all = ["measure", "tokenize", "system", "interactive"])]
+    #[arg(long, value_name = "N")]
     pub kv_window: Option<usize>,
     /// With --kv-window: keep the first 4 and the last (window), or the last half and those that got most attention (h2o)
     /// [default: window]
@@ -41,9 +23,10 @@ pub struct KvKeepArgs {
     pub kv_policy: Option<KvPolicy>,
 }
 
-impl KvKeepArgs {
-    /// How keys and values of these types are kept.
-    pub fn options(&self, types: KvTypes) -> KvOptions {
+impl KvArgs {
+    /// How keys and values are kept, in `default` types where none were asked for.
+    pub fn options(&self, default: KvTypes) -> KvOptions {
+        let types = self.kv_type.unwrap_or(default);
         let policy = self.kv_policy.unwrap_or_default();
         let keep = self.kv_window.map(|positions| KvKeep { positions, policy });
         KvOptions { keep, ..types.into() }

@@ -1,21 +1,27 @@
-//! `--quality`: how many of its layers a model runs.
+//! `--quality` and `--early-exit`: how many of its layers a model runs.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Args;
+use qsf_format::EarlyExits;
 use serde_json::{Value, json};
 
-use crate::decoder::skipped_layers;
+use crate::decoder::{Decoder, skipped_layers};
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;
 
-/// Flag of binaries that run models.
+/// Flags of binaries that run models.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct LayerArgs {
     /// Part of the layers to run at least, 0 to 1: the least important are left out, never the first and last two; for files
     /// made with --target-size, where importance was measured
     #[arg(long, value_name = "Q", default_value = "1", help_heading = "Layers")]
     pub quality: Share,
+    /// Leave the model for a generated token behind the first layer whose classifier is at least so sure, 0 to 1, that the
+    /// layers left would choose the same token; at 1 never. For files made with --early-exit
+    #[arg(long, value_name = "CONFIDENCE", help_heading = "Layers")]
+    pub early_exit: Option<Share>,
 }
 
 /// A part of all: a number from 0 to 1.
@@ -42,6 +48,15 @@ pub struct LayerReport {
     quality: f64,
     layers: usize,
     skipped: Vec<usize>,
+    exits: Option<Exits>,
+}
+
+/// Where the model may be left.
+#[derive(Debug, Clone, PartialEq)]
+struct Exits {
+    /// The least confidence.
+    confidence: f64,
+    classifiers: Arc<EarlyExits>,
 }
 
 impl LayerReport {
@@ -50,14 +65,33 @@ impl LayerReport {
         &self.skipped
     }
 
+    /// Makes `decoder`, which runs the model that this was chosen for, leave that out.
+    ///
+    /// # Errors
+    /// When the classifiers are for a model of another shape.
+    pub fn apply(&self, decoder: Decoder) -> Result<Decoder> {
+        let decoder = decoder.without_layers(&self.skipped);
+        match &self.exits {
+            Some(exits) => decoder.with_early_exit(exits.classifiers.clone(), exits.confidence as f32),
+            None => Ok(decoder),
+        }
+    }
+
     /// For JSON.
     pub fn to_json(&self) -> Value {
-        json!({ "quality": self.quality, "layers": self.layers, "skipped": self.skipped })
+        let exits = self.exits.as_ref();
+        let exits = exits.map(|exits| json!({ "confidence": exits.confidence, "behind": exits.behind() }));
+        json!({ "quality": self.quality, "layers": self.layers, "skipped": self.skipped, "early_exit": exits })
     }
 
     /// A line for people.
     pub fn line(&self) -> String {
-        let LayerReport { quality, layers, skipped } = self;
+        let skipped = (self.quality < 1.0).then(|| self.skipped_line());
+        skipped.into_iter().chain(self.exits.as_ref().map(Exits::line)).collect::<Vec<_>>().join("; ")
+    }
+
+    fn skipped_line(&self) -> String {
+        let LayerReport { quality, layers, skipped, .. } = self;
         if skipped.is_empty() {
             return format!(
                 "quality {quality}: all {layers} layers are run, one less would be less than that"
@@ -72,14 +106,36 @@ impl LayerReport {
     }
 }
 
+impl Exits {
+    /// The layers behind which there is a classifier.
+    fn behind(&self) -> Vec<u32> {
+        self.classifiers.exits.iter().map(|exit| exit.layer).collect()
+    }
+
+    fn line(&self) -> String {
+        let behind: Vec<String> = self.behind().iter().map(u32::to_string).collect();
+        format!("early exit at confidence {}, behind layers {}", self.confidence, behind.join(", "))
+    }
+}
+
 impl LayerArgs {
-    /// The layers to leave out of the model of `source`; `None`: none were to be.
+    /// What is left out of the model of `source`; `None`: nothing is to be.
     ///
     /// # Errors
-    /// When layers are to be left out, and the file does not say how important any is.
+    /// When layers are to be left out, and the file does not say how important any is; when the model is to be left early, and
+    /// the file has no classifiers for that, or damaged ones.
     pub fn choose(&self, source: &dyn WeightSource) -> Result<Option<LayerReport>> {
-        if self.quality == Share::ALL {
+        if self.quality == Share::ALL && self.early_exit.is_none() {
             return Ok(None);
+        }
+        let Share(quality) = self.quality;
+        let layers = source.config().layers as usize;
+        Ok(Some(LayerReport { quality, layers, skipped: self.skipped(source)?, exits: self.exits(source)? }))
+    }
+
+    fn skipped(&self, source: &dyn WeightSource) -> Result<Vec<usize>> {
+        if self.quality == Share::ALL {
+            return Ok(Vec::new());
         }
         let (Share(quality), importance) = (self.quality, source.layer_importance());
         if importance.iter().all(Option::is_none) {
@@ -89,8 +145,19 @@ impl LayerArgs {
                 source.path().display()
             )));
         }
-        let skipped = skipped_layers(&importance, quality);
-        Ok(Some(LayerReport { quality, layers: importance.len(), skipped }))
+        Ok(skipped_layers(&importance, quality))
+    }
+
+    fn exits(&self, source: &dyn WeightSource) -> Result<Option<Exits>> {
+        let Some(Share(confidence)) = self.early_exit else { return Ok(None) };
+        let classifiers = source.early_exits()?.ok_or_else(|| {
+            RuntimeError::Request(format!(
+                "--early-exit {confidence}: {} has no classifiers for leaving the model early; convert the model with \
+                 qsf-convert --early-exit, or leave this flag out",
+                source.path().display()
+            ))
+        })?;
+        Ok(Some(Exits { confidence, classifiers: Arc::new(classifiers) }))
     }
 }
 

@@ -1,7 +1,10 @@
 //! Plumbing that the project's model-running binaries share: opening models, threads, Ctrl-C, progress bars.
 
 mod bench;
+mod device;
+mod evaluate;
 mod head;
+pub mod inspect;
 mod interactive;
 mod kv;
 mod layers;
@@ -22,10 +25,12 @@ use crate::cpu::{Cpu, CpuError, Isa};
 use crate::error::RuntimeError;
 use crate::progress::Cancel;
 
-pub use bench::{BenchArgs, OutputFormat, run_bench, run_kernels};
+pub use bench::{BenchArgs, BenchModel, OutputFormat, run_bench, run_kernels};
+pub use device::{Device, DeviceArgs, Runs, adapters_json, adapters_text, only_on_cpu};
+pub use evaluate::{EvalArgs, evaluation_json, print_evaluation};
 pub use head::{HeadArgs, HeadChoice, HeadReport};
 pub use interactive::{DEFAULT_CONTEXT, InteractiveArgs, TurnOptions, answer_turns};
-pub use kv::{KvArgs, KvKeepArgs};
+pub use kv::KvArgs;
 pub use layers::{LayerArgs, LayerReport, Share};
 pub use progress::ProgressLine;
 pub use shortcuts::{ShortcutArgs, ShortcutReport};

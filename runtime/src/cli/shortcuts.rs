@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::head::{HeadArgs, HeadReport};
-use super::layers::{LayerArgs, LayerReport};
+use super::head::{HeadArgs, HeadChoice, HeadReport};
+use super::layers::{LayerArgs, LayerReport, Share};
 use crate::decoder::Decoder;
 use crate::error::Result;
 use crate::source::WeightSource;
@@ -33,21 +33,54 @@ impl ShortcutArgs {
     /// # Errors
     /// When the file has not what that takes.
     pub fn apply(&self, decoder: Decoder, source: &dyn WeightSource) -> Result<(Decoder, ShortcutReport)> {
+        self.apply_with(decoder, source, self.layers(source)?)
+    }
+
+    /// What of the layers of the model of `source` will be left out: known before its weights are loaded, so that none are
+    /// that nobody needs, and a RAM budget counts what it takes.
+    ///
+    /// # Errors
+    /// When the file does not say.
+    pub fn layers(&self, source: &dyn WeightSource) -> Result<Option<LayerReport>> {
+        self.layers.choose(source)
+    }
+
+    /// [`ShortcutArgs::apply`] with the layers that were chosen.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply_with(
+        &self,
+        decoder: Decoder,
+        source: &dyn WeightSource,
+        layers: Option<LayerReport>,
+    ) -> Result<(Decoder, ShortcutReport)> {
         let (decoder, head) = self.head.head.apply(decoder, source)?;
-        let layers = self.layers.choose(source)?;
         let decoder = match &layers {
-            Some(report) => decoder.without_layers(report.skipped()),
+            Some(report) => report.apply(decoder)?,
             None => decoder,
         };
         Ok((decoder, ShortcutReport { head, layers }))
     }
 
-    /// The layers of the model of `source` that will be left out.
-    ///
-    /// # Errors
-    /// When the file does not say which.
-    pub fn skipped(&self, source: &dyn WeightSource) -> Result<Vec<usize>> {
-        Ok(self.layers.choose(source)?.map_or_else(Vec::new, |report| report.skipped().to_vec()))
+    /// How logits are made.
+    pub fn head(&self) -> HeadChoice {
+        self.head.head
+    }
+
+    /// Whether layers are left out.
+    pub fn leaves_layers_out(&self) -> bool {
+        self.layers.quality != Share::ALL
+    }
+
+    /// Whether the model is left early.
+    pub fn exits_early(&self) -> bool {
+        self.layers.early_exit.is_some()
+    }
+
+    /// Whether the head must be in memory as a whole.
+    pub fn whole_head(&self) -> bool {
+        self.head.head != HeadChoice::Exact
     }
 }
 

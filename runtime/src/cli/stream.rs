@@ -7,11 +7,10 @@ use serde_json::{Value, json};
 
 use crate::cpu::{KvType, KvTypes};
 use crate::decoder::KvOptions;
-use crate::error::{Result, RuntimeError};
+use crate::error::{Result, RuntimeError, megabytes};
+use crate::memory;
 use crate::source::{self, WeightSource};
-use crate::stream::{
-    Io, MemoryPlan, Need, RamBudget, StreamSource, StreamStatus, StreamedModel, anonymous_bytes,
-};
+use crate::stream::{Io, MemoryPlan, Need, RamBudget, StreamSource, StreamStatus, StreamedModel};
 use crate::weights::Model;
 
 /// Flags of programs that can run a model within a RAM budget.
@@ -20,11 +19,12 @@ use crate::weights::Model;
 pub struct StreamArgs {
     /// Use at most so much memory, and read the weights that do not fit from the file for every token: megabytes, or
     /// with a unit (1.5GB, 512MiB). With --prompt-ids no tokenizer is loaded, and tokens are printed as ids
-    #[arg(long, value_name = "MB", conflicts_with_all = ["measure", "tokenize", "system"])]
+    #[arg(long, value_name = "MB")]
     pub ram_budget: Option<RamBudget>,
-    /// With --ram-budget: how weights are read
-    #[arg(long, value_enum, value_name = "WAY", requires = "ram_budget", default_value = "pread")]
-    pub io: IoArg,
+    /// How weights are read: without --ram-budget from a map of the file, whose pages the system keeps as it has room
+    /// [default: with --ram-budget direct where the file is larger than the memory that is free, else pread]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub io: Option<IoArg>,
     /// With --ram-budget: show what memory is used for and how much every token reads, and stop
     #[arg(long, requires = "ram_budget")]
     pub memory_plan: bool,
@@ -65,6 +65,8 @@ pub struct Streaming {
     pub plan: MemoryPlan,
     /// The reader.
     pub status: StreamStatus,
+    /// How it reads.
+    pub io: Io,
 }
 
 impl StreamArgs {
@@ -73,7 +75,13 @@ impl StreamArgs {
     /// # Errors
     /// When it cannot be read or is damaged, or with a budget is no QSF file.
     pub fn open(&self, path: &Path) -> Result<OpenModel> {
-        let Some(budget) = self.ram_budget else { return Ok(OpenModel::Whole(source::open(path)?)) };
+        let Some(budget) = self.ram_budget else {
+            if self.io.is_some_and(|io| io != IoArg::Mmap) {
+                let problem = "--io: weights are read in other ways than from a map with --ram-budget only";
+                return Err(RuntimeError::Request(problem.into()));
+            }
+            return Ok(OpenModel::Whole(source::open(path)?));
+        };
         if path.is_dir() || source::gguf::is_gguf(path) {
             return Err(RuntimeError::Unsupported {
                 path: path.to_owned(),
@@ -81,7 +89,8 @@ impl StreamArgs {
                 supported: "convert it with qsf-convert first".into(),
             });
         }
-        Ok(OpenModel::Streamed(Box::new(StreamSource::open(path, self.io.into())?), budget))
+        let io = self.io.map_or_else(|| Io::suitable(path), Io::from);
+        Ok(OpenModel::Streamed(Box::new(StreamSource::open(path, io)?), budget))
     }
 }
 
@@ -102,27 +111,27 @@ impl OpenModel {
         }
     }
 
-    /// The model: with a budget one that has room for a context of `context` tokens, steps of up to `batch`, keys and values
-    /// as `kv` says, without the layers `skipped`, and `threads` threads, beside what the process has taken so far.
+    /// Types of the key/value cache that will do where a budget has no room for the default.
+    pub fn smaller_kv(&self) -> Vec<KvTypes> {
+        match self {
+            OpenModel::Whole(_) => Vec::new(),
+            OpenModel::Streamed(..) => vec![KvType::Q4.into(), KvType::Q2.into()],
+        }
+    }
+
+    /// The model: with a budget one that can do what `need` says, beside what the process has taken so far.
     ///
     /// # Errors
     /// When the budget is too small, or weights are damaged or cannot be read.
-    pub fn load(
-        &mut self,
-        (context, batch): (usize, usize),
-        kv: KvOptions,
-        skipped: Vec<usize>,
-        threads: usize,
-    ) -> Result<(Model, Option<Streaming>)> {
+    pub fn load(&mut self, need: Need) -> Result<(Model, Option<Streaming>)> {
         match self {
             OpenModel::Whole(source) => Ok((Model::load(source.as_ref())?, None)),
             OpenModel::Streamed(source, budget) => {
                 source.drop_tokenizer_json();
-                let in_use = anonymous_bytes().unwrap_or(UNKNOWN_USE);
-                let need = Need { context, batch, kv, skipped, threads, in_use };
-                let plan = MemoryPlan::new(source, need, *budget)?;
+                let in_use = memory::anonymous().unwrap_or(UNKNOWN_USE);
+                let plan = MemoryPlan::new(source, need, *budget, in_use)?;
                 let StreamedModel { model, plan, status } = StreamedModel::load(source, plan)?;
-                Ok((model, Some(Streaming { plan, status })))
+                Ok((model, Some(Streaming { plan, status, io: source.io() })))
             }
         }
     }
@@ -132,6 +141,22 @@ impl OpenModel {
 const UNKNOWN_USE: u64 = 40_000_000;
 
 impl Streaming {
+    /// What the budget had no room for, of a context of `context` positions whose keys and values are kept as `kv` says.
+    pub fn concessions(&self, context: usize, kv: KvOptions) -> Option<String> {
+        let mut made = Vec::new();
+        if self.plan.context < context {
+            made.push(format!("the context is {} tokens instead of {context} (-c, -n)", self.plan.context));
+        }
+        if self.plan.kv != kv {
+            made.push(format!(
+                "the key/value cache is {} instead of {} (--kv-type), which costs quality",
+                self.plan.kv.types, kv.types
+            ));
+        }
+        let budget = megabytes(self.plan.budget.0);
+        (!made.is_empty()).then(|| format!("a RAM budget of {budget} is small: {}", made.join(", and ")))
+    }
+
     /// A map of the memory, as text or as JSON.
     pub fn describe(&self, json: bool) -> String {
         if json {
@@ -140,7 +165,7 @@ impl Streaming {
         let waited = self.status.waited().as_secs_f64();
         let waited =
             if waited > 0.0 { format!("waited {waited:.2} s for the disk\n") } else { String::new() };
-        self.plan.describe(self.status.read_rate) + &waited
+        self.plan.describe(self.status.read_rate()) + &waited
     }
 
     /// For JSON.
@@ -152,9 +177,12 @@ impl Streaming {
             "planned_bytes": self.plan.total(),
             "regions": regions,
             "context": self.plan.context,
+            "kv_type": self.plan.kv.types.to_string(),
             "prompt_step": self.plan.batch,
             "bytes_read_per_token": self.plan.bytes_per_token,
             "weight_bytes": self.plan.weight_bytes,
+            "io": self.io.name(),
+            "bytes_read_per_second": self.status.read_rate(),
             "waited_seconds": self.status.waited().as_secs_f64(),
         })
     }

@@ -65,6 +65,16 @@ impl RopeTable {
         (positions.div_ceil(PAGE) as u64).saturating_mul(2 * size_of::<f32>() as u64 * (PAGE * pairs) as u64)
     }
 
+    /// Cosine and sine of each pair at `position`.
+    ///
+    /// # Panics
+    /// When `position` is not in the table.
+    pub fn angles(&self, position: usize) -> impl Iterator<Item = (f32, f32)> + '_ {
+        let half = self.frequencies.inv_freq.len();
+        let range = position * half..(position + 1) * half;
+        self.cos[range.clone()].iter().copied().zip(self.sin[range].iter().copied())
+    }
+
     /// Turns consecutive heads, all of the token at `position`.
     ///
     /// # Panics

@@ -49,7 +49,7 @@ impl Decoder {
     }
 
     /// Normalizes queries and keys of tokens from `position` on, and turns them to their positions.
-    fn place(
+    pub(super) fn place(
         &self,
         layer: &LayerWeights,
         rope: Option<&RopeTable>,

@@ -5,6 +5,7 @@
 
 mod attention;
 mod clustered_head;
+mod early_exit;
 mod feed_forward;
 mod kv_cache;
 mod kv_keep;
@@ -67,6 +68,8 @@ pub struct Decoder {
     slopes: Vec<f32>,
     /// The layers that are run, in their order.
     schedule: Vec<usize>,
+    /// When the rest of these is left out.
+    exit_rule: Option<early_exit::ExitRule>,
     /// What logits are made by in place of the whole head.
     clustered: Option<ClusteredHead>,
     cancel: Cancel,
@@ -82,6 +85,7 @@ impl Decoder {
             activations: activations.unwrap_or(default),
             slopes: rotation::alibi_slopes(heads),
             schedule: (0..model.layers.len()).collect(),
+            exit_rule: None,
             clustered: None,
             cpu,
             model,
@@ -115,6 +119,12 @@ impl Decoder {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Slopes of ALiBi, one per head; none without.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn slopes(&self) -> &[f32] {
+        &self.slopes
     }
 
     /// The kernels that run it.
@@ -157,16 +167,57 @@ impl Decoder {
     /// When a token is beyond the vocabulary, the tokens exceed the state's batch or context, or weights cannot be read from
     /// disk. Then the state is as before.
     pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
+        self.step(state, tokens, false, &mut |_, _| ())
+    }
+
+    /// [`Decoder::forward`] of one token that was generated, which may leave the model early ([`Decoder::with_early_exit`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn decode(&self, state: &mut DecoderState, token: u32) -> Result<()> {
+        self.step(state, &[token], true, &mut |_, _| ())
+    }
+
+    /// [`Decoder::forward`], in which `watch` sees what leaves each layer, tokens x `hidden`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forward_watched(
+        &self,
+        state: &mut DecoderState,
+        tokens: &[u32],
+        watch: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
+        self.step(state, tokens, false, watch)
+    }
+
+    fn step(
+        &self,
+        state: &mut DecoderState,
+        tokens: &[u32],
+        decoded: bool,
+        watch: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
         self.check_request(state, tokens)?;
         state.begin(tokens.len())?;
         state.profile.begin();
         self.embed(state, tokens, self.norm_of_next(0))?;
         state.profile.lap(Section::Elementwise);
+        let mut layers_run = 0;
         for (at, &i) in self.schedule.iter().enumerate() {
             self.cancel.check()?;
             let (layer, next) = (&self.model.layers[i], self.norm_of_next(at + 1));
             // Nobody looks, so nobody stops it.
             let _ = self.layer(state, i, layer, next, &mut observe::Unobserved)?;
+            watch(i, &state.hidden);
+            layers_run = at + 1;
+            if decoded && layers_run < self.schedule.len() && self.is_decided(state, i) {
+                self.leave(state, layers_run)?;
+                break;
+            }
+        }
+        if decoded {
+            state.decoded.add(layers_run);
         }
         state.kv.advance(tokens.len());
         Ok(())
@@ -190,6 +241,23 @@ impl Decoder {
                 state.kv.capacity()
             )));
         }
+        Ok(())
+    }
+
+    /// Takes `hidden` (tokens x `hidden`, at most a batch) for what left the last layer in the last step: logits and the input of
+    /// the head are those of it. Keys and values stay as they are.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    ///
+    /// # Panics
+    /// When these are not whole rows.
+    pub fn take_hidden(&self, state: &mut DecoderState, hidden: &[f32]) -> Result<()> {
+        let width = self.model.config.hidden as usize;
+        assert!(hidden.len().is_multiple_of(width), "{} values of rows of {width}", hidden.len());
+        state.begin(hidden.len() / width)?;
+        state.hidden.copy_from_slice(hidden);
+        self.normalize(state, Some(&self.model.final_norm));
         Ok(())
     }
 

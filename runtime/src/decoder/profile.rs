@@ -51,6 +51,18 @@ impl Profile {
         self.nanoseconds[section as usize]
     }
 
+    /// Whether it counts.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// Counts work that was timed elsewhere.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn add(&mut self, section: Section, nanoseconds: u64) {
+        self.nanoseconds[section as usize] += nanoseconds;
+    }
+
     /// Work begins; what was before it counts for nothing.
     pub(super) fn begin(&mut self) {
         if self.on {

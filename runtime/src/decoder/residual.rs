@@ -101,7 +101,7 @@ impl Decoder {
         });
     }
 
-    fn norm_or_copy(&self, norm: Option<&Norm>, row: &[f32], out: &mut [f32]) {
+    pub(super) fn norm_or_copy(&self, norm: Option<&Norm>, row: &[f32], out: &mut [f32]) {
         let Some(Norm { gain, bias }) = norm else { return out.copy_from_slice(row) };
         let (isa, config) = (self.cpu.isa(), &self.model.config.norm);
         match config.kind {

@@ -3,6 +3,7 @@
 use qsf_format::ModelConfig;
 
 use super::clustered_head::ProbeBuffers;
+use super::early_exit::LayerCount;
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
@@ -28,6 +29,8 @@ pub struct DecoderState {
     pub(super) int8: Int8Rows,
     pub(super) probes: ProbeBuffers,
     pub(super) profile: Profile,
+    /// Layers of decoded tokens.
+    pub(super) decoded: LayerCount,
     widths: Widths,
     batch: usize,
 }
@@ -128,6 +131,7 @@ impl DecoderState {
             int8: Int8Rows::default(),
             probes: ProbeBuffers::default(),
             profile: Profile::default(),
+            decoded: LayerCount::default(),
             widths,
             batch,
         })
@@ -171,6 +175,12 @@ impl DecoderState {
     /// Positions that fit.
     pub fn context(&self) -> usize {
         self.kv.capacity()
+    }
+
+    /// Layers that decoded tokens have gone through, on average; `None` before the first. Fewer than the model has where it is
+    /// left early or layers are left out.
+    pub fn layers_per_token(&self) -> Option<f64> {
+        self.decoded.mean()
     }
 
     /// Where the time of the steps goes; off until it is switched on.

@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::perplexity::check_tokens;
 use super::row::{argmax, nll};
 use crate::cpu::KvTypes;
-use crate::decoder::Decoder;
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
+use crate::runner::{Runner, Sequence};
 
 /// Length of the prompt whose greedy continuation is expected.
 const GREEDY_PROMPT: usize = 20;
@@ -87,14 +87,14 @@ impl GoldenExpectation {
 ///
 /// # Errors
 /// When the expectation does not fit the model's vocabulary or context.
-pub fn compare_golden(
-    decoder: &Decoder,
+pub fn compare_golden<R: Runner>(
+    runner: &R,
     kv: KvTypes,
     path: &Path,
     golden: &GoldenExpectation,
 ) -> Result<GoldenReport> {
     let ids = &golden.input_ids;
-    let vocab = decoder.model().config.vocab as usize;
+    let vocab = runner.config().vocab as usize;
     let last = golden.last_logits.len() / vocab;
     if !golden.last_logits.len().is_multiple_of(vocab) || last == 0 || last > ids.len() {
         return Err(RuntimeError::bad_input(
@@ -109,16 +109,16 @@ pub fn compare_golden(
             format!("one value for each but the first of {} tokens, which are at least 20", ids.len());
         return Err(RuntimeError::bad_input(path, "nll", expected, golden.nll.len()));
     }
-    check_tokens(ids, decoder.model().config.vocab)?;
-    let isa = decoder.cpu().isa();
+    check_tokens(ids, runner.config().vocab)?;
+    let isa = runner.cpu().isa();
     let context = ids.len().max(GREEDY_PROMPT + golden.greedy.len());
-    let mut state = decoder.state_with(context, PROMPT_BATCH, kv.into())?;
+    let mut state = runner.state_with(context, PROMPT_BATCH, kv.into())?;
     let mut row = vec![0.0; vocab];
     let (mut difference, mut norm, mut nll_error) = (0.0, 0.0, 0.0);
     for (start, step) in (0..).step_by(state.batch()).zip(ids.chunks(state.batch())) {
-        decoder.forward(&mut state, step)?;
+        runner.forward(&mut state, step)?;
         for i in 0..step.len() {
-            decoder.logits(&mut state, i..i + 1, &mut row)?;
+            runner.logits(&mut state, i..i + 1, &mut row)?;
             let at = start + i;
             if let Some((&next, &expected)) = ids.get(at + 1).zip(golden.nll.get(at)) {
                 nll_error += (nll(isa, &row, next as usize) - f64::from(expected)).abs();
@@ -139,13 +139,13 @@ pub fn compare_golden(
     }
     state.rewind(0)?;
     let mut greedy = Vec::with_capacity(golden.greedy.len());
-    decoder.forward(&mut state, &ids[..GREEDY_PROMPT])?;
-    decoder.logits(&mut state, GREEDY_PROMPT - 1..GREEDY_PROMPT, &mut row)?;
+    runner.forward(&mut state, &ids[..GREEDY_PROMPT])?;
+    runner.logits(&mut state, GREEDY_PROMPT - 1..GREEDY_PROMPT, &mut row)?;
     while greedy.len() < golden.greedy.len() {
         let token = argmax(&row) as u32;
         greedy.push(token);
-        decoder.forward(&mut state, &[token])?;
-        decoder.logits(&mut state, 0..1, &mut row)?;
+        runner.forward(&mut state, &[token])?;
+        runner.logits(&mut state, 0..1, &mut row)?;
     }
     Ok(GoldenReport {
         logits_rel_err,

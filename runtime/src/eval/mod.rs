@@ -12,5 +12,5 @@ mod row;
 
 pub use divergence::{DeltaP, Divergence, KlDivergence};
 pub use golden::{GoldenExpectation, GoldenReport, compare_golden};
-pub use perplexity::{EvalOptions, Evaluation, evaluate};
+pub use perplexity::{Decoding, EvalOptions, Evaluation, evaluate};
 pub use row::divergence;

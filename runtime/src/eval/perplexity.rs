@@ -1,6 +1,6 @@
 //! Perplexity of a model on a token sequence, alone or side by side with another model.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -8,11 +8,12 @@ use serde::Serialize;
 use super::divergence::{Divergence, DivergenceSum};
 use super::row::{compare, nll};
 use crate::cpu::KvTypes;
-use crate::decoder::{Decoder, DecoderState};
+use crate::decoder::{KvKeep, KvOptions};
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
 use crate::memory::zeros;
 use crate::progress::Progress;
+use crate::runner::{Runner, Sequence};
 
 /// Most positions whose logits are held at once.
 const LOGIT_ROWS: usize = 64;
@@ -29,10 +30,28 @@ pub struct EvalOptions {
     pub chunks: Option<usize>,
     /// The token that the tokenizer puts before a text, where it does.
     pub bos: Option<u32>,
-    /// How the model's keys and values are stored.
-    pub kv: KvTypes,
-    /// And those of the base.
+    /// How the model's keys and values are kept.
+    pub kv: KvOptions,
+    /// How those of the base are stored.
     pub base_kv: KvTypes,
+    /// Tokens of a step at most. Where not all positions are kept, steps are short, as positions are let go between them.
+    pub step: usize,
+    /// Positions whose logits are held at once, at most.
+    pub logit_rows: usize,
+}
+
+impl Default for EvalOptions {
+    fn default() -> EvalOptions {
+        EvalOptions {
+            ctx: 512,
+            chunks: None,
+            bos: None,
+            kv: KvTypes::F16.into(),
+            base_kv: KvTypes::F16,
+            step: PROMPT_BATCH,
+            logit_rows: LOGIT_ROWS,
+        }
+    }
 }
 
 /// Result of [`evaluate`]. The field names are those of `qsf-eval --json`.
@@ -50,18 +69,30 @@ pub struct Evaluation {
     pub ctx: usize,
     /// Wall time.
     pub seconds: f64,
+    /// How scored tokens were decoded, one by one, where the model may be left early.
+    #[serde(flatten)]
+    pub decoding: Option<Decoding>,
     /// Distance from the base model, where one was given.
     #[serde(flatten)]
     pub divergence: Option<Divergence>,
+}
+
+/// How tokens were decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Decoding {
+    /// Layers that each went through, on average.
+    pub layers_per_token: f64,
+    /// How fast, with the head.
+    pub tokens_per_second: f64,
 }
 
 /// Evaluates `model` on `tokens`; with `base`, chunk by chunk side by side, so that no logits are stored.
 ///
 /// # Errors
 /// When the text has not one whole chunk, the models' vocabularies differ, or the user interrupts.
-pub fn evaluate(
-    model: &Decoder,
-    base: Option<&Decoder>,
+pub fn evaluate<R: Runner>(
+    model: &R,
+    base: Option<&R>,
     tokens: &[u32],
     options: EvalOptions,
     progress: &dyn Progress,
@@ -80,17 +111,19 @@ pub fn evaluate(
             tokens.len()
         )));
     }
-    let vocab = model.model().config.vocab;
-    if let Some(base) = base.filter(|b| b.model().config.vocab != vocab) {
+    let vocab = model.config().vocab;
+    if let Some(base) = base.filter(|b| b.config().vocab != vocab) {
         return Err(RuntimeError::Request(format!(
             "the models have vocabularies of {vocab} and {}: their distributions cannot be compared",
-            base.model().config.vocab
+            base.config().vocab
         )));
     }
     check_tokens(&tokens[..chunks * ctx], vocab)?;
     let started = Instant::now();
-    let mut model = Side::new(model, ctx, kv)?;
-    let mut base = base.map(|base| Side::new(base, ctx, base_kv)).transpose()?;
+    let step = if kv.keep.is_some() { options.step.min(KvKeep::SLACK) } else { options.step };
+    let side = |runner, kv| Side::new(runner, (ctx, step), kv, options.logit_rows);
+    let mut model = side(model, kv)?;
+    let mut base = base.map(|base| side(base, base_kv.into())).transpose()?;
     let mut sums = Sums::default();
     progress.begin("evaluating", (chunks * ctx) as u64);
     for chunk in tokens.chunks_exact(ctx).take(chunks) {
@@ -115,6 +148,7 @@ pub fn evaluate(
         chunks,
         ctx,
         seconds: started.elapsed().as_secs_f64(),
+        decoding: model.decoding(tokens),
         divergence,
     })
 }
@@ -131,27 +165,56 @@ pub(super) fn check_tokens(tokens: &[u32], vocab: u32) -> Result<()> {
 }
 
 /// One model at work.
-struct Side<'a> {
-    decoder: &'a Decoder,
-    state: DecoderState,
+struct Side<'a, R: Runner> {
+    runner: &'a R,
+    state: R::State,
     logits: Vec<f32>,
     /// Positions that `logits` has room for.
     rows: usize,
+    /// Time of [`Side::decoded`].
+    decoding: Duration,
 }
 
-impl<'a> Side<'a> {
-    fn new(decoder: &'a Decoder, ctx: usize, kv: KvTypes) -> Result<Side<'a>> {
-        let vocab = decoder.model().config.vocab as usize;
-        let state = decoder.state_with(ctx, PROMPT_BATCH, kv.into())?;
-        let rows = (MAX_LOGITS / vocab).clamp(1, LOGIT_ROWS);
-        Ok(Side { decoder, state, logits: zeros(rows * vocab, "logits")?, rows })
+impl<'a, R: Runner> Side<'a, R> {
+    fn new(
+        runner: &'a R,
+        (ctx, step): (usize, usize),
+        kv: KvOptions,
+        logit_rows: usize,
+    ) -> Result<Side<'a, R>> {
+        let vocab = runner.config().vocab as usize;
+        let state = runner.state_with(ctx, step, kv)?;
+        let rows = (MAX_LOGITS / vocab).min(logit_rows).max(1);
+        Ok(Side { runner, state, logits: zeros(rows * vocab, "logits")?, rows, decoding: Duration::ZERO })
+    }
+
+    /// How `count` tokens were decoded, where they were.
+    fn decoding(&self, count: usize) -> Option<Decoding> {
+        let layers_per_token = self.state.layers_per_token()?;
+        Some(Decoding { layers_per_token, tokens_per_second: count as f64 / self.decoding.as_secs_f64() })
     }
 
     fn logits(&mut self, rows: std::ops::Range<usize>) -> Result<&[f32]> {
-        let vocab = self.decoder.model().config.vocab as usize;
+        let vocab = self.runner.config().vocab as usize;
         let out = &mut self.logits[..rows.len() * vocab];
-        self.decoder.logits(&mut self.state, rows, out)?;
+        self.runner.logits(&mut self.state, rows, out)?;
         Ok(out)
+    }
+}
+
+impl<R: Runner> Side<'_, R> {
+    /// Decodes `tokens` one by one; the logits of each.
+    fn decoded(&mut self, tokens: &[u32]) -> Result<&[f32]> {
+        let Side { runner, state, logits, decoding, .. } = self;
+        let vocab = runner.config().vocab as usize;
+        let logits = &mut logits[..tokens.len() * vocab];
+        let started = Instant::now();
+        for (token, logits) in tokens.iter().zip(logits.chunks_exact_mut(vocab)) {
+            runner.decode(state, *token)?;
+            runner.logits(state, 0..1, logits)?;
+        }
+        *decoding += started.elapsed();
+        Ok(logits)
     }
 }
 
@@ -191,15 +254,15 @@ fn check_finite(values: &[f64], scored: usize, position: usize) -> Result<()> {
     Err(RuntimeError::NotANumber { what })
 }
 
-fn evaluate_chunk(
-    model: &mut Side<'_>,
-    mut base: Option<&mut Side<'_>>,
+fn evaluate_chunk<R: Runner>(
+    model: &mut Side<'_, R>,
+    mut base: Option<&mut Side<'_, R>>,
     chunk: &[u32],
     sums: &mut Sums,
     progress: &dyn Progress,
 ) -> Result<()> {
-    let isa = model.decoder.cpu().isa();
-    let vocab = model.decoder.model().config.vocab as usize;
+    let isa = model.runner.cpu().isa();
+    let vocab = model.runner.config().vocab as usize;
     let scored = chunk.len() / 2..chunk.len() - 1;
     model.state.rewind(0)?;
     if let Some(base) = &mut base {
@@ -207,20 +270,26 @@ fn evaluate_chunk(
     }
     let mut start = 0;
     let batch = base.as_ref().map_or(usize::MAX, |base| base.state.batch()).min(model.state.batch());
+    // Only decoded tokens leave the model early: what is scored is decoded then, behind the rest as a prompt.
+    let decodes = model.runner.exits_early();
     for step in chunk.chunks(batch) {
-        model.decoder.forward(&mut model.state, step)?;
-        if let Some(base) = &mut base {
-            base.decoder.forward(&mut base.state, step)?;
-        }
         let end = start + step.len();
         let (first, last) = (scored.start.clamp(start, end), scored.end.clamp(start, end));
+        let prompt = if decodes { &chunk[start..first] } else { step };
+        if !prompt.is_empty() {
+            model.runner.forward(&mut model.state, prompt)?;
+        }
+        if let Some(base) = &mut base {
+            base.runner.forward(&mut base.state, step)?;
+        }
         let mut from = first;
         while from < last {
-            model.decoder.cancel().check()?;
+            model.runner.cancel().check()?;
             let to = (from + model.rows).min(last);
             let targets = &chunk[from + 1..=to];
             let rows = from - start..to - start;
-            let logits = model.logits(rows.clone())?;
+            let logits =
+                if decodes { model.decoded(&chunk[from..to])? } else { model.logits(rows.clone())? };
             if let Some(base) = &mut base {
                 let base_logits = base.logits(rows)?;
                 let differences: Vec<_> = logits

@@ -32,6 +32,11 @@ impl Sampler {
         Sampler { options, rng: Rng::new(options.seed), candidates: Vec::new(), weights: Vec::new() }
     }
 
+    /// Whether it always takes the likeliest token.
+    pub fn is_greedy(&self) -> bool {
+        self.options.is_greedy() || self.options.top_k == 1
+    }
+
     /// Chooses a token; the index of a logit. NaN and negative infinity are never chosen.
     ///
     /// # Errors
@@ -48,7 +53,7 @@ impl Sampler {
             let what = "no usable logit (all are NaN or negative infinity)".to_owned();
             return Err(RuntimeError::NotANumber { what });
         };
-        if self.options.is_greedy() || self.options.top_k == 1 {
+        if self.is_greedy() {
             return Ok(best.id);
         }
         self.keep_top_k();

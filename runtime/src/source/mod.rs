@@ -17,7 +17,7 @@ mod transpose;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use qsf_format::{ModelConfig, TensorId, VocabClusters};
+use qsf_format::{EarlyExits, ModelConfig, TensorId, VocabClusters};
 
 use crate::error::{Result, RuntimeError};
 use crate::tokenizer::Tokenizer;
@@ -60,6 +60,14 @@ pub trait WeightSource: Send + Sync {
     /// # Errors
     /// When they are damaged.
     fn clusters(&self) -> Result<Option<VocabClusters>> {
+        Ok(None)
+    }
+
+    /// The classifiers for leaving the model early, where it has some.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    fn early_exits(&self) -> Result<Option<EarlyExits>> {
         Ok(None)
     }
 
@@ -120,6 +128,16 @@ pub(crate) fn quantized_types(tensors: &[TensorInfo], before: &[String]) -> Vec<
     names.into_iter().collect()
 }
 
+/// Whether nothing says that the file at `path` is anything else than a QSF file.
+pub fn is_qsf(path: &Path) -> bool {
+    !path.is_dir() && !gguf::is_gguf(path) && !is_weight_file(path)
+}
+
+/// Weights without the configuration beside them.
+fn is_weight_file(path: &Path) -> bool {
+    path.extension().is_some_and(|end| WEIGHT_FILES.iter().any(|known| end == *known))
+}
+
 /// Opens the model at `path`: a directory is a HuggingFace model, a file that begins as GGUF files do one of those,
 /// anything else a QSF file.
 ///
@@ -130,7 +148,7 @@ pub fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
         Ok(Box::new(open_huggingface(path)?))
     } else if gguf::is_gguf(path) {
         Ok(Box::new(gguf::open_gguf(path)?))
-    } else if path.extension().is_some_and(|end| WEIGHT_FILES.iter().any(|known| end == *known)) {
+    } else if is_weight_file(path) {
         let found = "a file of weights alone; pass the directory that it is in";
         Err(RuntimeError::bad_input(path, "the path", "a model directory, a GGUF or a QSF file", found))
     } else {

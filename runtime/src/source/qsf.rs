@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
-    BlockSize, Damage, EmbeddingInfo, FileBytes, Layout, ModelConfig, OutlierTable, QsfFile, QuantType,
-    RawBytes, SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind, VocabClusters,
+    BlockSize, Damage, EarlyExits, EmbeddingInfo, FileBytes, Layout, ModelConfig, OutlierTable, QsfFile,
+    QuantType, RawBytes, SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind, VocabClusters,
 };
 use rayon::prelude::*;
 
@@ -246,6 +246,10 @@ impl WeightSource for QsfSource {
 
     fn clusters(&self) -> Result<Option<VocabClusters>> {
         Ok(self.file.clusters()?)
+    }
+
+    fn early_exits(&self) -> Result<Option<EarlyExits>> {
+        Ok(self.file.early_exits()?)
     }
 
     fn layer_importance(&self) -> Vec<Option<f32>> {

@@ -24,6 +24,13 @@ impl Io {
     /// Every way.
     pub const ALL: [Io; 3] = [Io::Mmap, Io::Pread, Io::Direct];
 
+    /// The way that suits a file: past the cache where the cache has no room for it, as then it gains nothing and costs a copy.
+    pub fn suitable(path: &Path) -> Io {
+        let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+        let beyond = crate::memory::available().is_some_and(|available| bytes > available);
+        if beyond && open(path, Io::Direct).is_ok() { Io::Direct } else { Io::Pread }
+    }
+
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
 //! A model by a plan: matrices into memory or onto the schedule, and the thread that reads started.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use qsf_format::{ModelConfig, TensorId, TensorKind};
 use super::arena::{Arena, REGION_ALIGN, Region};
 use super::chunk_reader::{ChunkReader, SLACK};
 use super::embedding::EmbeddingRows;
-use super::matrix::StreamedMatrix;
+use super::matrix::{Pieces, StreamedMatrix};
+use super::piece_cache::PieceCache;
 use super::pipeline::Pipeline;
 use super::plan::MemoryPlan;
 use super::schedule::{Piece, Schedule};
@@ -33,14 +35,22 @@ pub struct StreamedModel {
 #[derive(Clone)]
 pub struct StreamStatus {
     pipeline: Option<Arc<Pipeline>>,
-    /// Bytes per second while the kept weights were read; `None` when there were too few to tell.
-    pub read_rate: Option<f64>,
+    /// Bytes and time of reading the kept weights.
+    at_first: (u64, Duration),
 }
 
 impl StreamStatus {
     /// Time that tokens have waited for the disk.
     pub fn waited(&self) -> Duration {
         self.pipeline.as_ref().map_or(Duration::ZERO, |pipeline| pipeline.waited())
+    }
+
+    /// Bytes per second that are read and checked: for tokens so far, or else of the weights that stay; `None` where both are
+    /// too few to tell.
+    pub fn read_rate(&self) -> Option<f64> {
+        let for_tokens = self.pipeline.as_ref().map(|pipeline| pipeline.read());
+        let enough = for_tokens.into_iter().chain([self.at_first]).find(|(bytes, _)| *bytes >= RATE_BYTES);
+        enough.map(|(bytes, time)| bytes as f64 / time.as_secs_f64())
     }
 }
 
@@ -62,11 +72,13 @@ impl StreamedModel {
         let started = Instant::now();
         let mut weights = HashMap::new();
         let mut schedule = Schedule::default();
-        let mut streamed = Vec::new();
+        let (mut streamed, mut experts) = (Vec::new(), Vec::new());
         for (place, resident) in places.iter().zip(&plan.resident) {
             if *resident {
                 let tensor = read_tensor(&mut main_reader, place, &mut arena)?;
                 weights.insert(place.id, Weight::Resident(tensor));
+            } else if place.is_of_experts() {
+                experts.push(*place);
             } else {
                 streamed.push((*place, add_pieces(&mut schedule, place, plan.piece_bytes)));
             }
@@ -79,44 +91,61 @@ impl StreamedModel {
             });
         }
         let read = main_reader.bytes_read();
-        let seconds = started.elapsed().as_secs_f64();
-        let read_rate = (read >= RATE_BYTES).then(|| read as f64 / seconds);
+        let at_first = (read, started.elapsed());
         let embedding = match embedding {
             Some(embedding) => embedding,
             None => {
-                let panels = regions(&mut arena, "embedding rows", plan.panels, panel)?;
-                let reader = reader(source.path(), source.io(), source.parts())?;
+                let panels = cache(source, regions(&mut arena, "embedding rows", plan.panels, panel)?)?;
                 let (form, part) = (source.embedding().form.clone(), source.embedding().part.clone());
-                Embedding::OnDisk(Box::new(EmbeddingRows::new(form, part, reader, panels)))
+                Embedding::OnDisk(Box::new(EmbeddingRows::new(form, part, panels)))
             }
         };
-        plan.bytes_per_token = schedule.bytes_per_token();
+        plan.bytes_per_token = schedule.bytes_per_token() + plan.expert_bytes_per_token;
         let pipeline = if schedule.is_empty() {
             None
         } else {
             let buffers = regions(&mut arena, "buffers", plan.buffers, plan.buffer_bytes)?;
             Some(Arc::new(Pipeline::start(Arc::new(schedule), main_reader, buffers)?))
         };
-        // No layer that is left out is ever asked for its rows.
-        let left_out = source.matrices(&skipped, true).map(|place| (place, 0..0));
-        for (place, pieces) in streamed.into_iter().chain(left_out) {
+        let mut add = |place: &Place, pieces: Pieces| {
             let rows = place.form.rows_per_piece(plan.piece_bytes);
-            let matrix = StreamedMatrix::new(place.form.clone(), rows, pieces, pipeline.clone());
+            let matrix = StreamedMatrix::new(place.form.clone(), rows, pieces);
             weights.insert(place.id, Weight::Streamed(Box::new(matrix)));
+        };
+        if let Some(pipeline) = &pipeline {
+            for (place, numbers) in streamed {
+                add(place, Pieces::InTurn(numbers, pipeline.clone()));
+            }
+        }
+        if !experts.is_empty() {
+            let pieces = regions(&mut arena, "experts", plan.expert_pieces, plan.expert_piece_bytes)?;
+            let pieces = Arc::new(cache(source, pieces)?);
+            for place in experts {
+                add(place, Pieces::OnDemand(place.part.clone(), pieces.clone()));
+            }
+        }
+        for place in source.matrices(&skipped, true) {
+            add(place, Pieces::LeftOut);
         }
         let parts = Parts { source, weights: Mutex::new(weights), embedding: Mutex::new(Some(embedding)) };
         let model = Model::assemble(&parts)?;
-        Ok(StreamedModel { model, plan, status: StreamStatus { pipeline, read_rate } })
+        Ok(StreamedModel { model, plan, status: StreamStatus { pipeline, at_first } })
     }
 }
 
 fn arena_bytes(places: &[&Place], source: &StreamSource, plan: &MemoryPlan, panel: usize) -> usize {
     let page = |bytes: usize| bytes.next_multiple_of(REGION_ALIGN);
     let kept = places.iter().zip(&plan.resident).filter(|(_, resident)| **resident);
-    let kept: usize = kept.map(|(place, _)| page(place.raw.len() + SLACK)).sum();
+    let kept: usize = kept.map(|(place, _)| page(place.raw().len() + SLACK)).sum();
     let table = plan.embedding_resident && !source.config().tied_head;
-    let embedding = if table { page(source.embedding().raw.len() + SLACK) } else { 0 };
-    kept + embedding + plan.panels * page(panel) + plan.buffers * page(plan.buffer_bytes)
+    let embedding = if table { page(source.embedding().raw().len() + SLACK) } else { 0 };
+    let experts = plan.expert_pieces * page(plan.expert_piece_bytes);
+    kept + embedding + plan.panels * page(panel) + plan.buffers * page(plan.buffer_bytes) + experts
+}
+
+/// A cache of pieces with a reader of its own.
+fn cache(source: &StreamSource, places: Vec<Region>) -> Result<PieceCache> {
+    Ok(PieceCache::new(reader(source.path(), source.io(), source.parts())?, places))
 }
 
 fn regions(arena: &mut Arena, name: &'static str, count: usize, bytes: usize) -> Result<Vec<Region>> {
@@ -125,20 +154,19 @@ fn regions(arena: &mut Arena, name: &'static str, count: usize, bytes: usize) ->
 
 /// A matrix in memory.
 fn read_tensor(reader: &mut ChunkReader, place: &Place, arena: &mut Arena) -> Result<Tensor> {
-    let mut region = arena.take("weights", place.raw.len() + SLACK)?;
-    let start = reader.read(&place.part, &place.raw, &mut region)?;
-    let bytes = TensorBytes::Region(Arc::new(region), start..start + place.raw.len());
+    let mut region = arena.take("weights", place.raw().len() + SLACK)?;
+    let start = reader.read(&place.part, &place.raw(), &mut region)?;
+    let bytes = TensorBytes::Region(Arc::new(region), start..start + place.raw().len());
     place.form.tensor(&(0..place.form.rows), bytes)
 }
 
 /// Puts a matrix on the schedule; the numbers of its pieces.
-fn add_pieces(schedule: &mut Schedule, place: &Place, piece_bytes: usize) -> std::ops::Range<usize> {
-    let (step, row_bytes) = (place.form.rows_per_piece(piece_bytes), place.form.row_bytes());
+fn add_pieces(schedule: &mut Schedule, place: &Place, piece_bytes: usize) -> Range<usize> {
+    let step = place.form.rows_per_piece(piece_bytes);
     let first = schedule.len();
     for row in (0..place.form.rows).step_by(step) {
-        let end = place.form.rows.min(row + step);
-        let raw = place.raw.start + row * row_bytes..place.raw.start + end * row_bytes;
-        schedule.push(Piece { part: place.part.clone(), raw });
+        let rows = row..place.form.rows.min(row + step);
+        schedule.push(Piece { part: place.part.clone(), raw: place.form.raw_of(&rows) });
     }
     first..schedule.len()
 }

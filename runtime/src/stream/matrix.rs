@@ -1,4 +1,4 @@
-//! A matrix whose rows come by the pipeline whenever it is used.
+//! A matrix whose rows come from disk whenever it is used: in turn by the pipeline, or, of experts, when they are chosen.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,6 +6,8 @@ use std::sync::Arc;
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 
+use super::part::StreamPart;
+use super::piece_cache::PieceCache;
 use super::pipeline::Pipeline;
 use crate::cpu::{Cpu, Input};
 use crate::error::{Result, RuntimeError};
@@ -24,6 +26,8 @@ pub struct MatrixForm {
     pub block: BlockSize,
     /// Order of the rows.
     pub layout: Layout,
+    /// Where its raw bytes begin in the part that it is in.
+    pub start: usize,
     /// What codes of a learned type stand for.
     pub tables: Arc<CodeTables>,
     /// Weights that are stored apart.
@@ -34,6 +38,11 @@ impl MatrixForm {
     /// Bytes of a row; its data was checked to be rows of so many.
     pub fn row_bytes(&self) -> usize {
         self.quant.row_bytes(self.block, self.cols as u64).unwrap_or(u64::MAX) as usize
+    }
+
+    /// Where `rows` are in the raw bytes of the part.
+    pub fn raw_of(&self, rows: &Range<usize>) -> Range<usize> {
+        self.start + rows.start * self.row_bytes()..self.start + rows.end * self.row_bytes()
     }
 
     /// Rows of pieces of about `bytes`, whole panels.
@@ -65,29 +74,49 @@ impl MatrixForm {
     }
 }
 
-/// A matrix in pieces of whole panels of rows.
+/// A matrix of which rows are read from disk whenever it is used.
 pub struct StreamedMatrix {
     form: MatrixForm,
+    /// Those of the rows in the file that this is: of the matrix of all experts those of one.
+    rows: Range<usize>,
+    /// In whole panels.
     rows_per_piece: usize,
-    /// Numbers of the pieces in the schedule.
-    pieces: Range<usize>,
-    pipeline: Option<Arc<Pipeline>>,
+    pieces: Pieces,
+}
+
+/// How pieces are had.
+#[derive(Clone)]
+pub enum Pieces {
+    /// By the pipeline, whose schedule has them under these numbers.
+    InTurn(Range<usize>, Arc<Pipeline>),
+    /// From this part, when the matrix is used: nobody knows before whether it will be.
+    OnDemand(StreamPart, Arc<PieceCache>),
+    /// Never: the matrix belongs to a layer that is left out.
+    LeftOut,
 }
 
 impl StreamedMatrix {
-    /// A matrix that is pieces `pieces` of the pipeline; without any, one of a layer that is left out.
-    pub fn new(
-        form: MatrixForm,
-        rows_per_piece: usize,
-        pieces: Range<usize>,
-        pipeline: Option<Arc<Pipeline>>,
-    ) -> StreamedMatrix {
-        StreamedMatrix { form, rows_per_piece, pieces, pipeline }
+    /// A matrix in pieces of `rows_per_piece`.
+    pub fn new(form: MatrixForm, rows_per_piece: usize, pieces: Pieces) -> StreamedMatrix {
+        StreamedMatrix { rows: 0..form.rows, form, rows_per_piece, pieces }
     }
 
-    /// Shape and type.
+    /// Shape and type of the matrix in the file.
     pub fn form(&self) -> &MatrixForm {
         &self.form
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Some rows of it; `None` where pieces come in turn, and whole.
+    pub fn slice_rows(&self, rows: Range<usize>) -> Option<StreamedMatrix> {
+        let (form, pieces) = (self.form.clone(), self.pieces.clone());
+        let rows = self.rows.start + rows.start..self.rows.start + rows.end;
+        let slice = StreamedMatrix { form, rows, pieces, rows_per_piece: self.rows_per_piece };
+        (!matches!(self.pieces, Pieces::InTurn(..))).then_some(slice)
     }
 
     /// As [`Cpu::linear`], bit for bit.
@@ -98,20 +127,40 @@ impl StreamedMatrix {
     /// # Panics
     /// When the shapes do not fit together.
     pub fn linear(&self, cpu: &Cpu, bias: Option<&[f32]>, input: &Input<'_>, out: &mut [f32]) -> Result<()> {
-        let pipeline = self.pipeline.as_ref().filter(|_| !self.pieces.is_empty()).ok_or_else(|| {
-            RuntimeError::Request("weights of a layer that was to be left out are used".into())
-        })?;
-        let mut outcome = Ok(());
-        pipeline.for_each(self.pieces.clone(), |number, bytes| {
-            let first = (number - self.pieces.start) * self.rows_per_piece;
-            let rows = first..self.form.rows.min(first + self.rows_per_piece);
-            match self.form.tensor(&rows, bytes) {
-                Ok(part) => {
-                    cpu.linear_rows(&part, bias.map(|bias| &bias[rows.clone()]), input, out, rows.start);
-                }
-                Err(e) => outcome = Err(e),
+        let mut multiply = |rows: Range<usize>, bytes: TensorBytes| -> Result<()> {
+            let part = self.form.tensor(&rows, bytes)?;
+            let columns = rows.start - self.rows.start..rows.end - self.rows.start;
+            let first = columns.start;
+            cpu.linear_rows(&part, bias.map(|bias| &bias[columns]), input, out, first);
+            Ok(())
+        };
+        match &self.pieces {
+            Pieces::InTurn(numbers, pipeline) => {
+                let mut outcome = Ok(());
+                pipeline.for_each(numbers.clone(), |number, bytes| {
+                    let rows = self.piece(self.rows.start + (number - numbers.start) * self.rows_per_piece);
+                    if let Err(e) = multiply(rows, bytes) {
+                        outcome = Err(e);
+                    }
+                })?;
+                outcome
             }
-        })?;
-        outcome
+            Pieces::OnDemand(part, cache) => {
+                for first in self.rows.clone().step_by(self.rows_per_piece) {
+                    let rows = self.piece(first);
+                    let bytes = cache.piece(part, &self.form.raw_of(&rows))?;
+                    multiply(rows, bytes)?;
+                }
+                Ok(())
+            }
+            Pieces::LeftOut => {
+                Err(RuntimeError::Request("weights of a layer that was to be left out are used".into()))
+            }
+        }
+    }
+
+    /// The rows of the piece that begins with row `first`.
+    fn piece(&self, first: usize) -> Range<usize> {
+        first..self.rows.end.min(first + self.rows_per_piece)
     }
 }

@@ -8,7 +8,8 @@
 //! | `arena` | the memory of kept weights and buffers |
 //! | `part`, `schedule` | where pieces of weights are in the file, and in which order they are needed |
 //! | `disk`, `chunk_reader` | bytes of the file, checked and decompressed |
-//! | `pipeline` | the thread that reads ahead |
+//! | `pipeline` | the thread that reads ahead what every token needs |
+//! | `piece_cache` | what only some tokens need, read when they do |
 //! | `matrix`, `embedding` | what the decoder sees of it |
 //! | `load` | a model by a plan |
 
@@ -20,13 +21,14 @@ mod embedding;
 mod load;
 mod matrix;
 mod part;
+mod piece_cache;
 mod pipeline;
 mod plan;
 mod schedule;
 mod source;
 
 pub use arena::{Arena, Region};
-pub use budget::{RamBudget, anonymous_bytes};
+pub use budget::RamBudget;
 pub use disk::Io;
 pub use embedding::EmbeddingRows;
 pub use load::{StreamStatus, StreamedModel};

@@ -26,8 +26,16 @@ pub struct Pipeline {
     schedule: Arc<Schedule>,
     /// Where the reader shall go on at least.
     wanted: Arc<AtomicU64>,
+    reading: Arc<Reading>,
     ends: Mutex<Option<Ends>>,
     reader: Option<JoinHandle<()>>,
+}
+
+/// What the reader has done.
+#[derive(Default)]
+struct Reading {
+    bytes: AtomicU64,
+    nanoseconds: AtomicU64,
 }
 
 /// The decoder's ends of the queues.
@@ -62,17 +70,21 @@ impl Pipeline {
             let _ = empty.send(Arc::new(buffer));
         }
         let wanted = Arc::new(AtomicU64::new(0));
-        let (plan, skip_to) = (schedule.clone(), wanted.clone());
+        let reading = Arc::new(Reading::default());
+        let (plan, skip_to, done) = (schedule.clone(), wanted.clone(), reading.clone());
         let work = move || {
             let mut position = 0;
             for mut buffer in to_fill {
                 position = skip_to.load(Ordering::Acquire).max(position);
                 let piece = plan.at(position);
+                let (started, before) = (Instant::now(), reader.bytes_read());
                 let filled = match Arc::get_mut(&mut buffer) {
                     Some(memory) => reader.read(&piece.part, &piece.raw, memory),
                     // The decoder gives back what nobody uses any more.
                     None => Err(RuntimeError::Request("a buffer in use came back".into())),
                 };
+                done.bytes.fetch_add(reader.bytes_read() - before, Ordering::Relaxed);
+                done.nanoseconds.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 let piece = filled.map(|start| start..start + piece.raw.len());
                 if fill.send(Filled { position, piece, buffer }).is_err() {
                     return;
@@ -86,12 +98,19 @@ impl Pipeline {
             bytes: STACK_BYTES as u64,
         })?;
         let ends = Ends { filled, empty, position: 0, waited: Duration::ZERO };
-        Ok(Pipeline { schedule, wanted, ends: Mutex::new(Some(ends)), reader: Some(reader) })
+        Ok(Pipeline { schedule, wanted, reading, ends: Mutex::new(Some(ends)), reader: Some(reader) })
     }
 
     /// The pieces that go round.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
+    }
+
+    /// Stored bytes that were read so far, and the time that reading and checking them took.
+    pub fn read(&self) -> (u64, Duration) {
+        let Reading { bytes, nanoseconds } = &*self.reading;
+        let time = Duration::from_nanos(nanoseconds.load(Ordering::Relaxed));
+        (bytes.load(Ordering::Relaxed), time)
     }
 
     /// Time that the decoder has waited for the disk so far.

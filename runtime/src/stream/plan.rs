@@ -1,4 +1,6 @@
 //! What a RAM budget is spent on: first what must be, then larger steps and buffers, and with the rest weights stay in memory.
+//! Where even the least does not fit, the context is shortened and then the key/value cache made coarser, as far as the user leaves
+//! that open.
 
 use std::fmt::Write;
 
@@ -9,6 +11,7 @@ use super::budget::RamBudget;
 use super::chunk_reader::{ReaderBytes, SLACK};
 use super::embedding::EmbeddingRows;
 use super::source::{Place, StreamSource};
+use crate::cpu::KvTypes;
 use crate::decoder::{KvOptions, StateBytes};
 use crate::error::{Result, RuntimeError, megabytes};
 use crate::source::WeightSource;
@@ -17,8 +20,8 @@ use crate::source::WeightSource;
 const RESERVE: u64 = 3_000_000;
 /// Stack and working memory of a thread of the pool.
 const PER_THREAD: u64 = 600_000;
-/// Logits, and what a sampler sorts of them.
-const PER_TOKEN_OF_VOCABULARY: u64 = 32;
+/// What a sampler sorts of logits.
+const PER_TOKEN_OF_VOCABULARY: u64 = 28;
 
 /// Ways to spend less on reading, from the most comfortable: bytes of a piece, buffers, panels of the embedding that are kept.
 const LADDER: [(usize, usize, usize); 7] = [
@@ -38,16 +41,22 @@ const LEAST_BATCH: usize = 32;
 pub struct Need {
     /// Positions.
     pub context: usize,
+    /// Positions that will do where the budget has no room for more.
+    pub least_context: usize,
     /// Tokens of the longest step that is of use.
     pub batch: usize,
+    /// Positions whose logits are there at once.
+    pub logit_rows: usize,
     /// How keys and values are kept.
     pub kv: KvOptions,
+    /// Types that will do for them where the budget has no room for anything else, best first.
+    pub smaller_kv: Vec<KvTypes>,
+    /// Whether the head must be in memory: of a head by clusters, any rows may be needed.
+    pub whole_head: bool,
     /// Layers that are left out.
     pub skipped: Vec<usize>,
     /// Threads that compute.
     pub threads: usize,
-    /// Anonymous memory that is taken already.
-    pub in_use: u64,
 }
 
 /// What memory is for.
@@ -57,6 +66,8 @@ pub struct MemoryPlan {
     pub budget: RamBudget,
     /// Positions.
     pub context: usize,
+    /// How keys and values are kept.
+    pub kv: KvOptions,
     /// Tokens of the longest step.
     pub batch: usize,
     /// Buffers that pieces are read into; none when nothing is streamed.
@@ -69,45 +80,47 @@ pub struct MemoryPlan {
     pub panels: usize,
     /// Whether the token embedding is in memory.
     pub embedding_resident: bool,
+    /// Pieces of experts that are kept, as long as no others are used; none where experts are in memory.
+    pub expert_pieces: usize,
+    /// Bytes of such a piece.
+    pub expert_piece_bytes: usize,
+    /// Bytes of the experts that are not in memory and a token is multiplied with.
+    pub expert_bytes_per_token: u64,
     /// Layers that are left out: their matrices are neither kept nor read.
     pub(super) skipped: Vec<usize>,
     /// For each other matrix, in the order of use, whether it is in memory.
     pub(super) resident: Vec<bool>,
     /// Names and bytes of everything.
     pub regions: Vec<(&'static str, u64)>,
-    /// Stored bytes that every token reads.
+    /// Stored bytes that every token reads, if none of its experts is kept.
     pub bytes_per_token: u64,
-    /// Stored bytes of all matrices that a token is multiplied with.
+    /// Bytes of all matrices that a token is multiplied with.
     pub weight_bytes: u64,
 }
 
 impl MemoryPlan {
-    /// Spends `budget` on `source`.
+    /// Spends `budget` on `source`, in a process that has taken `in_use` bytes of anonymous memory so far.
     ///
     /// # Errors
     /// [`RuntimeError::BudgetTooSmall`], which says what would be enough.
-    pub fn new(source: &StreamSource, need: Need, budget: RamBudget) -> Result<MemoryPlan> {
-        let costs = Costs { source, config: source.config(), need };
-        let batches = || {
-            std::iter::successors(Some(costs.need.batch.max(1)), |batch| (*batch > 1).then_some(batch / 2))
-        };
-        for least in [costs.need.batch.clamp(1, LEAST_BATCH), 1] {
-            for rung in LADDER {
-                for batch in batches().filter(|batch| *batch >= least) {
-                    let (all, none) = (costs.total(rung, batch), costs.total(rung, 1));
-                    // A long step is worth at most a quarter: what is in memory is of use for every token.
-                    if all <= budget.0 && (all - none <= budget.0 / 4 || batch == least) {
-                        return Ok(costs.plan(rung, batch, budget));
-                    }
+    pub fn new(source: &StreamSource, need: Need, budget: RamBudget, in_use: u64) -> Result<MemoryPlan> {
+        let mut costs = Costs { source, config: source.config(), need, in_use };
+        let contexts = contexts(&costs.need);
+        let wanted = costs.need.kv;
+        let smaller_kv = std::mem::take(&mut costs.need.smaller_kv);
+        for types in std::iter::once(wanted.types).chain(smaller_kv) {
+            for &context in &contexts {
+                (costs.need.kv, costs.need.context) = (KvOptions { types, ..wanted }, context);
+                if let Some(plan) = costs.fit(budget) {
+                    return Ok(plan);
                 }
             }
         }
-        let least = costs.total(LADDER[LADDER.len() - 1], 1);
         Err(RuntimeError::BudgetTooSmall {
             path: source.path().to_owned(),
             budget: budget.0,
             context: costs.need.context,
-            least,
+            least: costs.total(LADDER[LADDER.len() - 1], 1),
         })
     }
 
@@ -127,8 +140,9 @@ impl MemoryPlan {
         let kept = self.resident.iter().filter(|resident| **resident).count();
         let _ = writeln!(
             out,
-            "context {} tokens, prompts in steps of {}; {kept} of {} matrices stay in memory",
+            "context {} tokens ({}), prompts in steps of {}; {kept} of {} matrices stay in memory",
             self.context,
+            self.kv.types,
             self.batch,
             self.resident.len()
         );
@@ -141,7 +155,7 @@ impl MemoryPlan {
         if let Some(rate) = read_rate.filter(|rate| *rate > 0.0 && self.bytes_per_token > 0) {
             let _ = write!(
                 out,
-                ": at most {:.2} tokens/s at the {:.0} MB/s that this file was just read with",
+                ": at most {:.2} tokens/s at the {:.0} MB/s that this file is read with here and now",
                 rate / self.bytes_per_token as f64,
                 rate / 1e6
             );
@@ -151,11 +165,19 @@ impl MemoryPlan {
     }
 }
 
+/// Numbers of positions from the one that is wanted down to the least that will do, each about half of the one before.
+fn contexts(need: &Need) -> Vec<usize> {
+    let least = need.least_context.min(need.context);
+    let halved = |context: &usize| (*context > least).then(|| (context / 2).max(least));
+    std::iter::successors(Some(need.context), halved).collect()
+}
+
 /// What things cost.
 struct Costs<'a> {
     source: &'a StreamSource,
     config: &'a ModelConfig,
     need: Need,
+    in_use: u64,
 }
 
 /// Bytes of a region in an arena.
@@ -165,15 +187,7 @@ fn region(bytes: usize) -> u64 {
 
 /// Bytes of a matrix in memory.
 fn kept_bytes(place: &Place) -> u64 {
-    region(place.raw.len() + SLACK)
-}
-
-/// Whether a matrix cannot be streamed: experts are not used in an order that is known before.
-fn is_pinned(place: &Place) -> bool {
-    matches!(
-        place.id.kind,
-        TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown | TensorKind::Router
-    )
+    region(place.raw().len() + SLACK)
 }
 
 impl Costs<'_> {
@@ -186,17 +200,32 @@ impl Costs<'_> {
     fn total(&self, rung: (usize, usize, usize), batch: usize) -> u64 {
         let regions = self.regions(rung, batch);
         // A hostile file may describe a model of any size.
-        regions.iter().map(|(_, bytes)| *bytes).fold(self.pinned(), u64::saturating_add)
+        let pinned = self.matrices().filter(|place| self.is_pinned(place)).map(kept_bytes).sum();
+        regions.iter().map(|(_, bytes)| *bytes).fold(pinned, u64::saturating_add)
     }
 
-    fn pinned(&self) -> u64 {
-        self.matrices().filter(|place| is_pinned(place)).map(kept_bytes).sum()
+    /// Whether a matrix must be in memory.
+    fn is_pinned(&self, place: &Place) -> bool {
+        self.need.whole_head && matches!(place.id.kind, TensorKind::Head | TensorKind::TokenEmbedding)
     }
 
-    fn buffer_bytes(&self, piece: usize) -> usize {
-        let pieces =
-            self.matrices().filter(|place| !is_pinned(place)).map(|place| place.form.piece_bytes(piece));
-        pieces.max().unwrap_or(0) + SLACK
+    /// Room for the largest piece, of experts or of other matrices, when pieces are of about `piece` bytes; 0 without any.
+    fn buffer_bytes(&self, piece: usize, experts: bool) -> usize {
+        let places = self.matrices().filter(|place| place.is_of_experts() == experts);
+        places.map(|place| self.piece_bytes(place, piece) + SLACK).max().unwrap_or(0)
+    }
+
+    /// Bytes of the largest piece of a matrix; one of experts is cut at each of them.
+    fn piece_bytes(&self, place: &Place, piece: usize) -> usize {
+        let rows = place.form.rows_per_piece(piece).min(place.form.rows / self.experts_in(place).0);
+        rows * place.form.row_bytes()
+    }
+
+    /// How many experts a matrix has rows of, and how many of them a token uses.
+    fn experts_in(&self, place: &Place) -> (usize, usize) {
+        let layer = place.id.layer.filter(|_| place.is_of_experts());
+        let experts = layer.and_then(|layer| self.config.experts(layer));
+        experts.map_or((1, 1), |experts| (experts.count.max(1) as usize, experts.used as usize))
     }
 
     fn reader_bytes(&self) -> u64 {
@@ -212,17 +241,42 @@ impl Costs<'_> {
         let state = StateBytes::of(self.config, self.need.context, batch, self.need.kv);
         let other = RESERVE + PER_THREAD * self.need.threads as u64;
         let panel = region(EmbeddingRows::panel_bytes(&self.source.embedding().form));
+        let logits = (self.need.logit_rows * size_of::<f32>()) as u64;
+        let readers = 2 + u64::from(self.has_experts());
         vec![
-            ("program, tokenizer, norms and biases so far", self.need.in_use),
+            ("program, tokenizer, norms and biases so far", self.in_use),
             ("threads and reserve", other),
-            ("logits and sampling", PER_TOKEN_OF_VOCABULARY * u64::from(self.config.vocab)),
+            ("logits and sampling", (PER_TOKEN_OF_VOCABULARY + logits) * u64::from(self.config.vocab)),
             ("key/value cache", state.kv),
             ("activations", state.activations),
             ("rotary tables and attention", state.tables),
-            ("chunks being read", 2 * self.reader_bytes()),
+            ("chunks being read", readers * self.reader_bytes()),
             ("embedding rows", panels as u64 * panel),
-            ("buffers of streamed weights", buffers as u64 * region(self.buffer_bytes(piece))),
+            ("buffers of streamed weights", buffers as u64 * region(self.buffer_bytes(piece, false))),
+            ("expert being used", region(self.buffer_bytes(piece, true))),
         ]
+    }
+
+    /// The most comfortable plan for this context and cache.
+    fn fit(&self, budget: RamBudget) -> Option<MemoryPlan> {
+        let longest = self.need.batch.clamp(1, self.need.context.max(1));
+        let batches = || std::iter::successors(Some(longest), |batch| (*batch > 1).then_some(batch / 2));
+        for least in [longest.min(LEAST_BATCH), 1] {
+            for rung in LADDER {
+                for batch in batches().filter(|batch| *batch >= least) {
+                    let (all, none) = (self.total(rung, batch), self.total(rung, 1));
+                    // A long step is worth at most a quarter: what is in memory is of use for every token.
+                    if all <= budget.0 && (all - none <= budget.0 / 4 || batch == least) {
+                        return Some(self.plan(rung, batch, budget));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn has_experts(&self) -> bool {
+        self.matrices().any(Place::is_of_experts)
     }
 
     fn plan(
@@ -234,42 +288,88 @@ impl Costs<'_> {
         let mut regions = self.regions((piece, buffers, panels), batch);
         let left = budget.0 - self.total((piece, buffers, panels), batch);
         let matrices: Vec<&Place> = self.matrices().collect();
-        let (resident, left) = choose_resident(&matrices, left);
-        let all = resident.iter().all(|resident| *resident);
+        let mut resident: Vec<bool> = matrices.iter().map(|place| self.is_pinned(place)).collect();
+        let left = keep_most_used(&matrices, &mut resident, left);
+        let all = |experts: bool| {
+            let mut places =
+                matrices.iter().zip(&resident).filter(|(place, _)| place.is_of_experts() == experts);
+            places.all(|(_, resident)| *resident)
+        };
+        let (all_experts, all_others) = (all(true), all(false));
         let embedding = self.source.embedding();
         let tied = self.config.tied_head;
-        let embedding_resident = all && (tied || kept_bytes(embedding) <= left);
+        let embedding_resident = all_experts && all_others && (tied || kept_bytes(embedding) <= left);
         let kept = matrices.iter().zip(&resident).filter(|(_, resident)| **resident);
         let mut kept: u64 = kept.map(|(place, _)| kept_bytes(place)).sum();
         if embedding_resident && !tied {
             kept += kept_bytes(embedding);
         }
         regions.push(("weights that stay", kept));
-        let weight_bytes = matrices.iter().map(|place| place.raw.len() as u64).sum();
-        MemoryPlan {
+        let mut plan = MemoryPlan {
             budget,
             context: self.need.context,
+            kv: self.need.kv,
             batch,
-            buffers: if all { 0 } else { buffers },
-            buffer_bytes: self.buffer_bytes(piece),
+            buffers: if all_others { 0 } else { buffers },
+            buffer_bytes: self.buffer_bytes(piece, false),
             piece_bytes: piece,
             panels: if embedding_resident { 0 } else { panels },
             embedding_resident,
+            expert_pieces: 0,
+            expert_piece_bytes: self.buffer_bytes(piece, true),
+            expert_bytes_per_token: 0,
             skipped: self.need.skipped.clone(),
             resident,
-            regions,
+            regions: Vec::new(),
             bytes_per_token: 0,
-            weight_bytes,
+            weight_bytes: matrices.iter().map(|place| self.bytes_per_token(place)).sum(),
+        };
+        if !all_experts {
+            // The one piece that must be is a region of its own already.
+            let more = left / region(plan.expert_piece_bytes);
+            let experts = matrices.iter().filter(|place| place.is_of_experts());
+            let pieces: u64 = experts.clone().map(|place| self.pieces(place, piece)).sum();
+            plan.expert_pieces = (1 + more).min(pieces) as usize;
+            plan.expert_bytes_per_token = experts.map(|place| self.bytes_per_token(place)).sum();
+            let more = (plan.expert_pieces as u64 - 1) * region(plan.expert_piece_bytes);
+            regions.push(("experts used last", more));
         }
+        regions.retain(|(_, bytes)| *bytes > 0);
+        plan.regions = regions;
+        plan
+    }
+
+    /// Bytes of a matrix that a token is multiplied with.
+    fn bytes_per_token(&self, place: &Place) -> u64 {
+        let (count, used) = self.experts_in(place);
+        (place.raw().len() / count * used) as u64
+    }
+
+    /// Pieces that a matrix of experts has when they are of about `piece` bytes.
+    fn pieces(&self, place: &Place, piece: usize) -> u64 {
+        let experts = self.experts_in(place).0;
+        (place.form.rows / experts).div_ceil(place.form.rows_per_piece(piece)) as u64 * experts as u64
     }
 }
 
-/// Which matrices stay in memory, and what is left then. Whole layers, spread evenly, so that the disk has something to do
-/// while they are computed; and of one more layer as much as fits.
-fn choose_resident(matrices: &[&Place], mut left: u64) -> (Vec<bool>, u64) {
-    let mut resident: Vec<bool> = matrices.iter().map(|place| is_pinned(place)).collect();
+/// Keeps what every token is multiplied with, then experts if all of them fit; what is left then.
+fn keep_most_used(matrices: &[&Place], resident: &mut [bool], left: u64) -> u64 {
+    let (experts, others): (Vec<usize>, Vec<usize>) =
+        (0..matrices.len()).partition(|i| matrices[*i].is_of_experts());
+    let streamed: Vec<usize> = others.iter().copied().filter(|i| !resident[*i]).collect();
+    let left = keep_evenly(matrices, &streamed, resident, left);
+    let bytes: u64 = experts.iter().map(|i| kept_bytes(matrices[*i])).sum();
+    if experts.is_empty() || bytes > left || others.iter().any(|i| !resident[*i]) {
+        return left;
+    }
+    experts.iter().for_each(|i| resident[*i] = true);
+    left - bytes
+}
+
+/// Keeps of the matrices `streamed` what fits, and says what is left then. Whole layers, spread evenly, so that the disk has
+/// something to do while they are computed; and of one more layer as much as fits.
+fn keep_evenly(matrices: &[&Place], streamed: &[usize], resident: &mut [bool], mut left: u64) -> u64 {
     let cost = |i: &usize| kept_bytes(matrices[*i]);
-    let streamed: Vec<usize> = (0..matrices.len()).filter(|i| !resident[*i]).collect();
     let layers: Vec<&[usize]> =
         streamed.chunk_by(|a, b| matrices[*a].id.layer == matrices[*b].id.layer).collect();
     let all: u64 = streamed.iter().map(cost).sum();
@@ -299,5 +399,5 @@ fn choose_resident(matrices: &[&Place], mut left: u64) -> (Vec<bool>, u64) {
             }
         }
     }
-    (resident, left)
+    left
 }

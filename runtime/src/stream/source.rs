@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qsf_format::{
-    ModelConfig, Outline, QsfFile, SectionTag, TensorEntry, TensorId, TensorKind, VocabClusters,
+    EarlyExits, ModelConfig, Outline, QsfFile, SectionTag, TensorEntry, TensorId, TensorKind, VocabClusters,
 };
 
 use super::arena::Arena;
@@ -26,8 +26,18 @@ pub struct Place {
     pub form: MatrixForm,
     /// The part that it is in.
     pub part: StreamPart,
-    /// Its raw bytes there.
-    pub raw: Range<usize>,
+}
+
+impl Place {
+    /// Its raw bytes in the part.
+    pub fn raw(&self) -> Range<usize> {
+        self.form.raw_of(&(0..self.form.rows))
+    }
+
+    /// Whether it is that of all experts of a layer.
+    pub fn is_of_experts(&self) -> bool {
+        matches!(self.id.kind, TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown)
+    }
 }
 
 /// An open QSF file. Its weights are read when they are used.
@@ -194,10 +204,11 @@ fn place(found: &mut Found<'_>, layer: Option<u32>, part: &StreamPart, entry: &T
         quant: entry.quant,
         block: found.file.header().block,
         layout: entry.layout,
+        start: entry.data.start,
         tables: found.file.tables().clone(),
         outliers,
     };
-    Ok(Place { id, form, part: part.clone(), raw: entry.data.clone() })
+    Ok(Place { id, form, part: part.clone() })
 }
 
 impl WeightSource for StreamSource {
@@ -219,6 +230,10 @@ impl WeightSource for StreamSource {
 
     fn clusters(&self) -> Result<Option<VocabClusters>> {
         Ok(self.file.clusters()?)
+    }
+
+    fn early_exits(&self) -> Result<Option<EarlyExits>> {
+        Ok(self.file.early_exits()?)
     }
 
     fn layer_importance(&self) -> Vec<Option<f32>> {
@@ -246,7 +261,7 @@ impl WeightSource for StreamSource {
             RuntimeError::bad_input(self.file.path(), id.to_string(), "a tensor of the file", "none")
         })?;
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = read_all(&mut reader, &place.part, &place.raw)?;
+        let bytes = read_all(&mut reader, &place.part, &place.raw())?;
         place.form.tensor(&(0..place.form.rows), bytes.into())
     }
 

@@ -73,6 +73,21 @@ pub fn self_check(definition: &Definition, written: &Tokenizer, derived: bool) -
     Ok(None)
 }
 
+/// The first of the built-in texts that two tokenizers split differently, with the tokens that each puts around a text:
+/// expected is what `a` makes of it.
+///
+/// # Errors
+/// When one of them cannot encode a text.
+pub fn first_difference(a: &Tokenizer, b: &Tokenizer) -> Result<Option<Difference>> {
+    for text in TEXTS.split(SEPARATOR).chain(EDGES) {
+        let (expected, found) = (a.encode(text)?, b.encode(text)?);
+        if expected != found {
+            return Ok(Some(difference(b, text, &expected, &found)));
+        }
+    }
+    Ok(None)
+}
+
 fn difference(written: &Tokenizer, text: &str, expected: &[u32], found: &[u32]) -> Difference {
     let same = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
     // Where the common tokens end in the text: as many characters as they decode to, or nearly.

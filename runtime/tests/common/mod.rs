@@ -39,6 +39,46 @@ fn random(state: &mut u64) -> f32 {
     (*state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
 }
 
+/// A row of any type, with values of about 0.05.
+fn random_row(quant: QuantType, cols: usize, state: &mut u64) -> Vec<u8> {
+    let half = |value: f32| f16::from_f32(value).to_le_bytes();
+    let mut byte = || (random(state) * 1000.0) as i32 as u8;
+    match quant {
+        QuantType::F32 => return (0..cols).flat_map(|_| (random(state) / 5.0).to_le_bytes()).collect(),
+        QuantType::F16 => return (0..cols).flat_map(|_| half(random(state) / 5.0)).collect(),
+        QuantType::Bf16 => {
+            return (0..cols).flat_map(|_| (random(state) / 5.0).to_le_bytes()[2..].to_vec()).collect();
+        }
+        _ => {}
+    }
+    let block = quant.block_size(BlockSize::B64);
+    // Learned types have a scale for a row.
+    let mut row = if quant.row_head_bytes() > 0 { half(0.02).to_vec() } else { Vec::new() };
+    for _ in 0..cols.div_ceil(block.get()) {
+        let start = row.len();
+        // Others have a scale for a block, and perhaps the least value.
+        let largest = match quant {
+            QuantType::Q2 => Some((3.0, true)),
+            QuantType::Q3 => Some((7.0, true)),
+            QuantType::Q4 => Some((15.0, true)),
+            QuantType::Q2Sym | QuantType::Ternary => Some((2.0, false)),
+            QuantType::Q8 => Some((127.0, false)),
+            _ => None,
+        };
+        if let Some((largest, has_least)) = largest {
+            let scale = 0.1 / largest * (1.0 + f32::from(byte()) / 256.0);
+            row.extend(half(scale));
+            row.extend(has_least.then(|| half(-scale * largest / 2.0)).into_iter().flatten());
+        }
+        while row.len() < start + quant.block_bytes(block) {
+            // No two bits of a ternary code are set both.
+            let code = byte();
+            row.push(if quant == QuantType::Ternary { code & !(code >> 1 & code & 0x55) } else { code });
+        }
+    }
+    row
+}
+
 impl WeightSource for RandomModel {
     fn path(&self) -> &Path {
         Path::new("random")
@@ -72,17 +112,7 @@ impl WeightSource for RandomModel {
             let offset = if id.kind.is_matrix() { 0.0 } else { 1.0 };
             (0..values).flat_map(|_| (offset + random(&mut state)).to_le_bytes()).collect()
         } else {
-            // 4-bit blocks: a scale, a min of the other sign, random codes.
-            let blocks = info.rows * info.cols.div_ceil(64);
-            (0..blocks)
-                .flat_map(|_| {
-                    let scale = f16::from_f32(0.01 + 0.01 * random(&mut state).abs());
-                    let min = f16::from_f32(-8.0 * scale.to_f32());
-                    let mut block = [scale.to_le_bytes(), min.to_le_bytes()].concat();
-                    block.extend((0..32).map(|_| (random(&mut state) * 1000.0) as i32 as u8));
-                    block
-                })
-                .collect()
+            (0..info.rows).flat_map(|_| random_row(self.quant, info.cols, &mut state)).collect()
         };
         Ok(Tensor::new(info.rows, info.cols, info.stored.native().unwrap(), BlockSize::B64, bytes.into())
             .unwrap())

@@ -11,12 +11,22 @@ use crate::bench::{Test, TestKind};
 use crate::error::{Result, RuntimeError};
 
 pub use kernel::run_kernels;
-pub use model::run_bench;
+pub use model::{BenchModel, run_bench};
 pub use sheet::OutputFormat;
 
 /// Flags of `qsf-run` that mean nothing to a measurement.
-const GENERATION: [&str; 8] =
-    ["input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed"];
+const GENERATION: [&str; 10] = [
+    "input",
+    "max_tokens",
+    "ctx_size",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "seed",
+    "kv_window",
+    "kv_policy",
+];
 
 /// What the flags of `--bench` do not go with. That they require it does not suffice: clap drops a requirement that something
 /// given conflicts with.
@@ -37,7 +47,7 @@ pub struct BenchArgs {
         num_args = 0..=1,
         default_missing_value = "",
         conflicts_with_all = GENERATION,
-        conflicts_with_all = ["model", "head", "quality", "kv_type"]
+        conflicts_with_all = ["model", "head", "quality", "early_exit", "kv_type", "ram_budget", "memory_plan", "io", "device"]
     )]
     pub kernel: Option<String>,
     /// With --bench: lengths of prompts; 0 for none
@@ -62,7 +72,7 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "N", default_value_t = 5, requires = "bench", conflicts_with_all = NOT_A_BENCH)]
     pub repetitions: usize,
     /// With --bench: first measure loading with the model's files dropped from the page cache (Linux)
-    #[arg(long, requires = "bench", conflicts_with_all = NOT_A_BENCH)]
+    #[arg(long, requires = "bench", conflicts_with_all = NOT_A_BENCH, conflicts_with = "ram_budget")]
     pub cold: bool,
     /// How results are printed; --json is the same as -o json
     #[arg(short, long, value_enum, value_name = "FORMAT", requires = "measure", conflicts_with_all = ["json", "input", "system"])]

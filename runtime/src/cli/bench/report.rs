@@ -1,16 +1,19 @@
 //! What `--bench` found, and its forms. The fields are those of the JSON, described in docs/performance.md.
 
-use qsf_format::cli::human_bytes;
+use qsf_format::cli::{human_bytes, print};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::sheet::Sheet;
+use super::sheet::{OutputFormat, Sheet};
 use crate::bench::{Bandwidth, ColdLoad, Speed, TestKind};
+use crate::runner::Runner;
 
 #[derive(Debug, Serialize)]
 pub(super) struct BenchReport {
     pub version: &'static str,
     pub model: String,
+    /// What runs the model.
+    pub device: String,
     pub isa: &'static str,
     pub activations: &'static str,
     /// Of keys and values.
@@ -27,7 +30,11 @@ pub(super) struct BenchReport {
     /// As the files were found: mostly in the page cache.
     pub load_seconds: f64,
     pub cold_load: Option<ColdLoad>,
-    /// One per number of threads, where something was decoded.
+    /// What a RAM budget is spent on, and the same for people.
+    pub streaming: Option<Value>,
+    #[serde(skip)]
+    pub streaming_text: Option<String>,
+    /// One per number of threads, where something was decoded, of models in memory.
     pub bandwidth: Vec<Bandwidth>,
     pub rows: Vec<BenchRow>,
 }
@@ -65,11 +72,31 @@ impl BenchRow {
 }
 
 impl BenchReport {
+    /// Says what runs the model.
+    pub fn of_runner<R: Runner>(&mut self, runner: &R) {
+        self.device = runner.device();
+        self.activations = runner.activations();
+    }
+
+    /// Prints it.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to.
+    pub fn print(&self, format: OutputFormat) -> anyhow::Result<()> {
+        print(&match format {
+            OutputFormat::Table => self.text(),
+            OutputFormat::Json => format!("{:#}\n", serde_json::to_value(self)?),
+            OutputFormat::Csv => self.to_csv(),
+            OutputFormat::Md => self.to_markdown(),
+        })?;
+        Ok(())
+    }
+
     pub fn text(&self) -> String {
         let mut out = format!(
             "{}: {}, {} activations, {} KV cache, {}, loaded in {:.2} s\n",
             self.model,
-            self.isa,
+            if self.device == "cpu" { self.isa } else { &self.device },
             self.activations,
             self.kv_type,
             self.weights_text(),
@@ -77,12 +104,18 @@ impl BenchReport {
         );
         self.layers_line.iter().for_each(|line| out += &format!("{line}\n"));
         out += &self.sheet().to_table();
+        for row in &self.rows {
+            if let Some(layers) = row.speed.layers_per_token {
+                out += &format!("{}, {} threads: {layers:.2} layers per token\n", row.name, row.threads);
+            }
+        }
         if let Some(line) = self.bandwidth_line() {
             out += &format!("{line}\n");
         }
         if let Some(parts) = self.breakdown() {
             out += &format!("\nmilliseconds per token\n{}", parts.to_table());
         }
+        self.streaming_text.iter().for_each(|text| out += &format!("\n{text}"));
         self.cold_load.iter().for_each(|cold| out += &format!("\n{}", cold_text(cold)));
         out
     }

@@ -1,95 +1,17 @@
-//! `qsf-inspect`: what is in a QSF file, and is it whole.
+//! What a QSF file is, in figures and lines.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::process::ExitCode;
-
-use clap::Parser;
-use qsf_format::cli::{exit_with, human_bytes, print, printable, table};
+use qsf_format::cli::{human_bytes, table};
 use qsf_format::printable::message;
 use qsf_format::{
-    Failure, Layout, Meta, ModelConfig, PositionConfig, QsfFile, SectionTag, TensorGroup, TensorId,
-    TensorKind, Verification, VocabClusters, verify_file,
+    EarlyExits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, SectionTag, Verification,
+    VocabClusters,
 };
 use serde_json::{Value, json};
 
-/// Shows what a QSF file holds and checks that it is whole.
-#[derive(Debug, Parser)]
-#[command(name = "qsf-inspect", version, after_help = EXAMPLES)]
-struct Args {
-    /// QSF file to read
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    json: bool,
-    /// List every tensor with its type, layout, shape, place and conversion error
-    #[arg(long)]
-    tensors: bool,
-    /// Check every checksum and every padding byte; exit code 3 with the place of the first damage
-    #[arg(long)]
-    verify: bool,
-    /// With --verify: accept a plain file, most of which is under no checksum
-    #[arg(long, requires = "verify")]
-    allow_plain: bool,
-}
-
-const EXAMPLES: &str = "Examples:
-  qsf-inspect model.qsf                  header, sections and sizes
-  qsf-inspect model.qsf --tensors        every tensor
-  qsf-inspect model.qsf --verify         is every byte as it was written?
-
-Exit codes: 0 ok, 2 usage, 3 unreadable or damaged file, 4 unsupported file.";
-
-fn main() -> ExitCode {
-    let args = Args::parse();
-    exit_with(run(&args), |error| error.is::<Unprotected>().then_some(Failure::BadInput))
-}
-
-#[derive(Debug)]
-struct Unprotected(String);
-
-impl std::fmt::Display for Unprotected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unprotected {}
-
-fn run(args: &Args) -> anyhow::Result<()> {
-    let file = QsfFile::open(&args.file)?;
-    let verification = args.verify.then(|| verify_file(&file)).transpose()?;
-    let meta = file.meta()?;
-    let tensors = if args.tensors { list_tensors(&file, meta.as_ref())? } else { Vec::new() };
-    if args.json {
-        let mut value = describe(&file, meta.as_ref())?;
-        if args.tensors {
-            value["tensors"] = tensors.iter().map(TensorLine::to_json).collect();
-        }
-        if let Some(v) = &verification {
-            value["verified"] = json!({
-                "layers": v.layers, "tensors": v.tensors, "sections": v.sections,
-                "unprotected": v.unprotected,
-            });
-        }
-        print(&format!("{value:#}\n"))?;
-    } else {
-        print(&printable(&text(&file, meta.as_ref(), &tensors, verification.as_ref())?))?;
-    }
-    match verification {
-        Some(v) if !v.unprotected.is_empty() && !args.allow_plain => Err(Unprotected(format!(
-            "{}: a plain file: {} are under no checksum; pass --allow-plain to accept that",
-            args.file.display(),
-            v.unprotected.join(", ")
-        ))
-        .into()),
-        _ => Ok(()),
-    }
-}
+use super::tensors::{TensorLine, tensor_table};
 
 /// Header, model, sections and layers as JSON.
-fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
+pub(super) fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
     let header = file.header();
     let embedding = file.embedding_info()?;
     Ok(json!({
@@ -104,6 +26,10 @@ fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
         "provenance": meta.map(|m| &m.provenance),
         "evaluation": evaluation(file)?,
         "clusters": file.clusters()?.as_ref().map(clusters_json),
+        "early_exits": file.early_exits()?.map(|exits| json!({
+            "positions": exits.positions,
+            "exits": exits.exits.iter().map(|e| json!({"layer": e.layer, "agreeing": e.agreeing})).collect::<Vec<_>>(),
+        })),
         "sections": file.sections().iter().map(|s| json!({
             "tag": s.tag.to_string(), "offset": s.offset, "stored_bytes": s.stored_bytes,
             "crc32": format!("{:08x}", s.crc), "compression": s.compression.name(),
@@ -120,8 +46,13 @@ fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
     }))
 }
 
+/// What a verification covered.
+pub(super) fn verification_json(v: &Verification) -> Value {
+    json!({"layers": v.layers, "tensors": v.tensors, "sections": v.sections, "unprotected": v.unprotected})
+}
+
 /// What section EVAL says; `None` without one, or where it is no JSON, which is no reason not to show the rest.
-fn evaluation(file: &QsfFile) -> anyhow::Result<Option<Value>> {
+pub(super) fn evaluation(file: &QsfFile) -> anyhow::Result<Option<Value>> {
     let json = file.section_bytes(SectionTag::EVALUATION)?;
     Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
 }
@@ -151,6 +82,17 @@ fn importance_line(file: &QsfFile) -> String {
         return String::new();
     }
     format!("importance of layers (divergence without them): {}\n", values.join(", "))
+}
+
+fn exits_line(exits: &EarlyExits) -> String {
+    let share = |agreeing: u32| 100.0 * f64::from(agreeing) / f64::from(exits.positions.max(1));
+    let of = |exit: &LayerExit| format!("{}: {:.1} %", exit.layer, share(exit.agreeing));
+    let shares: Vec<String> = exits.exits.iter().map(of).collect();
+    format!(
+        "early exits behind layers: {} (positions of {} whose likeliest token is the same there as behind all layers)\n",
+        shares.join(", "),
+        exits.positions
+    )
 }
 
 fn clusters_json(clusters: &VocabClusters) -> Value {
@@ -192,102 +134,10 @@ fn clusters_line(clusters: &VocabClusters) -> String {
 }
 
 /// Bits of the whole file per weight that META lists.
-fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
+pub(super) fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
     // In floats: META may claim any sizes, and integers would overflow.
     let weights: f64 = meta.tensors.iter().map(|t| f64::from(t.rows) * f64::from(t.cols)).sum();
     file_bytes as f64 * 8.0 / weights.max(1.0)
-}
-
-struct TensorLine {
-    place: String,
-    /// For tensors of a layer; with the kind, what META knows a tensor by.
-    layer: Option<u32>,
-    kind: String,
-    quant: &'static str,
-    layout: Layout,
-    rows: u32,
-    cols: u32,
-    bytes: u64,
-    /// Weights stored apart from the blocks, and their bytes.
-    outliers: Option<(usize, u64)>,
-    error: Option<(f64, f64)>,
-}
-
-impl TensorLine {
-    fn to_json(&self) -> Value {
-        json!({
-            "place": self.place, "kind": self.kind, "type": self.quant, "layout": self.layout.name(),
-            "rows": self.rows, "cols": self.cols, "bytes": self.bytes,
-            "outliers": self.outliers.map_or(0, |o| o.0), "outlier_bytes": self.outliers.map_or(0, |o| o.1),
-            "cosine": self.error.map(|e| e.0), "relative_error": self.error.map(|e| e.1),
-        })
-    }
-}
-
-/// Every tensor in file order, with the error that META records for it.
-fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<TensorLine>> {
-    let mut lines = Vec::new();
-    let embedding = file.embedding_info()?;
-    let block = file.header().block;
-    let mut outliers = file.outliers()?;
-    let mut apart = |id: Option<TensorId>, quant, shape| -> anyhow::Result<Option<(usize, u64)>> {
-        let Some(id) = id else { return Ok(None) };
-        let found = outliers.take(id, quant, shape).map_err(|damage| damage.in_file(file.path()))?;
-        Ok(found.map(|outliers| (outliers.len(), outliers.stored_bytes())))
-    };
-    lines.push(TensorLine {
-        place: "embedding".into(),
-        layer: None,
-        kind: "token_embedding".into(),
-        quant: embedding.quant.name(),
-        layout: embedding.layout,
-        rows: embedding.rows,
-        cols: embedding.cols,
-        bytes: embedding
-            .quant
-            .tensor_bytes(block, embedding.rows.into(), embedding.cols.into())
-            .unwrap_or_default(),
-        outliers: apart(
-            Some(TensorId::of_model(TensorKind::TokenEmbedding)),
-            embedding.quant,
-            (embedding.rows, embedding.cols),
-        )?,
-        error: None,
-    });
-    let mut add = |place: String, layer: Option<u32>, group: TensorGroup| -> anyhow::Result<()> {
-        for t in &group.tensors {
-            let id = t.kind.map(|kind| TensorId { layer, kind });
-            lines.push(TensorLine {
-                place: place.clone(),
-                layer,
-                kind: t.kind.map_or_else(|| format!("kind {}", t.kind_id), |k| k.name().into()),
-                quant: t.quant.name(),
-                layout: t.layout,
-                rows: t.rows,
-                cols: t.cols,
-                bytes: t.data.len() as u64,
-                outliers: apart(id, t.quant, (t.rows, t.cols))?,
-                error: None,
-            });
-        }
-        Ok(())
-    };
-    for (layer, i) in (0..file.header().layers).zip(0..) {
-        add(format!("layer {layer}"), Some(layer), file.layer(i)?)?;
-    }
-    add("final".into(), None, file.final_section()?.1)?;
-    if let Some(positions) = file.positions()? {
-        add("positions".into(), None, positions)?;
-    }
-    if let Some(meta) = meta {
-        // By name, not by position: META may leave out tensors that its writer did not know, or order them otherwise.
-        let records: HashMap<_, _> = meta.tensors.iter().map(|r| ((r.layer, r.kind.as_str()), r)).collect();
-        for line in &mut lines {
-            let record = records.get(&(line.layer, line.kind.as_str()));
-            line.error = record.map(|r| (r.cosine, r.relative_error));
-        }
-    }
-    Ok(lines)
 }
 
 /// What not every model has, one line; empty for the plainest.
@@ -311,7 +161,8 @@ fn model_parts(model: &ModelConfig) -> String {
     if parts.is_empty() { String::new() } else { format!("  with {}\n", parts.join(", ")) }
 }
 
-fn text(
+/// The same for people, with `tensors` and what was verified.
+pub(super) fn text(
     file: &QsfFile,
     meta: Option<&Meta>,
     tensors: &[TensorLine],
@@ -369,6 +220,9 @@ fn text(
     if let Some(clusters) = file.clusters()? {
         out += &clusters_line(&clusters);
     }
+    if let Some(exits) = file.early_exits()? {
+        out += &exits_line(&exits);
+    }
     let layer_bytes: u64 = file.layers().iter().map(|l| l.stored_bytes).sum();
     out += &format!("layers: {} in {}\n", file.layers().len(), human_bytes(layer_bytes));
     out += &importance_line(file);
@@ -388,35 +242,7 @@ fn text(
     );
     if !tensors.is_empty() {
         out += "\n";
-        out += &table(
-            &[
-                "place",
-                "tensor",
-                "type",
-                "layout",
-                "rows",
-                "cols",
-                "bytes",
-                "outliers",
-                "cosine",
-                "rel. error",
-            ],
-            4,
-            tensors.iter().map(|t| {
-                vec![
-                    t.place.clone(),
-                    t.kind.clone(),
-                    t.quant.into(),
-                    t.layout.name().into(),
-                    t.rows.to_string(),
-                    t.cols.to_string(),
-                    t.bytes.to_string(),
-                    t.outliers.map_or("-".into(), |(count, bytes)| format!("{count} ({bytes} bytes)")),
-                    t.error.map_or("-".into(), |e| format!("{:.6}", e.0)),
-                    t.error.map_or("-".into(), |e| format!("{:.6}", e.1)),
-                ]
-            }),
-        );
+        out += &tensor_table(tensors);
     }
     if let Some(v) = verification {
         out += &format!(

@@ -1,6 +1,7 @@
 //! What `qsf-inspect` says of files that its own writer would not make.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../format-spec/tests/common/mod.rs"]
 mod common;
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! How far decoded values are from the original: what reports show per tensor.
 
-use qsf_runtime::cpu::{Isa, Vectorized};
+use crate::cpu::{Isa, Vectorized};
 
 /// Lanes of the `f64` sums.
 const LANES: usize = 8;

@@ -1,0 +1,271 @@
+//! The list of jobs as it is written: keys and values with their lines, from JSONL or TOML. What they mean is the business of
+//! `job.rs`.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{BatchError, Problem};
+
+/// More than any list of jobs has.
+const MAX_BYTES: u64 = 64 << 20;
+/// The table of TOML that is a job.
+const JOB_TABLE: &str = "job";
+
+/// A job as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Where it begins, counted from 1.
+    pub line: usize,
+    /// Its keys, in their order.
+    pub pairs: Vec<Pair>,
+}
+
+/// A key with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pair {
+    /// The key as it is written.
+    pub key: String,
+    /// Where it is, counted from 1.
+    pub line: usize,
+    /// The value.
+    pub value: Given,
+}
+
+/// A value as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Given {
+    /// A text.
+    Text(String),
+    /// A number, in its own digits.
+    Number(String),
+    /// True or false.
+    Flag(bool),
+    /// A list.
+    List(Vec<Given>),
+    /// What no option takes, by its name.
+    Other(&'static str),
+}
+
+impl Given {
+    /// What it is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Given::Text(_) => "a text",
+            Given::Number(_) => "a number",
+            Given::Flag(_) => "true or false",
+            Given::List(_) => "a list",
+            Given::Other(kind) => kind,
+        }
+    }
+}
+
+/// Which of the two a list is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// One JSON object a line.
+    JsonLines,
+    /// One table `[[job]]` a job.
+    Toml,
+}
+
+/// Reads the list at `path`; its name says what it is written in.
+///
+/// # Errors
+/// When it cannot be read, is too large, or is not what its name says.
+pub fn read(path: &Path) -> Result<Vec<Entry>, BatchError> {
+    let whole = |what: String| BatchError::Manifest {
+        problems: vec![Problem { file: path.to_owned(), line: 1, key: None, what }],
+    };
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let syntax = match extension {
+        Some("jsonl" | "ndjson") => Syntax::JsonLines,
+        Some("toml") => Syntax::Toml,
+        _ => return Err(whole("a list of jobs has a name that ends in .jsonl or .toml".into())),
+    };
+    let found = fs::metadata(path).map_err(|e| BatchError::io(path, "read", e))?;
+    if !found.is_file() || found.len() > MAX_BYTES {
+        return Err(whole(format!("expected a file of at most {MAX_BYTES} bytes, found {}", found.len())));
+    }
+    let bytes = fs::read(path).map_err(|e| BatchError::io(path, "read", e))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        whole(format!("expected UTF-8 text, found other bytes at offset {}", e.utf8_error().valid_up_to()))
+    })?;
+    parse(&text, syntax).map_err(|problems| {
+        let problem = |(line, what)| Problem { file: path.to_owned(), line, key: None, what };
+        BatchError::Manifest { problems: problems.into_iter().map(problem).collect() }
+    })
+}
+
+/// The jobs of a text.
+///
+/// # Errors
+/// Every line that is none, with what is wrong.
+pub fn parse(text: &str, syntax: Syntax) -> Result<Vec<Entry>, Vec<(usize, String)>> {
+    match syntax {
+        Syntax::JsonLines => parse_json_lines(text),
+        Syntax::Toml => parse_toml(text),
+    }
+}
+
+fn parse_json_lines(text: &str) -> Result<Vec<Entry>, Vec<(usize, String)>> {
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let pairs = json.deserialize_map(Pairs).and_then(|pairs| json.end().map(|()| pairs));
+        match pairs {
+            Ok(pairs) => {
+                let pair = |(key, value)| Pair { key, line, value: of_json(value) };
+                entries.push(Entry { line, pairs: pairs.into_iter().map(pair).collect() });
+            }
+            Err(error) => problems.push((line, format!("expected one JSON object: {}", placed(&error)))),
+        }
+    }
+    if problems.is_empty() { Ok(entries) } else { Err(problems) }
+}
+
+/// The message without the line, which is always the first of the text that was parsed.
+fn placed(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or(&text);
+    format!("{what} at column {}", error.column())
+}
+
+/// The pairs of a JSON object, those with the same key as well.
+struct Pairs;
+
+impl<'de> Visitor<'de> for Pairs {
+    type Value = Vec<(String, Value)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(pairs)
+    }
+}
+
+fn of_json(value: Value) -> Given {
+    match value {
+        Value::String(text) => Given::Text(text),
+        Value::Number(number) => Given::Number(number.to_string()),
+        Value::Bool(flag) => Given::Flag(flag),
+        Value::Array(values) => Given::List(values.into_iter().map(of_json).collect()),
+        Value::Object(_) => Given::Other("an object"),
+        Value::Null => Given::Other("null"),
+    }
+}
+
+fn parse_toml(text: &str) -> Result<Vec<Entry>, Vec<(usize, String)>> {
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line_of = |offset: usize| 1 + ends.partition_point(|end| *end < offset);
+    let document = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(span.start));
+        vec![(line, error.message().to_owned())]
+    })?;
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    for (key, value) in document.into_inner() {
+        let line = line_of(key.span().start);
+        match value.into_inner() {
+            DeValue::Array(jobs) if key.get_ref() == JOB_TABLE => {
+                for job in jobs {
+                    let line = line_of(job.span().start);
+                    match job.into_inner() {
+                        DeValue::Table(table) => entries.push(entry(line, table, &line_of)),
+                        _ => problems.push((line, "expected a table [[job]]".into())),
+                    }
+                }
+            }
+            _ => problems.push((line, format!("\"{}\" is not [[job]], which begins a job", key.get_ref()))),
+        }
+    }
+    entries.sort_by_key(|entry| entry.line);
+    if problems.is_empty() { Ok(entries) } else { Err(problems) }
+}
+
+fn entry(line: usize, table: DeTable<'_>, line_of: &dyn Fn(usize) -> usize) -> Entry {
+    let mut pairs: Vec<Pair> = table
+        .into_iter()
+        .map(|(key, value)| Pair {
+            line: line_of(key.span().start),
+            key: key.get_ref().to_string(),
+            value: of_toml(value),
+        })
+        .collect();
+    // The table is sorted by name.
+    pairs.sort_by_key(|pair| pair.line);
+    Entry { line, pairs }
+}
+
+fn of_toml(value: Spanned<DeValue<'_>>) -> Given {
+    match value.into_inner() {
+        DeValue::String(text) => Given::Text(text.into_owned()),
+        DeValue::Integer(number) if number.radix() == 10 => Given::Number(number.as_str().to_owned()),
+        DeValue::Integer(_) => Given::Other("a number that is not decimal"),
+        DeValue::Float(number) => Given::Number(number.as_str().to_owned()),
+        DeValue::Boolean(flag) => Given::Flag(flag),
+        DeValue::Datetime(_) => Given::Other("a date"),
+        DeValue::Array(values) => Given::List(values.into_iter().map(of_toml).collect()),
+        DeValue::Table(_) => Given::Other("a table"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(entry: &Entry) -> Vec<(&str, usize, &Given)> {
+        entry.pairs.iter().map(|pair| (pair.key.as_str(), pair.line, &pair.value)).collect()
+    }
+
+    #[test]
+    fn both_ways_of_writing_give_the_same_jobs_with_their_lines() {
+        let json = "{\"model\": \"a\", \"max_kld\": 0.1}\n\n{\"model\": \"b\", \"force\": true, \"x\": [1, \"y\"]}\n";
+        let entries = parse(json, Syntax::JsonLines).unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.line).collect::<Vec<_>>(), [1, 3]);
+        let (text, number) = (|s: &str| Given::Text(s.into()), |s: &str| Given::Number(s.into()));
+        assert_eq!(pairs(&entries[0]), [("model", 1, &text("a")), ("max_kld", 1, &number("0.1"))]);
+        let list = Given::List(vec![number("1"), text("y")]);
+        assert_eq!(pairs(&entries[1])[1..], [("force", 3, &Given::Flag(true)), ("x", 3, &list)]);
+        let toml =
+            "[[job]]\nmodel = 'a'\nmax_kld = 0.1\n\n[[job]]\nmodel = 'b'\nforce = true\nx = [1, 'y']\n";
+        let from_toml = parse(toml, Syntax::Toml).unwrap();
+        assert_eq!(from_toml.iter().map(|entry| entry.line).collect::<Vec<_>>(), [1, 5]);
+        assert_eq!(
+            pairs(&from_toml[1]),
+            [("model", 6, &text("b")), ("force", 7, &Given::Flag(true)), ("x", 8, &list)]
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_there_twice_is_seen_twice() {
+        let entries = parse("{\"model\": \"a\", \"model\": \"b\"}", Syntax::JsonLines).unwrap();
+        assert_eq!(entries[0].pairs.len(), 2);
+        let [(line, what)] = &parse("[[job]]\nmodel = 'a'\nmodel = 'b'\n", Syntax::Toml).unwrap_err()[..]
+        else {
+            panic!("one problem");
+        };
+        assert!(*line == 3 && what.contains("duplicate"), "{line} {what}");
+    }
+
+    #[test]
+    fn every_broken_line_is_named() {
+        let problems = parse("{\"a\": 1}\n{\"a\": \nnothing\n[1]\n{} {}\n", Syntax::JsonLines).unwrap_err();
+        assert_eq!(problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3, 4, 5]);
+        let problems = parse("[[job]]\nmodel = \n", Syntax::Toml).unwrap_err();
+        assert_eq!(problems[0].0, 2);
+        let problems = parse("x = 1\n[[job]]\nmodel = 'a'\n[jobs]\n", Syntax::Toml).unwrap_err();
+        assert_eq!(problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4, 1]);
+        assert!(parse("job = [1]", Syntax::Toml).is_err());
+    }
+}

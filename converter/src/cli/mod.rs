@@ -1,0 +1,21 @@
+//! `qsf-convert`: its command line, and what it does by it.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `args` | the flags |
+//! | `choose` | from flags to the options of a conversion |
+//! | `model` | the model that MODEL names, and what OUT is called |
+//! | `make` | the conversion |
+//! | `named` | command lines whose options come by name, from another language |
+//! | `run` | everything that the program does and prints |
+
+mod args;
+mod choose;
+mod make;
+mod model;
+mod named;
+mod run;
+
+pub use args::ConvertArgs;
+pub use named::{convert_json, parse_named};
+pub use run::{class_of, command, job_process, main};

@@ -1,0 +1,124 @@
+//! Leaving the model before its last layer, where a classifier says that the token is decided (CALM, arXiv 2207.07061;
+//! SPEC.md section 7.10).
+//!
+//! Only generated tokens leave early ([`Decoder::decode`]): prompts run whole, whatever steps they come in. Tokens that follow
+//! attend to keys and values of every layer, so the layers that are left out still make those of this position, from the
+//! hidden state that was left with, as CALM does. What is saved is the rest of each layer: query, attention itself, output
+//! and feed-forward. Where attention decides which positions are kept, a layer that was left out has paid none.
+
+use std::sync::Arc;
+
+use qsf_format::EarlyExits;
+
+use super::{Decoder, DecoderState, Section};
+use crate::cpu::{Isa, Vectorized, lanes, math};
+use crate::error::{Result, RuntimeError};
+
+/// When to leave.
+pub(super) struct ExitRule {
+    /// For each layer, the number of its classifier.
+    of_layer: Vec<Option<usize>>,
+    exits: Arc<EarlyExits>,
+    /// The least confidence; at 1 the model is never left, as no classifier is certain.
+    threshold: f32,
+}
+
+/// How many layers decoded tokens went through.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LayerCount {
+    tokens: u64,
+    layers: u64,
+}
+
+impl LayerCount {
+    /// Counts a token.
+    pub fn add(&mut self, layers: usize) {
+        self.tokens += 1;
+        self.layers += layers as u64;
+    }
+
+    /// Layers per token.
+    pub fn mean(self) -> Option<f64> {
+        (self.tokens > 0).then(|| self.layers as f64 / self.tokens as f64)
+    }
+}
+
+impl Decoder {
+    /// Makes every decoded token leave the model behind the first layer of `exits` whose classifier is at least as sure as
+    /// `threshold`, 0 to 1; at 1 none does.
+    ///
+    /// # Errors
+    /// When the classifiers are for a model of another shape.
+    pub fn with_early_exit(mut self, exits: Arc<EarlyExits>, threshold: f32) -> Result<Decoder> {
+        let config = &self.model.config;
+        let mut of_layer = vec![None; config.layers as usize];
+        let fits =
+            exits.cols == config.hidden && exits.exits.iter().all(|e| e.weights.len() == exits.cols as usize);
+        for (number, exit) in exits.exits.iter().enumerate() {
+            match of_layer.get_mut(exit.layer as usize).filter(|_| fits) {
+                Some(slot) => *slot = Some(number),
+                None => {
+                    let problem = "early exits of a model of another shape: convert the model again";
+                    return Err(RuntimeError::Request(problem.into()));
+                }
+            }
+        }
+        self.exit_rule = Some(ExitRule { of_layer, exits, threshold });
+        Ok(self)
+    }
+
+    /// Whether decoded tokens may leave the model early.
+    pub fn exits_early(&self) -> bool {
+        self.exit_rule.is_some()
+    }
+
+    /// Whether the one token of this step is decided behind `layer`.
+    pub(super) fn is_decided(&self, state: &mut DecoderState, layer: usize) -> bool {
+        let Some(rule) = self.exit_rule.as_ref().filter(|rule| rule.threshold < 1.0) else { return false };
+        let Some(number) = rule.of_layer[layer] else { return false };
+        let exit = &rule.exits.exits[number];
+        // Between layers nothing is in this buffer.
+        let DecoderState { hidden, projected, .. } = state;
+        self.norm_or_copy(Some(&self.model.final_norm), hidden, projected);
+        confidence(self.cpu.isa(), &exit.weights, exit.bias, projected) >= rule.threshold
+    }
+
+    /// Gives the layers in the places from `from` on their keys and values of this position, and leaves what the head reads
+    /// in `state.normed`.
+    ///
+    /// # Errors
+    /// When weights cannot be read from disk.
+    pub(super) fn leave(&self, state: &mut DecoderState, from: usize) -> Result<()> {
+        for &index in &self.schedule[from..] {
+            let layer = &self.model.layers[index];
+            self.normalize(state, layer.attn_norm.as_ref());
+            let DecoderState { normed, q, k, v, int8, kv, rotation, profile, .. } = state;
+            profile.lap(Section::Elementwise);
+            self.linears(&[&layer.k, &layer.v], normed, int8, &mut [k, v])?;
+            profile.lap(Section::Matmul);
+            // The query is that of a layer before: it goes along and is not used.
+            self.place(layer, rotation.of_layer(&self.model.config, index as u32), kv.len(), q, k);
+            kv.store(&self.cpu, index, k, v);
+            profile.lap(Section::Attention);
+        }
+        self.normalize(state, Some(&self.model.final_norm));
+        state.profile.lap(Section::Elementwise);
+        Ok(())
+    }
+}
+
+/// How sure a classifier is.
+fn confidence(isa: Isa, weights: &[f32], bias: f32, x: &[f32]) -> f32 {
+    math::sigmoid(isa.vectorize(Dot(weights, x)) + bias)
+}
+
+struct Dot<'a>(&'a [f32], &'a [f32]);
+
+impl Vectorized for Dot<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run(self) -> f32 {
+        lanes::dot(self.0, self.1)
+    }
+}

@@ -1,0 +1,271 @@
+//! Runs steps of a model on the graphics processor.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use qsf_format::ModelConfig;
+use wgpu::{
+    BindGroup, BindGroupDescriptor, BindGroupEntry, Buffer, ComputePassDescriptor, MapMode, PollType,
+    SubmissionIndex,
+};
+
+use super::device::Gpu;
+use super::kernels::{Kernel, Kernels};
+use super::model::GpuModel;
+use super::state::GpuState;
+use super::step::{Command, Recorder};
+use super::times::Times;
+use super::wgsl::choose;
+use crate::cpu::{Cpu, KvTypes};
+use crate::decoder::{Decoder, KvOptions};
+use crate::error::{Result, RuntimeError};
+use crate::progress::Cancel;
+use crate::runner::{Runner, Sequence};
+use crate::sample::Sampler;
+
+/// What a bind group is of.
+type BoundKey = (Kernel, Vec<Arc<Buffer>>);
+
+/// Runs a model on a graphics processor.
+pub struct GpuDecoder {
+    gpu: Gpu,
+    kernels: Kernels,
+    model: GpuModel,
+    /// Bind groups by kernel and buffers.
+    bound: Mutex<HashMap<BoundKey, BindGroup>>,
+    cpu: Cpu,
+    cancel: Cancel,
+}
+
+impl GpuDecoder {
+    /// Takes the model of `decoder` up, which is not needed afterwards.
+    ///
+    /// # Errors
+    /// When it does not fit into the device's memory, or is of a kind that does not run there.
+    pub fn new(gpu: Gpu, decoder: &Decoder) -> Result<GpuDecoder> {
+        let cpu = decoder.cpu().clone();
+        let model = GpuModel::upload(&gpu, decoder.model(), cpu.isa(), decoder.slopes())?;
+        let kernels = Kernels::new(&gpu.device, model.tables);
+        let cancel = decoder.cancel().clone();
+        Ok(GpuDecoder { gpu, kernels, model, bound: Mutex::default(), cpu, cancel })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Records one pass and hands it over; with `back`, so many bytes of a buffer are copied to where they can be read.
+    fn run(
+        &self,
+        state: &mut GpuState,
+        record: impl FnOnce(&mut Recorder<'_>),
+        back: Option<(&Arc<Buffer>, u64)>,
+    ) -> SubmissionIndex {
+        let commands = self.commands(state, record);
+        let kernels = commands.iter().map(|command| command.kernel);
+        let timed = state.profile.is_on();
+        let times = if timed { Times::new(&self.gpu, kernels, back.is_some()) } else { None };
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+            times.iter().for_each(|times| times.write(&mut pass, 0));
+            for (done, Command { kernel, buffers, job, groups }) in (1..).zip(commands) {
+                let made = self.kernels.get(kernel);
+                pass.set_pipeline(&made.pipeline);
+                let group = bound.entry((kernel, buffers)).or_insert_with_key(|(_, buffers)| {
+                    let entry = |(binding, buffer): (u32, _)| bind_entry(binding, buffer);
+                    let entries: Vec<_> = (0..).zip(buffers).map(entry).collect();
+                    let descriptor =
+                        BindGroupDescriptor { label: None, layout: &made.layout, entries: &entries };
+                    self.gpu.device.create_bind_group(&descriptor)
+                });
+                pass.set_bind_group(0, &*group, &[]);
+                let bytes: Vec<u8> = job.iter().flat_map(|word| word.to_le_bytes()).collect();
+                pass.set_immediates(0, &bytes);
+                pass.dispatch_workgroups(groups.0, groups.1, groups.2);
+                times.iter().for_each(|times| times.write(&mut pass, done));
+            }
+        }
+        if let Some((buffer, bytes)) = back {
+            encoder.copy_buffer_to_buffer(buffer, 0, &state.buffers.read_back, 0, bytes);
+        }
+        times.iter().for_each(|times| times.resolve(&mut encoder));
+        let steps = self.gpu.queue.submit([encoder.finish()]);
+        times.iter().for_each(|times| times.count(&self.gpu, steps.clone(), &mut state.profile));
+        steps
+    }
+
+    fn commands(&self, state: &GpuState, record: impl FnOnce(&mut Recorder<'_>)) -> Vec<Command> {
+        let (matrix_units, max_threads) = (self.gpu.summary().matrix_units, self.gpu.max_threads());
+        let mut recorder =
+            Recorder { matrix_units, max_threads, model: &self.model, state, commands: Vec::new() };
+        record(&mut recorder);
+        recorder.commands
+    }
+
+    /// Makes the kernels of steps of one token and of as many as `state` has room for, so that the first step does not wait for
+    /// one after the other.
+    fn prepare(&self, state: &GpuState) {
+        let batch = state.batch();
+        let commands = self.commands(state, |recorder| {
+            recorder.layers(1);
+            recorder.layers(batch);
+            recorder.head(0..1);
+            recorder.choose();
+        });
+        self.kernels.prepare(commands.into_iter().map(|command| command.kernel));
+    }
+
+    /// Waits for what was handed over last of `steps`, and reads words of what was copied.
+    fn read(&self, state: &GpuState, steps: SubmissionIndex, out: &mut [u32]) -> Result<()> {
+        let lost = |why: String| RuntimeError::NoGpu { why: format!("the device does not answer: {why}") };
+        let (buffer, range) = (&state.buffers.read_back, 0..4 * out.len() as u64);
+        let (send, outcome) = std::sync::mpsc::channel();
+        buffer.slice(range.clone()).map_async(MapMode::Read, move |result| {
+            let _ = send.send(result);
+        });
+        let wait = PollType::Wait { submission_index: Some(steps), timeout: None };
+        self.gpu.device.poll(wait).map_err(|e| lost(e.to_string()))?;
+        outcome.recv().map_err(|e| lost(e.to_string()))?.map_err(|e| lost(e.to_string()))?;
+        {
+            let view = buffer.slice(range).get_mapped_range().map_err(|e| lost(e.to_string()))?;
+            for (word, bytes) in out.iter_mut().zip(view.chunks_exact(4)) {
+                *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            }
+        }
+        buffer.unmap();
+        Ok(())
+    }
+}
+
+fn bind_entry(binding: u32, buffer: &Arc<Buffer>) -> BindGroupEntry<'_> {
+    BindGroupEntry { binding, resource: buffer.as_entire_binding() }
+}
+
+impl Runner for GpuDecoder {
+    type State = GpuState;
+
+    fn config(&self) -> &ModelConfig {
+        &self.model.config
+    }
+
+    fn device(&self) -> String {
+        let summary = self.gpu.summary();
+        format!("{} ({})", summary.name, summary.backend)
+    }
+
+    /// Matrix units take f16, which prompts are multiplied on.
+    fn activations(&self) -> &'static str {
+        if self.gpu.summary().matrix_units { "f16" } else { "f32" }
+    }
+
+    fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
+    fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    fn state_with(&self, context: usize, batch: usize, kv: KvOptions) -> Result<GpuState> {
+        let limit = self.model.config.max_positions as usize;
+        if context > limit {
+            return Err(RuntimeError::Request(format!(
+                "a context of {context} tokens was asked for, and the model was made for {limit}"
+            )));
+        }
+        if kv.types != KvTypes::F16 || kv.keep.is_some() {
+            return Err(RuntimeError::Request(
+                "on a GPU keys and values are f16, of all positions: leave out --kv-type, --kv-window and --kv-policy, \
+                 or pass --device cpu"
+                    .into(),
+            ));
+        }
+        let state = GpuState::new(&self.gpu, &self.model.config, context, batch.clamp(1, context.max(1)))?;
+        self.prepare(&state);
+        Ok(state)
+    }
+
+    fn forward(&self, state: &mut GpuState, tokens: &[u32]) -> Result<()> {
+        self.cancel.check()?;
+        let vocab = self.model.config.vocab;
+        if let Some(token) = tokens.iter().find(|token| **token >= vocab) {
+            let problem = format!("token id {token} is beyond the model's vocabulary of {vocab}");
+            return Err(RuntimeError::Request(problem));
+        }
+        let end = state.position + tokens.len();
+        if tokens.is_empty() || tokens.len() > state.batch() || end > state.context() {
+            return Err(RuntimeError::Request(format!(
+                "{} tokens behind {} do not fit: at most {} in one step, {} in all",
+                tokens.len(),
+                state.position,
+                state.batch(),
+                state.context()
+            )));
+        }
+        let ahead = state.ahead.take();
+        if ahead.is_none() || ahead != tokens.first().copied() || tokens.len() > 1 {
+            let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+            self.gpu.queue.write_buffer(&state.buffers.tokens, 0, &bytes);
+            self.run(state, |recorder| recorder.layers(tokens.len()), None);
+        }
+        state.rows = tokens.len();
+        state.position = end;
+        Ok(())
+    }
+
+    fn logits(&self, state: &mut GpuState, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
+        let vocab = self.model.config.vocab as usize;
+        assert!(rows.end <= state.rows && out.len() == rows.len() * vocab, "logits of {rows:?}");
+        let mut words = vec![0; out.len().min(state.buffers.logit_rows * vocab)];
+        for (i, out) in out.chunks_mut(state.buffers.logit_rows * vocab).enumerate() {
+            let first = rows.start + i * state.buffers.logit_rows;
+            let part = first..first + out.len() / vocab;
+            let logits = state.buffers.logits.clone();
+            let back = Some((&logits, 4 * out.len() as u64));
+            let steps = self.run(state, |recorder| recorder.head(part), back);
+            let words = &mut words[..out.len()];
+            self.read(state, steps, words)?;
+            for (value, word) in out.iter_mut().zip(words) {
+                *value = f32::from_bits(*word);
+            }
+        }
+        Ok(())
+    }
+
+    /// The likeliest token is chosen on the device, which goes on with it at once: the host learns of it meanwhile.
+    fn sample(
+        &self,
+        state: &mut GpuState,
+        row: usize,
+        sampler: &mut Sampler,
+        logits: &mut [f32],
+    ) -> Result<u32> {
+        if !sampler.is_greedy() {
+            self.logits(state, row..row + 1, logits)?;
+            return sampler.sample(logits);
+        }
+        self.cancel.check()?;
+        let choose = |recorder: &mut Recorder<'_>| {
+            recorder.head(row..row + 1);
+            recorder.choose();
+        };
+        let tokens = state.buffers.tokens.clone();
+        let steps = self.run(state, choose, Some((&tokens, 4)));
+        let goes_on = state.position < state.context();
+        if goes_on {
+            self.run(state, |recorder| recorder.layers(1), None);
+        }
+        let mut token = [0];
+        self.read(state, steps, &mut token)?;
+        if token == [choose::NONE] {
+            let what = "no usable logit (all are NaN or negative infinity)".to_owned();
+            return Err(RuntimeError::NotANumber { what });
+        }
+        state.ahead = goes_on.then_some(token[0]);
+        Ok(token[0])
+    }
+}

@@ -1,0 +1,159 @@
+//! Which adapter runs models, and what it can do.
+
+use std::sync::OnceLock;
+
+use wgpu::{
+    Adapter, Backends, Device, DeviceDescriptor, DeviceType, DownlevelFlags, ExperimentalFeatures, Features,
+    Instance, InstanceDescriptor, InstanceFlags, Limits, PowerPreference, Queue, RequestAdapterOptions,
+};
+
+use crate::error::{Result, RuntimeError};
+
+/// Bytes of immediates that kernels use at most; 128 are there everywhere.
+const IMMEDIATE_BYTES: u32 = 64;
+
+/// A graphics processor that is open.
+pub struct Gpu {
+    pub(super) device: Device,
+    pub(super) queue: Queue,
+    summary: AdapterSummary,
+    limits: Limits,
+}
+
+/// What an adapter is, for people and for JSON.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct AdapterSummary {
+    /// Its name.
+    pub name: String,
+    /// Vulkan, Metal or Dx12.
+    pub backend: String,
+    /// DiscreteGpu, IntegratedGpu, Cpu, ...
+    pub kind: String,
+    /// Driver and its version.
+    pub driver: String,
+    /// Whether f16 matrices of 16 x 16 are multiplied by units of their own.
+    pub matrix_units: bool,
+    /// Largest range of a buffer that a kernel reads.
+    pub max_binding_bytes: u64,
+    /// Largest buffer.
+    pub max_buffer_bytes: u64,
+    /// Whether it has what models need.
+    pub usable: bool,
+}
+
+/// Every adapter of the system.
+pub fn adapters() -> Vec<AdapterSummary> {
+    let all = pollster::block_on(instance().enumerate_adapters(Backends::PRIMARY));
+    all.iter().map(summary).collect()
+}
+
+impl Gpu {
+    /// Opens the fastest adapter. One that is a program on the CPU only where `allow_cpu` says so.
+    ///
+    /// # Errors
+    /// When there is none, or it has not what models need.
+    pub fn open(allow_cpu: bool) -> Result<Gpu> {
+        let options = RequestAdapterOptions {
+            power_preference: PowerPreference::HighPerformance,
+            ..Default::default()
+        };
+        let none = |why: String| RuntimeError::NoGpu { why };
+        let adapter = pollster::block_on(instance().request_adapter(&options))
+            .map_err(|e| none(format!("no adapter was found: {e}")))?;
+        if adapter.get_info().device_type == DeviceType::Cpu && !allow_cpu {
+            return Err(none(format!(
+                "'{}' is a program on the CPU, slower than --device cpu",
+                adapter.get_info().name
+            )));
+        }
+        let summary = summary(&adapter);
+        if !summary.usable {
+            return Err(none(format!(
+                "'{}' has no immediates (push constants), or no f16 in buffers",
+                summary.name
+            )));
+        }
+        // Times of kernels are for who asks where the time goes.
+        let times = Features::TIMESTAMP_QUERY | Features::TIMESTAMP_QUERY_INSIDE_PASSES;
+        let mut required_features = Features::IMMEDIATES;
+        if adapter.features().contains(times) {
+            required_features |= times;
+        }
+        let mut experimental_features = ExperimentalFeatures::disabled();
+        if summary.matrix_units {
+            required_features |= Features::SHADER_F16 | Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+            // SAFETY: matrices are loaded and stored inside of their arrays, by every lane of a subgroup alike.
+            experimental_features = unsafe { ExperimentalFeatures::enabled() };
+        }
+        let mut limits = adapter.limits();
+        limits.max_immediate_size = IMMEDIATE_BYTES;
+        let descriptor = DeviceDescriptor {
+            label: Some("qsf"),
+            required_features,
+            required_limits: limits.clone(),
+            experimental_features,
+            ..Default::default()
+        };
+        let opened = pollster::block_on(adapter.request_device(&descriptor));
+        let (device, queue) =
+            opened.map_err(|e| none(format!("'{}' cannot be opened: {e}", summary.name)))?;
+        Ok(Gpu { device, queue, summary, limits })
+    }
+
+    /// What it is.
+    pub fn summary(&self) -> &AdapterSummary {
+        &self.summary
+    }
+
+    /// Most threads of a workgroup.
+    pub(super) fn max_threads(&self) -> usize {
+        self.limits.max_compute_invocations_per_workgroup as usize
+    }
+
+    /// Whether times of kernels can be taken.
+    pub(super) fn has_times(&self) -> bool {
+        self.device.features().contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES)
+    }
+
+    /// Largest buffer that a kernel can read as a whole.
+    pub(super) fn max_buffer_bytes(&self) -> u64 {
+        self.limits.max_buffer_size.min(self.limits.max_storage_buffer_binding_size)
+    }
+}
+
+/// The one instance of the process: drivers are not always found again once they were let go.
+fn instance() -> &'static Instance {
+    static INSTANCE: OnceLock<Instance> = OnceLock::new();
+    INSTANCE.get_or_init(|| {
+        let mut descriptor = InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = Backends::PRIMARY;
+        // Checks of the API cost time for every dispatch; tests switch them on by WGPU_VALIDATION.
+        descriptor.flags = InstanceFlags::empty().with_env();
+        Instance::new(descriptor)
+    })
+}
+
+fn summary(adapter: &Adapter) -> AdapterSummary {
+    let (info, features, limits) = (adapter.get_info(), adapter.features(), adapter.limits());
+    let square = adapter.cooperative_matrix_properties().iter().any(|p| {
+        (p.m_size, p.n_size, p.k_size) == (16, 16, 16)
+            && p.ab_type == wgpu::CooperativeScalarType::F16
+            && p.cr_type == wgpu::CooperativeScalarType::F32
+    });
+    let needed = Features::SHADER_F16 | Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+    AdapterSummary {
+        name: info.name,
+        backend: info.backend.to_string(),
+        kind: format!("{:?}", info.device_type),
+        driver: format!("{} {}", info.driver, info.driver_info),
+        // Subgroups of another size would share the work otherwise.
+        matrix_units: square
+            && features.contains(needed)
+            && (info.subgroup_min_size, info.subgroup_max_size) == (32, 32),
+        max_binding_bytes: limits.max_storage_buffer_binding_size,
+        max_buffer_bytes: limits.max_buffer_size,
+        usable: features.contains(Features::IMMEDIATES)
+            && limits.max_immediate_size >= IMMEDIATE_BYTES
+            && adapter.get_downlevel_capabilities().flags.contains(DownlevelFlags::SHADER_F16_IN_F32),
+    }
+}

@@ -1,0 +1,219 @@
+//! Kernels with their pipelines, each made when it is first asked for.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use qsf_format::{Activation, CodeTables, QuantType};
+use rayon::prelude::*;
+use wgpu::{
+    BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
+    ComputePipeline, ComputePipelineDescriptor, Device, PipelineCompilationOptions, PipelineLayoutDescriptor,
+    ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource, ShaderStages,
+};
+
+use super::wgsl::activation::ERROR_FUNCTION;
+use super::wgsl::attend::{self, Attend};
+use super::wgsl::choose::Choose;
+use super::wgsl::embed::Embed;
+use super::wgsl::mat_mat::MatMat;
+use super::wgsl::mat_vec::MatVec;
+use super::wgsl::norm::{AddAndNorm, NormInPlace};
+use super::wgsl::place::Place;
+use super::wgsl::{pointwise, route};
+
+/// A kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// Rows of the embedding.
+    Embed(Embed),
+    /// A matrix times one or a few vectors.
+    MatVec(MatVec),
+    /// A matrix times many vectors.
+    MatMat(MatMat),
+    /// The residual stream and its norms.
+    AddAndNorm(AddAndNorm),
+    /// A norm of rows where they are.
+    NormInPlace(NormInPlace),
+    /// Queries, keys and values to their places.
+    Place(Place),
+    /// Attention over parts of the positions.
+    Attend(Attend),
+    /// Those parts together, of heads of this width.
+    Join(usize),
+    /// Activation, of a gate if there is one.
+    Activate(Activation, bool),
+    /// Logits are capped.
+    Softcap,
+    /// Weights that are stored apart from their blocks.
+    Outliers,
+    /// Which experts a token goes through; whether their weights are made to add up to 1.
+    Route(bool),
+    /// What experts made, together.
+    Gather,
+    /// The likeliest token.
+    Choose(Choose),
+}
+
+impl Kernel {
+    /// The text, with the tables of the file.
+    pub fn wgsl(self, tables: &CodeTables) -> String {
+        match self {
+            Kernel::Embed(kernel) => with_levels(kernel.codes.quant, tables, |l, s| kernel.wgsl(l, s)),
+            Kernel::MatVec(kernel) => {
+                with_levels(kernel.codes.quant, tables, |l, s| kernel.wgsl(l, s)) + ERROR_FUNCTION
+            }
+            Kernel::MatMat(kernel) => with_levels(kernel.codes.quant, tables, |l, s| kernel.wgsl(l, s)),
+            Kernel::AddAndNorm(kernel) => kernel.wgsl(),
+            Kernel::NormInPlace(kernel) => kernel.wgsl(),
+            Kernel::Place(kernel) => kernel.wgsl(),
+            Kernel::Attend(kernel) => kernel.wgsl(),
+            Kernel::Join(head_dim) => attend::join(head_dim),
+            Kernel::Activate(kind, gated) => pointwise::activate(kind, gated),
+            Kernel::Softcap => pointwise::softcap(),
+            Kernel::Outliers => pointwise::outliers(),
+            Kernel::Route(normalize) => route::route(normalize),
+            Kernel::Gather => route::gather(),
+            Kernel::Choose(kernel) => kernel.wgsl(),
+        }
+    }
+
+    /// Of each buffer that it uses, whether it only reads it.
+    pub const fn reads_only(self) -> &'static [bool] {
+        match self {
+            Kernel::MatVec(MatVec { experts: Some(_), .. }) => &[true, true, false, true, true],
+            Kernel::Embed(_) | Kernel::MatVec(_) | Kernel::MatMat(_) => &[true, true, false, true],
+            Kernel::AddAndNorm(_) => &[false, true, false, true],
+            Kernel::Place(_) => &[false, false, false, true, true],
+            Kernel::Attend(_) => &[true, true, true, false, true],
+            Kernel::NormInPlace(_) => &[false, true],
+            Kernel::Join(_) | Kernel::Activate(..) | Kernel::Choose(_) | Kernel::Route(_) => &[true, false],
+            Kernel::Gather => &[true, false, true],
+            Kernel::Softcap => &[false],
+            Kernel::Outliers => &[true, false, true, true],
+        }
+    }
+
+    /// Bytes of its job.
+    const fn job_bytes(self) -> u32 {
+        4 * match self {
+            Kernel::Embed(_) => 6,
+            Kernel::NormInPlace(_) | Kernel::AddAndNorm(_) => 4,
+            Kernel::MatVec(_) => 11,
+            Kernel::MatMat(_) => 8,
+            Kernel::Place(_) => 8,
+            Kernel::Attend(_) => 9,
+            Kernel::Join(_) => 3,
+            Kernel::Activate(..)
+            | Kernel::Softcap
+            | Kernel::Choose(_)
+            | Kernel::Route(_)
+            | Kernel::Gather => 2,
+            Kernel::Outliers => 7,
+        }
+    }
+}
+
+/// Calls `text` with the levels of a type and the shift of its second grid.
+fn with_levels(quant: QuantType, tables: &CodeTables, text: impl Fn(&[f32], f32) -> String) -> String {
+    if let Some(sums) = tables.sums(quant) {
+        let levels: Vec<f32> =
+            sums.newest.iter().chain(&sums.oldest).map(|level| f32::from(*level)).collect();
+        return text(&levels, 0.0);
+    }
+    match tables.grid(quant) {
+        // Its levels are a straight line, which kernels know.
+        Some((_, shift)) if quant == QuantType::Q6 => text(&[], f32::from(shift)),
+        Some((levels, shift)) => {
+            let levels: Vec<f32> = levels.iter().map(|level| f32::from(*level)).collect();
+            text(&levels, f32::from(shift))
+        }
+        None => text(&[], 0.0),
+    }
+}
+
+/// A kernel that can run.
+pub struct Pipeline {
+    /// The pipeline.
+    pub pipeline: ComputePipeline,
+    /// The layout of its buffers.
+    pub layout: BindGroupLayout,
+}
+
+/// Kernels that were made so far, for the tables of one file.
+pub struct Kernels {
+    device: Device,
+    tables: CodeTables,
+    made: Mutex<HashMap<Kernel, Arc<Pipeline>>>,
+}
+
+impl Kernels {
+    /// None made as yet.
+    pub fn new(device: &Device, tables: CodeTables) -> Kernels {
+        Kernels { device: device.clone(), tables, made: Mutex::default() }
+    }
+
+    /// Makes kernels on all threads, so that the first step does not wait for one after the other.
+    pub fn prepare(&self, kernels: impl Iterator<Item = Kernel>) {
+        let kernels: HashSet<Kernel> = kernels.collect();
+        kernels.into_par_iter().for_each(|kernel| {
+            self.get(kernel);
+        });
+    }
+
+    /// A kernel, made now if need be.
+    pub fn get(&self, kernel: Kernel) -> Arc<Pipeline> {
+        let made = |map: &HashMap<Kernel, Arc<Pipeline>>| map.get(&kernel).cloned();
+        if let Some(pipeline) = made(&self.made.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return pipeline;
+        }
+        // Without the lock: others may be made meanwhile.
+        let pipeline = Arc::new(self.make(kernel));
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).entry(kernel).or_insert(pipeline).clone()
+    }
+
+    fn make(&self, kernel: Kernel) -> Pipeline {
+        let name = format!("{kernel:?}");
+        let entry = |(binding, read_only): (u32, &bool)| BindGroupLayoutEntry {
+            binding,
+            visibility: ShaderStages::COMPUTE,
+            ty: BindingType::Buffer {
+                ty: BufferBindingType::Storage { read_only: *read_only },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let entries: Vec<_> = (0..).zip(kernel.reads_only()).map(entry).collect();
+        let layout = self
+            .device
+            .create_bind_group_layout(&BindGroupLayoutDescriptor { label: Some(&name), entries: &entries });
+        let descriptor = PipelineLayoutDescriptor {
+            label: Some(&name),
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: kernel.job_bytes(),
+        };
+        let pipeline_layout = self.device.create_pipeline_layout(&descriptor);
+        let source = ShaderSource::Wgsl(kernel.wgsl(&self.tables).into());
+        let descriptor = ShaderModuleDescriptor { label: Some(&name), source };
+        let module = if std::env::var_os("QSF_GPU_CHECKS").is_some() {
+            self.device.create_shader_module(descriptor)
+        } else {
+            // SAFETY: loops end, as their bounds are numbers of a model that was checked; indices stay inside of the buffers that
+            // `step` binds, whose sizes follow from the same numbers. `QSF_GPU_CHECKS` keeps the checks in.
+            unsafe { self.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked()) }
+        };
+        let pipeline = self.device.create_compute_pipeline(&ComputePipelineDescriptor {
+            label: Some(&name),
+            layout: Some(&pipeline_layout),
+            module: &module,
+            entry_point: Some("main"),
+            // Kernels write workgroup memory before they read it.
+            compilation_options: PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        Pipeline { pipeline, layout }
+    }
+}

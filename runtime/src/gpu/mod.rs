@@ -1,0 +1,34 @@
+//! Models on a graphics processor, by wgpu: Vulkan, Metal and DX12.
+//!
+//! Weights stay in their types, in the panels of the file. A step, of a prompt or of one token, is one compute pass; what comes
+//! back are the logits that were asked for.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `device` | which adapter, and what it can do |
+//! | `wgsl` | the text of the kernels |
+//! | `kernels` | kernels with their pipelines, made when they are first needed |
+//! | `panels`, `weights` | matrices in buffers |
+//! | `model` | a model in buffers |
+//! | `state` | what changes while it runs |
+//! | `step` | what is recorded for a step |
+//! | `times` | where the time of a step goes |
+//! | `decoder` | runs steps |
+//! | `texts` | every kernel, for compilers of other systems |
+
+mod decoder;
+mod device;
+mod kernels;
+mod model;
+mod panels;
+mod state;
+mod step;
+mod texts;
+mod times;
+mod weights;
+mod wgsl;
+
+pub use decoder::GpuDecoder;
+pub use device::{AdapterSummary, Gpu, adapters};
+pub use state::GpuState;
+pub use texts::{KernelText, kernel_texts};

@@ -1,0 +1,284 @@
+//! A model in buffers of the graphics processor.
+
+use std::sync::Arc;
+
+use qsf_format::{BUILT_IN, CodeTables, ModelConfig, NormKind};
+use wgpu::Buffer;
+
+use super::device::Gpu;
+use super::weights::{GpuMatrix, Uploader};
+use crate::cpu::Isa;
+use crate::error::{Result, RuntimeError};
+use crate::source::Tensor;
+use crate::weights::{Embedding, FeedForward, LayerWeights, Linear, Mlp, Model, Norm, Weight};
+
+/// A model.
+pub struct GpuModel {
+    /// The architecture.
+    pub config: ModelConfig,
+    /// Token embedding.
+    pub embedding: GpuMatrix,
+    /// Learned positions, or nothing of use.
+    pub positions: Arc<Buffer>,
+    /// Whether there are learned positions.
+    pub has_positions: bool,
+    /// Norm of the embedding.
+    pub embedding_norm: Option<u32>,
+    /// Layers.
+    pub layers: Vec<GpuLayer>,
+    /// Norm before the head.
+    pub final_norm: u32,
+    /// The head.
+    pub head: GpuLinear,
+    /// Gains and biases; a norm is named by where its gains begin.
+    pub vectors: Arc<Buffer>,
+    /// What codes of learned types stand for.
+    pub tables: CodeTables,
+    /// Where the slopes of ALiBi are.
+    pub slopes: Option<u32>,
+}
+
+/// A layer.
+pub struct GpuLayer {
+    /// Norm before attention.
+    pub attn_norm: Option<u32>,
+    /// Query, key and value.
+    pub qkv: Vec<GpuLinear>,
+    /// Gains of queries and keys, for each head or for all of a token, as the configuration says.
+    pub qk_norm: Option<(u32, u32)>,
+    /// Attention output.
+    pub output: GpuLinear,
+    /// Norm of what attention adds.
+    pub post_attn_norm: Option<u32>,
+    /// Norm before the feed-forward.
+    pub ffn_norm: Option<u32>,
+    /// Feed-forward.
+    pub ffn: GpuFeedForward,
+    /// Norm of what the feed-forward adds.
+    pub post_ffn_norm: Option<u32>,
+}
+
+/// A matrix and its bias.
+#[derive(Clone)]
+pub struct GpuLinear {
+    /// The matrix.
+    pub matrix: GpuMatrix,
+    /// Where the bias begins among the vectors.
+    pub bias: Option<u32>,
+}
+
+/// A feed-forward.
+pub enum GpuFeedForward {
+    /// One for all tokens.
+    Dense(GpuMlp),
+    /// Some of many for each token.
+    Experts(GpuExperts),
+}
+
+/// Experts of a layer, each as many words behind the one before.
+pub struct GpuExperts {
+    /// How much a token wants each.
+    pub router: GpuLinear,
+    /// Gate and up projection of the first.
+    pub inner: GpuMatrix,
+    /// Words from one expert's to the next.
+    pub inner_words: u32,
+    /// Down projection of the first.
+    pub down: GpuMatrix,
+    /// Words from one expert's to the next.
+    pub down_words: u32,
+}
+
+/// A feed-forward for all tokens.
+pub struct GpuMlp {
+    /// Whether there is a gate.
+    pub gated: bool,
+    /// Gate, where there is one, and up projection.
+    pub inner: Vec<GpuLinear>,
+    /// Down projection.
+    pub down: GpuLinear,
+}
+
+impl GpuModel {
+    /// Takes a model up.
+    ///
+    /// # Errors
+    /// When it does not fit into the device's memory, or is of a kind that does not run there.
+    pub fn upload(gpu: &Gpu, model: &Model, isa: Isa, slopes: &[f32]) -> Result<GpuModel> {
+        let embedding = match &model.embedding {
+            Embedding::Resident(tensor) => tensor,
+            Embedding::OnDisk(_) => return Err(streamed()),
+        };
+        let tensors = matrices(model)?;
+        let native = |tensor: &&Tensor| tensor.native().filter(|rows| rows.quant().is_learned()).cloned();
+        // A file has one set for all of its tensors.
+        let learned = tensors.iter().chain([&embedding]).find_map(native);
+        let tables = learned.map_or(BUILT_IN, |rows| *rows.tables());
+        let mut uploader = Uploader::new(gpu, isa, tensors.into_iter().chain([embedding]));
+        let config = &model.config;
+        let embedding_matrix = uploader.matrix(embedding)?;
+        let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
+        let layers = layers.collect::<Result<Vec<_>>>()?;
+        let head_bias = model.head.bias.as_deref().map(|bias| uploader.vector(bias));
+        let head = if config.tied_head {
+            GpuLinear { matrix: embedding_matrix.clone(), bias: head_bias }
+        } else {
+            GpuLinear { matrix: uploader.matrix(resident(&model.head.weight)?)?, bias: head_bias }
+        };
+        let final_norm = norm(&mut uploader, config, &model.final_norm);
+        let embedding_norm = model.embedding_norm.as_ref().map(|n| norm(&mut uploader, config, n));
+        let slopes = (!slopes.is_empty()).then(|| uploader.vector(slopes));
+        let positions = model.positions.as_ref().map(Tensor::to_f32);
+        let has_positions = positions.is_some();
+        let words = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+        let positions = gpu.buffer_of(&words(&positions.unwrap_or_default()), "positions");
+        let vectors = gpu.buffer_of(&words(&uploader.vectors), "vectors");
+        Ok(GpuModel {
+            config: config.clone(),
+            embedding: embedding_matrix,
+            positions: Arc::new(positions),
+            has_positions,
+            embedding_norm,
+            layers,
+            final_norm,
+            head,
+            vectors: Arc::new(vectors),
+            slopes,
+            tables,
+        })
+    }
+}
+
+fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &LayerWeights) -> Result<GpuLayer> {
+    let wanted =
+        |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
+    let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
+    Ok(GpuLayer {
+        attn_norm: wanted(uploader, &layer.attn_norm),
+        qkv: stack(uploader, [&layer.q, &layer.k, &layer.v])?,
+        qk_norm: gains(uploader, &layer.q_norm).zip(gains(uploader, &layer.k_norm)),
+        output: linear(uploader, &layer.output)?,
+        post_attn_norm: wanted(uploader, &layer.post_attn_norm),
+        ffn_norm: wanted(uploader, &layer.ffn_norm),
+        ffn: match &layer.ffn {
+            FeedForward::Dense(Mlp { gate, up, down }) => GpuFeedForward::Dense(GpuMlp {
+                gated: gate.is_some(),
+                inner: stack(uploader, gate.iter().chain([up]))?,
+                down: linear(uploader, down)?,
+            }),
+            FeedForward::Experts { router, experts } => {
+                GpuFeedForward::Experts(upload_experts(uploader, router, experts)?)
+            }
+        },
+        post_ffn_norm: wanted(uploader, &layer.post_ffn_norm),
+    })
+}
+
+fn upload_experts(uploader: &mut Uploader<'_>, router: &Linear, experts: &[Mlp]) -> Result<GpuExperts> {
+    let router = linear(uploader, router)?;
+    let mut inner = Vec::new();
+    for Mlp { gate, up, .. } in experts {
+        inner.extend([gate.as_ref().ok_or_else(|| unlike("without a gate"))?, up]);
+    }
+    let down: Vec<&Linear> = experts.iter().map(|expert| &expert.down).collect();
+    let (inner, down) = (alike(uploader, &inner)?, alike(uploader, &down)?);
+    Ok(GpuExperts {
+        router,
+        inner_words: 2 * inner.words(inner.rows),
+        down_words: down.words(down.rows),
+        inner,
+        down,
+    })
+}
+
+/// Matrices of one shape and type, each behind the one before; the first of them.
+fn alike(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuMatrix> {
+    let tensors = linears.iter().map(|linear| resident(&linear.weight)).collect::<Result<Vec<_>>>()?;
+    uploader.keep_together(&tensors)?;
+    let mut all = Vec::new();
+    for (linear, tensor) in linears.iter().zip(tensors) {
+        if linear.bias.is_some() || tensor.has_outliers() {
+            return Err(unlike("with biases, or with weights that are stored apart,"));
+        }
+        all.push(uploader.matrix(tensor)?);
+    }
+    let first = all.first().ok_or_else(|| unlike("that are none"))?.clone();
+    let shape = |matrix: &GpuMatrix| (matrix.codes, matrix.rows, matrix.cols);
+    if all.iter().any(|matrix| shape(matrix) != shape(&first)) {
+        return Err(unlike("of several types or shapes"));
+    }
+    Ok(first)
+}
+
+fn unlike(what: &str) -> RuntimeError {
+    RuntimeError::NoGpu { why: format!("experts {what} do not run there; use --device cpu") }
+}
+
+fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
+    let matrix = uploader.matrix(resident(&linear.weight)?)?;
+    Ok(GpuLinear { matrix, bias: linear.bias.as_deref().map(|bias| uploader.vector(bias)) })
+}
+
+/// Matrices over the same input, their outputs one behind the other; those that follow in the buffer are one.
+fn stack<'a>(
+    uploader: &mut Uploader<'_>,
+    linears: impl IntoIterator<Item = &'a Linear>,
+) -> Result<Vec<GpuLinear>> {
+    let linears: Vec<&Linear> = linears.into_iter().collect();
+    // All matrices before all biases or after them: biases of one matrix must follow each other.
+    let mut biases = linears.iter().map(|linear| linear.bias.as_deref().map(|bias| uploader.vector(bias)));
+    let biases: Vec<Option<u32>> = biases.by_ref().collect();
+    let all_or_none = biases.iter().all(|bias| bias.is_some() == biases[0].is_some());
+    let mut stacked: Vec<GpuLinear> = Vec::new();
+    for (linear, bias) in linears.into_iter().zip(biases) {
+        let matrix = uploader.matrix(resident(&linear.weight)?)?;
+        let below = match stacked.last_mut().filter(|_| all_or_none) {
+            Some(above) => above.matrix.join(matrix),
+            None => Some(matrix),
+        };
+        stacked.extend(below.map(|matrix| GpuLinear { matrix, bias }));
+    }
+    Ok(stacked)
+}
+
+/// Gains, and for a kind that has them biases behind.
+fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
+    let at = uploader.vector(&norm.gain);
+    if config.norm.kind == NormKind::LayerNorm {
+        match &norm.bias {
+            Some(bias) => uploader.vector(bias),
+            None => uploader.vector(&vec![0.0; norm.gain.len()]),
+        };
+    }
+    at
+}
+
+/// Every matrix but the embedding.
+fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
+    let mut all = Vec::new();
+    for layer in &model.layers {
+        let (router, mlps) = match &layer.ffn {
+            FeedForward::Dense(mlp) => (None, std::slice::from_ref(mlp)),
+            FeedForward::Experts { router, experts } => (Some(router), &experts[..]),
+        };
+        let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
+        let ffn = mlps.iter().flat_map(|mlp| mlp.gate.iter().chain([&mlp.up, &mlp.down]));
+        for linear in attention.into_iter().chain(router).chain(ffn) {
+            all.push(resident(&linear.weight)?);
+        }
+    }
+    if !model.config.tied_head {
+        all.push(resident(&model.head.weight)?);
+    }
+    Ok(all)
+}
+
+fn resident(weight: &Weight) -> Result<&Tensor> {
+    weight.resident().ok_or_else(streamed)
+}
+
+fn streamed() -> RuntimeError {
+    RuntimeError::NoGpu {
+        why: "weights within a RAM budget are not for the GPU; leave out --ram-budget".into(),
+    }
+}

@@ -1,0 +1,184 @@
+//! What changes while a model runs on the graphics processor: keys and values, activations, logits.
+
+use std::sync::Arc;
+
+use qsf_format::{ModelConfig, PositionConfig};
+use wgpu::{Buffer, BufferDescriptor, BufferUsages};
+
+use super::device::Gpu;
+use super::step::MANY;
+use super::wgsl::attend::PART;
+use super::wgsl::choose;
+use crate::cpu::{RopeFrequencies, RopeTable};
+use crate::decoder::Profile;
+use crate::error::{Result, RuntimeError};
+use crate::runner::Sequence;
+
+/// State of one sequence.
+pub struct GpuState {
+    pub(super) buffers: Buffers,
+    pub(super) position: usize,
+    /// Tokens of the last step.
+    pub(super) rows: usize,
+    /// The token that was chosen behind `position` and whose step runs already.
+    pub(super) ahead: Option<u32>,
+    pub(super) profile: Profile,
+    context: usize,
+    batch: usize,
+}
+
+/// Buffers of a state. The sizes are for steps of `batch` tokens.
+pub struct Buffers {
+    pub tokens: Arc<Buffer>,
+    pub hidden: Arc<Buffer>,
+    pub projected: Arc<Buffer>,
+    pub normed: Arc<Buffer>,
+    pub qkv: Arc<Buffer>,
+    /// Keys of each layer, and values: those of all layers together may be larger than a buffer can be.
+    pub keys: Vec<Arc<Buffer>>,
+    pub values: Vec<Arc<Buffer>>,
+    pub parts: Arc<Buffer>,
+    pub attended: Arc<Buffer>,
+    /// Gate and up.
+    pub inner: Arc<Buffer>,
+    /// What the down projection reads.
+    pub activated: Arc<Buffer>,
+    /// Of mixtures: what routers say, which experts were chosen and with what weights, and what they made.
+    pub routed: Arc<Buffer>,
+    pub chosen: Arc<Buffer>,
+    pub made: Arc<Buffer>,
+    /// What the down projections of experts read. Not that of other layers: behind the values of a row are zeros.
+    pub expert_activated: Arc<Buffer>,
+    pub logits: Arc<Buffer>,
+    /// Tokens that one of is chosen, each with a key.
+    pub candidates: Arc<Buffer>,
+    pub read_back: Arc<Buffer>,
+    /// Cosine and sine of each position and pair, of layers without a window and then of those with one.
+    pub angles: Arc<Buffer>,
+    /// Where those of layers with a window begin, in pairs.
+    pub sliding_angles: u32,
+    /// Positions whose logits there is room for.
+    pub logit_rows: usize,
+}
+
+/// Positions whose logits are made at once.
+const LOGIT_ROWS: usize = 64;
+
+impl GpuState {
+    /// An empty state with room for `context` positions, of which at most `batch` come in one step.
+    ///
+    /// # Errors
+    /// When the device has not so much memory.
+    pub(super) fn new(gpu: &Gpu, config: &ModelConfig, context: usize, batch: usize) -> Result<GpuState> {
+        let floats =
+            |count: usize, name| Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(4 * count as u64, name)?));
+        let (hidden, ffn) = (config.hidden as usize, config.ffn as usize);
+        let (experts, used, expert_ffn) = config
+            .experts
+            .as_ref()
+            .map_or((0, 0, 0), |e| (e.count as usize, e.used as usize, e.ffn as usize));
+        let head_dim = config.head_dim as usize;
+        let qkv = config.q_rows() + 2 * config.kv_rows();
+        let caches = || {
+            let cache = |_| floats(config.kv_rows() * context / 2, "key/value cache");
+            (0..config.layers).map(cache).collect::<Result<Vec<_>>>()
+        };
+        // Rows of inputs are read four values at a time, in whole blocks.
+        let padded = |width: usize| width.next_multiple_of(MAX_BLOCK);
+        let (angles, sliding_angles) = angles(config, context)?;
+        let logit_rows = LOGIT_ROWS.min(batch);
+        let logits = logit_rows * config.vocab as usize;
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        let size = 4 * logits as u64;
+        let descriptor =
+            BufferDescriptor { label: Some("read back"), size, usage, mapped_at_creation: false };
+        let buffers = Buffers {
+            tokens: floats(batch, "tokens")?,
+            hidden: floats(batch * hidden, "activations")?,
+            projected: floats(batch * hidden, "activations")?,
+            normed: floats(batch * padded(hidden), "activations")?,
+            qkv: floats(batch * qkv, "activations")?,
+            keys: caches()?,
+            values: caches()?,
+            parts: floats(
+                batch.min(MANY - 1) * config.heads as usize * context.div_ceil(PART) * (head_dim + 2),
+                "attention",
+            )?,
+            attended: floats(batch * padded(config.q_rows()), "activations")?,
+            inner: floats(batch * 2 * padded(ffn), "activations")?,
+            activated: floats(batch * padded(ffn), "activations")?,
+            routed: floats(batch * experts, "activations")?,
+            chosen: floats(batch * 2 * used, "activations")?,
+            expert_activated: floats(batch * used * padded(expert_ffn), "activations")?,
+            made: floats(batch * used * hidden, "activations")?,
+            logits: floats(logits, "logits")?,
+            candidates: floats(2 * choose::PARTS, "candidates")?,
+            read_back: Arc::new(gpu.device.create_buffer(&descriptor)),
+            angles: Arc::new(gpu.buffer_of(&angles, "rotary table")),
+            sliding_angles,
+            logit_rows,
+        };
+        Ok(GpuState {
+            buffers,
+            position: 0,
+            rows: 0,
+            ahead: None,
+            profile: Profile::default(),
+            context,
+            batch,
+        })
+    }
+}
+
+impl Sequence for GpuState {
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    fn context(&self) -> usize {
+        self.context
+    }
+
+    fn batch(&self) -> usize {
+        self.batch
+    }
+
+    fn profile(&mut self) -> Option<&mut Profile> {
+        Some(&mut self.profile)
+    }
+
+    fn rewind(&mut self, position: usize) -> Result<()> {
+        self.position = self.position.min(position);
+        self.ahead = None;
+        Ok(())
+    }
+}
+
+/// The largest block: rows of inputs are padded to it, as kernels read whole blocks.
+pub const MAX_BLOCK: usize = 256;
+
+/// Cosines and sines, as words.
+fn angles(config: &ModelConfig, context: usize) -> Result<(Vec<u32>, u32)> {
+    let PositionConfig::Rope { theta, scaling, dims, sliding_theta, .. } = &config.position else {
+        return Ok((Vec::new(), 0));
+    };
+    let head_dim = config.head_dim as usize;
+    let dims = dims.map_or(head_dim, |dims| dims as usize);
+    let mut words = Vec::new();
+    let mut add = |theta, scaling| -> Result<()> {
+        let mut table = RopeTable::new(&RopeFrequencies::new(theta, scaling, dims, context), head_dim);
+        table.reserve(context)?;
+        for position in 0..context {
+            let pairs = table.angles(position);
+            words.extend(pairs.flat_map(|(cos, sin)| [cos.to_bits(), sin.to_bits()]));
+        }
+        Ok(())
+    };
+    add(*theta, scaling.as_ref())?;
+    let sliding = (context * dims / 2) as u32;
+    match sliding_theta {
+        Some(theta) => add(*theta, None)?,
+        None => return Ok((words, 0)),
+    }
+    Ok((words, sliding))
+}

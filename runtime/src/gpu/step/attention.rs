@@ -1,0 +1,122 @@
+//! Attention of a layer.
+
+use qsf_format::{NormKind, PositionConfig, QkNorm};
+
+use super::multiply::Way;
+use super::{MANY, Recorder, padded};
+use crate::gpu::kernels::Kernel;
+use crate::gpu::model::GpuLayer;
+use crate::gpu::wgsl::attend::{Attend, PART};
+use crate::gpu::wgsl::place::Place;
+use crate::runner::Sequence;
+
+impl Recorder<'_> {
+    pub(super) fn attention(&mut self, tokens: usize, index: usize, layer: &GpuLayer) {
+        let (config, buffers) = (&self.model.config, &self.state.buffers);
+        let (q_rows, kv_rows) = (config.q_rows(), config.kv_rows());
+        let (hidden, head_dim) = (config.hidden as usize, config.head_dim as usize);
+        let row = q_rows + 2 * kv_rows;
+        let mut way = Way {
+            input: &buffers.normed,
+            input_stride: padded(hidden),
+            output: &buffers.qkv,
+            output_stride: row,
+            first: 0,
+        };
+        for linear in &layer.qkv {
+            self.linear(linear, tokens, &way);
+            way.first += linear.matrix.rows as usize;
+        }
+        if let (Some(QkNorm::Projection), Some((q_gain, k_gain))) = (config.qk_norm, layer.qk_norm) {
+            for (width, first, gain) in [(q_rows, 0, q_gain), (kv_rows, q_rows, k_gain)] {
+                self.norm_in_place(tokens, NormKind::RmsNorm, &buffers.qkv, (width, row, first), gain);
+            }
+        }
+        let (rotated, table) = self.rotation(index as u32);
+        let place = Place { head_dim, rotated, norm: config.qk_norm == Some(QkNorm::Head) };
+        let (q_gain, k_gain) = layer.qk_norm.unwrap_or((0, 0));
+        let (position, context) = (self.state.position as u32, self.state.context() as u32);
+        let (keys, values) = (&buffers.keys[index], &buffers.values[index]);
+        self.push(
+            Kernel::Place(place),
+            &[&buffers.qkv, keys, values, &self.model.vectors, &buffers.angles],
+            &[
+                config.heads,
+                config.kv_heads,
+                position,
+                context,
+                q_gain,
+                k_gain,
+                config.norm.epsilon.to_bits(),
+                table,
+            ],
+            (config.heads + 2 * config.kv_heads, tokens as u32, 1),
+        );
+        // Many tokens keep the device busy with one part each; few share their positions out.
+        let end = self.state.position + tokens;
+        let parts = if tokens < MANY { end.div_ceil(PART) as u32 } else { 1 };
+        let attend = Attend {
+            head_dim,
+            softcap: config.attention_softcap.is_some(),
+            slopes: self.model.slopes.is_some(),
+            is_whole: parts == 1,
+        };
+        let stride = padded(q_rows);
+        let scale = config.attention_scale.unwrap_or(1.0 / (head_dim as f32).sqrt());
+        // Windows reach no further back than any context.
+        let window = config.window(index as u32).unwrap_or(u32::MAX).min(1 << 30);
+        let (softcap, slopes) = (config.attention_softcap.unwrap_or(0.0), self.model.slopes.unwrap_or(0));
+        self.push(
+            Kernel::Attend(attend),
+            &[
+                &buffers.qkv,
+                keys,
+                values,
+                if parts == 1 { &buffers.attended } else { &buffers.parts },
+                &self.model.vectors,
+            ],
+            &[
+                config.heads,
+                config.kv_heads,
+                position,
+                context,
+                window,
+                scale.to_bits(),
+                softcap.to_bits(),
+                slopes,
+                stride as u32,
+            ],
+            (config.heads, parts, tokens as u32),
+        );
+        if parts > 1 {
+            self.push(
+                Kernel::Join(head_dim),
+                &[&buffers.parts, &buffers.attended],
+                &[config.heads, parts, stride as u32],
+                (config.heads, tokens as u32, 1),
+            );
+        }
+        let way = Way {
+            input: &buffers.attended,
+            input_stride: stride,
+            output: &buffers.projected,
+            output_stride: hidden,
+            first: 0,
+        };
+        self.linear(&layer.output, tokens, &way);
+    }
+
+    /// Values of a head that are rotated in a layer, and where its angles begin.
+    fn rotation(&self, layer: u32) -> (usize, u32) {
+        let config = &self.model.config;
+        let PositionConfig::Rope { dims, sliding_theta, unrotated_layers, .. } = &config.position else {
+            return (0, 0);
+        };
+        if unrotated_layers.binary_search(&layer).is_ok() {
+            return (0, 0);
+        }
+        let sliding = config.window(layer).is_some() && sliding_theta.is_some();
+        let table = if sliding { self.state.buffers.sliding_angles } else { 0 };
+        (dims.unwrap_or(config.head_dim) as usize, table)
+    }
+}

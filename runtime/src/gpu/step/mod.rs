@@ -1,0 +1,172 @@
+//! What is recorded for a step: the dispatches of one compute pass.
+
+mod attention;
+mod feed_forward;
+mod multiply;
+
+use std::sync::Arc;
+
+use multiply::Way;
+use qsf_format::{NormKind, Residual};
+use wgpu::Buffer;
+
+use super::kernels::Kernel;
+use super::model::GpuModel;
+use super::state::{GpuState, MAX_BLOCK};
+use super::wgsl::choose::{self, Choose};
+use super::wgsl::embed::Embed;
+use super::wgsl::mat_vec::MAX_GROUPS;
+use super::wgsl::norm::{AddAndNorm, Added, NormInPlace, threads};
+use super::wgsl::pointwise;
+
+/// Tokens from which on matrices are multiplied on matrix units.
+pub const MANY: usize = 16;
+
+/// One dispatch.
+pub struct Command {
+    pub kernel: Kernel,
+    pub buffers: Vec<Arc<Buffer>>,
+    pub job: Vec<u32>,
+    pub groups: (u32, u32, u32),
+}
+
+/// Makes the commands of steps.
+pub struct Recorder<'a> {
+    /// Whether the device has matrix units.
+    pub matrix_units: bool,
+    /// Most threads of a workgroup.
+    pub max_threads: usize,
+    pub model: &'a GpuModel,
+    pub state: &'a GpuState,
+    pub commands: Vec<Command>,
+}
+
+impl Recorder<'_> {
+    /// The layers over `tokens` tokens behind `state.position`, and the norm before the head.
+    pub fn layers(&mut self, tokens: usize) {
+        let (model, buffers) = (self.model, &self.state.buffers);
+        let config = &model.config;
+        let embed = Embed { codes: model.embedding.codes, positions: model.has_positions };
+        let scale = config.embedding_scale.unwrap_or(1.0);
+        self.push(
+            Kernel::Embed(embed),
+            &[&model.embedding.buffer, &buffers.tokens, &buffers.hidden, &model.positions],
+            &[
+                model.embedding.at,
+                model.embedding.superblocks(),
+                config.hidden,
+                self.state.position as u32,
+                scale.to_bits(),
+                // Where nothing could be chosen, the next step begins with a token that does not exist.
+                config.vocab,
+            ],
+            (tokens as u32, 1, 1),
+        );
+        if let Some(norm) = model.embedding_norm {
+            let at = (config.hidden as usize, config.hidden as usize, 0);
+            self.norm_in_place(tokens, config.norm.kind, &buffers.hidden, at, norm);
+        }
+        let next = |at: usize| match model.layers.get(at) {
+            Some(layer) => layer.attn_norm,
+            None => Some(model.final_norm),
+        };
+        self.add_and_norm(tokens, (Added::Nothing, 0), Residual::Sequential, next(0));
+        for (index, layer) in model.layers.iter().enumerate() {
+            self.attention(tokens, index, layer);
+            let added = layer.post_attn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
+            self.add_and_norm(tokens, added, model.config.residual, layer.ffn_norm);
+            self.feed_forward(tokens, &layer.ffn);
+            let added = layer.post_ffn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
+            self.add_and_norm(tokens, added, Residual::Sequential, next(index + 1));
+        }
+    }
+
+    /// Logits of some rows of the last step.
+    pub fn head(&mut self, rows: std::ops::Range<usize>) {
+        let (model, buffers) = (self.model, &self.state.buffers);
+        let (hidden, vocab) = (model.config.hidden as usize, model.config.vocab as usize);
+        let stride = padded(hidden);
+        let way = Way {
+            input: &buffers.normed,
+            input_stride: stride,
+            output: &buffers.logits,
+            output_stride: vocab,
+            first: 0,
+        };
+        self.linear_from(&model.head, rows.start, rows.len(), &way);
+        if let Some(cap) = model.config.logit_softcap {
+            let count = rows.len() * vocab;
+            let groups = count.div_ceil(pointwise::THREADS);
+            let groups = (groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32, 1);
+            self.push(Kernel::Softcap, &[&buffers.logits], &[count as u32, cap.to_bits()], groups);
+        }
+    }
+
+    /// The likeliest token of the first row of logits, to where the next step reads it.
+    pub fn choose(&mut self) {
+        let buffers = &self.state.buffers;
+        let job = [0, self.model.config.vocab];
+        self.push(
+            Kernel::Choose(Choose::Parts),
+            &[&buffers.logits, &buffers.candidates],
+            &job,
+            (choose::PARTS as u32, 1, 1),
+        );
+        self.push(Kernel::Choose(Choose::Token), &[&buffers.candidates, &buffers.tokens], &[0, 0], (1, 1, 1));
+    }
+
+    fn add_and_norm(
+        &mut self,
+        tokens: usize,
+        (added, norm): (Added, u32),
+        residual: Residual,
+        next: Option<u32>,
+    ) {
+        let (config, buffers) = (&self.model.config, &self.state.buffers);
+        let bias = config.norm.kind == NormKind::LayerNorm;
+        let width = config.hidden as usize;
+        let kernel = AddAndNorm {
+            kind: config.norm.kind,
+            added,
+            residual,
+            next: next.is_some(),
+            bias,
+            width,
+            threads: threads(width, self.max_threads),
+        };
+        let job =
+            [next.unwrap_or(0), norm, config.norm.epsilon.to_bits(), padded(config.hidden as usize) as u32];
+        self.push(
+            Kernel::AddAndNorm(kernel),
+            &[&buffers.hidden, &buffers.projected, &buffers.normed, &self.model.vectors],
+            &job,
+            (tokens as u32, 1, 1),
+        );
+    }
+
+    /// A norm of a part of each row of `buffer`: `width` values from `first` on, in rows `stride` apart.
+    fn norm_in_place(
+        &mut self,
+        tokens: usize,
+        kind: NormKind,
+        buffer: &Arc<Buffer>,
+        (width, stride, first): (usize, usize, usize),
+        gains: u32,
+    ) {
+        let bias = kind == NormKind::LayerNorm;
+        let kernel = NormInPlace { kind, bias, width, threads: threads(width, self.max_threads) };
+        let epsilon = self.model.config.norm.epsilon.to_bits();
+        let job = [stride as u32, first as u32, gains, epsilon];
+        self.push(Kernel::NormInPlace(kernel), &[buffer, &self.model.vectors], &job, (tokens as u32, 1, 1));
+    }
+
+    fn push(&mut self, kernel: Kernel, buffers: &[&Arc<Buffer>], job: &[u32], groups: (u32, u32, u32)) {
+        let buffers = buffers.iter().map(|buffer| Arc::clone(buffer)).collect();
+        self.commands.push(Command { kernel, buffers, job: job.to_vec(), groups });
+    }
+}
+
+/// Floats of a row of inputs.
+pub fn padded(width: usize) -> usize {
+    width.next_multiple_of(MAX_BLOCK)
+}

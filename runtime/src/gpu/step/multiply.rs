@@ -1,0 +1,199 @@
+//! Matrices times the rows of a step: on matrix units where there are many rows and the device has such units, else a few rows at a
+//! time.
+
+use std::sync::Arc;
+
+use wgpu::Buffer;
+
+use super::{MANY, Recorder};
+use crate::gpu::kernels::Kernel;
+use crate::gpu::model::GpuLinear;
+use crate::gpu::weights::GpuMatrix;
+use crate::gpu::wgsl::mat_mat::{self, MatMat};
+use crate::gpu::wgsl::mat_vec::{Inputs, MAX_GROUPS, MatVec, Output};
+use crate::gpu::wgsl::pointwise;
+
+/// Tokens that a kernel for few takes at once.
+const FEW: usize = 4;
+
+/// Where a matrix reads and writes.
+pub struct Way<'a> {
+    pub input: &'a Arc<Buffer>,
+    /// Floats from one input row to the next.
+    pub input_stride: usize,
+    pub output: &'a Arc<Buffer>,
+    pub output_stride: usize,
+    /// First float of the outputs in their rows.
+    pub first: usize,
+}
+
+impl Recorder<'_> {
+    pub(super) fn linear(&mut self, linear: &GpuLinear, tokens: usize, way: &Way<'_>) {
+        self.linear_from(linear, 0, tokens, way);
+    }
+
+    /// A matrix over the input rows from `start` on, as many as `tokens`.
+    pub(super) fn linear_from(&mut self, linear: &GpuLinear, start: usize, tokens: usize, way: &Way<'_>) {
+        let matrix = &linear.matrix;
+        if start == 0 && self.on_matrix_units(tokens) {
+            self.by_many(linear, tokens, way);
+        } else {
+            self.by_few(linear, (start, tokens), Output::Store, way);
+        }
+        if let Some(outliers) = &matrix.outliers {
+            let job = [
+                matrix.rows,
+                way.input_stride as u32,
+                way.output_stride as u32,
+                way.first as u32,
+                0,
+                outliers.starts,
+                outliers.weights,
+            ];
+            let groups = (matrix.rows.div_ceil(pointwise::THREADS as u32), tokens as u32, 1);
+            self.push(
+                Kernel::Outliers,
+                &[way.input, way.output, &outliers.places, &self.model.vectors],
+                &job,
+                groups,
+            );
+        }
+    }
+
+    /// Whether so many tokens are multiplied on matrix units.
+    pub(super) fn on_matrix_units(&self, tokens: usize) -> bool {
+        tokens >= MANY && self.matrix_units
+    }
+
+    fn by_many(&mut self, linear: &GpuLinear, tokens: usize, way: &Way<'_>) {
+        let matrix = &linear.matrix;
+        let kernel = MatMat { codes: matrix.codes, bias: linear.bias.is_some() };
+        let job = [
+            matrix.at,
+            matrix.superblocks(),
+            matrix.rows,
+            tokens as u32,
+            (way.input_stride / 4) as u32,
+            way.output_stride as u32,
+            way.first as u32,
+            linear.bias.unwrap_or(0),
+        ];
+        let tiles = |count: usize| count.div_ceil(mat_mat::TILE) as u32;
+        let groups = (tiles(matrix.rows as usize), tiles(tokens), 1);
+        let buffers = [&matrix.buffer, way.input, way.output, &self.model.vectors];
+        self.push(Kernel::MatMat(kernel), &buffers, &job, groups);
+    }
+
+    /// A matrix over input rows from `start` on, a few at a time.
+    pub(super) fn by_few(
+        &mut self,
+        linear: &GpuLinear,
+        (start, tokens): (usize, usize),
+        output: Output,
+        way: &Way<'_>,
+    ) {
+        let mut first = 0;
+        while first < tokens {
+            let now = if tokens - first >= FEW { FEW } else { 1 };
+            self.few(linear, (start + first, first, now), output, way);
+            first += now;
+        }
+    }
+
+    /// A matrix over `tokens` rows: of the input from one row on, of the output from another.
+    fn few(
+        &mut self,
+        linear: &GpuLinear,
+        (from, to, tokens): (usize, usize, usize),
+        output: Output,
+        way: &Way<'_>,
+    ) {
+        let matrix = &linear.matrix;
+        // Half of the rows are those of the gate.
+        let rows = if output == Output::Store { matrix.rows } else { matrix.rows / 2 };
+        let (kernel, groups) = shape(matrix, rows, tokens, output, self.max_threads);
+        let kernel = MatVec { bias: linear.bias.is_some(), ..kernel };
+        let job = [
+            matrix.at,
+            matrix.at + matrix.words(rows),
+            matrix.superblocks(),
+            rows,
+            (from * way.input_stride / 4) as u32,
+            (way.input_stride / 4) as u32,
+            way.output_stride as u32,
+            (to * way.output_stride + way.first) as u32,
+            linear.bias.unwrap_or(0),
+            0,
+            1,
+        ];
+        let buffers = [&matrix.buffer, way.input, way.output, &self.model.vectors];
+        self.push(Kernel::MatVec(kernel), &buffers, &job, groups);
+    }
+
+    /// A matrix of each expert that was chosen, `words` from one expert's to the next, over the vectors that `inputs` says.
+    pub(super) fn chosen(
+        &mut self,
+        matrix: &GpuMatrix,
+        words: u32,
+        choices: usize,
+        (inputs, output): (Inputs, Output),
+        way: &Way<'_>,
+    ) {
+        let Some(mixture) = &self.model.config.experts else { return };
+        let (kernel, groups) = shape(matrix, matrix.rows, 1, output, self.max_threads);
+        let kernel = MatVec { experts: Some(inputs), ..kernel };
+        let job = [
+            matrix.at,
+            matrix.at + matrix.words(matrix.rows),
+            matrix.superblocks(),
+            matrix.rows,
+            0,
+            (way.input_stride / 4) as u32,
+            way.output_stride as u32,
+            way.first as u32,
+            0,
+            words,
+            mixture.used,
+        ];
+        let buffers =
+            [&matrix.buffer, way.input, way.output, &self.model.vectors, &self.state.buffers.chosen];
+        self.push(Kernel::MatVec(kernel), &buffers, &job, (groups.0, groups.1, choices as u32));
+    }
+}
+
+/// Threads that keep a large device busy.
+const THREADS: usize = 1 << 18;
+
+/// The kernel for `rows` outputs, and its workgroups: those of large matrices share inputs among more panels, small ones are
+/// spread over the device by more threads for each panel.
+fn shape(
+    matrix: &GpuMatrix,
+    rows: u32,
+    tokens: usize,
+    output: Output,
+    max_threads: usize,
+) -> (MatVec, (u32, u32, u32)) {
+    let panels = rows.div_ceil(16) as usize;
+    let (own, threads) = match (panels, tokens) {
+        (_, 2..) => (1, 128),
+        (4096.., 1) => (4, 256),
+        (2048.., 1) => (2, 256),
+        // No more than have a superblock.
+        _ => {
+            let busy = (THREADS / panels).max(256).min(16 * matrix.superblocks() as usize);
+            (1, busy.next_power_of_two().clamp(64, max_threads.max(64)))
+        }
+    };
+    let parts = if output == Output::Store { 1 } else { 2 };
+    let kernel = MatVec {
+        codes: matrix.codes,
+        tokens,
+        panels: own * parts,
+        threads,
+        bias: false,
+        output,
+        experts: None,
+    };
+    let groups = panels.div_ceil(own);
+    (kernel, (groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32, 1))
+}

@@ -1,0 +1,96 @@
+//! The text of every kind of kernel, for compilers of systems that it cannot be run on.
+
+use qsf_format::{Activation, BUILT_IN, BlockSize, NormKind, QuantType, Residual};
+
+use super::kernels::Kernel;
+use super::wgsl::attend::Attend;
+use super::wgsl::choose::Choose;
+use super::wgsl::codes::PanelCodes;
+use super::wgsl::embed::Embed;
+use super::wgsl::mat_mat::MatMat;
+use super::wgsl::mat_vec::{Inputs, MatVec, Output};
+use super::wgsl::norm::{AddAndNorm, Added, NormInPlace};
+use super::wgsl::place::Place;
+
+/// A kernel as text.
+#[derive(Debug, Clone)]
+pub struct KernelText {
+    /// Its name, which is one of a file too.
+    pub name: String,
+    /// WGSL.
+    pub wgsl: String,
+    /// Whether it multiplies on matrix units, which the text takes to be 16 x 16: Vulkan only.
+    pub matrix_units: bool,
+}
+
+/// Kernels of every kind, for every type and with every option.
+pub fn kernel_texts() -> Vec<KernelText> {
+    let text = |(name, kernel): (String, Kernel)| KernelText {
+        name,
+        wgsl: kernel.wgsl(&BUILT_IN),
+        matrix_units: matches!(kernel, Kernel::MatMat(_)),
+    };
+    every_kernel().into_iter().map(text).collect()
+}
+
+fn every_kernel() -> Vec<(String, Kernel)> {
+    let mut all = Vec::new();
+    for quant in QuantType::ALL {
+        let codes = PanelCodes { quant, block: BlockSize::B64 };
+        let plain = MatVec {
+            codes,
+            tokens: 1,
+            panels: 1,
+            threads: 256,
+            bias: true,
+            output: Output::Store,
+            experts: None,
+        };
+        let gated = MatVec { panels: 2, bias: false, output: Output::Gated(Activation::Silu), ..plain };
+        let expert = MatVec { experts: Some(Inputs::OfToken), ..gated };
+        all.push((format!("embed-{quant}"), Kernel::Embed(Embed { codes, positions: true })));
+        all.push((format!("mat-vec-{quant}"), Kernel::MatVec(plain)));
+        all.push((format!("mat-vec-4-{quant}"), Kernel::MatVec(MatVec { tokens: 4, threads: 128, ..plain })));
+        all.push((format!("mat-vec-gated-{quant}"), Kernel::MatVec(gated)));
+        all.push((format!("mat-vec-expert-{quant}"), Kernel::MatVec(expert)));
+        let down = MatVec { experts: Some(Inputs::OfChoice), bias: false, ..plain };
+        all.push((format!("mat-vec-expert-down-{quant}"), Kernel::MatVec(down)));
+        all.push((format!("mat-mat-{quant}"), Kernel::MatMat(MatMat { codes, bias: true })));
+    }
+    for (name, kind) in [("rms", NormKind::RmsNorm), ("layer", NormKind::LayerNorm)] {
+        let bias = kind == NormKind::LayerNorm;
+        for (i, added) in [Added::Nothing, Added::Plain, Added::Normalized].into_iter().enumerate() {
+            for residual in [Residual::Sequential, Residual::Parallel, Residual::ParallelOneNorm] {
+                for next in [true, false] {
+                    let kernel = AddAndNorm { kind, added, residual, next, bias, width: 200, threads: 128 };
+                    all.push((format!("norm-{name}-{i}-{residual:?}-{next}"), Kernel::AddAndNorm(kernel)));
+                }
+            }
+        }
+        all.push((
+            format!("norm-in-place-{name}"),
+            Kernel::NormInPlace(NormInPlace { kind, bias, width: 2048, threads: 1024 }),
+        ));
+    }
+    for head_dim in [12, 64, 80, 128, 256] {
+        for flag in [true, false] {
+            let place = Place { head_dim, rotated: if flag { head_dim / 2 } else { 0 }, norm: flag };
+            all.push((format!("place-{head_dim}-{flag}"), Kernel::Place(place)));
+            let attend = Attend { head_dim, softcap: flag, slopes: !flag, is_whole: flag };
+            all.push((format!("attend-{head_dim}-{flag}"), Kernel::Attend(attend)));
+        }
+        all.push((format!("join-{head_dim}"), Kernel::Join(head_dim)));
+    }
+    for kind in [Activation::Silu, Activation::Relu, Activation::GeluTanh, Activation::GeluErf] {
+        all.push((format!("activate-{kind:?}"), Kernel::Activate(kind, false)));
+        all.push((format!("activate-{kind:?}-gated"), Kernel::Activate(kind, true)));
+    }
+    all.push(("softcap".into(), Kernel::Softcap));
+    all.push(("outliers".into(), Kernel::Outliers));
+    all.push(("route".into(), Kernel::Route(false)));
+    all.push(("route-normalized".into(), Kernel::Route(true)));
+    all.push(("gather".into(), Kernel::Gather));
+    all.push(("choose-parts".into(), Kernel::Choose(Choose::Parts)));
+    all.push(("choose-token".into(), Kernel::Choose(Choose::Token)));
+    all
+}

@@ -1,0 +1,228 @@
+//! Matrices in buffers of the graphics processor.
+
+use std::sync::Arc;
+
+use qsf_format::panels::PANEL_ROWS;
+use wgpu::{Buffer, BufferDescriptor, BufferUsages};
+
+use super::device::Gpu;
+use super::panels::{codes_of, panel_bytes, write_panels};
+use super::wgsl::codes::PanelCodes;
+use crate::cpu::Isa;
+use crate::error::{Result, RuntimeError};
+use crate::source::Tensor;
+
+/// Bytes that are handed to the driver at once: it copies them to memory of its own first.
+const SLICE_BYTES: usize = 64 << 20;
+/// Where matrices begin in a buffer. Panels of every type are a multiple of this, so that there is nothing between matrices.
+const ALIGN: u64 = 32;
+/// Buffers are as large as this, if the device allows it; a larger matrix has a larger one.
+const BUFFER_BYTES: u64 = 1 << 30;
+
+/// A matrix.
+#[derive(Clone)]
+pub struct GpuMatrix {
+    /// Where it is.
+    pub buffer: Arc<Buffer>,
+    /// First word of its panels there.
+    pub at: u32,
+    /// Rows: outputs.
+    pub rows: u32,
+    /// Columns: inputs.
+    pub cols: u32,
+    /// Type.
+    pub codes: PanelCodes,
+    /// Weights that are stored apart.
+    pub outliers: Option<GpuOutliers>,
+}
+
+/// Where the weights are that are stored apart.
+#[derive(Clone)]
+pub struct GpuOutliers {
+    /// Starts of rows, and then columns.
+    pub places: Arc<Buffer>,
+    /// How many starts there are.
+    pub starts: u32,
+    /// First value in the buffer of vectors.
+    pub weights: u32,
+}
+
+impl GpuMatrix {
+    /// Superblocks of a panel.
+    pub fn superblocks(&self) -> u32 {
+        self.cols.div_ceil(self.codes.block().get() as u32)
+    }
+
+    /// Words of the panels of `rows` rows.
+    pub fn words(&self, rows: u32) -> u32 {
+        (panel_bytes(self.codes, rows as usize, self.cols as usize) / 4) as u32
+    }
+
+    /// Puts `below` under this matrix, where it follows in the buffer; else gives it back.
+    pub fn join(&mut self, below: GpuMatrix) -> Option<GpuMatrix> {
+        let fits = Arc::ptr_eq(&self.buffer, &below.buffer)
+            && (self.codes, self.cols) == (below.codes, below.cols)
+            && self.rows.is_multiple_of(PANEL_ROWS as u32)
+            && self.at + self.words(self.rows) == below.at
+            && self.outliers.is_none()
+            && below.outliers.is_none();
+        if !fits {
+            return Some(below);
+        }
+        self.rows += below.rows;
+        None
+    }
+}
+
+/// Takes matrices up, and vectors along.
+pub struct Uploader<'a> {
+    gpu: &'a Gpu,
+    isa: Isa,
+    current: Option<(Arc<Buffer>, u64)>,
+    /// Gains, biases and all else that is a list of floats.
+    pub vectors: Vec<f32>,
+    staged: usize,
+    /// Bytes of the matrices that are still to come.
+    left: u64,
+}
+
+impl<'a> Uploader<'a> {
+    /// Nothing as yet; these are the matrices to come.
+    pub fn new<'t>(gpu: &'a Gpu, isa: Isa, matrices: impl Iterator<Item = &'t Tensor>) -> Uploader<'a> {
+        let bytes =
+            |tensor: &Tensor| panel_bytes(codes_of(tensor), tensor.rows(), tensor.cols()) as u64 + ALIGN;
+        Uploader { gpu, isa, current: None, vectors: Vec::new(), staged: 0, left: matrices.map(bytes).sum() }
+    }
+
+    /// Appends values to the vectors; where they begin there.
+    pub fn vector(&mut self, values: &[f32]) -> u32 {
+        let at = self.vectors.len() as u32;
+        self.vectors.extend_from_slice(values);
+        at
+    }
+
+    /// A matrix.
+    ///
+    /// # Errors
+    /// When it is larger than a buffer can be.
+    pub fn matrix(&mut self, tensor: &Tensor) -> Result<GpuMatrix> {
+        let codes = codes_of(tensor);
+        let bytes = panel_bytes(codes, tensor.rows(), tensor.cols()) as u64;
+        let (buffer, offset) = self.place(bytes)?;
+        let mut at = offset;
+        write_panels(tensor, self.isa, |panels| {
+            for slice in panels.chunks(SLICE_BYTES) {
+                self.gpu.queue.write_buffer(&buffer, at, slice);
+                at += slice.len() as u64;
+                self.staged += slice.len();
+                if self.staged >= SLICE_BYTES {
+                    // What was copied is given back.
+                    self.gpu.queue.submit([]);
+                    self.staged = 0;
+                }
+            }
+        });
+        self.left = self.left.saturating_sub(bytes + ALIGN);
+        let outliers = tensor.has_outliers().then(|| self.outliers(tensor));
+        Ok(GpuMatrix {
+            buffer,
+            at: (offset / 4) as u32,
+            rows: tensor.rows() as u32,
+            cols: tensor.cols() as u32,
+            codes,
+            outliers,
+        })
+    }
+
+    fn outliers(&mut self, tensor: &Tensor) -> GpuOutliers {
+        let (mut places, mut columns) = (vec![0u32], Vec::new());
+        let weights = self.vectors.len() as u32;
+        for row in 0..tensor.rows() {
+            let (cols, values) = tensor.outliers(row);
+            columns.extend(cols.iter().map(|col| u32::from(*col)));
+            self.vectors.extend_from_slice(values);
+            places.push(columns.len() as u32);
+        }
+        let starts = places.len() as u32;
+        places.extend(columns);
+        GpuOutliers { places: Arc::new(self.gpu.buffer_of(&places, "outliers")), starts, weights }
+    }
+
+    /// Makes sure that these matrices, which come next, follow each other.
+    ///
+    /// # Errors
+    /// When all together are larger than a buffer can be.
+    pub fn keep_together(&mut self, tensors: &[&Tensor]) -> Result<()> {
+        let bytes = |tensor: &&Tensor| panel_bytes(codes_of(tensor), tensor.rows(), tensor.cols()) as u64;
+        let (buffer, at) = self.place(tensors.iter().map(bytes).sum())?;
+        self.current = Some((buffer, at));
+        Ok(())
+    }
+
+    /// Room for `bytes`, in the buffer at hand or a new one.
+    fn place(&mut self, bytes: u64) -> Result<(Arc<Buffer>, u64)> {
+        if let Some((buffer, used)) = &mut self.current
+            && *used + bytes <= buffer.size()
+        {
+            let at = *used;
+            *used = (at + bytes).next_multiple_of(ALIGN);
+            return Ok((buffer.clone(), at));
+        }
+        let most = self.gpu.max_buffer_bytes();
+        if bytes > most {
+            return Err(RuntimeError::OutOfMemory {
+                what: format!("matrix in a buffer of at most {most} bytes"),
+                bytes,
+            });
+        }
+        let size = BUFFER_BYTES.min(most).min(self.left).max(bytes).next_multiple_of(4);
+        let buffer = Arc::new(self.gpu.empty_buffer(size, "weights")?);
+        self.current = Some((buffer.clone(), bytes.next_multiple_of(ALIGN)));
+        Ok((buffer, 0))
+    }
+}
+
+impl Gpu {
+    /// A buffer of `bytes`, zeros at first.
+    ///
+    /// # Errors
+    /// When the device has not so much memory.
+    pub(super) fn empty_buffer(&self, bytes: u64, name: &'static str) -> Result<Buffer> {
+        let most = self.max_buffer_bytes();
+        if bytes > most {
+            let what = format!("{name} on the GPU, whose buffers have {most} bytes at most");
+            return Err(RuntimeError::OutOfMemory { what, bytes });
+        }
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
+        let size = bytes.max(16).next_multiple_of(4);
+        let buffer = self.device.create_buffer(&BufferDescriptor {
+            label: Some(name),
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
+        match pollster::block_on(scope.pop()) {
+            None => Ok(buffer),
+            Some(_) => Err(RuntimeError::OutOfMemory { what: format!("{name} on the GPU"), bytes }),
+        }
+    }
+
+    /// A buffer of these words.
+    pub(super) fn buffer_of(&self, words: &[u32], name: &'static str) -> Buffer {
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+        let size = (4 * words.len().max(4)) as u64;
+        let buffer = self.device.create_buffer(&BufferDescriptor {
+            label: Some(name),
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for (slice, bytes) in bytes.chunks(SLICE_BYTES).enumerate() {
+            self.queue.write_buffer(&buffer, (slice * SLICE_BYTES) as u64, bytes);
+            self.queue.submit([]);
+        }
+        buffer
+    }
+}

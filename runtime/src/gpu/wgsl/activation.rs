@@ -1,0 +1,29 @@
+//! Activation functions, as expressions of WGSL.
+
+use qsf_format::Activation;
+
+/// The activation of the variable `x`.
+pub fn expression(activation: Activation, x: &str) -> String {
+    match activation {
+        Activation::Silu => format!("({x} / (1.0 + exp(-{x})))"),
+        Activation::Relu => format!("max({x}, 0.0)"),
+        // tanh of a large argument is not a number on some drivers, which make it of exponentials.
+        Activation::GeluTanh => {
+            let inner =
+                format!("clamp(0.7978845608028654 * ({x} + 0.044715 * {x} * {x} * {x}), -15.0, 15.0)");
+            format!("(0.5 * {x} * (1.0 + tanh({inner})))")
+        }
+        Activation::GeluErf => format!("(0.5 * {x} * (1.0 + error_function({x} * 0.7071067811865476)))"),
+    }
+}
+
+/// What [`expression`] needs beside it: WGSL has no error function. Abramowitz and Stegun 7.1.26, whose error is below 1.5e-7.
+pub const ERROR_FUNCTION: &str = "
+fn error_function(x: f32) -> f32 {
+    let a = abs(x);
+    let t = 1.0 / (1.0 + 0.3275911 * a);
+    let p = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+    let y = 1.0 - p * exp(-a * a);
+    return select(y, -y, x < 0.0);
+}
+";

@@ -1,0 +1,46 @@
+//! The text of the kernels.
+//!
+//! | File | Kernels |
+//! |---|---|
+//! | `codes` | how values of each type come out of panels; no kernel of its own |
+//! | `embed` | rows of the embedding |
+//! | `mat_vec`, `mat_mat` | matrices times few vectors and times many |
+//! | `norm` | the residual stream and its norms |
+//! | `place`, `attend` | queries, keys and values; attention |
+//! | `pointwise`, `activation` | each value alone |
+//! | `route` | which experts a token goes through, and their results together |
+//! | `choose` | the likeliest token |
+
+pub mod activation;
+pub mod attend;
+pub mod choose;
+pub mod codes;
+pub mod embed;
+pub mod mat_mat;
+pub mod mat_vec;
+pub mod norm;
+pub mod place;
+pub mod pointwise;
+pub mod route;
+
+use std::fmt::Write;
+
+/// Declares the levels of a learned type; nothing without any.
+fn write_table(out: &mut String, levels: &[f32]) {
+    if levels.is_empty() {
+        return;
+    }
+    let list: Vec<String> = levels.iter().map(|level| format!("{level:?}")).collect();
+    let n = levels.len();
+    let _ = writeln!(out, "var<workgroup> table: array<f32, {n}>;");
+    let _ = writeln!(out, "const levels = array<f32, {n}>({});", list.join(", "));
+}
+
+/// Statements by which `threads` threads put the levels where all of them find them quickly.
+fn fill_table(levels: &[f32], threads: usize) -> String {
+    if levels.is_empty() {
+        return String::new();
+    }
+    let n = levels.len();
+    format!("for (var i = lid; i < {n}u; i += {threads}u) {{ table[i] = levels[i]; }}\nworkgroupBarrier();\n")
+}

@@ -1,0 +1,182 @@
+//! What runs a model: the processor, or a graphics processor. Generation, evaluation and measurements are written for both.
+
+use std::ops::Range;
+
+use qsf_format::ModelConfig;
+
+use crate::cpu::Cpu;
+use crate::decoder::{Decoder, DecoderState, KvOptions, Profile};
+use crate::error::Result;
+use crate::progress::Cancel;
+use crate::sample::Sampler;
+
+/// Runs a model.
+pub trait Runner: Sync {
+    /// State of one sequence.
+    type State: Sequence;
+
+    /// The architecture.
+    fn config(&self) -> &ModelConfig;
+
+    /// What runs it, for reports: `cpu`, or the name of a graphics processor and how it is spoken to.
+    fn device(&self) -> String;
+
+    /// Type of the activations that matrices are multiplied with, for reports.
+    fn activations(&self) -> &'static str;
+
+    /// What computes beside it: sampling, losses.
+    fn cpu(&self) -> &Cpu;
+
+    /// The flag that stops it.
+    fn cancel(&self) -> &Cancel;
+
+    /// An empty state with room for `context` positions, of which at most `batch` come in one step, with keys and values kept
+    /// as `kv` says.
+    ///
+    /// # Errors
+    /// When the model was not made for so many positions, it cannot keep them so, or memory runs out.
+    fn state_with(&self, context: usize, batch: usize, kv: KvOptions) -> Result<Self::State>;
+
+    /// Runs `tokens` through the model, behind what `state` has seen; then [`Runner::logits`] of them can be had.
+    ///
+    /// # Errors
+    /// When a token is beyond the vocabulary, the tokens exceed the state's batch or context, or the model cannot be run any
+    /// longer: its file or its device is gone.
+    fn forward(&self, state: &mut Self::State, tokens: &[u32]) -> Result<()>;
+
+    /// [`Runner::forward`] of one token that was generated, which may leave the model early.
+    ///
+    /// # Errors
+    /// As there.
+    fn decode(&self, state: &mut Self::State, token: u32) -> Result<()> {
+        self.forward(state, &[token])
+    }
+
+    /// Logits of rows `rows` of the last step, `rows.len()` x `vocab` into `out`.
+    ///
+    /// # Errors
+    /// When the model cannot be run any longer.
+    ///
+    /// # Panics
+    /// When the last step had fewer rows or `out` has another size.
+    fn logits(&self, state: &mut Self::State, rows: Range<usize>, out: &mut [f32]) -> Result<()>;
+
+    /// The token that `sampler` chooses behind row `row` of the last step, whose logits cannot be had afterwards. `logits` is room
+    /// for those of one row.
+    ///
+    /// # Errors
+    /// When the logits are not numbers, or the model cannot be run any longer.
+    fn sample(
+        &self,
+        state: &mut Self::State,
+        row: usize,
+        sampler: &mut Sampler,
+        logits: &mut [f32],
+    ) -> Result<u32> {
+        self.logits(state, row..row + 1, logits)?;
+        sampler.sample(logits)
+    }
+
+    /// Whether [`Runner::decode`] may leave layers out, depending on the token.
+    fn exits_early(&self) -> bool {
+        false
+    }
+}
+
+/// State of one sequence: keys and values, and the activations of one step.
+pub trait Sequence {
+    /// Positions seen so far.
+    fn position(&self) -> usize;
+
+    /// Positions that fit.
+    fn context(&self) -> usize;
+
+    /// Most tokens of one step.
+    fn batch(&self) -> usize;
+
+    /// Forgets all positions from `position` on.
+    ///
+    /// # Errors
+    /// When what is seen from there has been let go. Position 0 can always be gone back to.
+    fn rewind(&mut self, position: usize) -> Result<()>;
+
+    /// Layers that decoded tokens have gone through, on average; `None` before the first, and where that is not counted.
+    fn layers_per_token(&self) -> Option<f64> {
+        None
+    }
+
+    /// Where the time of the steps goes, where that can be measured.
+    fn profile(&mut self) -> Option<&mut Profile> {
+        None
+    }
+}
+
+impl Runner for Decoder {
+    type State = DecoderState;
+
+    fn config(&self) -> &ModelConfig {
+        &self.model().config
+    }
+
+    fn device(&self) -> String {
+        "cpu".into()
+    }
+
+    fn activations(&self) -> &'static str {
+        self.activations().name()
+    }
+
+    fn cpu(&self) -> &Cpu {
+        self.cpu()
+    }
+
+    fn cancel(&self) -> &Cancel {
+        self.cancel()
+    }
+
+    fn state_with(&self, context: usize, batch: usize, kv: KvOptions) -> Result<DecoderState> {
+        self.state_with(context, batch, kv)
+    }
+
+    fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
+        self.forward(state, tokens)
+    }
+
+    fn decode(&self, state: &mut DecoderState, token: u32) -> Result<()> {
+        self.decode(state, token)
+    }
+
+    fn logits(&self, state: &mut DecoderState, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
+        self.logits(state, rows, out)
+    }
+
+    fn exits_early(&self) -> bool {
+        self.exits_early()
+    }
+}
+
+impl Sequence for DecoderState {
+    fn position(&self) -> usize {
+        self.position()
+    }
+
+    fn context(&self) -> usize {
+        self.context()
+    }
+
+    fn batch(&self) -> usize {
+        self.batch()
+    }
+
+    fn rewind(&mut self, position: usize) -> Result<()> {
+        self.rewind(position)
+    }
+
+    fn layers_per_token(&self) -> Option<f64> {
+        self.layers_per_token()
+    }
+
+    fn profile(&mut self) -> Option<&mut Profile> {
+        Some(self.profile())
+    }
+}

@@ -1,0 +1,167 @@
+//! Models on a graphics processor compute what they compute on the CPU. Where there is no other, lavapipe is one.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::RandomModel;
+use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType};
+use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
+use qsf_runtime::eval::{GoldenExpectation, compare_golden};
+use qsf_runtime::generate::{GenerateRequest, generate};
+use qsf_runtime::gpu::{Gpu, GpuDecoder};
+use qsf_runtime::sample::{Sampler, SamplerOptions};
+use qsf_runtime::{Activations, Decoder, Model, Runner, Sequence, source};
+
+/// The largest distance of logits from the CPU's, relative to their norm: multiplication by matrix units rounds inputs to f16.
+const LIMIT: f64 = 5e-3;
+
+fn cpu_decoder(source: &dyn source::WeightSource) -> Decoder {
+    let model = Model::load(source).unwrap();
+    Decoder::new(Arc::new(model), Cpu::new(Isa::best()), Some(Activations::F32))
+}
+
+fn gpu_decoder(cpu: &Decoder) -> GpuDecoder {
+    GpuDecoder::new(Gpu::open(true).unwrap(), cpu).unwrap()
+}
+
+fn distance(found: &[f32], expected: &[f32]) -> f64 {
+    let square = |value: f32| f64::from(value).powi(2);
+    let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(a - b)).sum();
+    (difference / expected.iter().map(|b| square(*b)).sum::<f64>()).sqrt()
+}
+
+/// Logits of every position: a prompt in steps of several lengths, a turn back, and single tokens.
+fn all_logits<R: Runner>(runner: &R, tokens: &[u32]) -> Vec<f32> {
+    let vocab = runner.config().vocab as usize;
+    let mut state = runner.state_with(tokens.len(), 40, KvTypes::F16.into()).unwrap();
+    let mut logits = Vec::new();
+    let mut run = |state: &mut R::State, tokens: &[u32]| {
+        runner.forward(state, tokens).unwrap();
+        let mut out = vec![0.0; tokens.len() * vocab];
+        runner.logits(state, 0..tokens.len(), &mut out).unwrap();
+        logits.extend(out);
+    };
+    let (prompt, rest) = tokens.split_at(tokens.len() - 8);
+    for step in prompt.chunks(37) {
+        run(&mut state, step);
+    }
+    run(&mut state, &rest[..3]);
+    state.rewind(prompt.len()).unwrap();
+    run(&mut state, &rest[..5]);
+    rest[5..].iter().for_each(|token| run(&mut state, &[*token]));
+    logits
+}
+
+fn tokens(vocab: u32, count: usize) -> Vec<u32> {
+    (0..count as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect()
+}
+
+fn assert_close(source: &dyn source::WeightSource, name: &str) {
+    let cpu = cpu_decoder(source);
+    let gpu = gpu_decoder(&cpu);
+    let count = 100.min(source.config().max_positions as usize);
+    let tokens = tokens(source.config().vocab, count);
+    let (expected, found) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
+    let distance = distance(&found, &expected);
+    assert!(distance <= LIMIT, "{name} on {}: {distance:.2e}", gpu.gpu().summary().name);
+}
+
+fn golden_models() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden");
+    let mut models: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    models.sort();
+    assert!(models.len() >= 25, "{models:?}");
+    models
+}
+
+#[test]
+fn every_architecture_computes_what_transformers_and_the_cpu_compute() {
+    for path in golden_models() {
+        let source = source::open(&path).unwrap();
+        let name = path.display().to_string();
+        assert_close(source.as_ref(), &name);
+        let golden = path.join("expected.safetensors");
+        let expected = GoldenExpectation::read(&golden).unwrap();
+        let gpu = gpu_decoder(&cpu_decoder(source.as_ref()));
+        let report = compare_golden(&gpu, KvTypes::F16, &golden, &expected).unwrap();
+        assert!(report.logits_rel_err <= LIMIT, "{name}: {report:?}");
+    }
+}
+
+fn llama() -> ModelConfig {
+    ModelConfig {
+        architecture: "llama".into(),
+        layers: 2,
+        hidden: 96,
+        heads: 6,
+        kv_heads: 2,
+        head_dim: 24,
+        ffn: 300,
+        vocab: 150,
+        max_positions: 2048,
+        norm: NormConfig::new(NormKind::RmsNorm, 1e-5),
+        activation: Activation::Silu,
+        gated_ffn: true,
+        position: PositionConfig::rope(10_000.0, None),
+        ..ModelConfig::default()
+    }
+}
+
+#[test]
+fn every_type_is_multiplied_with() {
+    for quant in QuantType::ALL {
+        assert_close(&RandomModel::new(llama(), quant), quant.name());
+    }
+}
+
+#[test]
+fn a_long_context_is_shared_out_and_put_together() {
+    let source = RandomModel::new(llama(), QuantType::Q4);
+    let cpu = cpu_decoder(&source);
+    let gpu = gpu_decoder(&cpu);
+    let tokens = tokens(150, 1400);
+    let last = |logits: Vec<f32>| logits[logits.len() - 150..].to_vec();
+    let distance = distance(&last(all_logits(&gpu, &tokens)), &last(all_logits(&cpu, &tokens)));
+    assert!(distance <= LIMIT, "{distance:.2e}");
+}
+
+#[test]
+fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
+    let source = RandomModel::new(llama(), QuantType::Q4);
+    let gpu = gpu_decoder(&cpu_decoder(&source));
+    let prompt = tokens(150, 20);
+    let mut state = gpu.state_with(60, 20, KvTypes::F16.into()).unwrap();
+    let request = GenerateRequest { prompt: &prompt, max_tokens: 30, stop_tokens: &[] };
+    let mut sampler = Sampler::new(SamplerOptions::greedy());
+    let generated = generate(&gpu, &mut state, request, &mut sampler, |_| Ok(())).unwrap().tokens;
+    // The same by way of the host, and again from the cache.
+    state.rewind(0).unwrap();
+    let mut logits = vec![0.0; 150];
+    gpu.forward(&mut state, &prompt).unwrap();
+    for token in &generated {
+        let row = if state.position() == prompt.len() { 19 } else { 0 };
+        gpu.logits(&mut state, row..row + 1, &mut logits).unwrap();
+        assert_eq!(sampler.sample(&logits).unwrap(), *token, "{generated:?}");
+        gpu.decode(&mut state, *token).unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_run_there_is_refused() {
+    let source = RandomModel::new(llama(), QuantType::Q4);
+    let gpu = gpu_decoder(&cpu_decoder(&source));
+    let refused = |result: qsf_runtime::Result<_>| match result {
+        Ok(_) => panic!("accepted"),
+        Err(error) => error.to_string(),
+    };
+    let eight = KvTypes { keys: qsf_runtime::cpu::KvType::Q8, ..KvTypes::F16 };
+    assert!(refused(gpu.state_with(10, 1, eight.into())).contains("f16"));
+    assert!(refused(gpu.state_with(4096, 1, KvTypes::F16.into())).contains("2048"));
+    let mut state = gpu.state_with(10, 4, KvTypes::F16.into()).unwrap();
+    assert!(gpu.forward(&mut state, &[150]).unwrap_err().to_string().contains("vocabulary"));
+    assert!(gpu.forward(&mut state, &[1; 5]).unwrap_err().to_string().contains("do not fit"));
+}
