@@ -1,0 +1,35 @@
+"""QSF: quantized language models in one checksummed file.
+
+convert, inspect, evaluate and generate do what the programs qsf-convert, qsf-inspect, qsf-eval and qsf-run do, with options of
+the same names; open gives the tensors of a model as NumPy arrays; Model keeps a model in memory. Long work runs without the
+interpreter's lock and stops at Ctrl-C. Errors are those of qsf.errors.
+"""
+from qsf._qsf import Model, Tensor, TensorFile, TextStream, convert, evaluate, inspect, open
+from qsf.errors import (
+    BadInputError,
+    MissedLimitsError,
+    OutOfMemoryError,
+    OutOfSpaceError,
+    QsfError,
+    UnsupportedModelError,
+    UsageError,
+)
+
+__all__ = [
+    "BadInputError", "MissedLimitsError", "Model", "OutOfMemoryError", "OutOfSpaceError", "QsfError", "Tensor", "TensorFile",
+    "TextStream", "UnsupportedModelError", "UsageError", "convert", "evaluate", "generate", "inspect", "open",
+]
+
+
+def generate(model, prompt, *, threads=None, **options):
+    """The text that continues a prompt, as qsf-run prints it.
+
+    model: a Model, or a path, which is loaded for this call alone (then `threads` says how many threads run it).
+    prompt and options: those of Model.generate.
+    """
+    if isinstance(model, Model):
+        if threads is not None:
+            raise UsageError("threads: a Model has its own; pass it to Model(path, threads=...)")
+    else:
+        model = Model(model, threads=threads)
+    return model.generate(prompt, **options)

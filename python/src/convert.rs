@@ -1,0 +1,43 @@
+//! `qsf.convert`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use qsf_converter::cli::{ConvertArgs, convert_json, parse_named};
+
+use crate::errors::raise;
+use crate::machine::cpu_of;
+use crate::values::{named_options, to_object};
+use crate::work::{Work, report};
+
+/// Convert a model into one QSF file, as qsf-convert does.
+///
+/// model: a HuggingFace directory, a GGUF file, or a QSF file (str or os.PathLike).
+/// out: the file to write. It is written under another name, verified, and only then renamed.
+/// progress: called as progress(stage, done, total) in the calling thread; what it raises stops the conversion.
+/// options: those of the command line by their names with "_" for "-": quant="4bit", target_size="24MB",
+/// tensor_type=["ffn_down=8bit"], calibration="text.txt", force=True. None is as good as leaving one out.
+///
+/// Returns what qsf-convert --json prints, as a dict: "file_bytes", "bits_per_weight", "seconds", and for each tensor in
+/// "tensors" its type, shape (rows, cols), cosine with and relative error against the original.
+///
+/// The same input gives the same bytes as the command line, on every machine.
+#[pyfunction]
+#[pyo3(signature = (model, out, *, progress = None, **options))]
+pub fn convert<'py>(
+    py: Python<'py>,
+    model: PathBuf,
+    out: PathBuf,
+    progress: Option<Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let given = named_options(options.as_ref())?;
+    let args: ConvertArgs = parse_named(&given, &[], &[&model, &out]).map_err(raise(py))?;
+    let work = Work::start(move |teller, cancel| {
+        let cpu = cpu_of(args.compute())?;
+        convert_json(&args, &cpu, teller, cancel)
+    })?;
+    let made = work.wait(py, |event| report(py, event, progress.as_ref()))?;
+    to_object(py, &made)
+}

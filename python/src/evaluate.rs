@@ -1,0 +1,47 @@
+//! `qsf.evaluate`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use qsf_converter::cli::parse_named;
+use qsf_runtime::cli::{EvalArgs, evaluation_json};
+
+use crate::errors::raise;
+use crate::machine::cpu_of;
+use crate::values::{named_options, to_object};
+use crate::work::{Work, report};
+
+/// Measure the perplexity of a model on a text, and its distance from a base model, as qsf-eval does.
+///
+/// model: a QSF file, HuggingFace directory or GGUF file.
+/// text: a UTF-8 file (its path, not the text itself).
+/// base: the model to compare with, such as the original; run side by side.
+/// progress: called as progress(stage, done, total) in the calling thread; what it raises stops the evaluation.
+/// options: those of the command line by their names with "_" for "-": ctx=512 (tokens per chunk), chunks=10,
+/// activations="f32", kv_type="8bit,4bit", ram_budget="200MB", threads=2.
+///
+/// Returns what qsf-eval --json prints, as a dict: "ppl" (perplexity) and "ppl_stderr"; "tokens" (positions scored),
+/// "chunks" and "seconds"; with a base also "base_ppl", "kld" (a dict, in nats per token: "mean", "stderr", "p50", "p99"
+/// and so on), "top1" and "delta_p" (in per cent).
+#[pyfunction]
+#[pyo3(signature = (model, text, base = None, *, progress = None, **options))]
+pub fn evaluate<'py>(
+    py: Python<'py>,
+    model: PathBuf,
+    text: PathBuf,
+    base: Option<PathBuf>,
+    progress: Option<Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let given = named_options(options.as_ref())?;
+    let mut files = vec![("file", text.as_path())];
+    files.extend(base.as_deref().map(|base| ("base", base)));
+    let args: EvalArgs = parse_named(&given, &files, &[&model]).map_err(raise(py))?;
+    let work = Work::start(move |teller, cancel| {
+        let cpu = cpu_of(args.compute())?;
+        evaluation_json(&args, &cpu, teller, cancel)
+    })?;
+    let found = work.wait(py, |event| report(py, event, progress.as_ref()))?;
+    to_object(py, &found)
+}

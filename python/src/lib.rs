@@ -1,0 +1,44 @@
+//! The module `qsf._qsf`: what the Python package `qsf` is made of. Nothing is computed here; each function turns its
+//! arguments into those of the crates, and what comes back into objects of Python.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `work` | long work on a thread of its own, while Python hears signals and calls callbacks |
+//! | `errors` | errors of the crates as exceptions |
+//! | `values` | options and results: between objects of Python and those of the command lines |
+//! | `machine` | threads and kernels |
+//! | `convert`, `inspect`, `evaluate` | a function each |
+//! | `model` | text from a model |
+//! | `batch` | a batch whose jobs other machines do |
+//! | `tensors`, `arrays` | a file's tensors as NumPy arrays |
+
+mod arrays;
+mod batch;
+mod convert;
+mod errors;
+mod evaluate;
+mod inspect;
+mod machine;
+mod model;
+mod tensors;
+mod values;
+mod work;
+
+/// What the package `qsf` is made of.
+#[pyo3::pymodule]
+mod _qsf {
+    #[pymodule_export]
+    use crate::arrays::StoredBytes;
+    #[pymodule_export]
+    use crate::batch::{Batch, job_process, run_errand};
+    #[pymodule_export]
+    use crate::convert::convert;
+    #[pymodule_export]
+    use crate::evaluate::evaluate;
+    #[pymodule_export]
+    use crate::inspect::inspect;
+    #[pymodule_export]
+    use crate::model::{Model, TextStream};
+    #[pymodule_export]
+    use crate::tensors::{Tensor, TensorFile, open};
+}

@@ -1,0 +1,86 @@
+"""Functions give what the programs give."""
+import json
+import threading
+
+import pytest
+
+import qsf
+
+
+def test_convert_gives_the_bytes_and_the_report_of_the_command_line(demo, program, tmp_path):
+    ours, theirs = tmp_path / "ours.qsf", tmp_path / "theirs.qsf"
+    report = qsf.convert(demo / "demo-1m", ours, quant="3bit", tensor_type=["ffn_down=8bit", "layer 0 *=4bit"],
+                         block_size=32, outliers="0.5%")
+    printed = json.loads(program("qsf-convert", demo / "demo-1m", theirs, "--quant", "3bit", "--tensor-type", "ffn_down=8bit",
+                                 "--tensor-type", "layer 0 *=4bit", "--block-size", "32", "--outliers", "0.5%", "--json"))
+    assert ours.read_bytes() == theirs.read_bytes()
+    for differs in ("path", "seconds"):
+        del report[differs], printed[differs]
+    assert report == printed
+
+
+def test_a_file_of_a_size_is_that_of_the_command_line(demo, program, text, tmp_path):
+    ours, theirs = tmp_path / "ours.qsf", tmp_path / "theirs.qsf"
+    report = qsf.convert(str(demo / "demo-1m"), str(ours), target_size="500kB", calibration=[text], calibration_tokens=2048)
+    program("qsf-convert", demo / "demo-1m", theirs, "--target-size", "500kB", "--calibration", text,
+            "--calibration-tokens", "2048")
+    assert report["file_bytes"] <= 500_000 and ours.read_bytes() == theirs.read_bytes()
+
+
+def test_inspect_gives_what_the_program_prints(demo, program):
+    path = demo / "demo-1m-mixed.qsf"
+    printed = json.loads(program("qsf-inspect", path, "--json", "--tensors", "--verify"))
+    assert qsf.inspect(path, tensors=True, verify=True) == printed
+    assert "tensors" not in qsf.inspect(path)
+
+
+def test_evaluate_gives_what_the_program_prints(demo, program, text):
+    model, base = demo / "demo-1m-4bit.qsf", demo / "demo-1m"
+    found = qsf.evaluate(model, text, base, ctx=128, chunks=3)
+    printed = json.loads(program("qsf-eval", model, "--file", text, "--base", base, "--ctx", 128, "--chunks", 3, "--json"))
+    del found["seconds"], printed["seconds"]
+    assert found == printed and found["kld"]["mean"] > 0
+
+
+def test_generate_gives_the_text_of_the_program(demo, program):
+    path = demo / "demo-1m-4bit.qsf"
+    for options, flags in [({"temperature": 0}, ["--temp", 0]), ({"temperature": 1.0, "seed": 7}, ["--temp", 1, "--seed", 7])]:
+        text = qsf.generate(path, "Once upon a time", max_tokens=24, **options)
+        printed = json.loads(program("qsf-run", path, "-p", "Once upon a time", "-n", 24, "--json", *flags))
+        assert text == printed["text"]
+
+
+def test_pieces_of_a_text_are_the_text(demo):
+    model = qsf.Model(demo / "demo-1m-4bit.qsf", threads=1)
+    pieces = []
+    text = model.generate("Once upon a time", max_tokens=20, temperature=0, on_token=pieces.append)
+    assert len(pieces) > 5 and "".join(pieces) == text
+    assert list(model.stream("Once upon a time", max_tokens=20, temperature=0)) == pieces
+    assert qsf.generate(model, "Once upon a time", max_tokens=20, temperature=0) == text
+    ids = model.tokenize("Once upon a time")
+    assert model.detokenize(ids).strip() == "Once upon a time"
+
+
+def test_a_model_serves_several_threads_at_once(demo):
+    model = qsf.Model(demo / "demo-1m-4bit.qsf", threads=1)
+    prompts = ["Once upon a time", "The king", "In the morning"]
+    alone = [model.generate(prompt, max_tokens=16, temperature=0) for prompt in prompts]
+    together = [None] * len(prompts)
+
+    def work(i):
+        together[i] = model.generate(prompts[i], max_tokens=16, temperature=0)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone
+
+
+def test_none_is_as_good_as_leaving_an_option_out(demo, tmp_path):
+    report = qsf.convert(demo / "demo-1m", tmp_path / "x.qsf", quant="8bit", target_size=None, force=False)
+    assert report["type"] == "8bit"
+    with pytest.raises(qsf.UsageError, match="the file exists"):
+        qsf.convert(demo / "demo-1m", tmp_path / "x.qsf", quant="8bit")
+    qsf.convert(demo / "demo-1m", tmp_path / "x.qsf", quant="8bit", force=True)
