@@ -188,7 +188,7 @@ class Reader:
             need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
             need(tag not in self.sections, place, f"tag {tag} comes twice")
             need(flags == (tag == "OUTL"), place, f"{tag} has flags {flags}")
-            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL", "CLUS")
+            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL", "CLUS", "EXIT")
             need(compression == 0 or compression == 3 and not in_place, place, f"{tag} has compression {compression}")
             self.sections[tag] = Chunk(offset, stored, None, crc, compression)
 
@@ -350,6 +350,24 @@ class Reader:
         need((ids < count).all(), place, "a token in a cluster that is not there")
         return dict(positions=positions, contained=contained, leads=leads, centroids=centroids, cluster_of=ids)
 
+    def early_exits(self):
+        """Section 7.10: None, or a dict with the layers, how many positions agreed there, biases and weights."""
+        if "EXIT" not in self.sections:
+            return None
+        raw, h, place = self.section("EXIT"), self.header, f"EXIT at {self.sections['EXIT'].offset}"
+        need(len(raw) >= 16, place, f"only {len(raw)} bytes")
+        version, cols, positions, count = struct.unpack_from("<4I", raw)
+        need(version == 1, place, f"version {version}")
+        need(cols == h["hidden"], place, f"{cols} columns disagree with the header")
+        need(1 <= count < h["layers"], place, f"{count} exits")
+        need(len(raw) == 16 + count * (12 + 4 * cols), place, f"{len(raw)} bytes")
+        records = np.frombuffer(raw, np.dtype([("layer", "<u4"), ("agreeing", "<u4"), ("bias", "<f4"), ("weights", "<f4", (cols,))]), count, 16)
+        layers = records["layer"].astype(np.int64)
+        need((np.diff(layers) > 0).all() and layers[-1] <= h["layers"] - 2, place, f"layers {layers.tolist()}")
+        need((records["agreeing"] <= positions).all(), place, "more positions agree than there are")
+        need(np.isfinite(records["bias"]).all() and np.isfinite(records["weights"]).all(), place, "a number that is not finite")
+        return dict(positions=positions, layers=layers, agreeing=records["agreeing"], biases=records["bias"], weights=records["weights"])
+
     def layer_chunks(self, i):
         """Section 4.1: the checked chunk table of layer i."""
         e, place = self.layers[i], f"layer {i} at {self.layers[i]['offset']}"
@@ -485,6 +503,7 @@ class Reader:
         for tag in self.sections:
             self.section(tag)
         self.clusters()
+        self.early_exits()
         if self.extended:
             for a, b in zip(self.regions, self.regions[1:]):
                 check_zero(self.view[a[1]:b[0]], f"between {a[2]} and {b[2]}", a[1])
@@ -530,7 +549,7 @@ def lint_file(r, listing):
     if not r.extended:
         return ["plain file"]
     out, order = [], ["header", "LIDX", "EMBD"] + [f"layer {i}" for i in range(len(r.layers))]
-    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "ECHK", "TCRC", "CLUS", "EVAL") if t in r.sections] + ["directory"]
+    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "ECHK", "TCRC", "CLUS", "EXIT", "EVAL") if t in r.sections] + ["directory"]
     if [x[2] for x in r.regions] != order:
         out.append(f"parts are not in order: {[x[2] for x in r.regions]}")
     if "TCRC" not in r.sections:
