@@ -27,6 +27,10 @@ test *args:
     cargo test --workspace {{args}}
     cargo test -p qsf-converter --features hub --lib --test hub {{args}}
 
+# The Python package, against the programs; with the arguments of pytest. Needs Python 3.11 and PyPI
+python *args:
+    scripts/test_python {{args}}
+
 # Kernels and quantizers, with the arguments of criterion: just bench --save-baseline before
 bench *args:
     cargo bench -p qsf-runtime --bench kernels -- {{args}}
