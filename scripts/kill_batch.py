@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Kills a batch of conversions at random moments, starts it again until it is done, and compares it with one that nobody disturbed.
 
-    kill_batch.py QSF_CONVERT MODEL_DIR TEXT [--kills 50] [--seed 1] [--copies 24] [--tokens 4096]
+    kill_batch.py QSF_CONVERT TEXT MODEL_DIR... [--kills 50] [--seed 1] [--copies 24] [--tokens 4096] [--types TYPE,...]
 
-The batch: every one of eight types of the model, `copies` times with another matrix in 8 bits, and two conversions with a calibration
-text, which keep a journal. After every kill, what has a final name must be whole: the same bytes as undisturbed. Prints
+The batch: every one of the types of each model, `copies` times with another matrix in 8 bits (0: once, as the type is), and with
+`tokens` above 0 two conversions with a calibration text, which keep a journal. After every kill, what has a final name must be whole: the same bytes as undisturbed. Prints
 one JSON object; exit code 0 when every file is the same and the work was at most 1.5 times that of the undisturbed run.
 
 Work is wall time of all runs, killed ones included: a batch that is killed takes its jobs with it. On Linux their processor time is printed,
@@ -65,28 +65,30 @@ def hashes(folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
-    parser.add_argument("model")
     parser.add_argument("text")
+    parser.add_argument("models", nargs="+")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--copies", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--types", default="2bit,3bit,4bit,8bit,ternary,2bit-sym,f16,mixed")
     args = parser.parse_args()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     moments = random.Random(args.seed)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="kill_batch_"))
-    model, text = os.path.abspath(args.model), os.path.abspath(args.text)
+    models, text = [os.path.abspath(model) for model in args.models], os.path.abspath(args.text)
     kinds = ("ffn_down", "ffn_up", "ffn_gate", "attn_q", "attn_k", "attn_v", "attn_output")
-    others = [f"layer {layer} {kind}=8bit" for kind in kinds for layer in range(4)][: args.copies]
+    others = [{"tensor_type": f"layer {layer} {kind}=8bit"} for kind in kinds for layer in range(4)]
     jobs = [
-        {"model": model, "output": f"{quant}-{i}.qsf", "quant": quant, "tensor_type": other}
-        for i, other in enumerate(others)
-        for quant in ("2bit", "3bit", "4bit", "8bit", "ternary", "2bit-sym", "f16", "mixed")
+        {"model": model, "output": f"{number}-{quant}-{i}.qsf", "quant": quant, **other}
+        for i, other in enumerate(others[: args.copies] or [{}])
+        for number, model in enumerate(models)
+        for quant in args.types.split(",")
     ]
-    for quant in ("3bit", "n3"):
+    for quant in ("3bit", "n3") if args.tokens else ():
         jobs.append({
-            "model": model, "output": f"fitted-{quant}.qsf", "quant": quant, "calibration": text,
+            "model": models[0], "output": f"fitted-{quant}.qsf", "quant": quant, "calibration": text,
             "calibration_tokens": args.tokens,
         })
     listed = folder / "jobs.jsonl"
