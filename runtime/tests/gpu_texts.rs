@@ -12,7 +12,7 @@ fn validated(kernel: &KernelText) -> (naga::Module, ModuleInfo) {
     let module = naga::front::wgsl::parse_str(&kernel.wgsl)
         .unwrap_or_else(|e| panic!("{}: {}", kernel.name, e.emit_to_string(&kernel.wgsl)));
     let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-    if kernel.matrix_units {
+    if kernel.square.is_some() {
         capabilities |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
     }
     let info = Validator::new(ValidationFlags::all(), capabilities)
@@ -39,13 +39,17 @@ fn keep(name: &str, extension: &str, bytes: &[u8]) {
 
 #[test]
 fn every_kernel_becomes_metal_and_names_nothing_that_apple_compiles_wrongly() {
-    for kernel in kernel_texts().iter().filter(|kernel| !kernel.matrix_units) {
+    for kernel in kernel_texts().iter().filter(|kernel| kernel.square != Some(16)) {
         for version in [(2, 4), (3, 1)] {
             let text = metal(kernel, version);
             // With a bound of 32 threads, matrix kernels compute nonsense (tracel-ai/cubek 645).
             assert!(!text.contains("max_total_threads_per_threadgroup(32)"), "{}", kernel.name);
-            // Metal has matrices of 8 x 8 only.
-            assert!(!text.contains("simdgroup_"), "{}", kernel.name);
+            // Metal has matrices of 8 x 8 only, which are loaded from scalars.
+            let on_units = text.contains("simdgroup_half8x8") && text.contains("threadgroup half* ptr");
+            assert_eq!(on_units, kernel.square == Some(8), "{}", kernel.name);
+            assert!(!text.contains("simdgroup_half16x16"), "{}", kernel.name);
+            // The address of four values is none of a value.
+            assert!(kernel.square.is_none() || !text.contains("half4, "), "{}", kernel.name);
             if version == (2, 4) {
                 keep(&kernel.name, "metal", text.as_bytes());
             }
@@ -55,14 +59,14 @@ fn every_kernel_becomes_metal_and_names_nothing_that_apple_compiles_wrongly() {
 
 #[test]
 fn every_kernel_becomes_vulkan_and_directx() {
-    for kernel in kernel_texts() {
-        let (module, info) = validated(&kernel);
+    for kernel in kernel_texts().iter().filter(|kernel| kernel.square != Some(8)) {
+        let (module, info) = validated(kernel);
         let options = spv::Options { lang_version: (1, 4), ..spv::Options::default() };
         let words =
             spv::write_vec(&module, &info, &options, None).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         keep(&kernel.name, "spv", &bytes);
-        if kernel.matrix_units {
+        if kernel.square.is_some() {
             continue;
         }
         let options = hlsl::Options {
@@ -99,6 +103,8 @@ fn metal_texts_are_those_that_were_looked_at() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metal");
     for name in [
         "mat-vec-4bit",
+        "mat-vec-integers-2bit",
+        "mat-mat-8-4bit",
         "mat-vec-gated-n4",
         "mat-vec-t2",
         "attend-128-true",

@@ -134,7 +134,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     if args.bench.kernel.is_some() {
-        return run_kernels(&args.bench, &args.compute, args.json, &cancel_on_interrupt()?);
+        return run_kernels(&args.bench, args.device, &args.compute, args.json, &cancel_on_interrupt()?);
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
         let cancel = cancel_on_interrupt()?;

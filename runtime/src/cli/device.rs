@@ -78,8 +78,14 @@ fn choose_gpu(decoder: Decoder, if_possible: bool) -> Result<Runs> {
     if if_possible {
         return Ok(Runs::OnCpu(Box::new(decoder)));
     }
+    Err(built_without())
+}
+
+/// There is no support of graphics processors here.
+#[cfg(not(feature = "gpu"))]
+pub fn built_without() -> RuntimeError {
     let why = "these programs were built without: cargo install --path runtime --features gpu";
-    Err(RuntimeError::NoGpu { why: why.into() })
+    RuntimeError::NoGpu { why: why.into() }
 }
 
 /// The first of the flags given that only the CPU honours.
@@ -112,12 +118,16 @@ pub fn adapters_json() -> Value {
 pub fn adapters_text() -> String {
     let line = |adapter: AdapterSummary| {
         format!(
-            "GPU: {} ({}, {}, {}), {}, buffers of up to {}{}\n",
+            "GPU: {} ({}, {}, {}), {}, {}buffers of up to {}{}\n",
             adapter.name,
             adapter.backend,
             adapter.kind,
             adapter.driver,
-            if adapter.matrix_units { "matrix units" } else { "no matrix units" },
+            match adapter.matrix_units {
+                Some(side) => format!("matrix units of {side} x {side}"),
+                None => "no matrix units".into(),
+            },
+            if adapter.shared_memory { "memory shared with the processor, " } else { "" },
             qsf_format::cli::human_bytes(adapter.max_binding_bytes.min(adapter.max_buffer_bytes)),
             if adapter.usable { "" } else { "; cannot run models: it has no immediates" }
         )

@@ -1,18 +1,15 @@
 //! Runs steps of a model on the graphics processor.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use qsf_format::ModelConfig;
-use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, Buffer, ComputePassDescriptor, MapMode, PollType,
-    SubmissionIndex,
-};
+use wgpu::{Buffer, SubmissionIndex};
 
-use super::device::Gpu;
-use super::kernels::{Kernel, Kernels};
+use super::device::{Abilities, Gpu};
+use super::dispatch::{CopyBack, Dispatcher};
 use super::model::GpuModel;
+use super::probe::matrix_units_are_right;
 use super::state::GpuState;
 use super::step::{Command, Recorder};
 use super::times::Times;
@@ -24,16 +21,11 @@ use crate::progress::Cancel;
 use crate::runner::{Runner, Sequence};
 use crate::sample::Sampler;
 
-/// What a bind group is of.
-type BoundKey = (Kernel, Vec<Arc<Buffer>>);
-
 /// Runs a model on a graphics processor.
 pub struct GpuDecoder {
-    gpu: Gpu,
-    kernels: Kernels,
+    dispatcher: Dispatcher,
     model: GpuModel,
-    /// Bind groups by kernel and buffers.
-    bound: Mutex<HashMap<BoundKey, BindGroup>>,
+    abilities: Abilities,
     cpu: Cpu,
     cancel: Cancel,
 }
@@ -46,14 +38,21 @@ impl GpuDecoder {
     pub fn new(gpu: Gpu, decoder: &Decoder) -> Result<GpuDecoder> {
         let cpu = decoder.cpu().clone();
         let model = GpuModel::upload(&gpu, decoder.model(), cpu.isa(), decoder.slopes())?;
-        let kernels = Kernels::new(&gpu.device, model.tables);
+        let mut abilities = gpu.abilities();
+        let dispatcher = Dispatcher::new(gpu, model.tables);
+        if let Some(square) = abilities.square
+            && !matrix_units_are_right(&dispatcher, square)?
+        {
+            abilities.square = None;
+        }
+        dispatcher.gpu.check()?;
         let cancel = decoder.cancel().clone();
-        Ok(GpuDecoder { gpu, kernels, model, bound: Mutex::default(), cpu, cancel })
+        Ok(GpuDecoder { dispatcher, model, abilities, cpu, cancel })
     }
 
     /// The device.
     pub fn gpu(&self) -> &Gpu {
-        &self.gpu
+        &self.dispatcher.gpu
     }
 
     /// Records one pass and hands it over; with `back`, so many bytes of a buffer are copied to where they can be read.
@@ -65,43 +64,17 @@ impl GpuDecoder {
     ) -> SubmissionIndex {
         let commands = self.commands(state, record);
         let kernels = commands.iter().map(|command| command.kernel);
-        let timed = state.profile.is_on();
-        let times = if timed { Times::new(&self.gpu, kernels, back.is_some()) } else { None };
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
-            times.iter().for_each(|times| times.write(&mut pass, 0));
-            for (done, Command { kernel, buffers, job, groups }) in (1..).zip(commands) {
-                let made = self.kernels.get(kernel);
-                pass.set_pipeline(&made.pipeline);
-                let group = bound.entry((kernel, buffers)).or_insert_with_key(|(_, buffers)| {
-                    let entry = |(binding, buffer): (u32, _)| bind_entry(binding, buffer);
-                    let entries: Vec<_> = (0..).zip(buffers).map(entry).collect();
-                    let descriptor =
-                        BindGroupDescriptor { label: None, layout: &made.layout, entries: &entries };
-                    self.gpu.device.create_bind_group(&descriptor)
-                });
-                pass.set_bind_group(0, &*group, &[]);
-                let bytes: Vec<u8> = job.iter().flat_map(|word| word.to_le_bytes()).collect();
-                pass.set_immediates(0, &bytes);
-                pass.dispatch_workgroups(groups.0, groups.1, groups.2);
-                times.iter().for_each(|times| times.write(&mut pass, done));
-            }
-        }
-        if let Some((buffer, bytes)) = back {
-            encoder.copy_buffer_to_buffer(buffer, 0, &state.buffers.read_back, 0, bytes);
-        }
-        times.iter().for_each(|times| times.resolve(&mut encoder));
-        let steps = self.gpu.queue.submit([encoder.finish()]);
-        times.iter().for_each(|times| times.count(&self.gpu, steps.clone(), &mut state.profile));
+        let gpu = self.gpu();
+        let times = if state.profile.is_on() { Times::new(gpu, kernels, back.is_some()) } else { None };
+        let back = back.map(|(from, bytes)| CopyBack { from, to: &state.buffers.read_back, bytes });
+        let steps = self.dispatcher.submit(commands, times.as_ref(), back);
+        times.iter().for_each(|times| times.count(gpu, steps.clone(), &mut state.profile));
         steps
     }
 
     fn commands(&self, state: &GpuState, record: impl FnOnce(&mut Recorder<'_>)) -> Vec<Command> {
-        let (matrix_units, max_threads) = (self.gpu.summary().matrix_units, self.gpu.max_threads());
         let mut recorder =
-            Recorder { matrix_units, max_threads, model: &self.model, state, commands: Vec::new() };
+            Recorder { abilities: self.abilities, model: &self.model, state, commands: Vec::new() };
         record(&mut recorder);
         recorder.commands
     }
@@ -116,33 +89,8 @@ impl GpuDecoder {
             recorder.head(0..1);
             recorder.choose();
         });
-        self.kernels.prepare(commands.into_iter().map(|command| command.kernel));
+        self.dispatcher.kernels.prepare(commands.into_iter().map(|command| command.kernel));
     }
-
-    /// Waits for what was handed over last of `steps`, and reads words of what was copied.
-    fn read(&self, state: &GpuState, steps: SubmissionIndex, out: &mut [u32]) -> Result<()> {
-        let lost = |why: String| RuntimeError::NoGpu { why: format!("the device does not answer: {why}") };
-        let (buffer, range) = (&state.buffers.read_back, 0..4 * out.len() as u64);
-        let (send, outcome) = std::sync::mpsc::channel();
-        buffer.slice(range.clone()).map_async(MapMode::Read, move |result| {
-            let _ = send.send(result);
-        });
-        let wait = PollType::Wait { submission_index: Some(steps), timeout: None };
-        self.gpu.device.poll(wait).map_err(|e| lost(e.to_string()))?;
-        outcome.recv().map_err(|e| lost(e.to_string()))?.map_err(|e| lost(e.to_string()))?;
-        {
-            let view = buffer.slice(range).get_mapped_range().map_err(|e| lost(e.to_string()))?;
-            for (word, bytes) in out.iter_mut().zip(view.chunks_exact(4)) {
-                *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            }
-        }
-        buffer.unmap();
-        Ok(())
-    }
-}
-
-fn bind_entry(binding: u32, buffer: &Arc<Buffer>) -> BindGroupEntry<'_> {
-    BindGroupEntry { binding, resource: buffer.as_entire_binding() }
 }
 
 impl Runner for GpuDecoder {
@@ -153,13 +101,18 @@ impl Runner for GpuDecoder {
     }
 
     fn device(&self) -> String {
-        let summary = self.gpu.summary();
-        format!("{} ({})", summary.name, summary.backend)
+        let summary = self.gpu().summary();
+        let wrong = if summary.matrix_units.is_some() && self.abilities.square.is_none() {
+            ", without its matrix units, which compute wrongly"
+        } else {
+            ""
+        };
+        format!("{} ({}){wrong}", summary.name, summary.backend)
     }
 
     /// Matrix units take f16, which prompts are multiplied on.
     fn activations(&self) -> &'static str {
-        if self.gpu.summary().matrix_units { "f16" } else { "f32" }
+        if self.abilities.square.is_some() { "f16" } else { "f32" }
     }
 
     fn cpu(&self) -> &Cpu {
@@ -184,8 +137,9 @@ impl Runner for GpuDecoder {
                     .into(),
             ));
         }
-        let state = GpuState::new(&self.gpu, &self.model.config, context, batch.clamp(1, context.max(1)))?;
+        let state = GpuState::new(self.gpu(), &self.model.config, context, batch.clamp(1, context.max(1)))?;
         self.prepare(&state);
+        self.gpu().check()?;
         Ok(state)
     }
 
@@ -209,7 +163,7 @@ impl Runner for GpuDecoder {
         let ahead = state.ahead.take();
         if ahead.is_none() || ahead != tokens.first().copied() || tokens.len() > 1 {
             let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
-            self.gpu.queue.write_buffer(&state.buffers.tokens, 0, &bytes);
+            self.gpu().queue.write_buffer(&state.buffers.tokens, 0, &bytes);
             self.run(state, |recorder| recorder.layers(tokens.len()), None);
         }
         state.rows = tokens.len();
@@ -228,7 +182,7 @@ impl Runner for GpuDecoder {
             let back = Some((&logits, 4 * out.len() as u64));
             let steps = self.run(state, |recorder| recorder.head(part), back);
             let words = &mut words[..out.len()];
-            self.read(state, steps, words)?;
+            self.dispatcher.read(&state.buffers.read_back, steps, words)?;
             for (value, word) in out.iter_mut().zip(words) {
                 *value = f32::from_bits(*word);
             }
@@ -260,7 +214,7 @@ impl Runner for GpuDecoder {
             self.run(state, |recorder| recorder.layers(1), None);
         }
         let mut token = [0];
-        self.read(state, steps, &mut token)?;
+        self.dispatcher.read(&state.buffers.read_back, steps, &mut token)?;
         if token == [choose::NONE] {
             let what = "no usable logit (all are NaN or negative infinity)".to_owned();
             return Err(RuntimeError::NotANumber { what });

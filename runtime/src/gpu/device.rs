@@ -1,10 +1,11 @@
 //! Which adapter runs models, and what it can do.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wgpu::{
-    Adapter, Backends, Device, DeviceDescriptor, DeviceType, DownlevelFlags, ExperimentalFeatures, Features,
-    Instance, InstanceDescriptor, InstanceFlags, Limits, PowerPreference, Queue, RequestAdapterOptions,
+    Adapter, Backend, Backends, Device, DeviceDescriptor, DeviceType, DownlevelFlags, ExperimentalFeatures,
+    Features, Instance, InstanceDescriptor, InstanceFlags, Limits, PowerPreference, Queue,
+    RequestAdapterOptions,
 };
 
 use crate::error::{Result, RuntimeError};
@@ -18,6 +19,19 @@ pub struct Gpu {
     pub(super) queue: Queue,
     summary: AdapterSummary,
     limits: Limits,
+    /// What went wrong of which nobody was told: drivers report errors behind the call that made them.
+    problem: Arc<Mutex<Option<String>>>,
+}
+
+/// What the recording of a step depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Abilities {
+    /// Side of the squares that matrix units multiply, where there are such.
+    pub square: Option<usize>,
+    /// Whether products of four bytes at a time are an instruction.
+    pub integer_dot: bool,
+    /// Most threads of a workgroup.
+    pub max_threads: usize,
 }
 
 /// What an adapter is, for people and for JSON.
@@ -31,8 +45,10 @@ pub struct AdapterSummary {
     pub kind: String,
     /// Driver and its version.
     pub driver: String,
-    /// Whether f16 matrices of 16 x 16 are multiplied by units of their own.
-    pub matrix_units: bool,
+    /// Side of the squares of f16 that units of their own multiply; null where there are none.
+    pub matrix_units: Option<u32>,
+    /// Whether the processor and it have one memory, so that weights are written to where it reads them.
+    pub shared_memory: bool,
     /// Largest range of a buffer that a kernel reads.
     pub max_binding_bytes: u64,
     /// Largest buffer.
@@ -80,7 +96,10 @@ impl Gpu {
             required_features |= times;
         }
         let mut experimental_features = ExperimentalFeatures::disabled();
-        if summary.matrix_units {
+        if summary.shared_memory {
+            required_features |= Features::MAPPABLE_PRIMARY_BUFFERS;
+        }
+        if summary.matrix_units.is_some() {
             required_features |= Features::SHADER_F16 | Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
             // SAFETY: matrices are loaded and stored inside of their arrays, by every lane of a subgroup alike.
             experimental_features = unsafe { ExperimentalFeatures::enabled() };
@@ -97,7 +116,28 @@ impl Gpu {
         let opened = pollster::block_on(adapter.request_device(&descriptor));
         let (device, queue) =
             opened.map_err(|e| none(format!("'{}' cannot be opened: {e}", summary.name)))?;
-        Ok(Gpu { device, queue, summary, limits })
+        let problem = Arc::new(Mutex::new(None));
+        let heard = problem.clone();
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            // The first is the cause of those behind it.
+            let mut problem = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            problem.get_or_insert_with(|| error.to_string());
+        }));
+        Ok(Gpu { device, queue, summary, limits, problem })
+    }
+
+    /// Whether all went well so far.
+    ///
+    /// # Errors
+    /// With what the driver or wgpu reported, if anything.
+    pub(super) fn check(&self) -> Result<()> {
+        match &*self.problem.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some(problem) => {
+                let why = format!("'{}' failed: {problem}; --device cpu does without it", self.summary.name);
+                Err(RuntimeError::NoGpu { why })
+            }
+        }
     }
 
     /// What it is.
@@ -105,9 +145,14 @@ impl Gpu {
         &self.summary
     }
 
-    /// Most threads of a workgroup.
-    pub(super) fn max_threads(&self) -> usize {
-        self.limits.max_compute_invocations_per_workgroup as usize
+    /// What the recording of a step depends on.
+    pub(super) fn abilities(&self) -> Abilities {
+        Abilities {
+            square: self.summary.matrix_units.map(|side| side as usize),
+            // Metal has none, and naga writes a product for each byte there.
+            integer_dot: self.summary.backend != Backend::Metal.to_string(),
+            max_threads: self.limits.max_compute_invocations_per_workgroup as usize,
+        }
     }
 
     /// Whether times of kernels can be taken.
@@ -135,21 +180,25 @@ fn instance() -> &'static Instance {
 
 fn summary(adapter: &Adapter) -> AdapterSummary {
     let (info, features, limits) = (adapter.get_info(), adapter.features(), adapter.limits());
-    let square = adapter.cooperative_matrix_properties().iter().any(|p| {
-        (p.m_size, p.n_size, p.k_size) == (16, 16, 16)
+    // Kernels take subgroups to be 32 threads: all have as many on Metal, and elsewhere the device says so.
+    let by_32 =
+        info.backend == Backend::Metal || (info.subgroup_min_size, info.subgroup_max_size) == (32, 32);
+    let square = adapter.cooperative_matrix_properties().iter().find_map(|p| {
+        let side = if info.backend == Backend::Metal { 8 } else { 16 };
+        let fits = (p.m_size, p.n_size, p.k_size) == (side, side, side)
             && p.ab_type == wgpu::CooperativeScalarType::F16
-            && p.cr_type == wgpu::CooperativeScalarType::F32
+            && p.cr_type == wgpu::CooperativeScalarType::F32;
+        fits.then_some(side)
     });
+    let one_memory = matches!(info.device_type, DeviceType::IntegratedGpu | DeviceType::Cpu);
     let needed = Features::SHADER_F16 | Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
     AdapterSummary {
         name: info.name,
         backend: info.backend.to_string(),
         kind: format!("{:?}", info.device_type),
         driver: format!("{} {}", info.driver, info.driver_info),
-        // Subgroups of another size would share the work otherwise.
-        matrix_units: square
-            && features.contains(needed)
-            && (info.subgroup_min_size, info.subgroup_max_size) == (32, 32),
+        matrix_units: square.filter(|_| by_32 && features.contains(needed)),
+        shared_memory: one_memory && features.contains(Features::MAPPABLE_PRIMARY_BUFFERS),
         max_binding_bytes: limits.max_storage_buffer_binding_size,
         max_buffer_bytes: limits.max_buffer_size,
         usable: features.contains(Features::IMMEDIATES)

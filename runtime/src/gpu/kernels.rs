@@ -19,7 +19,7 @@ use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::MatVec;
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
 use super::wgsl::place::Place;
-use super::wgsl::{pointwise, route};
+use super::wgsl::{pointwise, route, sum};
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,6 +52,8 @@ pub enum Kernel {
     Gather,
     /// The likeliest token.
     Choose(Choose),
+    /// Words added up, to measure by.
+    Sum,
 }
 
 impl Kernel {
@@ -74,6 +76,7 @@ impl Kernel {
             Kernel::Route(normalize) => route::route(normalize),
             Kernel::Gather => route::gather(),
             Kernel::Choose(kernel) => kernel.wgsl(),
+            Kernel::Sum => sum::wgsl(),
         }
     }
 
@@ -86,7 +89,9 @@ impl Kernel {
             Kernel::Place(_) => &[false, false, false, true, true],
             Kernel::Attend(_) => &[true, true, true, false, true],
             Kernel::NormInPlace(_) => &[false, true],
-            Kernel::Join(_) | Kernel::Activate(..) | Kernel::Choose(_) | Kernel::Route(_) => &[true, false],
+            Kernel::Join(_) | Kernel::Activate(..) | Kernel::Choose(_) | Kernel::Route(_) | Kernel::Sum => {
+                &[true, false]
+            }
             Kernel::Gather => &[true, false, true],
             Kernel::Softcap => &[false],
             Kernel::Outliers => &[true, false, true, true],
@@ -107,7 +112,8 @@ impl Kernel {
             | Kernel::Softcap
             | Kernel::Choose(_)
             | Kernel::Route(_)
-            | Kernel::Gather => 2,
+            | Kernel::Gather
+            | Kernel::Sum => 2,
             Kernel::Outliers => 7,
         }
     }

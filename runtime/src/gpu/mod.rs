@@ -12,15 +12,21 @@
 //! | `model` | a model in buffers |
 //! | `state` | what changes while it runs |
 //! | `step` | what is recorded for a step |
+//! | `dispatch` | hands commands over, and reads what comes back |
+//! | `probe` | whether matrix units compute what they should |
 //! | `times` | where the time of a step goes |
+//! | `measure` | single kernels without a model |
 //! | `decoder` | runs steps |
 //! | `texts` | every kernel, for compilers of other systems |
 
 mod decoder;
 mod device;
+mod dispatch;
 mod kernels;
+mod measure;
 mod model;
 mod panels;
+mod probe;
 mod state;
 mod step;
 mod texts;
@@ -30,5 +36,6 @@ mod wgsl;
 
 pub use decoder::GpuDecoder;
 pub use device::{AdapterSummary, Gpu, adapters};
+pub use measure::{GpuKernelBench, GpuKernelRow};
 pub use state::GpuState;
 pub use texts::{KernelText, kernel_texts};

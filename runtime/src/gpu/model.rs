@@ -131,8 +131,8 @@ impl GpuModel {
         let positions = model.positions.as_ref().map(Tensor::to_f32);
         let has_positions = positions.is_some();
         let words = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
-        let positions = gpu.buffer_of(&words(&positions.unwrap_or_default()), "positions");
-        let vectors = gpu.buffer_of(&words(&uploader.vectors), "vectors");
+        let positions = gpu.buffer_of(&words(&positions.unwrap_or_default()), "positions")?;
+        let vectors = gpu.buffer_of(&words(&uploader.finish()), "vectors")?;
         Ok(GpuModel {
             config: config.clone(),
             embedding: embedding_matrix,

@@ -114,7 +114,7 @@ impl GpuState {
             logits: floats(logits, "logits")?,
             candidates: floats(2 * choose::PARTS, "candidates")?,
             read_back: Arc::new(gpu.device.create_buffer(&descriptor)),
-            angles: Arc::new(gpu.buffer_of(&angles, "rotary table")),
+            angles: Arc::new(gpu.buffer_of(&angles, "rotary table")?),
             sliding_angles,
             logit_rows,
         };

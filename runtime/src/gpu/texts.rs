@@ -19,8 +19,8 @@ pub struct KernelText {
     pub name: String,
     /// WGSL.
     pub wgsl: String,
-    /// Whether it multiplies on matrix units, which the text takes to be 16 x 16: Vulkan only.
-    pub matrix_units: bool,
+    /// Where it multiplies on matrix units, which squares it takes them to have: those of 16 are Vulkan's, those of 8 Metal's.
+    pub square: Option<usize>,
 }
 
 /// Kernels of every kind, for every type and with every option.
@@ -28,7 +28,10 @@ pub fn kernel_texts() -> Vec<KernelText> {
     let text = |(name, kernel): (String, Kernel)| KernelText {
         name,
         wgsl: kernel.wgsl(&BUILT_IN),
-        matrix_units: matches!(kernel, Kernel::MatMat(_)),
+        square: match kernel {
+            Kernel::MatMat(kernel) => Some(kernel.square),
+            _ => None,
+        },
     };
     every_kernel().into_iter().map(text).collect()
 }
@@ -44,6 +47,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
             threads: 256,
             bias: true,
             output: Output::Store,
+            integers: false,
             experts: None,
         };
         let gated = MatVec { panels: 2, bias: false, output: Output::Gated(Activation::Silu), ..plain };
@@ -55,7 +59,18 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         all.push((format!("mat-vec-expert-{quant}"), Kernel::MatVec(expert)));
         let down = MatVec { experts: Some(Inputs::OfChoice), bias: false, ..plain };
         all.push((format!("mat-vec-expert-down-{quant}"), Kernel::MatVec(down)));
-        all.push((format!("mat-mat-{quant}"), Kernel::MatMat(MatMat { codes, bias: true })));
+        for square in [16, 8] {
+            let kernel = MatMat { codes, bias: true, square };
+            all.push((format!("mat-mat-{square}-{quant}"), Kernel::MatMat(kernel)));
+        }
+        if codes.is_linear() {
+            for (name, kernel) in
+                [("", plain), ("gated-", gated), ("expert-", expert), ("expert-down-", down)]
+            {
+                let kernel = MatVec { integers: true, ..kernel };
+                all.push((format!("mat-vec-integers-{name}{quant}"), Kernel::MatVec(kernel)));
+            }
+        }
     }
     for (name, kind) in [("rms", NormKind::RmsNorm), ("layer", NormKind::LayerNorm)] {
         let bias = kind == NormKind::LayerNorm;
@@ -91,6 +106,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     all.push(("route-normalized".into(), Kernel::Route(true)));
     all.push(("gather".into(), Kernel::Gather));
     all.push(("choose-parts".into(), Kernel::Choose(Choose::Parts)));
+    all.push(("sum".into(), Kernel::Sum));
     all.push(("choose-token".into(), Kernel::Choose(Choose::Token)));
     all
 }

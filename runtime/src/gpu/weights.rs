@@ -78,6 +78,7 @@ impl GpuMatrix {
 pub struct Uploader<'a> {
     gpu: &'a Gpu,
     isa: Isa,
+    /// The buffer that matrices go to now, with the bytes that are taken.
     current: Option<(Arc<Buffer>, u64)>,
     /// Gains, biases and all else that is a list of floats.
     pub vectors: Vec<f32>,
@@ -111,6 +112,14 @@ impl<'a> Uploader<'a> {
         let (buffer, offset) = self.place(bytes)?;
         let mut at = offset;
         write_panels(tensor, self.isa, |panels| {
+            if self.gpu.summary().shared_memory {
+                // Nothing else is mapped here, and the range is inside of the buffer.
+                if let Ok(mut view) = buffer.slice(at..at + panels.len() as u64).get_mapped_range_mut() {
+                    view.copy_from_slice(panels);
+                }
+                at += panels.len() as u64;
+                return;
+            }
             for slice in panels.chunks(SLICE_BYTES) {
                 self.gpu.queue.write_buffer(&buffer, at, slice);
                 at += slice.len() as u64;
@@ -123,7 +132,7 @@ impl<'a> Uploader<'a> {
             }
         });
         self.left = self.left.saturating_sub(bytes + ALIGN);
-        let outliers = tensor.has_outliers().then(|| self.outliers(tensor));
+        let outliers = tensor.has_outliers().then(|| self.outliers(tensor)).transpose()?;
         Ok(GpuMatrix {
             buffer,
             at: (offset / 4) as u32,
@@ -134,7 +143,7 @@ impl<'a> Uploader<'a> {
         })
     }
 
-    fn outliers(&mut self, tensor: &Tensor) -> GpuOutliers {
+    fn outliers(&mut self, tensor: &Tensor) -> Result<GpuOutliers> {
         let (mut places, mut columns) = (vec![0u32], Vec::new());
         let weights = self.vectors.len() as u32;
         for row in 0..tensor.rows() {
@@ -145,7 +154,22 @@ impl<'a> Uploader<'a> {
         }
         let starts = places.len() as u32;
         places.extend(columns);
-        GpuOutliers { places: Arc::new(self.gpu.buffer_of(&places, "outliers")), starts, weights }
+        Ok(GpuOutliers { places: Arc::new(self.gpu.buffer_of(&places, "outliers")?), starts, weights })
+    }
+
+    /// All matrices are there; the vectors.
+    pub fn finish(mut self) -> Vec<f32> {
+        self.hand_over();
+        std::mem::take(&mut self.vectors)
+    }
+
+    /// The buffer at hand is for the device from now on.
+    fn hand_over(&mut self) {
+        if let Some((buffer, _)) = self.current.take()
+            && self.gpu.summary().shared_memory
+        {
+            buffer.unmap();
+        }
     }
 
     /// Makes sure that these matrices, which come next, follow each other.
@@ -176,7 +200,8 @@ impl<'a> Uploader<'a> {
             });
         }
         let size = BUFFER_BYTES.min(most).min(self.left).max(bytes).next_multiple_of(4);
-        let buffer = Arc::new(self.gpu.empty_buffer(size, "weights")?);
+        self.hand_over();
+        let buffer = Arc::new(self.gpu.weights_buffer(size)?);
         self.current = Some((buffer.clone(), bytes.next_multiple_of(ALIGN)));
         Ok((buffer, 0))
     }
@@ -188,19 +213,29 @@ impl Gpu {
     /// # Errors
     /// When the device has not so much memory.
     pub(super) fn empty_buffer(&self, bytes: u64, name: &'static str) -> Result<Buffer> {
+        self.new_buffer(bytes, name, BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC)
+    }
+
+    /// A buffer for weights, mapped where the device has one memory with the processor.
+    fn weights_buffer(&self, bytes: u64) -> Result<Buffer> {
+        let usage =
+            if self.summary().shared_memory { BufferUsages::MAP_WRITE } else { BufferUsages::COPY_DST };
+        self.new_buffer(bytes, "weights", BufferUsages::STORAGE | usage)
+    }
+
+    fn new_buffer(&self, bytes: u64, name: &'static str, usage: BufferUsages) -> Result<Buffer> {
         let most = self.max_buffer_bytes();
         if bytes > most {
             let what = format!("{name} on the GPU, whose buffers have {most} bytes at most");
             return Err(RuntimeError::OutOfMemory { what, bytes });
         }
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
         let size = bytes.max(16).next_multiple_of(4);
         let buffer = self.device.create_buffer(&BufferDescriptor {
             label: Some(name),
             size,
             usage,
-            mapped_at_creation: false,
+            mapped_at_creation: usage.contains(BufferUsages::MAP_WRITE),
         });
         match pollster::block_on(scope.pop()) {
             None => Ok(buffer),
@@ -209,20 +244,16 @@ impl Gpu {
     }
 
     /// A buffer of these words.
-    pub(super) fn buffer_of(&self, words: &[u32], name: &'static str) -> Buffer {
-        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
-        let size = (4 * words.len().max(4)) as u64;
-        let buffer = self.device.create_buffer(&BufferDescriptor {
-            label: Some(name),
-            size,
-            usage,
-            mapped_at_creation: false,
-        });
+    ///
+    /// # Errors
+    /// When the device has not so much memory.
+    pub(super) fn buffer_of(&self, words: &[u32], name: &'static str) -> Result<Buffer> {
+        let buffer = self.empty_buffer(4 * words.len() as u64, name)?;
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         for (slice, bytes) in bytes.chunks(SLICE_BYTES).enumerate() {
             self.queue.write_buffer(&buffer, (slice * SLICE_BYTES) as u64, bytes);
             self.queue.submit([]);
         }
-        buffer
+        Ok(buffer)
     }
 }

@@ -3,9 +3,14 @@
 use qsf_format::cli::print;
 use serde::Serialize;
 
+#[cfg(feature = "gpu")]
+use super::gpu_kernel::run_gpu_kernels as on_gpu;
 use super::sheet::Sheet;
 use super::{BenchArgs, OutputFormat};
 use crate::bench::{KernelRow, clock_ghz, kernel_tests};
+#[cfg(not(feature = "gpu"))]
+use crate::cli::device::built_without;
+use crate::cli::device::{Device, DeviceArgs};
 use crate::cli::{ComputeArgs, ProgressLine};
 use crate::error::RuntimeError;
 use crate::progress::{Cancel, Progress};
@@ -22,13 +27,22 @@ struct KernelReport {
 /// Measures the kernels whose names contain the filter and prints what was found.
 ///
 /// # Errors
-/// When the filter fits none, memory runs out or the user interrupts.
+/// When the filter fits none, there is no such device, memory runs out or the user interrupts.
 pub fn run_kernels(
     args: &BenchArgs,
+    device: DeviceArgs,
     compute: &ComputeArgs,
     json: bool,
     cancel: &Cancel,
 ) -> anyhow::Result<()> {
+    if device.device == Device::Gpu {
+        if !compute.threads.is_empty() || compute.pin {
+            let of_cpu =
+                "--threads and --pin: not with --kernel --device gpu, which the processor only waits for";
+            return Err(RuntimeError::Request(of_cpu.into()).into());
+        }
+        return on_gpu(args, json, cancel);
+    }
     let filter = args.kernel.as_deref().unwrap_or_default();
     let tests = kernel_tests(filter);
     if tests.is_empty() {
@@ -60,6 +74,11 @@ pub fn run_kernels(
         OutputFormat::Md => report.sheet().to_markdown(),
     })?;
     Ok(())
+}
+
+#[cfg(not(feature = "gpu"))]
+fn on_gpu(_: &BenchArgs, _: bool, _: &Cancel) -> anyhow::Result<()> {
+    Err(built_without().into())
 }
 
 impl KernelReport {

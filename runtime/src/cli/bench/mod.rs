@@ -1,5 +1,7 @@
 //! `--bench` and `--kernel`: what is measured, on how many threads, and how it is printed.
 
+#[cfg(feature = "gpu")]
+mod gpu_kernel;
 mod kernel;
 mod model;
 mod report;
@@ -39,7 +41,8 @@ pub struct BenchArgs {
     /// Measure prompt processing and decoding of MODEL
     #[arg(long, group = "measure", conflicts_with_all = GENERATION)]
     pub bench: bool,
-    /// Measure single kernels, without a model; FILTER is a part of their names, as in 4bit/1/memory
+    /// Measure single kernels, without a model; FILTER is a part of their names, as in 4bit/1/memory; with --device gpu those of
+    /// a graphics processor, as in 4bit/1
     #[arg(
         long,
         value_name = "FILTER",
@@ -47,7 +50,7 @@ pub struct BenchArgs {
         num_args = 0..=1,
         default_missing_value = "",
         conflicts_with_all = GENERATION,
-        conflicts_with_all = ["model", "head", "quality", "early_exit", "kv_type", "ram_budget", "memory_plan", "io", "device"]
+        conflicts_with_all = ["model", "head", "quality", "early_exit", "kv_type", "ram_budget", "memory_plan", "io"]
     )]
     pub kernel: Option<String>,
     /// With --bench: lengths of prompts; 0 for none

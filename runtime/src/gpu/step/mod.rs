@@ -2,7 +2,7 @@
 
 mod attention;
 mod feed_forward;
-mod multiply;
+pub mod multiply;
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use multiply::Way;
 use qsf_format::{NormKind, Residual};
 use wgpu::Buffer;
 
+use super::device::Abilities;
 use super::kernels::Kernel;
 use super::model::GpuModel;
 use super::state::{GpuState, MAX_BLOCK};
@@ -23,6 +24,7 @@ use super::wgsl::pointwise;
 pub const MANY: usize = 16;
 
 /// One dispatch.
+#[derive(Clone)]
 pub struct Command {
     pub kernel: Kernel,
     pub buffers: Vec<Arc<Buffer>>,
@@ -32,10 +34,7 @@ pub struct Command {
 
 /// Makes the commands of steps.
 pub struct Recorder<'a> {
-    /// Whether the device has matrix units.
-    pub matrix_units: bool,
-    /// Most threads of a workgroup.
-    pub max_threads: usize,
+    pub abilities: Abilities,
     pub model: &'a GpuModel,
     pub state: &'a GpuState,
     pub commands: Vec<Command>,
@@ -132,7 +131,7 @@ impl Recorder<'_> {
             next: next.is_some(),
             bias,
             width,
-            threads: threads(width, self.max_threads),
+            threads: threads(width, self.abilities.max_threads),
         };
         let job =
             [next.unwrap_or(0), norm, config.norm.epsilon.to_bits(), padded(config.hidden as usize) as u32];
@@ -154,7 +153,7 @@ impl Recorder<'_> {
         gains: u32,
     ) {
         let bias = kind == NormKind::LayerNorm;
-        let kernel = NormInPlace { kind, bias, width, threads: threads(width, self.max_threads) };
+        let kernel = NormInPlace { kind, bias, width, threads: threads(width, self.abilities.max_threads) };
         let epsilon = self.model.config.norm.epsilon.to_bits();
         let job = [stride as u32, first as u32, gains, epsilon];
         self.push(Kernel::NormInPlace(kernel), &[buffer, &self.model.vectors], &job, (tokens as u32, 1, 1));

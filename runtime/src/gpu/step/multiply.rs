@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use wgpu::Buffer;
 
-use super::{MANY, Recorder};
+use super::{Command, MANY, Recorder};
+use crate::gpu::device::Abilities;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::model::GpuLinear;
 use crate::gpu::weights::GpuMatrix;
@@ -35,10 +36,11 @@ impl Recorder<'_> {
     /// A matrix over the input rows from `start` on, as many as `tokens`.
     pub(super) fn linear_from(&mut self, linear: &GpuLinear, start: usize, tokens: usize, way: &Way<'_>) {
         let matrix = &linear.matrix;
-        if start == 0 && self.on_matrix_units(tokens) {
-            self.by_many(linear, tokens, way);
-        } else {
-            self.by_few(linear, (start, tokens), Output::Store, way);
+        match self.abilities.square {
+            Some(square) if start == 0 && tokens >= MANY => {
+                self.commands.push(many(square, linear, tokens, way, &self.model.vectors));
+            }
+            _ => self.by_few(linear, (start, tokens), Output::Store, way),
         }
         if let Some(outliers) = &matrix.outliers {
             let job = [
@@ -62,26 +64,7 @@ impl Recorder<'_> {
 
     /// Whether so many tokens are multiplied on matrix units.
     pub(super) fn on_matrix_units(&self, tokens: usize) -> bool {
-        tokens >= MANY && self.matrix_units
-    }
-
-    fn by_many(&mut self, linear: &GpuLinear, tokens: usize, way: &Way<'_>) {
-        let matrix = &linear.matrix;
-        let kernel = MatMat { codes: matrix.codes, bias: linear.bias.is_some() };
-        let job = [
-            matrix.at,
-            matrix.superblocks(),
-            matrix.rows,
-            tokens as u32,
-            (way.input_stride / 4) as u32,
-            way.output_stride as u32,
-            way.first as u32,
-            linear.bias.unwrap_or(0),
-        ];
-        let tiles = |count: usize| count.div_ceil(mat_mat::TILE) as u32;
-        let groups = (tiles(matrix.rows as usize), tiles(tokens), 1);
-        let buffers = [&matrix.buffer, way.input, way.output, &self.model.vectors];
-        self.push(Kernel::MatMat(kernel), &buffers, &job, groups);
+        tokens >= MANY && self.abilities.square.is_some()
     }
 
     /// A matrix over input rows from `start` on, a few at a time.
@@ -95,39 +78,10 @@ impl Recorder<'_> {
         let mut first = 0;
         while first < tokens {
             let now = if tokens - first >= FEW { FEW } else { 1 };
-            self.few(linear, (start + first, first, now), output, way);
+            let rows = (start + first, first, now);
+            self.commands.push(few(self.abilities, linear, rows, output, way, &self.model.vectors));
             first += now;
         }
-    }
-
-    /// A matrix over `tokens` rows: of the input from one row on, of the output from another.
-    fn few(
-        &mut self,
-        linear: &GpuLinear,
-        (from, to, tokens): (usize, usize, usize),
-        output: Output,
-        way: &Way<'_>,
-    ) {
-        let matrix = &linear.matrix;
-        // Half of the rows are those of the gate.
-        let rows = if output == Output::Store { matrix.rows } else { matrix.rows / 2 };
-        let (kernel, groups) = shape(matrix, rows, tokens, output, self.max_threads);
-        let kernel = MatVec { bias: linear.bias.is_some(), ..kernel };
-        let job = [
-            matrix.at,
-            matrix.at + matrix.words(rows),
-            matrix.superblocks(),
-            rows,
-            (from * way.input_stride / 4) as u32,
-            (way.input_stride / 4) as u32,
-            way.output_stride as u32,
-            (to * way.output_stride + way.first) as u32,
-            linear.bias.unwrap_or(0),
-            0,
-            1,
-        ];
-        let buffers = [&matrix.buffer, way.input, way.output, &self.model.vectors];
-        self.push(Kernel::MatVec(kernel), &buffers, &job, groups);
     }
 
     /// A matrix of each expert that was chosen, `words` from one expert's to the next, over the vectors that `inputs` says.
@@ -140,7 +94,7 @@ impl Recorder<'_> {
         way: &Way<'_>,
     ) {
         let Some(mixture) = &self.model.config.experts else { return };
-        let (kernel, groups) = shape(matrix, matrix.rows, 1, output, self.max_threads);
+        let (kernel, groups) = shape(self.abilities, matrix, matrix.rows, 1, output);
         let kernel = MatVec { experts: Some(inputs), ..kernel };
         let job = [
             matrix.at,
@@ -161,27 +115,89 @@ impl Recorder<'_> {
     }
 }
 
+/// A matrix times many rows, on matrix units of squares with this side.
+pub fn many(
+    square: usize,
+    linear: &GpuLinear,
+    tokens: usize,
+    way: &Way<'_>,
+    vectors: &Arc<Buffer>,
+) -> Command {
+    let matrix = &linear.matrix;
+    let kernel = MatMat { codes: matrix.codes, bias: linear.bias.is_some(), square };
+    let job = vec![
+        matrix.at,
+        matrix.superblocks(),
+        matrix.rows,
+        tokens as u32,
+        (way.input_stride / 4) as u32,
+        way.output_stride as u32,
+        way.first as u32,
+        linear.bias.unwrap_or(0),
+    ];
+    let tiles = |count: usize| count.div_ceil(mat_mat::TILE) as u32;
+    let groups = (tiles(matrix.rows as usize), tiles(tokens), 1);
+    let buffers = [&matrix.buffer, way.input, way.output, vectors].map(Arc::clone).to_vec();
+    Command { kernel: Kernel::MatMat(kernel), buffers, job, groups }
+}
+
+/// A matrix over `tokens` rows: of the input from one row on, of the output from another.
+pub fn few(
+    abilities: Abilities,
+    linear: &GpuLinear,
+    (from, to, tokens): (usize, usize, usize),
+    output: Output,
+    way: &Way<'_>,
+    vectors: &Arc<Buffer>,
+) -> Command {
+    let matrix = &linear.matrix;
+    // Half of the rows are those of the gate.
+    let rows = if output == Output::Store { matrix.rows } else { matrix.rows / 2 };
+    let (kernel, groups) = shape(abilities, matrix, rows, tokens, output);
+    let kernel = MatVec { bias: linear.bias.is_some(), ..kernel };
+    let job = vec![
+        matrix.at,
+        matrix.at + matrix.words(rows),
+        matrix.superblocks(),
+        rows,
+        (from * way.input_stride / 4) as u32,
+        (way.input_stride / 4) as u32,
+        way.output_stride as u32,
+        (to * way.output_stride + way.first) as u32,
+        linear.bias.unwrap_or(0),
+        0,
+        1,
+    ];
+    let buffers = [&matrix.buffer, way.input, way.output, vectors].map(Arc::clone).to_vec();
+    Command { kernel: Kernel::MatVec(kernel), buffers, job, groups }
+}
+
 /// Threads that keep a large device busy.
 const THREADS: usize = 1 << 18;
+/// More threads than this for the same inputs, of which each workgroup makes integers for itself, do not pay.
+const MOST_FOR_INTEGERS: usize = 512;
 
 /// The kernel for `rows` outputs, and its workgroups: those of large matrices share inputs among more panels, small ones are
 /// spread over the device by more threads for each panel.
 fn shape(
+    abilities: Abilities,
     matrix: &GpuMatrix,
     rows: u32,
     tokens: usize,
     output: Output,
-    max_threads: usize,
 ) -> (MatVec, (u32, u32, u32)) {
     let panels = rows.div_ceil(16) as usize;
+    let integers = tokens == 1 && abilities.integer_dot && matrix.codes.is_linear();
+    let most = if integers { MOST_FOR_INTEGERS } else { usize::MAX }.min(abilities.max_threads).max(64);
     let (own, threads) = match (panels, tokens) {
         (_, 2..) => (1, 128),
-        (4096.., 1) => (4, 256),
+        (4096.., 1) if output == Output::Store => (4, 256),
+        (1024.., 1) if integers => (2, 256),
         (2048.., 1) => (2, 256),
         // No more than have a superblock.
         _ => {
             let busy = (THREADS / panels).max(256).min(16 * matrix.superblocks() as usize);
-            (1, busy.next_power_of_two().clamp(64, max_threads.max(64)))
+            (1, busy.next_power_of_two().clamp(64, most))
         }
     };
     let parts = if output == Output::Store { 1 } else { 2 };
@@ -192,6 +208,7 @@ fn shape(
         threads,
         bias: false,
         output,
+        integers,
         experts: None,
     };
     let groups = panels.div_ceil(own);

@@ -224,6 +224,45 @@ impl PanelCodes {
         if self.quant == QuantType::F32 { 4 } else { 2 }
     }
 
+    /// Whether values are a scale times a code plus another, with codes that are stored as such.
+    pub fn is_linear(self) -> bool {
+        !self.planes().is_empty() && self.table_len() == 0
+    }
+
+    /// The lines of some quads, for [`PanelCodes::integer_quad`].
+    pub fn integer_lines(self, id: &str, quads: &[usize]) -> String {
+        // Codes of eight bits are signed bytes, which integers can stay.
+        self.lines(id, quads).replace(" ^ 0x80808080u", "")
+    }
+
+    /// Four codes of a linear type, a byte each, an expression of type `u32`.
+    pub fn integer_quad(self, id: &str, quad: usize) -> String {
+        let mut to = 0;
+        let mut parts = Vec::new();
+        for plane in self.planes() {
+            let (line, from) = plane.place(quad);
+            let mask = (((1u32 << plane.bits) - 1) << to) * 0x0101_0101;
+            // Bits move within their bytes only, or are masked out.
+            let moved = match from.cmp(&to) {
+                std::cmp::Ordering::Less => format!("(v{id}_{line} << {}u)", to - from),
+                std::cmp::Ordering::Equal => format!("v{id}_{line}"),
+                std::cmp::Ordering::Greater => format!("(v{id}_{line} >> {}u)", from - to),
+            };
+            parts.push(if plane.bits == 8 { moved } else { format!("({moved} & 0x{mask:x}u)") });
+            to += plane.bits;
+        }
+        parts.join(" | ")
+    }
+
+    /// What a code of a linear type is multiplied by, and what is added: expressions of what [`PanelCodes::scales`] makes.
+    pub fn integer_scales(self, id: &str) -> (String, String) {
+        let bits: usize = self.planes().iter().map(|plane| plane.bits).sum();
+        let a = format!("a{id} * {:?}", 1.0 / (1u32 << bits) as f32);
+        // With floats a code is between 1 and 2, and one of eight bits, which is signed, has 128 added.
+        let c = if bits == 8 { "0.0".to_owned() } else { format!("(a{id} + c{id})") };
+        (a, c)
+    }
+
     /// `f` of a quad, an expression of type `vec4<f32>`.
     pub fn quad(self, id: &str, quad: usize) -> String {
         let values: Vec<String> = (0..4).map(|c| self.value(id, quad, c)).collect();

@@ -1,7 +1,8 @@
 //! Matrices in panels times many vectors, on the matrix units of a graphics processor: what prompts consist of.
 //!
 //! A workgroup of eight subgroups makes 128 outputs of 128 tokens. In each step, 64 columns of its weights are decoded to f16 in workgroup
-//! memory, beside as many of the inputs; a subgroup then adds the products of 32 tokens and 64 outputs, in squares of 16.
+//! memory, beside as many of the inputs; a subgroup then adds the products of 32 tokens and 64 outputs, in squares of 16, or of
+//! 8 where the units have those (Metal).
 //! In which order the columns are taken does not matter, as long as weights and inputs agree: it is that of the lines.
 
 use std::fmt::Write;
@@ -15,6 +16,8 @@ pub struct MatMat {
     pub codes: PanelCodes,
     /// Whether a bias is added.
     pub bias: bool,
+    /// Rows and columns of what the units multiply: 16 or 8.
+    pub square: usize,
 }
 
 /// Outputs of a workgroup, and tokens.
@@ -23,6 +26,8 @@ pub const TILE: usize = 128;
 const QUADS: usize = 16;
 /// Threads of a workgroup.
 const THREADS: usize = 256;
+/// Tokens of a subgroup, and outputs.
+const OWN: (usize, usize) = (32, 64);
 /// Quads of a row in workgroup memory: some more than there are, so that rows begin in different banks.
 const ROW: usize = QUADS + 2;
 
@@ -43,7 +48,9 @@ impl MatMat {
 
     /// The text of the kernel. `levels` are those of a learned type, `shift` that of its second grid.
     pub fn wgsl(&self, levels: &[f32], shift: f32) -> String {
-        let codes = self.codes;
+        let MatMat { codes, square, .. } = *self;
+        // naga's Metal takes the address of an element for one of its scalars, which four of them are not.
+        let (element, per_quad) = if square == 8 { ("f16", 4) } else { ("vec4<f16>", 1) };
         let mut out = String::from("enable f16;\nenable wgpu_cooperative_matrix;\n");
         let _ = write!(
             out,
@@ -53,13 +60,13 @@ var<immediate> job: Job;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> vectors: array<f32>;
-var<workgroup> ws: array<vec4<f16>, {tile}>;
-var<workgroup> xs: array<vec4<f16>, {tile}>;
+var<workgroup> ws: array<{element}, {tile}>;
+var<workgroup> xs: array<{element}, {tile}>;
 var<workgroup> squares: array<f32, {squares}>;
 const shift: f32 = {shift:?};
 ",
-            tile = TILE * ROW,
-            squares = THREADS / 32 * 256,
+            tile = TILE * ROW * per_quad,
+            squares = THREADS / 32 * square * square,
         );
         super::write_table(&mut out, levels);
         let _ = write!(
@@ -76,9 +83,10 @@ let panel0 = job.at + min((first_row >> 4u) + mine, (job.rows - 1u) >> 4u) * ({}
             codes.head("0")
         );
         out += &super::fill_table(levels, THREADS);
-        for i in 0..2 {
-            for j in 0..4 {
-                let _ = writeln!(out, "var c{i}{j} = coop_mat16x16<f32, C>();");
+        let (across, down) = (OWN.0 / square, OWN.1 / square);
+        for i in 0..across {
+            for j in 0..down {
+                let _ = writeln!(out, "var c{i}{j} = coop_mat{square}x{square}<f32, C>();");
             }
         }
         let (turn, steps) = self.steps();
@@ -99,31 +107,31 @@ let panel0 = job.at + min((first_row >> 4u) + mine, (job.rows - 1u) >> 4u) * ({}
                 out += &codes.lines("0", quads);
                 for (i, quad) in quads.iter().enumerate() {
                     let place = half * QUADS / 2 + i;
-                    let _ = writeln!(
-                        out,
-                        "ws[(mine * 16u + row) * {ROW}u + {place}u] = vec4<f16>(a0 * {} + c0);",
-                        codes.quad("0", *quad)
-                    );
+                    let value = format!("vec4<f16>(a0 * {} + c0)", codes.quad("0", *quad));
+                    let at = format!("(mine * 16u + row) * {ROW}u + {place}u");
+                    self.write_quad(&mut out, "ws", &at, &value);
                 }
                 out += "}\n";
             }
             out += "workgroupBarrier();\n";
-            for k in (0..QUADS).step_by(4) {
+            let stride = ROW * per_quad;
+            for k in (0..QUADS).step_by(square / 4) {
+                let k = k * per_quad;
                 out += "{\n";
-                for i in 0..2 {
+                for i in 0..across {
                     let _ = writeln!(
                         out,
-                        "let a{i} = coopLoadT<coop_mat16x16<f16, A>>(&xs[(sub_token + {}u) * {ROW}u + {k}u], {ROW}u);",
-                        16 * i
+                        "let a{i} = coopLoadT<coop_mat{square}x{square}<f16, A>>(&xs[(sub_token + {}u) * {stride}u + {k}u], {stride}u);",
+                        square * i
                     );
                 }
-                for j in 0..4 {
+                for j in 0..down {
                     let _ = writeln!(
                         out,
-                        "let b{j} = coopLoad<coop_mat16x16<f16, B>>(&ws[(sub_row + {}u) * {ROW}u + {k}u], {ROW}u);",
-                        16 * j
+                        "let b{j} = coopLoad<coop_mat{square}x{square}<f16, B>>(&ws[(sub_row + {}u) * {stride}u + {k}u], {stride}u);",
+                        square * j
                     );
-                    for i in 0..2 {
+                    for i in 0..across {
                         let _ = writeln!(out, "c{i}{j} = coopMultiplyAdd(a{i}, b{j}, c{i}{j});");
                     }
                 }
@@ -136,6 +144,18 @@ let panel0 = job.at + min((first_row >> 4u) + mine, (job.rows - 1u) >> 4u) * ({}
         out
     }
 
+    /// Four values of a row in workgroup memory, at a place counted in quads.
+    fn write_quad(&self, out: &mut String, array: &str, at: &str, value: &str) {
+        if self.square == 8 {
+            let _ = writeln!(
+                out,
+                "{{ let q = {value}; let i = 4u * ({at}); {array}[i] = q.x; {array}[i + 1u] = q.y; {array}[i + 2u] = q.z; {array}[i + 3u] = q.w; }}"
+            );
+        } else {
+            let _ = writeln!(out, "{array}[{at}] = {value};");
+        }
+    }
+
     /// Inputs of a step: each thread has a quad of every sixteenth token.
     fn write_inputs(&self, out: &mut String, step: &Step) {
         let quads = self.codes.quads();
@@ -146,33 +166,36 @@ let panel0 = job.at + min((first_row >> 4u) + mine, (job.rows - 1u) >> 4u) * ({}
             .flat_map(|(offset, all)| all.iter().map(move |quad| format!("{}u", offset * quads + quad)))
             .collect();
         let _ = writeln!(out, "const order = array<u32, {QUADS}>({}); quad = order[slot];", list.join(", "));
-        let _ = writeln!(
+        let _ = write!(
             out,
             "let column = b0 * {quads}u + quad;
 for (var t = lid >> 4u; t < {TILE}u; t += {step}u) {{
 var v = vec4<f32>();
 if (first_token + t < job.tokens && column < job.superblocks * {quads}u) {{ v = x[(first_token + t) * job.x_stride + column]; }}
-xs[t * {ROW}u + slot] = vec4<f16>(v);
-}} }}",
+",
             step = THREADS / 16,
         );
+        self.write_quad(out, "xs", &format!("t * {ROW}u + slot"), "vec4<f16>(v)");
+        out.push_str("} }\n");
     }
 
     fn write_outputs(&self, out: &mut String) {
         let bias = if self.bias { " + vectors[job.bias + r]" } else { "" };
-        for i in 0..2 {
-            for j in 0..4 {
+        let square = self.square;
+        let area = square * square;
+        for i in 0..OWN.0 / square {
+            for j in 0..OWN.1 / square {
                 let _ = writeln!(
                     out,
                     "workgroupBarrier();
-coopStoreT(c{i}{j}, &squares[subgroup * 256u], 16u);
+coopStoreT(c{i}{j}, &squares[subgroup * {area}u], {square}u);
 workgroupBarrier();
-for (var e = lid & 31u; e < 256u; e += 32u) {{
-let t = first_token + sub_token + {}u + (e >> 4u); let r = first_row + sub_row + {}u + (e & 15u);
-if (t < job.tokens && r < job.rows) {{ y[job.y_first + t * job.y_stride + r] = squares[subgroup * 256u + e]{bias}; }}
+for (var e = lid & 31u; e < {area}u; e += 32u) {{
+let t = first_token + sub_token + {}u + e / {square}u; let r = first_row + sub_row + {}u + e % {square}u;
+if (t < job.tokens && r < job.rows) {{ y[job.y_first + t * job.y_stride + r] = squares[subgroup * {area}u + e]{bias}; }}
 }}",
-                    16 * i,
-                    16 * j
+                    square * i,
+                    square * j
                 );
             }
         }

@@ -33,6 +33,8 @@ pub struct MatVec {
     pub bias: bool,
     /// What becomes of the products.
     pub output: Output,
+    /// Whether inputs become integers: for types that allow it ([`PanelCodes::is_linear`]) and one vector.
+    pub integers: bool,
     /// Whether each vector has an expert of its own, which is then one of those that were chosen. There is one vector.
     pub experts: Option<Inputs>,
 }
@@ -47,13 +49,12 @@ pub enum Inputs {
 }
 
 /// Quads whose inputs are in registers at once.
-const QUADS: usize = 8;
+pub(super) const QUADS: usize = 8;
 
 impl MatVec {
     /// The text of the kernel. `levels` are those of a learned type, `shift` that of its second grid.
     pub fn wgsl(&self, levels: &[f32], shift: f32) -> String {
         let MatVec { codes, tokens, panels, threads, .. } = *self;
-        let slices = threads / 16;
         let mut out = String::new();
         let sums = threads * panels * tokens;
         let chosen = match self.experts {
@@ -72,7 +73,11 @@ var<immediate> job: Job;
 const shift: f32 = {shift:?};
 "
         );
-        super::write_table(&mut out, levels);
+        if self.integers {
+            self.write_integer_memory(&mut out);
+        } else {
+            super::write_table(&mut out, levels);
+        }
         let _ = write!(
             out,
             "@compute @workgroup_size({threads})
@@ -93,7 +98,9 @@ let first = (group.x + group.y * {MAX_GROUPS}u) * {}u;
             Some(Inputs::OfChoice) => "let x_first = job.x_first + group.z * job.x_stride;\n",
             None => "let x_first = job.x_first;\n",
         };
-        out += &super::fill_table(levels, threads);
+        if !self.integers {
+            out += &super::fill_table(levels, threads);
+        }
         let panel_words =
             format!("({}u + job.superblocks * {}u)", codes.head_words(), codes.superblock_words());
         for p in 0..panels {
@@ -109,6 +116,26 @@ let first = (group.x + group.y * {MAX_GROUPS}u) * {}u;
                 let _ = writeln!(out, "var sum{p}_{t} = 0.0;");
             }
         }
+        if self.integers {
+            self.write_integer_loop(&mut out);
+        } else {
+            self.write_float_loop(&mut out);
+        }
+        for p in 0..panels {
+            for t in 0..tokens {
+                let _ = writeln!(out, "part[{}u + lid] = sum{p}_{t};", (p * tokens + t) * threads);
+            }
+        }
+        out += "workgroupBarrier();\n";
+        self.write_outputs(&mut out);
+        out += "}\n";
+        out
+    }
+
+    /// The loop over superblocks, with inputs as they are.
+    fn write_float_loop(&self, out: &mut String) {
+        let MatVec { codes, tokens, panels, threads, .. } = *self;
+        let slices = threads / 16;
         let _ = writeln!(out, "for (var b = slice; b < job.superblocks; b += {slices}u) {{");
         for p in 0..panels {
             let (head, words) = (codes.head_words(), codes.superblock_words());
@@ -125,9 +152,9 @@ let first = (group.x + group.y * {MAX_GROUPS}u) * {}u;
             let _ = writeln!(out, "var all{t} = vec4<f32>();");
         }
         for quads in codes.groups(QUADS) {
-            out += "{\n";
+            out.push_str("{\n");
             for p in 0..panels {
-                out += &codes.lines(&p.to_string(), &quads);
+                out.push_str(&codes.lines(&p.to_string(), &quads));
             }
             for t in 0..tokens {
                 for quad in &quads {
@@ -143,7 +170,7 @@ let first = (group.x + group.y * {MAX_GROUPS}u) * {}u;
                     }
                 }
             }
-            out += "}\n";
+            out.push_str("}\n");
         }
         for t in 0..tokens {
             for p in 0..panels {
@@ -153,16 +180,7 @@ let first = (group.x + group.y * {MAX_GROUPS}u) * {}u;
                 );
             }
         }
-        out += "}\n";
-        for p in 0..panels {
-            for t in 0..tokens {
-                let _ = writeln!(out, "part[{}u + lid] = sum{p}_{t};", (p * tokens + t) * threads);
-            }
-        }
-        out += "workgroupBarrier();\n";
-        self.write_outputs(&mut out);
-        out += "}\n";
-        out
+        out.push_str("}\n");
     }
 
     /// Panels of a workgroup that make outputs of their own.

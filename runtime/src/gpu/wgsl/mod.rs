@@ -4,24 +4,27 @@
 //! |---|---|
 //! | `codes` | how values of each type come out of panels; no kernel of its own |
 //! | `embed` | rows of the embedding |
-//! | `mat_vec`, `mat_mat` | matrices times few vectors and times many |
+//! | `mat_vec`, `int_dot`, `mat_mat` | matrices times few vectors, in integers too, and times many |
 //! | `norm` | the residual stream and its norms |
 //! | `place`, `attend` | queries, keys and values; attention |
 //! | `pointwise`, `activation` | each value alone |
 //! | `route` | which experts a token goes through, and their results together |
 //! | `choose` | the likeliest token |
+//! | `sum` | words added up, to measure other kernels by |
 
 pub mod activation;
 pub mod attend;
 pub mod choose;
 pub mod codes;
 pub mod embed;
+mod int_dot;
 pub mod mat_mat;
 pub mod mat_vec;
 pub mod norm;
 pub mod place;
 pub mod pointwise;
 pub mod route;
+pub mod sum;
 
 use std::fmt::Write;
 
