@@ -10,6 +10,7 @@ use wgpu::{
     SubmissionIndex,
 };
 
+use super::cache::CacheType;
 use super::device::Gpu;
 use super::kernels::{Kernel, Kernels};
 use super::model::GpuModel;
@@ -17,7 +18,7 @@ use super::state::GpuState;
 use super::step::{Command, Recorder};
 use super::times::Times;
 use super::wgsl::choose;
-use crate::cpu::{Cpu, KvTypes};
+use crate::cpu::Cpu;
 use crate::decoder::{Decoder, KvOptions};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
@@ -141,7 +142,8 @@ impl GpuDecoder {
     }
 }
 
-fn bind_entry(binding: u32, buffer: &Arc<Buffer>) -> BindGroupEntry<'_> {
+/// A buffer as a whole.
+pub(super) fn bind_entry(binding: u32, buffer: &Arc<Buffer>) -> BindGroupEntry<'_> {
     BindGroupEntry { binding, resource: buffer.as_entire_binding() }
 }
 
@@ -177,14 +179,14 @@ impl Runner for GpuDecoder {
                 "a context of {context} tokens was asked for, and the model was made for {limit}"
             )));
         }
-        if kv.types != KvTypes::F16 || kv.keep.is_some() {
+        if kv.keep.is_some() {
             return Err(RuntimeError::Request(
-                "on a GPU keys and values are f16, of all positions: leave out --kv-type, --kv-window and --kv-policy, \
-                 or pass --device cpu"
+                "on a GPU keys and values of all positions are kept: leave out --kv-window and --kv-policy, or pass --device cpu"
                     .into(),
             ));
         }
-        let state = GpuState::new(&self.gpu, &self.model.config, context, batch.clamp(1, context.max(1)))?;
+        let (cache_type, batch) = (CacheType::of(kv.types)?, batch.clamp(1, context.max(1)));
+        let state = GpuState::new(&self.gpu, &self.model.config, context, batch, cache_type)?;
         self.prepare(&state);
         Ok(state)
     }

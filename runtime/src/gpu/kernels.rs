@@ -12,7 +12,7 @@ use wgpu::{
 };
 
 use super::wgsl::activation::ERROR_FUNCTION;
-use super::wgsl::attend::{self, Attend};
+use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::embed::Embed;
 use super::wgsl::mat_mat::MatMat;
@@ -38,8 +38,8 @@ pub enum Kernel {
     Place(Place),
     /// Attention over parts of the positions.
     Attend(Attend),
-    /// Those parts together, of heads of this width.
-    Join(usize),
+    /// Those parts together.
+    Join(Join),
     /// Activation, of a gate if there is one.
     Activate(Activation, bool),
     /// Logits are capped.
@@ -67,7 +67,7 @@ impl Kernel {
             Kernel::NormInPlace(kernel) => kernel.wgsl(),
             Kernel::Place(kernel) => kernel.wgsl(),
             Kernel::Attend(kernel) => kernel.wgsl(),
-            Kernel::Join(head_dim) => attend::join(head_dim),
+            Kernel::Join(kernel) => kernel.wgsl(),
             Kernel::Activate(kind, gated) => pointwise::activate(kind, gated),
             Kernel::Softcap => pointwise::softcap(),
             Kernel::Outliers => pointwise::outliers(),
@@ -83,7 +83,9 @@ impl Kernel {
             Kernel::MatVec(MatVec { experts: Some(_), .. }) => &[true, true, false, true, true],
             Kernel::Embed(_) | Kernel::MatVec(_) | Kernel::MatMat(_) => &[true, true, false, true],
             Kernel::AddAndNorm(_) => &[false, true, false, true],
+            Kernel::Place(Place { eight_bit: true, .. }) => &[false, false, false, true, true, false],
             Kernel::Place(_) => &[false, false, false, true, true],
+            Kernel::Attend(Attend { eight_bit: true, .. }) => &[true, true, true, false, true, true],
             Kernel::Attend(_) => &[true, true, true, false, true],
             Kernel::NormInPlace(_) => &[false, true],
             Kernel::Join(_) | Kernel::Activate(..) | Kernel::Choose(_) | Kernel::Route(_) => &[true, false],

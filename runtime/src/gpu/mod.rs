@@ -10,12 +10,13 @@
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
 //! | `model` | a model in buffers |
-//! | `state` | what changes while it runs |
+//! | `state`, `cache` | what changes while it runs; keys and values |
 //! | `step` | what is recorded for a step |
 //! | `times` | where the time of a step goes |
 //! | `decoder` | runs steps |
 //! | `texts` | every kernel, for compilers of other systems |
 
+mod cache;
 mod decoder;
 mod device;
 mod kernels;
@@ -23,6 +24,8 @@ mod model;
 mod panels;
 mod state;
 mod step;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod times;
 mod weights;

@@ -1,5 +1,6 @@
 //! What is recorded for a step: the dispatches of one compute pass.
 
+pub mod attend;
 mod attention;
 mod feed_forward;
 mod multiply;
@@ -28,6 +29,14 @@ pub struct Command {
     pub buffers: Vec<Arc<Buffer>>,
     pub job: Vec<u32>,
     pub groups: (u32, u32, u32),
+}
+
+impl Command {
+    /// A dispatch with its own list of these.
+    pub fn new(kernel: Kernel, buffers: &[&Arc<Buffer>], job: &[u32], groups: (u32, u32, u32)) -> Command {
+        let buffers = buffers.iter().map(|buffer| Arc::clone(buffer)).collect();
+        Command { kernel, buffers, job: job.to_vec(), groups }
+    }
 }
 
 /// Makes the commands of steps.
@@ -161,8 +170,7 @@ impl Recorder<'_> {
     }
 
     fn push(&mut self, kernel: Kernel, buffers: &[&Arc<Buffer>], job: &[u32], groups: (u32, u32, u32)) {
-        let buffers = buffers.iter().map(|buffer| Arc::clone(buffer)).collect();
-        self.commands.push(Command { kernel, buffers, job: job.to_vec(), groups });
+        self.commands.push(Command::new(kernel, buffers, job, groups));
     }
 }
 

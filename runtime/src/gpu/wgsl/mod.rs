@@ -7,6 +7,7 @@
 //! | `mat_vec`, `mat_mat` | matrices times few vectors and times many |
 //! | `norm` | the residual stream and its norms |
 //! | `place`, `attend` | queries, keys and values; attention |
+//! | `eight_bit` | keys and values in codes of 8 bits; no kernel of its own |
 //! | `pointwise`, `activation` | each value alone |
 //! | `route` | which experts a token goes through, and their results together |
 //! | `choose` | the likeliest token |
@@ -15,6 +16,7 @@ pub mod activation;
 pub mod attend;
 pub mod choose;
 pub mod codes;
+pub mod eight_bit;
 pub mod embed;
 pub mod mat_mat;
 pub mod mat_vec;
