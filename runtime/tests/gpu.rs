@@ -166,6 +166,34 @@ fn keys_and_values_of_eight_bits_cost_as_little_as_on_the_cpu() {
 }
 
 #[test]
+fn a_seed_draws_the_same_tokens_as_from_logits_that_come_back() {
+    let source = RandomModel::new(ModelConfig { vocab: 3000, ..llama() }, QuantType::Q4);
+    let gpu = gpu_decoder(&cpu_decoder(&source));
+    let mut state = gpu.state_with(40, 20, KvTypes::F16.into()).unwrap();
+    gpu.forward(&mut state, &tokens(3000, 20)).unwrap();
+    // The default of qsf-run, cuts of each kind alone, and none.
+    let settings = [
+        (0.7, 40, 0.9, 0.0),
+        (1.0, 200, 1.0, 0.1),
+        (1.3, 0, 0.3, 0.0),
+        (1.0, 0, 1.0, 0.5),
+        (1.0, 0, 1.0, 0.0),
+    ];
+    let (mut logits, mut room) = (vec![0.0; 3000], vec![0.0; 3000]);
+    for row in [0, 7, 19] {
+        gpu.logits(&mut state, row..row + 1, &mut logits).unwrap();
+        for (temperature, top_k, top_p, min_p) in settings {
+            for seed in 0..6 {
+                let options = SamplerOptions::new(temperature, top_k, top_p, min_p, seed).unwrap();
+                let (mut on_host, mut on_device) = (Sampler::new(options), Sampler::new(options));
+                let drawn = gpu.sample(&mut state, row, &mut on_device, &mut room).unwrap();
+                assert_eq!(drawn, on_host.sample(&logits).unwrap(), "row {row}, {options:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
     let source = RandomModel::new(llama(), QuantType::Q4);
     let gpu = gpu_decoder(&cpu_decoder(&source));

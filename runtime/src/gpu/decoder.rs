@@ -13,11 +13,13 @@ use wgpu::{
 use super::cache::CacheType;
 use super::device::Gpu;
 use super::kernels::{Kernel, Kernels};
+use super::likeliest::{parse, words_back};
 use super::model::GpuModel;
 use super::state::GpuState;
 use super::step::{Command, Recorder};
 use super::times::Times;
 use super::wgsl::choose;
+use super::wgsl::likeliest::KEPT;
 use crate::cpu::Cpu;
 use crate::decoder::{Decoder, KvOptions};
 use crate::error::{Result, RuntimeError};
@@ -116,8 +118,44 @@ impl GpuDecoder {
             recorder.layers(batch);
             recorder.head(0..1);
             recorder.choose();
+            recorder.likeliest();
         });
         self.kernels.prepare(commands.into_iter().map(|command| command.kernel));
+    }
+
+    /// The token that `sampler` chooses of the likeliest, or of all where it cannot be sure.
+    fn sample_of_likeliest(
+        &self,
+        state: &mut GpuState,
+        row: usize,
+        sampler: &mut Sampler,
+        logits: &mut [f32],
+    ) -> Result<u32> {
+        let vocab = self.model.config.vocab as usize;
+        let choose = |recorder: &mut Recorder<'_>| {
+            recorder.head(row..row + 1);
+            recorder.likeliest();
+        };
+        let mut words = vec![0; words_back(vocab)];
+        let likeliest = state.buffers.likeliest.clone();
+        let steps = self.run(state, choose, Some((&likeliest, 4 * words.len() as u64)));
+        self.read(state, steps, &mut words)?;
+        if let Some(token) = sampler.sample_of_likeliest(&parse(&words, vocab))? {
+            return Ok(token);
+        }
+        // They are still there.
+        let all = state.buffers.logits.clone();
+        let steps = self.run(state, |_| (), Some((&all, 4 * logits.len() as u64)));
+        self.read_floats(state, steps, logits)?;
+        sampler.sample(logits)
+    }
+
+    /// [`Self::read`] of floats.
+    fn read_floats(&self, state: &GpuState, steps: SubmissionIndex, out: &mut [f32]) -> Result<()> {
+        let mut words = vec![0; out.len()];
+        self.read(state, steps, &mut words)?;
+        out.iter_mut().zip(words).for_each(|(value, word)| *value = f32::from_bits(word));
+        Ok(())
     }
 
     /// Waits for what was handed over last of `steps`, and reads words of what was copied.
@@ -222,23 +260,19 @@ impl Runner for GpuDecoder {
     fn logits(&self, state: &mut GpuState, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
         let vocab = self.model.config.vocab as usize;
         assert!(rows.end <= state.rows && out.len() == rows.len() * vocab, "logits of {rows:?}");
-        let mut words = vec![0; out.len().min(state.buffers.logit_rows * vocab)];
         for (i, out) in out.chunks_mut(state.buffers.logit_rows * vocab).enumerate() {
             let first = rows.start + i * state.buffers.logit_rows;
             let part = first..first + out.len() / vocab;
             let logits = state.buffers.logits.clone();
             let back = Some((&logits, 4 * out.len() as u64));
             let steps = self.run(state, |recorder| recorder.head(part), back);
-            let words = &mut words[..out.len()];
-            self.read(state, steps, words)?;
-            for (value, word) in out.iter_mut().zip(words) {
-                *value = f32::from_bits(*word);
-            }
+            self.read_floats(state, steps, out)?;
         }
         Ok(())
     }
 
-    /// The likeliest token is chosen on the device, which goes on with it at once: the host learns of it meanwhile.
+    /// The likeliest token is chosen on the device, which goes on with it at once: the host learns of it meanwhile. For other samplers
+    /// the likeliest tokens come back where these may be enough to choose one.
     fn sample(
         &self,
         state: &mut GpuState,
@@ -247,8 +281,11 @@ impl Runner for GpuDecoder {
         logits: &mut [f32],
     ) -> Result<u32> {
         if !sampler.is_greedy() {
-            self.logits(state, row..row + 1, logits)?;
-            return sampler.sample(logits);
+            if !sampler.may_choose_of(KEPT) {
+                self.logits(state, row..row + 1, logits)?;
+                return sampler.sample(logits);
+            }
+            return self.sample_of_likeliest(state, row, sampler, logits);
         }
         self.cancel.check()?;
         let choose = |recorder: &mut Recorder<'_>| {

@@ -15,6 +15,7 @@ use super::wgsl::activation::ERROR_FUNCTION;
 use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::embed::Embed;
+use super::wgsl::likeliest::Likeliest;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::MatVec;
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
@@ -52,6 +53,8 @@ pub enum Kernel {
     Gather,
     /// The likeliest token.
     Choose(Choose),
+    /// The likeliest tokens.
+    Likeliest(Likeliest),
 }
 
 impl Kernel {
@@ -74,6 +77,7 @@ impl Kernel {
             Kernel::Route(normalize) => route::route(normalize),
             Kernel::Gather => route::gather(),
             Kernel::Choose(kernel) => kernel.wgsl(),
+            Kernel::Likeliest(kernel) => kernel.wgsl(),
         }
     }
 
@@ -88,7 +92,11 @@ impl Kernel {
             Kernel::Attend(Attend { eight_bit: true, .. }) => &[true, true, true, false, true, true],
             Kernel::Attend(_) => &[true, true, true, false, true],
             Kernel::NormInPlace(_) => &[false, true],
-            Kernel::Join(_) | Kernel::Activate(..) | Kernel::Choose(_) | Kernel::Route(_) => &[true, false],
+            Kernel::Join(_)
+            | Kernel::Activate(..)
+            | Kernel::Choose(_)
+            | Kernel::Likeliest(_)
+            | Kernel::Route(_) => &[true, false],
             Kernel::Gather => &[true, false, true],
             Kernel::Softcap => &[false],
             Kernel::Outliers => &[true, false, true, true],
@@ -104,7 +112,7 @@ impl Kernel {
             Kernel::MatMat(_) => 8,
             Kernel::Place(_) => 8,
             Kernel::Attend(_) => 9,
-            Kernel::Join(_) => 3,
+            Kernel::Join(_) | Kernel::Likeliest(_) => 3,
             Kernel::Activate(..)
             | Kernel::Softcap
             | Kernel::Choose(_)

@@ -12,6 +12,7 @@
 //! | `model` | a model in buffers |
 //! | `state`, `cache` | what changes while it runs; keys and values |
 //! | `step` | what is recorded for a step |
+//! | `likeliest` | the tokens that a sampler can choose |
 //! | `times` | where the time of a step goes |
 //! | `decoder` | runs steps |
 //! | `texts` | every kernel, for compilers of other systems |
@@ -20,6 +21,7 @@ mod cache;
 mod decoder;
 mod device;
 mod kernels;
+mod likeliest;
 mod model;
 mod panels;
 mod state;

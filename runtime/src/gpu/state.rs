@@ -7,6 +7,7 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
 use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
+use super::likeliest::{entries, words_back};
 use super::step::attend::Attending;
 use super::wgsl::choose;
 use crate::cpu::{RopeFrequencies, RopeTable};
@@ -51,6 +52,8 @@ pub struct Buffers {
     pub logits: Arc<Buffer>,
     /// Tokens that one of is chosen, each with a key.
     pub candidates: Arc<Buffer>,
+    /// The likeliest tokens, with what is needed on the way to them.
+    pub likeliest: Arc<Buffer>,
     pub read_back: Arc<Buffer>,
     /// Cosine and sine of each position and pair, of layers without a window and then of those with one.
     pub angles: Arc<Buffer>,
@@ -92,7 +95,8 @@ impl GpuState {
         let logit_rows = LOGIT_ROWS.min(batch);
         let logits = logit_rows * config.vocab as usize;
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        let size = 4 * logits as u64;
+        let vocab = config.vocab as usize;
+        let size = 4 * logits.max(words_back(vocab)) as u64;
         let descriptor =
             BufferDescriptor { label: Some("read back"), size, usage, mapped_at_creation: false };
         let buffers = Buffers {
@@ -115,6 +119,7 @@ impl GpuState {
             made: floats(batch * used * hidden, "activations")?,
             logits: floats(logits, "logits")?,
             candidates: floats(2 * choose::PARTS, "candidates")?,
+            likeliest: floats(2 * entries(vocab), "candidates")?,
             read_back: Arc::new(gpu.device.create_buffer(&descriptor)),
             angles: Arc::new(gpu.buffer_of(&angles, "rotary table")),
             sliding_angles,

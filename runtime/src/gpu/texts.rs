@@ -7,6 +7,7 @@ use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::codes::PanelCodes;
 use super::wgsl::embed::Embed;
+use super::wgsl::likeliest::Likeliest;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::{Inputs, MatVec, Output};
 use super::wgsl::norm::{AddAndNorm, Added, NormInPlace};
@@ -96,5 +97,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     all.push(("gather".into(), Kernel::Gather));
     all.push(("choose-parts".into(), Kernel::Choose(Choose::Parts)));
     all.push(("choose-token".into(), Kernel::Choose(Choose::Token)));
+    all.push(("likeliest-logits".into(), Kernel::Likeliest(Likeliest::Logits)));
+    all.push(("likeliest-kept".into(), Kernel::Likeliest(Likeliest::Kept)));
     all
 }

@@ -2,6 +2,7 @@
 //! device.
 
 mod attention;
+mod likeliest;
 
 use std::sync::Arc;
 
