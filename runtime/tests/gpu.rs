@@ -35,8 +35,13 @@ fn distance(found: &[f32], expected: &[f32]) -> f64 {
 
 /// Logits of every position: a prompt in steps of several lengths, a turn back, and single tokens.
 fn all_logits<R: Runner>(runner: &R, tokens: &[u32]) -> Vec<f32> {
+    all_logits_with(runner, tokens, KvTypes::F16)
+}
+
+/// The same with keys and values in these types.
+fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Vec<f32> {
     let vocab = runner.config().vocab as usize;
-    let mut state = runner.state_with(tokens.len(), 40, KvTypes::F16.into()).unwrap();
+    let mut state = runner.state_with(tokens.len(), 40, kv.into()).unwrap();
     let mut logits = Vec::new();
     let mut run = |state: &mut R::State, tokens: &[u32]| {
         runner.forward(state, tokens).unwrap();
@@ -132,6 +137,65 @@ fn a_long_context_is_shared_out_and_put_together() {
     assert!(distance <= LIMIT, "{distance:.2e}");
 }
 
+/// Against the same runner with f16, so that what else is rounded does not count.
+fn assert_eight_bits_cost_as_on_the_cpu(source: &dyn source::WeightSource, count: usize, name: &str) {
+    let cpu = cpu_decoder(source);
+    let gpu = gpu_decoder(&cpu);
+    let count = count.min(source.config().max_positions as usize);
+    let tokens = tokens(source.config().vocab, count);
+    let cost_on_cpu =
+        distance(&all_logits_with(&cpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&cpu, &tokens));
+    let cost_on_gpu =
+        distance(&all_logits_with(&gpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&gpu, &tokens));
+    // Which experts a token goes through can hang on one code.
+    let more = if source.config().experts.is_some() { 2.0 } else { 1.2 };
+    println!("{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU");
+    assert!(
+        cost_on_gpu <= more * cost_on_cpu && cost_on_gpu > 0.3 * cost_on_cpu,
+        "{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU"
+    );
+}
+
+#[test]
+fn keys_and_values_of_eight_bits_cost_as_little_as_on_the_cpu() {
+    for path in golden_models() {
+        let source = source::open(&path).unwrap();
+        assert_eight_bits_cost_as_on_the_cpu(source.as_ref(), 100, &path.display().to_string());
+    }
+    for head_dim in [24, 64, 128] {
+        let source = RandomModel::new(ModelConfig { head_dim, ..llama() }, QuantType::Q4);
+        assert_eight_bits_cost_as_on_the_cpu(&source, 400, &format!("heads of {head_dim}"));
+    }
+}
+
+#[test]
+fn a_seed_draws_the_same_tokens_as_from_logits_that_come_back() {
+    let source = RandomModel::new(ModelConfig { vocab: 3000, ..llama() }, QuantType::Q4);
+    let gpu = gpu_decoder(&cpu_decoder(&source));
+    let mut state = gpu.state_with(40, 20, KvTypes::F16.into()).unwrap();
+    gpu.forward(&mut state, &tokens(3000, 20)).unwrap();
+    // The default of qsf-run, cuts of each kind alone, and none.
+    let settings = [
+        (0.7, 40, 0.9, 0.0),
+        (1.0, 200, 1.0, 0.1),
+        (1.3, 0, 0.3, 0.0),
+        (1.0, 0, 1.0, 0.5),
+        (1.0, 0, 1.0, 0.0),
+    ];
+    let (mut logits, mut room) = (vec![0.0; 3000], vec![0.0; 3000]);
+    for row in [0, 7, 19] {
+        gpu.logits(&mut state, row..row + 1, &mut logits).unwrap();
+        for (temperature, top_k, top_p, min_p) in settings {
+            for seed in 0..6 {
+                let options = SamplerOptions::new(temperature, top_k, top_p, min_p, seed).unwrap();
+                let (mut on_host, mut on_device) = (Sampler::new(options), Sampler::new(options));
+                let drawn = gpu.sample(&mut state, row, &mut on_device, &mut room).unwrap();
+                assert_eq!(drawn, on_host.sample(&logits).unwrap(), "row {row}, {options:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
     let source = RandomModel::new(llama(), QuantType::Q4);
@@ -162,7 +226,7 @@ fn what_does_not_run_there_is_refused() {
         Err(error) => error.to_string(),
     };
     let eight = KvTypes { keys: qsf_runtime::cpu::KvType::Q8, ..KvTypes::F16 };
-    assert!(refused(gpu.state_with(10, 1, eight.into())).contains("f16"));
+    assert!(refused(gpu.state_with(10, 1, eight.into())).contains("both f16 or both 8bit, and not 8bit,f16"));
     assert!(refused(gpu.state_with(4096, 1, KvTypes::F16.into())).contains("2048"));
     let mut state = gpu.state_with(10, 4, KvTypes::F16.into()).unwrap();
     assert!(gpu.forward(&mut state, &[150]).unwrap_err().to_string().contains("vocabulary"));

@@ -110,6 +110,10 @@ fn metal_texts_are_those_that_were_looked_at() {
         "attend-128-true",
         "norm-rms-1-Sequential-true",
         "place-128-true",
+        "attend-128-8bit-true",
+        "place-128-8bit-true",
+        "join-128-8bit",
+        "likeliest-logits",
     ] {
         let kernel = kernel_texts().into_iter().find(|kernel| kernel.name == name).unwrap();
         let (path, text) = (folder.join(format!("{name}.metal")), metal(&kernel, (2, 4)));

@@ -54,8 +54,8 @@ impl DeviceArgs {
         match (self.device, only_on_cpu) {
             (Device::Cpu, _) | (Device::Auto, Some(_)) => Ok(Runs::OnCpu(Box::new(decoder))),
             (Device::Gpu, Some(flag)) => Err(RuntimeError::Request(format!(
-                "{flag}: not with --device gpu, where keys and values are f16 and the whole model is run from the memory of \
-                 the device; leave one of the two out"
+                "{flag}: not with --device gpu, where keys and values are both f16 or both 8bit and the whole model is run from \
+                 the memory of the device; leave one of the two out"
             ))),
             (device, None) => choose_gpu(decoder, device == Device::Auto),
         }
@@ -92,7 +92,7 @@ pub fn built_without() -> RuntimeError {
 pub fn only_on_cpu(stream: &StreamArgs, kv: &KvArgs, shortcuts: &ShortcutArgs) -> Option<&'static str> {
     let flags = [
         ("--ram-budget", stream.ram_budget.is_some()),
-        ("--kv-type", kv.kv_type.is_some_and(|types| types != KvTypes::F16)),
+        ("--kv-type", kv.kv_type.is_some_and(|types| !matches!(types, KvTypes::F16 | KvTypes::EIGHT_BIT))),
         ("--kv-window", kv.kv_window.is_some()),
         ("--head", shortcuts.head() != HeadChoice::Exact),
         ("--quality", shortcuts.leaves_layers_out()),

@@ -82,7 +82,7 @@ const EXAMPLES: &str = "Examples:
   qsf-eval ./model-dir --golden expected.safetensors
 
 Figures follow llama-perplexity: chunks without overlap, positions ctx/2 to ctx-2 scored.
-A RAM budget is that of MODEL; the base has memory of its own. The base runs with an f16 key/value cache; with --golden, the cache is f32 unless --kv-type says otherwise. A GPU keeps keys and values in f16 always, and runs the base too.
+A RAM budget is that of MODEL; the base has memory of its own. The base runs with an f16 key/value cache; with --golden, the cache is f32 unless --kv-type says otherwise. A GPU keeps keys and values in f16 or 8bit, and runs the base too.
 In JSON, top1 and delta_p are in per cent, kld in nats.
 
 Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory, 130 interrupted.";

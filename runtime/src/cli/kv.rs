@@ -9,8 +9,8 @@ use crate::decoder::{KvKeep, KvOptions, KvPolicy};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Key/value cache")]
 pub struct KvArgs {
-    /// Type of the key/value cache: f32, f16, 8bit, 4bit or 2bit, or one for keys and one for values, as in 8bit,4bit
-    /// [default: f16; with --ram-budget 8bit,4bit]
+    /// Type of the key/value cache: f32, f16, 8bit, 4bit or 2bit, or one for keys and one for values, as in 8bit,4bit;
+    /// on a graphics processor f16 or 8bit [default: f16; with --ram-budget 8bit,4bit]
     #[arg(long, value_name = "TYPE")]
     pub kv_type: Option<KvTypes>,
     /// Keep N positions of a text (between N and N + 64, while a prompt is read up to N + 512) in layers that see all of it

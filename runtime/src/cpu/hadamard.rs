@@ -5,7 +5,7 @@
 const MAX_BLOCK: usize = 256;
 
 /// Values of a head of `dim` that are rotated together: the largest power of two that divides it, up to 256. 1: none.
-pub(super) fn hadamard_block(dim: usize) -> usize {
+pub(crate) fn hadamard_block(dim: usize) -> usize {
     if dim == 0 { 1 } else { (1 << dim.trailing_zeros()).min(MAX_BLOCK) }
 }
 

@@ -41,6 +41,8 @@ pub use activations::{ACT_BLOCK, Int8Rows};
 pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
 pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
+#[cfg(feature = "gpu")]
+pub(crate) use hadamard::hadamard_block;
 pub use isa::{CpuError, Isa, Vectorized};
 pub use kernels::{Int8Kernel, KernelEntry, KernelTable};
 pub use linear::Input;

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use qsf_format::ModelConfig;
 use wgpu::{Buffer, SubmissionIndex};
 
+use super::cache::CacheType;
 use super::device::{Abilities, Gpu};
 use super::dispatch::{CopyBack, Dispatcher};
+use super::likeliest::{parse, words_back};
 use super::model::GpuModel;
 use super::probe::matrix_units_are_right;
 use super::state::GpuState;
 use super::step::{Command, Recorder};
 use super::times::Times;
 use super::wgsl::choose;
-use crate::cpu::{Cpu, KvTypes};
+use super::wgsl::likeliest::KEPT;
+use crate::cpu::Cpu;
 use crate::decoder::{Decoder, KvOptions};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
@@ -88,8 +91,44 @@ impl GpuDecoder {
             recorder.layers(batch);
             recorder.head(0..1);
             recorder.choose();
+            recorder.likeliest();
         });
         self.dispatcher.kernels.prepare(commands.into_iter().map(|command| command.kernel));
+    }
+
+    /// The token that `sampler` chooses of the likeliest, or of all where it cannot be sure.
+    fn sample_of_likeliest(
+        &self,
+        state: &mut GpuState,
+        row: usize,
+        sampler: &mut Sampler,
+        logits: &mut [f32],
+    ) -> Result<u32> {
+        let vocab = self.model.config.vocab as usize;
+        let choose = |recorder: &mut Recorder<'_>| {
+            recorder.head(row..row + 1);
+            recorder.likeliest();
+        };
+        let mut words = vec![0; words_back(vocab)];
+        let likeliest = state.buffers.likeliest.clone();
+        let steps = self.run(state, choose, Some((&likeliest, 4 * words.len() as u64)));
+        self.dispatcher.read(&state.buffers.read_back, steps, &mut words)?;
+        if let Some(token) = sampler.sample_of_likeliest(&parse(&words, vocab))? {
+            return Ok(token);
+        }
+        // They are still there.
+        let all = state.buffers.logits.clone();
+        let steps = self.run(state, |_| (), Some((&all, 4 * logits.len() as u64)));
+        self.read_floats(state, steps, logits)?;
+        sampler.sample(logits)
+    }
+
+    /// Waits for what was handed over last of `steps`, and reads floats of what was copied.
+    fn read_floats(&self, state: &GpuState, steps: SubmissionIndex, out: &mut [f32]) -> Result<()> {
+        let mut words = vec![0; out.len()];
+        self.dispatcher.read(&state.buffers.read_back, steps, &mut words)?;
+        out.iter_mut().zip(words).for_each(|(value, word)| *value = f32::from_bits(word));
+        Ok(())
     }
 }
 
@@ -130,14 +169,14 @@ impl Runner for GpuDecoder {
                 "a context of {context} tokens was asked for, and the model was made for {limit}"
             )));
         }
-        if kv.types != KvTypes::F16 || kv.keep.is_some() {
+        if kv.keep.is_some() {
             return Err(RuntimeError::Request(
-                "on a GPU keys and values are f16, of all positions: leave out --kv-type, --kv-window and --kv-policy, \
-                 or pass --device cpu"
+                "on a GPU keys and values of all positions are kept: leave out --kv-window and --kv-policy, or pass --device cpu"
                     .into(),
             ));
         }
-        let state = GpuState::new(self.gpu(), &self.model.config, context, batch.clamp(1, context.max(1)))?;
+        let (cache_type, batch) = (CacheType::of(kv.types)?, batch.clamp(1, context.max(1)));
+        let state = GpuState::new(self.gpu(), &self.model.config, context, batch, cache_type)?;
         self.prepare(&state);
         self.gpu().check()?;
         Ok(state)
@@ -174,23 +213,19 @@ impl Runner for GpuDecoder {
     fn logits(&self, state: &mut GpuState, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
         let vocab = self.model.config.vocab as usize;
         assert!(rows.end <= state.rows && out.len() == rows.len() * vocab, "logits of {rows:?}");
-        let mut words = vec![0; out.len().min(state.buffers.logit_rows * vocab)];
         for (i, out) in out.chunks_mut(state.buffers.logit_rows * vocab).enumerate() {
             let first = rows.start + i * state.buffers.logit_rows;
             let part = first..first + out.len() / vocab;
             let logits = state.buffers.logits.clone();
             let back = Some((&logits, 4 * out.len() as u64));
             let steps = self.run(state, |recorder| recorder.head(part), back);
-            let words = &mut words[..out.len()];
-            self.dispatcher.read(&state.buffers.read_back, steps, words)?;
-            for (value, word) in out.iter_mut().zip(words) {
-                *value = f32::from_bits(*word);
-            }
+            self.read_floats(state, steps, out)?;
         }
         Ok(())
     }
 
-    /// The likeliest token is chosen on the device, which goes on with it at once: the host learns of it meanwhile.
+    /// The likeliest token is chosen on the device, which goes on with it at once: the host learns of it meanwhile. For other samplers
+    /// the likeliest tokens come back where these may be enough to choose one.
     fn sample(
         &self,
         state: &mut GpuState,
@@ -199,8 +234,11 @@ impl Runner for GpuDecoder {
         logits: &mut [f32],
     ) -> Result<u32> {
         if !sampler.is_greedy() {
-            self.logits(state, row..row + 1, logits)?;
-            return sampler.sample(logits);
+            if !sampler.may_choose_of(KEPT) {
+                self.logits(state, row..row + 1, logits)?;
+                return sampler.sample(logits);
+            }
+            return self.sample_of_likeliest(state, row, sampler, logits);
         }
         self.cancel.check()?;
         let choose = |recorder: &mut Recorder<'_>| {

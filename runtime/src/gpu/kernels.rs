@@ -12,9 +12,10 @@ use wgpu::{
 };
 
 use super::wgsl::activation::ERROR_FUNCTION;
-use super::wgsl::attend::{self, Attend};
+use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::embed::Embed;
+use super::wgsl::likeliest::Likeliest;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::MatVec;
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
@@ -38,8 +39,8 @@ pub enum Kernel {
     Place(Place),
     /// Attention over parts of the positions.
     Attend(Attend),
-    /// Those parts together, of heads of this width.
-    Join(usize),
+    /// Those parts together.
+    Join(Join),
     /// Activation, of a gate if there is one.
     Activate(Activation, bool),
     /// Logits are capped.
@@ -52,6 +53,8 @@ pub enum Kernel {
     Gather,
     /// The likeliest token.
     Choose(Choose),
+    /// The likeliest tokens.
+    Likeliest(Likeliest),
     /// Words added up, to measure by.
     Sum,
 }
@@ -69,13 +72,14 @@ impl Kernel {
             Kernel::NormInPlace(kernel) => kernel.wgsl(),
             Kernel::Place(kernel) => kernel.wgsl(),
             Kernel::Attend(kernel) => kernel.wgsl(),
-            Kernel::Join(head_dim) => attend::join(head_dim),
+            Kernel::Join(kernel) => kernel.wgsl(),
             Kernel::Activate(kind, gated) => pointwise::activate(kind, gated),
             Kernel::Softcap => pointwise::softcap(),
             Kernel::Outliers => pointwise::outliers(),
             Kernel::Route(normalize) => route::route(normalize),
             Kernel::Gather => route::gather(),
             Kernel::Choose(kernel) => kernel.wgsl(),
+            Kernel::Likeliest(kernel) => kernel.wgsl(),
             Kernel::Sum => sum::wgsl(),
         }
     }
@@ -86,12 +90,17 @@ impl Kernel {
             Kernel::MatVec(MatVec { experts: Some(_), .. }) => &[true, true, false, true, true],
             Kernel::Embed(_) | Kernel::MatVec(_) | Kernel::MatMat(_) => &[true, true, false, true],
             Kernel::AddAndNorm(_) => &[false, true, false, true],
+            Kernel::Place(Place { eight_bit: true, .. }) => &[false, false, false, true, true, false],
             Kernel::Place(_) => &[false, false, false, true, true],
+            Kernel::Attend(Attend { eight_bit: true, .. }) => &[true, true, true, false, true, true],
             Kernel::Attend(_) => &[true, true, true, false, true],
             Kernel::NormInPlace(_) => &[false, true],
-            Kernel::Join(_) | Kernel::Activate(..) | Kernel::Choose(_) | Kernel::Route(_) | Kernel::Sum => {
-                &[true, false]
-            }
+            Kernel::Join(_)
+            | Kernel::Activate(..)
+            | Kernel::Choose(_)
+            | Kernel::Likeliest(_)
+            | Kernel::Route(_)
+            | Kernel::Sum => &[true, false],
             Kernel::Gather => &[true, false, true],
             Kernel::Softcap => &[false],
             Kernel::Outliers => &[true, false, true, true],
@@ -107,7 +116,7 @@ impl Kernel {
             Kernel::MatMat(_) => 8,
             Kernel::Place(_) => 8,
             Kernel::Attend(_) => 9,
-            Kernel::Join(_) => 3,
+            Kernel::Join(_) | Kernel::Likeliest(_) => 3,
             Kernel::Activate(..)
             | Kernel::Softcap
             | Kernel::Choose(_)

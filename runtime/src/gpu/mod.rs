@@ -10,25 +10,30 @@
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
 //! | `model` | a model in buffers |
-//! | `state` | what changes while it runs |
+//! | `state`, `cache` | what changes while it runs; keys and values |
 //! | `step` | what is recorded for a step |
 //! | `dispatch` | hands commands over, and reads what comes back |
 //! | `probe` | whether matrix units compute what they should |
+//! | `likeliest` | the tokens that a sampler can choose |
 //! | `times` | where the time of a step goes |
 //! | `measure` | single kernels without a model |
 //! | `decoder` | runs steps |
 //! | `texts` | every kernel, for compilers of other systems |
 
+mod cache;
 mod decoder;
 mod device;
 mod dispatch;
 mod kernels;
+mod likeliest;
 mod measure;
 mod model;
 mod panels;
 mod probe;
 mod state;
 mod step;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod times;
 mod weights;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use qsf_format::{ModelConfig, PositionConfig};
 use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
+use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
-use super::step::MANY;
-use super::wgsl::attend::PART;
+use super::likeliest::{entries, words_back};
+use super::step::attend::Attending;
 use super::wgsl::choose;
 use crate::cpu::{RopeFrequencies, RopeTable};
 use crate::decoder::Profile;
@@ -34,9 +35,8 @@ pub struct Buffers {
     pub projected: Arc<Buffer>,
     pub normed: Arc<Buffer>,
     pub qkv: Arc<Buffer>,
-    /// Keys of each layer, and values: those of all layers together may be larger than a buffer can be.
-    pub keys: Vec<Arc<Buffer>>,
-    pub values: Vec<Arc<Buffer>>,
+    /// Keys and values of each layer.
+    pub caches: Vec<LayerCache>,
     pub parts: Arc<Buffer>,
     pub attended: Arc<Buffer>,
     /// Gate and up.
@@ -52,6 +52,8 @@ pub struct Buffers {
     pub logits: Arc<Buffer>,
     /// Tokens that one of is chosen, each with a key.
     pub candidates: Arc<Buffer>,
+    /// The likeliest tokens, with what is needed on the way to them.
+    pub likeliest: Arc<Buffer>,
     pub read_back: Arc<Buffer>,
     /// Cosine and sine of each position and pair, of layers without a window and then of those with one.
     pub angles: Arc<Buffer>,
@@ -69,7 +71,13 @@ impl GpuState {
     ///
     /// # Errors
     /// When the device has not so much memory.
-    pub(super) fn new(gpu: &Gpu, config: &ModelConfig, context: usize, batch: usize) -> Result<GpuState> {
+    pub(super) fn new(
+        gpu: &Gpu,
+        config: &ModelConfig,
+        context: usize,
+        batch: usize,
+        cache_type: CacheType,
+    ) -> Result<GpuState> {
         let floats =
             |count: usize, name| Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(4 * count as u64, name)?));
         let (hidden, ffn) = (config.hidden as usize, config.ffn as usize);
@@ -79,17 +87,16 @@ impl GpuState {
             .map_or((0, 0, 0), |e| (e.count as usize, e.used as usize, e.ffn as usize));
         let head_dim = config.head_dim as usize;
         let qkv = config.q_rows() + 2 * config.kv_rows();
-        let caches = || {
-            let cache = |_| floats(config.kv_rows() * context / 2, "key/value cache");
-            (0..config.layers).map(cache).collect::<Result<Vec<_>>>()
-        };
+        let kv_heads = config.kv_heads as usize;
+        let cache = |_| LayerCache::new(gpu, cache_type, (kv_heads, head_dim), context);
         // Rows of inputs are read four values at a time, in whole blocks.
         let padded = |width: usize| width.next_multiple_of(MAX_BLOCK);
         let (angles, sliding_angles) = angles(config, context)?;
         let logit_rows = LOGIT_ROWS.min(batch);
         let logits = logit_rows * config.vocab as usize;
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        let size = 4 * logits as u64;
+        let vocab = config.vocab as usize;
+        let size = 4 * logits.max(words_back(vocab)) as u64;
         let descriptor =
             BufferDescriptor { label: Some("read back"), size, usage, mapped_at_creation: false };
         let buffers = Buffers {
@@ -98,10 +105,9 @@ impl GpuState {
             projected: floats(batch * hidden, "activations")?,
             normed: floats(batch * padded(hidden), "activations")?,
             qkv: floats(batch * qkv, "activations")?,
-            keys: caches()?,
-            values: caches()?,
+            caches: (0..config.layers).map(cache).collect::<Result<_>>()?,
             parts: floats(
-                batch.min(MANY - 1) * config.heads as usize * context.div_ceil(PART) * (head_dim + 2),
+                Attending::part_values(batch, config.heads as usize, head_dim, context),
                 "attention",
             )?,
             attended: floats(batch * padded(config.q_rows()), "activations")?,
@@ -113,6 +119,7 @@ impl GpuState {
             made: floats(batch * used * hidden, "activations")?,
             logits: floats(logits, "logits")?,
             candidates: floats(2 * choose::PARTS, "candidates")?,
+            likeliest: floats(2 * entries(vocab), "candidates")?,
             read_back: Arc::new(gpu.device.create_buffer(&descriptor)),
             angles: Arc::new(gpu.buffer_of(&angles, "rotary table")?),
             sliding_angles,

@@ -3,10 +3,11 @@
 use qsf_format::{Activation, BUILT_IN, BlockSize, NormKind, QuantType, Residual};
 
 use super::kernels::Kernel;
-use super::wgsl::attend::Attend;
+use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::codes::PanelCodes;
 use super::wgsl::embed::Embed;
+use super::wgsl::likeliest::Likeliest;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::{Inputs, MatVec, Output};
 use super::wgsl::norm::{AddAndNorm, Added, NormInPlace};
@@ -87,14 +88,18 @@ fn every_kernel() -> Vec<(String, Kernel)> {
             Kernel::NormInPlace(NormInPlace { kind, bias, width: 2048, threads: 1024 }),
         ));
     }
-    for head_dim in [12, 64, 80, 128, 256] {
+    for (head_dim, eight_bit) in
+        [10, 12, 64, 80, 128, 256].into_iter().flat_map(|dim| [(dim, false), (dim, true)])
+    {
+        let name = if eight_bit { format!("{head_dim}-8bit") } else { head_dim.to_string() };
         for flag in [true, false] {
-            let place = Place { head_dim, rotated: if flag { head_dim / 2 } else { 0 }, norm: flag };
-            all.push((format!("place-{head_dim}-{flag}"), Kernel::Place(place)));
-            let attend = Attend { head_dim, softcap: flag, slopes: !flag, is_whole: flag };
-            all.push((format!("attend-{head_dim}-{flag}"), Kernel::Attend(attend)));
+            let place =
+                Place { head_dim, rotated: if flag { head_dim / 2 } else { 0 }, norm: flag, eight_bit };
+            all.push((format!("place-{name}-{flag}"), Kernel::Place(place)));
+            let attend = Attend { head_dim, softcap: flag, slopes: !flag, is_whole: flag, eight_bit };
+            all.push((format!("attend-{name}-{flag}"), Kernel::Attend(attend)));
         }
-        all.push((format!("join-{head_dim}"), Kernel::Join(head_dim)));
+        all.push((format!("join-{name}"), Kernel::Join(Join { head_dim, eight_bit })));
     }
     for kind in [Activation::Silu, Activation::Relu, Activation::GeluTanh, Activation::GeluErf] {
         all.push((format!("activate-{kind:?}"), Kernel::Activate(kind, false)));
@@ -108,5 +113,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     all.push(("choose-parts".into(), Kernel::Choose(Choose::Parts)));
     all.push(("sum".into(), Kernel::Sum));
     all.push(("choose-token".into(), Kernel::Choose(Choose::Token)));
+    all.push(("likeliest-logits".into(), Kernel::Likeliest(Likeliest::Logits)));
+    all.push(("likeliest-kept".into(), Kernel::Likeliest(Likeliest::Kept)));
     all
 }

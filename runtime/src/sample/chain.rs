@@ -9,16 +9,16 @@ use crate::error::{Result, RuntimeError};
 /// Chooses tokens. Memory is taken at the first token and reused.
 #[derive(Debug, Clone)]
 pub struct Sampler {
-    options: SamplerOptions,
+    pub(super) options: SamplerOptions,
     rng: Rng,
-    candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<Candidate>,
     weights: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Candidate {
-    id: u32,
-    logit: f32,
+pub(super) struct Candidate {
+    pub id: u32,
+    pub logit: f32,
 }
 
 /// Likeliest first; of equals, the lowest id. Total, for NaN is never a candidate.
@@ -49,6 +49,12 @@ impl Sampler {
                 Candidate { id, logit: logit.min(f32::MAX) }
             },
         ));
+        self.choose(None)
+    }
+
+    /// Chooses one of the candidates. `total` is the sum of the probabilities of all tokens, relative to the likeliest one's, where
+    /// candidates are not all that the cuts begin with.
+    pub(super) fn choose(&mut self, total: Option<f64>) -> Result<u32> {
         let Some(best) = self.candidates.iter().copied().min_by(by_rank) else {
             let what = "no usable logit (all are NaN or negative infinity)".to_owned();
             return Err(RuntimeError::NotANumber { what });
@@ -57,7 +63,7 @@ impl Sampler {
             return Ok(best.id);
         }
         self.keep_top_k();
-        self.keep_top_p(best.logit);
+        self.keep_top_p(best.logit, total);
         self.keep_min_p(best.logit);
         Ok(self.draw(best.logit))
     }
@@ -74,11 +80,12 @@ impl Sampler {
     }
 
     /// Keeps the likeliest that together reach `top_p` of the probability, at least one.
-    fn keep_top_p(&mut self, best: f32) {
+    fn keep_top_p(&mut self, best: f32, total: Option<f64>) {
         if self.options.top_p >= 1.0 {
             return;
         }
-        let total: f64 = self.candidates.iter().map(|candidate| relative(candidate.logit, best, 1.0)).sum();
+        let sum = || self.candidates.iter().map(|candidate| relative(candidate.logit, best, 1.0)).sum();
+        let total: f64 = total.unwrap_or_else(sum);
         let enough = total * f64::from(self.options.top_p);
         // Few tokens usually suffice: sorting a whole vocabulary would take longer than everything else here.
         let (mut sorted, mut sum) = (0, 0.0);
@@ -105,9 +112,14 @@ impl Sampler {
     /// Keeps those that are at least `min_p` times as likely as the likeliest.
     fn keep_min_p(&mut self, best: f32) {
         if self.options.min_p > 0.0 {
-            let least = libm::log(f64::from(self.options.min_p));
+            let least = self.least_difference();
             self.candidates.retain(|candidate| f64::from(candidate.logit) - f64::from(best) >= least);
         }
+    }
+
+    /// The logit relative to the likeliest's of what is just likely enough for `min_p`.
+    pub(super) fn least_difference(&self) -> f64 {
+        libm::log(f64::from(self.options.min_p))
     }
 
     /// Draws one of the candidates by their probabilities at the temperature.
@@ -136,7 +148,7 @@ impl Sampler {
 
 /// Probability relative to the likeliest token. By `libm`, for the exponential of the system's library differs between
 /// systems in the last bit, which now and then turns another token up.
-fn relative(logit: f32, best: f32, temperature: f64) -> f64 {
+pub(super) fn relative(logit: f32, best: f32, temperature: f64) -> f64 {
     libm::exp((f64::from(logit) - f64::from(best)) / temperature)
 }
 

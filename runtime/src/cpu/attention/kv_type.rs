@@ -51,6 +51,9 @@ pub struct KvTypes {
 impl KvTypes {
     /// Keys and values in f16.
     pub const F16: KvTypes = KvTypes { keys: KvType::F16, values: KvType::F16 };
+
+    /// Keys and values in codes of 8 bits.
+    pub const EIGHT_BIT: KvTypes = KvTypes { keys: KvType::Q8, values: KvType::Q8 };
 }
 
 impl From<KvType> for KvTypes {

@@ -2,11 +2,11 @@
 
 use qsf_format::{NormKind, PositionConfig, QkNorm};
 
+use super::attend::{AttendBuffers, Attending};
 use super::multiply::Way;
-use super::{MANY, Recorder, padded};
+use super::{Recorder, padded};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::model::GpuLayer;
-use crate::gpu::wgsl::attend::{Attend, PART};
 use crate::gpu::wgsl::place::Place;
 use crate::runner::Sequence;
 
@@ -33,13 +33,16 @@ impl Recorder<'_> {
             }
         }
         let (rotated, table) = self.rotation(index as u32);
-        let place = Place { head_dim, rotated, norm: config.qk_norm == Some(QkNorm::Head) };
+        let cache = &buffers.caches[index];
+        let norm = config.qk_norm == Some(QkNorm::Head);
+        let place = Place { head_dim, rotated, norm, eight_bit: cache.scales.is_some() };
         let (q_gain, k_gain) = layer.qk_norm.unwrap_or((0, 0));
         let (position, context) = (self.state.position as u32, self.state.context() as u32);
-        let (keys, values) = (&buffers.keys[index], &buffers.values[index]);
+        let mut bound = vec![&buffers.qkv, &cache.keys, &cache.values, &self.model.vectors, &buffers.angles];
+        bound.extend(&cache.scales);
         self.push(
             Kernel::Place(place),
-            &[&buffers.qkv, keys, values, &self.model.vectors, &buffers.angles],
+            &bound,
             &[
                 config.heads,
                 config.kv_heads,
@@ -52,53 +55,29 @@ impl Recorder<'_> {
             ],
             (config.heads + 2 * config.kv_heads, tokens as u32, 1),
         );
-        // Many tokens keep the device busy with one part each; few share their positions out.
-        let end = self.state.position + tokens;
-        let parts = if tokens < MANY { end.div_ceil(PART) as u32 } else { 1 };
-        let attend = Attend {
+        let attending = Attending {
+            heads: config.heads as usize,
+            kv_heads: config.kv_heads as usize,
             head_dim,
-            softcap: config.attention_softcap.is_some(),
-            slopes: self.model.slopes.is_some(),
-            is_whole: parts == 1,
+            tokens,
+            position: self.state.position,
+            context: self.state.context(),
+            window: config.window(index as u32).map(|window| window as usize),
+            scale: config.attention_scale.unwrap_or(1.0 / (head_dim as f32).sqrt()),
+            softcap: config.attention_softcap,
+            slopes: self.model.slopes,
+            stride: padded(q_rows),
         };
-        let stride = padded(q_rows);
-        let scale = config.attention_scale.unwrap_or(1.0 / (head_dim as f32).sqrt());
-        // Windows reach no further back than any context.
-        let window = config.window(index as u32).unwrap_or(u32::MAX).min(1 << 30);
-        let (softcap, slopes) = (config.attention_softcap.unwrap_or(0.0), self.model.slopes.unwrap_or(0));
-        self.push(
-            Kernel::Attend(attend),
-            &[
-                &buffers.qkv,
-                keys,
-                values,
-                if parts == 1 { &buffers.attended } else { &buffers.parts },
-                &self.model.vectors,
-            ],
-            &[
-                config.heads,
-                config.kv_heads,
-                position,
-                context,
-                window,
-                scale.to_bits(),
-                softcap.to_bits(),
-                slopes,
-                stride as u32,
-            ],
-            (config.heads, parts, tokens as u32),
-        );
-        if parts > 1 {
-            self.push(
-                Kernel::Join(head_dim),
-                &[&buffers.parts, &buffers.attended],
-                &[config.heads, parts, stride as u32],
-                (config.heads, tokens as u32, 1),
-            );
-        }
+        let at = AttendBuffers {
+            qkv: &buffers.qkv,
+            vectors: &self.model.vectors,
+            parts: &buffers.parts,
+            attended: &buffers.attended,
+        };
+        self.commands.extend(attending.commands(cache, at));
         let way = Way {
             input: &buffers.attended,
-            input_stride: stride,
+            input_stride: padded(q_rows),
             output: &buffers.projected,
             output_stride: hidden,
             first: 0,

@@ -1,5 +1,6 @@
 //! What is recorded for a step: the dispatches of one compute pass.
 
+pub mod attend;
 mod attention;
 mod feed_forward;
 pub mod multiply;
@@ -12,10 +13,12 @@ use wgpu::Buffer;
 
 use super::device::Abilities;
 use super::kernels::Kernel;
+use super::likeliest::{Round, rounds};
 use super::model::GpuModel;
 use super::state::{GpuState, MAX_BLOCK};
 use super::wgsl::choose::{self, Choose};
 use super::wgsl::embed::Embed;
+use super::wgsl::likeliest::Likeliest;
 use super::wgsl::mat_vec::MAX_GROUPS;
 use super::wgsl::norm::{AddAndNorm, Added, NormInPlace, threads};
 use super::wgsl::pointwise;
@@ -30,6 +33,14 @@ pub struct Command {
     pub buffers: Vec<Arc<Buffer>>,
     pub job: Vec<u32>,
     pub groups: (u32, u32, u32),
+}
+
+impl Command {
+    /// A dispatch with its own list of these.
+    pub fn new(kernel: Kernel, buffers: &[&Arc<Buffer>], job: &[u32], groups: (u32, u32, u32)) -> Command {
+        let buffers = buffers.iter().map(|buffer| Arc::clone(buffer)).collect();
+        Command { kernel, buffers, job: job.to_vec(), groups }
+    }
 }
 
 /// Makes the commands of steps.
@@ -114,6 +125,16 @@ impl Recorder<'_> {
         self.push(Kernel::Choose(Choose::Token), &[&buffers.candidates, &buffers.tokens], &[0, 0], (1, 1, 1));
     }
 
+    /// The likeliest tokens of the first row of logits, to where they can be read back.
+    pub fn likeliest(&mut self) {
+        let buffers = &self.state.buffers;
+        self.commands.extend(likeliest(
+            self.model.config.vocab as usize,
+            &buffers.logits,
+            &buffers.likeliest,
+        ));
+    }
+
     fn add_and_norm(
         &mut self,
         tokens: usize,
@@ -160,9 +181,20 @@ impl Recorder<'_> {
     }
 
     fn push(&mut self, kernel: Kernel, buffers: &[&Arc<Buffer>], job: &[u32], groups: (u32, u32, u32)) {
-        let buffers = buffers.iter().map(|buffer| Arc::clone(buffer)).collect();
-        self.commands.push(Command { kernel, buffers, job: job.to_vec(), groups });
+        self.commands.push(Command::new(kernel, buffers, job, groups));
     }
+}
+
+/// The likeliest of `count` logits.
+pub fn likeliest(count: usize, logits: &Arc<Buffer>, entries: &Arc<Buffer>) -> Vec<Command> {
+    let mut kernel = Kernel::Likeliest(Likeliest::Logits);
+    let command = |round: Round| {
+        let job = [round.count, round.begin, round.to].map(|number| number as u32);
+        let this = Command::new(kernel, &[logits, entries], &job, (round.slices() as u32, 1, 1));
+        kernel = Kernel::Likeliest(Likeliest::Kept);
+        this
+    };
+    rounds(count).into_iter().map(command).collect()
 }
 
 /// Floats of a row of inputs.

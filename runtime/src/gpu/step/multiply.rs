@@ -125,7 +125,7 @@ pub fn many(
 ) -> Command {
     let matrix = &linear.matrix;
     let kernel = MatMat { codes: matrix.codes, bias: linear.bias.is_some(), square };
-    let job = vec![
+    let job = [
         matrix.at,
         matrix.superblocks(),
         matrix.rows,
@@ -137,8 +137,7 @@ pub fn many(
     ];
     let tiles = |count: usize| count.div_ceil(mat_mat::TILE) as u32;
     let groups = (tiles(matrix.rows as usize), tiles(tokens), 1);
-    let buffers = [&matrix.buffer, way.input, way.output, vectors].map(Arc::clone).to_vec();
-    Command { kernel: Kernel::MatMat(kernel), buffers, job, groups }
+    Command::new(Kernel::MatMat(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
 }
 
 /// A matrix over `tokens` rows: of the input from one row on, of the output from another.
@@ -155,7 +154,7 @@ pub fn few(
     let rows = if output == Output::Store { matrix.rows } else { matrix.rows / 2 };
     let (kernel, groups) = shape(abilities, matrix, rows, tokens, output);
     let kernel = MatVec { bias: linear.bias.is_some(), ..kernel };
-    let job = vec![
+    let job = [
         matrix.at,
         matrix.at + matrix.words(rows),
         matrix.superblocks(),
@@ -168,8 +167,7 @@ pub fn few(
         0,
         1,
     ];
-    let buffers = [&matrix.buffer, way.input, way.output, vectors].map(Arc::clone).to_vec();
-    Command { kernel: Kernel::MatVec(kernel), buffers, job, groups }
+    Command::new(Kernel::MatVec(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
 }
 
 /// Threads that keep a large device busy.

@@ -3,8 +3,12 @@
 //!
 //! For scores, each thread of a workgroup has a position. For values, it has a chunk of a head, which one load gets, of every few positions; sums of
 //! those are added at the end.
+//!
+//! With codes of 8 bits, what comes out of the sums is rotated as the values are, and is turned back when it is final.
 
 use std::fmt::Write;
+
+use super::eight_bit::{GROUP, rotate, row_words, scale_words};
 
 /// Positions that are looked at together, as many as threads.
 pub const TILE: usize = 64;
@@ -12,6 +16,10 @@ pub const TILE: usize = 64;
 pub const PART: usize = 128;
 /// Loads that are under way at once.
 const LOADS: usize = 8;
+/// Words of codes that share a scale.
+const GROUP_WORDS: usize = GROUP / 4;
+/// What a scale, which is the value of code 127, is multiplied with to be that of code 1.
+const ONE: f32 = 1.0 / 127.0;
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,17 +32,48 @@ pub struct Attend {
     pub slopes: bool,
     /// Whether there is one part only, of any length: then results are final, in rows `job.stride` apart.
     pub is_whole: bool,
+    /// Whether the cache has codes of 8 bits, and their scales; else it has f16.
+    pub eight_bit: bool,
 }
 
 impl Attend {
-    /// Words of a chunk, two values each.
+    /// Values of a word.
+    fn lanes(&self) -> usize {
+        if self.eight_bit { 4 } else { 2 }
+    }
+
+    /// Words of a head.
+    fn words(&self) -> usize {
+        if self.eight_bit { row_words(self.head_dim) } else { self.head_dim / 2 }
+    }
+
+    /// Words of a chunk.
     fn chunk_words(&self) -> usize {
-        [4, 2, 1].into_iter().find(|words| self.head_dim.is_multiple_of(2 * words)).unwrap_or(1)
+        [4, 2, 1].into_iter().find(|words| self.words().is_multiple_of(*words)).unwrap_or(1)
     }
 
     /// Chunks of a head.
     fn chunks(&self) -> usize {
-        self.head_dim / 2 / self.chunk_words()
+        self.words() / self.chunk_words()
+    }
+
+    /// Values of a head with what is behind the last one in its word.
+    fn width(&self) -> usize {
+        self.words() * self.lanes()
+    }
+
+    /// The type of the values of a word.
+    fn vector(&self) -> &'static str {
+        if self.eight_bit { "vec4<f32>" } else { "vec2<f32>" }
+    }
+
+    /// The values of a word; codes without their scale.
+    fn unpack(&self, word: &str) -> String {
+        if self.eight_bit {
+            format!("vec4<f32>(unpack4xI8({word}))")
+        } else {
+            format!("unpack2x16float({word})")
+        }
     }
 
     /// Groups of threads that share the positions of a tile for values.
@@ -45,8 +84,8 @@ impl Attend {
     /// The text of the kernel. A workgroup is a head (x), a part (y) and a token (z). It writes `head_dim` values, the maximum and
     /// the sum.
     pub fn wgsl(&self) -> String {
-        let Attend { head_dim, is_whole, .. } = *self;
-        let (words, chunks, groups) = (head_dim / 2, self.chunks(), self.groups());
+        let Attend { head_dim, is_whole, eight_bit, .. } = *self;
+        let (words, chunks, groups) = (self.words(), self.chunks(), self.groups());
         let chunk = ["u32", "vec2<u32>", "vec4<u32>"][self.chunk_words() / 2];
         let range = if is_whole {
             "let first = seen; let end = position + 1u;".to_owned()
@@ -63,7 +102,7 @@ var<immediate> job: Job;
 @group(0) @binding(2) var<storage, read> values: array<{chunk}>;
 @group(0) @binding(3) var<storage, read_write> parts: array<f32>;
 @group(0) @binding(4) var<storage, read> vectors: array<f32>;
-var<workgroup> query: array<vec2<f32>, {words}>;
+{scales}var<workgroup> query: array<{vector}, {words}>;
 var<workgroup> scores: array<vec4<f32>, {quads}>;
 var<workgroup> sums: array<f32, {sums}>;
 @compute @workgroup_size({TILE})
@@ -71,17 +110,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 let head = group.x; let token = group.z; let position = job.position + token;
 let kv = head / (job.heads / job.kv_heads);
 let begin = (token * (job.heads + 2u * job.kv_heads) + head) * {head_dim}u;
-for (var i = lid; i < {words}u; i += {TILE}u) {{ query[i] = vec2<f32>(qkv[begin + 2u * i], qkv[begin + 2u * i + 1u]) * job.scale; }}
+for (var i = lid; i < {words}u; i += {TILE}u) {{ query[i] = {query} * job.scale; }}
 let seen = select(0u, position + 1u - job.window, position + 1u > job.window);
 {range}
 let base = kv * job.context * {chunks}u;
 var largest = -1e30; var total = 0.0;
 ",
             quads = TILE / 4,
-            sums = groups * head_dim,
+            sums = groups * self.width(),
+            vector = self.vector(),
+            scales = if eight_bit { "@group(0) @binding(5) var<storage, read> scales: array<u32>;\n" } else { "" },
+            query = if eight_bit {
+                // What is read behind the end of a head meets zeros.
+                "vec4<f32>(qkv[begin + 4u * i], qkv[begin + 4u * i + 1u], qkv[begin + 4u * i + 2u], qkv[begin + 4u * i + 3u])"
+            } else {
+                "vec2<f32>(qkv[begin + 2u * i], qkv[begin + 2u * i + 1u])"
+            },
         );
         for (c, word) in self.columns().flat_map(|c| (0..self.chunk_words()).map(move |word| (c, word))) {
-            let _ = writeln!(out, "var o{c}_{word} = vec2<f32>();");
+            let _ = writeln!(out, "var o{c}_{word} = {}();", self.vector());
         }
         let _ =
             writeln!(out, "for (var start = first; start < end; start += {TILE}u) {{\nworkgroupBarrier();");
@@ -111,8 +158,16 @@ var largest = -1e30; var total = 0.0;
         let (chunks, words) = (self.chunks(), self.chunk_words());
         let _ = writeln!(
             out,
-            "let p = start + lid; var score = -1e30;\nif (p < end) {{\nvar d = vec2<f32>(); let at = base + p * {chunks}u;"
+            "let p = start + lid; var score = -1e30;\nif (p < end) {{\nvar d = {}(); let at = base + p * {chunks}u;",
+            self.vector()
         );
+        if self.eight_bit {
+            let count = scale_words(self.head_dim);
+            for i in 0..count {
+                let at = format!("(kv * job.context + p) * {count}u + {i}u");
+                let _ = writeln!(out, "let s{i} = unpack2x16float(scales[{at}]) * {ONE};");
+            }
+        }
         for first in (0..chunks).step_by(LOADS) {
             let run = first..chunks.min(first + LOADS);
             for i in run.clone() {
@@ -120,11 +175,22 @@ var largest = -1e30; var total = 0.0;
             }
             for i in run {
                 for (j, word) in self.words_of(&format!("k{i}")).iter().enumerate() {
-                    let _ = writeln!(out, "d += query[{}] * unpack2x16float({word});", i * words + j);
+                    let at = i * words + j;
+                    let product = format!("query[{at}] * {}", self.unpack(word));
+                    if self.eight_bit {
+                        write_scaled(out, at, &product);
+                    } else {
+                        let _ = writeln!(out, "d += {product};");
+                    }
                 }
             }
         }
-        out.push_str("score = d.x + d.y;\n");
+        if self.eight_bit {
+            let last = (self.words() - 1) / GROUP_WORDS;
+            let _ = writeln!(out, "d += e{last} * {};\nscore = d.x + d.y + d.z + d.w;", scale_of(last));
+        } else {
+            out.push_str("score = d.x + d.y;\n");
+        }
         if self.softcap {
             out.push_str("score = job.softcap * tanh(clamp(score / job.softcap, -15.0, 15.0));\n");
         }
@@ -173,6 +239,15 @@ workgroupBarrier();
                 c * TILE,
                 self.group()
             );
+            if self.eight_bit {
+                // Scales of values follow those of keys. A chunk has one, in one half of a word.
+                let _ = writeln!(
+                    out,
+                    "let f = ({mine}) / {}u; let h = (job.kv_heads + kv) * job.context * {}u + (f >> 1u); let half_at = (f & 1u) * 16u;",
+                    GROUP_WORDS / self.chunk_words(),
+                    scale_words(self.head_dim)
+                );
+            }
             let turns = TILE.div_ceil(groups);
             for first in (0..turns).step_by(LOADS) {
                 let run = first..turns.min(first + LOADS);
@@ -182,6 +257,10 @@ workgroupBarrier();
                         "let p{i} = g + {}u; let v{i} = values[mine + (start + min(p{i}, last)) * {chunks}u];",
                         i * groups
                     );
+                    if self.eight_bit {
+                        let count = scale_words(self.head_dim);
+                        let _ = writeln!(out, "let f{i} = scales[h + (start + min(p{i}, last)) * {count}u];");
+                    }
                 }
                 for i in run {
                     let within = if (i + 1) * groups > TILE {
@@ -189,9 +268,14 @@ workgroupBarrier();
                     } else {
                         format!("scores[p{i} >> 2u][p{i} & 3u]")
                     };
-                    let _ = writeln!(out, "let w{i} = {within};");
+                    if self.eight_bit {
+                        let scale = format!("unpack2x16float(f{i} >> half_at).x * {ONE}");
+                        let _ = writeln!(out, "let w{i} = {within} * ({scale});");
+                    } else {
+                        let _ = writeln!(out, "let w{i} = {within};");
+                    }
                     for (word, text) in self.words_of(&format!("v{i}")).iter().enumerate() {
-                        let _ = writeln!(out, "o{c}_{word} += w{i} * unpack2x16float({text});");
+                        let _ = writeln!(out, "o{c}_{word} += w{i} * {};", self.unpack(text));
                     }
                 }
             }
@@ -205,23 +289,21 @@ workgroupBarrier();
     }
 
     fn write_outputs(&self, out: &mut String) {
-        let Attend { head_dim, is_whole, .. } = *self;
+        let Attend { head_dim, is_whole, eight_bit, .. } = *self;
         let (chunks, groups, words) = (self.chunks(), self.groups(), self.chunk_words());
+        let lanes = self.lanes();
         for c in self.columns() {
             let threads = if chunks > TILE { chunks } else { groups * chunks };
             let _ = writeln!(
                 out,
                 "if (lid + {0}u < {threads}u) {{ let to = (lid + {0}u) * {1}u;",
                 c * TILE,
-                2 * words
+                lanes * words
             );
             for word in 0..words {
-                let _ = writeln!(
-                    out,
-                    "sums[to + {}u] = o{c}_{word}.x; sums[to + {}u] = o{c}_{word}.y;",
-                    2 * word,
-                    2 * word + 1
-                );
+                let each = ["x", "y", "z", "w"][..lanes].iter().zip(lanes * word..);
+                let each = each.map(|(lane, at)| format!("sums[to + {at}u] = o{c}_{word}.{lane};"));
+                let _ = writeln!(out, "{}", each.collect::<Vec<_>>().join(" "));
             }
             out.push_str("}\n");
         }
@@ -230,12 +312,20 @@ workgroupBarrier();
         } else {
             format!("((token * job.heads + head) * groups.y + group.y) * {}u; let share = 1.0", head_dim + 2)
         };
-        let each: Vec<String> = (0..groups).map(|g| format!("sums[{}u + i]", g * head_dim)).collect();
+        let each: Vec<String> = (0..groups).map(|g| format!("sums[{}u + i]", g * self.width())).collect();
+        let _ = writeln!(out, "workgroupBarrier();\nlet to = {to};");
+        let mut each = format!("({})", each.join(" + "));
+        if is_whole && eight_bit {
+            let _ = writeln!(
+                out,
+                "for (var i = lid; i < {head_dim}u; i += {TILE}u) {{ sums[i] = {each}; }}\nworkgroupBarrier();"
+            );
+            out.push_str(&rotate("sums", head_dim, TILE));
+            each = "sums[i]".to_owned();
+        }
         let _ = writeln!(
             out,
-            "workgroupBarrier();\nlet to = {to};
-for (var i = lid; i < {head_dim}u; i += {TILE}u) {{ parts[to + i] = ({}) * share; }}",
-            each.join(" + ")
+            "for (var i = lid; i < {head_dim}u; i += {TILE}u) {{ parts[to + i] = {each} * share; }}"
         );
         if !is_whole {
             let _ = writeln!(
@@ -247,15 +337,57 @@ for (var i = lid; i < {head_dim}u; i += {TILE}u) {{ parts[to + i] = ({}) * share
     }
 }
 
-/// The text of the kernel that puts parts together: a workgroup is a head (x) of a token (y).
-pub fn join(head_dim: usize) -> String {
-    let row = head_dim + 2;
-    format!(
-        "struct Job {{ heads: u32, parts: u32, stride: u32 }}
+/// The scale of a group of keys.
+fn scale_of(group: usize) -> String {
+    format!("s{}.{}", group / 2, ["x", "y"][group % 2])
+}
+
+/// Statements that add `product`, of word `at` of a head, to the sum of its group; the sum of the group before is done with then.
+fn write_scaled(out: &mut String, at: usize, product: &str) {
+    let group = at / GROUP_WORDS;
+    if !at.is_multiple_of(GROUP_WORDS) {
+        let _ = writeln!(out, "e{group} += {product};");
+        return;
+    }
+    if group > 0 {
+        let _ = writeln!(out, "d += e{} * {};", group - 1, scale_of(group - 1));
+    }
+    let _ = writeln!(out, "var e{group} = {product};");
+}
+
+/// The kernel that puts parts together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Join {
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Whether the parts are of values that were rotated, as codes of 8 bits are.
+    pub eight_bit: bool,
+}
+
+impl Join {
+    /// The text of the kernel: a workgroup is a head (x) of a token (y).
+    pub fn wgsl(self) -> String {
+        let Join { head_dim, eight_bit } = self;
+        let row = head_dim + 2;
+        let (array, final_place, rotation) = if eight_bit {
+            let write = format!(
+                "for (var i = lid; i < {head_dim}u; i += {TILE}u) {{ attended[group.y * job.stride + group.x * {head_dim}u + i] = head[i]; }}\n"
+            );
+            (
+                format!("var<workgroup> head: array<f32, {head_dim}>;\n"),
+                "head[i]".to_owned(),
+                format!("\nworkgroupBarrier();\n{}{write}", rotate("head", head_dim, TILE)),
+            )
+        } else {
+            let place = format!("attended[group.y * job.stride + group.x * {head_dim}u + i]");
+            (String::new(), place, " ".to_owned())
+        };
+        format!(
+            "struct Job {{ heads: u32, parts: u32, stride: u32 }}
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> parts: array<f32>;
 @group(0) @binding(1) var<storage, read_write> attended: array<f32>;
-@compute @workgroup_size({TILE})
+{array}@compute @workgroup_size({TILE})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {{
 let unit = group.y * job.heads + group.x; let at = unit * job.parts * {row}u;
 var largest = -1e30;
@@ -265,9 +397,10 @@ for (var p = 0u; p < job.parts; p++) {{ let o = at + p * {row}u; total += parts[
 for (var i = lid; i < {head_dim}u; i += {TILE}u) {{
 var s = 0.0;
 for (var p = 0u; p < job.parts; p++) {{ let o = at + p * {row}u; s += parts[o + i] * exp(parts[o + {head_dim}u] - largest); }}
-attended[group.y * job.stride + group.x * {head_dim}u + i] = s / total;
-}} }}
+{final_place} = s / total;
+}}{rotation}}}
 ",
-        last = head_dim + 1
-    )
+            last = head_dim + 1
+        )
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::KEY;
+
 /// Threads of a workgroup.
 pub const THREADS: usize = 256;
 /// Workgroups that look at a part of the logits each.
@@ -25,7 +27,7 @@ impl Choose {
         let mut out = String::new();
         let buffers = match self {
             Choose::Parts => {
-                "@group(0) @binding(0) var<storage, read> logits: array<f32>;\n\
+                "@group(0) @binding(0) var<storage, read> logits: array<u32>;\n\
                  @group(0) @binding(1) var<storage, read_write> candidates: array<vec2<u32>>;\n"
             }
             Choose::Token => {
@@ -38,21 +40,18 @@ impl Choose {
             "struct Job {{ first: u32, count: u32 }}
 var<immediate> job: Job;
 {buffers}var<workgroup> best: array<vec2<u32>, {THREADS}>;
-fn better(a: vec2<u32>, b: vec2<u32>) -> bool {{ return a.x > b.x || (a.x == b.x && a.y < b.y); }}
+{}fn better(a: vec2<u32>, b: vec2<u32>) -> bool {{ return a.x > b.x || (a.x == b.x && a.y < b.y); }}
 @compute @workgroup_size({THREADS})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {{
 var mine = vec2<u32>(0u, {NONE}u);
-"
+",
+            if self == Choose::Parts { KEY } else { "" }
         );
         out += &match self {
-            // By integers, as kernels may take it for granted that floats are numbers.
             Choose::Parts => format!(
                 "for (var i = group.x * {THREADS}u + lid; i < job.count; i += {}u) {{
-let bits = bitcast<u32>(logits[job.first + i]);
-if ((bits & 0x7fffffffu) <= 0x7f800000u && bits != 0xff800000u) {{
-let key = select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
-let one = vec2<u32>(key, i); if (better(one, mine)) {{ mine = one; }}
-}} }}
+let one = vec2<u32>(key(logits[job.first + i]), i); if (one.x > 0u && better(one, mine)) {{ mine = one; }}
+}}
 ",
                 THREADS * PARTS
             ),

@@ -1,0 +1,99 @@
+//! Attention by itself: queries over what is in the cache.
+
+use std::sync::Arc;
+
+use wgpu::Buffer;
+
+use super::{Command, MANY};
+use crate::gpu::cache::LayerCache;
+use crate::gpu::kernels::Kernel;
+use crate::gpu::wgsl::attend::{Attend, Join, PART};
+
+/// Queries of some tokens over what a layer's cache has of them and of the positions before them.
+#[derive(Debug, Clone, Copy)]
+pub struct Attending {
+    /// Heads of queries.
+    pub heads: usize,
+    /// Heads of keys and of values.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Tokens.
+    pub tokens: usize,
+    /// Position of the first.
+    pub position: usize,
+    /// Positions that the cache has room for.
+    pub context: usize,
+    /// Positions that a token sees, its own the last.
+    pub window: Option<usize>,
+    /// What `q . k` is multiplied with.
+    pub scale: f32,
+    /// What scores are capped at.
+    pub softcap: Option<f32>,
+    /// Where the slopes of heads are (ALiBi).
+    pub slopes: Option<u32>,
+    /// Values from one token's results to the next.
+    pub stride: usize,
+}
+
+/// What attention reads and writes beside the cache.
+#[derive(Clone, Copy)]
+pub struct AttendBuffers<'a> {
+    /// Queries, keys and values of the tokens.
+    pub qkv: &'a Arc<Buffer>,
+    /// Gains and the like, for the slopes.
+    pub vectors: &'a Arc<Buffer>,
+    /// Results of parts.
+    pub parts: &'a Arc<Buffer>,
+    /// Results.
+    pub attended: &'a Arc<Buffer>,
+}
+
+impl Attending {
+    /// Values of parts of `batch` tokens at most, each behind as many positions as there may be.
+    pub fn part_values(batch: usize, heads: usize, head_dim: usize, context: usize) -> usize {
+        batch.min(MANY - 1) * heads * context.div_ceil(PART) * (head_dim + 2)
+    }
+
+    /// The dispatches. Many tokens keep the device busy with one part each; few share their positions out.
+    pub fn commands(&self, cache: &LayerCache, buffers: AttendBuffers<'_>) -> Vec<Command> {
+        let Attending { heads, kv_heads, head_dim, tokens, position, context, .. } = *self;
+        let AttendBuffers { qkv, vectors, parts: part_results, attended } = buffers;
+        let parts = if tokens < MANY { (position + tokens).div_ceil(PART) } else { 1 };
+        let eight_bit = cache.scales.is_some();
+        let attend = Attend {
+            head_dim,
+            softcap: self.softcap.is_some(),
+            slopes: self.slopes.is_some(),
+            is_whole: parts == 1,
+            eight_bit,
+        };
+        let results = if parts == 1 { attended } else { part_results };
+        let mut bound = vec![qkv, &cache.keys, &cache.values, results, vectors];
+        bound.extend(&cache.scales);
+        // Windows reach no further back than any context.
+        let window = self.window.unwrap_or(usize::MAX).min(1 << 30);
+        let job = [
+            heads as u32,
+            kv_heads as u32,
+            position as u32,
+            context as u32,
+            window as u32,
+            self.scale.to_bits(),
+            self.softcap.unwrap_or(0.0).to_bits(),
+            self.slopes.unwrap_or(0),
+            self.stride as u32,
+        ];
+        let groups = (heads as u32, parts as u32, tokens as u32);
+        let mut commands = vec![Command::new(Kernel::Attend(attend), &bound, &job, groups)];
+        if parts > 1 {
+            commands.push(Command::new(
+                Kernel::Join(Join { head_dim, eight_bit }),
+                &[part_results, attended],
+                &[heads as u32, parts as u32, self.stride as u32],
+                (heads as u32, tokens as u32, 1),
+            ));
+        }
+        commands
+    }
+}

@@ -1,0 +1,41 @@
+//! Keys and values in codes of 8 bits, as the CPU has them (`cpu/attention/codes.rs`): a head is rotated by a Hadamard matrix
+//! (QuaRot, arXiv 2404.00456), and every 32 of its values share a scale in f16. A code is one of -127 to 127, four to a word; what is
+//! stored as the scale is the value of code 127.
+
+use crate::cpu::hadamard_block;
+
+/// Values that share a scale.
+pub const GROUP: usize = 32;
+
+/// Words of the codes of a head at one position. Behind the last value are zeros.
+pub const fn row_words(head_dim: usize) -> usize {
+    head_dim.div_ceil(4)
+}
+
+/// Words of its scales, two each.
+pub const fn scale_words(head_dim: usize) -> usize {
+    head_dim.div_ceil(2 * GROUP)
+}
+
+/// Statements by which `threads` threads rotate the `dim` values of an array of the workgroup, as `cpu/hadamard.rs` does. Done
+/// twice, it is undone. All threads must have written before it; all may read behind it.
+pub fn rotate(array: &str, dim: usize, threads: usize) -> String {
+    let block = hadamard_block(dim);
+    if block <= 1 {
+        return String::new();
+    }
+    format!(
+        "for (var apart = 1u; apart < {block}u; apart <<= 1u) {{
+for (var i = lid; i < {pairs}u; i += {threads}u) {{
+let a = i + (i & ~(apart - 1u)); let b = a + apart; let x = {array}[a]; let y = {array}[b];
+{array}[a] = x + y; {array}[b] = x - y;
+}}
+workgroupBarrier();
+}}
+for (var i = lid; i < {dim}u; i += {threads}u) {{ {array}[i] *= {scale:?}; }}
+workgroupBarrier();
+",
+        pairs = dim / 2,
+        scale = (1.0 / (block as f64).sqrt()) as f32,
+    )
+}
