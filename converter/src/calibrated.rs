@@ -50,7 +50,7 @@ pub(crate) fn write_fitted(
                 Fit::default()
             };
             let planned = job.planned(embedding).ok_or_else(|| missing(embedding))?;
-            vec![job.store_well(planned, &[fit])?]
+            vec![job.store_well(planned, &[fit], None)?]
         }
     };
     journal.put_new(EMBEDDING_RECORD, &stored::to_bytes(&stored))?;
@@ -82,13 +82,13 @@ pub(crate) fn write_fitted_by_statistics(
     let head = stats.head(source, tools)?;
     let tied = source.config().tied_head;
     let fit = if tied { Fits::of_stats(isa, &head).of(embedding, None)? } else { Fit::default() };
-    let stored = job.store_well(&planned, &[fit])?;
+    let stored = job.store_well(&planned, &[fit], None)?;
     job.write_stored_embedding(&stored)?;
     stats.for_each_layer(source, tools, |stats| {
         let Some(layer) = stats.layer else { return Ok(()) };
         let (plan, mut fits) = (job.plan.clone(), Fits::of_stats(isa, &stats));
         let of_layer = plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer));
-        let stored = of_layer.map(|planned| job.store_well(planned, &fits.all(job, planned.info.id)?));
+        let stored = of_layer.map(|planned| job.store_well(planned, &fits.all(job, planned.info.id)?, None));
         let stored = stored.collect::<Result<Vec<_>>>()?;
         job.write_stored_layer(stored, None)?;
         source.release(Some(layer));

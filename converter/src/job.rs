@@ -27,6 +27,9 @@ use crate::stored::StoredTensor;
 /// Values of a streamed tensor that are encoded before they are written.
 pub(crate) const VALUES_PER_RUN: usize = 1 << 23;
 
+/// Values that are encoded before they are kept: a tenth of a second's work of a core, which a kill may cost.
+const VALUES_PER_KEPT_RUN: usize = 1 << 20;
+
 /// A conversion under way.
 pub(crate) struct Job<'a> {
     pub source: &'a dyn WeightSource,
@@ -190,15 +193,20 @@ impl<'a> Job<'a> {
 
     /// [`store`](Self::store)s a tensor so that it is as near to the original as was asked for: in a larger type where it must
     /// be. Where types were chosen for a size, it keeps its own, and is fitted to itself instead of to what it reads.
-    pub fn store_well(&self, planned: &PlannedTensor, fits: &[Fit]) -> Result<StoredTensor> {
-        let mut stored = self.store(planned, fits)?;
+    pub fn store_well(
+        &self,
+        planned: &PlannedTensor,
+        fits: &[Fit],
+        kept: Option<&KeptTensors<'_>>,
+    ) -> Result<StoredTensor> {
+        let mut stored = self.store_in_runs(planned, fits, kept)?;
         let Some(wanted) = self.cosine_wanted(planned) else { return Ok(stored) };
         if self.sized && stored.record.cosine < wanted {
-            stored = self.store(planned, &[Fit::default()])?;
+            stored = self.store_in_runs(planned, &[Fit::default()], kept)?;
         }
         while stored.record.cosine < wanted {
             let next = self.larger(planned, &stored.record, wanted)?;
-            stored = self.store(&next, fits)?;
+            stored = self.store_in_runs(&next, fits, kept)?;
             stored.record.promoted_from = Some(planned.quant);
         }
         Ok(stored)
@@ -220,6 +228,16 @@ impl<'a> Job<'a> {
 
     /// Encodes a tensor; of a stack of experts there may be a fit for each.
     pub fn store(&self, planned: &PlannedTensor, fits: &[Fit]) -> Result<StoredTensor> {
+        self.store_in_runs(planned, fits, None)
+    }
+
+    /// [`store`](Self::store)s a tensor; runs of rows that `kept` has are not encoded again.
+    fn store_in_runs(
+        &self,
+        planned: &PlannedTensor,
+        fits: &[Fit],
+        kept: Option<&KeptTensors<'_>>,
+    ) -> Result<StoredTensor> {
         let info = &planned.info;
         let tensor = self.source.load(info.id)?;
         let quant = self.encoder.choose_type(info, &tensor, planned.quant)?;
@@ -229,8 +247,16 @@ impl<'a> Job<'a> {
         for (i, fit) in fits.iter().enumerate() {
             let rows = i * rows..(i + 1) * rows;
             let chosen = self.choose_outliers(planned, quant, &tensor, rows.clone(), fit)?;
-            let part = self.encoder.encode(info, &tensor, rows, (quant, layout), fit, chosen.as_ref())?;
-            encoded.append(part);
+            let encode =
+                |rows| self.encoder.encode(info, &tensor, rows, (quant, layout), fit, chosen.as_ref());
+            match kept.filter(|kept| chosen.is_none() && kept.keeps_runs()) {
+                Some(kept) => {
+                    for run in runs(rows, tensor.cols(), VALUES_PER_KEPT_RUN) {
+                        encoded.append(kept.run(&self.encoder, planned, (quant, layout), run, encode)?);
+                    }
+                }
+                None => encoded.append(encode(rows)?),
+            }
         }
         let record = record(planned, quant, &encoded);
         let (kind, rows, cols) = (info.id.kind, record.rows, record.cols);
@@ -272,7 +298,7 @@ impl<'a> Job<'a> {
             Place::Embedding => self.writer.begin_embedding(quant, layout, rows, cols)?,
             Place::Section => self.writer.begin_tensor(info.id.kind, rows, cols, quant, layout)?,
         }
-        for range in runs(&tensor) {
+        for range in runs(0..tensor.rows(), tensor.cols(), VALUES_PER_RUN) {
             let form = (quant, layout);
             let encoded = self.encoder.encode(info, &tensor, range, form, &fit, chosen.as_ref())?;
             match place {
@@ -299,7 +325,7 @@ impl<'a> Job<'a> {
             let quant = self.encoder.choose_type(&planned.info, tensor, planned.quant)?;
             let chosen = self.choose_outliers(planned, quant, tensor, 0..tensor.rows(), fit)?;
             let mut all = Encoded::default();
-            for range in runs(tensor) {
+            for range in runs(0..tensor.rows(), tensor.cols(), VALUES_PER_RUN) {
                 let form = (quant, Layout::Rows);
                 let run = self.encoder.encode(&planned.info, tensor, range, form, fit, chosen.as_ref())?;
                 all.append(Encoded { data: Vec::new(), ..run });
@@ -320,10 +346,10 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The rows of a streamed tensor, some at a time.
-fn runs(tensor: &Tensor) -> impl Iterator<Item = Range<usize>> + use<> {
-    let (rows, run) = (tensor.rows(), (VALUES_PER_RUN / tensor.cols()).max(1).next_multiple_of(PANEL_ROWS));
-    (0..rows).step_by(run).map(move |first| first..rows.min(first + run))
+/// Rows of a tensor, whole panels of about so many values at a time.
+fn runs(rows: Range<usize>, cols: usize, values: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let run = (values / cols.max(1)).max(1).next_multiple_of(PANEL_ROWS);
+    rows.clone().step_by(run).map(move |first| first..rows.end.min(first + run))
 }
 
 /// How many experts a tensor of a model of this `config` is a stack of.

@@ -2,15 +2,18 @@
 //! with the others. Each is encoded for itself, so that it does not matter which were done.
 
 use std::fs::{self, Metadata};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use qsf_format::{Failure, TensorId};
+use qsf_format::{Failure, Layout, Outliers, QuantType, TensorId};
+use qsf_runtime::compare::ErrorStats;
 use qsf_runtime::progress::{Cancel, Progress};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::encode::{Encoded, Encoder};
 use crate::error::{ConvertError, Result};
 use crate::fit::Fit;
 use crate::job::{Job, VALUES_PER_RUN};
@@ -72,22 +75,64 @@ impl<'a> KeptTensors<'a> {
             job.encoder.progress.advance((planned.info.rows * planned.info.cols) as u64);
             return Ok(known);
         }
-        let stored = job.store_well(planned, std::slice::from_ref(fit))?;
+        let stored = job.store_well(planned, std::slice::from_ref(fit), Some(self))?;
+        self.keep(&name, &stored::to_parts(std::slice::from_ref(&stored)))?;
+        Ok(stored)
+    }
+
+    /// Whether [`run`](Self::run) keeps anything.
+    pub fn keeps_runs(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// Some rows of a large tensor in a form: those that are kept, or `encode`d now, and kept. Nothing of them may be apart.
+    ///
+    /// # Errors
+    /// When they cannot be encoded, or the journal not be read or written.
+    pub fn run(
+        &self,
+        encoder: &Encoder<'_>,
+        planned: &PlannedTensor,
+        (quant, layout): (QuantType, Layout),
+        rows: Range<usize>,
+        encode: impl FnOnce(Range<usize>) -> Result<Encoded>,
+    ) -> Result<Encoded> {
+        let info = &planned.info;
+        if rows.len() == info.rows {
+            // The tensor is kept soon, as a whole.
+            return encode(rows);
+        }
+        let name = format!("{} {quant} {} {}..{}", info.id, layout.id(), rows.start, rows.end);
+        let bytes = self.lock().as_mut().map(|journal| journal.get(&name)).transpose()?.flatten();
+        if let Some(bytes) = bytes {
+            encoder.progress.advance((rows.len() * info.cols) as u64);
+            let data_bytes = quant.tensor_bytes(encoder.block, rows.len() as u64, info.cols as u64);
+            let data_bytes = data_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+            let known = data_bytes.and_then(|at| bytes.split_at_checked(at)).and_then(|(data, stats)| {
+                let stats = ErrorStats::from_bytes(stats, rows.len())?;
+                Some(Encoded { data: data.to_vec(), stats, outliers: Outliers::default() })
+            });
+            return known.ok_or(ConvertError::BrokenJournal { what: name });
+        }
+        let encoded = encode(rows)?;
+        self.keep(&name, &[&encoded.data[..], &encoded.stats.to_bytes()[..]])?;
+        Ok(encoded)
+    }
+
+    /// Writes a record, while there is room for it.
+    fn keep(&self, name: &str, parts: &[impl AsRef<[u8]>]) -> Result<()> {
         let mut kept = self.lock();
-        let put = kept
-            .as_mut()
-            .map(|journal| journal.put_parts(&name, &stored::to_parts(std::slice::from_ref(&stored))));
-        match put {
+        match kept.as_mut().map(|journal| journal.put_parts(name, parts)) {
             // The file itself may still have room, all the more without this.
             Some(Err(error)) if error.failure() == Failure::OutOfSpace => {
                 if let Some(journal) = kept.take() {
                     journal.remove();
                 }
+                Ok(())
             }
-            Some(put) => put?,
-            None => {}
+            Some(put) => put,
+            None => Ok(()),
         }
-        Ok(stored)
     }
 
     /// Removes what is kept of a conversion that is done.

@@ -55,7 +55,7 @@ impl<'a, 'j> Sequential<'a, 'j> {
                 continue;
             }
             let parts = fits.all(self.job, id)?;
-            let tensor = self.job.store_well(planned, &parts)?;
+            let tensor = self.job.store_well(planned, &parts, None)?;
             self.done.insert(id, tensor);
         }
         Ok(())

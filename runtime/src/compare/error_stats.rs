@@ -43,6 +43,28 @@ impl ErrorStats {
         self.rows.extend_from_slice(&next.rows);
     }
 
+    /// The sums as bytes, little-endian, row after row.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let of_row = |row: &Sums| [row.original, row.decoded, row.product, row.difference, row.largest];
+        self.rows.iter().flat_map(of_row).flat_map(f64::to_le_bytes).collect()
+    }
+
+    /// Those of so many rows that [`ErrorStats::to_bytes`] made bytes of; `None` if these are not as many.
+    pub fn from_bytes(bytes: &[u8], rows: usize) -> Option<ErrorStats> {
+        let (values, rest) = bytes.as_chunks::<8>();
+        let values: Vec<f64> = values.iter().map(|value| f64::from_le_bytes(*value)).collect();
+        let (sums, left) = values.as_chunks::<5>();
+        let of_row = |&[original, decoded, product, difference, largest]: &[f64; 5]| Sums {
+            original,
+            decoded,
+            product,
+            difference,
+            largest,
+        };
+        let whole = rest.is_empty() && left.is_empty() && sums.len() == rows;
+        whole.then(|| ErrorStats { rows: sums.iter().map(of_row).collect() })
+    }
+
     /// Cosine of the angle between original and decoded values; 1 where both are all zero, 0 where only one is.
     pub fn cosine(&self) -> f64 {
         let sums = self.sums();
