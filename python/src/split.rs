@@ -73,7 +73,7 @@ pub fn statistics_demand(
 ) -> PyResult<(u64, usize)> {
     let args = statistics_args(py, &model, &out, options.as_ref())?;
     let work =
-        Work::start(move |teller, cancel| Ok(qsf_converter::cli::statistics_demand(&args, teller, cancel)?))?;
+        Work::start(move |teller, cancel| qsf_converter::cli::statistics_demand(&args, teller, cancel))?;
     let demand = work.wait(py, |event| report(py, event, None))?;
     Ok((demand.bytes, demand.tokens))
 }

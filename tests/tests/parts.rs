@@ -122,7 +122,7 @@ fn parts_that_do_not_make_one_evaluation_are_refused_with_the_reason() {
     part("text", "4.qsf", &path("other.txt"), "--part 2/2").run().ok();
     part("activations", "4.qsf", text, "--part 2/2 --activations f32").run().ok();
     part("base", "4.qsf", text, "--part 2/2 --base demo-1m").dir(dir.path()).run().ok();
-    part("third", "4.qsf", text, "--part 3/3").run().ok();
+    part("last", "4.qsf", text, "--part 4/4").run().ok();
     let bytes = fs::read(path("2")).unwrap();
     fs::write(path("cut"), &bytes[..bytes.len() - 1]).unwrap();
     fs::write(path("nothing"), "").unwrap();
@@ -131,9 +131,9 @@ fn parts_that_do_not_make_one_evaluation_are_refused_with_the_reason() {
     for (names, says) in [
         (&["1"][..], &["all parts", "chunks 2 to 3"][..]),
         (&["2"], &["chunks 0 to 1"]),
-        (&["1", "third"], &["chunks 2 to 2"]),
+        (&["1", "last"], &["chunks 2 to 2"]),
         (&["1", "2", "2"], &["chunk 2", "which", "once"]),
-        (&["1", "2", "third"], &["chunk 3", "which"]),
+        (&["1", "2", "last"], &["chunk 3", "which"]),
         (&["1", "model"], &["its model", "expected", "as in"]),
         (&["1", "text"], &["its text"]),
         (&["1", "activations"], &["its activations", "int8", "f32"]),
@@ -228,7 +228,8 @@ fn statistics_of_parts_of_a_text_add_up_to_those_of_the_text() {
 
     // What is there is not made again, and nothing else is put in its place.
     let before = fs::metadata(&shards[0]).unwrap().modified().unwrap();
-    statistics(&model, &shards[0], "--stats-part 1/4").run().ok();
+    let again = statistics(&model, &shards[0], "--stats-part 1/4").run();
+    assert!(again.code == 0 && again.stderr.contains("is there already"), "{}", again.stderr);
     assert_eq!(fs::metadata(&shards[0]).unwrap().modified().unwrap(), before);
     refused("another part", dir.path(), statistics(&model, &shards[0], "--stats-part 2/4"), 2, &["exists"]);
 }

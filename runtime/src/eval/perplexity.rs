@@ -185,7 +185,7 @@ impl<'a, R: Runner> Side<'a, R> {
     /// How tokens were decoded one by one, where they were.
     fn decoded(&self) -> Option<Decoded> {
         let count = self.state.decoded_layers();
-        (count.tokens > 0).then(|| Decoded { layers: count.layers, seconds: self.decoding.as_secs_f64() })
+        (count.tokens > 0).then_some(Decoded { layers: count.layers, seconds: self.decoding.as_secs_f64() })
     }
 
     fn logits(&mut self, rows: std::ops::Range<usize>) -> Result<&[f32]> {
