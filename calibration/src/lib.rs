@@ -14,7 +14,6 @@ mod clusters;
 mod collect;
 mod containment;
 mod exits;
-mod fingerprint;
 mod layer_stats;
 mod logistic;
 mod moments;
@@ -31,7 +30,6 @@ pub use clusters::{RowClusters, cluster_rows};
 pub use collect::{collect, collect_head, for_each_layer};
 pub use containment::{measured_probes, vocab_clusters};
 pub use exits::{early_exits, exit_layers};
-pub use fingerprint::{Hash, hex, model_fingerprint, text_fingerprint};
 pub use layer_stats::LayerStats;
 pub use moments::{Channels, CrossMoment, Detail, Moments};
 pub use probe::{Probe, ProbeText};
@@ -42,4 +40,6 @@ pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};
-pub use text::{Document, Passage, Renderer, document_text, parse_jsonl, read_documents, tokenize};
+pub use text::{
+    Document, Passage, Renderer, document_text, parse_jsonl, read_documents, tokenize, tokens_of_part,
+};

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use qsf_format::ModelConfig;
 use qsf_runtime::cli::read_text;
-use qsf_runtime::{Message, Result, RuntimeError, Tokenizer};
+use qsf_runtime::{LayerRunner, Message, Part, Result, RuntimeError, Tokenizer};
 use serde::Deserialize;
 
 /// Ends of names of files with a JSON object on every line.
@@ -36,11 +37,11 @@ struct LineMessage {
 #[serde(untagged)]
 enum Content {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ContentPart>),
 }
 
 #[derive(Deserialize)]
-struct Part {
+struct ContentPart {
     text: Option<String>,
 }
 
@@ -145,6 +146,17 @@ pub fn tokenize(tokenizer: &Tokenizer, files: &[Vec<Passage>], max_tokens: usize
         tokens.truncate(end);
     }
     Ok(tokens)
+}
+
+/// The tokens of a part of a text, cut where the whole text is cut into sequences that know nothing of each other: the sums of
+/// all parts are those of the text.
+///
+/// # Errors
+/// When there are fewer sequences than parts.
+pub fn tokens_of_part<'a>(config: &ModelConfig, tokens: &'a [u32], part: Part) -> Result<&'a [u32]> {
+    let length = LayerRunner::chunk_of(config);
+    let sequences = part.range(tokens.len().div_ceil(length), "sequences")?;
+    Ok(&tokens[sequences.start * length..tokens.len().min(sequences.end * length)])
 }
 
 #[cfg(test)]

@@ -386,7 +386,7 @@ fn refuse_old_rejected(out: &Path, options: &ConvertOptions) -> Result<()> {
 }
 
 /// An output that is one of the inputs would destroy it, `--force` or not.
-fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<()> {
+pub(crate) fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<()> {
     let Ok(out_path) = out.canonicalize() else { return Ok(()) };
     let is_input = source.files().iter().any(|file| file.canonicalize().is_ok_and(|f| f == out_path));
     if is_input { Err(ConvertError::OutputIsInput { path: out.to_owned() }) } else { Ok(()) }

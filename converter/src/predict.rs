@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +15,7 @@ use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::memory;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
-use qsf_runtime::source::WeightSource;
+use qsf_runtime::source::{WeightSource, file_bytes};
 use sha2::{Digest, Sha256};
 
 use crate::error::{ConvertError, Result};
@@ -38,6 +37,8 @@ const SAMPLE_BYTES: usize = 16 << 20;
 /// Matrices as large as the moment of an input that are in memory at once for it: sums of the input and across the two
 /// streams, the moment, two orders of it with their factors, and the correction.
 const COPIES_OF_MOMENTS: u64 = 8;
+/// The same where statistics are collected and nothing is fitted: the sums, and some of them on their way into the file.
+const COPIES_OF_SUMS: u64 = 2;
 /// Values of a tensor of the model as a whole that are encoded before they are written (`job.rs`).
 const VALUES_PER_RUN: u64 = 1 << 23;
 /// What the smallest conversions take beside tensors: buffers for hashing and compressing, and stacks of threads.
@@ -161,7 +162,7 @@ pub fn predict_peak(source: &dyn WeightSource, options: &ConvertOptions) -> Resu
     let evaluation = match &options.evaluation {
         Some(text) => {
             let logits = 2 * 4 * text.ctx as u64 * u64::from(config.vocab);
-            file.saturating_add(source_bytes(source)? + logits + BYTES_PER_TEXT_BYTE * text.text.len() as u64)
+            file.saturating_add(file_bytes(source)? + logits + BYTES_PER_TEXT_BYTE * text.text.len() as u64)
         }
         None => 0,
     };
@@ -296,13 +297,7 @@ fn seconds_of_hashing(source: &dyn WeightSource) -> Result<f64> {
     let sample = vec![1; SAMPLE_BYTES];
     let started = Instant::now();
     black_box(Sha256::digest(&sample));
-    Ok(source_bytes(source)? as f64 * started.elapsed().as_secs_f64() / SAMPLE_BYTES as f64)
-}
-
-/// Bytes of all files of the source.
-fn source_bytes(source: &dyn WeightSource) -> Result<u64> {
-    let size = |path: &PathBuf| Ok(fs::metadata(path).map_err(|e| ConvertError::io(path, "read", e))?.len());
-    source.files().iter().map(size).sum()
+    Ok(file_bytes(source)? as f64 * started.elapsed().as_secs_f64() / SAMPLE_BYTES as f64)
 }
 
 /// Why a run through the layers ends.
@@ -340,7 +335,7 @@ fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) 
         let (rows, cols) = (planned.info.rows as u64, planned.info.cols as u64);
         planned.quant.tensor_bytes(options.block, rows, cols).unwrap_or(u64::MAX)
     };
-    let per_value = source_bytes(source)? as f64 / tensors.iter().map(values).sum::<u64>().max(1) as f64;
+    let per_value = file_bytes(source)? as f64 / tensors.iter().map(values).sum::<u64>().max(1) as f64;
     let stored = |planned: &PlannedTensor| (values(planned) as f64 * per_value) as u64;
     let layer = |bytes: &dyn Fn(&PlannedTensor) -> u64| {
         let of =
@@ -358,21 +353,7 @@ fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) 
     if !fitted {
         return Ok(one_layer.max(largest));
     }
-    // Each distinct input once, as wide as its widest reader.
-    let mut widths = std::collections::BTreeMap::new();
-    for planned in tensors.iter().filter(|t| t.info.id.layer == Some(0) && t.info.id.kind.is_matrix()) {
-        use TensorKind::*;
-        let (input, copies) = match planned.info.id.kind {
-            AttnQ | AttnK | AttnV => (0, 1),
-            AttnOutput => (1, 1),
-            FfnDown => (2, 1),
-            ExpertGate | ExpertUp => (3, experts_of(config, planned.info.id).unwrap_or(1)),
-            ExpertDown => (4, experts_of(config, planned.info.id).unwrap_or(1)),
-            _ => (5, 1),
-        };
-        widths.insert(input, u64::from(copies) * (planned.info.cols as u64).pow(2));
-    }
-    let moments = 4 * widths.values().sum::<u64>();
+    let moments = moments_bytes(source);
     let hidden = 4 * tokens * u64::from(config.hidden);
     let ends: u64 = of_model().map(|t| stored(t) + encoded(t)).sum();
     let streams = ends + one_layer + 2 * hidden + COPIES_OF_MOMENTS * moments;
@@ -386,6 +367,45 @@ fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) 
         + COPIES_OF_MOMENTS / 2 * moments
         + PROBE_LOGITS.min(4 * 1024 * u64::from(config.vocab));
     Ok(streams.max(survey))
+}
+
+/// The sums of products of all inputs of a layer.
+fn moments_bytes(source: &dyn WeightSource) -> u64 {
+    // Each distinct input once, as wide as its widest reader.
+    let mut widths = std::collections::BTreeMap::new();
+    for info in source.tensors().iter().filter(|t| t.id.layer == Some(0) && t.id.kind.is_matrix()) {
+        use TensorKind::*;
+        let (input, copies) = match info.id.kind {
+            AttnQ | AttnK | AttnV => (0, 1),
+            AttnOutput => (1, 1),
+            FfnDown => (2, 1),
+            ExpertGate | ExpertUp => (3, experts_of(source.config(), info.id).unwrap_or(1)),
+            ExpertDown => (4, experts_of(source.config(), info.id).unwrap_or(1)),
+            _ => (5, 1),
+        };
+        widths.insert(input, u64::from(copies) * (info.cols as u64).pow(2));
+    }
+    4 * widths.values().sum::<u64>()
+}
+
+/// Peak of resident memory of collecting statistics of `tokens` tokens, in a process such as this: from shapes, in no time.
+///
+/// # Errors
+/// When the model's files cannot be looked at.
+pub fn predict_statistics_peak(source: &dyn WeightSource, tokens: usize) -> Result<u64> {
+    let (config, tensors) = (source.config(), source.tensors());
+    let values = |layer: Option<u32>| {
+        let of_layer = tensors.iter().filter(move |t| t.id.layer == layer);
+        of_layer.map(|t| t.rows as u64 * t.cols as u64).sum::<u64>()
+    };
+    let layer = (0..config.layers).map(|layer| values(Some(layer))).max().unwrap_or(0);
+    let all = tensors.iter().map(|t| t.rows as u64 * t.cols as u64).sum::<u64>().max(1);
+    let per_value = file_bytes(source)? as f64 / all as f64;
+    // What of the source is mapped stays resident while it is in use: the ends all the time, one layer after another.
+    let weights = ((values(None) + layer) as f64 * per_value) as u64;
+    let hidden = 4 * tokens as u64 * u64::from(config.hidden);
+    let most = weights + hidden + COPIES_OF_SUMS * moments_bytes(source) + BUFFERS;
+    Ok(most.saturating_add(most / MARGIN).saturating_add(resident_bytes()))
 }
 
 /// Resident memory of this process now; a common figure where the system does not tell.

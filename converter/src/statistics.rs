@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use qsf_calibration::{
-    Detail, LayerStats, MergedStats, StatsHeader, StatsWriter, TextMark, collect_head, for_each_layer, hex,
-    model_fingerprint, text_fingerprint,
+    Detail, LayerStats, MergedStats, StatsHeader, StatsWriter, TextMark, collect_head, for_each_layer,
 };
 use qsf_format::FormatError;
+use qsf_runtime::file_hash::hex;
+use qsf_runtime::fingerprint::{model_fingerprint, text_fingerprint};
 use qsf_runtime::source::WeightSource;
 
 use crate::error::{ConvertError, Result};

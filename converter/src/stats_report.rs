@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use qsf_calibration::{
-    LayerSummary, MatrixSummary, MergedStats, StatsHeader, hex, matrix_summaries, model_fingerprint,
-};
+use qsf_calibration::{LayerSummary, MatrixSummary, MergedStats, StatsHeader, matrix_summaries};
 use qsf_format::cli::table;
 use qsf_runtime::cpu::Cpu;
+use qsf_runtime::file_hash::hex;
+use qsf_runtime::fingerprint::model_fingerprint;
 use qsf_runtime::source::WeightSource;
 use serde_json::{Value, json};
 

@@ -5,9 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use qsf_calibration::{
-    Detail, StatsHeader, StatsWriter, TextMark, collect, model_fingerprint, text_fingerprint,
-};
+use qsf_calibration::{Detail, StatsHeader, StatsWriter, TextMark, collect};
 use qsf_converter::plan::TypeOverride;
 use qsf_converter::{ConvertOptions, SearchEffort, convert};
 use qsf_format::{BlockSize, Compression, Layout, QsfFile, verify_file};
@@ -17,6 +15,7 @@ use qsf_fuzz::torch::{checkpoint, state_dict};
 use qsf_fuzz::{dir_of, open_and_load};
 use qsf_runtime::Tokenizer;
 use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::fingerprint::{model_fingerprint, text_fingerprint};
 use qsf_runtime::progress::{Cancel, Unwatched};
 use qsf_runtime::source::{QsfSource, open_huggingface};
 use serde_json::{Value, json};
@@ -156,7 +155,8 @@ fn converted(
         evaluation: None,
         limits: qsf_converter::Limits::default(),
     };
-    convert(&source, &out, &options, &Cpu::new(Isa::SCALAR), &Unwatched, &Cancel::default()).expect("a conversion");
+    convert(&source, &out, &options, &Cpu::new(Isa::SCALAR), &Unwatched, &Cancel::default())
+        .expect("a conversion");
     fs::read(out).expect("the file")
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use qsf_format::{QsfFile, SectionTag};
+use qsf_runtime::file_hash::sha256;
 
 /// Repairs everything from the inside out.
 pub fn reseal(bytes: &mut Vec<u8>) {
@@ -19,6 +20,12 @@ pub fn reseal(bytes: &mut Vec<u8>) {
 /// The same for a statistics file: the checksums of header and records.
 pub fn reseal_statistics(bytes: &mut [u8]) {
     let _ = reseal_records(bytes);
+}
+
+/// The file of a part of an evaluation that has these contents, with their hash.
+pub fn sealed_part(contents: &[u8]) -> Vec<u8> {
+    let line = format!("QSF-EVALUATION-PART 1 {}\n", sha256(contents));
+    [line.as_bytes(), contents].concat()
 }
 
 fn reseal_records(bytes: &mut [u8]) -> Option<()> {

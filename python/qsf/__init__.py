@@ -1,10 +1,13 @@
 """QSF: quantized language models in one checksummed file.
 
 convert, inspect, evaluate and generate do what the programs qsf-convert, qsf-inspect, qsf-eval and qsf-run do, with options of
-the same names; open gives the tensors of a model as NumPy arrays; Model keeps a model in memory. Long work runs without the
-interpreter's lock and stops at Ctrl-C. Errors are those of qsf.errors.
+the same names; calibrate and merge_statistics make statistics files, join_evaluation makes one evaluation of parts; open gives
+the tensors of a model as NumPy arrays; Model keeps a model in memory. Long work runs without the interpreter's lock and stops at
+Ctrl-C. Errors are those of qsf.errors.
 """
-from qsf._qsf import Model, Tensor, TensorFile, TextStream, convert, evaluate, inspect, open
+from qsf._qsf import (
+    Model, Tensor, TensorFile, TextStream, calibrate, convert, evaluate, inspect, join_parts, merge_statistics, open,
+)
 from qsf.errors import (
     BadInputError,
     MissedLimitsError,
@@ -17,8 +20,18 @@ from qsf.errors import (
 
 __all__ = [
     "BadInputError", "MissedLimitsError", "Model", "OutOfMemoryError", "OutOfSpaceError", "QsfError", "Tensor", "TensorFile",
-    "TextStream", "UnsupportedModelError", "UsageError", "convert", "evaluate", "generate", "inspect", "open",
+    "TextStream", "UnsupportedModelError", "UsageError", "calibrate", "convert", "evaluate", "generate", "inspect",
+    "join_evaluation", "merge_statistics", "open",
 ]
+
+
+def join_evaluation(parts):
+    """The evaluation that files are all parts of, as one run of evaluate gives it, to the last bit; "seconds" is that of all parts
+    together, and "parts" says more of each.
+
+    parts: the files that evaluate(..., part="1/4", part_out=...) wrote, in any order.
+    """
+    return join_parts(parts)[1]
 
 
 def generate(model, prompt, *, threads=None, **options):

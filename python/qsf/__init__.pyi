@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,18 @@ from qsf.errors import (
 _Path = str | PathLike[str]
 _Option = str | int | float | bool | PathLike[str] | Sequence[str | PathLike[str]] | None
 _Progress = Callable[[str, int, int], object]
+_OnToken = Callable[[str], bool | None]
+
+# Defaults are in the documentation of Model.stream.
+class _Generation(TypedDict, total=False):
+    max_tokens: int | None
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int | None
+    chat: bool
+    system_prompt: str | None
 
 def convert(model: _Path, out: _Path, *, progress: _Progress | None = None, **options: _Option) -> dict[str, Any]: ...
 def inspect(
@@ -26,52 +38,25 @@ def inspect(
 def evaluate(
     model: _Path, text: _Path, base: _Path | None = None, *, progress: _Progress | None = None, **options: _Option
 ) -> dict[str, Any]: ...
+def calibrate(
+    model: _Path, out: _Path, *, progress: _Progress | None = None, **options: _Option
+) -> dict[str, Any]: ...
+def merge_statistics(files: Sequence[_Path], out: _Path, *, force: bool = False) -> dict[str, Any]: ...
+def join_evaluation(parts: Sequence[_Path]) -> dict[str, Any]: ...
 def generate(
     model: Model | _Path,
     prompt: str,
     *,
     threads: int | None = None,
-    max_tokens: int | None = None,
-    temperature: float = 0.7,
-    top_k: int = 40,
-    top_p: float = 0.9,
-    min_p: float = 0.0,
-    seed: int | None = None,
-    chat: bool = False,
-    system_prompt: str | None = None,
-    on_token: Callable[[str], bool | None] | None = None,
+    on_token: _OnToken | None = None,
+    **options: Unpack[_Generation],
 ) -> str: ...
 def open(path: _Path) -> TensorFile: ...
 
 class Model:
     def __init__(self, path: _Path, *, threads: int | None = None) -> None: ...
-    def generate(
-        self,
-        prompt: str,
-        *,
-        max_tokens: int | None = None,
-        temperature: float = 0.7,
-        top_k: int = 40,
-        top_p: float = 0.9,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        chat: bool = False,
-        system_prompt: str | None = None,
-        on_token: Callable[[str], bool | None] | None = None,
-    ) -> str: ...
-    def stream(
-        self,
-        prompt: str,
-        *,
-        max_tokens: int | None = None,
-        temperature: float = 0.7,
-        top_k: int = 40,
-        top_p: float = 0.9,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        chat: bool = False,
-        system_prompt: str | None = None,
-    ) -> TextStream: ...
+    def generate(self, prompt: str, *, on_token: _OnToken | None = None, **options: Unpack[_Generation]) -> str: ...
+    def stream(self, prompt: str, **options: Unpack[_Generation]) -> TextStream: ...
     def tokenize(self, text: str) -> list[int]: ...
     def detokenize(self, ids: Sequence[int], *, skip_special: bool = True) -> str: ...
 

@@ -3,18 +3,15 @@
 The list, the files and results.jsonl are those of qsf-convert --batch (docs/batch.md), and so are the exit codes.
 """
 import argparse
-import contextlib
 import json
-import signal
 import sys
 
+from qsf import cluster
 from qsf._qsf import Batch
 from qsf.errors import QsfError
-from qsf.job_process import PROGRAM
+from qsf.job_process import PROGRAM, do_job
 
-INTERRUPTED = 130
 JOBS_FAILED = 6
-USAGE = 2
 
 
 def parse(words=None):
@@ -25,44 +22,21 @@ def parse(words=None):
     parser.add_argument("jobs", metavar="JOBS", help="list of jobs, JSONL or TOML by its name, as for qsf-convert --batch")
     parser.add_argument("--out-dir", metavar="DIR", required=True, help="folder for the files and for results.jsonl, which all "
                         "machines see by the same name, as they do the list and what it names")
-    parser.add_argument("--engine", choices=["ray"], default="ray", help="what runs the jobs (default: %(default)s)")
-    parser.add_argument("--address", metavar="HOST:PORT", help="the cluster, such as auto or 10.0.0.1:6379 (default: what the "
-                        "engine finds, else a cluster of this machine alone)")
-    parser.add_argument("--retry", metavar="N", type=retries, default=2, help="how often a job is tried again that failed by an "
-                        "error of a disk or network, or whose machine was lost (default: %(default)s)")
+    cluster.add_arguments(parser, "job", "tried again that failed by an error of a disk or network, or whose machine was lost")
     parser.add_argument("--fail-fast", action="store_true", help="after the first job that fails start no other")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     return parser.parse_args(words)
-
-
-def retries(text):
-    number = int(text)
-    if not 0 <= number <= 100:
-        raise argparse.ArgumentTypeError("expected 0 to 100")
-    return number
-
-
-def interrupt(signal_number, frame):
-    raise KeyboardInterrupt
 
 
 def main(words=None):
     args = parse(words)
     try:
-        from qsf import ray_engine
-    except ImportError as error:
-        print(f"error: {error}: --engine ray needs Ray: pip install 'qsf[ray]'", file=sys.stderr)
-        return USAGE
-    # As the programs do.
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
+        cluster.engine()
+        cluster.hear_termination()
         batch = Batch(args.jobs, args.out_dir, PROGRAM, args.retry)
-        # Ray says on stdout what happens to nodes.
-        with contextlib.redirect_stdout(sys.stderr):
-            stopped = ray_engine.run(batch, args.address, args.retry, args.fail_fast)
+        stopped = cluster.run(batch, do_job, args, args.fail_fast)
     except KeyboardInterrupt:
         print("error: interrupted: the same command goes on", file=sys.stderr)
-        return INTERRUPTED
+        return cluster.INTERRUPTED
     except QsfError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -72,7 +46,7 @@ def main(words=None):
     if stopped:
         print(f"error: interrupted: {summary['done']} of {summary['total']} jobs are done, and the same command does the others",
               file=sys.stderr)
-        return INTERRUPTED
+        return cluster.INTERRUPTED
     if left:
         print(f"error: {left} of {summary['total']} jobs failed", file=sys.stderr)
         return JOBS_FAILED

@@ -1,27 +1,28 @@
-"""The jobs of a batch as tasks of Ray, each with the memory and the cores that it will take."""
+"""Work in pieces as tasks of Ray, each with the memory and the cores that it will take.
+
+The work is a batch (qsf._qsf.Batch) or what looks like one (qsf.split): it has pieces by number and knows what each takes
+(demands), what a machine must be told to do one (errand), and what to do with what comes back (take) or does not (give_up).
+"""
 import time
 from dataclasses import dataclass
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayError, RayTaskError, TaskCancelledError
 
-from qsf._qsf import run_errand
-from qsf.job_process import PROGRAM
-
 LOOK_EVERY = 1.0
-# So long a job waits for a node that is large enough after the last one has gone.
+# So long a piece waits for a node that is large enough after the last one has gone.
 PATIENCE = 60.0
-# Whoever stops a batch waits so long at most.
+# Whoever stops the work waits so long at most.
 STOP_WITHIN = 5.0
 FAILED, OUT_OF_SPACE = 1, 5
 
 
 @dataclass
 class Task:
-    """A job under way: its number and file, what it takes, and which try it is."""
+    """A piece under way: its number and name, what it takes, and which try it is."""
 
     position: int
-    output: str
+    name: str
     memory: int
     cores: int
     tries: int = 1
@@ -29,31 +30,30 @@ class Task:
     stranded: float | None = None
 
 
-# What fails is tried again below, where it is counted and told.
-@ray.remote(max_retries=0)
-def do_job(errand):
-    return run_errand(errand, PROGRAM)
-
-
-def run(batch, address, retry, fail_fast):
-    """Does the jobs of a batch that are not done; tells whether it was interrupted."""
+def run(work, do_errand, address, retry, fail_fast):
+    """Does all pieces of the work, each by do_errand(errand) on some machine; tells whether it was interrupted."""
     ray.init(address=address, log_to_driver=False, logging_level="warning")
     try:
-        return Engine(batch, retry, fail_fast).run()
+        return Engine(work, do_errand, retry, fail_fast).run()
     finally:
         ray.shutdown()
 
 
 class Engine:
-    def __init__(self, batch, retry, fail_fast):
-        self.batch, self.retry, self.fail_fast = batch, retry, fail_fast
+    def __init__(self, work, do_errand, retry, fail_fast):
+        self.work, self.retry, self.fail_fast = work, retry, fail_fast
+        # What fails is tried again below, where it is counted and told.
+        self.do_errand = ray.remote(max_retries=0)(do_errand)
         self.tasks = {}
+        self.cancelled = False
 
     def run(self):
         present = nodes()
         cores = max(int(sum(cores for cores, _ in present)), 1)
-        for position, output, memory, threads in self.batch.demands(cores):
-            task = Task(position, output, memory, threads)
+        for position, name, memory, threads in self.work.demands(cores):
+            if self.cancelled:
+                break
+            task = Task(position, name, memory, threads)
             most = most_cores(task, present)
             if most:
                 task.cores = min(threads, most)
@@ -68,8 +68,8 @@ class Engine:
         return False
 
     def start(self, task):
-        errand = self.batch.errand(task.position, task.cores)
-        ref = do_job.options(num_cpus=task.cores, memory=task.memory, name=task.output).remote(errand)
+        errand = self.work.errand(task.position, task.cores)
+        ref = self.do_errand.options(num_cpus=task.cores, memory=task.memory, name=task.name).remote(errand)
         self.tasks[ref] = task
 
     def wait(self):
@@ -82,11 +82,11 @@ class Engine:
 
     def end(self, ref, task):
         try:
-            done = self.batch.take(task.position, task.tries, ray.get(ref))
+            done = self.work.take(task.position, task.tries, ray.get(ref))
         except TaskCancelledError:
             return
         except RayTaskError as error:
-            # The task could not even begin: the package is not there, or the list is another.
+            # What the piece itself raised; of a batch, where that goes into the record, it could not even begin.
             self.give_up(task, getattr(error.cause, "exit_code", FAILED), str(error.cause))
         except RayError as error:
             self.lost(task, error)
@@ -95,17 +95,19 @@ class Engine:
                 self.cancel()
 
     def lost(self, task, error):
-        """The machine, or the process of Ray on it, has gone, and the job's process with it."""
+        """The machine, or the process of Ray on it, has gone, and the piece with it."""
+        if self.cancelled:
+            return
         what = f"lost with its node or worker ({type(error).__name__})"
         if task.tries > self.retry:
             self.give_up(task, OUT_OF_SPACE if isinstance(error, OutOfMemoryError) else FAILED, what)
             return
-        self.batch.note(f"{task.output}: {what}; trying again")
+        self.work.note(f"{task.name}: {what}; trying again")
         task.tries += 1
         self.start(task)
 
     def give_up(self, task, exit_code, error):
-        self.batch.give_up(task.position, task.tries, exit_code, error)
+        self.work.give_up(task.position, task.tries, exit_code, error)
         if self.fail_fast:
             self.cancel()
 
@@ -115,7 +117,7 @@ class Engine:
                      f"has {largest / 1e6:.0f} MB")
 
     def look_for_stranded(self):
-        """Ray waits for ever for a node that is large enough; a batch does not."""
+        """Ray waits for ever for a node that is large enough; nobody else does."""
         present = nodes()
         for ref, task in list(self.tasks.items()):
             if most_cores(task, present) >= task.cores:
@@ -128,6 +130,7 @@ class Engine:
                 self.has_no_place(task)
 
     def cancel(self):
+        self.cancelled = True
         for ref in self.tasks:
             ray.cancel(ref)
 
@@ -137,7 +140,7 @@ class Engine:
         for ref in ready:
             try:
                 # It was done before it heard.
-                self.batch.take(self.tasks[ref].position, self.tasks[ref].tries, ray.get(ref))
+                self.work.take(self.tasks[ref].position, self.tasks[ref].tries, ray.get(ref))
             except RayError:
                 pass
 
@@ -149,5 +152,5 @@ def nodes():
 
 
 def most_cores(task, present):
-    """The most cores that a node has whose memory suffices for a job; 0 where there is none."""
+    """The most cores that a node has whose memory suffices for a piece; 0 where there is none."""
     return int(max((cores for cores, memory in present if memory >= task.memory), default=0))

@@ -33,7 +33,7 @@ pub fn convert<'py>(
     options: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let given = named_options(options.as_ref())?;
-    let args: ConvertArgs = parse_named(&given, &[], &[&model, &out]).map_err(raise(py))?;
+    let args: ConvertArgs = parse_named(&given, &[], &[], &[&model, &out]).map_err(raise(py))?;
     let work = Work::start(move |teller, cancel| {
         let cpu = cpu_of(args.compute())?;
         convert_json(&args, &cpu, teller, cancel)

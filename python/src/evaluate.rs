@@ -21,6 +21,9 @@ use crate::work::{Work, report};
 /// options: those of the command line by their names with "_" for "-": ctx=512 (tokens per chunk), chunks=10,
 /// activations="f32", kv_type="8bit,4bit", ram_budget="200MB", threads=2.
 ///
+/// part="1/4" evaluates the first of four parts of the chunks only, writes part_out="1.part", and returns what it is of;
+/// join_evaluation makes one of all parts.
+///
 /// Returns what qsf-eval --json prints, as a dict: "ppl" (perplexity) and "ppl_stderr"; "tokens" (positions scored),
 /// "chunks" and "seconds"; with a base also "base_ppl", "kld" (a dict, in nats per token: "mean", "stderr", "p50", "p99"
 /// and so on), "top1" and "delta_p" (in per cent).
@@ -37,7 +40,7 @@ pub fn evaluate<'py>(
     let given = named_options(options.as_ref())?;
     let mut files = vec![("file", text.as_path())];
     files.extend(base.as_deref().map(|base| ("base", base)));
-    let args: EvalArgs = parse_named(&given, &files, &[&model]).map_err(raise(py))?;
+    let args: EvalArgs = parse_named(&given, &[], &files, &[&model]).map_err(raise(py))?;
     let work = Work::start(move |teller, cancel| {
         let cpu = cpu_of(args.compute())?;
         evaluation_json(&args, &cpu, teller, cancel)

@@ -10,6 +10,7 @@
 //! | `convert`, `inspect`, `evaluate` | a function each |
 //! | `model` | text from a model |
 //! | `batch` | a batch whose jobs other machines do |
+//! | `split` | parts of an evaluation and of statistics, which other machines make |
 //! | `tensors`, `arrays` | a file's tensors as NumPy arrays |
 
 mod arrays;
@@ -20,6 +21,7 @@ mod evaluate;
 mod inspect;
 mod machine;
 mod model;
+mod split;
 mod tensors;
 mod values;
 mod work;
@@ -39,6 +41,8 @@ mod _qsf {
     use crate::inspect::inspect;
     #[pymodule_export]
     use crate::model::{Model, TextStream};
+    #[pymodule_export]
+    use crate::split::{calibrate, evaluation_demand, join_parts, merge_statistics, statistics_demand};
     #[pymodule_export]
     use crate::tensors::{Tensor, TensorFile, open};
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::generate::{GenerateRequest, PROMPT_BATCH, check_lengths, generate};
 use qsf_runtime::progress::Cancel;
@@ -119,57 +120,40 @@ impl Model {
 
     /// The text that continues a prompt.
     ///
-    /// prompt: text; with chat=True what a user says, which goes into the model's chat template, behind system_prompt.
-    /// max_tokens: tokens to generate at most; by default 256, or what the context leaves.
-    /// temperature, top_k, top_p, min_p, seed: as those of qsf-run. Temperature 0 always takes the likeliest token. The same seed
-    /// gives the same text on every machine; without one it comes from the clock.
+    /// prompt and options: those of stream.
     /// on_token: called with every piece of text as soon as it is certain, in the calling thread. If it returns False the
     /// generation ends; what it raises ends it as well.
     ///
     /// Returns the text, without the prompt.
-    #[pyo3(signature = (prompt, *, max_tokens = None, temperature = 0.7, top_k = 40, top_p = 0.9, min_p = 0.0, seed = None,
-                        chat = false, system_prompt = None, on_token = None))]
-    #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    #[pyo3(signature = (prompt, *, on_token = None, **options))]
     fn generate(
-        &self,
-        py: Python<'_>,
-        prompt: String,
-        max_tokens: Option<usize>,
-        temperature: f32,
-        top_k: usize,
-        top_p: f32,
-        min_p: f32,
-        seed: Option<u64>,
-        chat: bool,
-        system_prompt: Option<String>,
+        slf: &Bound<'_, Model>,
+        prompt: &Bound<'_, PyAny>,
         on_token: Option<Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<String> {
-        let sampling = sampling(py, (temperature, top_k, top_p, min_p), seed)?;
-        let request = checked(py, Request { prompt, max_tokens, sampling, chat, system_prompt })?;
-        let mut work = self.start(request)?;
+        let py = slf.py();
+        let stream = slf.call_method("stream", (prompt,), options)?.cast_into::<TextStream>()?;
         let mut text = String::new();
-        while let Some(event) = work.next(py)? {
-            let Event::Text(piece) = event else { continue };
+        loop {
+            let Some(piece) = stream.borrow_mut().__next__(py)? else { return Ok(text) };
             text += &piece;
             let Some(on_token) = &on_token else { continue };
-            match on_token.call1((piece,)) {
-                Ok(answer) if matches!(answer.extract::<bool>(), Ok(false)) => {
-                    work.stop(py);
-                    return Ok(text);
-                }
-                Ok(_) => {}
-                Err(raised) => {
-                    work.stop(py);
-                    return Err(raised);
-                }
+            let answer = on_token.call1((piece,));
+            if answer.as_ref().map_or(true, |answer| matches!(answer.extract::<bool>(), Ok(false))) {
+                stream.borrow_mut().close(py);
+                return answer.map(|_| text);
             }
         }
-        work.finish(py)?;
-        Ok(text)
     }
 
-    /// The same as an iterator of pieces of text, each as soon as it is certain. The model runs at most two pieces ahead;
-    /// dropping the iterator ends it.
+    /// An iterator of the pieces of the text that continues a prompt, each as soon as it is certain. The model runs at most two
+    /// pieces ahead; dropping the iterator ends it.
+    ///
+    /// prompt: text; with chat=True what a user says, which goes into the model's chat template, behind system_prompt.
+    /// max_tokens: tokens to generate at most; by default 256, or what the context leaves.
+    /// temperature, top_k, top_p, min_p, seed: as those of qsf-run. Temperature 0 always takes the likeliest token. The same seed
+    /// gives the same text on every machine; without one it comes from the clock.
     #[pyo3(signature = (prompt, *, max_tokens = None, temperature = 0.7, top_k = 40, top_p = 0.9, min_p = 0.0, seed = None,
                         chat = false, system_prompt = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]

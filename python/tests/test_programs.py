@@ -42,6 +42,34 @@ def test_evaluate_gives_what_the_program_prints(demo, program, text):
     assert found == printed and found["kld"]["mean"] > 0
 
 
+def test_parts_joined_are_what_the_program_prints_of_the_whole(demo, program, text, tmp_path):
+    model = demo / "demo-1m-4bit.qsf"
+    parts = [tmp_path / "1.part", tmp_path / "2.part"]
+    for i, part in enumerate(parts, 1):
+        said = qsf.evaluate(model, text, ctx=128, chunks=5, part=f"{i}/2", part_out=part)
+        assert said["part"] == f"{i}/2" and said["total_chunks"] == 5
+    joined = qsf.join_evaluation(parts[::-1])
+    printed = json.loads(program("qsf-eval", model, "--file", text, "--ctx", 128, "--chunks", 5, "--json"))
+    assert [part["chunks"] for part in joined.pop("parts")] == [2, 3]
+    del joined["seconds"], printed["seconds"]
+    assert joined == printed
+    with pytest.raises(qsf.BadInputError, match="all parts"):
+        qsf.join_evaluation(parts[:1])
+
+
+def test_statistics_have_the_bytes_of_the_program(demo, program, text, tmp_path):
+    ours, theirs = [tmp_path / "o1", tmp_path / "o2", tmp_path / "ours"], [tmp_path / "t1", tmp_path / "t2", tmp_path / "theirs"]
+    for i in range(2):
+        assert qsf.calibrate(demo / "demo-1m", ours[i], calibration=[text], stats_part=f"{i + 1}/2")["part"] == f"{i + 1}/2"
+        program("qsf-convert", demo / "demo-1m", "--stats-only", "--calibration", text, "--stats-part", f"{i + 1}/2",
+                "--stats-out", theirs[i])
+    assert qsf.merge_statistics(ours[:2], ours[2])["texts"] == 2
+    program("qsf-convert", "--merge-stats", *theirs[:2], "--stats-out", theirs[2])
+    assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in theirs]
+    with pytest.raises(qsf.UsageError, match="the file exists"):
+        qsf.merge_statistics(ours[:2], ours[2])
+
+
 def test_generate_gives_the_text_of_the_program(demo, program):
     path = demo / "demo-1m-4bit.qsf"
     for options, flags in [({"temperature": 0}, ["--temp", 0]), ({"temperature": 1.0, "seed": 7}, ["--temp", 1, "--seed", 7])]:

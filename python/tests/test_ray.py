@@ -1,4 +1,5 @@
-"""A batch on a cluster of three nodes, which are three raylets on this machine. QSF_RAY=1 scripts/test_python installs Ray."""
+"""Batches, and work in parts, on a cluster of three nodes, which are three raylets on this machine. QSF_RAY=1 scripts/test_python
+installs Ray."""
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 TYPES = ["2bit", "3bit", "4bit", "8bit", "ternary", "n3"]
+LONG = 40
 
 
 @pytest.fixture
@@ -41,9 +43,25 @@ def jobs(demo, text, tmp_path):
     return path
 
 
+@pytest.fixture
+def long_text(text, tmp_path):
+    """So long that each of a few parts takes seconds."""
+    path = tmp_path / "long.txt"
+    path.write_text("".join(f"{i}. {text.read_text()}" for i in range(LONG)))
+    return path
+
+
 def batch(cluster, jobs, out_dir, *flags):
-    command = [sys.executable, "-m", "qsf.batch", jobs, "--out-dir", out_dir, "--address", cluster.address, *flags]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return command(cluster, "qsf.batch", jobs, "--out-dir", out_dir, *flags)
+
+
+def split(cluster, *words):
+    return command(cluster, "qsf.split", *words)
+
+
+def command(cluster, module, *words):
+    line = [sys.executable, "-m", module, *map(str, words), "--address", cluster.address]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def files(folder):
@@ -90,6 +108,20 @@ def kill_node(pid):
     of_ray = [child for child, command in below(pid).items() if "qsf.job_process" not in command]
     for process in [pid, *of_ray]:
         os.kill(process, signal.SIGKILL)
+
+
+def kill_a_node_at_work(cluster, what):
+    """Kills a node that is at a task whose name begins so; Ray shows the name as that of the process."""
+    raylet = cluster.list_all_nodes()[-1].all_processes["raylet"][0].process.pid
+    wait_for(lambda: any(f"ray::{what} " in command for command in below(raylet).values()))
+    kill_node(raylet)
+
+
+def changed(path):
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def wait_for(what, seconds=120):
@@ -162,3 +194,72 @@ def test_a_mistaken_list_is_an_error_before_anything_is_done(cluster, jobs, tmp_
     _, stderr = (process := batch(cluster, jobs, tmp_path / "out")).communicate(timeout=60)
     assert process.returncode == 2 and "line 1" in stderr and '"qant"' in stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_an_evaluation_in_parts_has_the_bits_of_one_run_though_a_node_is_killed_at_one(cluster, demo, long_text, program):
+    model, base = demo / "demo-1m-3bit.qsf", demo / "demo-1m"
+    whole = json.loads(program("qsf-eval", model, "--file", long_text, "--base", base, "--ctx", "256", "--json"))
+    process = split(cluster, "evaluate", model, long_text, "--base", base, "--ctx", "256", "--parts", "5", "--json")
+    kill_a_node_at_work(cluster, "part")
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0, stderr
+    assert "lost with its node" in stderr
+    found = json.loads(stdout)
+    assert len(found.pop("parts")) == 5
+    assert found.pop("seconds") > 0 and whole.pop("seconds") > 0
+    assert found == whole
+
+
+def test_a_calibration_in_shards_gives_the_bytes_of_the_same_shards_on_one_machine(cluster, demo, long_text, program, tmp_path):
+    model, out = demo / "demo-1m", tmp_path / "out.stats"
+    text = ("--calibration", long_text, "--calibration-tokens", "60000")
+    shards = [tmp_path / f"alone-{i}" for i in range(1, 5)]
+    for i, shard in enumerate(shards, 1):
+        program("qsf-convert", model, "--stats-only", *text, "--stats-part", f"{i}/4", "--stats-out", shard)
+    program("qsf-convert", "--merge-stats", *shards, "--stats-out", tmp_path / "alone")
+    process = split(cluster, "calibrate", model, *text, "--shards", "4", "-o", out, "--json")
+    kill_a_node_at_work(cluster, "shard")
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0, stderr
+    assert "lost with its node" in stderr
+    assert json.loads(stdout) == {"path": str(out), "tokens": 60000, "shards": 4}
+    assert out.read_bytes() == (tmp_path / "alone").read_bytes()
+    assert [path.name for path in tmp_path.glob("out.stats*")] == ["out.stats"]
+    program("qsf-convert", model, tmp_path / "fitted.qsf", "-q", "3bit", "--stats-in", out)
+
+
+def test_parts_that_cannot_be_made_are_errors_of_the_whole(cluster, demo, text, tmp_path):
+    model, out = demo / "demo-1m", tmp_path / "out.stats"
+    (tmp_path / "there.stats").write_text("")
+    for words, exit_code, says in [
+        (("evaluate", model, text, "--parts", "1000"), 2, "make at most"),
+        (("evaluate", model, tmp_path / "nowhere", "--parts", "2"), 3, "nowhere"),
+        (("evaluate", model, text, "--base", tmp_path / "nowhere", "--parts", "2"), 3, "nowhere"),
+        (("calibrate", model, "--calibration", text, "--shards", "1000", "-o", out), 2, "make at most"),
+        (("calibrate", model, "--calibration", tmp_path / "nowhere", "--shards", "1", "-o", out), 3, "nowhere"),
+        (("calibrate", model, "--calibration", text, "--shards", "2", "-o", tmp_path / "there.stats"), 2, "exists"),
+        # Every machine finds that it cannot write; one of them is named.
+        (("calibrate", model, "--calibration", text, "--shards", "2", "-o", tmp_path / "none" / "out"), 3, "shard"),
+    ]:
+        _, stderr = (process := split(cluster, *words)).communicate(timeout=120)
+        assert process.returncode == exit_code and says in stderr and "Traceback" not in stderr, (words, stderr)
+    assert not out.exists() and sorted(path.name for path in tmp_path.iterdir()) == ["there.stats"]
+
+
+def test_ctrl_c_stops_all_parts_and_shards_that_are_done_are_not_made_again(cluster, demo, long_text, tmp_path):
+    out = tmp_path / "out.stats"
+    words = ("calibrate", demo / "demo-1m", "--calibration", long_text, "--calibration-tokens", "60000", "--shards", "6", "-o", out)
+    process = split(cluster, *words)
+    done = wait_for(lambda: [path for path in tmp_path.glob("out.stats.*-of-6")])
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and "the same command goes on" in stderr
+    assert not out.exists() and all(path.exists() for path in done)
+    made = {path: changed(path) for path in done}
+    process = split(cluster, *words)
+    while process.poll() is None:
+        # They go when the whole is there.
+        assert all(changed(path) in (None, made[path]) for path in done)
+        time.sleep(0.02)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 0 and "60000 tokens" in stdout, stderr

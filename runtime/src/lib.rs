@@ -15,11 +15,13 @@ mod decoder;
 mod error;
 pub mod eval;
 pub mod file_hash;
+pub mod fingerprint;
 pub mod generate;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 mod guard;
 pub mod memory;
+mod part;
 pub mod progress;
 mod runner;
 pub mod sample;
@@ -33,9 +35,10 @@ mod weights;
 pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
     Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvKeep,
-    KvOptions, KvPolicy, LayerRunner, LinearInput, Profile, Section, StateBytes, skipped_layers,
+    KvOptions, KvPolicy, LayerCount, LayerRunner, LinearInput, Profile, Section, StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError};
+pub use part::Part;
 pub use runner::{Runner, Sequence};
 pub use tokenizer::{TokenStream, Tokenizer};
 pub use weights::{Embedding, FeedForward, LayerWeights, Linear, Model, Norm, Weight};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use qsf_format::ModelConfig;
 
 use crate::cpu::Cpu;
-use crate::decoder::{Decoder, DecoderState, KvOptions, Profile};
+use crate::decoder::{Decoder, DecoderState, KvOptions, LayerCount, Profile};
 use crate::error::Result;
 use crate::progress::Cancel;
 use crate::sample::Sampler;
@@ -100,9 +100,9 @@ pub trait Sequence {
     /// When what is seen from there has been let go. Position 0 can always be gone back to.
     fn rewind(&mut self, position: usize) -> Result<()>;
 
-    /// Layers that decoded tokens have gone through, on average; `None` before the first, and where that is not counted.
-    fn layers_per_token(&self) -> Option<f64> {
-        None
+    /// Layers that decoded tokens have gone through; none where that is not counted.
+    fn decoded_layers(&self) -> LayerCount {
+        LayerCount::default()
     }
 
     /// Where the time of the steps goes, where that can be measured.
@@ -172,8 +172,8 @@ impl Sequence for DecoderState {
         self.rewind(position)
     }
 
-    fn layers_per_token(&self) -> Option<f64> {
-        self.layers_per_token()
+    fn decoded_layers(&self) -> LayerCount {
+        self.decoded_layers()
     }
 
     fn profile(&mut self) -> Option<&mut Profile> {

@@ -79,14 +79,14 @@ fn a_token_that_leaves_early_gets_the_logits_of_a_shorter_model_and_prompts_run_
         assert_eq!(prompt(&leaving, &mut a, tokens), prompt(&whole, &mut b, tokens));
         prompt(&shorter, &mut c, tokens);
     }
-    assert_eq!(a.layers_per_token(), None, "a prompt is no decoded token");
+    assert_eq!(a.decoded_layers().mean(), None, "a prompt is no decoded token");
     for token in [5, 6] {
         let found = decode(&leaving, &mut a, token);
         assert_eq!(found, decode(&shorter, &mut c, token));
         assert!(found != decode(&whole, &mut b, token));
     }
-    assert_eq!(a.layers_per_token(), Some(3.0));
-    assert_eq!(b.layers_per_token(), Some(6.0));
+    assert_eq!(a.decoded_layers().mean(), Some(3.0));
+    assert_eq!(b.decoded_layers().mean(), Some(6.0));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_classifier_that_is_not_sure_changes_nothing_and_none_is_certain() {
                 "{bias} at {threshold}"
             );
         }
-        assert_eq!(b.layers_per_token(), Some(6.0));
+        assert_eq!(b.decoded_layers().mean(), Some(6.0));
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::io::Read;
 
+use qsf_runtime::fingerprint::Hash;
+
 use super::record::Malformed;
-use crate::fingerprint::Hash;
 
 const MAGIC: [u8; 8] = *b"QSFSTATS";
 const VERSION: u32 = 1;
@@ -13,7 +14,7 @@ const MAX_TEXTS: u32 = 1 << 20;
 /// What statistics are of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsHeader {
-    /// [Fingerprint](crate::model_fingerprint) of the model.
+    /// [Fingerprint](qsf_runtime::fingerprint::model_fingerprint) of the model.
     pub model: Hash,
     /// The texts whose sums are added up.
     pub texts: Vec<TextMark>,
@@ -22,7 +23,7 @@ pub struct StatsHeader {
 /// A text that went through the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextMark {
-    /// [Fingerprint](crate::text_fingerprint) of its tokens.
+    /// [Fingerprint](qsf_runtime::fingerprint::text_fingerprint) of its tokens.
     pub hash: Hash,
     /// How many they are.
     pub tokens: u64,

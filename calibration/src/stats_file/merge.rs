@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use qsf_runtime::file_hash::hex;
+use qsf_runtime::fingerprint::Hash;
 use qsf_runtime::{Result, RuntimeError};
 
 use super::header::StatsHeader;
 use super::reader::StatsReader;
 use super::writer::StatsWriter;
-use crate::fingerprint::{Hash, hex};
 use crate::layer_stats::LayerStats;
 use crate::statistics::Statistics;
 

@@ -7,7 +7,7 @@
 //! | 8 | `QSFSTATS` |
 //! | 4 | version, 1 |
 //! | 4 | number of texts, t |
-//! | 32 | [fingerprint](crate::model_fingerprint) of the model |
+//! | 32 | [fingerprint](qsf_runtime::fingerprint::model_fingerprint) of the model |
 //! | t x 40 | fingerprint and number of tokens of each text |
 //! | 4 | CRC-32 of the header up to here |
 //!

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use qsf_runtime::LinearInput::*;
 use qsf_runtime::cpu::{ColumnPanels, Cpu, Isa};
+use qsf_runtime::file_hash::hex;
+use qsf_runtime::fingerprint::text_fingerprint;
 
 use super::*;
-use crate::fingerprint::{hex, text_fingerprint};
 use crate::layer_stats::LayerStats;
 use crate::moments::{Detail, Moments};
 

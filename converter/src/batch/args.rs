@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use qsf_format::cli::ByteSize;
+use qsf_runtime::Part;
 
 /// Flags of a batch of conversions.
 #[derive(Debug, Clone, Args)]
@@ -39,27 +40,24 @@ pub struct BatchArgs {
     pub batch_worker: bool,
 }
 
-/// A part of the jobs: every `count`-th from number `index` on, counted from 1.
+/// A part of the jobs: of `count` parts number `index` has every `count`-th job from that number on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
-    index: usize,
-    count: usize,
-}
+pub struct Shard(Part);
 
 impl Shard {
     /// All jobs.
-    pub const ALL: Shard = Shard { index: 1, count: 1 };
+    pub const ALL: Shard = Shard(Part::ALL);
 
     /// Whether the job at `position`, counted from 0, belongs to it.
     pub fn has(self, position: usize) -> bool {
-        position % self.count == self.index - 1
+        position % self.0.count() == self.0.index() - 1
     }
 
     /// The name of the file for its results: shards on several machines must not write to one.
     pub fn results_name(self) -> String {
         match self {
             Shard::ALL => "results.jsonl".into(),
-            Shard { index, count } => format!("results-{index}-of-{count}.jsonl"),
+            Shard(part) => format!("results-{}-of-{}.jsonl", part.index(), part.count()),
         }
     }
 }
@@ -67,12 +65,8 @@ impl Shard {
 impl FromStr for Shard {
     type Err = String;
 
-    fn from_str(s: &str) -> Result<Self, Self::Err> {
-        let numbers = s.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-        let shard = numbers.map(|(index, count)| Shard { index, count });
-        shard
-            .filter(|shard| (1..=shard.count).contains(&shard.index))
-            .ok_or_else(|| format!("'{s}' is no shard such as 1/4, the first of four"))
+    fn from_str(text: &str) -> Result<Shard, String> {
+        text.parse().map(Shard)
     }
 }
 

@@ -18,12 +18,14 @@ use crate::limits::rejected_path;
 const MODEL: &str = "model";
 const OUTPUT: &str = "output";
 /// Options that a job cannot have, by their ids, with the reason.
-const NOT_FOR_JOBS: [(&str, &str); 8] = [
+const NOT_FOR_JOBS: [(&str, &str); 10] = [
     ("help", "is not for jobs"),
     ("version", "is not for jobs"),
     ("demo", "is not for jobs: give a model"),
     ("demo_dir", "is not for jobs: give a model"),
     ("show_stats", "makes no file"),
+    ("stats_only", "makes no file"),
+    ("merge_stats", "makes no file"),
     ("dry_run", "makes no file"),
     ("json", "belongs on the command line of the batch"),
     ("pin", "would put all jobs on the same cores"),

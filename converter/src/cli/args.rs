@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::{ArgGroup, Parser, ValueEnum};
 use qsf_format::cli::ByteSize;
 use qsf_format::{BlockSize, Compression, Layout};
+use qsf_runtime::Part;
 use qsf_runtime::cli::ComputeArgs;
 
 use crate::batch::BatchArgs;
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   qsf-convert ./gpt2 --quant mixed --tensor-type 'layer 0 *=8bit'
   qsf-convert --demo
   qsf-convert --batch jobs.jsonl --out-dir quantized
+  qsf-convert ./gpt2 --calibration text.txt --stats-only --stats-out gpt2.stats
 
 Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or disk,\n6 a file misses its limits or jobs of a batch failed, 130 interrupted.";
 
@@ -29,11 +31,11 @@ Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or 
 #[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
 #[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "stats_out", "target_size", "target_bpw", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 // The options of a job are in the list.
-#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "stats_out", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin"])))]
+#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin"])))]
 pub struct ConvertArgs {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
     /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
-    #[arg(value_name = "MODEL", required_unless_present_any = ["demo", "show_stats", "batch"])]
+    #[arg(value_name = "MODEL", required_unless_present_any = ["demo", "show_stats", "merge_stats", "batch"])]
     pub(super) model: Option<PathBuf>,
     /// File to write [default: MODEL's name and the type, in this directory]
     #[arg(value_name = "OUT.qsf")]
@@ -94,6 +96,16 @@ pub struct ConvertArgs {
     /// Write the statistics of the calibration text to a file
     #[arg(long, value_name = "FILE")]
     pub(super) stats_out: Option<PathBuf>,
+    /// Write the file of --stats-out and stop: nothing is converted
+    #[arg(long, requires_all = ["stats_out", "model"], conflicts_with_all = ["out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
+    pub(super) stats_only: bool,
+    /// With --stats-only: only the I-th of N parts of the calibration text, such as 1/4, cut between the sequences that the whole
+    /// text is taken in; --stats-in and --merge-stats add the files up
+    #[arg(long, value_name = "I/N", requires = "stats_only")]
+    pub(super) stats_part: Option<Part>,
+    /// Add up statistics files of one model, in this order, into that of --stats-out, and stop
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "stats_out", conflicts_with_all = ["model", "stats_only", "calibration", "calibration_tokens", "chat_template", "threads", "pin", "out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
+    pub(super) merge_stats: Vec<PathBuf>,
     /// Print what statistics files hold and stop. With MODEL, before it, also how long the rows of its matrices are, and how
     /// much their outputs vary
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "demo", "dry_run", "plan", "eval", "calibration", "stats_in", "stats_out", "target_size", "target_bpw"])]
@@ -124,7 +136,7 @@ pub struct ConvertArgs {
     /// Convert although the tokenizer splits some text differently from what the source says
     #[arg(long)]
     pub(super) skip_tokenizer_check: bool,
-    /// Replace OUT.qsf if it exists
+    /// Replace OUT.qsf, or the file of --stats-out, if it exists
     #[arg(short, long)]
     pub(super) force: bool,
     /// Quantize a model that is quantized already, such as most GGUF files: errors add up

@@ -7,6 +7,7 @@
 //! | `model` | the model that MODEL names, and what OUT is called |
 //! | `make` | the conversion |
 //! | `named` | command lines whose options come by name, from another language |
+//! | `stats` | statistics files without a conversion |
 //! | `run` | everything that the program does and prints |
 
 mod args;
@@ -15,7 +16,9 @@ mod make;
 mod model;
 mod named;
 mod run;
+mod stats;
 
 pub use args::ConvertArgs;
 pub use named::{convert_json, parse_named};
 pub use run::{class_of, command, job_process, main};
+pub use stats::{StatisticsDemand, statistics_demand, statistics_json};

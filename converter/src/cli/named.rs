@@ -16,19 +16,21 @@ use super::make::make;
 use crate::batch::manifest::Given;
 use crate::batch::words_by_name;
 
-/// The command line with `options`, which are named as there with `-` or `_`, `files`, which are options as well and need be no
-/// text, and `operands`.
+/// The command line with `options`, which are named as there with `-` or `_`, flags that are `switches`, `files`, which are options
+/// as well and need be no text, and `operands`.
 ///
 /// # Errors
 /// [`RuntimeError::Request`] with the name of the option that there is not, or whose value is not right.
 pub fn parse_named<A: Parser>(
     options: &[(String, Given)],
+    switches: &[&str],
     files: &[(&str, &Path)],
     operands: &[&Path],
 ) -> Result<A, RuntimeError> {
     let command = A::command();
     let mut line = vec![OsString::from(command.get_name())];
     line.extend(words_by_name(&command, options).map_err(RuntimeError::Request)?);
+    line.extend(switches.iter().map(|name| OsString::from(format!("--{name}"))));
     for (name, path) in files {
         let mut word = OsString::from(format!("--{name}="));
         word.push(path);
@@ -77,7 +79,8 @@ mod tests {
     fn parse(options: &[(&str, Given)]) -> Result<ConvertArgs, String> {
         let options: Vec<_> =
             options.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        parse_named(&options, &[], &["in".as_ref(), "-out.qsf".as_ref()]).map_err(|error| error.to_string())
+        parse_named(&options, &[], &[], &["in".as_ref(), "-out.qsf".as_ref()])
+            .map_err(|error| error.to_string())
     }
 
     #[test]

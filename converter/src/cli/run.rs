@@ -18,6 +18,7 @@ use super::args::ConvertArgs;
 use super::choose::{choose_options, type_name};
 use super::make::{Made, make};
 use super::model::open_model;
+use super::stats::{statistics_json, statistics_line};
 use crate::batch::{BatchError, Worker, forecast_batch, run_batch};
 use crate::demo::{demo_table, run_demo};
 use crate::error::ConvertError;
@@ -47,15 +48,19 @@ fn run(args: &ConvertArgs) -> anyhow::Result<()> {
     if let Some(jobs) = &args.batch.batch {
         return batch(args, jobs);
     }
-    let cpu = args.compute.start()?;
     let cancel = cancel_on_interrupt()?;
+    let progress = ProgressLine::default();
+    if let Some(found) = statistics_json(args, || args.compute.start(), &progress, &cancel)? {
+        print(&if args.json { format!("{found:#}\n") } else { statistics_line(&found) })?;
+        return Ok(());
+    }
+    let cpu = args.compute.start()?;
     if args.demo {
         return demo(args, &cpu, &cancel);
     }
     if !args.show_stats.is_empty() {
         return show_stats(args, &cpu);
     }
-    let progress = ProgressLine::default();
     if args.dry_run {
         let (name, source) = open_model(args, None, &progress, &cancel)?;
         return dry_run(args, &name, source.as_ref(), &cpu, (&progress, &cancel));

@@ -236,7 +236,7 @@ impl<R: Runner> Run<'_, R> {
     /// Of decoding with a model that may be left early.
     fn layers_per_token(&self) -> Option<f64> {
         let decodes = self.test.kind == TestKind::Decode && self.runner.exits_early();
-        self.state.layers_per_token().filter(|_| decodes)
+        self.state.decoded_layers().mean().filter(|_| decodes)
     }
 }
 

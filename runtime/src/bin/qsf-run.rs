@@ -414,7 +414,7 @@ fn generate_text<R: Runner>(
             "decode_seconds": result.decode.as_secs_f64(),
             "prefill_tokens_per_second": rates.prefill,
             "decode_tokens_per_second": rates.decode,
-            "layers_per_token": state.layers_per_token(),
+            "layers_per_token": state.decoded_layers().mean(),
         });
         shortcuts.add_to(&mut value);
         print(&format!("{value:#}\n"))?;
@@ -427,7 +427,7 @@ fn generate_text<R: Runner>(
         }
         writeln!(std::io::stderr(), "run by {}", runner.device())?;
         rates.report(prompt, &result, seed, std::io::stderr())?;
-        if let Some(layers) = state.layers_per_token() {
+        if let Some(layers) = state.decoded_layers().mean() {
             writeln!(std::io::stderr(), "{layers:.2} of {} layers per output token", config.layers)?;
         }
     }

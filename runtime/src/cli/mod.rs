@@ -27,7 +27,7 @@ use crate::progress::Cancel;
 
 pub use bench::{BenchArgs, BenchModel, OutputFormat, run_bench, run_kernels};
 pub use device::{Device, DeviceArgs, Runs, adapters_json, adapters_text, only_on_cpu};
-pub use evaluate::{EvalArgs, evaluation_json, print_evaluation};
+pub use evaluate::{EvalArgs, Report, evaluation_demand, evaluation_json, join_parts, print_evaluation};
 pub use head::{HeadArgs, HeadChoice, HeadReport};
 pub use interactive::{DEFAULT_CONTEXT, InteractiveArgs, TurnOptions, answer_turns};
 pub use kv::KvArgs;

@@ -24,15 +24,17 @@ pub(super) struct ExitRule {
 }
 
 /// How many layers decoded tokens went through.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct LayerCount {
-    tokens: u64,
-    layers: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LayerCount {
+    /// Tokens that were decoded.
+    pub tokens: u64,
+    /// Layers of all of them together.
+    pub layers: u64,
 }
 
 impl LayerCount {
     /// Counts a token.
-    pub fn add(&mut self, layers: usize) {
+    pub(super) fn add(&mut self, layers: usize) {
         self.tokens += 1;
         self.layers += layers as u64;
     }

@@ -28,11 +28,16 @@ impl LayerRunner {
     /// When one of them is missing or damaged, or memory runs out.
     pub fn new(source: &dyn WeightSource, cpu: Cpu) -> Result<LayerRunner> {
         let model = Model::load_ends(source)?;
-        let chunk = PROMPT_BATCH.min(model.config.max_positions as usize).max(1);
+        let chunk = LayerRunner::chunk_of(&model.config);
         // The one layer of the cache is for layers with windows and without.
         let kv = KvOptions { whole: true, ..KvOptions::default() };
         let state = DecoderState::new(&model.config, 1, chunk, chunk, kv)?;
         Ok(LayerRunner { decoder: Decoder::new(Arc::new(model), cpu, Some(Activations::F32)), state })
+    }
+
+    /// Most tokens of a chunk of a model of this architecture.
+    pub fn chunk_of(config: &ModelConfig) -> usize {
+        PROMPT_BATCH.min(config.max_positions as usize).max(1)
     }
 
     /// The architecture.

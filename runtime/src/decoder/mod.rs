@@ -28,6 +28,7 @@ use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
 use qsf_format::{PositionConfig, Residual};
 
 pub use clustered_head::{ClusterRanking, ClusteredHead};
+pub use early_exit::LayerCount;
 pub use kv_cache::{KvCache, KvOptions};
 pub use kv_keep::{KvKeep, KvPolicy};
 pub use layer_runner::LayerRunner;

@@ -177,10 +177,10 @@ impl DecoderState {
         self.kv.capacity()
     }
 
-    /// Layers that decoded tokens have gone through, on average; `None` before the first. Fewer than the model has where it is
-    /// left early or layers are left out.
-    pub fn layers_per_token(&self) -> Option<f64> {
-        self.decoded.mean()
+    /// Layers that decoded tokens have gone through. Fewer than the model has for each where it is left early or layers are left
+    /// out.
+    pub fn decoded_layers(&self) -> LayerCount {
+        self.decoded
     }
 
     /// Where the time of the steps goes; off until it is switched on.

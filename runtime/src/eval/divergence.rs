@@ -1,6 +1,6 @@
 //! Divergence of a model from another over many positions.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::row::RowDifference;
 
@@ -45,48 +45,57 @@ pub struct DeltaP {
     pub rms: f64,
 }
 
-/// Collects positions.
-#[derive(Debug, Default)]
-pub(super) struct DivergenceSum {
-    kl: Vec<f64>,
-    same_top: usize,
-    delta_p: f64,
-    delta_p_squared: f64,
-    base_nll: f64,
+/// Sums over the scored positions of one chunk.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DivergenceSums {
+    /// Divergence at each position: quantiles need all.
+    pub kl: Vec<f64>,
+    pub same_top: u64,
+    pub delta_p: f64,
+    pub delta_p_squared: f64,
+    pub base_nll: f64,
 }
 
-impl DivergenceSum {
+impl DivergenceSums {
     pub fn add(&mut self, row: &RowDifference) {
         self.kl.push(row.kl);
-        self.same_top += usize::from(row.same_top);
+        self.same_top += u64::from(row.same_top);
         self.delta_p += row.delta_p;
         self.delta_p_squared += row.delta_p * row.delta_p;
         self.base_nll += row.base_nll;
     }
+}
 
-    /// The summary; `None` without positions.
-    pub fn finish(mut self) -> Option<Divergence> {
-        let n = self.kl.len() as f64;
-        self.kl.sort_by(f64::total_cmp);
-        let max = *self.kl.last()?;
-        let mean = self.kl.iter().sum::<f64>() / n;
-        let variance = self.kl.iter().map(|kl| (kl - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+impl Divergence {
+    /// The summary of chunks, whose sums are added up in this order; `None` without positions.
+    pub(super) fn of<'a>(chunks: impl Iterator<Item = &'a DivergenceSums>) -> Option<Divergence> {
+        let mut all = DivergenceSums::default();
+        for chunk in chunks {
+            all.kl.extend(&chunk.kl);
+            all.same_top += chunk.same_top;
+            all.delta_p += chunk.delta_p;
+            all.delta_p_squared += chunk.delta_p_squared;
+            all.base_nll += chunk.base_nll;
+        }
+        let n = all.kl.len() as f64;
+        all.kl.sort_by(f64::total_cmp);
+        let max = *all.kl.last()?;
+        let mean = all.kl.iter().sum::<f64>() / n;
+        let variance = all.kl.iter().map(|kl| (kl - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
         Some(Divergence {
-            base_ppl: (self.base_nll / n).exp(),
+            base_ppl: (all.base_nll / n).exp(),
             kld: KlDivergence {
                 mean,
                 stderr: (variance / n).sqrt(),
-                p50: percentile(&self.kl, 0.5),
-                p90: percentile(&self.kl, 0.9),
-                p99: percentile(&self.kl, 0.99),
-                p999: percentile(&self.kl, 0.999),
+                p50: percentile(&all.kl, 0.5),
+                p90: percentile(&all.kl, 0.9),
+                p99: percentile(&all.kl, 0.99),
+                p999: percentile(&all.kl, 0.999),
                 max,
             },
-            top1: 100.0 * self.same_top as f64 / n,
-            delta_p: DeltaP {
-                mean: 100.0 * self.delta_p / n,
-                rms: 100.0 * (self.delta_p_squared / n).sqrt(),
-            },
+            top1: 100.0 * all.same_top as f64 / n,
+            delta_p: DeltaP { mean: 100.0 * all.delta_p / n, rms: 100.0 * (all.delta_p_squared / n).sqrt() },
         })
     }
 }
@@ -113,15 +122,16 @@ mod tests {
 
     #[test]
     fn a_summary_counts_every_position_once() {
-        let mut sum = DivergenceSum::default();
-        for (kl, same_top, delta_p) in [(0.1, true, -0.2), (0.3, false, 0.1)] {
-            sum.add(&RowDifference { kl, same_top, delta_p, base_nll: 1.0, nll: 1.0 });
-        }
-        let d = sum.finish().unwrap();
+        let chunks = [(0.1, true, -0.2), (0.3, false, 0.1)].map(|(kl, same_top, delta_p)| {
+            let mut sums = DivergenceSums::default();
+            sums.add(&RowDifference { kl, same_top, delta_p, base_nll: 1.0, nll: 1.0 });
+            sums
+        });
+        let d = Divergence::of(chunks.iter()).unwrap();
         assert!((d.kld.mean - 0.2).abs() < 1e-12 && (d.kld.stderr - 0.1).abs() < 1e-12);
         assert_eq!((d.top1, d.kld.max), (50.0, 0.3));
         assert!((d.delta_p.mean + 5.0).abs() < 1e-9);
         assert!((d.base_ppl - 1f64.exp()).abs() < 1e-12);
-        assert!(DivergenceSum::default().finish().is_none());
+        assert!(Divergence::of([DivergenceSums::default()].iter()).is_none());
     }
 }

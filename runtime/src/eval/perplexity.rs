@@ -1,17 +1,17 @@
-//! Perplexity of a model on a token sequence, alone or side by side with another model.
+//! Runs a model over the chunks of a token sequence, alone or side by side with another model.
 
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
-use serde::Serialize;
 
-use super::divergence::{Divergence, DivergenceSum};
 use super::row::{compare, nll};
+use super::sums::{ChunkSums, Decoded, EvaluatedChunks, Evaluation};
 use crate::cpu::KvTypes;
 use crate::decoder::{KvKeep, KvOptions};
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
 use crate::memory::zeros;
+use crate::part::Part;
 use crate::progress::Progress;
 use crate::runner::{Runner, Sequence};
 
@@ -20,6 +20,9 @@ const LOGIT_ROWS: usize = 64;
 
 /// Most logits held at once, 256 MiB.
 const MAX_LOGITS: usize = 1 << 26;
+
+/// Tokens of the shortest chunk: one is scored.
+pub(super) const MIN_CTX: usize = 4;
 
 /// What to evaluate.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +43,34 @@ pub struct EvalOptions {
     pub logit_rows: usize,
 }
 
+impl EvalOptions {
+    /// How many chunks of `tokens` are evaluated.
+    ///
+    /// # Errors
+    /// When a chunk is too short, or the text has not one.
+    pub fn chunks_of(&self, tokens: &[u32]) -> Result<usize> {
+        let ctx = self.ctx;
+        if ctx < MIN_CTX {
+            return Err(RuntimeError::Request(format!(
+                "a chunk of {ctx} tokens is too short: --ctx must be at least {MIN_CTX}"
+            )));
+        }
+        let available = tokens.len() / ctx;
+        match self.chunks.unwrap_or(available).min(available) {
+            0 => Err(RuntimeError::Request(format!(
+                "the text has {} tokens, less than one chunk of {ctx}: pass a longer text or a smaller --ctx",
+                tokens.len()
+            ))),
+            chunks => Ok(chunks),
+        }
+    }
+
+    /// Tokens of a step. Which they are influences figures where not all positions are kept, and only there.
+    pub fn steps(&self) -> usize {
+        if self.kv.keep.is_some() { self.step.min(KvKeep::SLACK) } else { self.step }
+    }
+}
+
 impl Default for EvalOptions {
     fn default() -> EvalOptions {
         EvalOptions {
@@ -54,38 +85,6 @@ impl Default for EvalOptions {
     }
 }
 
-/// Result of [`evaluate`]. The field names are those of `qsf-eval --json`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Evaluation {
-    /// Perplexity: exp of the mean negative log-likelihood.
-    pub ppl: f64,
-    /// Standard error of the perplexity.
-    pub ppl_stderr: f64,
-    /// Scored positions.
-    pub tokens: usize,
-    /// Chunks.
-    pub chunks: usize,
-    /// Tokens per chunk.
-    pub ctx: usize,
-    /// Wall time.
-    pub seconds: f64,
-    /// How scored tokens were decoded, one by one, where the model may be left early.
-    #[serde(flatten)]
-    pub decoding: Option<Decoding>,
-    /// Distance from the base model, where one was given.
-    #[serde(flatten)]
-    pub divergence: Option<Divergence>,
-}
-
-/// How tokens were decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Decoding {
-    /// Layers that each went through, on average.
-    pub layers_per_token: f64,
-    /// How fast, with the head.
-    pub tokens_per_second: f64,
-}
-
 /// Evaluates `model` on `tokens`; with `base`, chunk by chunk side by side, so that no logits are stored.
 ///
 /// # Errors
@@ -97,20 +96,24 @@ pub fn evaluate<R: Runner>(
     options: EvalOptions,
     progress: &dyn Progress,
 ) -> Result<Evaluation> {
+    evaluate_part(model, base, tokens, options, Part::ALL, progress)?.evaluation()
+}
+
+/// The sums of a part of the chunks, in a row. Those of all parts together give what [`evaluate`] gives, to the bit.
+///
+/// # Errors
+/// As [`evaluate`], and when there are fewer chunks than parts.
+pub fn evaluate_part<R: Runner>(
+    model: &R,
+    base: Option<&R>,
+    tokens: &[u32],
+    options: EvalOptions,
+    part: Part,
+    progress: &dyn Progress,
+) -> Result<EvaluatedChunks> {
     let EvalOptions { ctx, bos, kv, base_kv, .. } = options;
-    if ctx < 4 {
-        return Err(RuntimeError::Request(format!(
-            "a chunk of {ctx} tokens is too short: --ctx must be at least 4"
-        )));
-    }
-    let available = tokens.len() / ctx;
-    let chunks = options.chunks.unwrap_or(available).min(available);
-    if chunks == 0 {
-        return Err(RuntimeError::Request(format!(
-            "the text has {} tokens, less than one chunk of {ctx}: pass a longer text or a smaller --ctx",
-            tokens.len()
-        )));
-    }
+    let total = options.chunks_of(tokens)?;
+    let range = part.range(total, "chunks")?;
     let vocab = model.config().vocab;
     if let Some(base) = base.filter(|b| b.config().vocab != vocab) {
         return Err(RuntimeError::Request(format!(
@@ -118,38 +121,29 @@ pub fn evaluate<R: Runner>(
             base.config().vocab
         )));
     }
-    check_tokens(&tokens[..chunks * ctx], vocab)?;
+    check_tokens(&tokens[..total * ctx], vocab)?;
     let started = Instant::now();
-    let step = if kv.keep.is_some() { options.step.min(KvKeep::SLACK) } else { options.step };
+    let step = options.steps();
     let side = |runner, kv| Side::new(runner, (ctx, step), kv, options.logit_rows);
     let mut model = side(model, kv)?;
     let mut base = base.map(|base| side(base, base_kv.into())).transpose()?;
-    let mut sums = Sums::default();
-    progress.begin("evaluating", (chunks * ctx) as u64);
-    for chunk in tokens.chunks_exact(ctx).take(chunks) {
+    let mut chunks = Vec::with_capacity(range.len());
+    progress.begin("evaluating", (range.len() * ctx) as u64);
+    for (number, chunk) in tokens.chunks_exact(ctx).enumerate().take(range.end).skip(range.start) {
         let mut chunk = chunk.to_vec();
         if let Some(bos) = bos {
             chunk[0] = bos;
         }
-        evaluate_chunk(&mut model, base.as_mut(), &chunk, &mut sums, progress)?;
+        chunks.push(evaluate_chunk(&mut model, base.as_mut(), (number, &chunk), progress)?);
     }
     progress.end();
-    let (ppl, ppl_stderr) = sums.perplexity();
-    let tokens = sums.count;
-    let divergence = if base.is_some() { sums.divergence.finish() } else { None };
-    let base_ppl = divergence.as_ref().map_or(ppl, |d| d.base_ppl);
-    if !(ppl.is_finite() && ppl_stderr.is_finite() && base_ppl.is_finite()) {
-        return Err(RuntimeError::NotANumber { what: "a perplexity beyond all numbers".into() });
-    }
-    Ok(Evaluation {
-        ppl,
-        ppl_stderr,
-        tokens,
-        chunks,
+    Ok(EvaluatedChunks {
         ctx,
+        total,
+        first: range.start,
+        chunks,
+        decoded: model.decoded(),
         seconds: started.elapsed().as_secs_f64(),
-        decoding: model.decoding(tokens),
-        divergence,
     })
 }
 
@@ -171,7 +165,7 @@ struct Side<'a, R: Runner> {
     logits: Vec<f32>,
     /// Positions that `logits` has room for.
     rows: usize,
-    /// Time of [`Side::decoded`].
+    /// Time of [`Side::decode`].
     decoding: Duration,
 }
 
@@ -188,10 +182,10 @@ impl<'a, R: Runner> Side<'a, R> {
         Ok(Side { runner, state, logits: zeros(rows * vocab, "logits")?, rows, decoding: Duration::ZERO })
     }
 
-    /// How `count` tokens were decoded, where they were.
-    fn decoding(&self, count: usize) -> Option<Decoding> {
-        let layers_per_token = self.state.layers_per_token()?;
-        Some(Decoding { layers_per_token, tokens_per_second: count as f64 / self.decoding.as_secs_f64() })
+    /// How tokens were decoded one by one, where they were.
+    fn decoded(&self) -> Option<Decoded> {
+        let count = self.state.decoded_layers();
+        (count.tokens > 0).then_some(Decoded { layers: count.layers, seconds: self.decoding.as_secs_f64() })
     }
 
     fn logits(&mut self, rows: std::ops::Range<usize>) -> Result<&[f32]> {
@@ -204,7 +198,7 @@ impl<'a, R: Runner> Side<'a, R> {
 
 impl<R: Runner> Side<'_, R> {
     /// Decodes `tokens` one by one; the logits of each.
-    fn decoded(&mut self, tokens: &[u32]) -> Result<&[f32]> {
+    fn decode(&mut self, tokens: &[u32]) -> Result<&[f32]> {
         let Side { runner, state, logits, decoding, .. } = self;
         let vocab = runner.config().vocab as usize;
         let logits = &mut logits[..tokens.len() * vocab];
@@ -218,49 +212,23 @@ impl<R: Runner> Side<'_, R> {
     }
 }
 
-#[derive(Default)]
-struct Sums {
-    count: usize,
-    nll: f64,
-    nll_squared: f64,
-    divergence: DivergenceSum,
-}
-
-impl Sums {
-    fn add(&mut self, nll: f64) {
-        self.count += 1;
-        self.nll += nll;
-        self.nll_squared += nll * nll;
-    }
-
-    /// Perplexity and its standard error, by the error of the mean log-likelihood.
-    fn perplexity(&self) -> (f64, f64) {
-        let n = self.count as f64;
-        let mean = self.nll / n;
-        let variance = (self.nll_squared / n - mean * mean).max(0.0);
-        let ppl = mean.exp();
-        (ppl, ppl * (variance / (n - 1.0).max(1.0)).sqrt())
-    }
-}
-
 /// A figure made of NaN would look like any other, or like a perfect one.
-fn check_finite(values: &[f64], scored: usize, position: usize) -> Result<()> {
+fn check_finite(values: &[f64], chunk: usize, position: usize) -> Result<()> {
     if values.iter().all(|v| v.is_finite()) {
         return Ok(());
     }
-    let what = format!(
-        "logits that are not finite at position {position} of a chunk, after {scored} scored positions"
-    );
+    let what = format!("logits that are not finite at position {position} of chunk {chunk}, counted from 0");
     Err(RuntimeError::NotANumber { what })
 }
 
+/// Evaluates the chunk of this number.
 fn evaluate_chunk<R: Runner>(
     model: &mut Side<'_, R>,
     mut base: Option<&mut Side<'_, R>>,
-    chunk: &[u32],
-    sums: &mut Sums,
+    (number, chunk): (usize, &[u32]),
     progress: &dyn Progress,
-) -> Result<()> {
+) -> Result<ChunkSums> {
+    let mut sums = ChunkSums::new(base.is_some());
     let isa = model.runner.cpu().isa();
     let vocab = model.runner.config().vocab as usize;
     let scored = chunk.len() / 2..chunk.len() - 1;
@@ -289,7 +257,7 @@ fn evaluate_chunk<R: Runner>(
             let targets = &chunk[from + 1..=to];
             let rows = from - start..to - start;
             let logits =
-                if decodes { model.decoded(&chunk[from..to])? } else { model.logits(rows.clone())? };
+                if decodes { model.decode(&chunk[from..to])? } else { model.logits(rows.clone())? };
             if let Some(base) = &mut base {
                 let base_logits = base.logits(rows)?;
                 let differences: Vec<_> = logits
@@ -299,9 +267,8 @@ fn evaluate_chunk<R: Runner>(
                     .map(|((row, base), &target)| compare(isa, base, row, target as usize))
                     .collect();
                 for (row, at) in differences.iter().zip(from..) {
-                    check_finite(&[row.nll, row.base_nll, row.kl], sums.count, at)?;
-                    sums.add(row.nll);
-                    sums.divergence.add(row);
+                    check_finite(&[row.nll, row.base_nll, row.kl], number, at)?;
+                    sums.add_compared(row);
                 }
             } else {
                 let losses: Vec<f64> = logits
@@ -310,7 +277,7 @@ fn evaluate_chunk<R: Runner>(
                     .map(|(row, &target)| nll(isa, row, target as usize))
                     .collect();
                 for (nll, at) in losses.into_iter().zip(from..) {
-                    check_finite(&[nll], sums.count, at)?;
+                    check_finite(&[nll], number, at)?;
                     sums.add(nll);
                 }
             }
@@ -319,5 +286,5 @@ fn evaluate_chunk<R: Runner>(
         progress.advance(step.len() as u64);
         start = end;
     }
-    Ok(())
+    Ok(sums)
 }

@@ -15,6 +15,7 @@ mod tensor;
 mod transpose;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use qsf_format::{EarlyExits, ModelConfig, TensorId, VocabClusters};
@@ -100,6 +101,15 @@ pub trait WeightSource: Send + Sync {
     /// Tells the source that no tensor of this layer (`None`: of the model as a whole) is needed soon, so that memory
     /// mapped from files can be given back. Tensors already handed out stay valid.
     fn release(&self, layer: Option<u32>);
+}
+
+/// Bytes of all files of a model.
+///
+/// # Errors
+/// When one cannot be looked at.
+pub fn file_bytes(source: &dyn WeightSource) -> Result<u64> {
+    let size = |path: &PathBuf| Ok(fs::metadata(path).map_err(|e| RuntimeError::io(path, "read", e))?.len());
+    source.files().iter().map(size).sum()
 }
 
 /// What a source knows of a tensor without reading its values.

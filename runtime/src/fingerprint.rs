@@ -1,11 +1,10 @@
-//! Which model, and which text, statistics are of.
+//! Which model, and which tokens, something was made of: statistics of a text, a part of an evaluation.
 
-use std::fmt::Write as _;
-
-use qsf_runtime::cpu::Isa;
-use qsf_runtime::source::WeightSource;
-use qsf_runtime::{Result, RuntimeError};
 use sha2::{Digest, Sha256};
+
+use crate::cpu::Isa;
+use crate::error::{Result, RuntimeError};
+use crate::source::WeightSource;
 
 /// SHA-256.
 pub type Hash = [u8; 32];
@@ -47,12 +46,4 @@ pub fn text_fingerprint(tokens: &[u32]) -> Hash {
     let mut hash = Sha256::new();
     tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
     hash.finalize().into()
-}
-
-/// A hash in lower-case hexadecimal.
-pub fn hex(hash: &Hash) -> String {
-    hash.iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
