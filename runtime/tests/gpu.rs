@@ -100,6 +100,19 @@ fn every_architecture_computes_what_transformers_and_the_cpu_compute() {
     }
 }
 
+/// Larger models than the repository has: files that `QSF_MODELS` names, separated by colons.
+#[test]
+fn models_that_were_named_compute_what_the_cpu_computes() {
+    for path in std::env::var("QSF_MODELS").iter().flat_map(|paths| paths.split(':')) {
+        let source = source::open(Path::new(path)).unwrap();
+        let (cpu, tokens) = (cpu_decoder(source.as_ref()), tokens(source.config().vocab, 100));
+        let gpu = gpu_decoder(&cpu);
+        let distance = distance(&all_logits(&gpu, &tokens), &all_logits(&cpu, &tokens));
+        println!("{path} on {}: {distance:.2e}", gpu.gpu().summary().name);
+        assert!(distance <= LIMIT, "{path}: {distance:.2e}");
+    }
+}
+
 fn llama() -> ModelConfig {
     ModelConfig {
         architecture: "llama".into(),
