@@ -18,7 +18,7 @@ use crate::fit::Fit;
 use crate::quantize::{Effort, Matrix, ScaleOverflow, first_non_finite, quantize_matrix};
 
 /// Values that one task handles: enough to outweigh its overhead, little enough to share among cores.
-const VALUES_PER_TASK: usize = 1 << 16;
+pub(crate) const VALUES_PER_TASK: usize = 1 << 16;
 
 /// Largest finite f16.
 const F16_MAX: f32 = 65504.0;

@@ -15,7 +15,7 @@ use qsf_runtime::source::{Tensor, WeightSource};
 use rayon::prelude::*;
 
 use crate::apart::Chosen;
-use crate::encode::{Encoded, Encoder};
+use crate::encode::{Encoded, Encoder, VALUES_PER_TASK};
 use crate::error::{ConvertError, Result};
 use crate::fit::Fit;
 use crate::kept_tensors::KeptTensors;
@@ -26,9 +26,6 @@ use crate::stored::StoredTensor;
 
 /// Values of a streamed tensor that are encoded before they are written.
 pub(crate) const VALUES_PER_RUN: usize = 1 << 23;
-
-/// Values that are encoded before they are kept: a tenth of a second's work of a core, which a kill may cost.
-const VALUES_PER_KEPT_RUN: usize = 1 << 20;
 
 /// A conversion under way.
 pub(crate) struct Job<'a> {
@@ -251,7 +248,7 @@ impl<'a> Job<'a> {
                 |rows| self.encoder.encode(info, &tensor, rows, (quant, layout), fit, chosen.as_ref());
             match kept.filter(|kept| chosen.is_none() && kept.keeps_runs()) {
                 Some(kept) => {
-                    for run in runs(rows, tensor.cols(), VALUES_PER_KEPT_RUN) {
+                    for run in runs(rows, tensor.cols(), values_per_kept_run()) {
                         encoded.append(kept.run(&self.encoder, planned, (quant, layout), run, encode)?);
                     }
                 }
@@ -344,6 +341,11 @@ impl<'a> Job<'a> {
         }
         Ok((form, fit))
     }
+}
+
+/// Values that are encoded before they are kept: enough for all threads, and no more, as a kill may cost that much.
+fn values_per_kept_run() -> usize {
+    2 * VALUES_PER_TASK * rayon::current_num_threads()
 }
 
 /// Rows of a tensor, whole panels of about so many values at a time.

@@ -59,6 +59,11 @@ impl<'a> KeptTensors<'a> {
         Ok(KeptTensors { journal: Mutex::new(journal), cancel })
     }
 
+    /// Whether an earlier conversion has left something.
+    pub fn goes_on(&self) -> bool {
+        self.lock().as_ref().is_some_and(Journal::goes_on)
+    }
+
     /// Whether [`store`](Self::store) keeps a tensor of the model as a whole. Those that are written as they are encoded are
     /// too large for it.
     pub fn takes(&self, planned: &PlannedTensor) -> bool {

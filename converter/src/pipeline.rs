@@ -90,7 +90,12 @@ pub fn convert(
     refuse_old_rejected(out, options)?;
     check_cluster_count(source, options)?;
     check_layer_count(source, options)?;
-    check_tokenizer(source, options.skip_tokenizer_check)?;
+    // What goes on from tensors that are kept was checked before they were made: many restarts of quick work shall not do it
+    // again each time.
+    let keeps = options.keep_tensors && options.calibration.is_none() && options.stats_in.is_empty();
+    if !keeps {
+        check_tokenizer(source, options.skip_tokenizer_check)?;
+    }
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
     let requantized_from = source.quantized_from();
     let quantizes = plan.quantizes() || options.size_limit.is_some();
@@ -129,8 +134,13 @@ pub fn convert(
             hash_files(&files, &[cancel])?
         }
         None => {
-            if options.keep_tensors {
-                kept = KeptTensors::open(out, &files, &recorded, progress, cancel)?;
+            if keeps {
+                let mut with = recorded.clone();
+                with.insert("tokenizer compared".into(), json!(!options.skip_tokenizer_check));
+                kept = KeptTensors::open(out, &files, &with, progress, cancel)?;
+                if !kept.goes_on() {
+                    check_tokenizer(source, options.skip_tokenizer_check)?;
+                }
             }
             progress.begin("converting", job.weights());
             // Hashing reads the same files: beside the encoding, it finds them in the page cache.
