@@ -244,7 +244,8 @@ impl<'a> Schedule<'a> {
         }
         File::create(&marker).map_err(|e| io(e, &marker, "create"))?;
         let model_bytes = self.jobs[job].model_path.as_deref().map_or(0, bytes_of);
-        let side_by_side = settings.most_jobs.min(self.running.len() + self.pending.len() + 1);
+        // The last job has all cores: the one that still runs beside it leaves one idle when it ends.
+        let side_by_side = settings.most_jobs.min(self.pending.len() + 1);
         let threads = settings.cores / side_by_side.min(settings.budget.jobs_of(model_bytes));
         let args = self.jobs[job].command_line(&output, threads.max(1));
         let child = Child::start(&settings.program, &args, &settings.folder, job, &self.events.0)
