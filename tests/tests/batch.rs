@@ -118,6 +118,32 @@ fn a_batch_makes_the_files_of_single_conversions_and_skips_them_afterwards() {
     assert_eq!(place.records().len(), 13);
 }
 
+/// Linux takes any bytes as names.
+#[cfg(target_os = "linux")]
+#[test]
+fn folders_whose_names_are_no_text_are_as_good_as_others() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let place = Place::new();
+    let folder = place.0.path().join(std::ffi::OsStr::from_bytes(b"o\xffut"));
+    fs::create_dir(&folder).unwrap();
+    demo_model(&folder);
+    let list = folder.join("jobs.jsonl");
+    fs::write(
+        &list,
+        json!({ "model": "demo-1m", "output": "demo.qsf", "eval_text": TEXT, "eval_chunks": 1 }).to_string(),
+    )
+    .unwrap();
+    for skipped in [false, true] {
+        let call = program("qsf-convert").arg("--batch").arg(&list).arg("--out-dir").arg(folder.join("out"));
+        let output = call.args("--json").run();
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let summary: Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!(summary["jobs"][0]["skipped"], skipped, "{summary}");
+    }
+    assert!(folder.join("out/demo.qsf").is_file());
+}
+
 #[test]
 fn a_dry_run_says_what_is_to_be_done_with_its_memory_and_makes_nothing() {
     let place = Place::new();

@@ -22,12 +22,14 @@ use qsf_runtime::file_hash::sha256;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Errand {
     /// The list of jobs.
+    #[serde(with = "super::any_path")]
     pub(super) list: PathBuf,
     /// Hash of it: what one machine has checked is what the other does.
     pub(super) list_sha256: String,
     /// The number of the job in it, counted from 0.
     pub(super) position: usize,
     /// Folder for the files.
+    #[serde(with = "super::any_path")]
     pub(super) out_dir: PathBuf,
     /// The last record of its output, if there is one.
     pub(super) known: Option<Record>,

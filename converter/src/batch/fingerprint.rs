@@ -27,6 +27,7 @@ pub struct SeenFile {
     /// What it was for: `model`, or the option that named it.
     pub role: String,
     /// Where it is.
+    #[serde(with = "super::any_path")]
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,

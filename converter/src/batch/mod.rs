@@ -2,6 +2,7 @@
 //!
 //! | File | Duty |
 //! |---|---|
+//! | `any_path` | paths in JSON, UTF-8 or not |
 //! | `args` | flags, and which jobs are this shard's |
 //! | `manifest` | the list of jobs as it is written, with lines |
 //! | `job` | what its entries mean: command lines, checked by the command line's own parser |
@@ -16,6 +17,7 @@
 //! | `watch`, `summary` | what a user sees, under way and at the end |
 //! | `error` | what can go wrong with all of it |
 
+mod any_path;
 mod args;
 mod budget;
 mod child;
