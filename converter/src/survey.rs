@@ -47,6 +47,9 @@ const SAMPLE_ROWS: usize = 128;
 pub(crate) const CHUNK: usize = 512;
 /// Chunks for measurements of the whole model.
 const PROBE_CHUNKS: usize = 4;
+/// Tokens of each. The time of all these measurements grows with the square of a model's depth, and four times as many tokens gave no
+/// better choice (docs/quantization.md).
+const PROBE_CHUNK: usize = 128;
 /// Chunks for the moments that types are compared by: what a matrix is fitted to in the end takes more.
 pub(crate) const SURVEY_CHUNKS: usize = 32;
 /// Least damage of anything: that a measured divergence is below its noise does not make a tensor free.
@@ -108,12 +111,13 @@ pub(crate) fn survey(
     {
         return Ok(known);
     }
-    let ctx = CHUNK.min(tokens.len());
+    let ctx = PROBE_CHUNK.min(tokens.len());
     let probed = spread(tokens, ctx, PROBE_CHUNKS);
     let text = ProbeText { tokens: &probed, ctx, chunks: PROBE_CHUNKS };
     let mut probe = Probe::new(job.source, cpu, text, cancel)?;
     // A file of statistics is of the whole text.
-    let heard = if stats.writes() { tokens.to_vec() } else { spread(tokens, ctx, SURVEY_CHUNKS) };
+    let heard =
+        if stats.writes() { tokens.to_vec() } else { spread(tokens, CHUNK.min(tokens.len()), SURVEY_CHUNKS) };
     let mut survey = Survey { tensors: Vec::new(), importance: Vec::new(), head: LayerStats::default() };
     let source = job.source;
     stats.for_each_layer(source, &Tools { tokens: &heard, ..*tools }, |stats| {

@@ -30,7 +30,7 @@ macro_rules! table {
             q6: kernel(Q6, concat!($isa, "-6bit"), $($matmul)::+::<{ Q6 as u8 }>),
             t2: kernel(T2, concat!($isa, "-t2"), $($matmul)::+::<{ T2 as u8 }>),
             t3: kernel(T3, concat!($isa, "-t3"), $($matmul)::+::<{ T3 as u8 }>),
-            float_dot: concat!($isa, "-16-lanes-2x3"),
+            float_dot: concat!($isa, "-16-lanes"),
         }
     }};
 }

@@ -10,9 +10,6 @@ use super::unpack::{
 };
 use crate::cpu::activations::ACT_BLOCK;
 
-/// Bytes from the superblock at work to the one that is fetched from memory: the processor's own prefetching stops at the
-/// end of a page.
-const AHEAD: usize = 2048;
 const CACHE_LINE: usize = 64;
 /// Codes of tokens that are worked through before the next panel: they stay in the second-level cache.
 const TOKEN_BYTES: usize = 256 << 10;
@@ -44,7 +41,7 @@ pub(super) unsafe fn matmul<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, 
 #[inline(always)]
 unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut, n: usize) {
     let panel_bytes = head_bytes(QUANT) + task.blocks * superblock_bytes(QUANT, n);
-    let levels = Levels::new::<QUANT>(task.tables, I::OFFSET);
+    let (levels, ahead) = (Levels::new::<QUANT>(task.tables, I::OFFSET), I::ahead());
     let step = (TOKEN_BYTES / task.input.stride()).next_multiple_of(I::TILE).max(I::TILE);
     for first in task.tokens.clone().step_by(step) {
         let end = task.tokens.end.min(first + step);
@@ -55,15 +52,15 @@ unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelO
                 let panel = task.weights.as_ptr().add(p * panel_bytes);
                 let start = out.start.add(PANEL_ROWS * p);
                 while I::TILE == 8 && token + 8 <= end {
-                    tile::<I, QUANT, 8>(task, &levels, panel, n, token, PanelOut { start, ..out });
+                    tile::<I, QUANT, 8>(task, (&levels, ahead), panel, n, token, PanelOut { start, ..out });
                     token += 8;
                 }
                 while I::TILE >= 4 && token + 4 <= end {
-                    tile::<I, QUANT, 4>(task, &levels, panel, n, token, PanelOut { start, ..out });
+                    tile::<I, QUANT, 4>(task, (&levels, ahead), panel, n, token, PanelOut { start, ..out });
                     token += 4;
                 }
                 while token < end {
-                    tile::<I, QUANT, 1>(task, &levels, panel, n, token, PanelOut { start, ..out });
+                    tile::<I, QUANT, 1>(task, (&levels, ahead), panel, n, token, PanelOut { start, ..out });
                     token += 1;
                 }
             }
@@ -78,7 +75,7 @@ unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelO
 #[inline(always)]
 unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
     task: &PanelTask<'_>,
-    levels: &Levels,
+    (levels, ahead): (&Levels, usize),
     panel: *const u8,
     n: usize,
     token: usize,
@@ -98,7 +95,7 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
             if T == 1 {
                 // A single token waits for memory. Past the weights a prefetch does nothing.
                 for line in (0..size).step_by(CACHE_LINE) {
-                    I::prefetch(block.wrapping_add(AHEAD + line));
+                    I::prefetch(block.wrapping_add(ahead + line));
                 }
             }
             if const { is_learned(QUANT) } {

@@ -44,6 +44,10 @@ pub(super) trait PanelIsa {
     /// are too large by so many times the sum of the codes x.
     const OFFSET: u8;
 
+    /// Bytes from the superblock at work to the one that is fetched from memory: the processor's own prefetching stops at the end
+    /// of a page.
+    fn ahead() -> usize;
+
     /// Asks for the cache line at `address`, which may be any address.
     unsafe fn prefetch(address: *const u8);
 

@@ -13,7 +13,9 @@ use super::{Cpu, float_dot};
 use crate::source::{NativeRows, Tensor};
 use output::Output;
 
-/// Decoded weights that a thread works on at a time: half of a small first-level cache.
+/// Decoded weight rows that a thread multiplies with a batch of tokens at a time: each time, all tokens come through the caches.
+const DECODED_ROWS: usize = 16;
+/// Decoded weights that a thread multiplies with a single token at a time: half of a small first-level cache.
 const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 /// Most weight rows of one task in a batch: with its tokens' codes they must stay in the second-level cache.
 const BATCH_ROWS: usize = 64;
@@ -229,7 +231,7 @@ impl Cpu {
     ) {
         let Scratch { decoded, results, .. } = scratch;
         let (k, m) = (input.k, input.rows());
-        let step = (DECODED_FLOATS / k).next_multiple_of(4).max(4);
+        let step = if m == 1 { (DECODED_FLOATS / k).next_multiple_of(4).max(4) } else { DECODED_ROWS };
         if decoded.len() < step * k {
             decoded.resize(step * k, 0.0);
         }

@@ -40,6 +40,10 @@ impl<P: Products> PanelIsa for Neon<P> {
     const TILE: usize = 1;
     const OFFSET: u8 = 0;
 
+    fn ahead() -> usize {
+        2048
+    }
+
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
         // SAFETY: a prefetch of any address is harmless.

@@ -2,6 +2,7 @@
 
 use core::arch::x86_64::*;
 
+use super::fetch;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::product;
 use crate::cpu::kernels::unpack::PanelIsa;
@@ -36,10 +37,13 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     const TILE: usize = 4;
     const OFFSET: u8 = if VNNI { 128 } else { 0 };
 
+    fn ahead() -> usize {
+        fetch::ahead()
+    }
+
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        fetch::fetch(address);
     }
 
     #[inline(always)]

@@ -2,6 +2,7 @@
 
 use core::arch::x86_64::*;
 
+use super::fetch;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::product;
 use crate::cpu::kernels::unpack::PanelIsa;
@@ -18,10 +19,13 @@ impl PanelIsa for Avx512 {
     const TILE: usize = 8;
     const OFFSET: u8 = 128;
 
+    fn ahead() -> usize {
+        fetch::ahead()
+    }
+
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        fetch::fetch(address);
     }
 
     #[inline(always)]

@@ -2,6 +2,7 @@
 
 use core::arch::x86_64::*;
 
+use super::fetch;
 use crate::cpu::decode::f16_to_f32;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::product;
@@ -24,10 +25,13 @@ impl PanelIsa for Sse {
     const TILE: usize = 4;
     const OFFSET: u8 = 0;
 
+    fn ahead() -> usize {
+        fetch::ahead()
+    }
+
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        fetch::fetch(address);
     }
 
     #[inline(always)]
