@@ -18,9 +18,9 @@ use qsf_runtime::source::ggml::{GgmlType, decode_row};
 
 const SHAPES: [(usize, usize); 2] = [(1536, 512), (4096, 4096)];
 
-/// Bytes of which no two are an infinity: halves have a small exponent.
+/// Bytes that end no number that is infinite or subnormal.
 fn arbitrary_bytes(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 & 0x2F).collect()
+    (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 & 0x2F | 0x10).collect()
 }
 
 fn weight(quant: QuantType, rows: usize, cols: usize) -> Tensor {

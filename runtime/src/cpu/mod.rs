@@ -6,6 +6,7 @@
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
 //! | `activations` | activations as 8-bit codes |
 //! | `decode`, `decode_learned` | stored weights to floats |
+//! | `float_matvec` | stored floats times a single token |
 //! | `kernels` | integer kernels and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
@@ -22,6 +23,7 @@ mod decode;
 mod decode_learned;
 mod elementwise;
 mod float_dot;
+mod float_matvec;
 mod hadamard;
 mod isa;
 mod kernels;

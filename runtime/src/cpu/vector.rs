@@ -78,7 +78,7 @@ pub fn run(isa: Isa, work: impl VectorWork) {
 
 /// Has the processor fetch what is at `address`, if that is memory.
 #[inline(always)]
-pub(super) fn prefetch(address: *const Lanes) {
+pub(super) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint: of no effect but on speed, for any address, and every x86-64 processor has it.
     unsafe {

@@ -6,8 +6,9 @@
 //! | `scalar` | that arithmetic element by element: the oracle |
 //! | `unpack` | what the vector kernels need of an instruction set; codes and scales in those terms |
 //! | `learned` | the same of the learned types |
-//! | `product` | the one vector kernel, compiled for every instruction set and type |
-//! | `x86_64`, `aarch64` | the instruction sets |
+//! | `tokens` | activations, and what sums of products with them add to results |
+//! | `product` | the vector kernel of a single token, compiled for every instruction set and type |
+//! | `x86_64`, `aarch64` | the instruction sets, each family with its `batch` for several tokens |
 //! | `rows` | weights that are not in panels |
 
 /// The table of an instruction set whose panel product is the function `$matmul`, generic over the type's id.
@@ -50,6 +51,7 @@ mod panel;
 mod product;
 mod rows;
 mod scalar;
+mod tokens;
 mod unpack;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

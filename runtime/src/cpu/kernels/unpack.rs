@@ -38,8 +38,6 @@ pub(super) trait PanelIsa {
     /// An f32 per row.
     type Floats: Copy;
 
-    /// Tokens that share the unpacked codes: as many as registers allow. 1, 4 or 8.
-    const TILE: usize;
     /// What [`PanelIsa::dot_signed`] wants added to signed codes: 0, or 128 where it multiplies unsigned ones. Then its sums
     /// are too large by so many times the sum of the codes x.
     const OFFSET: u8;

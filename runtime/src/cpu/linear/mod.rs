@@ -9,7 +9,7 @@ use qsf_format::panels::PANEL_ROWS;
 
 use super::activations::Int8Rows;
 use super::kernels::{Int8Kernel, PanelTask, RowScratch, RowTask};
-use super::{Cpu, float_dot};
+use super::{Cpu, float_dot, float_matvec};
 use crate::source::{NativeRows, Tensor};
 use output::Output;
 
@@ -217,7 +217,8 @@ impl Cpu {
         });
     }
 
-    /// The columns `rows` of the output, from weights decoded to floats.
+    /// The columns `rows` of the output, from weights decoded to floats: those of float types in registers where there is
+    /// one token, others in memory.
     ///
     /// # Safety
     /// No other thread may use these columns at the same time.
@@ -229,8 +230,15 @@ impl Cpu {
         scratch: &mut Scratch,
         out: &Output<'_>,
     ) {
-        let Scratch { decoded, results, .. } = scratch;
         let (k, m) = (input.k, input.rows());
+        if let Some(native) = weight.native().filter(|native| m == 1 && native.quant().is_float())
+            && !weight.has_outliers()
+        {
+            // SAFETY: the caller's promise.
+            let out = unsafe { out.part_of_row(0, rows.clone()) };
+            return float_matvec::matvec(self.isa, native.quant(), native.rows(rows), input.x, out);
+        }
+        let Scratch { decoded, results, .. } = scratch;
         let step = if m == 1 { (DECODED_FLOATS / k).next_multiple_of(4).max(4) } else { DECODED_ROWS };
         if decoded.len() < step * k {
             decoded.resize(step * k, 0.0);

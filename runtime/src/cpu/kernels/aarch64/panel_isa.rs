@@ -36,8 +36,6 @@ impl<P: Products> PanelIsa for Neon<P> {
     type Ints = Ints;
     type Floats = Floats;
 
-    // Several tokens are for `batch`.
-    const TILE: usize = 1;
     const OFFSET: u8 = 0;
 
     fn ahead() -> usize {

@@ -2,9 +2,8 @@
 
 use core::arch::x86_64::*;
 
-use super::fetch;
+use super::{batch, fetch};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::product;
 use crate::cpu::kernels::unpack::PanelIsa;
 
 /// Rows 0 to 7 and 8 to 15.
@@ -34,7 +33,6 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     type Ints = Ints;
     type Floats = Floats;
 
-    const TILE: usize = 4;
     const OFFSET: u8 = if VNNI { 128 } else { 0 };
 
     fn ahead() -> usize {
@@ -282,7 +280,7 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
     // SAFETY: the caller's promises.
-    unsafe { product::matmul::<Avx2<false>, QUANT>(task, out) }
+    unsafe { batch::matmul::<Avx2<false>, 4, QUANT>(task, out) }
 }
 
 /// [`matmul`] with AVX-VNNI.
@@ -292,5 +290,5 @@ pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
 pub(super) unsafe fn matmul_vnni<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
     // SAFETY: the caller's promises.
-    unsafe { product::matmul::<Avx2<true>, QUANT>(task, out) }
+    unsafe { batch::matmul::<Avx2<true>, 4, QUANT>(task, out) }
 }

@@ -2,9 +2,8 @@
 
 use core::arch::x86_64::*;
 
-use super::fetch;
+use super::{batch, fetch};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::product;
 use crate::cpu::kernels::unpack::PanelIsa;
 
 pub(super) struct Avx512;
@@ -16,7 +15,6 @@ impl PanelIsa for Avx512 {
     type Ints = __m512i;
     type Floats = __m512;
 
-    const TILE: usize = 8;
     const OFFSET: u8 = 128;
 
     fn ahead() -> usize {
@@ -202,5 +200,5 @@ impl PanelIsa for Avx512 {
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
     // SAFETY: the caller's promises.
-    unsafe { product::matmul::<Avx512, QUANT>(task, out) }
+    unsafe { batch::matmul::<Avx512, 8, QUANT>(task, out) }
 }

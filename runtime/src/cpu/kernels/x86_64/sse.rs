@@ -2,10 +2,9 @@
 
 use core::arch::x86_64::*;
 
-use super::fetch;
+use super::{batch, fetch};
 use crate::cpu::decode::f16_to_f32;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::product;
 use crate::cpu::kernels::unpack::PanelIsa;
 
 /// Rows 0 to 3, 4 to 7, 8 to 11, 12 to 15.
@@ -22,7 +21,6 @@ impl PanelIsa for Sse {
     type Ints = Ints;
     type Floats = Floats;
 
-    const TILE: usize = 4;
     const OFFSET: u8 = 0;
 
     fn ahead() -> usize {
@@ -346,7 +344,7 @@ unsafe fn fma_half(a: __m128, b: __m128, c: __m128) -> __m128 {
 #[target_feature(enable = "ssse3,sse4.1")]
 pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
     // SAFETY: the caller's promises.
-    unsafe { product::matmul::<Sse, QUANT>(task, out) }
+    unsafe { batch::matmul::<Sse, 4, QUANT>(task, out) }
 }
 
 #[cfg(test)]
