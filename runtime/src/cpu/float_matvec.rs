@@ -6,7 +6,7 @@ use qsf_format::QuantType;
 use super::decode::bf16_to_f32;
 use super::isa::Isa;
 use super::lanes::{LANES, Lanes};
-use super::vector::{self, Vector, VectorWork, prefetch};
+use super::vector::{self, Vector, VectorWork, prefetch_second};
 
 /// Rows at a time: enough chains of additions to hide their latency.
 const ROWS: usize = 4;
@@ -61,7 +61,8 @@ impl Matvec<'_> {
     }
 }
 
-/// `rows[r] . x`. Meanwhile as many rows behind these are fetched.
+/// `rows[r] . x`. Meanwhile as many rows behind these are fetched: the processor's own prefetching does not keep up with several rows
+/// at a time.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "see `float_dot::dots`")]
 fn dots<V: Vector, const BYTES: usize>(
@@ -80,7 +81,7 @@ fn dots<V: Vector, const BYTES: usize>(
     for i in 0..full {
         let x = V::from_lanes(&x_chunks[i]);
         for r in 0..ROWS {
-            prefetch(chunks[r][i].as_ptr().wrapping_add(ROWS * row_bytes));
+            prefetch_second(chunks[r][i].as_ptr().wrapping_add(ROWS * row_bytes));
             acc[r] = acc[r].fma(read(&chunks[r][i]), x);
         }
     }

@@ -76,13 +76,25 @@ pub fn run(isa: Isa, work: impl VectorWork) {
     work.run::<Lanes>();
 }
 
-/// Has the processor fetch what is at `address`, if that is memory.
+/// Has the processor fetch what is at `address`, if that is memory, into the nearest cache.
 #[inline(always)]
 pub(super) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint: of no effect but on speed, for any address, and every x86-64 processor has it.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// [`prefetch`] into the second-level cache.
+#[inline(always)]
+pub(super) fn prefetch_second<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;

@@ -5,6 +5,7 @@ use core::arch::x86_64::*;
 use super::{batch, fetch};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::PanelIsa;
+use crate::cpu::vector::prefetch_second;
 
 /// Rows 0 to 7 and 8 to 15.
 #[derive(Clone, Copy)]
@@ -41,7 +42,7 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
 
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
-        fetch::fetch(address);
+        prefetch_second(address);
     }
 
     #[inline(always)]

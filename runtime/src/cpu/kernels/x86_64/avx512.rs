@@ -5,6 +5,7 @@ use core::arch::x86_64::*;
 use super::{batch, fetch};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::PanelIsa;
+use crate::cpu::vector::prefetch_second;
 
 pub(super) struct Avx512;
 
@@ -23,7 +24,7 @@ impl PanelIsa for Avx512 {
 
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
-        fetch::fetch(address);
+        prefetch_second(address);
     }
 
     #[inline(always)]

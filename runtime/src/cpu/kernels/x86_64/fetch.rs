@@ -1,9 +1,9 @@
-//! Fetching weights from memory ahead of the arithmetic, into the second-level cache.
+//! How far ahead of the arithmetic weights are fetched from memory, into the second-level cache.
 //!
-//! How far ahead is best depends on the maker (docs/performance.md, "What bounds it"): AMD's own prefetching is good, and what is asked
+//! What is best depends on the maker (docs/performance.md, "What bounds it"): AMD's own prefetching is good, and what is asked
 //! for further ahead takes its place; Intel's stops at the end of each page. Results do not depend on it.
 
-use core::arch::x86_64::{__cpuid, _MM_HINT_T1, _mm_prefetch};
+use core::arch::x86_64::__cpuid;
 use std::sync::OnceLock;
 
 /// The name in leaf 0 of CPUID, in the order of EBX, EDX, ECX (AMD64 Architecture Programmer's Manual, volume 3, appendix E).
@@ -19,11 +19,4 @@ pub(super) fn ahead() -> usize {
         let maker = __cpuid(0);
         if [maker.ebx, maker.edx, maker.ecx] == AMD { AHEAD_ON_AMD } else { AHEAD_ELSEWHERE }
     })
-}
-
-/// Asks for the cache line at `address`, which may be any.
-#[inline(always)]
-pub(super) fn fetch(address: *const u8) {
-    // SAFETY: a hint: of no effect but on speed, for any address, and every x86-64 processor has it.
-    unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
 }

@@ -6,6 +6,7 @@ use super::{batch, fetch};
 use crate::cpu::decode::f16_to_f32;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::PanelIsa;
+use crate::cpu::vector::prefetch_second;
 
 /// Rows 0 to 3, 4 to 7, 8 to 11, 12 to 15.
 type Ints = [__m128i; 4];
@@ -29,7 +30,7 @@ impl PanelIsa for Sse {
 
     #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
-        fetch::fetch(address);
+        prefetch_second(address);
     }
 
     #[inline(always)]
