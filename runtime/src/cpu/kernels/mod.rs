@@ -84,7 +84,7 @@ pub struct KernelTable {
     q6: Int8Kernel,
     t2: Int8Kernel,
     t3: Int8Kernel,
-    // Rows are decoded to f32 and multiplied by the code of `float_dot`, compiled for this instruction set.
+    // Rows are decoded to f32, in memory or in registers, and multiplied in the order of `lanes`, compiled for this instruction set.
     float_dot: &'static str,
 }
 
@@ -152,7 +152,7 @@ impl KernelTable {
         }
     }
 
-    /// Name of the float kernel, the same for all types: only the decoding before it differs.
+    /// Name of the float kernel, the same for all types: only the decoding differs.
     pub const fn float_dot(&self) -> &'static str {
         self.float_dot
     }

@@ -7,11 +7,9 @@ use super::learned::{Head, Levels};
 use super::panel::{PanelOut, PanelTask};
 use super::tokens::{QUADS, Tokens};
 use super::unpack::{
-    PanelIsa, Q8, codes_offset, has_offset, head_bytes, is_learned, quad, scales, superblock_bytes,
+    PanelIsa, Q8, codes_offset, fetch, has_offset, head_bytes, is_learned, quad, scales, superblock_bytes,
 };
 use crate::cpu::activations::ACT_BLOCK;
-
-const CACHE_LINE: usize = 64;
 
 /// Runs `$body` for each word of a group. No loop: the compiler does not unroll one with inline assembly in it, and then shifts
 /// by numbers that it does not know.
@@ -45,14 +43,14 @@ pub(super) unsafe fn matmul<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, 
 #[inline(always)]
 unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut, n: usize) {
     let panel_bytes = head_bytes(QUANT) + task.blocks * superblock_bytes(QUANT, n);
-    let levels = Levels::new::<QUANT>(task.tables, I::OFFSET);
+    let (levels, ahead) = (Levels::new::<QUANT>(task.tables, I::OFFSET), I::ahead());
     for token in task.tokens.clone() {
         for p in 0..task.panels {
             // SAFETY: the task has the panels and the tokens, and the output room for all of them.
             unsafe {
                 let panel = task.weights.as_ptr().add(p * panel_bytes);
                 let start = out.start.add(PANEL_ROWS * p);
-                one::<I, QUANT>(task, &levels, panel, n, token, PanelOut { start, ..out });
+                one::<I, QUANT>(task, (&levels, ahead), panel, n, token, PanelOut { start, ..out });
             }
         }
     }
@@ -65,13 +63,13 @@ unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelO
 #[inline(always)]
 unsafe fn one<I: PanelIsa, const QUANT: u8>(
     task: &PanelTask<'_>,
-    levels: &Levels,
+    (levels, ahead): (&Levels, usize),
     panel: *const u8,
     n: usize,
     token: usize,
     out: PanelOut,
 ) {
-    let (size, ahead) = (superblock_bytes(QUANT, n), I::ahead());
+    let size = superblock_bytes(QUANT, n);
     // SAFETY: offsets stay inside the panel's blocks, the codes (blocks * n <= padded columns), and the groups x tokens
     // scales and sums, by the promises of the caller.
     unsafe {
@@ -82,10 +80,7 @@ unsafe fn one<I: PanelIsa, const QUANT: u8>(
             if const { is_learned(QUANT) } { Some(Head::<I>::new::<QUANT>(levels, panel)) } else { None };
         for j in 0..task.blocks {
             let block = panel.add(const { head_bytes(QUANT) } + j * size);
-            // Past the weights a prefetch does nothing.
-            for line in (0..size).step_by(CACHE_LINE) {
-                I::prefetch(block.wrapping_add(ahead + line));
-            }
+            fetch::<I>(block.wrapping_add(ahead), size);
             if const { is_learned(QUANT) } {
                 if let Some(head) = &head {
                     let (a, b) = head.scales::<QUANT>(block);

@@ -20,6 +20,7 @@ pub(super) const T3: u8 = QuantType::T3 as u8;
 /// Bytes of one column of halves or of one word of each row.
 const HALVES: usize = 2 * PANEL_ROWS;
 pub(super) const WORDS: usize = 4 * PANEL_ROWS;
+const CACHE_LINE: usize = 64;
 
 /// Sixteen rows at a time in the registers of an instruction set.
 ///
@@ -93,6 +94,18 @@ pub(super) trait PanelIsa {
     /// `a * b + c`, rounded once.
     unsafe fn fma(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     unsafe fn store(floats: Self::Floats, out: *mut f32);
+}
+
+/// Asks for the `bytes` bytes at `address`, which may lie behind the weights: then nothing happens.
+///
+/// # Safety
+/// As for [`PanelIsa`].
+#[inline(always)]
+pub(super) unsafe fn fetch<I: PanelIsa>(address: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(CACHE_LINE) {
+        // SAFETY: the caller's promise.
+        unsafe { I::prefetch(address.wrapping_add(line)) }
+    }
 }
 
 /// The type with this id.

@@ -1,5 +1,5 @@
-//! The panel product of several tokens, which hands single ones on: codes and scales of some groups are unpacked once for all of them, into the nearest
-//! cache, where unpacking in registers would be done again for every few tokens whose sums find room there.
+//! The panel product of several tokens; single ones are handed on. Codes and scales of some groups are unpacked once for up to
+//! 128 tokens, into the nearest cache: unpacking in registers would be done again for every few tokens.
 
 use core::arch::asm;
 use std::mem::MaybeUninit;
@@ -12,7 +12,8 @@ use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::product;
 use crate::cpu::kernels::tokens::{QUADS, Tokens};
 use crate::cpu::kernels::unpack::{
-    PanelIsa, Q8, codes_offset, has_offset, head_bytes, is_learned, is_signed, quad, scales, superblock_bytes,
+    PanelIsa, Q8, codes_offset, fetch, has_offset, head_bytes, is_learned, is_signed, quad, scales,
+    superblock_bytes,
 };
 
 /// Groups that are unpacked at a time: 10 KiB, a third of a small first-level cache. A multiple of the groups of a block.
@@ -33,8 +34,8 @@ struct Acc<I: PanelIsa> {
     b: I::Floats,
 }
 
-/// Every panel against every token, for the type with the id `QUANT`: `TILE` tokens at a time, as many as have their sums in
-/// registers.
+/// Every panel against every token, for the type with the id `QUANT`: `TILE` tokens at a time, 4 or 8, as many as find room for
+/// their sums in registers, or nearly.
 ///
 /// # Safety
 /// As for [`PanelFn`](crate::cpu::kernels::panel::PanelFn); to be called from a function compiled with the instruction set of
@@ -88,6 +89,10 @@ unsafe fn panels<I: PanelIsa, const TILE: usize, const QUANT: u8>(task: &PanelTa
                         tile::<I, QUANT, TILE>(task, unpacked, chunk, first + t, acc.as_mut_ptr().add(t));
                         t += TILE;
                     }
+                    while TILE > 4 && t + 4 <= count {
+                        tile::<I, QUANT, 4>(task, unpacked, chunk, first + t, acc.as_mut_ptr().add(t));
+                        t += 4;
+                    }
                     while t < count {
                         tile::<I, QUANT, 1>(task, unpacked, chunk, first + t, acc.as_mut_ptr().add(t));
                         t += 1;
@@ -114,11 +119,12 @@ unsafe fn unpack<I: PanelIsa, const QUANT: u8>(
     first: usize,
     unpacked: &mut [MaybeUninit<Group<I>>],
 ) {
-    let per_block = n / ACT_BLOCK;
+    let (per_block, size, ahead) = (n / ACT_BLOCK, superblock_bytes(QUANT, n), I::ahead());
     for (j, of_block) in unpacked.chunks_mut(per_block).enumerate() {
         // SAFETY: the caller's promises.
         unsafe {
-            let block = panel.add((first / per_block + j) * superblock_bytes(QUANT, n));
+            let block = panel.add((first / per_block + j) * size);
+            fetch::<I>(block.wrapping_add(ahead), size);
             let (a, b) = scales::<I, QUANT>(block);
             let words = block.add(codes_offset(QUANT));
             for (g, unpacked) in of_block.iter_mut().enumerate() {
@@ -146,11 +152,13 @@ unsafe fn unpack_learned<I: PanelIsa, const QUANT: u8>(
     first: usize,
     unpacked: &mut [MaybeUninit<Group<I>>],
 ) {
+    let (size, ahead) = (superblock_bytes(QUANT, ACT_BLOCK), I::ahead());
     // SAFETY: the caller's promises.
     unsafe {
         let head = Head::<I>::new::<QUANT>(levels, panel);
         for (j, unpacked) in (first..).zip(unpacked) {
-            let block = panel.add(head_bytes(QUANT) + j * superblock_bytes(QUANT, ACT_BLOCK));
+            let block = panel.add(head_bytes(QUANT) + j * size);
+            fetch::<I>(block.wrapping_add(ahead), size);
             let (a, b) = head.scales::<QUANT>(block);
             unpacked.write(Group { codes: head.codes::<QUANT>(block, j), a, b });
         }
@@ -160,7 +168,8 @@ unsafe fn unpack_learned<I: PanelIsa, const QUANT: u8>(
 /// Adds to `acc` what the groups, of which the first is `first`, give with `T` tokens from `token` on.
 ///
 /// # Safety
-/// As for [`matmul`]; groups and accumulators must be initialized, and the task have the tokens and groups.
+/// As for [`matmul`]; `acc` must point to `T` accumulators, which like the groups are initialized, and the task have the tokens
+/// and groups.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
 unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
