@@ -108,7 +108,8 @@ unsafe fn panels<I: PanelIsa, const TILE: usize, const QUANT: u8>(task: &PanelTa
     }
 }
 
-/// Fills `unpacked` with the groups from `first` on of a panel of a type that is not learned, in blocks of `n`.
+/// Fills `unpacked` with the groups from `first` on of a panel of a type that is not learned, in blocks of `n`. What is unpacked next
+/// is fetched meanwhile: with few tokens memory would wait for the products, and these for memory.
 ///
 /// # Safety
 /// As for [`matmul`]; `panel` must point to a panel that has the groups, and `first` be the first of a block.
@@ -119,12 +120,12 @@ unsafe fn unpack<I: PanelIsa, const QUANT: u8>(
     first: usize,
     unpacked: &mut [MaybeUninit<Group<I>>],
 ) {
-    let (per_block, size, ahead) = (n / ACT_BLOCK, superblock_bytes(QUANT, n), I::ahead());
+    let (per_block, size) = (n / ACT_BLOCK, superblock_bytes(QUANT, n));
     for (j, of_block) in unpacked.chunks_mut(per_block).enumerate() {
         // SAFETY: the caller's promises.
         unsafe {
             let block = panel.add((first / per_block + j) * size);
-            fetch::<I>(block.wrapping_add(ahead), size);
+            fetch::<I>(block.wrapping_add(GROUPS / per_block * size), size);
             let (a, b) = scales::<I, QUANT>(block);
             let words = block.add(codes_offset(QUANT));
             for (g, unpacked) in of_block.iter_mut().enumerate() {
@@ -152,13 +153,13 @@ unsafe fn unpack_learned<I: PanelIsa, const QUANT: u8>(
     first: usize,
     unpacked: &mut [MaybeUninit<Group<I>>],
 ) {
-    let (size, ahead) = (superblock_bytes(QUANT, ACT_BLOCK), I::ahead());
+    let size = superblock_bytes(QUANT, ACT_BLOCK);
     // SAFETY: the caller's promises.
     unsafe {
         let head = Head::<I>::new::<QUANT>(levels, panel);
         for (j, unpacked) in (first..).zip(unpacked) {
             let block = panel.add(head_bytes(QUANT) + j * size);
-            fetch::<I>(block.wrapping_add(ahead), size);
+            fetch::<I>(block.wrapping_add(GROUPS * size), size);
             let (a, b) = head.scales::<QUANT>(block);
             unpacked.write(Group { codes: head.codes::<QUANT>(block, j), a, b });
         }
