@@ -6,7 +6,8 @@ use qsf_format::{BlockSize, Layout, QuantType};
 use serde::Serialize;
 
 use super::machine::Caches;
-use crate::cpu::{Cpu, Input, Int8Rows};
+use crate::cpu::{Bf16Rows, Cpu, Input, Int8Rows, KernelTable};
+use crate::decoder::{Activations, LEAST_BF16_TOKENS};
 use crate::error::{Result, RuntimeError};
 use crate::source::Tensor;
 
@@ -55,6 +56,13 @@ pub struct KernelTest {
     pub tokens: usize,
     /// Where the weights are.
     pub weights_in: Residence,
+    /// What they are multiplied with.
+    #[serde(serialize_with = "name_of")]
+    pub activations: Activations,
+}
+
+fn name_of<S: serde::Serializer>(activations: &Activations, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(activations.name())
 }
 
 /// What was measured of a [`KernelTest`].
@@ -83,20 +91,30 @@ pub struct KernelRow {
     pub weights_per_cycle_and_core: f64,
 }
 
-/// Every test whose name contains `filter`.
-pub fn kernel_tests(filter: &str) -> Vec<KernelTest> {
-    let tests = QuantType::ALL.into_iter().flat_map(|quant| {
-        TOKENS.into_iter().flat_map(move |tokens| {
-            [Residence::Cache, Residence::Memory].map(|weights_in| KernelTest { quant, tokens, weights_in })
-        })
-    });
-    tests.filter(|test| test.name().contains(filter)).collect()
+/// Every test that these kernels can run and whose name contains `filter`.
+pub fn kernel_tests(kernels: &KernelTable, filter: &str) -> Vec<KernelTest> {
+    let mut tests = Vec::new();
+    for quant in QuantType::ALL {
+        let default = if quant.is_float() { Activations::F32 } else { Activations::Int8 };
+        for tokens in TOKENS {
+            for weights_in in [Residence::Cache, Residence::Memory] {
+                let test = KernelTest { quant, tokens, weights_in, activations: default };
+                tests.push(test);
+                if kernels.bf16(quant).is_some() && tokens >= LEAST_BF16_TOKENS {
+                    tests.push(KernelTest { activations: Activations::Bf16, ..test });
+                }
+            }
+        }
+    }
+    tests.retain(|test| test.name().contains(filter));
+    tests
 }
 
 impl KernelTest {
-    /// `type/tokens/place`: `4bit/1/memory`.
+    /// `type/tokens/place`: `4bit/1/memory`; in bfloat16 `4bit/64/memory/bf16`.
     pub fn name(&self) -> String {
-        format!("{}/{}/{}", self.quant, self.tokens, self.weights_in.name())
+        let bf16 = if self.activations == Activations::Bf16 { "/bf16" } else { "" };
+        format!("{}/{}/{}{bf16}", self.quant, self.tokens, self.weights_in.name())
     }
 
     /// Measures on the threads of `cpu`, with the clock at `clock` GHz. `None` where a single call would take longer
@@ -120,12 +138,17 @@ impl KernelTest {
         let rows = (bytes / row_bytes / step * step).max(step);
         let weight = weights(self.quant, rows)?;
         let x: Vec<f32> = (0..self.tokens * COLS).map(|i| ((i * 7_919) % 2_003) as f32 / 1e3 - 1.0).collect();
-        let mut codes = Int8Rows::new();
-        let input = if self.quant.is_float() {
-            Input::float(&x, COLS)
-        } else {
-            codes.quantize(cpu, &x, self.tokens, COLS);
-            Input::with_int8(&x, COLS, &codes)
+        let (mut int8, mut bf16) = (Int8Rows::new(), Bf16Rows::new());
+        let input = match self.activations {
+            Activations::F32 => Input::float(&x, COLS),
+            Activations::Int8 => {
+                int8.quantize(cpu, &x, self.tokens, COLS);
+                Input::with_int8(&x, COLS, &int8)
+            }
+            Activations::Bf16 => {
+                bf16.round(cpu, &x, self.tokens, COLS);
+                Input::with_bf16(&x, COLS, &bf16)
+            }
         };
         let mut out = vec![0.0; self.tokens * rows];
         let call = |rows: usize, out: &mut [f32], calls: usize| {
@@ -153,7 +176,7 @@ impl KernelTest {
         }
         let work = (rows * COLS * self.tokens) as f64;
         let kernels = cpu.kernels().entries().filter(|entry| entry.quant == self.quant);
-        let path = if self.quant.is_float() { "f32" } else { "int8" };
+        let path = self.activations.name();
         Ok(Some(KernelRow {
             test: *self,
             threads,
@@ -196,26 +219,28 @@ fn weights(quant: QuantType, rows: usize) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::Isa;
 
     #[test]
     fn a_filter_chooses_types_tokens_and_places() {
-        let names = |filter: &str| kernel_tests(filter).iter().map(KernelTest::name).collect::<Vec<_>>();
+        let kernels = KernelTable::of(Isa::best());
+        let names =
+            |filter: &str| kernel_tests(kernels, filter).iter().map(KernelTest::name).collect::<Vec<_>>();
         assert_eq!(names("4bit/1/"), ["4bit/1/cache", "4bit/1/memory"]);
-        assert_eq!(names("").len(), QuantType::ALL.len() * 3 * 2);
+        let bf16 = names("/bf16");
+        assert_eq!(names("").len(), QuantType::ALL.len() * 3 * 2 + bf16.len());
+        assert_eq!(kernels.has_bf16(), bf16.contains(&"t2/512/cache/bf16".to_owned()));
         assert_eq!(names("no such"), Vec::<String>::new());
     }
 
     #[test]
     fn every_type_is_measured_in_numbers_that_fit_together() {
-        for quant in QuantType::ALL {
-            let test = KernelTest { quant, tokens: 3, weights_in: Residence::Cache };
-            let row = test
-                .run_sized(&Cpu::with_threads(crate::cpu::Isa::best(), 2).unwrap(), 2.0, 100_000)
-                .unwrap()
-                .unwrap();
+        let cpu = Cpu::with_threads(Isa::best(), 2).unwrap();
+        for test in kernel_tests(cpu.kernels(), "64/cache") {
+            let row = test.run_sized(&cpu, 2.0, 100_000).unwrap().unwrap();
             assert!(row.rows.is_multiple_of(32) && row.kernel != "-", "{row:?}");
             let weights = (row.rows * row.cols) as f64;
-            assert!((row.gweights_per_second * 1e9 * row.seconds / (3.0 * weights) - 1.0).abs() < 1e-9);
+            assert!((row.gweights_per_second * 1e9 * row.seconds / (64.0 * weights) - 1.0).abs() < 1e-9);
             assert!((row.gb_per_second * 1e9 * row.seconds / row.weight_bytes as f64 - 1.0).abs() < 1e-9);
             assert!((row.weights_per_cycle_and_core * 4.0 / row.gweights_per_second - 1.0).abs() < 1e-9);
         }

@@ -10,10 +10,10 @@ use clap::Parser;
 use qsf_format::cli::{exit_with, print, table};
 use qsf_format::{Failure, ModelConfig};
 use qsf_runtime::cli::{
-    BenchArgs, BenchModel, ComputeArgs, DEFAULT_CONTEXT, DeviceArgs, InteractiveArgs, KvArgs, OpenModel,
-    Runs, ShortcutArgs, ShortcutReport, StreamArgs, Streaming, TokenizeArgs, TurnOptions, adapters_json,
-    adapters_text, answer_turns, cancel_on_interrupt, classify, model_name, only_on_cpu, print_tokens,
-    read_text, run_bench, run_kernels,
+    ActivationArgs, BenchArgs, BenchModel, ComputeArgs, DEFAULT_CONTEXT, DeviceArgs, InteractiveArgs, KvArgs,
+    OpenModel, Runs, ShortcutArgs, ShortcutReport, StreamArgs, Streaming, TokenizeArgs, TurnOptions,
+    adapters_json, adapters_text, answer_turns, cancel_on_interrupt, classify, model_name, only_on_cpu,
+    print_tokens, read_text, run_bench, run_kernels,
 };
 use qsf_runtime::conversation::Conversation;
 use qsf_runtime::cpu::threads::{Pinning, physical_cores};
@@ -22,9 +22,7 @@ use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReaso
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::stream::Need;
-use qsf_runtime::{
-    ChatTemplate, Decoder, KvOptions, Message, Result, Runner, RuntimeError, Sequence, Tokenizer,
-};
+use qsf_runtime::{ChatTemplate, KvOptions, Message, Result, Runner, RuntimeError, Sequence, Tokenizer};
 use serde_json::{Value, json};
 
 /// Tokens generated when -n is not given and the context has room.
@@ -67,6 +65,8 @@ struct Args {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
+    activations: ActivationArgs,
+    #[command(flatten)]
     shortcuts: ShortcutArgs,
     #[command(flatten)]
     stream: StreamArgs,
@@ -77,7 +77,7 @@ struct Args {
     #[command(flatten)]
     bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
     system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -138,8 +138,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
         let cancel = cancel_on_interrupt()?;
-        let Args { compute, device, shortcuts, stream, kv, .. } = args;
-        let how = BenchModel { path, compute, device: *device, shortcuts, stream, kv };
+        let Args { compute, device, shortcuts, stream, kv, activations, .. } = args;
+        let (device, activations) = (*device, *activations);
+        let how = BenchModel { path, compute, device, shortcuts, stream, kv, activations };
         return run_bench(&args.bench, &how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;
@@ -188,13 +189,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(note) = streaming.as_ref().and_then(|streaming| streaming.concessions(lengths.context, kv)) {
         writeln!(std::io::stderr(), "note: {note}")?;
     }
-    let decoder = Decoder::new(Arc::new(model), cpu, None).stop_on(&cancel);
+    let decoder = args.activations.decoder(Arc::new(model), cpu, &args.stream)?.stop_on(&cancel);
     let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
     if args.verbose || std::io::stderr().is_terminal() {
         write!(std::io::stderr(), "{}", shortcuts.lines())?;
     }
     let setup = Setup { shortcuts, streaming, kv, tokenizer, started };
-    let only_on_cpu = only_on_cpu(&args.stream, &args.kv, &args.shortcuts);
+    let only_on_cpu = only_on_cpu(&args.stream, &args.kv, &args.shortcuts, args.activations);
     match args.device.choose(decoder, only_on_cpu)? {
         Runs::OnCpu(decoder) => run_on(&*decoder, args, &open, setup, (lengths, &prompt)),
         #[cfg(feature = "gpu")]

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::{HeadChoice, KvArgs, ShortcutArgs, StreamArgs};
+use super::{ActivationArgs, HeadChoice, KvArgs, ShortcutArgs, StreamArgs};
 use crate::cpu::KvTypes;
 use crate::decoder::Decoder;
 use crate::error::{Result, RuntimeError};
@@ -89,8 +89,14 @@ pub fn built_without() -> RuntimeError {
 }
 
 /// The first of the flags given that only the CPU honours.
-pub fn only_on_cpu(stream: &StreamArgs, kv: &KvArgs, shortcuts: &ShortcutArgs) -> Option<&'static str> {
+pub fn only_on_cpu(
+    stream: &StreamArgs,
+    kv: &KvArgs,
+    shortcuts: &ShortcutArgs,
+    activations: ActivationArgs,
+) -> Option<&'static str> {
     let flags = [
+        ("--activations", activations.given()),
         ("--ram-budget", stream.ram_budget.is_some()),
         ("--kv-type", kv.kv_type.is_some_and(|types| !matches!(types, KvTypes::F16 | KvTypes::EIGHT_BIT))),
         ("--kv-window", kv.kv_window.is_some()),

@@ -1,5 +1,6 @@
 //! Plumbing that the project's model-running binaries share: opening models, threads, Ctrl-C, progress bars.
 
+mod activations;
 mod bench;
 mod device;
 mod evaluate;
@@ -25,6 +26,7 @@ use crate::cpu::{Cpu, CpuError, Isa};
 use crate::error::RuntimeError;
 use crate::progress::Cancel;
 
+pub use activations::ActivationArgs;
 pub use bench::{BenchArgs, BenchModel, OutputFormat, run_bench, run_kernels};
 pub use device::{Device, DeviceArgs, Runs, adapters_json, adapters_text, only_on_cpu};
 pub use evaluate::{EvalArgs, Report, evaluation_demand, evaluation_json, join_parts, print_evaluation};

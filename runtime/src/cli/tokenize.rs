@@ -14,7 +14,7 @@ use crate::tokenizer::open_tokenizer;
 #[command(next_help_heading = "Tokens")]
 pub struct TokenizeArgs {
     /// Print the token ids of -p or -f and stop; MODEL may also be a tokenizer.json, a tokenizer.model or a vocabulary in a GGUF file
-    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "max_tokens", "ctx_size", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io"])]
+    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "max_tokens", "ctx_size", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io"])]
     pub tokenize: bool,
     /// With --tokenize: leave out the tokens that the tokenizer itself puts around a text
     #[arg(long, requires = "tokenize")]

@@ -22,7 +22,7 @@ pub(super) enum Level {
     /// The features of AVX2 and AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// The same and AMX with bytes, permitted by the system.
+    /// The same, AVX-512 with bfloat16, and AMX with bytes and bfloat16, permitted by the system.
     #[cfg(target_arch = "x86_64")]
     Amx,
     /// What every aarch64 processor has.
@@ -84,7 +84,12 @@ impl Isa {
                 (Level::Avx2, avx2),
                 (Level::AvxVnni, avx2 && is_x86_feature_detected!("avxvnni")),
                 (Level::Avx512, avx2 && avx512),
-                (Level::Amx, avx2 && avx512 && super::kernels::amx_available()),
+                (
+                    Level::Amx,
+                    avx2 && avx512
+                        && is_x86_feature_detected!("avx512bf16")
+                        && super::kernels::amx_available(),
+                ),
             ] {
                 if present {
                     all.push(Isa(level));

@@ -21,12 +21,23 @@ impl Decoder {
     ) -> Result<ControlFlow<()>> {
         let config = &self.model.config;
         let DecoderState {
-            normed, q, k, v, attended, projected, int8, kv, rotation, attention, profile, ..
+            normed,
+            q,
+            k,
+            v,
+            attended,
+            projected,
+            coded,
+            kv,
+            rotation,
+            attention,
+            profile,
+            ..
         } = state;
         if observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.q, &layer.k, &layer.v], normed, int8, &mut [q, k, v])?;
+        self.linears(&[&layer.q, &layer.k, &layer.v], normed, coded, &mut [q, k, v])?;
         profile.lap(Section::Matmul);
         self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
         profile.lap(Section::Elementwise);
@@ -44,7 +55,7 @@ impl Decoder {
         if observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.output], attended, int8, &mut [projected])?;
+        self.linears(&[&layer.output], attended, coded, &mut [projected])?;
         Ok(ControlFlow::Continue(()))
     }
 

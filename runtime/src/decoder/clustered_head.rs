@@ -11,8 +11,8 @@ use std::ops::Range;
 use qsf_format::VocabClusters;
 use qsf_format::panels::PANEL_ROWS;
 
-use super::Activations;
-use crate::cpu::{Cpu, Input, Int8Rows, f16_to_f32};
+use super::activations::{Activations, CodedRows};
+use crate::cpu::{Cpu, Input, f16_to_f32};
 use crate::error::{Result, RuntimeError};
 use crate::source::Tensor;
 use crate::weights::{Linear, Model};
@@ -193,7 +193,7 @@ impl ClusteredHead {
         cpu: &Cpu,
         (activations, bias): (Activations, Option<&[f32]>),
         x: &[f32],
-        int8: &mut Int8Rows,
+        coded: &mut CodedRows,
         buffers: &mut ProbeBuffers,
         out: &mut [f32],
     ) {
@@ -203,12 +203,7 @@ impl ClusteredHead {
         self.ranking.first(centroid_logits, self.probed, probed);
         self.panels_of(probed, panels);
         logits.resize(self.tokens.len(), 0.0);
-        let input = if activations == Activations::Int8 && self.rows.has_blocks() {
-            int8.quantize(cpu, x, 1, x.len());
-            Input::with_int8(x, x.len(), int8)
-        } else {
-            Input::float(x, x.len())
-        };
+        let input = coded.input(cpu, activations, x, x.len(), self.rows.has_blocks());
         cpu.linear_panels(&self.rows, panels, &input, logits);
         cpu.for_each_chunk(out, TOKENS_PER_TASK, LOOK_UP_WORK * self.cluster_of.len(), |i, out| {
             for (out, &cluster) in out.iter_mut().zip(&self.cluster_of[i * TOKENS_PER_TASK..]) {

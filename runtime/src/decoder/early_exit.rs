@@ -94,9 +94,9 @@ impl Decoder {
         for &index in &self.schedule[from..] {
             let layer = &self.model.layers[index];
             self.normalize(state, layer.attn_norm.as_ref());
-            let DecoderState { normed, q, k, v, int8, kv, rotation, profile, .. } = state;
+            let DecoderState { normed, q, k, v, coded, kv, rotation, profile, .. } = state;
             profile.lap(Section::Elementwise);
-            self.linears(&[&layer.k, &layer.v], normed, int8, &mut [k, v])?;
+            self.linears(&[&layer.k, &layer.v], normed, coded, &mut [k, v])?;
             profile.lap(Section::Matmul);
             // The query is that of a layer before: it goes along and is not used.
             self.place(layer, rotation.of_layer(&self.model.config, index as u32), kv.len(), q, k);

@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use super::activations::CodedRows;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Profile, Section};
-use crate::cpu::{Int8Rows, activate, add_scaled, gated};
+use crate::cpu::{activate, add_scaled, gated};
 use crate::error::Result;
 use crate::weights::{FeedForward, Linear, Mlp};
 
@@ -23,16 +24,16 @@ impl Decoder {
         }
         match ffn {
             FeedForward::Dense(mlp) => {
-                let DecoderState { normed, gate, up, projected, int8, profile, .. } = state;
+                let DecoderState { normed, gate, up, projected, coded, profile, .. } = state;
                 // Experts of other layers may be wider.
                 let rows = normed.len() / self.model.config.hidden as usize;
                 let width = rows * self.model.config.ffn as usize;
                 let gate = if mlp.gate.is_some() { &mut gate[..width] } else { &mut [] };
-                let inner = self.inner(mlp, normed, gate, &mut up[..width], int8, profile)?;
+                let inner = self.inner(mlp, normed, gate, &mut up[..width], coded, profile)?;
                 if observer.observe(LinearInput::FfnDown, mlp.down.weight.cols(), inner).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
-                self.linears(&[&mlp.down], inner, int8, &mut [projected])?;
+                self.linears(&[&mlp.down], inner, coded, &mut [projected])?;
             }
             FeedForward::Experts { router, experts } => self.experts(state, router, experts, observer)?,
         }
@@ -46,20 +47,20 @@ impl Decoder {
         input: &[f32],
         gate: &'a mut [f32],
         up: &'a mut [f32],
-        int8: &mut Int8Rows,
+        coded: &mut CodedRows,
         profile: &mut Profile,
     ) -> Result<&'a [f32]> {
         let (isa, activation) = (self.cpu.isa(), self.model.config.activation);
         let width = mlp.up.weight.rows();
         let inner = if let Some(linear) = &mlp.gate {
-            self.linears(&[linear, &mlp.up], input, int8, &mut [gate, up])?;
+            self.linears(&[linear, &mlp.up], input, coded, &mut [gate, up])?;
             profile.lap(Section::Matmul);
             self.cpu.for_each_rows([(&mut *gate, width)], WORK * width, |first, [gate]| {
                 gated(isa, activation, gate, &up[first * width..][..gate.len()]);
             });
             gate
         } else {
-            self.linears(&[&mlp.up], input, int8, &mut [up])?;
+            self.linears(&[&mlp.up], input, coded, &mut [up])?;
             profile.lap(Section::Matmul);
             self.cpu.for_each_rows([(&mut *up, width)], WORK * width, |_, [up]| {
                 activate(isa, activation, up);
@@ -82,10 +83,10 @@ impl Decoder {
         let Some(config) = &self.model.config.experts else { return Ok(()) };
         let hidden = self.model.config.hidden as usize;
         let (used, width) = (config.used as usize, config.ffn as usize);
-        let DecoderState { normed, gate, up, projected, int8, routing, profile, .. } = state;
+        let DecoderState { normed, gate, up, projected, coded, routing, profile, .. } = state;
         let tokens = normed.len() / hidden;
         let logits = &mut routing.logits[..tokens * experts.len()];
-        self.linears(&[router], normed, int8, &mut [logits])?;
+        self.linears(&[router], normed, coded, &mut [logits])?;
         routing.choose(self.cpu.isa(), tokens, experts.len(), used, config.normalize_weights);
         projected.fill(0.0);
         for (e, mlp) in experts.iter().enumerate() {
@@ -104,12 +105,12 @@ impl Decoder {
                 continue;
             }
             let (gate, up) = (&mut gate[..count * width], &mut up[..count * width]);
-            let inner = self.inner(mlp, input, gate, up, int8, profile)?;
+            let inner = self.inner(mlp, input, gate, up, coded, profile)?;
             if observer.observe(LinearInput::ExpertDown(e as u32), width, inner).is_break() {
                 continue;
             }
             let output = &mut routing.output[..count * hidden];
-            self.linears(&[&mlp.down], inner, int8, &mut [output])?;
+            self.linears(&[&mlp.down], inner, coded, &mut [output])?;
             let chosen = (0..tokens).filter_map(|t| Some((t, routing.weight(t, e, used)?)));
             for ((t, weight), output) in chosen.zip(routing.output.chunks_exact(hidden)) {
                 add_scaled(self.cpu.isa(), &mut projected[t * hidden..][..hidden], weight, output);

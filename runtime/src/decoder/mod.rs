@@ -3,6 +3,7 @@
 //! A step takes one or more tokens, extends the key/value cache, and leaves the normed hidden state of each of its tokens;
 //! logits are made of those on request, for as many positions as are needed.
 
+mod activations;
 mod attention;
 mod clustered_head;
 mod early_exit;
@@ -21,12 +22,14 @@ mod state;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::cpu::{Cpu, Input, Int8Rows, softcap};
+use crate::cpu::{Cpu, softcap};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
+use activations::CodedRows;
 use qsf_format::{PositionConfig, Residual};
 
+pub use activations::{Activations, LEAST_BF16_TOKENS};
 pub use clustered_head::{ClusterRanking, ClusteredHead};
 pub use early_exit::LayerCount;
 pub use kv_cache::{KvCache, KvOptions};
@@ -37,24 +40,6 @@ pub use profile::{Profile, Section};
 pub use skipping::skipped_layers;
 pub use state::{DecoderState, StateBytes};
 
-/// Type of the activations that quantized matrices are multiplied with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activations {
-    /// Quantized to 8 bits, a scale per 32 values: what runs by default where weights are in blocks.
-    Int8,
-    /// 32-bit floats: the reference.
-    F32,
-}
-
-impl Activations {
-    /// The name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Activations::Int8 => "int8",
-            Activations::F32 => "f32",
-        }
-    }
-}
 /// Most matrices over one input: query, key and value.
 const MAX_LINEARS: usize = 3;
 /// What capping a logit costs, in multiply-adds of matrices.
@@ -285,17 +270,17 @@ impl Decoder {
         out: &mut [f32],
     ) -> Result<()> {
         let hidden = self.model.config.hidden as usize;
-        let DecoderState { normed, int8, probes, profile, .. } = state;
+        let DecoderState { normed, coded, probes, profile, .. } = state;
         profile.begin();
         let input = &normed[rows.start * hidden..rows.end * hidden];
         match &self.clustered {
-            None => self.linears(&[&self.model.head], input, int8, &mut [&mut *out])?,
+            None => self.linears(&[&self.model.head], input, coded, &mut [&mut *out])?,
             Some(head) => {
                 let vocab = self.model.config.vocab as usize;
                 assert_eq!(out.len(), rows.len() * vocab, "logits of another size");
                 let how = (self.activations, self.model.head.bias.as_deref());
                 for (x, out) in input.chunks_exact(hidden).zip(out.chunks_exact_mut(vocab)) {
-                    head.logits(&self.cpu, how, x, int8, probes, out);
+                    head.logits(&self.cpu, how, x, coded, probes, out);
                 }
             }
         }
@@ -340,17 +325,12 @@ impl Decoder {
         &self,
         linears: &[&Linear],
         input: &[f32],
-        int8: &mut Int8Rows,
+        coded: &mut CodedRows,
         outs: &mut [&mut [f32]],
     ) -> Result<()> {
         let cols = linears[0].weight.cols();
         let quantized = linears.iter().any(|l| l.weight.has_blocks());
-        let input = if self.activations == Activations::Int8 && quantized {
-            int8.quantize(&self.cpu, input, input.len() / cols, cols);
-            Input::with_int8(input, cols, int8)
-        } else {
-            Input::float(input, cols)
-        };
+        let input = coded.input(&self.cpu, self.activations, input, cols, quantized);
         let mut weights = [None; MAX_LINEARS];
         for (slot, linear) in weights.iter_mut().zip(linears) {
             *slot = linear.weight.resident().map(|tensor| (tensor, linear.bias.as_deref()));

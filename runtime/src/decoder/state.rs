@@ -2,6 +2,7 @@
 
 use qsf_format::ModelConfig;
 
+use super::activations::CodedRows;
 use super::clustered_head::ProbeBuffers;
 use super::early_exit::LayerCount;
 use super::rotation::Rotation;
@@ -26,7 +27,7 @@ pub struct DecoderState {
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
     pub(super) attention: AttentionBuffer,
-    pub(super) int8: Int8Rows,
+    pub(super) coded: CodedRows,
     pub(super) probes: ProbeBuffers,
     pub(super) profile: Profile,
     /// Layers of decoded tokens.
@@ -128,7 +129,7 @@ impl DecoderState {
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
             attention: AttentionBuffer::new(config.heads as usize, config.head_dim as usize, context)?,
-            int8: Int8Rows::default(),
+            coded: CodedRows::default(),
             probes: ProbeBuffers::default(),
             profile: Profile::default(),
             decoded: LayerCount::default(),

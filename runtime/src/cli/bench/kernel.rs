@@ -12,6 +12,7 @@ use crate::bench::{KernelRow, clock_ghz, kernel_tests};
 use crate::cli::device::built_without;
 use crate::cli::device::{Device, DeviceArgs};
 use crate::cli::{ComputeArgs, ProgressLine};
+use crate::cpu::{Isa, KernelTable};
 use crate::error::RuntimeError;
 use crate::progress::{Cancel, Progress};
 
@@ -44,7 +45,7 @@ pub fn run_kernels(
         return on_gpu(args, json, cancel);
     }
     let filter = args.kernel.as_deref().unwrap_or_default();
-    let tests = kernel_tests(filter);
+    let tests = kernel_tests(KernelTable::of(Isa::from_env()?), filter);
     if tests.is_empty() {
         let example = "expected a part of a name such as 4bit/1/cache or f16/512/memory";
         return Err(RuntimeError::Request(format!("--kernel {filter}: {example}")).into());

@@ -10,8 +10,8 @@ use super::report::{BenchReport, BenchRow};
 use super::{BenchArgs, OutputFormat};
 use crate::bench::{Bandwidth, ColdLoad, Test, TestKind, cold_load, read_bandwidth, speed};
 use crate::cli::{
-    ComputeArgs, DeviceArgs, HeadReport, KvArgs, LayerReport, ProgressLine, Runs, ShortcutArgs, StreamArgs,
-    Streaming, model_name, only_on_cpu,
+    ActivationArgs, ComputeArgs, DeviceArgs, HeadReport, KvArgs, LayerReport, ProgressLine, Runs,
+    ShortcutArgs, StreamArgs, Streaming, model_name, only_on_cpu,
 };
 use crate::cpu::{Cpu, KvTypes};
 use crate::decoder::{Decoder, KvOptions};
@@ -36,6 +36,14 @@ pub struct BenchModel<'a> {
     pub stream: &'a StreamArgs,
     /// Keys and values.
     pub kv: &'a KvArgs,
+    /// What weights are multiplied with.
+    pub activations: ActivationArgs,
+}
+
+impl BenchModel<'_> {
+    fn decoder(&self, model: Arc<Model>, cpu: &Cpu, cancel: &Cancel) -> Result<Decoder> {
+        Ok(self.activations.decoder(model, cpu.clone(), self.stream)?.stop_on(cancel))
+    }
 }
 
 /// Measures a model and prints what was found. With `verbose`, tables show where the time goes.
@@ -57,8 +65,6 @@ pub fn run_bench(
     how.compute.start_loaders()?;
     let most_threads = counts.iter().copied().max().unwrap_or(1);
     let cpu = how.compute.cpu(most_threads)?;
-    let decoder_of =
-        |model: &Arc<Model>, cpu: &Cpu| Decoder::new(model.clone(), cpu.clone(), None).stop_on(cancel);
     // First of all: pages of a model that is in use cannot be dropped.
     let cold = args.cold.then(|| cold(how, &cpu, args.repetitions, cancel, &progress)).transpose()?;
     let started = Instant::now();
@@ -73,7 +79,8 @@ pub fn run_bench(
         return Ok(print(&streaming.describe(json))?);
     }
     let (model, source) = (Arc::new(model), open.source());
-    let (measured, in_use) = how.shortcuts.apply_with(decoder_of(&model, &cpu), source, layers.clone())?;
+    let (measured, in_use) =
+        how.shortcuts.apply_with(how.decoder(model.clone(), &cpu, cancel)?, source, layers.clone())?;
     let mut report = BenchReport {
         version: env!("CARGO_PKG_VERSION"),
         model: model_name(how.path),
@@ -94,7 +101,11 @@ pub fn run_bench(
         bandwidth: Vec::new(),
         rows: Vec::new(),
     };
-    let only_on_cpu = if args.cold { Some("--cold") } else { only_on_cpu(how.stream, how.kv, how.shortcuts) };
+    let only_on_cpu = if args.cold {
+        Some("--cold")
+    } else {
+        only_on_cpu(how.stream, how.kv, how.shortcuts, how.activations)
+    };
     let measured = how.device.choose(measured, only_on_cpu)?;
     let step = streaming.as_ref().map_or(PROMPT_BATCH, |streaming| streaming.plan.batch);
     // Measuring it takes memory that no budget has.
@@ -115,7 +126,7 @@ pub fn run_bench(
         cancel.check()?;
         let bandwidth = || has_bandwidth.then(|| read_bandwidth(threads)).transpose();
         let before = bandwidth()?;
-        let decoder = decoder_of(&model, &how.compute.cpu(threads)?);
+        let decoder = how.decoder(model.clone(), &how.compute.cpu(threads)?, cancel)?;
         let (decoder, _) = how.shortcuts.apply_with(decoder, source, layers.clone())?;
         let measure = |test| speed(&decoder, test, (kv, step), (args.repetitions, explain), &progress);
         let speeds = tests.iter().copied().map(measure).collect::<Result<Vec<_>>>()?;
@@ -142,7 +153,7 @@ fn cold(
 ) -> Result<ColdLoad> {
     let prepare = |source: &dyn WeightSource| {
         cancel.check()?;
-        let decoder = Decoder::new(Arc::new(Model::load(source)?), cpu.clone(), None).stop_on(cancel);
+        let decoder = how.decoder(Arc::new(Model::load(source)?), cpu, cancel)?;
         Ok(how.shortcuts.apply(decoder, source)?.0)
     };
     cold_load(&|| source::open(how.path), &prepare, repetitions, progress)

@@ -7,10 +7,10 @@ use qsf_format::FormatError;
 
 use super::parts::{Fingerprints, write_part};
 use super::report::{Facts, Names, Report, streaming_report};
-use super::{ActivationArg, EvalArgs, Outcome};
+use super::{EvalArgs, Outcome};
 use crate::cli::{DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming, read_text};
 use crate::cpu::Cpu;
-use crate::decoder::{Activations, Decoder};
+use crate::decoder::Decoder;
 use crate::error::{Result, RuntimeError};
 use crate::eval::{Demand, EvalOptions, demand, evaluate_part};
 use crate::part::Part;
@@ -174,21 +174,11 @@ impl How<'_> {
 
 /// The first of the flags given that only the CPU honours.
 pub(super) fn only_on_cpu(args: &EvalArgs) -> Option<&'static str> {
-    let activations = args.activations.map(|_| "--activations");
-    activations.or_else(|| crate::cli::only_on_cpu(&args.stream, &args.kv, &args.shortcuts))
+    crate::cli::only_on_cpu(&args.stream, &args.kv, &args.shortcuts, args.activations)
 }
 
 pub(super) fn decoder(args: &EvalArgs, cpu: &Cpu, model: Model) -> Result<Decoder> {
-    let activations = args.activations.map(|a| match a {
-        ActivationArg::Int8 => Activations::Int8,
-        ActivationArg::F32 => Activations::F32,
-    });
-    if activations == Some(Activations::Int8) && !model.has_blocks() {
-        return Err(RuntimeError::Request(
-            "--activations int8: no matrix of this model is quantized, so that all would run in f32".into(),
-        ));
-    }
-    Ok(Decoder::new(Arc::new(model), cpu.clone(), activations))
+    args.activations.decoder(Arc::new(model), cpu.clone(), &args.stream)
 }
 
 fn tokenizer(source: &dyn WeightSource) -> Result<Tokenizer> {

@@ -15,12 +15,13 @@ mod report;
 
 use std::path::{Path, PathBuf};
 
-use clap::{ArgGroup, Parser, ValueEnum};
+use clap::{ArgGroup, Parser};
 use qsf_format::cli::{print, printable};
 use serde_json::Value;
 
 use super::{
-    ComputeArgs, DeviceArgs, KvArgs, ProgressLine, ShortcutArgs, StreamArgs, Streaming, cancel_on_interrupt,
+    ActivationArgs, ComputeArgs, DeviceArgs, KvArgs, ProgressLine, ShortcutArgs, StreamArgs, Streaming,
+    cancel_on_interrupt,
 };
 use crate::cpu::Cpu;
 use crate::error::{Result, RuntimeError};
@@ -69,9 +70,8 @@ pub struct EvalArgs {
     /// Join all parts of an evaluation: the figures are those of one run, to the last bit
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "ctx", "chunks", "part", "activations", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
     join: Vec<PathBuf>,
-    /// Type of activations [default: int8 for quantized weights, f32 for a source]
-    #[arg(long, value_enum, value_name = "TYPE")]
-    activations: Option<ActivationArg>,
+    #[command(flatten)]
+    activations: ActivationArgs,
     #[command(flatten)]
     shortcuts: ShortcutArgs,
     #[command(flatten)]
@@ -85,14 +85,6 @@ pub struct EvalArgs {
     device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ActivationArg {
-    /// 8-bit, a scale per 32 values
-    Int8,
-    /// 32-bit floats: the reference
-    F32,
 }
 
 const EXAMPLES: &str = "Examples:

@@ -1,4 +1,4 @@
-//! What an int8 kernel is given, and the arithmetic that all of them share.
+//! What a kernel is given, and the arithmetic that all of them share.
 //!
 //! Kernels multiply *panels*: 16 rows of a weight matrix whose blocks are interleaved (SPEC.md section 6, layout 3), so that
 //! 64 bytes hold the codes of four columns of all 16 rows, and sums of columns need no additions across a register. Weights
@@ -25,6 +25,10 @@
 //! | `n2` to `n5` | T\[code\] | R * 2^-12 * s, exact | a * c, rounded once, for the second grid; 0 for the first |
 //! | `6bit` | 2 * code - 64 | the same | the same |
 //! | `t2`, `t3` | A\[newest\] + B\[oldest\] | R * 2^-7, exact | none: the result is `acc` |
+//!
+//! Kernels of bfloat16 ([`Bf16Kernel`]) round instead: the weight is fma(a, u, b) (without b, a * u), then rounded to the nearest
+//! bfloat16, as each activation is, and products are summed up in f32, in an order of the processor's own. So their results are
+//! those of no other kernel, and lie within 1e-5 of the sum of the absolute products of the sum of these products.
 
 use std::ops::Range;
 
@@ -32,10 +36,41 @@ use qsf_format::panels::panel_bytes;
 use qsf_format::{BlockSize, CodeTables, QuantType};
 
 use crate::cpu::activations::Int8Rows;
+use crate::cpu::bf16_rows::Bf16Rows;
+
+/// Activations in a form that kernels multiply.
+pub(in crate::cpu) trait Rows {
+    /// Number of rows (tokens).
+    fn rows(&self) -> usize;
+    /// True columns of a row.
+    fn cols(&self) -> usize;
+    /// What a kernel sees of an activation.
+    fn value(&self, row: usize, col: usize) -> f32;
+}
+
+macro_rules! rows {
+    ($type:ident) => {
+        impl Rows for $type {
+            fn rows(&self) -> usize {
+                self.rows()
+            }
+
+            fn cols(&self) -> usize {
+                self.cols()
+            }
+
+            fn value(&self, row: usize, col: usize) -> f32 {
+                self.value(row, col)
+            }
+        }
+    };
+}
+rows!(Int8Rows);
+rows!(Bf16Rows);
 
 /// Panels of a weight matrix of block type, and activations to multiply them with.
 #[derive(Debug, Clone)]
-pub(in crate::cpu) struct PanelTask<'a> {
+pub(in crate::cpu) struct PanelTask<'a, X = Int8Rows> {
     /// `panels` panels, one after the other.
     pub(in crate::cpu) weights: &'a [u8],
     pub(in crate::cpu) panels: usize,
@@ -46,7 +81,7 @@ pub(in crate::cpu) struct PanelTask<'a> {
     /// What codes of a learned type stand for; other types do not look at it.
     pub(in crate::cpu) tables: &'a CodeTables,
     /// Activations of all tokens of the call.
-    pub(in crate::cpu) input: &'a Int8Rows,
+    pub(in crate::cpu) input: &'a X,
     /// The tokens to compute.
     pub(in crate::cpu) tokens: Range<usize>,
 }
@@ -64,18 +99,23 @@ pub(in crate::cpu) struct PanelOut {
 /// The processor must have the instruction set that the function was compiled for. The weights must be the panels that the
 /// task says, the input must have the tokens, and as many columns (padding included) as a panel. Behind `start` there must
 /// be room for every result, which no other thread uses meanwhile.
-pub(super) type PanelFn = unsafe fn(&PanelTask<'_>, PanelOut);
+pub(super) type PanelFn<X = Int8Rows> = unsafe fn(&PanelTask<'_, X>, PanelOut);
 
-/// A kernel for one stored type.
-#[derive(Debug, Clone, Copy)]
-pub struct Int8Kernel {
+/// A kernel for one stored type, and activations in the form `X`.
+#[derive(Debug)]
+pub struct PanelKernel<X> {
     pub(super) quant: QuantType,
     pub(super) name: &'static str,
     // Private to the kernels: a table, and so a kernel, is only had from an `Isa`, which proves the instruction set.
-    pub(super) matmul: PanelFn,
+    pub(super) matmul: PanelFn<X>,
 }
 
-impl Int8Kernel {
+/// A kernel that multiplies activations of 8 bits.
+pub type Int8Kernel = PanelKernel<Int8Rows>;
+/// A kernel that multiplies activations in bfloat16.
+pub type Bf16Kernel = PanelKernel<Bf16Rows>;
+
+impl<X> PanelKernel<X> {
     /// The name in reports.
     pub const fn name(&self) -> &'static str {
         self.name
@@ -85,7 +125,10 @@ impl Int8Kernel {
     pub const fn quant(&self) -> QuantType {
         self.quant
     }
+}
 
+#[expect(private_bounds, reason = "there are kernels for two forms of activations only")]
+impl<X: Rows> PanelKernel<X> {
     /// Computes a task over whole panels.
     ///
     /// # Panics
@@ -93,7 +136,7 @@ impl Int8Kernel {
     ///
     /// # Safety
     /// There must be room for every result behind `out.start`, and no other thread may use it meanwhile.
-    pub(in crate::cpu) unsafe fn matmul(&self, task: &PanelTask<'_>, out: PanelOut) {
+    pub(in crate::cpu) unsafe fn matmul(&self, task: &PanelTask<'_, X>, out: PanelOut) {
         assert_eq!(task.block, self.quant.block_size(task.block), "blocks of another size than the type's");
         assert_eq!(
             Some(task.weights.len()),

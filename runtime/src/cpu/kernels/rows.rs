@@ -6,7 +6,7 @@ use std::ops::Range;
 use qsf_format::panels::{PANEL_ROWS, pack_panel};
 use qsf_format::{BlockSize, CodeTables};
 
-use super::panel::{Int8Kernel, PanelOut, PanelTask};
+use super::panel::{PanelKernel, PanelOut, PanelTask, Rows};
 use crate::cpu::activations::Int8Rows;
 
 /// Memory that a thread keeps from one call to the next.
@@ -18,18 +18,19 @@ pub(in crate::cpu) struct RowScratch {
 
 /// Plain rows of a weight matrix of block type, and activations to multiply them with.
 #[derive(Debug, Clone)]
-pub(in crate::cpu) struct RowTask<'a> {
+pub(in crate::cpu) struct RowTask<'a, X = Int8Rows> {
     pub(in crate::cpu) weights: &'a [u8],
     pub(in crate::cpu) rows: usize,
     /// Values per block, of this type.
     pub(in crate::cpu) block: BlockSize,
     /// What codes of a learned type stand for.
     pub(in crate::cpu) tables: &'a CodeTables,
-    pub(in crate::cpu) input: &'a Int8Rows,
+    pub(in crate::cpu) input: &'a X,
     pub(in crate::cpu) tokens: Range<usize>,
 }
 
-impl Int8Kernel {
+#[expect(private_bounds, reason = "there are kernels for two forms of activations only")]
+impl<X: Rows> PanelKernel<X> {
     /// Computes a task over plain rows: the result of row r with token t goes to `start + t * stride + r`.
     ///
     /// # Panics
@@ -39,7 +40,7 @@ impl Int8Kernel {
     /// There must be room for every result behind `out.start`, and no other thread may use it meanwhile.
     pub(in crate::cpu) unsafe fn matmul_rows(
         &self,
-        task: &RowTask<'_>,
+        task: &RowTask<'_, X>,
         scratch: &mut RowScratch,
         out: PanelOut,
     ) {

@@ -8,7 +8,8 @@ use std::ops::Range;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::activations::Int8Rows;
-use super::kernels::{Int8Kernel, PanelTask, RowScratch, RowTask};
+use super::bf16_rows::Bf16Rows;
+use super::kernels::{PanelKernel, PanelTask, RowScratch, RowTask, Rows};
 use super::{Cpu, float_dot, float_matvec};
 use crate::source::{NativeRows, Tensor};
 use output::Output;
@@ -19,6 +20,8 @@ const DECODED_ROWS: usize = 16;
 const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 /// Most weight rows of one task in a batch: with its tokens' codes they must stay in the second-level cache.
 const BATCH_ROWS: usize = 64;
+/// The same in bfloat16, where tokens come through that cache again for so many rows.
+const BF16_BATCH_ROWS: usize = 256;
 /// Weights times tokens below which a task is not worth handing to a thread.
 const TASK_WORK: usize = 1 << 17;
 /// Tasks per thread, so that a thread that was interrupted does not hold up the rest.
@@ -26,12 +29,19 @@ const TASKS_PER_THREAD: usize = 6;
 /// Most weights of one call.
 const MAX_WEIGHTS: usize = 4;
 
-/// Activations that weights are multiplied with: m rows (tokens) of k floats, and optionally the same as 8-bit codes.
+/// Activations that weights are multiplied with: m rows (tokens) of k floats, and optionally the same in a form that kernels for
+/// weights of block types take.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     x: &'a [f32],
     k: usize,
-    int8: Option<&'a Int8Rows>,
+    coded: Option<Coded<'a>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Coded<'a> {
+    Int8(&'a Int8Rows),
+    Bf16(&'a Bf16Rows),
 }
 
 impl<'a> Input<'a> {
@@ -41,7 +51,7 @@ impl<'a> Input<'a> {
     /// When `k` is 0 or does not divide the length of `x`.
     pub fn float(x: &'a [f32], k: usize) -> Input<'a> {
         assert!(k > 0 && x.len().is_multiple_of(k), "{} activations are not rows of {k}", x.len());
-        Input { x, k, int8: None }
+        Input { x, k, coded: None }
     }
 
     /// Floats and their codes: weights of block types are multiplied with the codes.
@@ -51,7 +61,18 @@ impl<'a> Input<'a> {
     pub fn with_int8(x: &'a [f32], k: usize, int8: &'a Int8Rows) -> Input<'a> {
         let input = Input::float(x, k);
         assert_eq!((int8.rows(), int8.cols()), (input.rows(), k), "codes of another shape");
-        Input { int8: Some(int8), ..input }
+        Input { coded: Some(Coded::Int8(int8)), ..input }
+    }
+
+    /// Floats and the same in bfloat16: weights of block types are rounded to bfloat16 too, and multiplied by a matrix unit. Where the
+    /// processor has none ([`KernelTable::has_bf16`](super::KernelTable::has_bf16)), they are decoded to floats.
+    ///
+    /// # Panics
+    /// When `k` is 0 or does not divide the length of `x`, or `bf16` has another shape.
+    pub fn with_bf16(x: &'a [f32], k: usize, bf16: &'a Bf16Rows) -> Input<'a> {
+        let input = Input::float(x, k);
+        assert_eq!((bf16.rows(), bf16.cols()), (input.rows(), k), "bfloat16 of another shape");
+        Input { coded: Some(Coded::Bf16(bf16)), ..input }
     }
 
     /// Rows (tokens), m.
@@ -62,6 +83,20 @@ impl<'a> Input<'a> {
     /// Columns, k.
     pub fn cols(&self) -> usize {
         self.k
+    }
+
+    /// Rows of a task over `all_rows` weight rows: enough to be worth a thread's while, few enough to share the work evenly; whole
+    /// panels.
+    fn task_rows(&self, all_rows: usize, threads: usize) -> usize {
+        let m = self.rows();
+        let worthwhile = TASK_WORK.div_ceil(self.k * m);
+        let even_share = all_rows.div_ceil(threads * TASKS_PER_THREAD);
+        let most = match self.coded {
+            _ if m == 1 => usize::MAX,
+            Some(Coded::Bf16(_)) => BF16_BATCH_ROWS,
+            _ => BATCH_ROWS,
+        };
+        worthwhile.max(even_share).min(most).next_multiple_of(PANEL_ROWS)
     }
 }
 
@@ -109,7 +144,7 @@ impl Cpu {
             return;
         }
         let all_rows: usize = weights.iter().map(|(weight, _)| weight.rows()).sum();
-        let task_rows = task_rows(all_rows, input.k, m, self.threads());
+        let task_rows = input.task_rows(all_rows, self.threads());
         let mut jobs: [Option<Job<'_>>; MAX_WEIGHTS] = [const { None }; MAX_WEIGHTS];
         let mut tasks = 0;
         for ((slot, (weight, bias)), out) in jobs.iter_mut().zip(weights).zip(outs) {
@@ -152,7 +187,7 @@ impl Cpu {
         assert_eq!(weight.cols(), input.k, "weight of other columns than the input");
         assert!(bias.is_none_or(|bias| bias.len() == rows), "bias of another length");
         assert!(first.is_multiple_of(PANEL_ROWS), "rows from {first} on cut a panel");
-        let task_rows = task_rows(rows, input.k, m, self.threads());
+        let task_rows = input.task_rows(rows, self.threads());
         let out = Output::columns_of(out, m, first..first + rows);
         let job = Job { weight, bias, out, first_task: 0 };
         let work = rows.saturating_mul(input.k).saturating_mul(m);
@@ -175,7 +210,7 @@ impl Cpu {
         let out = Output::columns_of(out, 1, 0..weight.rows());
         let job = Job { weight, bias: None, out, first_task: 0 };
         let rows = panels.len() * PANEL_ROWS;
-        let per_task = task_rows(rows, input.k, 1, self.threads()) / PANEL_ROWS;
+        let per_task = input.task_rows(rows, self.threads()) / PANEL_ROWS;
         self.for_each(panels.len().div_ceil(per_task), rows.saturating_mul(input.k), |task| {
             let panels = &panels[task * per_task..panels.len().min((task + 1) * per_task)];
             for run in panels.chunk_by(|a, b| a + 1 == *b) {
@@ -193,16 +228,24 @@ impl Cpu {
     /// No other thread may use the same columns of the output at the same time.
     unsafe fn run_task(&self, job: &Job<'_>, rows: Range<usize>, input: &Input<'_>) {
         SCRATCH.with_borrow_mut(|scratch| {
-            let blocks = input.int8.zip(job.weight.native());
-            let kernel = blocks.and_then(|(x, native)| Some((x, native, self.kernels.int8(native.quant())?)));
+            let (weight, out) = (job.weight, &job.out);
             // SAFETY: the caller's promise.
             unsafe {
-                match kernel {
-                    Some((x, native, kernel)) => {
-                        int8_rows(kernel, native, rows.clone(), x, &mut scratch.rows, &job.out);
-                        add_outliers(job.weight, rows.clone(), x, &job.out);
+                let quant = weight.native().map(NativeRows::quant);
+                let scratch_rows = &mut scratch.rows;
+                let done = match input.coded {
+                    Some(Coded::Int8(x)) => {
+                        let kernel = quant.and_then(|quant| self.kernels.int8(quant));
+                        block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
                     }
-                    None => self.float_rows(job.weight, rows.clone(), input, scratch, &job.out),
+                    Some(Coded::Bf16(x)) => {
+                        let kernel = quant.and_then(|quant| self.kernels.bf16(quant));
+                        block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
+                    }
+                    None => false,
+                };
+                if !done {
+                    self.float_rows(weight, rows.clone(), input, scratch, out);
                 }
             }
             if let Some(bias) = job.bias {
@@ -260,19 +303,22 @@ impl Cpu {
     }
 }
 
-/// The columns `rows` of the output, by an integer kernel. `rows` starts at a multiple of 16, and ends at one or with the
-/// weight's last row.
+/// The columns `rows` of the output, by a kernel for block types, if there is one. `rows` starts at a multiple of 16, and ends at one
+/// or with the weight's last row.
 ///
 /// # Safety
 /// No other thread may use these columns at the same time.
-unsafe fn int8_rows(
-    kernel: &Int8Kernel,
-    weight: &NativeRows,
+unsafe fn block_rows<X: Rows>(
+    kernel: Option<&PanelKernel<X>>,
+    tensor: &Tensor,
     rows: Range<usize>,
-    input: &Int8Rows,
+    input: &X,
     scratch: &mut RowScratch,
     out: &Output<'_>,
-) {
+) -> bool {
+    let Some((kernel, weight)) = kernel.zip(tensor.native()) else {
+        return false;
+    };
     let (block, tables, tokens) = (weight.block(), weight.tables(), 0..input.rows());
     let blocks = input.cols().div_ceil(block.get());
     let border = weight.panel_rows().clamp(rows.start, rows.end);
@@ -287,15 +333,18 @@ unsafe fn int8_rows(
         // SAFETY: as above.
         unsafe { kernel.matmul_rows(&task, scratch, out.columns(plain)) };
     }
+    // SAFETY: the caller's promise.
+    unsafe { add_outliers(tensor, rows, input, out) };
+    true
 }
 
 /// Adds to the columns `rows` of the output what the weights do that are stored apart from the blocks, with the activations
-/// that the kernel saw: `value * (scale * code)`, three roundings each, in ascending order of columns. So the result has the
-/// same bits whatever kernel went before, and is what decoding the weights would give.
+/// that the kernel saw: `value * x`, with codes `value * (scale * code)`, each rounded and added, in ascending order of columns. So the
+/// result has the same bits whatever kernel of codes went before, and is what decoding the weights would give.
 ///
 /// # Safety
 /// No other thread may use these columns at the same time.
-unsafe fn add_outliers(weight: &Tensor, rows: Range<usize>, input: &Int8Rows, out: &Output<'_>) {
+unsafe fn add_outliers<X: Rows>(weight: &Tensor, rows: Range<usize>, input: &X, out: &Output<'_>) {
     if !weight.has_outliers() {
         return;
     }
@@ -312,15 +361,6 @@ unsafe fn add_outliers(weight: &Tensor, rows: Range<usize>, input: &Int8Rows, ou
             }
         }
     }
-}
-
-/// Rows of a task: enough to be worth a thread's while, few enough to share the work evenly; whole panels.
-fn task_rows(all_rows: usize, k: usize, m: usize, threads: usize) -> usize {
-    let worthwhile = TASK_WORK.div_ceil(k * m);
-    let even_share = all_rows.div_ceil(threads * TASKS_PER_THREAD);
-    let rows = worthwhile.max(even_share);
-    let rows = if m > 1 { rows.min(BATCH_ROWS) } else { rows };
-    rows.next_multiple_of(PANEL_ROWS)
 }
 
 #[cfg(test)]

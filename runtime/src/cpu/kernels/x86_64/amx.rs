@@ -15,13 +15,12 @@ use std::ops::Range;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::avx512::{self, Avx512};
+use super::group::Group;
 use super::tiles::{Amx, Codes, Floats, SLOTS, STORE_LAG, Sums, TOKENS, TileUnit};
 use crate::cpu::activations::ACT_BLOCK;
 use crate::cpu::kernels::learned::{Head, Levels};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::unpack::{
-    PanelIsa, Q6, codes_offset, has_offset, head_bytes, is_learned, is_signed, quad, scales, superblock_bytes,
-};
+use crate::cpu::kernels::unpack::{has_offset, head_bytes, is_learned, is_signed, scales, superblock_bytes};
 
 /// Panels that share the codes of tokens while these are in the first-level cache.
 const PAIR: usize = 2;
@@ -32,8 +31,6 @@ const PASS_TOKENS: usize = 512;
 const PASS_PANELS: usize = 16;
 /// Products that are started before the sums at work.
 const AHEAD: usize = SLOTS - 1;
-/// Quads of a group.
-const QUADS: usize = ACT_BLOCK / 4;
 
 /// What a thread needs between the steps of a task. It only grows, and not with the number of tokens.
 #[derive(Default)]
@@ -147,6 +144,7 @@ impl Pass<'_> {
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn run<T: TileUnit, const QUANT: u8>(&self, unit: &mut T, scratch: &mut Scratch, out: PanelOut) {
         let (groups, tiles) = (self.groups(), self.tiles());
+        let levels = Levels::new::<QUANT>(self.task.tables, 0);
         grow(&mut scratch.acc, self.panels.len() * tiles, [Floats::ZERO; TOKENS]);
         // SAFETY: the caller's promises; chunks start below the number of groups, pairs and panels are of the pass.
         unsafe {
@@ -154,14 +152,7 @@ impl Pass<'_> {
                 for panel in self.panels.clone().step_by(PAIR) {
                     let pair = panel..self.panels.end.min(panel + PAIR);
                     for (i, panel) in pair.clone().enumerate() {
-                        if const { is_learned(QUANT) } {
-                            self.unpack_learned::<QUANT>(panel, i, first, scratch);
-                            continue;
-                        }
-                        match self.task.block.get() {
-                            64 => self.unpack::<QUANT, 64>(panel, i, first, scratch),
-                            _ => self.unpack::<QUANT, 0>(panel, i, first, scratch),
-                        }
+                        self.unpack::<QUANT>(panel, i, first, &levels, scratch);
                     }
                     if const { is_signed(QUANT) } {
                         self.products::<T, true>(unit, pair, first, scratch);
@@ -175,71 +166,28 @@ impl Pass<'_> {
     }
 
     /// Codes and scales of a panel in the chunk from group `first` on, as panel `index` of its pair. What is missing to a
-    /// multiple of four groups are zeros, which change no result. `N` is the block size, or 0 for any.
+    /// multiple of four groups are zeros, which change no result.
     ///
     /// # Safety
     /// As for [`matmul_tiles`]; `first` must be a multiple of `CHUNK` below the number of groups.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn unpack<const QUANT: u8, const N: usize>(
+    unsafe fn unpack<const QUANT: u8>(
         &self,
         panel: usize,
         index: usize,
         first: usize,
+        levels: &Levels,
         scratch: &mut Scratch,
     ) {
-        let n = if N == 0 { self.task.block.get() } else { N };
-        let (size, per_block) = (superblock_bytes(QUANT, n), n / ACT_BLOCK);
         let count = CHUNK.min(self.groups() - first);
         let (codes, a) = (&mut scratch.codes.0[index], &mut scratch.a.0[index]);
-        for (j, (codes, a)) in
-            codes[..count].chunks_exact_mut(per_block).zip(a[..count].chunks_exact_mut(per_block)).enumerate()
-        {
-            let block = panel * self.task.blocks + first / per_block + j;
-            // SAFETY: the block is one of the panel; a group's codes are eight quads.
+        for (group, (codes, a)) in (first..).zip(codes[..count].iter_mut().zip(&mut *a)) {
+            // SAFETY: the caller's promises; the panel is one of the task and has the group, whose codes are eight quads.
             unsafe {
-                let block = self.task.weights.as_ptr().add(block * size);
-                let (scale, _) = scales::<Avx512, QUANT>(block);
-                let words = block.add(codes_offset(QUANT));
-                for (g, (codes, a)) in codes.iter_mut().zip(a).enumerate() {
-                    _mm512_store_ps(a.0.as_mut_ptr(), scale);
-                    for (i, codes) in codes.0.chunks_exact_mut(4 * PANEL_ROWS).enumerate() {
-                        let codes = codes.as_mut_ptr().cast();
-                        _mm512_store_si512(codes, quad::<Avx512, QUANT>(words, n, QUADS * g + i));
-                    }
-                }
-            }
-        }
-        let end = count.next_multiple_of(SLOTS);
-        codes[count..end].fill(Codes::ZERO);
-        a[count..end].fill(Floats::ZERO);
-    }
-
-    /// [`Pass::unpack`] for a learned type.
-    ///
-    /// # Safety
-    /// As for [`Pass::unpack`].
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn unpack_learned<const QUANT: u8>(
-        &self,
-        panel: usize,
-        index: usize,
-        first: usize,
-        scratch: &mut Scratch,
-    ) {
-        let count = CHUNK.min(self.groups() - first);
-        let (codes, a) = (&mut scratch.codes.0[index], &mut scratch.a.0[index]);
-        // SAFETY: the panel is one of the task and has the blocks; a group's codes are eight quads.
-        unsafe {
-            let panel = self.panel::<QUANT>(panel);
-            let head = Head::<Avx512>::new::<QUANT>(&Levels::new::<QUANT>(self.task.tables, 0), panel);
-            for (j, (codes, a)) in (first..).zip(codes[..count].iter_mut().zip(&mut a[..count])) {
-                let block = panel.add(head_bytes(QUANT) + j * superblock_bytes(QUANT, ACT_BLOCK));
-                _mm512_store_ps(a.0.as_mut_ptr(), head.scales::<QUANT>(block).0);
-                let quads = head.codes::<QUANT>(block, j);
-                for (line, quad) in codes.0.chunks_exact_mut(4 * PANEL_ROWS).zip(quads) {
-                    // Tiles multiply signed codes as they are.
-                    let quad =
-                        if QUANT == Q6 { _mm512_sub_epi8(quad, Avx512::splat_codes(64)) } else { quad };
+                let panel = self.panel::<QUANT>(panel);
+                let group = Group::unpack::<QUANT>(levels, panel, self.task.block.get(), group);
+                _mm512_store_ps(a.0.as_mut_ptr(), group.a);
+                for (line, quad) in codes.0.chunks_exact_mut(4 * PANEL_ROWS).zip(group.codes) {
                     _mm512_store_si512(line.as_mut_ptr().cast(), quad);
                 }
             }

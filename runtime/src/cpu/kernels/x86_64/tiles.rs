@@ -18,7 +18,7 @@ pub(super) const SLOTS: usize = 4;
 pub(super) const STORE_LAG: usize = 2;
 
 /// One f32 per weight row of a panel, or per token of a tile.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Floats(pub(super) [f32; PANEL_ROWS]);
 
@@ -71,8 +71,9 @@ pub(super) trait TileUnit {
 /// The unit itself.
 pub(super) struct Amx(());
 
+/// Rows and bytes per row of each tile register.
 #[repr(C, align(64))]
-struct Config {
+pub(super) struct Config {
     palette: u8,
     start_row: u8,
     reserved: [u8; 14],
@@ -80,27 +81,51 @@ struct Config {
     rows: [u8; 16],
 }
 
+impl Config {
+    pub(super) const fn new(shapes: [(usize, usize); 8]) -> Config {
+        let mut config =
+            Config { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        let mut tile = 0;
+        while tile < shapes.len() {
+            (config.rows[tile], config.row_bytes[tile]) = (shapes[tile].0 as u8, shapes[tile].1 as u16);
+            tile += 1;
+        }
+        config
+    }
+
+    /// Sets the tiles of this thread up.
+    ///
+    /// # Safety
+    /// The processor and the process must be allowed to use tiles ([`available`]).
+    #[inline(always)]
+    pub(super) unsafe fn load(&self) {
+        // SAFETY: the caller's promise; the shapes are valid.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) self, options(nostack, preserves_flags, readonly)) }
+    }
+}
+
+/// Gives the tiles of this thread back: without contents the kernel has 8 KiB less to save when it switches threads.
+///
+/// # Safety
+/// [`Config::load`] must have been called on this thread.
+#[inline(always)]
+pub(super) unsafe fn release() {
+    // SAFETY: the caller's promise.
+    unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) }
+}
+
 /// Tiles 0 to 3 are sums, 4 and 5 codes of tokens, 6 and 7 codes of rows, in whose rows the columns are four by four.
 static CONFIG: Config = {
-    let mut config =
-        Config { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
-    let mut tile = 0;
-    while tile < 8 {
-        (config.rows[tile], config.row_bytes[tile]) = match tile {
-            0..4 => (TOKENS as u8, 4 * PANEL_ROWS as u16),
-            4..6 => (TOKENS as u8, ACT_BLOCK as u16),
-            _ => (ACT_BLOCK as u8 / 4, 4 * PANEL_ROWS as u16),
-        };
-        tile += 1;
-    }
-    config
+    let (sums, tokens) = ((TOKENS, 4 * PANEL_ROWS), (TOKENS, ACT_BLOCK));
+    let rows = (ACT_BLOCK / 4, 4 * PANEL_ROWS);
+    Config::new([sums, sums, sums, sums, tokens, tokens, rows, rows])
 };
 
 impl TileUnit for Amx {
     #[inline(always)]
     unsafe fn new() -> Amx {
-        // SAFETY: the caller may use the unit; the configuration is valid for it.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &CONFIG, options(nostack, preserves_flags, readonly)) };
+        // SAFETY: the caller's promise.
+        unsafe { CONFIG.load() };
         Amx(())
     }
 
@@ -149,18 +174,18 @@ impl TileUnit for Amx {
 impl Drop for Amx {
     #[inline(always)]
     fn drop(&mut self) {
-        // Without contents the kernel has 8 KiB less to save when it switches threads.
-        // SAFETY: a value was made on this thread, which may so use the unit.
-        unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) }
+        // SAFETY: a value was made on this thread.
+        unsafe { release() }
     }
 }
 
-/// Whether processor and system let this process use tiles. Asks the system for the permission.
+/// Whether processor and system let this process use tiles of bytes and of bfloat16. Asks the system for the permission.
 #[cfg(target_os = "linux")]
 pub(in crate::cpu) fn available() -> bool {
     use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
     const OSXSAVE: u32 = 1 << 27;
+    const AMX_BF16: u32 = 1 << 22;
     const AMX_TILE: u32 = 1 << 24;
     const AMX_INT8: u32 = 1 << 25;
     const TILE_STATE: u64 = 1 << 17 | 1 << 18;
@@ -171,7 +196,7 @@ pub(in crate::cpu) fn available() -> bool {
         unsafe { _xgetbv(0) }
     }
 
-    const FEATURES: u32 = AMX_TILE | AMX_INT8;
+    const FEATURES: u32 = AMX_BF16 | AMX_TILE | AMX_INT8;
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE == 0 || __cpuid_count(7, 0).edx & FEATURES != FEATURES {
         return false;
     }

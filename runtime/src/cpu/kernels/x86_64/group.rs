@@ -1,0 +1,90 @@
+//! A group of a panel, unpacked for the tile unit.
+
+use core::arch::x86_64::*;
+
+use super::avx512::Avx512;
+use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::learned::{Head, Levels};
+use crate::cpu::kernels::unpack::{
+    PanelIsa, Q6, codes_offset, head_bytes, is_learned, quad, scales, superblock_bytes,
+};
+
+/// Quads of a group.
+pub(super) const QUADS: usize = ACT_BLOCK / 4;
+
+/// Codes of 32 columns as bytes, signed or unsigned as the type is, scale a and offset b per row. Types without offsets have anything
+/// in `b`.
+pub(super) struct Group {
+    pub(super) codes: [__m512i; QUADS],
+    pub(super) a: __m512,
+    pub(super) b: __m512,
+}
+
+impl Group {
+    /// Group `group` of a panel whose blocks have `n` values, with the levels of the type as they are, where it has any.
+    ///
+    /// # Safety
+    /// `panel` must point to a panel of the type with the id `QUANT` that has the group, in blocks of this size. To be called from a
+    /// function compiled with the instructions of [`Avx512`].
+    #[inline(always)]
+    pub(super) unsafe fn unpack<const QUANT: u8>(
+        levels: &Levels,
+        panel: *const u8,
+        n: usize,
+        group: usize,
+    ) -> Group {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if const { is_learned(QUANT) } {
+                return Group::learned::<QUANT>(levels, panel, group);
+            }
+            // The default is compiled with all shifts known.
+            match (n, group % 2) {
+                (64, 0) => Group::linear::<QUANT>(panel, 64, group / 2, 0),
+                (64, _) => Group::linear::<QUANT>(panel, 64, group / 2, 1),
+                _ => Group::linear::<QUANT>(panel, n, group / (n / ACT_BLOCK), group % (n / ACT_BLOCK)),
+            }
+        }
+    }
+
+    /// Group `g` of block `block` of a type that is not learned.
+    ///
+    /// # Safety
+    /// As for [`Group::unpack`].
+    #[inline(always)]
+    unsafe fn linear<const QUANT: u8>(panel: *const u8, n: usize, block: usize, g: usize) -> Group {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let block = panel.add(block * superblock_bytes(QUANT, n));
+            let (a, b) = scales::<Avx512, QUANT>(block);
+            let words = block.add(codes_offset(QUANT));
+            let mut codes = [_mm512_setzero_si512(); QUADS];
+            for (i, codes) in codes.iter_mut().enumerate() {
+                *codes = quad::<Avx512, QUANT>(words, n, QUADS * g + i);
+            }
+            Group { codes, a, b }
+        }
+    }
+
+    /// A group of a learned type: a block.
+    ///
+    /// # Safety
+    /// As for [`Group::unpack`].
+    #[inline(always)]
+    unsafe fn learned<const QUANT: u8>(levels: &Levels, panel: *const u8, group: usize) -> Group {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let head = Head::<Avx512>::new::<QUANT>(levels, panel);
+            let block = panel.add(head_bytes(QUANT) + group * superblock_bytes(QUANT, ACT_BLOCK));
+            let (a, b) = head.scales::<QUANT>(block);
+            let mut codes = head.codes::<QUANT>(block, group);
+            if QUANT == Q6 {
+                // Tiles multiply signed codes as they are.
+                for codes in &mut codes {
+                    *codes = _mm512_sub_epi8(*codes, Avx512::splat_codes(64));
+                }
+            }
+            Group { codes, a, b }
+        }
+    }
+}
