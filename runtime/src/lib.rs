@@ -35,7 +35,8 @@ mod weights;
 pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
     Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvKeep,
-    KvOptions, KvPolicy, LayerCount, LayerRunner, LinearInput, Profile, Section, StateBytes, skipped_layers,
+    KvOptions, KvPolicy, LEAST_BF16_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
+    StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError};
 pub use part::Part;

@@ -49,6 +49,41 @@ fn activations_are_eight_bit_where_any_matrix_has_blocks_and_the_report_says_so(
     }
 }
 
+#[test]
+fn activations_of_a_run_are_those_asked_for_or_it_says_why_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let file = dir.path().join("blocks.qsf");
+    program("qsf-convert").arg(&model).arg(&file).args("-q 4bit").run().ok();
+    let bench = |model: &Path, args: &str| {
+        program("qsf-run").arg(model).args("--bench --pp 80 --tg 0 -r 1 --json").args(args)
+    };
+    for activations in ["int8", "f32"] {
+        let args = format!("--activations {activations}");
+        assert_eq!(bench(&file, &args).run().json()["activations"], activations);
+    }
+    // A long prompt, whose logits tell which it was.
+    let ids = (1..=80).map(|id| id.to_string()).collect::<Vec<_>>().join(",");
+    let generate = |args: &str| {
+        program("qsf-run").arg(&file).arg("--prompt-ids").arg(&ids).args("-n 4 --temp 0").args(args)
+    };
+    generate("--activations f32").run().ok();
+    let refuse = |what: &str, call: Program, parts: &[&str]| refused(what, dir.path(), call, 2, parts);
+    let no_unit = ["--activations bf16", "avx2", "amx"];
+    if program("qsf-run").args("--system").env("QSF_CPU", "avx2").run().code == 0 {
+        refuse("no unit", generate("--activations bf16").env("QSF_CPU", "avx2"), &no_unit);
+        refuse("no unit", bench(&file, "--activations bf16").env("QSF_CPU", "avx2"), &no_unit);
+    }
+    refuse("bf16 of floats", bench(&model, "--activations bf16"), &["--activations bf16", "f32"]);
+    let system = program("qsf-run").args("--system").run().ok().stdout;
+    if system.contains("amx-bf16-4bit") {
+        assert_eq!(bench(&file, "--activations bf16").run().json()["activations"], "bf16");
+        generate("--activations bf16").run().ok();
+        let budget = generate("--activations bf16 --ram-budget 100");
+        refuse("a budget", budget, &["--activations bf16", "--ram-budget"]);
+    }
+}
+
 const DOWN: &str = "model.layers.1.mlp.down_proj.weight";
 
 /// The record of that tensor in the report of a conversion, after checking that table and file agree with it.

@@ -22,7 +22,8 @@ pub struct ActivationArgs {
 enum ActivationArg {
     /// 8-bit, a scale per 32 values: the same results on every processor
     Int8,
-    /// Prompts in bfloat16 by the matrix unit of a processor that has one (Intel AMX), several times as fast; the rest as int8
+    /// Prompts in bfloat16 by the matrix unit of a processor that has one (Intel AMX): faster, but other last digits than on other
+    /// processors; the rest as int8
     Bf16,
     /// 32-bit floats: the reference
     F32,

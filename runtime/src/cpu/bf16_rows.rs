@@ -135,8 +135,10 @@ impl Vectorized for RoundPiece<'_> {
     #[inline(always)]
     fn run(self) {
         let RoundPiece { piece, x, cols, first } = self;
+        let rows = x.len() / cols;
         for row in 0..STRIP_ROWS {
-            let x = x.get(row * cols..).map_or(&[][..], |x| &x[first..cols]);
+            let x = if row < rows { &x[row * cols..][..cols] } else { &[] };
+            let x = x.get(first..).unwrap_or_default();
             for (step, pair) in piece.0.iter_mut().enumerate() {
                 let to = &mut pair[row / TILE_ROWS].0[row % TILE_ROWS];
                 let rest = x.get(step * TILE_COLS..).unwrap_or_default();

@@ -15,8 +15,8 @@ pub enum Activations {
     F32,
 }
 
-/// The fewest tokens that are multiplied in bfloat16: for fewer a tile is mostly empty.
-pub const LEAST_BF16_TOKENS: usize = 16;
+/// The fewest tokens that are multiplied in bfloat16: for fewer, rounding the weights takes longer than it saves.
+pub const LEAST_BF16_TOKENS: usize = 64;
 
 impl Activations {
     /// The name in reports.

@@ -252,3 +252,31 @@ fn an_input_of_another_width_is_refused() {
     let weight = tensor(QuantType::F32, BlockSize::B64, 3, 8);
     Cpu::new(Isa::best()).linear(&weight, None, &Input::float(&[0.0; 7], 7), &mut [0.0; 3]);
 }
+
+#[test]
+fn products_in_bfloat16_have_bias_and_outliers_and_are_floats_without_a_matrix_unit() {
+    let cpu = Cpu::new(Isa::best());
+    // Panels and a rest in plain rows; and plain rows alone.
+    for (quant, rows, cols, m) in
+        [(QuantType::Q4, 53, 300, 70), (QuantType::N3, 40, 64, 33), (QuantType::Q8, 5, 40, 1)]
+    {
+        let plain = tensor(quant, BlockSize::B64, rows, cols);
+        for weight in [plain.clone(), in_panels(&plain)] {
+            let weight = weight.with_outliers(outliers(rows, cols), 0);
+            let (x, bias) = (floats(97, m * cols), floats(98, rows));
+            let mut bf16 = Bf16Rows::new();
+            bf16.round(&cpu, &x, m, cols);
+            let mut out = vec![f32::NAN; m * rows];
+            cpu.linear(&weight, Some(&bias), &Input::with_bf16(&x, cols, &bf16), &mut out);
+            let expected = run(&cpu, &weight, Some(&bias), &x, false).into_iter().map(f32::from_bits);
+            for (i, (found, expected)) in out.into_iter().zip(expected).enumerate() {
+                let mut w = vec![0.0; cols];
+                weight.decode_row(Isa::SCALAR, i % rows, &mut w);
+                let size: f32 = x[i / rows * cols..][..cols].iter().zip(&w).map(|(x, w)| (x * w).abs()).sum();
+                // Half a place of eight bits for each factor.
+                let bound = if cpu.kernels().has_bf16() { size / 256.0 } else { 0.0 };
+                assert!((found - expected).abs() <= bound, "{quant} {i}: {found}, {expected} +- {bound}");
+            }
+        }
+    }
+}

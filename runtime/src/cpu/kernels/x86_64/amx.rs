@@ -405,10 +405,11 @@ fn add_offsets(acc: &mut [__m512; TOKENS], b: &Floats, sx: &Floats) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::cpu::isa::Isa;
     use crate::cpu::kernels::panel::PanelFn;
+    use crate::cpu::kernels::unpack::codes_offset;
     use crate::cpu::kernels::x86_64::tiles::{Emulated, available};
     use crate::cpu::kernels::{Int8Kernel, KernelTable};
     use crate::cpu::{Cpu, activations::Int8Rows};
@@ -434,11 +435,13 @@ mod tests {
         ]
     }
 
-    /// Results of the tokens from the third on, and zeros; all bytes of the weights random but for tame scales.
-    fn run(kernel: &Int8Kernel, block: BlockSize, panels: usize, input: &Int8Rows) -> Vec<u32> {
-        let quant = kernel.quant();
-        let block = quant.block_size(block);
-        let blocks = input.cols().div_ceil(block.get());
+    /// Panels of a type: all bytes random but for tame scales.
+    pub(in crate::cpu::kernels::x86_64) fn random_panels(
+        quant: QuantType,
+        block: BlockSize,
+        panels: usize,
+        blocks: usize,
+    ) -> Vec<u8> {
         let panel = panel_bytes(quant, block, blocks);
         let mut seed = 1u64;
         let mut random = || {
@@ -454,6 +457,14 @@ mod tests {
             // The second byte of a half has sign and exponent: below 2.
             scaled[1..halves].iter_mut().step_by(2).for_each(|high| *high &= 0xBF);
         }
+        weights
+    }
+
+    /// Results of the tokens from the third on, and zeros.
+    fn run(kernel: &Int8Kernel, block: BlockSize, panels: usize, input: &Int8Rows) -> Vec<u32> {
+        let block = kernel.quant().block_size(block);
+        let blocks = input.cols().div_ceil(block.get());
+        let weights = random_panels(kernel.quant(), block, panels, blocks);
         let tokens = 2..input.rows();
         let mut out = vec![0.0f32; input.rows() * panels * PANEL_ROWS];
         let start = PanelOut { start: out.as_mut_ptr(), stride: panels * PANEL_ROWS };

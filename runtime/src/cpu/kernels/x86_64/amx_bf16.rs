@@ -12,13 +12,14 @@ use std::ops::Range;
 
 use qsf_format::panels::PANEL_ROWS;
 
+use super::avx512::Avx512;
 use super::group::Group;
 use super::tiles_bf16::{AmxBf16, Bf16Unit, NO_SUMS, PANELS, Sums};
 use crate::cpu::activations::ACT_BLOCK;
 use crate::cpu::bf16_rows::{Bf16Rows, CHUNK, TILE_COLS, TILE_ROWS, TILES, Tile};
 use crate::cpu::kernels::learned::Levels;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::unpack::{has_offset, head_bytes, is_signed, superblock_bytes};
+use crate::cpu::kernels::unpack::{fetch, has_offset, head_bytes, is_signed, superblock_bytes};
 
 /// Strips of 32 tokens of a pass, and panels: sums of 512 KiB.
 const PASS_STRIPS: usize = 16;
@@ -153,6 +154,12 @@ impl Pass<'_> {
             // SAFETY: the caller's promises; the panel is one of the task and has the group; a line is 64 bytes.
             unsafe {
                 let panel = self.task.weights.as_ptr().add(panel * bytes);
+                // The same of the pair after this one comes next.
+                let of_group = superblock_bytes(QUANT, n) * ACT_BLOCK / n;
+                fetch::<Avx512>(
+                    panel.wrapping_add(PANELS * bytes + head_bytes(QUANT) + group * of_group),
+                    of_group,
+                );
                 let group = Group::unpack::<QUANT>(levels, panel, n, group);
                 let lines = weights[i / PANELS][i % PANELS].0.chunks_exact_mut(2);
                 for (lines, codes) in lines.zip(group.codes) {
@@ -226,4 +233,101 @@ fn line(first: __m512, second: __m512) -> __m512i {
     // SAFETY: both are 64 bytes without invalid values.
     let rounded = unsafe { core::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first)) };
     _mm512_permutexvar_epi16(order, rounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::amx::tests::random_panels;
+    use super::super::tiles::available;
+    use super::super::tiles_bf16::EmulatedBf16;
+    use super::*;
+    use crate::cpu::isa::Isa;
+    use crate::cpu::kernels::Bf16Kernel;
+    use crate::cpu::{Cpu, decode_panel_row};
+    use qsf_format::{BUILT_IN, BlockSize};
+
+    static EMULATED: &[Bf16Kernel] = bf16_table!("emulated", emulated);
+    static AMX: &[Bf16Kernel] = bf16_table!("amx", matmul);
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16")]
+    unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_, Bf16Rows>, out: PanelOut) {
+        // SAFETY: the caller's promises.
+        unsafe { matmul_tiles::<EmulatedBf16, QUANT>(task, out) }
+    }
+
+    fn rounded(v: f32) -> f64 {
+        half::bf16::from_f32(v).to_f64()
+    }
+
+    /// Against the decoded weights, in f64.
+    fn check(kernels: &[Bf16Kernel], block: BlockSize, panels: usize, cols: usize, rows: usize) {
+        let x: Vec<f32> = (0..rows * cols).map(|i| ((i * 7919) % 1009) as f32 * 0.013 - 6.0).collect();
+        let input = &mut Bf16Rows::new();
+        input.round(&Cpu::new(Isa::best()), &x, rows, cols);
+        for kernel in kernels {
+            let (quant, tables) = (kernel.quant(), &BUILT_IN);
+            let block = quant.block_size(block);
+            let blocks = cols.div_ceil(block.get());
+            let weights = random_panels(quant, block, panels, blocks);
+            // A stride larger than the rows, and nothing may be written between.
+            let stride = panels * PANEL_ROWS + 3;
+            let mut out = vec![f32::NAN; rows * stride];
+            let to = PanelOut { start: out.as_mut_ptr(), stride };
+            let task = PanelTask { weights: &weights, panels, blocks, block, tables, input, tokens: 0..rows };
+            // SAFETY: there is room for all results.
+            unsafe { kernel.matmul(&task, to) };
+            let mut w = vec![0.0; cols];
+            for row in 0..stride {
+                let panel = weights.chunks_exact(weights.len() / panels).nth(row / PANEL_ROWS);
+                if let Some(panel) = panel {
+                    decode_panel_row(Isa::SCALAR, quant, block, tables, panel, row % PANEL_ROWS, &mut w);
+                }
+                for (token, x) in x.chunks_exact(cols).enumerate() {
+                    let found = out[token * stride + row];
+                    if panel.is_none() {
+                        assert!(found.is_nan(), "{quant}: written behind the rows of a token");
+                        continue;
+                    }
+                    let (mut sum, mut size, mut largest) = (0.0, 0.0, 0.0f64);
+                    for (w, x) in w.iter().zip(x) {
+                        let product = rounded(*w) * rounded(*x);
+                        (sum, size, largest) =
+                            (sum + product, size + product.abs(), largest.max(product.abs()));
+                    }
+                    // One of the weights may be rounded to the other side: decoding it rounds otherwise in its last bit.
+                    let bound = 1e-5 * size + largest / 256.0;
+                    assert!(
+                        (f64::from(found) - sum).abs() <= bound,
+                        "{quant} {block}: row {row}, token {token} of {rows}: {found}, expected {sum} +- {bound}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn check_all(kernels: &[Bf16Kernel]) {
+        for block in BlockSize::ALL {
+            check(kernels, block, 1, 1, 1);
+            check(kernels, block, 3, 300, 35);
+            check(kernels, block, 2, 545, 64);
+        }
+        check(kernels, BlockSize::B64, PASS_PANELS + 1, 63, 18);
+        check(kernels, BlockSize::B64, 1, 65, PASS_STRIPS * TILES * TILE_ROWS + 3);
+    }
+
+    #[test]
+    fn products_in_bfloat16_are_those_of_the_rounded_weights_and_activations() {
+        if !Isa::available().iter().any(|isa| isa.name() == "avx512")
+            || !is_x86_feature_detected!("avx512bf16")
+        {
+            eprintln!("skipped: needs AVX-512 with bfloat16");
+            return;
+        }
+        check_all(EMULATED);
+        if available() {
+            check_all(AMX);
+        } else {
+            eprintln!("the tile unit itself is not tested: this processor has none");
+        }
+    }
 }
