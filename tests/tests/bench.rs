@@ -148,6 +148,7 @@ fn kernels_are_measured_without_a_model() {
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 10, "2bit, 3bit, 4bit, 6bit and 8bit on 1 and 2 threads: {report:#}");
     let fields = [
+        "activations",
         "cols",
         "gb_per_second",
         "gweights_per_second",

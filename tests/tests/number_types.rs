@@ -62,24 +62,26 @@ fn activations_of_a_run_are_those_asked_for_or_it_says_why_not() {
         let args = format!("--activations {activations}");
         assert_eq!(bench(&file, &args).run().json()["activations"], activations);
     }
-    // A long prompt, whose logits tell which it was.
+    // A prompt long enough for bfloat16.
     let ids = (1..=80).map(|id| id.to_string()).collect::<Vec<_>>().join(",");
     let generate = |args: &str| {
         program("qsf-run").arg(&file).arg("--prompt-ids").arg(&ids).args("-n 4 --temp 0").args(args)
     };
-    generate("--activations f32").run().ok();
+    assert_eq!(generate("--json").run().json()["activations"], "int8");
+    assert_eq!(generate("--activations f32 --json").run().json()["activations"], "f32");
     let refuse = |what: &str, call: Program, parts: &[&str]| refused(what, dir.path(), call, 2, parts);
     let no_unit = ["--activations bf16", "avx2", "amx"];
     if program("qsf-run").args("--system").env("QSF_CPU", "avx2").run().code == 0 {
         refuse("no unit", generate("--activations bf16").env("QSF_CPU", "avx2"), &no_unit);
         refuse("no unit", bench(&file, "--activations bf16").env("QSF_CPU", "avx2"), &no_unit);
     }
-    refuse("bf16 of floats", bench(&model, "--activations bf16"), &["--activations bf16", "f32"]);
+    refuse("int8 of floats", bench(&model, "--activations int8"), &["--activations int8", "f32"]);
     let system = program("qsf-run").args("--system").run().ok().stdout;
     if system.contains("amx-bf16-4bit") {
         assert_eq!(bench(&file, "--activations bf16").run().json()["activations"], "bf16");
-        generate("--activations bf16").run().ok();
-        let budget = generate("--activations bf16 --ram-budget 100");
+        assert_eq!(generate("--activations bf16 --json").run().json()["activations"], "bf16");
+        refuse("bf16 of floats", bench(&model, "--activations bf16"), &["--activations bf16", "f32"]);
+        let budget = generate("--activations bf16 --ram-budget 100 --memory-plan");
         refuse("a budget", budget, &["--activations bf16", "--ram-budget"]);
     }
 }

@@ -150,6 +150,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let Some(path) = &args.model else {
         return Err(RuntimeError::Request("no model given".into()).into());
     };
+    args.activations.check(cpu.isa(), &args.stream)?;
     if args.tokens.tokenize {
         return print_tokens(&args.tokens, path, &text(args)?, args.json);
     }
@@ -189,7 +190,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(note) = streaming.as_ref().and_then(|streaming| streaming.concessions(lengths.context, kv)) {
         writeln!(std::io::stderr(), "note: {note}")?;
     }
-    let decoder = args.activations.decoder(Arc::new(model), cpu, &args.stream)?.stop_on(&cancel);
+    let decoder = args.activations.decoder(Arc::new(model), cpu)?.stop_on(&cancel);
     let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
     if args.verbose || std::io::stderr().is_terminal() {
         write!(std::io::stderr(), "{}", shortcuts.lines())?;
@@ -337,7 +338,7 @@ fn converse<R: Runner>(
     let turns = answer_turns(&mut conversation, &options, &mut sampler, runner.cancel())?;
     if args.json {
         let mut value = json!({
-            "model": model_name(source.path()), "turns": turns, "seed": seed, "device": runner.device(), "kv_type": setup.kv.types.to_string(),
+            "model": model_name(source.path()), "turns": turns, "seed": seed, "device": runner.device(), "activations": runner.activations(), "kv_type": setup.kv.types.to_string(),
             "streaming": setup.streaming.as_ref().map(Streaming::to_json),
         });
         setup.shortcuts.add_to(&mut value);
@@ -406,6 +407,7 @@ fn generate_text<R: Runner>(
             "stop_reason": result.stop,
             "seed": seed,
             "device": runner.device(),
+            "activations": runner.activations(),
             "streaming": streaming.map(Streaming::to_json),
             "kv_type": kv.types.to_string(),
             "kv_window": kv.keep.map(|keep| keep.positions),

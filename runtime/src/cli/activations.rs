@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 
 use super::StreamArgs;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Isa, KernelTable};
 use crate::decoder::{Activations, Decoder};
 use crate::error::{Result, RuntimeError};
 use crate::weights::Model;
@@ -35,30 +35,49 @@ impl ActivationArgs {
         self.activations.is_some()
     }
 
-    /// A decoder with these activations.
+    /// What can be checked without a model.
     ///
     /// # Errors
-    /// When the model has nothing to multiply with them, or the processor has no matrix unit for them, or not within a budget.
-    pub fn decoder(self, model: Arc<Model>, cpu: Cpu, stream: &StreamArgs) -> Result<Decoder> {
-        let (name, activations) = match self.activations {
-            None => return Ok(Decoder::new(model, cpu, None)),
-            Some(ActivationArg::F32) => return Ok(Decoder::new(model, cpu, Some(Activations::F32))),
-            Some(ActivationArg::Int8) => ("int8", Activations::Int8),
-            Some(ActivationArg::Bf16) => ("bf16", Activations::Bf16),
-        };
-        let refused = |why: String| Err(RuntimeError::Request(format!("--activations {name}: {why}")));
-        if !model.has_blocks() {
-            return refused("no matrix of this model is quantized, so that all would run in f32".into());
+    /// When the processor has no matrix unit for these activations, or they do not go with a budget.
+    pub fn check(self, isa: Isa, stream: &StreamArgs) -> Result<()> {
+        if self.activations != Some(ActivationArg::Bf16) {
+            return Ok(());
         }
-        if activations == Activations::Bf16 && !cpu.kernels().has_bf16() {
-            return refused(format!(
-                "the instruction set in use, {}, has no matrix unit for it (that takes amx); leave it out for int8",
-                cpu.isa().name()
-            ));
+        if !KernelTable::of(isa).has_bf16() {
+            return refused(
+                Activations::Bf16,
+                &format!(
+                    "the instruction set in use, {}, has no matrix unit for it (that takes amx); leave it out for int8",
+                    isa.name()
+                ),
+            );
         }
-        if activations == Activations::Bf16 && stream.ram_budget.is_some() {
-            return refused("not with --ram-budget, where reading takes longer than multiplying".into());
+        if stream.ram_budget.is_some() {
+            let why = "not with --ram-budget, where reading takes longer than multiplying";
+            return refused(Activations::Bf16, why);
         }
-        Ok(Decoder::new(model, cpu, Some(activations)))
+        Ok(())
     }
+
+    /// A decoder with these activations, which have been checked.
+    ///
+    /// # Errors
+    /// When the model has nothing to multiply with them.
+    pub fn decoder(self, model: Arc<Model>, cpu: Cpu) -> Result<Decoder> {
+        let activations = self.activations.map(|activations| match activations {
+            ActivationArg::Int8 => Activations::Int8,
+            ActivationArg::Bf16 => Activations::Bf16,
+            ActivationArg::F32 => Activations::F32,
+        });
+        match activations {
+            Some(coded @ (Activations::Int8 | Activations::Bf16)) if !model.has_blocks() => {
+                refused(coded, "no matrix of this model is quantized, so that all would run in f32")
+            }
+            _ => Ok(Decoder::new(model, cpu, activations)),
+        }
+    }
+}
+
+fn refused<T>(activations: Activations, why: &str) -> Result<T> {
+    Err(RuntimeError::Request(format!("--activations {}: {why}", activations.name())))
 }

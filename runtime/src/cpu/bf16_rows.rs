@@ -34,8 +34,8 @@ impl Piece {
     const ZERO: Piece = Piece([[Tile::ZERO; TILES]; CHUNK]);
 }
 
-/// Rows of activations, each value rounded to the nearest bfloat16, ties to even. A buffer: filled again and again, it only
-/// grows.
+/// Rows of activations, each value rounded to the nearest bfloat16, ties to even (matrix units take subnormal ones for zeros). A buffer:
+/// filled again and again, it only grows.
 ///
 /// Two tiles of 16 rows and the same 32 columns follow each other, then come the same rows of the next 32 columns, up to 256; then
 /// the same columns of the next 32 rows, and behind all rows the next 256 columns. So what a kernel reads again and again, some
@@ -51,12 +51,6 @@ impl Bf16Rows {
     /// An empty buffer.
     pub fn new() -> Bf16Rows {
         Bf16Rows::default()
-    }
-
-    /// Bytes of a buffer of so many rows of up to `cols` columns.
-    pub fn bytes(rows: usize, cols: usize) -> u64 {
-        let shape = Bf16Rows { rows, cols, ..Bf16Rows::default() };
-        (shape.strips() as u64).saturating_mul((shape.chunks() * size_of::<Piece>()) as u64)
     }
 
     /// Replaces the contents by `x`: `rows` x `cols`, row major.

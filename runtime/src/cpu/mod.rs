@@ -7,7 +7,7 @@
 //! | `activations`, `bf16_rows` | activations as 8-bit codes, and as bfloat16 in the order of matrix units |
 //! | `decode`, `decode_learned` | stored weights to floats |
 //! | `float_matvec` | stored floats times a single token |
-//! | `kernels` | integer kernels and the table of all kernels |
+//! | `kernels` | kernels for weights in blocks, and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
 //! | `outer` | sums of outer products, for calibration |

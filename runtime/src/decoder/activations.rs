@@ -7,9 +7,9 @@ use crate::cpu::{Bf16Rows, Cpu, Input, Int8Rows};
 pub enum Activations {
     /// Quantized to 8 bits, a scale per 32 values: what runs by default where weights are in blocks.
     Int8,
-    /// Rounded to bfloat16, as the weights then are too, where a matrix unit multiplies many tokens; else 8 bits. Only for processors
-    /// that have one ([`KernelTable::has_bf16`](crate::cpu::KernelTable::has_bf16)): results are not those of other processors to
-    /// the last bit.
+    /// Rounded to bfloat16, as the weights then are too, where a matrix unit multiplies many tokens; else 8 bits, as everywhere on
+    /// processors that have none ([`KernelTable::has_bf16`](crate::cpu::KernelTable::has_bf16)). Results are not those of other
+    /// processors to the last bit.
     Bf16,
     /// 32-bit floats: the reference.
     F32,
@@ -50,7 +50,7 @@ impl CodedRows {
         match activations {
             _ if !blocks => Input::float(x, cols),
             Activations::F32 => Input::float(x, cols),
-            Activations::Bf16 if rows >= LEAST_BF16_TOKENS => {
+            Activations::Bf16 if rows >= LEAST_BF16_TOKENS && cpu.kernels().has_bf16() => {
                 self.bf16.round(cpu, x, rows, cols);
                 Input::with_bf16(x, cols, &self.bf16)
             }

@@ -42,7 +42,7 @@ pub struct BenchModel<'a> {
 
 impl BenchModel<'_> {
     fn decoder(&self, model: Arc<Model>, cpu: &Cpu, cancel: &Cancel) -> Result<Decoder> {
-        Ok(self.activations.decoder(model, cpu.clone(), self.stream)?.stop_on(cancel))
+        Ok(self.activations.decoder(model, cpu.clone())?.stop_on(cancel))
     }
 }
 
@@ -65,6 +65,7 @@ pub fn run_bench(
     how.compute.start_loaders()?;
     let most_threads = counts.iter().copied().max().unwrap_or(1);
     let cpu = how.compute.cpu(most_threads)?;
+    how.activations.check(cpu.isa(), how.stream)?;
     // First of all: pages of a model that is in use cannot be dropped.
     let cold = args.cold.then(|| cold(how, &cpu, args.repetitions, cancel, &progress)).transpose()?;
     let started = Instant::now();

@@ -178,7 +178,7 @@ pub(super) fn only_on_cpu(args: &EvalArgs) -> Option<&'static str> {
 }
 
 pub(super) fn decoder(args: &EvalArgs, cpu: &Cpu, model: Model) -> Result<Decoder> {
-    args.activations.decoder(Arc::new(model), cpu.clone(), &args.stream)
+    args.activations.decoder(Arc::new(model), cpu.clone())
 }
 
 fn tokenizer(source: &dyn WeightSource) -> Result<Tokenizer> {

@@ -121,6 +121,7 @@ pub fn print_evaluation(args: &EvalArgs) -> anyhow::Result<()> {
         return print_report(args, &join_parts(&args.join)?);
     }
     let cpu = args.compute.start()?;
+    args.activations.check(cpu.isa(), &args.stream)?;
     let cancel = cancel_on_interrupt()?;
     if let Some(path) = &args.golden {
         return golden::print_agreement(args, &cpu, path, &cancel);

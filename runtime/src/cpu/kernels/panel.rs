@@ -28,7 +28,7 @@
 //!
 //! Kernels of bfloat16 ([`Bf16Kernel`]) round instead: the weight is fma(a, u, b) (without b, a * u), then rounded to the nearest
 //! bfloat16, as each activation is, and products are summed up in f32, in an order of the processor's own. So their results are
-//! those of no other kernel, and lie within 1e-5 of the sum of the absolute products of the sum of these products.
+//! those of no other kernel; the tests want them within 1e-5 of the sum of the absolute products.
 
 use std::ops::Range;
 
@@ -109,6 +109,14 @@ pub struct PanelKernel<X> {
     // Private to the kernels: a table, and so a kernel, is only had from an `Isa`, which proves the instruction set.
     pub(super) matmul: PanelFn<X>,
 }
+
+impl<X> Clone for PanelKernel<X> {
+    fn clone(&self) -> PanelKernel<X> {
+        *self
+    }
+}
+
+impl<X> Copy for PanelKernel<X> {}
 
 /// A kernel that multiplies activations of 8 bits.
 pub type Int8Kernel = PanelKernel<Int8Rows>;

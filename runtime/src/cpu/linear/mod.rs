@@ -123,7 +123,7 @@ struct Job<'a> {
 impl Cpu {
     /// `out = input * weight^T + bias`: `out` is m x `weight.rows()`, row major.
     ///
-    /// Weights of block types use the integer kernels when the input has codes; else, and for float types, rows are
+    /// Weights of block types use the kernels for the form that the input has; without one, and for float types, rows are
     /// decoded to floats.
     ///
     /// # Panics

@@ -274,7 +274,7 @@ fn products_in_bfloat16_have_bias_and_outliers_and_are_floats_without_a_matrix_u
                 weight.decode_row(Isa::SCALAR, i % rows, &mut w);
                 let size: f32 = x[i / rows * cols..][..cols].iter().zip(&w).map(|(x, w)| (x * w).abs()).sum();
                 // Half a place of eight bits for each factor.
-                let bound = if cpu.kernels().has_bf16() { size / 256.0 } else { 0.0 };
+                let bound = if cpu.kernels().has_bf16() { size / 128.0 } else { 0.0 };
                 assert!((found - expected).abs() <= bound, "{quant} {i}: {found}, {expected} +- {bound}");
             }
         }
