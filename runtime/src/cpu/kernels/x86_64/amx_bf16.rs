@@ -1,6 +1,5 @@
 //! Panels times batches of tokens in bfloat16 with the tile unit of Intel AMX. Weights are rounded to bfloat16 with their scales and
-//! offsets, once for up to 512 tokens, so that sums need no scaling: with bytes that takes three quarters of the time
-//! ([`super::amx`]).
+//! offsets, once for up to 512 tokens, so that sums need no scaling, which bounds the kernel of bytes ([`super::amx`]).
 //!
 //! Order of the loops: 256 columns of all tokens of a pass (256 KiB) stay in the second-level cache for 16 panels; those of a pair of
 //! panels (16 KiB) in the first-level cache for all tokens. Sums wait in between, and are read and written once per 256 columns.
