@@ -35,7 +35,7 @@ mod weights;
 pub use chat_template::{ChatTemplate, Message};
 pub use decoder::{
     Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvKeep,
-    KvOptions, KvPolicy, LEAST_BF16_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
+    KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
     StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError};

@@ -16,7 +16,7 @@ use qsf_format::{
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 use qsf_runtime::{
-    Activations, Decoder, InputObserver, LEAST_BF16_TOKENS, LayerRunner, LayerWeights, LinearInput, Model,
+    Activations, Decoder, InputObserver, LEAST_WIDE_TOKENS, LayerRunner, LayerWeights, LinearInput, Model,
 };
 
 fn best() -> Cpu {
@@ -344,11 +344,11 @@ fn int8_activations_stay_near_the_float_reference() {
 #[test]
 fn prompts_in_bfloat16_are_nearer_to_the_float_reference_and_short_steps_are_int8() {
     let cpu = best();
-    if !cpu.kernels().has_bf16() {
+    if !cpu.kernels().has_wide() {
         eprintln!("skipped: this processor has no matrix unit for bfloat16");
         return;
     }
-    let tokens = tokens(LEAST_BF16_TOKENS as u32 + 3);
+    let tokens = tokens(LEAST_WIDE_TOKENS as u32 + 3);
     for quant in [QuantType::Q4, QuantType::N3, QuantType::T2, QuantType::Q8] {
         let model = RandomModel::new(ModelConfig { max_positions: 128, ..llama() }, quant);
         let run = |how, steps: &[usize]| logits(&model.decoder(cpu.clone(), Some(how)), &tokens, steps);
@@ -358,10 +358,10 @@ fn prompts_in_bfloat16_are_nearer_to_the_float_reference_and_short_steps_are_int
             let norm = |v: &mut dyn Iterator<Item = f32>| v.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
             norm(&mut reference.iter().zip(found).map(|(a, b)| a - b)) / norm(&mut reference.iter().copied())
         };
-        let (bf16, int8) = (error(&run(Activations::Bf16, &whole)), error(&run(Activations::Int8, &whole)));
+        let (bf16, int8) = (error(&run(Activations::Int8Wide, &whole)), error(&run(Activations::Int8, &whole)));
         assert!(bf16 > 0.0 && bf16 < int8, "{quant}: {bf16} in bfloat16, {int8} with codes");
-        let steps = [LEAST_BF16_TOKENS - 1, tokens.len() - LEAST_BF16_TOKENS + 1];
-        assert_eq!(run(Activations::Bf16, &steps), run(Activations::Int8, &steps), "{quant}");
+        let steps = [LEAST_WIDE_TOKENS - 1, tokens.len() - LEAST_WIDE_TOKENS + 1];
+        assert_eq!(run(Activations::Int8Wide, &steps), run(Activations::Int8, &steps), "{quant}");
     }
 }
 

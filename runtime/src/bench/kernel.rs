@@ -6,8 +6,8 @@ use qsf_format::{BlockSize, Layout, QuantType};
 use serde::Serialize;
 
 use super::machine::Caches;
-use crate::cpu::{Bf16Rows, Cpu, Input, Int8Rows, KernelTable};
-use crate::decoder::{Activations, LEAST_BF16_TOKENS};
+use crate::cpu::{WideRows, Cpu, Input, Int8Rows, KernelTable};
+use crate::decoder::{Activations, LEAST_WIDE_TOKENS};
 use crate::error::{Result, RuntimeError};
 use crate::source::Tensor;
 
@@ -100,8 +100,8 @@ pub fn kernel_tests(kernels: &KernelTable, filter: &str) -> Vec<KernelTest> {
             for weights_in in [Residence::Cache, Residence::Memory] {
                 let test = KernelTest { quant, tokens, weights_in, activations: default };
                 tests.push(test);
-                if kernels.bf16(quant).is_some() && tokens >= LEAST_BF16_TOKENS {
-                    tests.push(KernelTest { activations: Activations::Bf16, ..test });
+                if kernels.wide(quant).is_some() && tokens >= LEAST_WIDE_TOKENS {
+                    tests.push(KernelTest { activations: Activations::Int8Wide, ..test });
                 }
             }
         }
@@ -111,10 +111,10 @@ pub fn kernel_tests(kernels: &KernelTable, filter: &str) -> Vec<KernelTest> {
 }
 
 impl KernelTest {
-    /// `type/tokens/place`: `4bit/1/memory`; in bfloat16 `4bit/64/memory/bf16`.
+    /// `type/tokens/place`: `4bit/1/memory`; in wide groups `4bit/64/memory/int8-256`.
     pub fn name(&self) -> String {
-        let bf16 = if self.activations == Activations::Bf16 { "/bf16" } else { "" };
-        format!("{}/{}/{}{bf16}", self.quant, self.tokens, self.weights_in.name())
+        let wide = if self.activations == Activations::Int8Wide { "/int8-256" } else { "" };
+        format!("{}/{}/{}{wide}", self.quant, self.tokens, self.weights_in.name())
     }
 
     /// Measures on the threads of `cpu`, with the clock at `clock` GHz. `None` where a single call would take longer
@@ -138,16 +138,16 @@ impl KernelTest {
         let rows = (bytes / row_bytes / step * step).max(step);
         let weight = weights(self.quant, rows)?;
         let x: Vec<f32> = (0..self.tokens * COLS).map(|i| ((i * 7_919) % 2_003) as f32 / 1e3 - 1.0).collect();
-        let (mut int8, mut bf16) = (Int8Rows::new(), Bf16Rows::new());
+        let (mut int8, mut wide) = (Int8Rows::new(), WideRows::new());
         let input = match self.activations {
             Activations::F32 => Input::float(&x, COLS),
             Activations::Int8 => {
                 int8.quantize(cpu, &x, self.tokens, COLS);
                 Input::with_int8(&x, COLS, &int8)
             }
-            Activations::Bf16 => {
-                bf16.round(cpu, &x, self.tokens, COLS);
-                Input::with_bf16(&x, COLS, &bf16)
+            Activations::Int8Wide => {
+                wide.quantize(cpu, &x, self.tokens, COLS);
+                Input::with_wide(&x, COLS, &wide)
             }
         };
         let mut out = vec![0.0; self.tokens * rows];
@@ -227,9 +227,9 @@ mod tests {
         let names =
             |filter: &str| kernel_tests(kernels, filter).iter().map(KernelTest::name).collect::<Vec<_>>();
         assert_eq!(names("4bit/1/"), ["4bit/1/cache", "4bit/1/memory"]);
-        let bf16 = names("/bf16");
-        assert_eq!(names("").len(), QuantType::ALL.len() * 3 * 2 + bf16.len());
-        assert_eq!(kernels.has_bf16(), bf16.contains(&"t2/512/cache/bf16".to_owned()));
+        let wide = names("/int8-256");
+        assert_eq!(names("").len(), QuantType::ALL.len() * 3 * 2 + wide.len());
+        assert_eq!(kernels.has_wide(), wide.contains(&"t2/512/cache/int8-256".to_owned()));
         assert_eq!(names("no such"), Vec::<String>::new());
     }
 

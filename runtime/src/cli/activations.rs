@@ -24,7 +24,8 @@ enum ActivationArg {
     Int8,
     /// Prompts in bfloat16 by the matrix unit of a processor that has one (Intel AMX): faster, but other last digits than on other
     /// processors; the rest as int8
-    Bf16,
+    #[value(name = "int8-256")]
+    Int8Wide,
     /// 32-bit floats: the reference
     F32,
 }
@@ -40,12 +41,12 @@ impl ActivationArgs {
     /// # Errors
     /// When the processor has no matrix unit for these activations, or they do not go with a budget.
     pub fn check(self, isa: Isa, stream: &StreamArgs) -> Result<()> {
-        if self.activations != Some(ActivationArg::Bf16) {
+        if self.activations != Some(ActivationArg::Int8Wide) {
             return Ok(());
         }
-        if !KernelTable::of(isa).has_bf16() {
+        if !KernelTable::of(isa).has_wide() {
             return refused(
-                Activations::Bf16,
+                Activations::Int8Wide,
                 &format!(
                     "the instruction set in use, {}, has no matrix unit for it (that takes amx); leave it out for int8",
                     isa.name()
@@ -54,7 +55,7 @@ impl ActivationArgs {
         }
         if stream.ram_budget.is_some() {
             let why = "not with --ram-budget, where reading takes longer than multiplying";
-            return refused(Activations::Bf16, why);
+            return refused(Activations::Int8Wide, why);
         }
         Ok(())
     }
@@ -66,11 +67,11 @@ impl ActivationArgs {
     pub fn decoder(self, model: Arc<Model>, cpu: Cpu) -> Result<Decoder> {
         let activations = self.activations.map(|activations| match activations {
             ActivationArg::Int8 => Activations::Int8,
-            ActivationArg::Bf16 => Activations::Bf16,
+            ActivationArg::Int8Wide => Activations::Int8Wide,
             ActivationArg::F32 => Activations::F32,
         });
         match activations {
-            Some(coded @ (Activations::Int8 | Activations::Bf16)) if !model.has_blocks() => {
+            Some(coded @ (Activations::Int8 | Activations::Int8Wide)) if !model.has_blocks() => {
                 refused(coded, "no matrix of this model is quantized, so that all would run in f32")
             }
             _ => Ok(Decoder::new(model, cpu, activations)),

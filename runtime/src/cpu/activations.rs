@@ -182,9 +182,9 @@ impl Vectorized for QuantizeRow<'_> {
     }
 }
 
-/// Scale and sum of the codes.
+/// Codes of values that share a scale: that, and the sum of the codes.
 #[inline(always)]
-fn quantize_group(x: &[f32; ACT_BLOCK], codes: &mut [i8; ACT_BLOCK]) -> (f32, i32) {
+pub(super) fn quantize_group<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> (f32, i32) {
     // As integers the magnitudes order like the floats, with NaN above infinity: the maximum needs no care.
     let mut top = 0;
     for v in x {
@@ -192,7 +192,7 @@ fn quantize_group(x: &[f32; ACT_BLOCK], codes: &mut [i8; ACT_BLOCK]) -> (f32, i3
     }
     let scale = f32::from_bits(top) / 127.0;
     if !scale.is_finite() || scale == 0.0 {
-        *codes = [0; ACT_BLOCK];
+        *codes = [0; N];
         return (if scale == 0.0 { 0.0 } else { f32::NAN }, 0);
     }
     let mut sum = 0;

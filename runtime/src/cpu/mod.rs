@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `isa` | which instruction sets there are, compiling plain Rust for them |
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
-//! | `activations`, `bf16_rows` | activations as 8-bit codes, and as bfloat16 in the order of matrix units |
+//! | `activations`, `wide_rows` | activations as 8-bit codes, and as bfloat16 in the order of matrix units |
 //! | `decode`, `decode_learned` | stored weights to floats |
 //! | `float_matvec` | stored floats times a single token |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
@@ -15,12 +15,12 @@
 //! | `threads`, `rows`, `shared` | the pool that work is spread over, rows of matrices on it, outputs that threads share |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch. The
-//! exception must be asked for: products in bfloat16 ([`Input::with_bf16`]), which only some processors have.
+//! exception must be asked for: products in bfloat16 ([`Input::with_wide`]), which only some processors have.
 
 mod activations;
 mod aligned;
 mod attention;
-mod bf16_rows;
+mod wide_rows;
 mod decode;
 mod decode_learned;
 mod elementwise;
@@ -43,13 +43,13 @@ pub mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
 pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
-pub use bf16_rows::Bf16Rows;
+pub use wide_rows::WideRows;
 pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 #[cfg(feature = "gpu")]
 pub(crate) use hadamard::hadamard_block;
 pub use isa::{CpuError, Isa, Vectorized};
-pub use kernels::{Bf16Kernel, Int8Kernel, KernelEntry, KernelTable};
+pub use kernels::{WideKernel, Int8Kernel, KernelEntry, KernelTable};
 pub use linear::Input;
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
 pub use outer::ColumnPanels;

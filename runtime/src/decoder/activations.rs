@@ -1,29 +1,29 @@
 //! What weights of block types are multiplied with.
 
-use crate::cpu::{Bf16Rows, Cpu, Input, Int8Rows};
+use crate::cpu::{WideRows, Cpu, Input, Int8Rows};
 
 /// Type of the activations that quantized matrices are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activations {
     /// Quantized to 8 bits, a scale per 32 values: what runs by default where weights are in blocks.
     Int8,
-    /// Rounded to bfloat16, as the weights then are too, where a matrix unit multiplies many tokens; else 8 bits, as everywhere on
-    /// processors that have none ([`KernelTable::has_bf16`](crate::cpu::KernelTable::has_bf16)). Results are not those of other
-    /// processors to the last bit.
-    Bf16,
+    /// Quantized to 8 bits, a scale per 256 values, where there are many tokens; weights are recoded to the like for that. Few tokens,
+    /// and all on processors without kernels for it ([`KernelTable::has_wide`](crate::cpu::KernelTable::has_wide)), are as
+    /// [`Activations::Int8`] says.
+    Int8Wide,
     /// 32-bit floats: the reference.
     F32,
 }
 
-/// The fewest tokens that are multiplied in bfloat16: for fewer, rounding the weights takes longer than it saves.
-pub const LEAST_BF16_TOKENS: usize = 64;
+/// The fewest tokens that are multiplied in wide groups: for fewer, recoding the weights takes longer than it saves.
+pub const LEAST_WIDE_TOKENS: usize = 64;
 
 impl Activations {
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Activations::Int8 => "int8",
-            Activations::Bf16 => "bf16",
+            Activations::Int8Wide => "int8-256",
             Activations::F32 => "f32",
         }
     }
@@ -33,7 +33,7 @@ impl Activations {
 #[derive(Debug, Default)]
 pub(super) struct CodedRows {
     int8: Int8Rows,
-    bf16: Bf16Rows,
+    wide: WideRows,
 }
 
 impl CodedRows {
@@ -50,11 +50,11 @@ impl CodedRows {
         match activations {
             _ if !blocks => Input::float(x, cols),
             Activations::F32 => Input::float(x, cols),
-            Activations::Bf16 if rows >= LEAST_BF16_TOKENS && cpu.kernels().has_bf16() => {
-                self.bf16.round(cpu, x, rows, cols);
-                Input::with_bf16(x, cols, &self.bf16)
+            Activations::Int8Wide if rows >= LEAST_WIDE_TOKENS && cpu.kernels().has_wide() => {
+                self.wide.quantize(cpu, x, rows, cols);
+                Input::with_wide(x, cols, &self.wide)
             }
-            Activations::Int8 | Activations::Bf16 => {
+            Activations::Int8 | Activations::Int8Wide => {
                 self.int8.quantize(cpu, x, rows, cols);
                 Input::with_int8(x, cols, &self.int8)
             }

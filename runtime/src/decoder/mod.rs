@@ -29,7 +29,7 @@ use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
 use activations::CodedRows;
 use qsf_format::{PositionConfig, Residual};
 
-pub use activations::{Activations, LEAST_BF16_TOKENS};
+pub use activations::{Activations, LEAST_WIDE_TOKENS};
 pub use clustered_head::{ClusterRanking, ClusteredHead};
 pub use early_exit::LayerCount;
 pub use kv_cache::{KvCache, KvOptions};

@@ -42,6 +42,13 @@ impl Levels {
         let table = |first: usize| std::array::from_fn(|i| level(first + i));
         Levels { tables: [table(0), table(16)], shift: f32::from(shift) }
     }
+
+    /// The largest magnitude of a level, of a type that has them and without anything added.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn largest(&self) -> u8 {
+        let levels = self.tables.as_flattened().iter();
+        levels.map(|level| level.cast_signed().unsigned_abs()).max().unwrap_or(0)
+    }
 }
 
 /// What the superblocks of a panel share.

@@ -32,16 +32,16 @@ macro_rules! table {
             t2: kernel(T2, concat!($isa, "-t2"), $($matmul)::+::<{ T2 as u8 }>),
             t3: kernel(T3, concat!($isa, "-t3"), $($matmul)::+::<{ T3 as u8 }>),
             float_dot: concat!($isa, "-16-lanes"),
-            bf16: &[],
+            wide: &[],
         }
     }};
 }
 
-/// The same of the kernels of bfloat16.
+/// The same of the wide kernels.
 #[cfg(target_arch = "x86_64")]
-macro_rules! bf16_table {
+macro_rules! wide_table {
     ($isa:literal, $matmul:ident) => {
-        bf16_table!($isa, $matmul, Q2Sym "2bit-sym", Q2 "2bit", Q3 "3bit", Q4 "4bit", Ternary "ternary", Q8 "8bit",
+        wide_table!($isa, $matmul, Q2Sym "2bit-sym", Q2 "2bit", Q3 "3bit", Q4 "4bit", Ternary "ternary", Q8 "8bit",
             N2 "n2", N3 "n3", N4 "n4", N5 "n5", Q6 "6bit", T2 "t2", T3 "t3")
     };
     ($isa:literal, $matmul:ident, $($quant:ident $name:literal),*) => {{
@@ -49,7 +49,7 @@ macro_rules! bf16_table {
         use qsf_format::QuantType;
         &[$(kernel(
             QuantType::$quant,
-            concat!($isa, "-bf16-", $name),
+            concat!($isa, "-int8-256-", $name),
             $matmul::<{ QuantType::$quant as u8 }>,
         )),*]
     }};
@@ -80,7 +80,7 @@ use qsf_format::QuantType;
 use super::isa::{Isa, Level};
 use panel::PanelFn;
 
-pub use panel::{Bf16Kernel, Int8Kernel};
+pub use panel::{WideKernel, Int8Kernel};
 pub(super) use panel::{PanelKernel, PanelOut, PanelTask, Rows};
 pub(super) use rows::{RowScratch, RowTask};
 #[cfg(target_arch = "x86_64")]
@@ -106,7 +106,7 @@ pub struct KernelTable {
     // Rows are decoded to f32, in memory or in registers, and multiplied in the order of `lanes`, compiled for this instruction set.
     float_dot: &'static str,
     // Of all block types or none.
-    bf16: &'static [Bf16Kernel],
+    wide: &'static [WideKernel],
 }
 
 const fn kernel<X>(quant: QuantType, name: &'static str, matmul: PanelFn<X>) -> PanelKernel<X> {
@@ -118,7 +118,7 @@ const fn kernel<X>(quant: QuantType, name: &'static str, matmul: PanelFn<X>) -> 
 pub struct KernelEntry {
     /// Stored type of the weights.
     pub quant: QuantType,
-    /// Arithmetic: `int8`, `bf16` or `f32`.
+    /// Arithmetic: `int8`, `int8-256` or `f32`.
     pub path: &'static str,
     /// Name of the kernel.
     pub kernel: &'static str,
@@ -173,14 +173,14 @@ impl KernelTable {
         }
     }
 
-    /// The kernel that multiplies weights of this type in bfloat16; float types have none, and few processors.
-    pub fn bf16(&self, quant: QuantType) -> Option<&'static Bf16Kernel> {
-        self.bf16.iter().find(|kernel| kernel.quant() == quant)
+    /// The wide kernel for weights of this type; float types have none, and few processors.
+    pub fn wide(&self, quant: QuantType) -> Option<&'static WideKernel> {
+        self.wide.iter().find(|kernel| kernel.quant() == quant)
     }
 
-    /// Whether there are kernels of bfloat16.
-    pub const fn has_bf16(&self) -> bool {
-        !self.bf16.is_empty()
+    /// Whether there are wide kernels.
+    pub const fn has_wide(&self) -> bool {
+        !self.wide.is_empty()
     }
 
     /// Name of the float kernel, the same for all types: only the decoding differs.
@@ -188,16 +188,18 @@ impl KernelTable {
         self.float_dot
     }
 
-    /// Every kernel: type, path and name. The int8 kernels first, then those of bfloat16, then the float path of every type.
+    /// Every kernel: type, path and name. The int8 kernels first, then the wide ones, then the float path of every type.
     pub fn entries(&self) -> impl Iterator<Item = KernelEntry> + '_ {
         let int8 = QuantType::ALL.into_iter().filter_map(|quant| {
             self.int8(quant).map(|kernel| KernelEntry { quant, path: "int8", kernel: kernel.name() })
         });
         let float = QuantType::ALL.map(|quant| KernelEntry { quant, path: "f32", kernel: self.float_dot });
-        let bf16 = self.bf16.iter();
-        let bf16 =
-            bf16.map(|kernel| KernelEntry { quant: kernel.quant(), path: "bf16", kernel: kernel.name() });
-        int8.chain(bf16).chain(float)
+        let wide = self.wide.iter().map(|kernel| KernelEntry {
+            quant: kernel.quant(),
+            path: "int8-256",
+            kernel: kernel.name(),
+        });
+        int8.chain(wide).chain(float)
     }
 }
 

@@ -26,7 +26,7 @@
 //! | `6bit` | 2 * code - 64 | the same | the same |
 //! | `t2`, `t3` | A\[newest\] + B\[oldest\] | R * 2^-7, exact | none: the result is `acc` |
 //!
-//! Kernels of bfloat16 ([`Bf16Kernel`]) round instead: the weight is fma(a, u, b) (without b, a * u), then rounded to the nearest
+//! Kernels of bfloat16 ([`WideKernel`]) round instead: the weight is fma(a, u, b) (without b, a * u), then rounded to the nearest
 //! bfloat16, as each activation is, and products are summed up in f32, in an order of the processor's own. So their results are
 //! those of no other kernel; the tests want them within 1e-5 of the sum of the absolute products.
 
@@ -36,7 +36,7 @@ use qsf_format::panels::panel_bytes;
 use qsf_format::{BlockSize, CodeTables, QuantType};
 
 use crate::cpu::activations::Int8Rows;
-use crate::cpu::bf16_rows::Bf16Rows;
+use crate::cpu::wide_rows::WideRows;
 
 /// Activations in a form that kernels multiply.
 pub(in crate::cpu) trait Rows {
@@ -66,7 +66,7 @@ macro_rules! rows {
     };
 }
 rows!(Int8Rows);
-rows!(Bf16Rows);
+rows!(WideRows);
 
 /// Panels of a weight matrix of block type, and activations to multiply them with.
 #[derive(Debug, Clone)]
@@ -121,7 +121,7 @@ impl<X> Copy for PanelKernel<X> {}
 /// A kernel that multiplies activations of 8 bits.
 pub type Int8Kernel = PanelKernel<Int8Rows>;
 /// A kernel that multiplies activations in bfloat16.
-pub type Bf16Kernel = PanelKernel<Bf16Rows>;
+pub type WideKernel = PanelKernel<WideRows>;
 
 impl<X> PanelKernel<X> {
     /// The name in reports.

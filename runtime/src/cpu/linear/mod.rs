@@ -8,7 +8,7 @@ use std::ops::Range;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::activations::Int8Rows;
-use super::bf16_rows::Bf16Rows;
+use super::wide_rows::WideRows;
 use super::kernels::{PanelKernel, PanelTask, RowScratch, RowTask, Rows};
 use super::{Cpu, float_dot, float_matvec};
 use crate::source::{NativeRows, Tensor};
@@ -20,8 +20,8 @@ const DECODED_ROWS: usize = 16;
 const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 /// Most weight rows of one task in a batch: with its tokens' codes they must stay in the second-level cache.
 const BATCH_ROWS: usize = 64;
-/// The same in bfloat16, where tokens come through that cache again for so many rows.
-const BF16_BATCH_ROWS: usize = 256;
+/// The same of the wide kernels, where tokens come through that cache again for so many rows.
+const WIDE_BATCH_ROWS: usize = 256;
 /// Weights times tokens below which a task is not worth handing to a thread.
 const TASK_WORK: usize = 1 << 17;
 /// Tasks per thread, so that a thread that was interrupted does not hold up the rest.
@@ -41,7 +41,7 @@ pub struct Input<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Coded<'a> {
     Int8(&'a Int8Rows),
-    Bf16(&'a Bf16Rows),
+    Wide(&'a WideRows),
 }
 
 impl<'a> Input<'a> {
@@ -64,15 +64,15 @@ impl<'a> Input<'a> {
         Input { coded: Some(Coded::Int8(int8)), ..input }
     }
 
-    /// Floats and the same in bfloat16: weights of block types are rounded to bfloat16 too, and multiplied by a matrix unit. Where the
-    /// processor has none ([`KernelTable::has_bf16`](super::KernelTable::has_bf16)), they are decoded to floats.
+    /// Floats and their codes in wide groups, for which weights of block types are recoded too. Where the processor has no kernels for
+    /// that ([`KernelTable::has_wide`](super::KernelTable::has_wide)), weights are decoded to floats.
     ///
     /// # Panics
-    /// When `k` is 0 or does not divide the length of `x`, or `bf16` has another shape.
-    pub fn with_bf16(x: &'a [f32], k: usize, bf16: &'a Bf16Rows) -> Input<'a> {
+    /// When `k` is 0 or does not divide the length of `x`, or `wide` has another shape.
+    pub fn with_wide(x: &'a [f32], k: usize, wide: &'a WideRows) -> Input<'a> {
         let input = Input::float(x, k);
-        assert_eq!((bf16.rows(), bf16.cols()), (input.rows(), k), "bfloat16 of another shape");
-        Input { coded: Some(Coded::Bf16(bf16)), ..input }
+        assert_eq!((wide.rows(), wide.cols()), (input.rows(), k), "codes of another shape");
+        Input { coded: Some(Coded::Wide(wide)), ..input }
     }
 
     /// Rows (tokens), m.
@@ -93,7 +93,7 @@ impl<'a> Input<'a> {
         let even_share = all_rows.div_ceil(threads * TASKS_PER_THREAD);
         let most = match self.coded {
             _ if m == 1 => usize::MAX,
-            Some(Coded::Bf16(_)) => BF16_BATCH_ROWS,
+            Some(Coded::Wide(_)) => WIDE_BATCH_ROWS,
             _ => BATCH_ROWS,
         };
         worthwhile.max(even_share).min(most).next_multiple_of(PANEL_ROWS)
@@ -238,8 +238,8 @@ impl Cpu {
                         let kernel = quant.and_then(|quant| self.kernels.int8(quant));
                         block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
                     }
-                    Some(Coded::Bf16(x)) => {
-                        let kernel = quant.and_then(|quant| self.kernels.bf16(quant));
+                    Some(Coded::Wide(x)) => {
+                        let kernel = quant.and_then(|quant| self.kernels.wide(quant));
                         block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
                     }
                     None => false,

@@ -254,7 +254,7 @@ fn an_input_of_another_width_is_refused() {
 }
 
 #[test]
-fn products_in_bfloat16_have_bias_and_outliers_and_are_floats_without_a_matrix_unit() {
+fn products_in_wide_groups_have_bias_and_outliers_and_are_floats_without_a_kernel() {
     let cpu = Cpu::new(Isa::best());
     // Panels and a rest in plain rows; and plain rows alone.
     for (quant, rows, cols, m) in
@@ -264,17 +264,21 @@ fn products_in_bfloat16_have_bias_and_outliers_and_are_floats_without_a_matrix_u
         for weight in [plain.clone(), in_panels(&plain)] {
             let weight = weight.with_outliers(outliers(rows, cols), 0);
             let (x, bias) = (floats(97, m * cols), floats(98, rows));
-            let mut bf16 = Bf16Rows::new();
-            bf16.round(&cpu, &x, m, cols);
+            let mut wide = WideRows::new();
+            wide.quantize(&cpu, &x, m, cols);
             let mut out = vec![f32::NAN; m * rows];
-            cpu.linear(&weight, Some(&bias), &Input::with_bf16(&x, cols, &bf16), &mut out);
+            cpu.linear(&weight, Some(&bias), &Input::with_wide(&x, cols, &wide), &mut out);
             let expected = run(&cpu, &weight, Some(&bias), &x, false).into_iter().map(f32::from_bits);
             for (i, (found, expected)) in out.into_iter().zip(expected).enumerate() {
-                let mut w = vec![0.0; cols];
+                let (mut w, x) = (vec![0.0; cols], &x[i / rows * cols..][..cols]);
+                plain.decode_row(Isa::SCALAR, i % rows, &mut w);
+                let top = |values: &[f32]| values.iter().fold(0.0f32, |top, v| top.max(v.abs()));
+                let steps = (top(x) / 127.0, top(&w) / 127.0);
                 weight.decode_row(Isa::SCALAR, i % rows, &mut w);
-                let size: f32 = x[i / rows * cols..][..cols].iter().zip(&w).map(|(x, w)| (x * w).abs()).sum();
-                // Half a place of eight bits for each factor.
-                let bound = if cpu.kernels().has_bf16() { size / 128.0 } else { 0.0 };
+                // Six times what steps evenly off by up to a half would give, and one of weights may be larger than they need.
+                let off = x.iter().zip(&w).map(|(x, w)| (2.0 * x * steps.1).powi(2) + (w * steps.0).powi(2));
+                let off = 6.0 * (off.sum::<f32>() / 12.0).sqrt();
+                let bound = if cpu.kernels().has_wide() { off } else { 0.0 };
                 assert!((found - expected).abs() <= bound, "{quant} {i}: {found}, {expected} +- {bound}");
             }
         }

@@ -66,6 +66,27 @@ impl Group {
         }
     }
 
+    /// Scale a and offset b alone, as [`Group::unpack`] gives them.
+    ///
+    /// # Safety
+    /// As for [`Group::unpack`].
+    #[inline(always)]
+    pub(super) unsafe fn scales<const QUANT: u8>(
+        levels: &Levels,
+        panel: *const u8,
+        n: usize,
+        group: usize,
+    ) -> (__m512, __m512) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if const { is_learned(QUANT) } {
+                let block = panel.add(head_bytes(QUANT) + group * superblock_bytes(QUANT, ACT_BLOCK));
+                return Head::<Avx512>::new::<QUANT>(levels, panel).scales::<QUANT>(block);
+            }
+            scales::<Avx512, QUANT>(panel.add(group / (n / ACT_BLOCK) * superblock_bytes(QUANT, n)))
+        }
+    }
+
     /// A group of a learned type: a block.
     ///
     /// # Safety

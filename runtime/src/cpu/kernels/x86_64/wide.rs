@@ -1,0 +1,402 @@
+//! Panels times batches of tokens in wide groups: 256 columns share a scale, of a token as of a row of weights, whose own codes,
+//! scales and offsets become codes of 8 bits for that, once for up to 512 tokens. So integers are summed up over 256 columns before
+//! anything is scaled, which is what bounds the kernels of exact weights ([`super::amx`]).
+//!
+//! Order of the loops: a group of all tokens of a pass (128 KiB) stays in the second-level cache for 16 panels; that of a pair of
+//! panels (8 KiB) in the first-level cache for all tokens. Results wait in between, and are read and written once per group. While
+//! the unit multiplies a strip of tokens, the sums of the one before are scaled, and a part of the next pair of panels is recoded.
+
+use core::arch::x86_64::*;
+use std::cell::RefCell;
+use std::ops::Range;
+
+use qsf_format::panels::PANEL_ROWS;
+
+use super::avx512::Avx512;
+use super::group::QUADS;
+use super::recode::Recoder;
+use super::tiles::Floats;
+use super::wide_units::{AmxWide, IntSums, PANELS, VnniWide, Weights, WideUnit};
+use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::panel::{PanelOut, PanelTask};
+use crate::cpu::kernels::unpack::{fetch, head_bytes, superblock_bytes};
+use crate::cpu::wide_rows::{STRIP_ROWS, Strip, TILE_COLS, TILE_ROWS, WIDE_GROUP, WideRows};
+
+/// Strips of 32 tokens of a pass, and panels: results of 512 KiB.
+const PASS_STRIPS: usize = 16;
+const PASS_PANELS: usize = 16;
+/// Groups of a recoded weight's own that share a wide one.
+const GROUPS: usize = WIDE_GROUP / ACT_BLOCK;
+/// Parts that the work on a pair of panels is cut into: groups of panels.
+const PARTS: usize = GROUPS * PANELS;
+
+/// Results of a strip of tokens and a pair of panels: panel after panel for every token.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Results([[[f32; PANEL_ROWS]; PANELS]; STRIP_ROWS]);
+
+/// What a thread needs between the steps of a task. It only grows, and not with the number of tokens.
+#[derive(Default)]
+struct Scratch {
+    /// The pair at work and the next.
+    weights: Box<[Weights; 2]>,
+    /// The last sums and those before.
+    sums: Box<[IntSums; 2]>,
+    /// Pairs of panels x strips.
+    results: Vec<Results>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// The product by tiles for the type with the id `QUANT`. Takes all tokens of the input.
+///
+/// # Safety
+/// As for [`PanelFn`](crate::cpu::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL and VNNI,
+/// and [`available`](super::tiles::available) must have allowed tiles.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn matmul_amx<const QUANT: u8>(task: &PanelTask<'_, WideRows>, out: PanelOut) {
+    // SAFETY: the caller's promises.
+    unsafe { matmul::<AmxWide, QUANT>(task, out) }
+}
+
+/// # Safety
+/// As for [`matmul_amx`] but for the tiles, which `U` may need.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn matmul<U: WideUnit, const QUANT: u8>(task: &PanelTask<'_, WideRows>, out: PanelOut) {
+    assert_eq!(
+        task.tokens,
+        0..task.input.rows(),
+        "a part of the tokens, of which strips would have others too"
+    );
+    SCRATCH.with_borrow_mut(|scratch| {
+        // SAFETY: the caller's promise; the unit is set up once on this thread.
+        let mut unit = unsafe { U::new() };
+        let recoder = Recoder::new::<QUANT>(task.tables);
+        let strips = task.input.strips();
+        for strip in (0..strips).step_by(PASS_STRIPS) {
+            for panel in (0..task.panels).step_by(PASS_PANELS) {
+                let panels = panel..task.panels.min(panel + PASS_PANELS);
+                let pass = Pass {
+                    task,
+                    recoder: &recoder,
+                    strips: strip..strips.min(strip + PASS_STRIPS),
+                    panels,
+                };
+                // SAFETY: the caller's promises; strips and panels are of the task.
+                unsafe { pass.run::<U, QUANT>(&mut unit, scratch, out) };
+            }
+        }
+    });
+}
+
+/// Some strips of tokens and some panels of a task.
+struct Pass<'a> {
+    task: &'a PanelTask<'a, WideRows>,
+    recoder: &'a Recoder,
+    strips: Range<usize>,
+    panels: Range<usize>,
+}
+
+/// Sums that wait to be scaled.
+#[derive(Clone, Copy)]
+struct Due<'a> {
+    tokens: &'a Strip,
+    scales: [Floats; PANELS],
+    /// Where they are in the scratch, and their results.
+    sums: usize,
+    results: usize,
+    first: bool,
+}
+
+impl Pass<'_> {
+    /// # Safety
+    /// As for [`matmul`].
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn run<U: WideUnit, const QUANT: u8>(&self, unit: &mut U, scratch: &mut Scratch, out: PanelOut) {
+        let (strips, pairs) = (self.strips.len(), self.pairs());
+        if scratch.results.len() < pairs * strips {
+            scratch.results.resize(pairs * strips, Results([[[0.0; PANEL_ROWS]; PANELS]; STRIP_ROWS]));
+        }
+        let Scratch { weights, sums, results } = scratch;
+        let [mut now, mut next] = weights.each_mut();
+        // SAFETY: the caller's promises.
+        unsafe { self.recode::<QUANT>(0, 0..PARTS, now) };
+        let mut due: Option<Due<'_>> = None;
+        for item in 0..pairs * self.groups().div_ceil(GROUPS) {
+            let (group, pair) = (item / pairs, item % pairs);
+            let steps = ((self.groups() - group * GROUPS).min(GROUPS) * ACT_BLOCK).div_ceil(TILE_COLS);
+            for (i, tokens) in self.task.input.group(group)[self.strips.clone()].iter().enumerate() {
+                unit.multiply(tokens, now, steps);
+                if let Some(due) = due {
+                    scale(due, &sums[due.sums], &mut results[due.results]);
+                }
+                let part = i * PARTS / strips..(i + 1) * PARTS / strips;
+                // SAFETY: the caller's promises.
+                unsafe { self.recode::<QUANT>(item + 1, part, next) };
+                let place = i % 2;
+                unit.store(&mut sums[place]);
+                let results = pair * strips + i;
+                due = Some(Due { tokens, scales: now.scales, sums: place, results, first: group == 0 });
+            }
+            std::mem::swap(&mut now, &mut next);
+        }
+        if let Some(due) = due {
+            scale(due, &sums[due.sums], &mut results[due.results]);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.write(results, out) };
+    }
+
+    /// Pairs of panels.
+    fn pairs(&self) -> usize {
+        self.panels.len().div_ceil(PANELS)
+    }
+
+    /// Groups of 32 columns of a row of weights.
+    fn groups(&self) -> usize {
+        self.task.blocks * self.task.block.get() / ACT_BLOCK
+    }
+
+    /// Recodes parts of an item, which is all pairs of panels of the first wide group, then those of the second, and so on. `part`
+    /// counts the panels of a group of 32 columns, then those groups; what is not there is left out.
+    ///
+    /// # Safety
+    /// As for [`matmul`].
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn recode<const QUANT: u8>(&self, item: usize, part: Range<usize>, weights: &mut Weights) {
+        let n = self.task.block.get();
+        let bytes = head_bytes(QUANT) + self.task.blocks * superblock_bytes(QUANT, n);
+        let (wide, pair) = (item / self.pairs(), item % self.pairs());
+        let groups = wide * GROUPS..self.groups().min((wide + 1) * GROUPS);
+        for i in part {
+            let (j, slot) = (i / PANELS, i % PANELS);
+            let (group, panel) = (groups.start + j, self.panels.start + pair * PANELS + slot);
+            if group >= groups.end || panel >= self.panels.end {
+                continue;
+            }
+            // SAFETY: the caller's promises; the panel is one of the task and has the groups.
+            unsafe {
+                let panel = self.task.weights.as_ptr().add(panel * bytes);
+                // The same of the pair after this one comes next.
+                let of_group = superblock_bytes(QUANT, n) * ACT_BLOCK / n;
+                fetch::<Avx512>(
+                    panel.wrapping_add(PANELS * bytes + head_bytes(QUANT) + group * of_group),
+                    of_group,
+                );
+                if j == 0 {
+                    (weights.scales[slot], weights.inverse[slot]) =
+                        self.recoder.scale::<QUANT>(panel, n, groups.clone());
+                }
+                let codes = self.recoder.codes::<QUANT>(panel, n, group, &weights.inverse[slot]);
+                let tile = &mut weights.codes[j * ACT_BLOCK / TILE_COLS][slot].0;
+                let lines = &mut tile[j * QUADS % TILE_ROWS..][..QUADS];
+                for (line, codes) in lines.iter_mut().zip(codes) {
+                    _mm512_storeu_si512(line.as_mut_ptr().cast(), codes);
+                }
+            }
+        }
+    }
+
+    /// Writes the results of the pass to where they go.
+    ///
+    /// # Safety
+    /// As for [`matmul`].
+    unsafe fn write(&self, results: &[Results], out: PanelOut) {
+        let strips = self.strips.len();
+        let tokens = self.strips.start * STRIP_ROWS..self.task.input.rows();
+        // Token by token, as rows of results are pages apart.
+        for (i, token) in tokens.take(strips * STRIP_ROWS).enumerate() {
+            for (j, panel) in self.panels.clone().enumerate() {
+                let results = &results[j / PANELS * strips + i / STRIP_ROWS].0[i % STRIP_ROWS][j % PANELS];
+                // SAFETY: the caller's promise: there is room for the results of every token and panel.
+                unsafe {
+                    let out = out.start.add(token * out.stride + PANEL_ROWS * panel);
+                    std::ptr::copy_nonoverlapping(results.as_ptr(), out, PANEL_ROWS);
+                }
+            }
+        }
+    }
+}
+
+/// Adds sums to results with the scales of tokens and rows.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn scale(due: Due<'_>, sums: &IntSums, results: &mut Results) {
+    for (i, (results, d)) in results.0.iter_mut().zip(due.tokens.scales).enumerate() {
+        let d = _mm512_set1_ps(d);
+        for (panel, result) in results.iter_mut().enumerate() {
+            let sums = &sums.0[i / TILE_ROWS][panel].0[i % TILE_ROWS];
+            // SAFETY: both are 64 bytes.
+            unsafe {
+                let before =
+                    if due.first { _mm512_setzero_ps() } else { _mm512_loadu_ps(result.as_ptr()) };
+                let sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums.as_ptr().cast()));
+                let scales = _mm512_loadu_ps(due.scales[panel].0.as_ptr());
+                let sum = _mm512_fmadd_ps(_mm512_mul_ps(sum, scales), d, before);
+                _mm512_storeu_ps(result.as_mut_ptr(), sum);
+            }
+        }
+    }
+}
+
+/// The product by VNNI instructions, in all else as [`matmul_amx`]: the same results.
+///
+/// # Safety
+/// As for [`matmul_amx`] but for the tiles.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn matmul_vnni<const QUANT: u8>(task: &PanelTask<'_, WideRows>, out: PanelOut) {
+    // SAFETY: the caller's promises.
+    unsafe { matmul::<VnniWide, QUANT>(task, out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::amx::tests::random_panels;
+    use super::super::tiles::available;
+    use super::*;
+    use crate::cpu::isa::Isa;
+    use crate::cpu::kernels::WideKernel;
+    use crate::cpu::{Cpu, decode_panel_row};
+    use qsf_format::{BUILT_IN, BlockSize, QuantType};
+
+    static VNNI: &[WideKernel] = wide_table!("avx512", matmul_vnni);
+    static AMX: &[WideKernel] = wide_table!("amx", matmul_amx);
+
+    /// Random panels of one type.
+    struct Case {
+        quant: QuantType,
+        block: BlockSize,
+        panels: usize,
+        cols: usize,
+        weights: Vec<u8>,
+    }
+
+    impl Case {
+        fn new(quant: QuantType, block: BlockSize, panels: usize, cols: usize) -> Case {
+            let block = quant.block_size(block);
+            let mut weights = random_panels(quant, block, panels, cols.div_ceil(block.get()));
+            // Codes that the format does not have would go beyond the scale: 3 and -128. Scales lose a bit with them.
+            weights.iter_mut().for_each(|byte| match quant {
+                QuantType::Ternary => *byte &= !(*byte >> 1 & *byte & 0x55),
+                QuantType::Q8 if *byte == 0x80 => *byte = 0x81,
+                _ => (),
+            });
+            Case { quant, block, panels, cols, weights }
+        }
+
+        /// Results with a stride larger than the rows, of which nothing may be written between.
+        fn run(&self, kernels: &[WideKernel], input: &WideRows) -> Vec<f32> {
+            let rows = self.panels * PANEL_ROWS;
+            let mut out = vec![f32::NAN; input.rows() * (rows + 3)];
+            let to = PanelOut { start: out.as_mut_ptr(), stride: rows + 3 };
+            let task = PanelTask {
+                weights: &self.weights,
+                panels: self.panels,
+                blocks: self.cols.div_ceil(self.block.get()),
+                block: self.block,
+                tables: &BUILT_IN,
+                input,
+                tokens: 0..input.rows(),
+            };
+            let kernel = kernels.iter().find(|kernel| kernel.quant() == self.quant).unwrap();
+            // SAFETY: there is room for all results.
+            unsafe { kernel.matmul(&task, to) };
+            for behind in out.chunks_exact(rows + 3).map(|token| &token[rows..]) {
+                assert!(behind.iter().all(|v| v.is_nan()), "{}: written behind the rows of a token", self.quant);
+            }
+            out.chunks_exact(rows + 3).flat_map(|token| &token[..rows]).copied().collect()
+        }
+
+        /// The weights of a row, and those of the padding.
+        fn row(&self, row: usize) -> Vec<f32> {
+            let panel = self.weights.chunks_exact(self.weights.len() / self.panels).nth(row / PANEL_ROWS);
+            let mut w = vec![0.0; self.cols.next_multiple_of(self.block.get())];
+            let (quant, block) = (self.quant, self.block);
+            decode_panel_row(Isa::SCALAR, quant, block, &BUILT_IN, panel.unwrap(), row % PANEL_ROWS, &mut w);
+            w
+        }
+
+        /// The weights that a kernel multiplies, row by row: what one activation at a time gives.
+        fn seen(&self, kernels: &[WideKernel]) -> Vec<Vec<f64>> {
+            let mut x = vec![0.0; self.cols * self.cols];
+            x.iter_mut().step_by(self.cols + 1).for_each(|x| *x = 127.0);
+            let out = self.run(kernels, &quantized(&x, self.cols));
+            let rows = self.panels * PANEL_ROWS;
+            let column = |row: usize, col: usize| f64::from(out[col * rows + row]) / 127.0;
+            (0..rows).map(|row| (0..self.cols).map(|col| column(row, col)).collect()).collect()
+        }
+    }
+
+    fn quantized(x: &[f32], cols: usize) -> WideRows {
+        let mut input = WideRows::new();
+        input.quantize(&Cpu::new(Isa::best()), x, x.len() / cols, cols);
+        input
+    }
+
+    fn check(kernels: &[WideKernel], quant: QuantType, block: BlockSize, (panels, cols, rows): (usize, usize, usize)) {
+        let case = Case::new(quant, block, panels, cols);
+        let seen = case.seen(kernels);
+        // Codes of learned types need not come near the largest that a scale is made for.
+        let most = if quant.is_learned() { 0.95 } else { 0.56 };
+        for (row, seen) in seen.iter().enumerate() {
+            let w = case.row(row);
+            for (group, seen) in seen.chunks(WIDE_GROUP).enumerate() {
+                let w = &w[group * WIDE_GROUP..w.len().min((group + 1) * WIDE_GROUP)];
+                let largest = w.iter().fold(0.0, |top: f64, w| top.max(f64::from(*w).abs()));
+                for (w, seen) in w.iter().zip(seen) {
+                    let off = (seen - f64::from(*w)).abs() / (largest / 127.0);
+                    assert!(off <= most, "{quant} {block}: row {row}: {w} became {seen}, {off} steps off");
+                }
+            }
+        }
+        let x: Vec<f32> = (0..rows * cols)
+            .map(|i| (((i * 7919) % 1009) as f32 * 0.013 - 6.0) * (1 + i % cols / WIDE_GROUP * 5) as f32)
+            .collect();
+        let input = quantized(&x, cols);
+        let out = case.run(kernels, &input);
+        for (token, out) in out.chunks_exact(panels * PANEL_ROWS).enumerate() {
+            for (row, (found, seen)) in out.iter().zip(&seen).enumerate() {
+                let products = seen.iter().enumerate().map(|(i, w)| w * f64::from(input.value(token, i)));
+                let (sum, size) = products.fold((0.0, 0.0), |(sum, size), p| (sum + p, size + p.abs()));
+                let error = (f64::from(*found) - sum).abs();
+                assert!(
+                    error <= 1e-6 * size,
+                    "{quant} {block}: row {row}, token {token} of {rows}: {found}, expected {sum}"
+                );
+            }
+        }
+    }
+
+    fn check_all(kernels: &[WideKernel]) {
+        let some = [QuantType::Q4, QuantType::T3];
+        for quant in kernels.iter().map(WideKernel::quant) {
+            for block in BlockSize::ALL {
+                for shape in [(1, 1, 1), (3, 300, 35), (2, 545, 64)] {
+                    check(kernels, quant, block, shape);
+                }
+            }
+            check(kernels, quant, BlockSize::B64, (PASS_PANELS + 1, 63, 18));
+            check(kernels, quant, BlockSize::B64, (1, 65, PASS_STRIPS * STRIP_ROWS + 3));
+            if some.contains(&quant) {
+                check(kernels, quant, BlockSize::B64, (PASS_PANELS + 3, 300, PASS_STRIPS * STRIP_ROWS + 3));
+            }
+        }
+    }
+
+    #[test]
+    fn products_are_those_of_the_weights_rounded_to_eight_bits() {
+        if !Isa::available().iter().any(|isa| isa.name() == "avx512") {
+            eprintln!("skipped: needs AVX-512");
+            return;
+        }
+        check_all(VNNI);
+        if available() {
+            check_all(AMX);
+        } else {
+            eprintln!("the tile unit itself is not tested: this processor has none");
+        }
+    }
+}
