@@ -344,7 +344,7 @@ fn int8_activations_stay_near_the_float_reference() {
 #[test]
 fn prompts_in_bfloat16_are_nearer_to_the_float_reference_and_short_steps_are_int8() {
     let cpu = best();
-    if !cpu.kernels().has_wide() {
+    if !cpu.kernels().has_matrix_unit() {
         eprintln!("skipped: this processor has no matrix unit for bfloat16");
         return;
     }

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(names("4bit/1/"), ["4bit/1/cache", "4bit/1/memory"]);
         let wide = names("/int8-256");
         assert_eq!(names("").len(), QuantType::ALL.len() * 3 * 2 + wide.len());
-        assert_eq!(kernels.has_wide(), wide.contains(&"t2/512/cache/int8-256".to_owned()));
+        assert_eq!(kernels.has_matrix_unit(), wide.contains(&"t2/512/cache/int8-256".to_owned()));
         assert_eq!(names("no such"), Vec::<String>::new());
     }
 

@@ -44,7 +44,7 @@ impl ActivationArgs {
         if self.activations != Some(ActivationArg::Int8Wide) {
             return Ok(());
         }
-        if !KernelTable::of(isa).has_wide() {
+        if !KernelTable::of(isa).has_matrix_unit() {
             return refused(
                 Activations::Int8Wide,
                 &format!(

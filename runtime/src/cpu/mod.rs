@@ -20,6 +20,7 @@
 mod activations;
 mod aligned;
 mod attention;
+mod bf16_unit;
 mod wide_rows;
 mod decode;
 mod decode_learned;

@@ -35,13 +35,10 @@ impl Tile {
 pub(in crate::cpu) struct Strip {
     pub(in crate::cpu) codes: [[Tile; TILES]; STEPS],
     pub(in crate::cpu) scales: [f32; STRIP_ROWS],
-    /// Of the codes of the group.
-    pub(in crate::cpu) sums: [i32; STRIP_ROWS],
 }
 
 impl Strip {
-    const ZERO: Strip =
-        Strip { codes: [[Tile::ZERO; TILES]; STEPS], scales: [0.0; STRIP_ROWS], sums: [0; STRIP_ROWS] };
+    const ZERO: Strip = Strip { codes: [[Tile::ZERO; TILES]; STEPS], scales: [0.0; STRIP_ROWS] };
 }
 
 /// Rows of activations as 8-bit codes with a scale per 256 of them, made as those of [`Int8Rows`](super::Int8Rows) are. A buffer:
@@ -144,7 +141,7 @@ impl Vectorized for QuantizeStrip<'_> {
         for row in 0..STRIP_ROWS {
             let x = if row < rows { &x[row * cols..][..cols] } else { &[] };
             let rest = x.get(first..).unwrap_or_default();
-            (strip.scales[row], strip.sums[row]) = match rest.first_chunk() {
+            (strip.scales[row], _) = match rest.first_chunk() {
                 Some(full) => quantize_group(full, &mut codes),
                 None => {
                     let mut padded = [0.0; WIDE_GROUP];
@@ -180,9 +177,7 @@ mod tests {
                         let scale = x.iter().fold(0.0f32, |top, v| top.max(v.abs())) / 127.0;
                         let strip = &wide.group(group)[row / STRIP_ROWS];
                         assert_eq!(strip.scales[row % STRIP_ROWS], scale, "{isa:?}");
-                        let codes = x.iter().map(|x| (x / scale).round_ties_even());
-                        assert_eq!(strip.sums[row % STRIP_ROWS], codes.clone().sum::<f32>() as i32);
-                        for (col, code) in codes.enumerate() {
+                        for (col, code) in x.iter().map(|x| (x / scale).round_ties_even()).enumerate() {
                             not_zero += usize::from(code != 0.0);
                             assert_eq!(wide.value(row, group * WIDE_GROUP + col), scale * code, "{isa:?}");
                         }

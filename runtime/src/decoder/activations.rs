@@ -8,7 +8,7 @@ pub enum Activations {
     /// Quantized to 8 bits, a scale per 32 values: what runs by default where weights are in blocks.
     Int8,
     /// Quantized to 8 bits, a scale per 256 values, where there are many tokens; weights are recoded to the like for that. Few tokens,
-    /// and all on processors without kernels for it ([`KernelTable::has_wide`](crate::cpu::KernelTable::has_wide)), are as
+    /// and all on processors without kernels for it ([`KernelTable::has_matrix_unit`](crate::cpu::KernelTable::has_matrix_unit)), are as
     /// [`Activations::Int8`] says.
     Int8Wide,
     /// 32-bit floats: the reference.
@@ -26,6 +26,11 @@ impl Activations {
             Activations::Int8Wide => "int8-256",
             Activations::F32 => "f32",
         }
+    }
+
+    /// Whether so many tokens are a matrix unit's work, on processors that have one.
+    pub(super) fn by_unit(self, tokens: usize) -> bool {
+        self == Activations::Int8Wide && tokens >= LEAST_WIDE_TOKENS
     }
 }
 
@@ -50,7 +55,7 @@ impl CodedRows {
         match activations {
             _ if !blocks => Input::float(x, cols),
             Activations::F32 => Input::float(x, cols),
-            Activations::Int8Wide if rows >= LEAST_WIDE_TOKENS && cpu.kernels().has_wide() => {
+            _ if activations.by_unit(rows) && cpu.kernels().has_matrix_unit() => {
                 self.wide.quantize(cpu, x, rows, cols);
                 Input::with_wide(x, cols, &self.wide)
             }

@@ -48,6 +48,7 @@ impl Decoder {
             scale: config.attention_scale.unwrap_or(1.0 / (config.head_dim as f32).sqrt()),
             softcap: config.attention_softcap,
             slopes: &self.slopes,
+            by_unit: self.activations.by_unit(q.len() / config.q_rows()),
         };
         self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), q, attention, attended);
         kv.count_attention(&self.cpu, index, &parameters, q);

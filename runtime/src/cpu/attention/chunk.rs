@@ -102,27 +102,29 @@ pub(super) fn score_chunk<V: Vector>(
 
 /// Positions of a chunk whose keys, or values, stay in the first-level cache while all rows use them.
 #[inline(always)]
-fn steps() -> impl Iterator<Item = Range<usize>> {
+pub(super) fn steps() -> impl Iterator<Item = Range<usize>> {
     (0..CHUNK).step_by(STEP).map(|start| start..start + STEP)
 }
 
 /// Positions of a chunk, and their keys or values.
 type Step<'a> = (Range<usize>, &'a [Lanes]);
 
+/// A chunk and what is asked of it.
 #[derive(Clone, Copy)]
-struct Within<'a> {
-    queries: &'a Queries<'a>,
-    chunk: usize,
+pub(super) struct Within<'a> {
+    pub queries: &'a Queries<'a>,
+    pub chunk: usize,
 }
 
 impl Within<'_> {
-    fn start(self) -> usize {
+    /// Its first position.
+    pub fn start(self) -> usize {
         self.chunk * CHUNK
     }
 
     /// What a row sees of the positions `step` of the chunk.
     #[inline(always)]
-    fn seen(self, row: usize, step: &Range<usize>) -> Range<usize> {
+    pub fn seen(self, row: usize, step: &Range<usize>) -> Range<usize> {
         let Range { start, end } = self.queries.seen(row);
         let (start, end) = (start.saturating_sub(self.start()), end.saturating_sub(self.start()));
         start.max(step.start).min(step.end)..end.max(step.start).min(step.end)
@@ -130,7 +132,7 @@ impl Within<'_> {
 
     /// What any of some rows sees of them, counted from the start of the text.
     #[inline(always)]
-    fn seen_by_any(self, rows: &Range<usize>, step: &Range<usize>) -> Option<Range<usize>> {
+    pub fn seen_by_any(self, rows: &Range<usize>, step: &Range<usize>) -> Option<Range<usize>> {
         // Later rows begin and end later.
         let last = rows.end.checked_sub(1)?;
         let (start, end) = (self.seen(rows.start, step).start, self.seen(last, step).end);

@@ -18,6 +18,7 @@
 //! | `layer` | those of a layer: pages, rings |
 //! | `tile` | products of several queries with several vectors |
 //! | `chunk` | some queries over one chunk |
+//! | `tiles` | the same by a matrix unit, where that is asked for |
 //! | `join` | chunks to the result of a query |
 //! | `mass` | how much attention positions get |
 //! | `spread`, `scratch` | a layer's work, on all threads; what each of them keeps |
@@ -34,9 +35,11 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod tiles;
 
 use std::ops::Range;
 
+use chunk::CHUNK;
 use layer::KvHead;
 
 pub use kv_type::{KvType, KvTypes};
@@ -57,6 +60,9 @@ pub struct Attention<'a> {
     /// Then it is less by the head's slope for each position that the key is behind the query (ALiBi, arXiv 2108.12409).
     /// One per head; empty for none.
     pub slopes: &'a [f32],
+    /// Whether products are in bfloat16 where the processor has a matrix unit and there are several tokens: an exception from what is
+    /// said above, for sums are in an order of the unit's own.
+    pub by_unit: bool,
 }
 
 /// Queries of some heads that share keys and values, for tokens at consecutive positions. Rows are numbered by tokens,
@@ -90,5 +96,15 @@ impl<'a> Queries<'a> {
     fn seen(&self, row: usize) -> Range<usize> {
         let end = self.position + row / self.heads + 1;
         end.saturating_sub(self.attention.window)..end
+    }
+
+    /// The rows of so many tokens that see some of a chunk, which any of them must see.
+    #[inline(always)]
+    fn seeing(&self, chunk: usize, tokens: usize) -> Range<usize> {
+        // The first token behind the chunk's start, and behind its end by a window.
+        let first = (chunk * CHUNK).saturating_sub(self.position);
+        let behind = ((chunk + 1) * CHUNK).saturating_add(self.attention.window - 1);
+        let last = behind.saturating_sub(self.position).min(tokens);
+        first * self.heads..last * self.heads
     }
 }

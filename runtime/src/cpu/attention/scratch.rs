@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::super::aligned::AlignedFloats;
+use super::tiles::TileRoom;
 
 /// Buffers that grow with what they are used for.
 #[derive(Default)]
@@ -16,6 +17,8 @@ pub(super) struct Scratch {
     pub rows: AlignedFloats,
     /// Keys and values of a step, where they are not stored as floats.
     pub step: StepRoom,
+    /// What a matrix unit takes and gives.
+    pub tiles: TileRoom,
 }
 
 #[derive(Default)]

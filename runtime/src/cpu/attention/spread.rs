@@ -1,7 +1,10 @@
 //! A layer's attention, spread over the threads.
 
+use std::marker::PhantomData;
+
 use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
+use super::super::bf16_unit::Bf16Unit;
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
 use super::super::vector::{self, Vector, VectorWork};
@@ -9,6 +12,7 @@ use super::chunk::{CHUNK, ChunkBuffers, attend_chunk, pack, packed_lanes};
 use super::join::{JoinAll, clear, finish, join};
 use super::scratch::{Scratch, StepRoom, with_scratch};
 use super::tile::ROW_LANES;
+use super::tiles::{TASK_ROWS, TileBlock};
 use super::{Attention, KvLayer, Queries};
 use crate::error::Result;
 
@@ -108,29 +112,86 @@ impl Cpu {
 
     /// Several tokens: tasks are blocks of them, for the heads of a group.
     fn attend_many(&self, layer: Layer<'_>, tokens: usize, work: usize, out: &mut [f32]) {
-        let (dim, heads, group) = (layer.kv.head_dim(), layer.attention.heads, layer.group);
-        let block = (ROWS / group).max(1);
-        let (blocks, parts_of_group) = (tokens.div_ceil(block), group.div_ceil(ROWS));
         let out = Shared::new(out);
-        self.for_each(layer.kv.kv_heads() * parts_of_group * blocks, work, |task| {
+        #[cfg(target_arch = "x86_64")]
+        if layer.attention.by_unit && self.kernels.has_matrix_unit() {
+            // SAFETY: the processor has the unit.
+            return unsafe { self.attend_by_unit::<super::super::kernels::AmxBf16>(layer, tokens, work, &out) };
+        }
+        self.for_each_block(layer, tokens, ROWS, work, |block| self.attend_block(block, &out));
+    }
+
+    /// Calls `task` for blocks of tokens with `rows` rows about, for the heads of every group.
+    fn for_each_block<F>(&self, layer: Layer<'_>, tokens: usize, rows: usize, work: usize, task: F)
+    where
+        F: Fn(Block<'_>) + Sync,
+    {
+        let group = layer.group;
+        let block = (rows / group.min(ROWS)).max(1);
+        let (blocks, parts_of_group) = (tokens.div_ceil(block), group.div_ceil(ROWS));
+        self.for_each(layer.kv.kv_heads() * parts_of_group * blocks, work, |i| {
             // Later tokens see more. Such blocks come first, so that none of them is left for the end.
-            let (part, token) = (task / blocks, (blocks - 1 - task % blocks) * block);
+            let (part, token) = (i / blocks, (blocks - 1 - i % blocks) * block);
             let head = part / parts_of_group * group + part % parts_of_group * ROWS;
-            let queries = layer.queries(token, head);
-            let (tokens, lanes) = (block.min(tokens - token), queries.kv.columns() + 1);
-            let count = tokens * queries.heads;
-            with_scratch(|Scratch { packed, scores, parts, rows, step }| {
-                let rows = rows.lanes(count * lanes);
-                let packed = packed.lanes(packed_lanes(count, dim));
-                let (scores, parts) = (scores.lanes(count * ROW_LANES), parts.lanes(count * lanes));
-                vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows, step });
-                for (row, result) in rows.chunks_exact(lanes).enumerate() {
-                    let at = ((token + row / queries.heads) * heads + queries.head(row)) * dim;
-                    // SAFETY: each head of each token is in one task.
-                    unsafe { out.part(at..at + dim) }.copy_from_slice(&result.as_flattened()[..dim]);
-                }
-            });
+            task(Block { layer, head, token, tokens: block.min(tokens - token) });
         });
+    }
+
+    fn attend_block(&self, block: Block<'_>, out: &Shared<'_, f32>) {
+        let (queries, tokens, dim) = (block.queries(), block.tokens, block.layer.kv.head_dim());
+        let (count, lanes) = (tokens * queries.heads, queries.kv.columns() + 1);
+        with_scratch(|Scratch { packed, scores, parts, rows, step, .. }| {
+            let rows = rows.lanes(count * lanes);
+            let packed = packed.lanes(packed_lanes(count, dim));
+            let (scores, parts) = (scores.lanes(count * ROW_LANES), parts.lanes(count * lanes));
+            vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows, step });
+            for (row, result) in rows.chunks_exact(lanes).enumerate() {
+                // SAFETY: each head of each token is in one block.
+                unsafe { block.store(row, result.as_flattened(), out) };
+            }
+        });
+    }
+
+    /// Several tokens by a matrix unit.
+    ///
+    /// # Safety
+    /// The unit must be one of this processor.
+    #[cfg(any(test, target_arch = "x86_64"))]
+    pub(super) unsafe fn attend_by_unit<U: Bf16Unit>(
+        &self,
+        layer: Layer<'_>,
+        tokens: usize,
+        work: usize,
+        out: &Shared<'_, f32>,
+    ) {
+        self.for_each_block(layer, tokens, TASK_ROWS, work, |block| {
+            // SAFETY: the caller's promise.
+            unsafe { self.attend_block_by_unit::<U>(block, out) };
+        });
+    }
+
+    /// # Safety
+    /// As for [`Cpu::attend_by_unit`].
+    #[cfg(any(test, target_arch = "x86_64"))]
+    unsafe fn attend_block_by_unit<U: Bf16Unit>(&self, block: Block<'_>, out: &Shared<'_, f32>) {
+        let (queries, tokens) = (block.queries(), block.tokens);
+        let mut finite = false;
+        with_scratch(|Scratch { tiles, step, .. }| {
+            // SAFETY: each head of each token is in one block.
+            let done = &mut |row: usize, result: &[f32]| unsafe { block.store(row, result, out) };
+            let unit = PhantomData::<U>;
+            vector::run(
+                self.isa(),
+                TileBlock { queries, tokens, room: tiles, step, done, finite: &mut finite, unit },
+            );
+        });
+        if !finite {
+            let size = (ROWS / queries.heads).max(1);
+            for first in (0..tokens).step_by(size) {
+                let tokens = size.min(tokens - first);
+                self.attend_block(Block { token: block.token + first, tokens, ..block }, out);
+            }
+        }
     }
 }
 
@@ -157,6 +218,33 @@ impl<'a> Layer<'a> {
             heads: (group - first_head % group).min(ROWS),
             position: position + token,
         }
+    }
+}
+
+/// Some tokens, for heads that share keys and values.
+#[derive(Clone, Copy)]
+struct Block<'a> {
+    layer: Layer<'a>,
+    head: usize,
+    token: usize,
+    tokens: usize,
+}
+
+impl<'a> Block<'a> {
+    fn queries(&self) -> Queries<'a> {
+        self.layer.queries(self.token, self.head)
+    }
+
+    /// Copies the result of a row to where it goes.
+    ///
+    /// # Safety
+    /// No other thread may use the same head of the same token.
+    unsafe fn store(&self, row: usize, result: &[f32], out: &Shared<'_, f32>) {
+        let (queries, dim) = (self.queries(), self.layer.kv.head_dim());
+        let token = self.token + row / queries.heads;
+        let at = (token * self.layer.attention.heads + queries.head(row)) * dim;
+        // SAFETY: the caller's promise.
+        unsafe { out.part(at..at + dim) }.copy_from_slice(&result[..dim]);
     }
 }
 
@@ -201,11 +289,7 @@ impl VectorWork for TokenBlock<'_> {
         }
         let end = queries.position + tokens;
         for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {
-            // The first token behind the chunk's start, and behind its end by a window.
-            let first = (chunk * CHUNK).saturating_sub(queries.position);
-            let behind = ((chunk + 1) * CHUNK).saturating_add(queries.attention.window - 1);
-            let last = behind.saturating_sub(queries.position).min(tokens);
-            let seeing = first * queries.heads..last * queries.heads;
+            let seeing = queries.seeing(chunk, tokens);
             let buffers = ChunkBuffers { packed, scores: &mut *scores, parts: &mut *parts, step: &mut *step };
             attend_chunk::<V>(&queries, chunk, seeing.clone(), buffers);
             for row in seeing {

@@ -1,4 +1,7 @@
+use super::super::bf16_unit::EmulatedBf16;
+use super::super::shared::Shared;
 use super::super::{Cpu, Isa};
+use super::spread::Layer;
 use super::*;
 
 fn floats(seed: usize, len: usize) -> Vec<f32> {
@@ -15,6 +18,7 @@ struct Case {
     window: usize,
     softcap: Option<f32>,
     slopes: Vec<f32>,
+    by_unit: bool,
     types: KvTypes,
     q: Vec<f32>,
     keys: Vec<f32>,
@@ -33,6 +37,7 @@ impl Case {
             window: usize::MAX,
             softcap: None,
             slopes: Vec::new(),
+            by_unit: false,
             types: KvTypes::default(),
             q: floats(1, tokens * heads * dim),
             keys: floats(2, stored),
@@ -47,6 +52,7 @@ impl Case {
             scale: 1.0 / (self.dim as f32).sqrt(),
             softcap: self.softcap,
             slopes: &self.slopes,
+            by_unit: self.by_unit,
         }
     }
 
@@ -92,6 +98,35 @@ impl Case {
 
     fn run(&self, isa: Isa, steps: &[usize]) -> Vec<f32> {
         self.run_on(isa, &self.layer(0), steps)
+    }
+
+    /// By the matrix unit: by that of the processor, else by an emulated one.
+    fn run_by_unit(&mut self, layer: &KvLayer) -> Vec<f32> {
+        self.by_unit = true;
+        let cpu = Cpu::new(Isa::best());
+        if cpu.kernels().has_matrix_unit() {
+            return self.run_on(Isa::best(), layer, &[self.tokens]);
+        }
+        let mut out = vec![f32::NAN; self.q.len()];
+        let attention = &self.attention();
+        let group = self.heads / self.kv_heads;
+        let layer = Layer { attention, kv: layer, position: self.past, q: &self.q, group };
+        // SAFETY: every processor emulates.
+        unsafe { cpu.attend_by_unit::<EmulatedBf16>(layer, self.tokens, usize::MAX, &Shared::new(&mut out)) };
+        out
+    }
+
+    /// That a matrix unit gives the naive formula, with all that goes into its products exact in bfloat16 but for the weights.
+    fn check_by_unit(mut self, name: &str) {
+        let exact = |v: f32| half::bf16::from_f32(v).to_f32();
+        let scale = self.attention().scale;
+        self.q.iter_mut().for_each(|q| *q = exact(*q * scale) / scale);
+        self.keys.iter_mut().chain(&mut self.values).for_each(|v| *v = exact(*v));
+        let out = self.run_by_unit(&self.layer(0));
+        for (i, (out, exact)) in out.iter().zip(self.naive()).enumerate() {
+            // Values are at most 2, and weights off by 2^-9 of themselves.
+            assert!((f64::from(*out) - exact).abs() < 4e-3, "{name}, {i}: {out}, expected {exact}");
+        }
     }
 
     /// The formula in f64, position by position.
@@ -225,6 +260,59 @@ fn what_a_query_does_not_see_does_not_reach_it() {
             assert_eq!(good, &expected[..good.len()], "{isa:?} {bad}");
             assert!(rest.iter().all(|v| v.is_nan()), "{isa:?} {bad}: damage must show");
         }
+    }
+}
+
+#[test]
+fn a_matrix_unit_gives_the_naive_formula() {
+    let all = [(1, 1), (4, 2), (3, 1), (8, 1), (16, 2), (7, 7), (41, 1)];
+    for (i, heads) in all.into_iter().enumerate() {
+        for (j, positions) in [(0, 2), (0, 70), (30, 45), (210, 90), (500, 19)].into_iter().enumerate() {
+            let dim = [64, 1, 33, 80, 65, 16, 15][(i + j) % 7];
+            Case::new(heads, dim, positions).check_by_unit(&format!("{heads:?} {dim} {positions:?}"));
+        }
+    }
+    Case::new((2, 1), 300, (3, 40)).check_by_unit("wide heads");
+    for window in [1, 16, 33, 200, 257, 1000] {
+        let mut case = Case::new((2, 1), 16, (240, 300));
+        case.window = window;
+        case.check_by_unit(&format!("window {window}"));
+    }
+    let mut all = Case::new((4, 2), 24, (240, 40));
+    (all.slopes, all.softcap) = (vec![0.25, 0.0625, 0.5, 0.001], Some(1.5));
+    all.check_by_unit("slopes and a cap");
+}
+
+#[test]
+fn a_matrix_unit_takes_keys_and_values_of_all_types() {
+    for kv_type in KvType::ALL {
+        let mut case = Case::new((4, 2), 64, (100, 70));
+        case.types = kv_type.into();
+        let layer = case.layer(0);
+        let expected = case.run_on(Isa::best(), &layer, &[70]);
+        let out = case.run_by_unit(&layer);
+        let norm = |v: &mut dyn Iterator<Item = f32>| v.map(|x| x * x).sum::<f32>().sqrt();
+        let error = norm(&mut out.iter().zip(&expected).map(|(a, b)| a - b));
+        let relative = error / norm(&mut expected.iter().copied());
+        // Bfloat16 has steps of 2^-8.
+        assert!(relative > 1e-6 && relative < 1e-2, "{kv_type:?}: off by {relative}");
+    }
+}
+
+#[test]
+fn damage_does_not_reach_who_does_not_see_it_through_a_matrix_unit() {
+    for (bad, what) in [f32::NAN, f32::INFINITY].into_iter().flat_map(|bad| (0..3).map(move |i| (bad, i))) {
+        let mut case = Case::new((2, 1), 24, (20, 12));
+        let (damaged, width) = (5, case.kv_heads * case.dim);
+        let floats = [&mut case.q, &mut case.keys, &mut case.values].into_iter().nth(what).unwrap();
+        let at = if what == 0 { damaged * 2 * 24 } else { (case.past + damaged) * width };
+        floats[at] = bad;
+        let layer = case.layer(0);
+        let expected = case.run_on(Isa::best(), &layer, &[12]);
+        let out = case.run_by_unit(&layer);
+        let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+        assert!(out.iter().zip(&expected).all(same), "{bad} in {what}");
+        assert!(out[..damaged * 48].iter().all(|v| v.is_finite()));
     }
 }
 

@@ -84,7 +84,7 @@ pub use panel::{WideKernel, Int8Kernel};
 pub(super) use panel::{PanelKernel, PanelOut, PanelTask, Rows};
 pub(super) use rows::{RowScratch, RowTask};
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86_64::amx_available;
+pub(super) use x86_64::{AmxBf16, amx_available};
 
 /// The kernels of one instruction set.
 #[derive(Debug)]
@@ -178,8 +178,8 @@ impl KernelTable {
         self.wide.iter().find(|kernel| kernel.quant() == quant)
     }
 
-    /// Whether there are wide kernels.
-    pub const fn has_wide(&self) -> bool {
+    /// Whether the processor has a matrix unit, and so wide kernels.
+    pub const fn has_matrix_unit(&self) -> bool {
         !self.wide.is_empty()
     }
 

@@ -65,7 +65,7 @@ impl<'a> Input<'a> {
     }
 
     /// Floats and their codes in wide groups, for which weights of block types are recoded too. Where the processor has no kernels for
-    /// that ([`KernelTable::has_wide`](super::KernelTable::has_wide)), weights are decoded to floats.
+    /// that ([`KernelTable::has_matrix_unit`](super::KernelTable::has_matrix_unit)), weights are decoded to floats.
     ///
     /// # Panics
     /// When `k` is 0 or does not divide the length of `x`, or `wide` has another shape.

@@ -278,7 +278,7 @@ fn products_in_wide_groups_have_bias_and_outliers_and_are_floats_without_a_kerne
                 // Six times what steps evenly off by up to a half would give, and one of weights may be larger than they need.
                 let off = x.iter().zip(&w).map(|(x, w)| (2.0 * x * steps.1).powi(2) + (w * steps.0).powi(2));
                 let off = 6.0 * (off.sum::<f32>() / 12.0).sqrt();
-                let bound = if cpu.kernels().has_wide() { off } else { 0.0 };
+                let bound = if cpu.kernels().has_matrix_unit() { off } else { 0.0 };
                 assert!((found - expected).abs() <= bound, "{quant} {i}: {found}, {expected} +- {bound}");
             }
         }

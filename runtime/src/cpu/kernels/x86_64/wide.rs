@@ -16,7 +16,7 @@ use super::avx512::Avx512;
 use super::group::QUADS;
 use super::recode::Recoder;
 use super::tiles::Floats;
-use super::wide_units::{AmxWide, IntSums, PANELS, VnniWide, Weights, WideUnit};
+use super::wide_units::{AmxWide, IntSums, PANELS, Weights, WideUnit};
 use crate::cpu::activations::ACT_BLOCK;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::{fetch, head_bytes, superblock_bytes};
@@ -242,28 +242,25 @@ fn scale(due: Due<'_>, sums: &IntSums, results: &mut Results) {
     }
 }
 
-/// The product by VNNI instructions, in all else as [`matmul_amx`]: the same results.
-///
-/// # Safety
-/// As for [`matmul_amx`] but for the tiles.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn matmul_vnni<const QUANT: u8>(task: &PanelTask<'_, WideRows>, out: PanelOut) {
-    // SAFETY: the caller's promises.
-    unsafe { matmul::<VnniWide, QUANT>(task, out) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::amx::tests::random_panels;
     use super::super::tiles::available;
+    use super::super::wide_units::EmulatedWide;
     use super::*;
     use crate::cpu::isa::Isa;
     use crate::cpu::kernels::WideKernel;
     use crate::cpu::{Cpu, decode_panel_row};
     use qsf_format::{BUILT_IN, BlockSize, QuantType};
 
-    static VNNI: &[WideKernel] = wide_table!("avx512", matmul_vnni);
+    static EMULATED: &[WideKernel] = wide_table!("emulated", emulated);
     static AMX: &[WideKernel] = wide_table!("amx", matmul_amx);
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_, WideRows>, out: PanelOut) {
+        // SAFETY: the caller's promises.
+        unsafe { matmul::<EmulatedWide, QUANT>(task, out) }
+    }
 
     /// Random panels of one type.
     struct Case {
@@ -392,7 +389,7 @@ mod tests {
             eprintln!("skipped: needs AVX-512");
             return;
         }
-        check_all(VNNI);
+        check_all(EMULATED);
         if available() {
             check_all(AMX);
         } else {

@@ -1,10 +1,9 @@
-//! Products of 8-bit codes, two tiles of tokens times two panels of weights, whose sums stay in registers: by the tile unit of Intel
-//! AMX, and by the VNNI instructions of AVX-512.
-//! What is said of AMX is from the manual: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (TDPBSSD, TILELOADD,
+//! Products of 8-bit codes by the tile unit of Intel AMX: two tiles of tokens times two panels of weights, whose sums stay in
+//! registers.
+//! Everything here is from the manual: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (TDPBSSD, TILELOADD,
 //! TILESTORED).
 
 use core::arch::asm;
-use core::arch::x86_64::*;
 
 use qsf_format::panels::PANEL_ROWS;
 
@@ -140,70 +139,35 @@ impl Drop for AmxWide {
     }
 }
 
-/// The vector instructions of AVX-512.
-pub(super) struct VnniWide {
+/// The same in plain Rust.
+#[cfg(test)]
+pub(super) struct EmulatedWide {
     sums: IntSums,
 }
 
-/// Rows of tokens whose sums are in registers at a time.
-const ROWS: usize = 8;
+#[cfg(test)]
+impl WideUnit for EmulatedWide {
+    unsafe fn new() -> EmulatedWide {
+        EmulatedWide { sums: IntSums([[IntTile([[i32::MIN; PANEL_ROWS]; TILE_ROWS]); PANELS]; TILES]) }
+    }
 
-impl VnniWide {
-    /// Some rows of a tile of tokens times both panels.
-    ///
-    /// # Safety
-    /// The processor must have AVX-512 F and VNNI.
-    #[inline(always)]
-    unsafe fn rows(&mut self, tokens: &Strip, weights: &Weights, steps: usize, tile: usize, first: usize) {
-        // SAFETY: the caller's promise; loads and stores are of whole lines and of four codes.
-        unsafe {
-            // Unsigned codes times signed ones: weights are taken 128 too large.
-            let start = |row: usize| _mm512_set1_epi32(-128 * tokens.sums[tile * TILE_ROWS + first + row]);
-            let mut sums: [[__m512i; PANELS]; ROWS] = std::array::from_fn(|row| [start(row); PANELS]);
-            let offset = _mm512_set1_epi8(i8::MIN);
-            for (tokens, panels) in tokens.codes.iter().zip(&weights.codes).take(steps) {
-                let tokens = &tokens[tile].0[first..][..ROWS];
-                for quad in 0..TILE_ROWS {
-                    let weights = |panel: usize| {
-                        let codes: &Tile = &panels[panel];
-                        _mm512_xor_si512(_mm512_loadu_si512(codes.0[quad].as_ptr().cast()), offset)
-                    };
-                    let weights: [__m512i; PANELS] = std::array::from_fn(weights);
-                    for (sums, tokens) in sums.iter_mut().zip(tokens) {
-                        let x = tokens.as_ptr().add(4 * quad).cast::<i32>().read_unaligned();
-                        let x = _mm512_set1_epi32(x);
-                        for (sums, weights) in sums.iter_mut().zip(weights) {
-                            *sums = _mm512_dpbusd_epi32(*sums, weights, x);
-                        }
+    fn multiply(&mut self, tokens: &Strip, weights: &Weights, steps: usize) {
+        for (tile, sums) in self.sums.0.iter_mut().enumerate() {
+            for (panel, sums) in sums.iter_mut().enumerate() {
+                for (token, sums) in sums.0.iter_mut().enumerate() {
+                    for (row, sum) in sums.iter_mut().enumerate() {
+                        let product = |i: usize| {
+                            let (step, col) = (i / TILE_COLS, i % TILE_COLS);
+                            let w = weights.codes[step][panel].0[col / 4][4 * row + col % 4];
+                            i32::from(tokens.codes[step][tile].0[token][col]) * i32::from(w)
+                        };
+                        *sum = (0..steps * TILE_COLS).map(product).sum();
                     }
                 }
             }
-            for (row, sums) in sums.into_iter().enumerate() {
-                for (to, sums) in self.sums.0[tile].iter_mut().zip(sums) {
-                    _mm512_storeu_si512(to.0[first + row].as_mut_ptr().cast(), sums);
-                }
-            }
-        }
-    }
-}
-
-impl WideUnit for VnniWide {
-    #[inline(always)]
-    unsafe fn new() -> VnniWide {
-        VnniWide { sums: IntSums::default() }
-    }
-
-    #[inline(always)]
-    fn multiply(&mut self, tokens: &Strip, weights: &Weights, steps: usize) {
-        for tile in 0..TILES {
-            for first in (0..TILE_ROWS).step_by(ROWS) {
-                // SAFETY: the value proves that the processor has the instructions.
-                unsafe { self.rows(tokens, weights, steps, tile, first) };
-            }
         }
     }
 
-    #[inline(always)]
     fn store(&mut self, sums: &mut IntSums) {
         *sums = self.sums;
     }

@@ -1,0 +1,238 @@
+//! Several tokens by a matrix unit: what [`super::chunk`] does in floats, with products in bfloat16. Scores and sums of values are
+//! floats, softmax is the same.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::super::aligned::AlignedFloats;
+use super::super::bf16_unit::{
+    Bf16Unit, ColumnLine, Columns, NO_COLUMNS, ROWS, RowLine, STEP as FACTORS, SumsOut, rounded,
+};
+use super::super::hadamard::hadamard;
+use super::super::lanes::{LANES, Lanes};
+use super::super::vector::{Vector, VectorWork};
+use super::Queries;
+use super::chunk::{CHUNK, Within, steps, weigh};
+use super::join::{clear, finish, join, set_state};
+use super::layer::STEP;
+use super::scratch::StepRoom;
+use super::stored::KEY_LANES;
+use super::tile::{ROW, ROW_LANES};
+
+/// Queries of a task: what keys and values are rounded for.
+pub(super) const TASK_ROWS: usize = 128;
+/// Lines of a row of weights: one more than it has, as in [`ROW_LANES`].
+const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
+/// Products of a chunk with keys, and steps of one with values.
+const BLOCKS: usize = CHUNK / FACTORS;
+/// The exponent of infinity and NaN, and of what would be rounded to infinity.
+const TOO_LARGE: u32 = 0x7F7F_8000;
+
+/// Buffers of [`TileBlock`].
+#[derive(Default)]
+pub(super) struct TileRoom {
+    /// Queries, a row of lines each.
+    queries: Vec<RowLine>,
+    /// Of a chunk: 32 positions after another, all dimensions; and 32 dimensions after another, all positions.
+    keys: Vec<Columns>,
+    values: Vec<Columns>,
+    /// Of 32 rows.
+    scores: AlignedFloats,
+    weights: Vec<RowLine>,
+    parts: AlignedFloats,
+    /// Results of all rows.
+    rows: AlignedFloats,
+}
+
+/// Queries of some tokens over all that they see.
+pub(super) struct TileBlock<'a, U> {
+    pub queries: Queries<'a>,
+    pub tokens: usize,
+    pub room: &'a mut TileRoom,
+    pub step: &'a mut StepRoom,
+    /// Called with the number of each row and its result.
+    pub done: &'a mut dyn FnMut(usize, &[f32]),
+    /// Whether there is a result: not where a query, key or value is not finite, for a weight of zero would spread that to rows that
+    /// do not see it.
+    pub finite: &'a mut bool,
+    pub unit: PhantomData<U>,
+}
+
+impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let TileBlock { queries, tokens, room, step, done, finite, .. } = self;
+        let (dim, count) = (queries.kv.dim(), tokens * queries.heads);
+        let (row_lanes, lines) = (queries.kv.columns() + 1, dim.div_ceil(FACTORS));
+        let strips = count.div_ceil(ROWS);
+        grow(&mut room.queries, strips * ROWS * lines, RowLine::ZERO);
+        grow(&mut room.keys, BLOCKS * lines, NO_COLUMNS);
+        grow(&mut room.values, BLOCKS * lines, NO_COLUMNS);
+        grow(&mut room.weights, ROWS * WEIGHT_LINES, RowLine::ZERO);
+        let scores = room.scores.lanes(ROWS * ROW_LANES);
+        // The unit stores two vectors at a time, the last perhaps where the state is then put.
+        let parts = room.parts.lanes(ROWS * row_lanes);
+        let rows = room.rows.lanes(count * row_lanes);
+        *finite = pack(&queries, count, lines, &mut room.queries, &mut scores[..2 * lines]);
+        rows.chunks_exact_mut(row_lanes).for_each(clear);
+        // SAFETY: whoever names a unit has asked whether it may be used; this is the only one of the thread.
+        let mut unit = unsafe { U::new() };
+        let end = queries.position + tokens;
+        for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {
+            let seeing = queries.seeing(chunk, tokens);
+            let within = Within { queries: &queries, chunk };
+            *finite &= columns_of_chunk::<V>(within, &seeing, (&mut room.keys, &mut room.values), step);
+            if !*finite {
+                return;
+            }
+            for strip in seeing.start / ROWS..seeing.end.div_ceil(ROWS) {
+                let part = seeing.start.max(strip * ROWS)..seeing.end.min((strip + 1) * ROWS);
+                let all = 0..CHUNK;
+                let (first, last) = (within.seen(part.start, &all).start, within.seen(part.end - 1, &all).end);
+                let blocks = first / FACTORS..last.div_ceil(FACTORS);
+                for block in blocks.clone() {
+                    let keys = &room.keys[block * lines..][..lines];
+                    let out = sums_out(&mut scores[block * FACTORS / LANES..], ROW_LANES);
+                    // SAFETY: there are 32 rows of scores.
+                    unsafe { unit.multiply(&room.queries[strip * ROWS * lines..], lines, keys, out) };
+                }
+                let mut states = [(0.0, 0.0); ROWS];
+                for (i, state) in states.iter_mut().enumerate() {
+                    let lines = &mut room.weights[i * WEIGHT_LINES..][blocks.clone()];
+                    lines.fill(RowLine::ZERO);
+                    let row = strip * ROWS + i;
+                    if part.contains(&row) {
+                        let scores = &mut scores[i * ROW_LANES..][..ROW_LANES];
+                        *state = weigh::<V>(&queries, chunk, row, scores);
+                        round_weights(within.seen(row, &all), scores, blocks.start, lines);
+                    }
+                }
+                for columns in 0..row_lanes / 2 {
+                    let values = &room.values[columns * BLOCKS..][blocks.clone()];
+                    let out = sums_out(&mut parts[columns * FACTORS / LANES..], row_lanes);
+                    // SAFETY: there are 32 rows of parts.
+                    unsafe { unit.multiply(&room.weights[blocks.start..], WEIGHT_LINES, values, out) };
+                }
+                for row in part {
+                    let (top, total) = states[row % ROWS];
+                    let part = &mut parts[row % ROWS * row_lanes..][..row_lanes];
+                    set_state(part, top, total);
+                    join::<V>(&mut rows[row * row_lanes..][..row_lanes], part);
+                }
+            }
+        }
+        for (row, result) in rows.chunks_exact_mut(row_lanes).enumerate() {
+            done(row, finish(result, dim, queries.kv.rotated_values()));
+        }
+    }
+}
+
+fn grow<T: Copy>(buffer: &mut Vec<T>, len: usize, value: T) {
+    if buffer.len() < len {
+        buffer.resize(len, value);
+    }
+}
+
+/// The first of rows that are `stride` vectors apart.
+#[inline(always)]
+fn sums_out(rows: &mut [Lanes], stride: usize) -> SumsOut {
+    SumsOut { start: rows.as_mut_ptr().cast(), stride: stride * LANES }
+}
+
+/// Rounds queries, rotated as keys are, times the scale of scores; rows of zeros fill the last strip. Whether all are finite.
+#[inline(always)]
+fn pack(queries: &Queries<'_>, count: usize, lines: usize, packed: &mut [RowLine], room: &mut [Lanes]) -> bool {
+    let mut largest = 0;
+    let flat = room.as_flattened_mut();
+    for (row, packed) in packed.chunks_exact_mut(lines).take(count.next_multiple_of(ROWS)).enumerate() {
+        flat.fill(0.0);
+        if row < count {
+            let values = &mut flat[..queries.kv.dim()];
+            values.copy_from_slice(queries.query(row));
+            values.chunks_mut(ROW).for_each(|piece| hadamard(piece, queries.kv.rotated_keys()));
+        }
+        for (line, values) in packed.iter_mut().zip(flat.as_chunks::<FACTORS>().0) {
+            for (to, value) in line.0.iter_mut().zip(values) {
+                let value = value * queries.attention.scale;
+                largest = value.abs().to_bits().max(largest);
+                *to = (rounded(value) >> 16) as u16;
+            }
+        }
+    }
+    largest < TOO_LARGE
+}
+
+/// Rounds the keys and values of a chunk that any of `rows` sees; other values become zeros. Whether all are finite.
+#[inline(always)]
+fn columns_of_chunk<V: Vector>(
+    within: Within<'_>,
+    rows: &Range<usize>,
+    (keys, values): (&mut [Columns], &mut [Columns]),
+    room: &mut StepRoom,
+) -> bool {
+    let kv = &within.queries.kv;
+    let (dim, columns) = (kv.dim(), kv.columns());
+    let lines = dim.div_ceil(FACTORS);
+    let mut largest = [0; LANES];
+    for step in steps() {
+        let Some(seen) = within.seen_by_any(rows, &step) else {
+            continue;
+        };
+        let first_block = step.start / FACTORS;
+        let stored = kv.keys::<V>(seen.clone(), &mut room.keys);
+        let blocks = keys[first_block * lines..].chunks_exact_mut(lines).take(STEP / FACTORS);
+        for (block, stored) in blocks.zip(stored.chunks_exact(KEY_LANES * dim)) {
+            for (i, (half, line)) in halves(block) {
+                let key = |j: usize| stored.get((i + j) * KEY_LANES + half).unwrap_or(&[0.0; LANES]);
+                *line = pair(key(0), key(1), &mut largest);
+            }
+        }
+        let stored = kv.values::<V>(seen.clone(), &mut room.values);
+        let start = within.start() + step.start;
+        for (column, values) in values.chunks_exact_mut(BLOCKS).take(lines).enumerate() {
+            for (i, (half, line)) in halves(&mut values[first_block..][..STEP / FACTORS]) {
+                let column = KEY_LANES * column + half;
+                let value = |j: usize| match seen.contains(&(start + i + j)) && column < columns {
+                    true => &stored[(i + j) * columns + column],
+                    false => &[0.0; LANES],
+                };
+                *line = pair(value(0), value(1), &mut largest);
+            }
+        }
+    }
+    largest.into_iter().fold(0, u32::max) < TOO_LARGE
+}
+
+/// The lines of steps that follow each other, with the first of the two factors that each has, and the half of the columns.
+#[inline(always)]
+fn halves(steps: &mut [Columns]) -> impl Iterator<Item = (usize, (usize, &mut ColumnLine))> {
+    steps.iter_mut().enumerate().flat_map(|(step, columns)| {
+        columns.iter_mut().enumerate().flat_map(move |(half, lines)| {
+            lines.iter_mut().enumerate().map(move |(i, line)| (step * FACTORS + 2 * i, (half, line)))
+        })
+    })
+}
+
+/// Two factors of 16 columns, rounded; `largest` becomes the largest magnitudes, as bits.
+#[inline(always)]
+fn pair(first: &Lanes, second: &Lanes, largest: &mut [u32; LANES]) -> ColumnLine {
+    let mut line = ColumnLine([0; LANES]);
+    for (i, to) in line.0.iter_mut().enumerate() {
+        let (a, b) = (first[i], second[i]);
+        largest[i] = largest[i].max(a.abs().to_bits()).max(b.abs().to_bits());
+        *to = rounded(b) & 0xFFFF_0000 | rounded(a) >> 16;
+    }
+    line
+}
+
+/// Rounds the weights of the vectors that a row sees some of, whose first line is that of block `first`.
+#[inline(always)]
+fn round_weights(seen: Range<usize>, weights: &[Lanes], first: usize, lines: &mut [RowLine]) {
+    for vector in seen.start / LANES..seen.end.div_ceil(LANES) {
+        let line = &mut lines[vector * LANES / FACTORS - first].0;
+        let to = &mut line[vector * LANES % FACTORS..][..LANES];
+        for (to, weight) in to.iter_mut().zip(&weights[vector]) {
+            *to = (rounded(*weight) >> 16) as u16;
+        }
+    }
+}
