@@ -107,7 +107,8 @@ fn attention(c: &mut Criterion) {
     group.sample_size(20).warm_up_time(Duration::from_millis(200));
     group.measurement_time(Duration::from_millis(600));
     for (heads, kv_heads) in [(32, 4), (12, 12)] {
-        let parameters = Attention { heads, window: usize::MAX, scale: 0.125, softcap: None, slopes: &[], by_unit: false };
+        let parameters =
+            Attention { heads, window: usize::MAX, scale: 0.125, softcap: None, slopes: &[], by_unit: false };
         let types = ["f32", "f16", "8bit,4bit", "4bit"];
         for (positions, types) in [128, 1024].into_iter().flat_map(|n| types.map(|types| (n, types))) {
             let stored = activations(positions, kv_heads * DIM);

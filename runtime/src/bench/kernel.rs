@@ -6,7 +6,7 @@ use qsf_format::{BlockSize, Layout, QuantType};
 use serde::Serialize;
 
 use super::machine::Caches;
-use crate::cpu::{WideRows, Cpu, Input, Int8Rows, KernelTable};
+use crate::cpu::{Cpu, Input, Int8Rows, KernelTable, WideRows};
 use crate::decoder::{Activations, LEAST_WIDE_TOKENS};
 use crate::error::{Result, RuntimeError};
 use crate::source::Tensor;

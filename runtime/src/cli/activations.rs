@@ -22,8 +22,8 @@ pub struct ActivationArgs {
 enum ActivationArg {
     /// 8-bit, a scale per 32 values: the same results on every processor
     Int8,
-    /// Prompts in bfloat16 by the matrix unit of a processor that has one (Intel AMX): faster, but other last digits than on other
-    /// processors; the rest as int8
+    /// For prompts on a processor with a matrix unit (Intel AMX): 8-bit, a scale per 256 values, weights recoded to the like, and
+    /// attention in bfloat16: much faster, a little less exact; the rest as int8
     #[value(name = "int8-256")]
     Int8Wide,
     /// 32-bit floats: the reference

@@ -17,7 +17,7 @@ const TASK_ROWS: usize = 16;
 const QUANTIZE_WORK: usize = 32;
 
 /// 1.5 * 2^23: added to a number below 2^22 it rounds that to an integer, ties to even, in the low bits of the sum.
-const ROUNDER: f32 = 12_582_912.0;
+pub(super) const ROUNDER: f32 = 12_582_912.0;
 
 /// Rows of activations as 8-bit codes. A buffer: filled again and again, it only grows.
 ///
@@ -184,7 +184,7 @@ impl Vectorized for QuantizeRow<'_> {
 
 /// Codes of values that share a scale: that, and the sum of the codes.
 #[inline(always)]
-pub(super) fn quantize_group<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> (f32, i32) {
+fn quantize_group(x: &[f32; ACT_BLOCK], codes: &mut [i8; ACT_BLOCK]) -> (f32, i32) {
     // As integers the magnitudes order like the floats, with NaN above infinity: the maximum needs no care.
     let mut top = 0;
     for v in x {
@@ -192,7 +192,7 @@ pub(super) fn quantize_group<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) 
     }
     let scale = f32::from_bits(top) / 127.0;
     if !scale.is_finite() || scale == 0.0 {
-        *codes = [0; N];
+        *codes = [0; ACT_BLOCK];
         return (if scale == 0.0 { 0.0 } else { f32::NAN }, 0);
     }
     let mut sum = 0;

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `isa` | which instruction sets there are, compiling plain Rust for them |
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
-//! | `activations`, `wide_rows` | activations as 8-bit codes, and as bfloat16 in the order of matrix units |
+//! | `activations`, `wide_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
+//! | `bf16_unit` | what attention asks of a matrix unit |
 //! | `decode`, `decode_learned` | stored weights to floats |
 //! | `float_matvec` | stored floats times a single token |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
@@ -15,13 +16,14 @@
 //! | `threads`, `rows`, `shared` | the pool that work is spread over, rows of matrices on it, outputs that threads share |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch. The
-//! exception must be asked for: products in bfloat16 ([`Input::with_wide`]), which only some processors have.
+//! exceptions must be asked for, and only some processors have them: products in wide groups ([`Input::with_wide`]), and attention by
+//! a matrix unit ([`Attention::by_unit`]).
 
 mod activations;
 mod aligned;
 mod attention;
+#[cfg(any(test, target_arch = "x86_64"))]
 mod bf16_unit;
-mod wide_rows;
 mod decode;
 mod decode_learned;
 mod elementwise;
@@ -41,21 +43,22 @@ mod rows;
 mod shared;
 pub mod threads;
 pub mod vector;
+mod wide_rows;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
 pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
-pub use wide_rows::WideRows;
 pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 #[cfg(feature = "gpu")]
 pub(crate) use hadamard::hadamard_block;
 pub use isa::{CpuError, Isa, Vectorized};
-pub use kernels::{WideKernel, Int8Kernel, KernelEntry, KernelTable};
+pub use kernels::{Int8Kernel, KernelEntry, KernelTable, WideKernel};
 pub use linear::Input;
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
 pub use outer::ColumnPanels;
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
+pub use wide_rows::WideRows;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Activations as 8-bit codes, 256 at a time, in the order of matrix units: the input of the wide kernels.
 
 use super::Cpu;
-use super::activations::quantize_group;
+use super::activations::ROUNDER;
 use super::isa::Vectorized;
 use super::shared::Shared;
 
@@ -41,8 +41,7 @@ impl Strip {
     const ZERO: Strip = Strip { codes: [[Tile::ZERO; TILES]; STEPS], scales: [0.0; STRIP_ROWS] };
 }
 
-/// Rows of activations as 8-bit codes with a scale per 256 of them, made as those of [`Int8Rows`](super::Int8Rows) are. A buffer:
-/// filled again and again, it only grows.
+/// Rows of activations as 8-bit codes with a scale per 256 of them. A buffer: filled again and again, it only grows.
 ///
 /// Two tiles of 16 rows and the same 64 columns follow each other, then come the same rows of the next 64 columns, up to 256; then
 /// the same columns of the next 32 rows, and behind all rows the next 256 columns. So what a kernel reads again and again, a group of
@@ -141,12 +140,12 @@ impl Vectorized for QuantizeStrip<'_> {
         for row in 0..STRIP_ROWS {
             let x = if row < rows { &x[row * cols..][..cols] } else { &[] };
             let rest = x.get(first..).unwrap_or_default();
-            (strip.scales[row], _) = match rest.first_chunk() {
-                Some(full) => quantize_group(full, &mut codes),
+            strip.scales[row] = match rest.first_chunk() {
+                Some(full) => quantize(full, &mut codes),
                 None => {
                     let mut padded = [0.0; WIDE_GROUP];
                     padded[..rest.len()].copy_from_slice(rest);
-                    quantize_group(&padded, &mut codes)
+                    quantize(&padded, &mut codes)
                 }
             };
             for (tiles, codes) in strip.codes.iter_mut().zip(codes.as_chunks().0) {
@@ -154,6 +153,27 @@ impl Vectorized for QuantizeStrip<'_> {
             }
         }
     }
+}
+
+/// Codes of values that share a scale: `scale = max|x| / 127`, `code = round_half_even(x * (127 / max|x|))`. Returns the scale: NaN
+/// where a value is NaN or infinite, and zero where all are too small to have one.
+#[inline(always)]
+fn quantize(x: &[f32; WIDE_GROUP], codes: &mut [i8; WIDE_GROUP]) -> f32 {
+    // As integers the magnitudes order like the floats, with NaN above infinity: the maximum needs no care.
+    let mut top = 0;
+    for v in x {
+        top = top.max(v.to_bits() & 0x7FFF_FFFF);
+    }
+    let top = f32::from_bits(top);
+    let inverse = 127.0 / top;
+    if !top.is_finite() || !inverse.is_finite() {
+        *codes = [0; WIDE_GROUP];
+        return if top.is_finite() { 0.0 } else { f32::NAN };
+    }
+    for (code, v) in codes.iter_mut().zip(x) {
+        *code = (v * inverse + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i8;
+    }
+    top / 127.0
 }
 
 #[cfg(test)]
@@ -164,7 +184,8 @@ mod tests {
     #[test]
     fn codes_are_the_nearest_with_a_scale_per_256_columns_and_padding_is_zero() {
         for (rows, cols) in [(1, 1), (17, 300), (33, 31), (64, 256), (3, 700)] {
-            let value = |i: usize| ((i * 7919) % 1009) as f32 * 0.013 - 6.0 + (i % cols / WIDE_GROUP * 9) as f32;
+            let value =
+                |i: usize| ((i * 7919) % 1009) as f32 * 0.013 - 6.0 + (i % cols / WIDE_GROUP * 9) as f32;
             let x: Vec<f32> = (0..rows * cols).map(value).collect();
             for isa in Isa::available() {
                 let mut wide = WideRows::new();
@@ -177,15 +198,20 @@ mod tests {
                         let scale = x.iter().fold(0.0f32, |top, v| top.max(v.abs())) / 127.0;
                         let strip = &wide.group(group)[row / STRIP_ROWS];
                         assert_eq!(strip.scales[row % STRIP_ROWS], scale, "{isa:?}");
-                        for (col, code) in x.iter().map(|x| (x / scale).round_ties_even()).enumerate() {
-                            not_zero += usize::from(code != 0.0);
-                            assert_eq!(wide.value(row, group * WIDE_GROUP + col), scale * code, "{isa:?}");
+                        for (col, x) in x.iter().enumerate() {
+                            let code = wide.value(row, group * WIDE_GROUP + col) / scale;
+                            not_zero += usize::from(code.round() != 0.0);
+                            assert!((x / scale - code).abs() < 0.500_02, "{isa:?}: {x} became {code}");
                         }
                     }
                 }
                 let all = (0..wide.groups()).flat_map(|group| wide.group(group));
                 let codes = all.flat_map(|strip| strip.codes.as_flattened()).flat_map(|t| t.0.as_flattened());
-                assert_eq!(codes.filter(|code| **code != 0).count(), not_zero, "padding would add to results");
+                assert_eq!(
+                    codes.filter(|code| **code != 0).count(),
+                    not_zero,
+                    "padding would add to results"
+                );
             }
         }
     }
@@ -197,6 +223,8 @@ mod tests {
         let mut wide = WideRows::new();
         wide.quantize(&Cpu::new(Isa::best()), &x, 1, 300);
         assert!(wide.value(0, 8).is_nan());
-        assert_eq!(wide.value(0, 299), 1.0);
+        assert!((wide.value(0, 299) - 1.0).abs() < 1e-6);
+        wide.quantize(&Cpu::new(Isa::best()), &[1e-38; 3], 1, 3);
+        assert_eq!(wide.value(0, 1), 0.0, "too small for a scale");
     }
 }

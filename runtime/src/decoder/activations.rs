@@ -1,6 +1,6 @@
 //! What weights of block types are multiplied with.
 
-use crate::cpu::{WideRows, Cpu, Input, Int8Rows};
+use crate::cpu::{Cpu, Input, Int8Rows, WideRows};
 
 /// Type of the activations that quantized matrices are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,6 +35,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod tile;
+#[cfg(any(test, target_arch = "x86_64"))]
 mod tiles;
 
 use std::ops::Range;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::super::aligned::AlignedFloats;
+#[cfg(any(test, target_arch = "x86_64"))]
 use super::tiles::TileRoom;
 
 /// Buffers that grow with what they are used for.
@@ -18,6 +19,7 @@ pub(super) struct Scratch {
     /// Keys and values of a step, where they are not stored as floats.
     pub step: StepRoom,
     /// What a matrix unit takes and gives.
+    #[cfg(any(test, target_arch = "x86_64"))]
     pub tiles: TileRoom,
 }
 

@@ -1,9 +1,11 @@
 //! A layer's attention, spread over the threads.
 
+#[cfg(any(test, target_arch = "x86_64"))]
 use std::marker::PhantomData;
 
 use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
+#[cfg(any(test, target_arch = "x86_64"))]
 use super::super::bf16_unit::Bf16Unit;
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
@@ -12,6 +14,7 @@ use super::chunk::{CHUNK, ChunkBuffers, attend_chunk, pack, packed_lanes};
 use super::join::{JoinAll, clear, finish, join};
 use super::scratch::{Scratch, StepRoom, with_scratch};
 use super::tile::ROW_LANES;
+#[cfg(any(test, target_arch = "x86_64"))]
 use super::tiles::{TASK_ROWS, TileBlock};
 use super::{Attention, KvLayer, Queries};
 use crate::error::Result;
@@ -116,7 +119,9 @@ impl Cpu {
         #[cfg(target_arch = "x86_64")]
         if layer.attention.by_unit && self.kernels.has_matrix_unit() {
             // SAFETY: the processor has the unit.
-            return unsafe { self.attend_by_unit::<super::super::kernels::AmxBf16>(layer, tokens, work, &out) };
+            return unsafe {
+                self.attend_by_unit::<super::super::kernels::AmxBf16>(layer, tokens, work, &out);
+            };
         }
         self.for_each_block(layer, tokens, ROWS, work, |block| self.attend_block(block, &out));
     }

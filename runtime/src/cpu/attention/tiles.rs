@@ -20,7 +20,7 @@ use super::stored::KEY_LANES;
 use super::tile::{ROW, ROW_LANES};
 
 /// Queries of a task: what keys and values are rounded for.
-pub(super) const TASK_ROWS: usize = 128;
+pub(super) const TASK_ROWS: usize = 256;
 /// Lines of a row of weights: one more than it has, as in [`ROW_LANES`].
 const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
 /// Products of a chunk with keys, and steps of one with values.
@@ -88,7 +88,8 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
             for strip in seeing.start / ROWS..seeing.end.div_ceil(ROWS) {
                 let part = seeing.start.max(strip * ROWS)..seeing.end.min((strip + 1) * ROWS);
                 let all = 0..CHUNK;
-                let (first, last) = (within.seen(part.start, &all).start, within.seen(part.end - 1, &all).end);
+                let (first, last) =
+                    (within.seen(part.start, &all).start, within.seen(part.end - 1, &all).end);
                 let blocks = first / FACTORS..last.div_ceil(FACTORS);
                 for block in blocks.clone() {
                     let keys = &room.keys[block * lines..][..lines];
@@ -141,7 +142,13 @@ fn sums_out(rows: &mut [Lanes], stride: usize) -> SumsOut {
 
 /// Rounds queries, rotated as keys are, times the scale of scores; rows of zeros fill the last strip. Whether all are finite.
 #[inline(always)]
-fn pack(queries: &Queries<'_>, count: usize, lines: usize, packed: &mut [RowLine], room: &mut [Lanes]) -> bool {
+fn pack(
+    queries: &Queries<'_>,
+    count: usize,
+    lines: usize,
+    packed: &mut [RowLine],
+    room: &mut [Lanes],
+) -> bool {
     let mut largest = 0;
     let flat = room.as_flattened_mut();
     for (row, packed) in packed.chunks_exact_mut(lines).take(count.next_multiple_of(ROWS)).enumerate() {
@@ -229,10 +236,12 @@ fn pair(first: &Lanes, second: &Lanes, largest: &mut [u32; LANES]) -> ColumnLine
 #[inline(always)]
 fn round_weights(seen: Range<usize>, weights: &[Lanes], first: usize, lines: &mut [RowLine]) {
     for vector in seen.start / LANES..seen.end.div_ceil(LANES) {
-        let line = &mut lines[vector * LANES / FACTORS - first].0;
-        let to = &mut line[vector * LANES % FACTORS..][..LANES];
-        for (to, weight) in to.iter_mut().zip(&weights[vector]) {
+        let line = lines[vector * LANES / FACTORS - first].0.as_chunks_mut::<LANES>().0;
+        // Made apart, so that it is a register.
+        let mut of_vector = [0; LANES];
+        for (to, weight) in of_vector.iter_mut().zip(&weights[vector]) {
             *to = (rounded(*weight) >> 16) as u16;
         }
+        line[vector % (FACTORS / LANES)] = of_vector;
     }
 }

@@ -80,7 +80,7 @@ use qsf_format::QuantType;
 use super::isa::{Isa, Level};
 use panel::PanelFn;
 
-pub use panel::{WideKernel, Int8Kernel};
+pub use panel::{Int8Kernel, WideKernel};
 pub(super) use panel::{PanelKernel, PanelOut, PanelTask, Rows};
 pub(super) use rows::{RowScratch, RowTask};
 #[cfg(target_arch = "x86_64")]

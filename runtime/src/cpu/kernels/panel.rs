@@ -26,9 +26,15 @@
 //! | `6bit` | 2 * code - 64 | the same | the same |
 //! | `t2`, `t3` | A\[newest\] + B\[oldest\] | R * 2^-7, exact | none: the result is `acc` |
 //!
-//! Kernels of bfloat16 ([`WideKernel`]) round instead: the weight is fma(a, u, b) (without b, a * u), then rounded to the nearest
-//! bfloat16, as each activation is, and products are summed up in f32, in an order of the processor's own. So their results are
-//! those of no other kernel; the tests want them within 1e-5 of the sum of the absolute products.
+//! Wide kernels ([`WideKernel`]) give 256 columns one scale, d of a token and s of a row of weights, whose a, b and u become a code c
+//! of 8 bits, `s * c` being near `a * u + b`. For each such group, in ascending order:
+//!
+//! ```text
+//! isum = sum of c * x over the group              exact
+//! acc  = fma(s * isum, d, acc)                    s * isum is rounded once
+//! ```
+//!
+//! and the result is `acc`: not that of other kernels, for codes are not.
 
 use std::ops::Range;
 
@@ -120,7 +126,7 @@ impl<X> Copy for PanelKernel<X> {}
 
 /// A kernel that multiplies activations of 8 bits.
 pub type Int8Kernel = PanelKernel<Int8Rows>;
-/// A kernel that multiplies activations in bfloat16.
+/// A kernel that multiplies activations, and weights recoded, with a scale per 256 columns.
 pub type WideKernel = PanelKernel<WideRows>;
 
 impl<X> PanelKernel<X> {

@@ -8,8 +8,8 @@ use std::ops::Range;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::activations::Int8Rows;
-use super::wide_rows::WideRows;
 use super::kernels::{PanelKernel, PanelTask, RowScratch, RowTask, Rows};
+use super::wide_rows::WideRows;
 use super::{Cpu, float_dot, float_matvec};
 use crate::source::{NativeRows, Tensor};
 use output::Output;

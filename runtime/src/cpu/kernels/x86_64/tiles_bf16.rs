@@ -17,7 +17,8 @@ pub(in crate::cpu) struct AmxBf16(());
 /// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
 static CONFIG: Config = Config::new([(LINES, LINE); 8]);
 
-const _: () = assert!(size_of::<RowLine>() == LINE && size_of::<Columns>() == 2 * LINES * LINE && ROWS == 2 * LINES);
+const _: () =
+    assert!(size_of::<RowLine>() == LINE && size_of::<Columns>() == 2 * LINES * LINE && ROWS == 2 * LINES);
 
 // Tile registers keep their contents from one block to the next: the compiler uses none itself.
 impl Bf16Unit for AmxBf16 {

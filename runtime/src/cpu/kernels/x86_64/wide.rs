@@ -20,7 +20,7 @@ use super::wide_units::{AmxWide, IntSums, PANELS, Weights, WideUnit};
 use crate::cpu::activations::ACT_BLOCK;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::{fetch, head_bytes, superblock_bytes};
-use crate::cpu::wide_rows::{STRIP_ROWS, Strip, TILE_COLS, TILE_ROWS, WIDE_GROUP, WideRows};
+use crate::cpu::wide_rows::{STRIP_ROWS, Strip, TILE_COLS, TILE_ROWS, TILES, WIDE_GROUP, WideRows};
 
 /// Strips of 32 tokens of a pass, and panels: results of 512 KiB.
 const PASS_STRIPS: usize = 16;
@@ -30,18 +30,21 @@ const GROUPS: usize = WIDE_GROUP / ACT_BLOCK;
 /// Parts that the work on a pair of panels is cut into: groups of panels.
 const PARTS: usize = GROUPS * PANELS;
 
-/// Results of a strip of tokens and a pair of panels: panel after panel for every token.
+/// Results of a strip of tokens and a pair of panels, in the order of sums, and a page as they are: so what is loaded never seems to
+/// depend on what was just stored at the same place of another page.
 #[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-struct Results([[[f32; PANEL_ROWS]; PANELS]; STRIP_ROWS]);
+#[repr(C, align(4096))]
+struct Results([[[[f32; PANEL_ROWS]; TILE_ROWS]; PANELS]; TILES]);
+
+const NO_RESULTS: Results = Results([[[[0.0; PANEL_ROWS]; TILE_ROWS]; PANELS]; TILES]);
 
 /// What a thread needs between the steps of a task. It only grows, and not with the number of tokens.
 #[derive(Default)]
 struct Scratch {
     /// The pair at work and the next.
     weights: Box<[Weights; 2]>,
-    /// The last sums and those before.
-    sums: Box<[IntSums; 2]>,
+    /// Of the last product.
+    sums: Box<IntSums>,
     /// Pairs of panels x strips.
     results: Vec<Results>,
 }
@@ -78,12 +81,8 @@ unsafe fn matmul<U: WideUnit, const QUANT: u8>(task: &PanelTask<'_, WideRows>, o
         for strip in (0..strips).step_by(PASS_STRIPS) {
             for panel in (0..task.panels).step_by(PASS_PANELS) {
                 let panels = panel..task.panels.min(panel + PASS_PANELS);
-                let pass = Pass {
-                    task,
-                    recoder: &recoder,
-                    strips: strip..strips.min(strip + PASS_STRIPS),
-                    panels,
-                };
+                let pass =
+                    Pass { task, recoder: &recoder, strips: strip..strips.min(strip + PASS_STRIPS), panels };
                 // SAFETY: the caller's promises; strips and panels are of the task.
                 unsafe { pass.run::<U, QUANT>(&mut unit, scratch, out) };
             }
@@ -104,8 +103,7 @@ struct Pass<'a> {
 struct Due<'a> {
     tokens: &'a Strip,
     scales: [Floats; PANELS],
-    /// Where they are in the scratch, and their results.
-    sums: usize,
+    /// Where their results are in the scratch.
     results: usize,
     first: bool,
 }
@@ -117,7 +115,7 @@ impl Pass<'_> {
     unsafe fn run<U: WideUnit, const QUANT: u8>(&self, unit: &mut U, scratch: &mut Scratch, out: PanelOut) {
         let (strips, pairs) = (self.strips.len(), self.pairs());
         if scratch.results.len() < pairs * strips {
-            scratch.results.resize(pairs * strips, Results([[[0.0; PANEL_ROWS]; PANELS]; STRIP_ROWS]));
+            scratch.results.resize(pairs * strips, NO_RESULTS);
         }
         let Scratch { weights, sums, results } = scratch;
         let [mut now, mut next] = weights.each_mut();
@@ -130,20 +128,19 @@ impl Pass<'_> {
             for (i, tokens) in self.task.input.group(group)[self.strips.clone()].iter().enumerate() {
                 unit.multiply(tokens, now, steps);
                 if let Some(due) = due {
-                    scale(due, &sums[due.sums], &mut results[due.results]);
+                    scale(due, sums, &mut results[due.results]);
                 }
                 let part = i * PARTS / strips..(i + 1) * PARTS / strips;
                 // SAFETY: the caller's promises.
                 unsafe { self.recode::<QUANT>(item + 1, part, next) };
-                let place = i % 2;
-                unit.store(&mut sums[place]);
+                unit.store(sums);
                 let results = pair * strips + i;
-                due = Some(Due { tokens, scales: now.scales, sums: place, results, first: group == 0 });
+                due = Some(Due { tokens, scales: now.scales, results, first: group == 0 });
             }
             std::mem::swap(&mut now, &mut next);
         }
         if let Some(due) = due {
-            scale(due, &sums[due.sums], &mut results[due.results]);
+            scale(due, sums, &mut results[due.results]);
         }
         // SAFETY: the caller's promise.
         unsafe { self.write(results, out) };
@@ -210,7 +207,8 @@ impl Pass<'_> {
         // Token by token, as rows of results are pages apart.
         for (i, token) in tokens.take(strips * STRIP_ROWS).enumerate() {
             for (j, panel) in self.panels.clone().enumerate() {
-                let results = &results[j / PANELS * strips + i / STRIP_ROWS].0[i % STRIP_ROWS][j % PANELS];
+                let tiles = &results[j / PANELS * strips + i / STRIP_ROWS].0[i / TILE_ROWS % TILES];
+                let results = &tiles[j % PANELS][i % TILE_ROWS];
                 // SAFETY: the caller's promise: there is room for the results of every token and panel.
                 unsafe {
                     let out = out.start.add(token * out.stride + PANEL_ROWS * panel);
@@ -225,18 +223,20 @@ impl Pass<'_> {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn scale(due: Due<'_>, sums: &IntSums, results: &mut Results) {
-    for (i, (results, d)) in results.0.iter_mut().zip(due.tokens.scales).enumerate() {
-        let d = _mm512_set1_ps(d);
-        for (panel, result) in results.iter_mut().enumerate() {
-            let sums = &sums.0[i / TILE_ROWS][panel].0[i % TILE_ROWS];
-            // SAFETY: both are 64 bytes.
-            unsafe {
-                let before =
-                    if due.first { _mm512_setzero_ps() } else { _mm512_loadu_ps(result.as_ptr()) };
-                let sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums.as_ptr().cast()));
-                let scales = _mm512_loadu_ps(due.scales[panel].0.as_ptr());
-                let sum = _mm512_fmadd_ps(_mm512_mul_ps(sum, scales), d, before);
-                _mm512_storeu_ps(result.as_mut_ptr(), sum);
+    let of_tokens = due.tokens.scales.as_chunks::<TILE_ROWS>().0;
+    for ((results, sums), of_tokens) in results.0.iter_mut().zip(&sums.0).zip(of_tokens) {
+        for ((results, sums), scales) in results.iter_mut().zip(sums).zip(&due.scales) {
+            // SAFETY: 16 floats.
+            let scales = unsafe { _mm512_loadu_ps(scales.0.as_ptr()) };
+            for ((result, sums), d) in results.iter_mut().zip(&sums.0).zip(of_tokens) {
+                // SAFETY: all is 64 bytes.
+                unsafe {
+                    let before =
+                        if due.first { _mm512_setzero_ps() } else { _mm512_loadu_ps(result.as_ptr()) };
+                    let sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums.as_ptr().cast()));
+                    let sum = _mm512_fmadd_ps(_mm512_mul_ps(sum, scales), _mm512_set1_ps(*d), before);
+                    _mm512_storeu_ps(result.as_mut_ptr(), sum);
+                }
             }
         }
     }
@@ -302,7 +302,11 @@ mod tests {
             // SAFETY: there is room for all results.
             unsafe { kernel.matmul(&task, to) };
             for behind in out.chunks_exact(rows + 3).map(|token| &token[rows..]) {
-                assert!(behind.iter().all(|v| v.is_nan()), "{}: written behind the rows of a token", self.quant);
+                assert!(
+                    behind.iter().all(|v| v.is_nan()),
+                    "{}: written behind the rows of a token",
+                    self.quant
+                );
             }
             out.chunks_exact(rows + 3).flat_map(|token| &token[..rows]).copied().collect()
         }
@@ -333,7 +337,12 @@ mod tests {
         input
     }
 
-    fn check(kernels: &[WideKernel], quant: QuantType, block: BlockSize, (panels, cols, rows): (usize, usize, usize)) {
+    fn check(
+        kernels: &[WideKernel],
+        quant: QuantType,
+        block: BlockSize,
+        (panels, cols, rows): (usize, usize, usize),
+    ) {
         let case = Case::new(quant, block, panels, cols);
         let seen = case.seen(kernels);
         // Codes of learned types need not come near the largest that a scale is made for.

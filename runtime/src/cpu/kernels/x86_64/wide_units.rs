@@ -36,8 +36,9 @@ impl Default for Weights {
 #[repr(C, align(64))]
 pub(super) struct IntTile(pub(super) [[i32; PANEL_ROWS]; TILE_ROWS]);
 
-/// Sums of all pairs: tiles of tokens x panels.
+/// Sums of all pairs: tiles of tokens x panels. A page.
 #[derive(Debug, Clone, Copy)]
+#[repr(C, align(4096))]
 pub(super) struct IntSums(pub(super) [[IntTile; PANELS]; TILES]);
 
 impl Default for IntSums {
