@@ -364,6 +364,13 @@ fn prompts_in_wide_groups_are_near_the_float_reference_and_short_steps_are_int8(
         let steps = [LEAST_WIDE_TOKENS - 1, tokens.len() - LEAST_WIDE_TOKENS + 1];
         assert_eq!(run(Activations::Int8Wide, &steps), run(Activations::Int8, &steps), "{quant}");
     }
+    // Without blocks attention alone is the unit's.
+    let model = RandomModel::new(ModelConfig { max_positions: 128, ..llama() }, QuantType::F32);
+    let run = |how| logits(&model.decoder(cpu.clone(), Some(how)), &tokens, &[tokens.len()]);
+    let (exact, by_unit) = (run(Activations::F32), run(Activations::Int8Wide));
+    let norm = |v: &mut dyn Iterator<Item = f32>| v.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    let error = norm(&mut exact.iter().zip(&by_unit).map(|(a, b)| a - b)) / norm(&mut exact.iter().copied());
+    assert!(error > 0.0 && error < 0.02, "attention in bfloat16 is {error} off");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) enum Level {
     /// The features of AVX2 and AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// The same, AVX-512 with bfloat16, and AMX with bytes and bfloat16, permitted by the system.
+    /// The same and AMX with bytes and bfloat16, permitted by the system.
     #[cfg(target_arch = "x86_64")]
     Amx,
     /// What every aarch64 processor has.

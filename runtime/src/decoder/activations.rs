@@ -1,4 +1,4 @@
-//! What weights of block types are multiplied with.
+//! What weights of block types are multiplied with, and by what attention over many tokens is computed.
 
 use crate::cpu::{Cpu, Input, Int8Rows, WideRows};
 
@@ -7,7 +7,8 @@ use crate::cpu::{Cpu, Input, Int8Rows, WideRows};
 pub enum Activations {
     /// Quantized to 8 bits, a scale per 32 values: what runs by default where weights are in blocks.
     Int8,
-    /// Quantized to 8 bits, a scale per 256 values, where there are many tokens; weights are recoded to the like for that. Few tokens,
+    /// Quantized to 8 bits, a scale per 256 values, where there are many tokens; weights are recoded to the like for that, and attention
+    /// over them is in bfloat16. Results are not those of other processors. Few tokens,
     /// and all on processors without kernels for it ([`KernelTable::has_matrix_unit`](crate::cpu::KernelTable::has_matrix_unit)), are as
     /// [`Activations::Int8`] says.
     Int8Wide,

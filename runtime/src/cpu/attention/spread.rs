@@ -1,8 +1,5 @@
 //! A layer's attention, spread over the threads.
 
-#[cfg(any(test, target_arch = "x86_64"))]
-use std::marker::PhantomData;
-
 use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -22,6 +19,9 @@ use crate::error::Result;
 /// Most queries that are computed together: what they read from the second-level cache is shared by so many, and their
 /// scores still fit the first.
 pub(super) const ROWS: usize = 32;
+/// Tasks for a matrix unit that each thread should have at least.
+#[cfg(any(test, target_arch = "x86_64"))]
+const TASKS_PER_THREAD: usize = 4;
 
 /// Results of single chunks on their way to be joined.
 #[derive(Debug)]
@@ -169,7 +169,10 @@ impl Cpu {
         work: usize,
         out: &Shared<'_, f32>,
     ) {
-        self.for_each_block(layer, tokens, TASK_ROWS, work, |block| {
+        // Fewer rows a task where there are few tasks.
+        let all = (tokens * layer.attention.heads).div_ceil(TASKS_PER_THREAD * self.threads());
+        let rows = all.next_multiple_of(ROWS).min(TASK_ROWS);
+        self.for_each_block(layer, tokens, rows, work, |block| {
             // SAFETY: the caller's promise.
             unsafe { self.attend_block_by_unit::<U>(block, out) };
         });
@@ -184,7 +187,8 @@ impl Cpu {
         with_scratch(|Scratch { tiles, step, .. }| {
             // SAFETY: each head of each token is in one block.
             let done = &mut |row: usize, result: &[f32]| unsafe { block.store(row, result, out) };
-            let unit = PhantomData::<U>;
+            // SAFETY: the caller's promise; this is the only unit of the thread.
+            let unit = unsafe { U::new() };
             vector::run(
                 self.isa(),
                 TileBlock { queries, tokens, room: tiles, step, done, finite: &mut finite, unit },

@@ -317,6 +317,22 @@ fn damage_does_not_reach_who_does_not_see_it_through_a_matrix_unit() {
 }
 
 #[test]
+fn what_no_query_sees_does_not_matter_to_a_matrix_unit() {
+    for kv_type in KvType::ALL {
+        let mut case = Case::new((2, 1), 24, (20, 12));
+        (case.window, case.types) = (7, kv_type.into());
+        let expected = case.run_by_unit(&case.layer(10));
+        let mut layer = case.layer(10);
+        // Before any window, and behind the last token, as after tokens were taken back.
+        let garbage = vec![f32::NAN; 14 * case.kv_heads * case.dim];
+        layer.store(&Cpu::new(Isa::SCALAR), 0, &garbage, &garbage);
+        let garbage = &garbage[..10 * case.kv_heads * case.dim];
+        layer.store(&Cpu::new(Isa::SCALAR), 32, garbage, garbage);
+        assert_eq!(case.run_by_unit(&layer), expected, "{kv_type:?}");
+    }
+}
+
+#[test]
 fn keys_infinitely_far_away_have_no_weight_unless_all_are() {
     let dim = 2;
     let mut case = Case::new((1, 1), dim, (299, 1));

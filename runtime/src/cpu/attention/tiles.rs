@@ -1,7 +1,6 @@
 //! Several tokens by a matrix unit: what [`super::chunk`] does in floats, with products in bfloat16. Scores and sums of values are
 //! floats, softmax is the same.
 
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::aligned::AlignedFloats;
@@ -25,7 +24,7 @@ pub(super) const TASK_ROWS: usize = 256;
 const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
 /// Products of a chunk with keys, and steps of one with values.
 const BLOCKS: usize = CHUNK / FACTORS;
-/// The exponent of infinity and NaN, and of what would be rounded to infinity.
+/// The bits of the smallest magnitude that is rounded to infinity; those of infinity and NaN are above.
 const TOO_LARGE: u32 = 0x7F7F_8000;
 
 /// Buffers of [`TileBlock`].
@@ -55,13 +54,13 @@ pub(super) struct TileBlock<'a, U> {
     /// Whether there is a result: not where a query, key or value is not finite, for a weight of zero would spread that to rows that
     /// do not see it.
     pub finite: &'a mut bool,
-    pub unit: PhantomData<U>,
+    pub unit: U,
 }
 
 impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let TileBlock { queries, tokens, room, step, done, finite, .. } = self;
+        let TileBlock { queries, tokens, room, step, done, finite, mut unit } = self;
         let (dim, count) = (queries.kv.dim(), tokens * queries.heads);
         let (row_lanes, lines) = (queries.kv.columns() + 1, dim.div_ceil(FACTORS));
         let strips = count.div_ceil(ROWS);
@@ -69,14 +68,15 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
         grow(&mut room.keys, BLOCKS * lines, NO_COLUMNS);
         grow(&mut room.values, BLOCKS * lines, NO_COLUMNS);
         grow(&mut room.weights, ROWS * WEIGHT_LINES, RowLine::ZERO);
-        let scores = room.scores.lanes(ROWS * ROW_LANES);
+        let scores = room.scores.lanes((ROWS * ROW_LANES).max(2 * lines));
         // The unit stores two vectors at a time, the last perhaps where the state is then put.
         let parts = room.parts.lanes(ROWS * row_lanes);
         let rows = room.rows.lanes(count * row_lanes);
         *finite = pack(&queries, count, lines, &mut room.queries, &mut scores[..2 * lines]);
         rows.chunks_exact_mut(row_lanes).for_each(clear);
-        // SAFETY: whoever names a unit has asked whether it may be used; this is the only one of the thread.
-        let mut unit = unsafe { U::new() };
+        if !*finite {
+            return;
+        }
         let end = queries.position + tokens;
         for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {
             let seeing = queries.seeing(chunk, tokens);
@@ -187,15 +187,22 @@ fn columns_of_chunk<V: Vector>(
         };
         let first_block = step.start / FACTORS;
         let stored = kv.keys::<V>(seen.clone(), &mut room.keys);
+        let start = within.start() + step.start;
         let blocks = keys[first_block * lines..].chunks_exact_mut(lines).take(STEP / FACTORS);
-        for (block, stored) in blocks.zip(stored.chunks_exact(KEY_LANES * dim)) {
+        for (i, (block, stored)) in blocks.zip(stored.chunks_exact(KEY_LANES * dim)).enumerate() {
+            // What no row sees may be anything, and must not matter.
+            let counted = |half: usize, lane: usize| {
+                let position = start + i * FACTORS + half * LANES + lane;
+                if seen.contains(&position) { u32::MAX } else { 0 }
+            };
+            let counted: [[u32; LANES]; KEY_LANES] =
+                std::array::from_fn(|half| std::array::from_fn(|lane| counted(half, lane)));
             for (i, (half, line)) in halves(block) {
                 let key = |j: usize| stored.get((i + j) * KEY_LANES + half).unwrap_or(&[0.0; LANES]);
-                *line = pair(key(0), key(1), &mut largest);
+                *line = pair(key(0), key(1), &counted[half], &mut largest);
             }
         }
         let stored = kv.values::<V>(seen.clone(), &mut room.values);
-        let start = within.start() + step.start;
         for (column, values) in values.chunks_exact_mut(BLOCKS).take(lines).enumerate() {
             for (i, (half, line)) in halves(&mut values[first_block..][..STEP / FACTORS]) {
                 let column = KEY_LANES * column + half;
@@ -203,7 +210,7 @@ fn columns_of_chunk<V: Vector>(
                     true => &stored[(i + j) * columns + column],
                     false => &[0.0; LANES],
                 };
-                *line = pair(value(0), value(1), &mut largest);
+                *line = pair(value(0), value(1), &[u32::MAX; LANES], &mut largest);
             }
         }
     }
@@ -220,13 +227,13 @@ fn halves(steps: &mut [Columns]) -> impl Iterator<Item = (usize, (usize, &mut Co
     })
 }
 
-/// Two factors of 16 columns, rounded; `largest` becomes the largest magnitudes, as bits.
+/// Two factors of 16 columns, rounded; `largest` becomes the largest magnitudes of those `counted`, as bits.
 #[inline(always)]
-fn pair(first: &Lanes, second: &Lanes, largest: &mut [u32; LANES]) -> ColumnLine {
+fn pair(first: &Lanes, second: &Lanes, counted: &[u32; LANES], largest: &mut [u32; LANES]) -> ColumnLine {
     let mut line = ColumnLine([0; LANES]);
     for (i, to) in line.0.iter_mut().enumerate() {
         let (a, b) = (first[i], second[i]);
-        largest[i] = largest[i].max(a.abs().to_bits()).max(b.abs().to_bits());
+        largest[i] = largest[i].max(a.abs().to_bits().max(b.abs().to_bits()) & counted[i]);
         *to = rounded(b) & 0xFFFF_0000 | rounded(a) >> 16;
     }
     line

@@ -185,6 +185,7 @@ pub(in crate::cpu) fn available() -> bool {
     use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
     const OSXSAVE: u32 = 1 << 27;
+    const AMX_BF16: u32 = 1 << 22;
     const AMX_TILE: u32 = 1 << 24;
     const AMX_INT8: u32 = 1 << 25;
     const TILE_STATE: u64 = 1 << 17 | 1 << 18;
@@ -195,7 +196,7 @@ pub(in crate::cpu) fn available() -> bool {
         unsafe { _xgetbv(0) }
     }
 
-    const FEATURES: u32 = AMX_TILE | AMX_INT8;
+    const FEATURES: u32 = AMX_BF16 | AMX_TILE | AMX_INT8;
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE == 0 || __cpuid_count(7, 0).edx & FEATURES != FEATURES {
         return false;
     }

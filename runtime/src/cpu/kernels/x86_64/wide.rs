@@ -393,6 +393,21 @@ mod tests {
     }
 
     #[test]
+    fn a_scale_that_is_no_number_shows_in_its_row_only() {
+        if !Isa::available().iter().any(|isa| isa.name() == "avx512") {
+            eprintln!("skipped: needs AVX-512");
+            return;
+        }
+        for bad in [0x7C00u16, 0x7E00] {
+            let mut case = Case::new(QuantType::Q4, BlockSize::B64, 1, 512);
+            // Scale of row 3 in the first block.
+            case.weights[6..8].copy_from_slice(&bad.to_le_bytes());
+            let out = case.run(EMULATED, &quantized(&[1.0; 512], 512));
+            assert!(out.iter().enumerate().all(|(row, v)| v.is_finite() == (row != 3)), "{bad:x}: {out:?}");
+        }
+    }
+
+    #[test]
     fn products_are_those_of_the_weights_rounded_to_eight_bits() {
         if !Isa::available().iter().any(|isa| isa.name() == "avx512") {
             eprintln!("skipped: needs AVX-512");
