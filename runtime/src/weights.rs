@@ -151,6 +151,13 @@ pub struct Linear {
     pub bias: Option<Vec<f32>>,
 }
 
+impl Linear {
+    /// The matrix with its bias, where it is in memory.
+    pub fn resident(&self) -> Option<(&Tensor, Option<&[f32]>)> {
+        Some((self.weight.resident()?, self.bias.as_deref()))
+    }
+}
+
 /// Gain and bias of a norm, one value per column.
 pub struct Norm {
     /// Multiplied.

@@ -6,7 +6,7 @@ use qsf_format::{BlockSize, Layout, QuantType};
 use serde::Serialize;
 
 use super::machine::Caches;
-use crate::cpu::{Cpu, Input, Int8Rows, KernelTable, WideRows};
+use crate::cpu::{AlignedFloats, Cpu, Input, Int8Rows, KernelTable, WideRows};
 use crate::decoder::{Activations, LEAST_WIDE_TOKENS};
 use crate::error::{Result, RuntimeError};
 use crate::source::Tensor;
@@ -150,7 +150,7 @@ impl KernelTest {
                 Input::with_wide(&x, COLS, &wide)
             }
         };
-        let mut out = vec![0.0; self.tokens * rows];
+        let mut out = AlignedFloats::zeros(self.tokens * rows, "results")?;
         let call = |rows: usize, out: &mut [f32], calls: usize| {
             let part = weight.slice_rows(0..rows);
             let started = Instant::now();

@@ -11,7 +11,7 @@ const LINE: usize = 16;
 
 /// A slice of floats that begins at a multiple of 64 bytes.
 #[derive(Debug, Default)]
-pub(super) struct AlignedFloats {
+pub struct AlignedFloats {
     /// Never made longer in place: that could move it to where `start` is wrong.
     floats: Vec<f32>,
     start: usize,
@@ -27,6 +27,15 @@ impl AlignedFloats {
         Ok(AlignedFloats::of(zeros(len.saturating_add(LINE), what)?, len))
     }
 
+    /// Makes it `len` floats, of those that it was made for. What they hold is left from the last use.
+    ///
+    /// # Panics
+    /// When it was made for fewer.
+    pub fn resize(&mut self, len: usize) {
+        assert!(len <= self.floats.len() - self.start, "{len} floats of {}", self.floats.len());
+        self.len = len;
+    }
+
     /// What `len` floats take.
     pub const fn bytes(len: usize) -> usize {
         len.saturating_add(LINE).saturating_mul(size_of::<f32>())
@@ -38,13 +47,17 @@ impl AlignedFloats {
         AlignedFloats { floats, start, len }
     }
 
-    /// The first `count` vectors: a buffer that grows when it must. What they hold is left from the last use.
-    pub fn lanes(&mut self, count: usize) -> &mut [Lanes] {
-        let len = count * LANES;
+    /// The first `len` floats: a buffer that grows when it must. What they hold is left from the last use.
+    pub(super) fn at_least(&mut self, len: usize) -> &mut [f32] {
         if self.len < len {
             *self = AlignedFloats::of(vec![0.0; len + LINE], len);
         }
-        self[..len].as_chunks_mut().0
+        &mut self[..len]
+    }
+
+    /// The first `count` vectors: a buffer that grows when it must. What they hold is left from the last use.
+    pub(super) fn lanes(&mut self, count: usize) -> &mut [Lanes] {
+        self.at_least(count * LANES).as_chunks_mut().0
     }
 }
 

@@ -149,6 +149,18 @@ impl Vectorized for Gated<'_> {
     }
 }
 
+/// `out = activation(gate) * up`.
+#[inline(always)]
+pub(super) fn gate(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    let all = out.iter_mut().zip(gate).zip(up);
+    match activation {
+        Activation::GeluErf => all.for_each(|((out, gate), up)| *out = gelu_erf(*gate) * up),
+        Activation::GeluTanh => all.for_each(|((out, gate), up)| *out = gelu_tanh(*gate) * up),
+        Activation::Silu => all.for_each(|((out, gate), up)| *out = silu(*gate) * up),
+        Activation::Relu => all.for_each(|((out, gate), up)| *out = relu(*gate) * up),
+    }
+}
+
 /// NaN stays NaN: `f32::max` would hide it.
 #[inline(always)]
 fn relu(x: f32) -> f32 {

@@ -46,6 +46,7 @@ pub mod vector;
 mod wide_rows;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
+pub use aligned::AlignedFloats;
 pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
 pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};

@@ -53,7 +53,15 @@ impl Decoder {
         let (isa, activation) = (self.cpu.isa(), self.model.config.activation);
         let width = mlp.up.weight.rows();
         let inner = if let Some(linear) = &mlp.gate {
-            self.linears(&[linear, &mlp.up], input, coded, &mut [gate, up])?;
+            let pair = [linear, &mlp.up];
+            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident()) {
+                let blocks = pair.iter().any(|linear| linear.weight.has_blocks());
+                let input = coded.input(&self.cpu, self.activations, input, mlp.up.weight.cols(), blocks);
+                self.cpu.gated_linear(activation, [a, b], &input, gate);
+                profile.lap(Section::Matmul);
+                return Ok(gate);
+            }
+            self.linears(&pair, input, coded, &mut [gate, up])?;
             profile.lap(Section::Matmul);
             self.cpu.for_each_rows([(&mut *gate, width)], WORK * width, |first, [gate]| {
                 gated(isa, activation, gate, &up[first * width..][..gate.len()]);

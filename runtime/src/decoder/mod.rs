@@ -333,7 +333,7 @@ impl Decoder {
         let input = coded.input(&self.cpu, self.activations, input, cols, quantized);
         let mut weights = [None; MAX_LINEARS];
         for (slot, linear) in weights.iter_mut().zip(linears) {
-            *slot = linear.weight.resident().map(|tensor| (tensor, linear.bias.as_deref()));
+            *slot = linear.resident();
         }
         match weights {
             [Some(a), None, None] if linears.len() == 1 => self.cpu.linears(&[a], &input, outs),

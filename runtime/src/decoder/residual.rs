@@ -55,7 +55,7 @@ impl Decoder {
     /// Leaves `state.hidden`, normalized by `norm`, in `state.normed`.
     pub(super) fn normalize(&self, state: &mut DecoderState, norm: Option<&Norm>) {
         let width = self.model.config.hidden as usize;
-        let matrices = [(state.hidden.as_mut_slice(), width), (&mut state.normed, width)];
+        let matrices = [(&mut *state.hidden, width), (&mut state.normed, width)];
         self.cpu.for_each_rows(matrices, WORK * width, |_, [hidden, normed]| {
             for (row, normed) in hidden.chunks_exact(width).zip(normed.chunks_exact_mut(width)) {
                 self.norm_or_copy(norm, row, normed);
@@ -83,7 +83,7 @@ impl Decoder {
     ) {
         let (isa, width) = (self.cpu.isa(), self.model.config.hidden as usize);
         let DecoderState { hidden, projected, normed, .. } = state;
-        let matrices = [(hidden.as_mut_slice(), width), (projected, width), (normed, width)];
+        let matrices = [(&mut **hidden, width), (projected, width), (normed, width)];
         self.cpu.for_each_rows(matrices, 2 * WORK * width, |_, [hidden, projected, normed]| {
             let rows = hidden.chunks_exact_mut(width).zip(projected.chunks_exact_mut(width));
             for ((hidden, projected), normed) in rows.zip(normed.chunks_exact_mut(width)) {

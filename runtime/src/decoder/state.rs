@@ -8,24 +8,23 @@ use super::early_exit::LayerCount;
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
-use crate::cpu::{AttentionBuffer, Int8Rows};
+use crate::cpu::{AlignedFloats, AttentionBuffer, Int8Rows};
 use crate::error::Result;
-use crate::memory::zeros;
 
 /// State of one sequence. All buffers are made once, for the largest step.
 pub struct DecoderState {
     pub(super) kv: KvCache,
     pub(super) rotation: Rotation,
     pub(super) routing: Routing,
-    pub(super) hidden: Vec<f32>,
-    pub(super) normed: Vec<f32>,
-    pub(super) q: Vec<f32>,
-    pub(super) k: Vec<f32>,
-    pub(super) v: Vec<f32>,
-    pub(super) attended: Vec<f32>,
-    pub(super) projected: Vec<f32>,
-    pub(super) gate: Vec<f32>,
-    pub(super) up: Vec<f32>,
+    pub(super) hidden: AlignedFloats,
+    pub(super) normed: AlignedFloats,
+    pub(super) q: AlignedFloats,
+    pub(super) k: AlignedFloats,
+    pub(super) v: AlignedFloats,
+    pub(super) attended: AlignedFloats,
+    pub(super) projected: AlignedFloats,
+    pub(super) gate: AlignedFloats,
+    pub(super) up: AlignedFloats,
     pub(super) attention: AttentionBuffer,
     pub(super) coded: CodedRows,
     pub(super) probes: ProbeBuffers,
@@ -114,7 +113,7 @@ impl DecoderState {
         let batch = batch.min(MAX_STEP_FLOATS / widths.floats_per_token(config).max(1)).max(1);
         // The largest part first: where memory is short, this is what says so.
         let kv = KvCache::new(config, layers, (context, batch), kv)?;
-        let buffer = |width: usize| zeros(batch * width, "activations of a step");
+        let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
         Ok(DecoderState {
             kv,
             rotation: Rotation::new(config, context),
@@ -158,7 +157,7 @@ impl DecoderState {
             (&mut self.gate, w.gate),
             (&mut self.up, w.ffn),
         ] {
-            buffer.resize(tokens * width, 0.0);
+            buffer.resize(tokens * width);
         }
         Ok(())
     }

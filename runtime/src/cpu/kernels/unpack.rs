@@ -196,9 +196,8 @@ pub(super) unsafe fn quad<I: PanelIsa, const QUANT: u8>(words: *const u8, n: usi
     unsafe {
         match QUANT {
             Q4 => {
-                let count = n / 8;
-                let word = I::load(words.add(WORDS * (quad % count)));
-                I::and(I::shift_right(word, 4 * (quad / count)), 15)
+                let (place, shift) = place(quad, n / 8);
+                I::and(I::shift_right(I::load(words.add(WORDS * place)), 4 * shift), 15)
             }
             Q3 => {
                 let low = two_bits::<I>(words, n, quad);
@@ -218,10 +217,14 @@ pub(super) unsafe fn quad<I: PanelIsa, const QUANT: u8>(words: *const u8, n: usi
 /// As for [`quad`].
 #[inline(always)]
 unsafe fn two_bits<I: PanelIsa>(words: *const u8, n: usize, quad: usize) -> I::Codes {
-    let count = n / 16;
+    let (place, shift) = place(quad, n / 16);
     // SAFETY: the caller's promises.
-    unsafe {
-        let word = I::load(words.add(WORDS * (quad % count)));
-        I::and(I::shift_right(word, 2 * (quad / count)), 3)
-    }
+    unsafe { I::and(I::shift_right(I::load(words.add(WORDS * place)), 2 * shift), 3) }
+}
+
+/// The word of a quad among `count`, a power of two, and how many others are below it there.
+#[inline(always)]
+fn place(quad: usize, count: usize) -> (usize, usize) {
+    // A division takes longer than the rest.
+    (quad & (count - 1), quad >> count.trailing_zeros())
 }

@@ -1,5 +1,6 @@
 //! Weight matrices times activations, on all threads.
 
+mod gated;
 mod output;
 
 use std::cell::RefCell;
@@ -96,7 +97,12 @@ impl<'a> Input<'a> {
             Some(Coded::Wide(_)) => WIDE_BATCH_ROWS,
             _ => BATCH_ROWS,
         };
-        worthwhile.max(even_share).min(most).next_multiple_of(PANEL_ROWS)
+        worthwhile.max(even_share).min(most).next_multiple_of(self.unit_rows())
+    }
+
+    /// Rows that are multiplied together: a panel, or the two of wide kernels.
+    fn unit_rows(&self) -> usize {
+        if let Some(Coded::Wide(_)) = self.coded { 2 * PANEL_ROWS } else { PANEL_ROWS }
     }
 }
 

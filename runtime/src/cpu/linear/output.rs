@@ -9,6 +9,8 @@ use crate::cpu::kernels::PanelOut;
 pub(super) struct Output<'a> {
     /// Of the first column.
     start: *mut f32,
+    /// Its number.
+    first: usize,
     rows: usize,
     cols: usize,
     /// Columns of the whole matrix.
@@ -30,7 +32,24 @@ impl<'a> Output<'a> {
         assert!(columns.start <= columns.end && columns.end <= stride, "columns {columns:?} of {stride}");
         // SAFETY: inside of the slice, or just behind it.
         let start = unsafe { out.as_mut_ptr().add(columns.start) };
-        Output { start, rows, cols: columns.len(), stride, borrow: PhantomData }
+        Output { start, first: 0, rows, cols: columns.len(), stride, borrow: PhantomData }
+    }
+
+    /// A matrix that holds only the columns `columns` of another: they keep their numbers.
+    ///
+    /// # Panics
+    /// When `out` is not so many rows of so many columns.
+    pub(super) fn only(out: &'a mut [f32], rows: usize, columns: Range<usize>) -> Output<'a> {
+        assert_eq!(out.len(), rows * columns.len(), "output is not {rows} rows of {columns:?}");
+        let (start, cols) = (out.as_mut_ptr(), columns.len());
+        Output { start, first: columns.start, rows, cols, stride: cols, borrow: PhantomData }
+    }
+
+    /// Where columns are, counted from the first.
+    fn place(&self, columns: &Range<usize>) -> usize {
+        assert!(self.first <= columns.start && columns.start <= columns.end, "columns {columns:?}");
+        assert!(columns.end - self.first <= self.cols, "columns {columns:?} of {}", self.first + self.cols);
+        columns.start - self.first
     }
 
     /// Where a kernel puts the columns: those of row t at `t * stride`.
@@ -38,9 +57,9 @@ impl<'a> Output<'a> {
     /// # Panics
     /// When the matrix has fewer columns.
     pub(super) fn columns(&self, columns: Range<usize>) -> PanelOut {
-        assert!(columns.start <= columns.end && columns.end <= self.cols);
+        let place = self.place(&columns);
         // SAFETY: inside the borrowed slice, or just behind it where there are no columns.
-        PanelOut { start: unsafe { self.start.add(columns.start) }, stride: self.stride }
+        PanelOut { start: unsafe { self.start.add(place) }, stride: self.stride }
     }
 
     /// Some columns of one row.
@@ -52,10 +71,11 @@ impl<'a> Output<'a> {
     /// No one else may use these columns while the result lives.
     #[expect(clippy::mut_from_ref, reason = "the columns are the caller's own, by contract")]
     pub(super) unsafe fn part_of_row(&self, row: usize, columns: Range<usize>) -> &mut [f32] {
-        assert!(row < self.rows && columns.start <= columns.end && columns.end <= self.cols);
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        let place = self.place(&columns);
         // SAFETY: inside the borrowed slice, and the caller's own.
         unsafe {
-            let start = self.start.add(row * self.stride + columns.start);
+            let start = self.start.add(row * self.stride + place);
             std::slice::from_raw_parts_mut(start, columns.len())
         }
     }
@@ -68,7 +88,6 @@ impl<'a> Output<'a> {
     /// # Safety
     /// No one else may use these columns during the call.
     pub(super) unsafe fn store_transposed(&self, columns: Range<usize>, values: &[f32]) {
-        assert!(columns.start <= columns.end && columns.end <= self.cols);
         assert_eq!(values.len(), columns.len() * self.rows);
         for row in 0..self.rows {
             // SAFETY: the caller's promise.

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use qsf_format::panels::interleave;
-use qsf_format::{BlockSize, Layout, Outliers, QuantType};
+use qsf_format::{Activation, BlockSize, Layout, Outliers, QuantType};
 
 use super::*;
-use crate::cpu::{Isa, lanes};
+use crate::cpu::{Isa, gated, lanes};
 use crate::source::TensorBytes;
 
 fn floats(seed: usize, len: usize) -> Vec<f32> {
@@ -280,6 +280,43 @@ fn products_in_wide_groups_have_bias_and_outliers_and_are_floats_without_a_kerne
                 let off = 6.0 * (off.sum::<f32>() / 12.0).sqrt();
                 let bound = if cpu.kernels().has_matrix_unit() { off } else { 0.0 };
                 assert!((found - expected).abs() <= bound, "{quant} {i}: {found}, {expected} +- {bound}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gated_pair_gives_the_bits_of_both_products_and_their_gate() {
+    let cpus = [1, 3].map(|threads| Cpu::with_threads(Isa::best(), threads).unwrap());
+    let activations = [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu];
+    let shapes = [(1, 40, 1), (50, 300, 3), (300, 64, 1), (701, 512, 70)];
+    for (activation, (rows, cols, m)) in activations.into_iter().zip(shapes) {
+        for quants in [[QuantType::Q4, QuantType::N3], [QuantType::Q8, QuantType::F16]] {
+            let weights = quants.map(|quant| tensor(quant, BlockSize::B64, rows, cols));
+            let bias = floats(98, rows);
+            let pair = [(&weights[0], Some(&bias[..])), (&weights[1], None)];
+            let x = floats(99, m * cols);
+            for cpu in &cpus {
+                let threads = cpu.threads();
+                let (mut int8, mut wide) = (Int8Rows::new(), WideRows::new());
+                int8.quantize(cpu, &x, m, cols);
+                wide.quantize(cpu, &x, m, cols);
+                let inputs = [
+                    Input::float(&x, cols),
+                    Input::with_int8(&x, cols, &int8),
+                    Input::with_wide(&x, cols, &wide),
+                ];
+                for input in inputs {
+                    let [mut gate, mut up, mut out] = [(); 3].map(|()| vec![f32::NAN; m * rows]);
+                    cpu.linears(&pair, &input, &mut [&mut gate, &mut up]);
+                    gated(cpu.isa(), activation, &mut gate, &up);
+                    cpu.gated_linear(activation, pair, &input, &mut out);
+                    let same = out.iter().zip(&gate).all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(
+                        same,
+                        "{quants:?} {rows} x {cols}, {m} tokens, {activation:?}, {threads} threads"
+                    );
+                }
             }
         }
     }

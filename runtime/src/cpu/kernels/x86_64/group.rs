@@ -12,6 +12,12 @@ use crate::cpu::kernels::unpack::{
 /// Quads of a group.
 pub(super) const QUADS: usize = ACT_BLOCK / 4;
 
+/// The logarithm of the groups of a block of `n` values: they are powers of two, and dividing takes longer than unpacking a group.
+#[inline(always)]
+fn shift(n: usize) -> u32 {
+    (n / ACT_BLOCK).trailing_zeros()
+}
+
 /// Codes of 32 columns as bytes, signed or unsigned as the type is, scale a and offset b per row. Types without offsets have anything
 /// in `b`.
 pub(super) struct Group {
@@ -42,7 +48,7 @@ impl Group {
             match (n, group % 2) {
                 (64, 0) => Group::linear::<QUANT>(panel, 64, group / 2, 0),
                 (64, _) => Group::linear::<QUANT>(panel, 64, group / 2, 1),
-                _ => Group::linear::<QUANT>(panel, n, group / (n / ACT_BLOCK), group % (n / ACT_BLOCK)),
+                _ => Group::linear::<QUANT>(panel, n, group >> shift(n), group % (1 << shift(n))),
             }
         }
     }
@@ -80,10 +86,11 @@ impl Group {
         // SAFETY: the caller's promises.
         unsafe {
             if const { is_learned(QUANT) } {
-                let block = panel.add(head_bytes(QUANT) + group * superblock_bytes(QUANT, ACT_BLOCK));
+                let block = panel
+                    .add(const { head_bytes(QUANT) } + group * const { superblock_bytes(QUANT, ACT_BLOCK) });
                 return Head::<Avx512>::new::<QUANT>(levels, panel).scales::<QUANT>(block);
             }
-            scales::<Avx512, QUANT>(panel.add(group / (n / ACT_BLOCK) * superblock_bytes(QUANT, n)))
+            scales::<Avx512, QUANT>(panel.add((group >> shift(n)) * superblock_bytes(QUANT, n)))
         }
     }
 
@@ -96,7 +103,8 @@ impl Group {
         // SAFETY: the caller's promises.
         unsafe {
             let head = Head::<Avx512>::new::<QUANT>(levels, panel);
-            let block = panel.add(head_bytes(QUANT) + group * superblock_bytes(QUANT, ACT_BLOCK));
+            let block =
+                panel.add(const { head_bytes(QUANT) } + group * const { superblock_bytes(QUANT, ACT_BLOCK) });
             let (a, b) = head.scales::<QUANT>(block);
             let mut codes = head.codes::<QUANT>(block, group);
             if QUANT == Q6 {

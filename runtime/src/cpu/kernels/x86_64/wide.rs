@@ -4,7 +4,8 @@
 //!
 //! Order of the loops: a group of all tokens of a pass (128 KiB) stays in the second-level cache for 16 panels; that of a pair of
 //! panels (8 KiB) in the first-level cache for all tokens. Results wait in between, and are read and written once per group. While
-//! the unit multiplies a strip of tokens, the sums of the one before are scaled, and a part of the next pair of panels is recoded.
+//! the unit multiplies a strip of tokens, the sums of the one before are scaled, a part after each step of the unit, so that there
+//! always is something to do for both, and a part of the next pair of panels is recoded.
 
 use core::arch::x86_64::*;
 use std::cell::RefCell;
@@ -20,7 +21,7 @@ use super::wide_units::{AmxWide, IntSums, PANELS, Weights, WideUnit};
 use crate::cpu::activations::ACT_BLOCK;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::{fetch, head_bytes, superblock_bytes};
-use crate::cpu::wide_rows::{STRIP_ROWS, Strip, TILE_COLS, TILE_ROWS, TILES, WIDE_GROUP, WideRows};
+use crate::cpu::wide_rows::{STEPS, STRIP_ROWS, TILE_COLS, TILE_ROWS, TILES, WIDE_GROUP, WideRows};
 
 /// Strips of 32 tokens of a pass, and panels: results of 512 KiB.
 const PASS_STRIPS: usize = 16;
@@ -29,6 +30,8 @@ const PASS_PANELS: usize = 16;
 const GROUPS: usize = WIDE_GROUP / ACT_BLOCK;
 /// Parts that the work on a pair of panels is cut into: groups of panels.
 const PARTS: usize = GROUPS * PANELS;
+
+const _: () = assert!(STEPS == TILES * PANELS, "a part of the sums is scaled after each step");
 
 /// Results of a strip of tokens and a pair of panels, in the order of sums, and a page as they are: so what is loaded never seems to
 /// depend on what was just stored at the same place of another page.
@@ -98,14 +101,22 @@ struct Pass<'a> {
     panels: Range<usize>,
 }
 
-/// Sums that wait to be scaled.
+/// A wide group of a pair of panels. All pairs of the first group come first, then those of the next.
+#[derive(Clone, Copy)]
+struct Item {
+    wide: usize,
+    pair: usize,
+}
+
+/// Sums that wait, and what is done with them.
 #[derive(Clone, Copy)]
 struct Due<'a> {
-    tokens: &'a Strip,
-    scales: [Floats; PANELS],
-    /// Where their results are in the scratch.
-    results: usize,
+    of_tokens: &'a [f32; STRIP_ROWS],
+    of_rows: [Floats; PANELS],
+    strip: usize,
+    pair: usize,
     first: bool,
+    last: bool,
 }
 
 impl Pass<'_> {
@@ -119,31 +130,47 @@ impl Pass<'_> {
         }
         let Scratch { weights, sums, results } = scratch;
         let [mut now, mut next] = weights.each_mut();
+        let wide = self.groups().div_ceil(GROUPS);
+        let mut item = Item { wide: 0, pair: 0 };
         // SAFETY: the caller's promises.
-        unsafe { self.recode::<QUANT>(0, 0..PARTS, now) };
+        unsafe { self.recode::<QUANT>(item, 0..PARTS, now) };
+        let parts = PARTS.div_ceil(strips);
         let mut due: Option<Due<'_>> = None;
-        for item in 0..pairs * self.groups().div_ceil(GROUPS) {
-            let (group, pair) = (item / pairs, item % pairs);
-            let steps = ((self.groups() - group * GROUPS).min(GROUPS) * ACT_BLOCK).div_ceil(TILE_COLS);
-            for (i, tokens) in self.task.input.group(group)[self.strips.clone()].iter().enumerate() {
-                unit.multiply(tokens, now, steps);
-                if let Some(due) = due {
-                    scale(due, sums, &mut results[due.results]);
+        while item.wide < wide {
+            let next_item = if item.pair + 1 < pairs {
+                Item { pair: item.pair + 1, ..item }
+            } else {
+                Item { wide: item.wide + 1, pair: 0 }
+            };
+            let steps = ((self.groups() - item.wide * GROUPS).min(GROUPS) * ACT_BLOCK).div_ceil(TILE_COLS);
+            for (strip, tokens) in self.task.input.group(item.wide)[self.strips.clone()].iter().enumerate() {
+                unit.clear();
+                for step in 0..STEPS {
+                    if step < steps {
+                        unit.add(&tokens.codes[step], &now.codes[step]);
+                    }
+                    if let Some(due) = &due {
+                        // SAFETY: the caller's promises.
+                        unsafe { self.scale(due, step, sums, results, out) };
+                    }
+                    if step == 1 {
+                        let part = PARTS.min(strip * parts)..PARTS.min((strip + 1) * parts);
+                        // SAFETY: the caller's promises.
+                        unsafe { self.recode::<QUANT>(next_item, part, next) };
+                    }
                 }
-                let part = i * PARTS / strips..(i + 1) * PARTS / strips;
-                // SAFETY: the caller's promises.
-                unsafe { self.recode::<QUANT>(item + 1, part, next) };
                 unit.store(sums);
-                let results = pair * strips + i;
-                due = Some(Due { tokens, scales: now.scales, results, first: group == 0 });
+                let (first, last) = (item.wide == 0, item.wide + 1 == wide);
+                let (of_tokens, of_rows) = (&tokens.scales, now.scales);
+                due = Some(Due { of_tokens, of_rows, strip, pair: item.pair, first, last });
             }
             std::mem::swap(&mut now, &mut next);
+            item = next_item;
         }
-        if let Some(due) = due {
-            scale(due, sums, &mut results[due.results]);
+        if let Some(due) = &due {
+            // SAFETY: the caller's promises.
+            (0..STEPS).for_each(|part| unsafe { self.scale(due, part, sums, results, out) });
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.write(results, out) };
     }
 
     /// Pairs of panels.
@@ -156,21 +183,21 @@ impl Pass<'_> {
         self.task.blocks * self.task.block.get() / ACT_BLOCK
     }
 
-    /// Recodes parts of an item, which is all pairs of panels of the first wide group, then those of the second, and so on. `part`
-    /// counts the panels of a group of 32 columns, then those groups; what is not there is left out.
+    /// Recodes parts of what an item multiplies. `part` counts the panels of a group of 32 columns, then those groups; what is not there
+    /// is left out.
     ///
     /// # Safety
     /// As for [`matmul`].
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn recode<const QUANT: u8>(&self, item: usize, part: Range<usize>, weights: &mut Weights) {
+    #[inline(always)]
+    unsafe fn recode<const QUANT: u8>(&self, item: Item, part: Range<usize>, weights: &mut Weights) {
         let n = self.task.block.get();
-        let bytes = head_bytes(QUANT) + self.task.blocks * superblock_bytes(QUANT, n);
-        let (wide, pair) = (item / self.pairs(), item % self.pairs());
-        let groups = wide * GROUPS..self.groups().min((wide + 1) * GROUPS);
+        let (head, block) = (const { head_bytes(QUANT) }, superblock_bytes(QUANT, n));
+        // Sizes of blocks are powers of two, by which nothing is divided here: that takes longer than the rest.
+        let (bytes, of_group) = (head + self.task.blocks * block, block * ACT_BLOCK >> n.trailing_zeros());
+        let groups = item.wide * GROUPS..self.groups().min((item.wide + 1) * GROUPS);
         for i in part {
             let (j, slot) = (i / PANELS, i % PANELS);
-            let (group, panel) = (groups.start + j, self.panels.start + pair * PANELS + slot);
+            let (group, panel) = (groups.start + j, self.panels.start + item.pair * PANELS + slot);
             if group >= groups.end || panel >= self.panels.end {
                 continue;
             }
@@ -178,11 +205,7 @@ impl Pass<'_> {
             unsafe {
                 let panel = self.task.weights.as_ptr().add(panel * bytes);
                 // The same of the pair after this one comes next.
-                let of_group = superblock_bytes(QUANT, n) * ACT_BLOCK / n;
-                fetch::<Avx512>(
-                    panel.wrapping_add(PANELS * bytes + head_bytes(QUANT) + group * of_group),
-                    of_group,
-                );
+                fetch::<Avx512>(panel.wrapping_add(PANELS * bytes + head + group * of_group), of_group);
                 if j == 0 {
                     (weights.scales[slot], weights.inverse[slot]) =
                         self.recoder.scale::<QUANT>(panel, n, groups.clone());
@@ -190,55 +213,80 @@ impl Pass<'_> {
                 let codes = self.recoder.codes::<QUANT>(panel, n, group, &weights.inverse[slot]);
                 let tile = &mut weights.codes[j * ACT_BLOCK / TILE_COLS][slot].0;
                 let lines = &mut tile[j * QUADS % TILE_ROWS..][..QUADS];
-                for (line, codes) in lines.iter_mut().zip(codes) {
-                    _mm512_storeu_si512(line.as_mut_ptr().cast(), codes);
+                for i in 0..QUADS {
+                    _mm512_storeu_si512(lines[i].as_mut_ptr().cast(), codes[i]);
                 }
             }
         }
     }
 
-    /// Writes the results of the pass to where they go.
+    /// Adds part `part` of sums, a tile of tokens times a panel, to results with the scales of tokens and rows. Those of the last group
+    /// go to where they are wanted: so that is done while the unit is busy too.
     ///
     /// # Safety
     /// As for [`matmul`].
-    unsafe fn write(&self, results: &[Results], out: PanelOut) {
-        let strips = self.strips.len();
-        let tokens = self.strips.start * STRIP_ROWS..self.task.input.rows();
-        // Token by token, as rows of results are pages apart.
-        for (i, token) in tokens.take(strips * STRIP_ROWS).enumerate() {
-            for (j, panel) in self.panels.clone().enumerate() {
-                let tiles = &results[j / PANELS * strips + i / STRIP_ROWS].0[i / TILE_ROWS % TILES];
-                let results = &tiles[j % PANELS][i % TILE_ROWS];
+    #[inline(always)]
+    unsafe fn scale(
+        &self,
+        due: &Due<'_>,
+        part: usize,
+        sums: &IntSums,
+        results: &mut [Results],
+        out: PanelOut,
+    ) {
+        let (tile, panel) = (part / PANELS, part % PANELS);
+        let sums = &sums.0[tile][panel].0;
+        let of_tokens = &due.of_tokens[tile * TILE_ROWS..][..TILE_ROWS];
+        let results = &mut results[due.pair * self.strips.len() + due.strip].0[tile][panel];
+        // SAFETY: 16 floats.
+        let of_rows = unsafe { _mm512_loadu_ps(due.of_rows[panel].0.as_ptr()) };
+        // By numbers: iterators over several arrays are not always compiled into this function.
+        if !due.last {
+            for token in 0..TILE_ROWS {
+                // SAFETY: the caller's promise; all is 64 bytes.
+                unsafe {
+                    let before = if due.first { None } else { Some(&results[token]) };
+                    let result = scaled(&sums[token], of_rows, of_tokens[token], before);
+                    _mm512_storeu_ps(results[token].as_mut_ptr(), result);
+                }
+            }
+            return;
+        }
+        let panel = self.panels.start + due.pair * PANELS + panel;
+        if panel < self.panels.end {
+            let first = (self.strips.start + due.strip) * STRIP_ROWS + tile * TILE_ROWS;
+            for token in 0..self.task.input.rows().saturating_sub(first).min(TILE_ROWS) {
                 // SAFETY: the caller's promise: there is room for the results of every token and panel.
                 unsafe {
-                    let out = out.start.add(token * out.stride + PANEL_ROWS * panel);
-                    std::ptr::copy_nonoverlapping(results.as_ptr(), out, PANEL_ROWS);
+                    let before = if due.first { None } else { Some(&results[token]) };
+                    let result = scaled(&sums[token], of_rows, of_tokens[token], before);
+                    let out = out.start.add((first + token) * out.stride + PANEL_ROWS * panel);
+                    _mm512_storeu_ps(out, result);
                 }
             }
         }
     }
 }
 
-/// Adds sums to results with the scales of tokens and rows.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn scale(due: Due<'_>, sums: &IntSums, results: &mut Results) {
-    let of_tokens = due.tokens.scales.as_chunks::<TILE_ROWS>().0;
-    for ((results, sums), of_tokens) in results.0.iter_mut().zip(&sums.0).zip(of_tokens) {
-        for ((results, sums), scales) in results.iter_mut().zip(sums).zip(&due.scales) {
-            // SAFETY: 16 floats.
-            let scales = unsafe { _mm512_loadu_ps(scales.0.as_ptr()) };
-            for ((result, sums), d) in results.iter_mut().zip(&sums.0).zip(of_tokens) {
-                // SAFETY: all is 64 bytes.
-                unsafe {
-                    let before =
-                        if due.first { _mm512_setzero_ps() } else { _mm512_loadu_ps(result.as_ptr()) };
-                    let sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums.as_ptr().cast()));
-                    let sum = _mm512_fmadd_ps(_mm512_mul_ps(sum, scales), _mm512_set1_ps(*d), before);
-                    _mm512_storeu_ps(result.as_mut_ptr(), sum);
-                }
-            }
-        }
+/// Sums of a token times the scales of rows and token, plus what was before.
+///
+/// # Safety
+/// To be called from a function compiled with AVX-512.
+#[inline(always)]
+unsafe fn scaled(
+    sums: &[i32; PANEL_ROWS],
+    of_rows: __m512,
+    of_token: f32,
+    before: Option<&[f32; PANEL_ROWS]>,
+) -> __m512 {
+    // SAFETY: the caller's promise; all is 64 bytes.
+    unsafe {
+        let sums = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums.as_ptr().cast())), of_rows);
+        let before = match before {
+            Some(before) => _mm512_loadu_ps(before.as_ptr()),
+            None => _mm512_setzero_ps(),
+        };
+        _mm512_fmadd_ps(sums, _mm512_set1_ps(of_token), before)
     }
 }
 

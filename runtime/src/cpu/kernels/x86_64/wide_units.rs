@@ -8,7 +8,7 @@ use core::arch::asm;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::tiles::{Config, Floats, release};
-use crate::cpu::wide_rows::{STEPS, Strip, TILE_COLS, TILE_ROWS, TILES, Tile};
+use crate::cpu::wide_rows::{STEPS, TILE_COLS, TILE_ROWS, TILES, Tile};
 
 /// Panels that are multiplied together.
 pub(super) const PANELS: usize = 2;
@@ -55,8 +55,11 @@ pub(super) trait WideUnit {
     /// The processor and the process must be allowed to use the unit; there must be no other value of a unit on this thread.
     unsafe fn new() -> Self;
 
-    /// Makes the sums those of the products over the first `steps` times 64 columns.
-    fn multiply(&mut self, tokens: &Strip, weights: &Weights, steps: usize);
+    /// Makes the sums zero.
+    fn clear(&mut self);
+
+    /// Adds the products over 64 columns to the sums.
+    fn add(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]);
 
     /// Writes the sums out.
     fn store(&mut self, sums: &mut IntSums);
@@ -80,7 +83,7 @@ impl WideUnit for AmxWide {
     }
 
     #[inline(always)]
-    fn multiply(&mut self, tokens: &Strip, weights: &Weights, steps: usize) {
+    fn clear(&mut self) {
         // SAFETY: the value proves that tiles may be used and are set up.
         unsafe {
             asm!(
@@ -92,26 +95,28 @@ impl WideUnit for AmxWide {
                 options(nostack, preserves_flags, nomem)
             );
         }
-        for (tokens, panels) in tokens.codes.iter().zip(&weights.codes).take(steps) {
-            // SAFETY: as above; the tiles are 16 lines of 64 bytes each.
-            unsafe {
-                asm!(
-                    "tileloadd tmm4, [{tokens} + {line}]",
-                    "tileloadd tmm6, [{panels} + {line}]",
-                    "tdpbssd tmm0, tmm4, tmm6",
-                    "tileloadd tmm7, [{panels} + {line} + 1024]",
-                    "tdpbssd tmm1, tmm4, tmm7",
-                    "tileloadd tmm5, [{tokens} + {line} + 1024]",
-                    "tdpbssd tmm2, tmm5, tmm6",
-                    "tdpbssd tmm3, tmm5, tmm7",
-                    tokens = in(reg) tokens,
-                    panels = in(reg) panels,
-                    line = in(reg) LINE,
-                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                    options(nostack, preserves_flags, readonly)
-                );
-            }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]) {
+        // SAFETY: as above; the tiles are 16 lines of 64 bytes each.
+        unsafe {
+            asm!(
+                "tileloadd tmm4, [{tokens} + {line}]",
+                "tileloadd tmm6, [{weights} + {line}]",
+                "tdpbssd tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{weights} + {line} + 1024]",
+                "tdpbssd tmm1, tmm4, tmm7",
+                "tileloadd tmm5, [{tokens} + {line} + 1024]",
+                "tdpbssd tmm2, tmm5, tmm6",
+                "tdpbssd tmm3, tmm5, tmm7",
+                tokens = in(reg) tokens,
+                weights = in(reg) weights,
+                line = in(reg) LINE,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, preserves_flags, readonly)
+            );
         }
     }
 
@@ -152,17 +157,19 @@ impl WideUnit for EmulatedWide {
         EmulatedWide { sums: IntSums([[IntTile([[i32::MIN; PANEL_ROWS]; TILE_ROWS]); PANELS]; TILES]) }
     }
 
-    fn multiply(&mut self, tokens: &Strip, weights: &Weights, steps: usize) {
-        for (tile, sums) in self.sums.0.iter_mut().enumerate() {
-            for (panel, sums) in sums.iter_mut().enumerate() {
-                for (token, sums) in sums.0.iter_mut().enumerate() {
+    fn clear(&mut self) {
+        self.sums = IntSums::default();
+    }
+
+    fn add(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]) {
+        for (sums, tokens) in self.sums.0.iter_mut().zip(tokens) {
+            for (sums, panel) in sums.iter_mut().zip(weights) {
+                for (sums, token) in sums.0.iter_mut().zip(&tokens.0) {
                     for (row, sum) in sums.iter_mut().enumerate() {
-                        let product = |i: usize| {
-                            let (step, col) = (i / TILE_COLS, i % TILE_COLS);
-                            let w = weights.codes[step][panel].0[col / 4][4 * row + col % 4];
-                            i32::from(tokens.codes[step][tile].0[token][col]) * i32::from(w)
+                        let product = |col: usize| {
+                            i32::from(token[col]) * i32::from(panel.0[col / 4][4 * row + col % 4])
                         };
-                        *sum = (0..steps * TILE_COLS).map(product).sum();
+                        *sum += (0..TILE_COLS).map(product).sum::<i32>();
                     }
                 }
             }

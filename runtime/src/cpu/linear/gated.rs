@@ -1,0 +1,86 @@
+//! Two weights and the product of what they give, one through a function: results of both never leave the caches of a core.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use qsf_format::Activation;
+
+use super::output::Output;
+use super::{Input, Job};
+use crate::cpu::Cpu;
+use crate::cpu::aligned::AlignedFloats;
+use crate::cpu::elementwise::gate;
+use crate::cpu::isa::Vectorized;
+use crate::source::Tensor;
+
+thread_local! {
+    /// Some rows of both results, for all tokens.
+    static PARTS: RefCell<[AlignedFloats; 2]> = RefCell::default();
+}
+
+impl Cpu {
+    /// `out = activation(input * gate^T + bias) * (input * up^T + bias)`, value by value, for the pair of `gate` and `up`: the same bits
+    /// as [`Cpu::linears`] and [`gated`](crate::cpu::gated) give. `out` is m x rows of the weights, row major.
+    ///
+    /// # Panics
+    /// When the shapes do not fit together.
+    pub fn gated_linear(
+        &self,
+        activation: Activation,
+        pair: [(&Tensor, Option<&[f32]>); 2],
+        input: &Input<'_>,
+        out: &mut [f32],
+    ) {
+        let (m, k, rows) = (input.rows(), input.cols(), pair[0].0.rows());
+        for (weight, bias) in pair {
+            assert_eq!((weight.rows(), weight.cols()), (rows, k), "weights of different shapes");
+            assert!(bias.is_none_or(|bias| bias.len() == rows), "bias of another length");
+        }
+        assert_eq!(out.len(), m * rows, "output of another size");
+        if m == 0 {
+            return;
+        }
+        let out = Output::columns_of(out, m, 0..rows);
+        // A task takes as long as one over twice as many rows of one weight.
+        let task_rows = input.task_rows(2 * rows, self.threads()).div_ceil(2);
+        let task_rows = task_rows.next_multiple_of(input.unit_rows());
+        let work = (2 * rows).saturating_mul(k).saturating_mul(m);
+        self.for_each(rows.div_ceil(task_rows), work, |task| {
+            let part = task * task_rows..rows.min((task + 1) * task_rows);
+            PARTS.with_borrow_mut(|parts| {
+                for (parts, (weight, bias)) in parts.iter_mut().zip(pair) {
+                    let parts = parts.at_least(m * part.len());
+                    let job = Job { weight, bias, out: Output::only(parts, m, part.clone()), first_task: 0 };
+                    // SAFETY: the buffer is this thread's.
+                    unsafe { self.run_task(&job, part.clone(), input) };
+                }
+                let [gate, up] = parts.each_ref().map(|parts| &parts[..m * part.len()]);
+                self.isa().vectorize(Product { activation, gate, up, part, out: &out });
+            });
+        });
+    }
+}
+
+/// The product of the parts, row by row, to columns of the output that are the task's own.
+struct Product<'a> {
+    activation: Activation,
+    gate: &'a [f32],
+    up: &'a [f32],
+    part: Range<usize>,
+    out: &'a Output<'a>,
+}
+
+impl Vectorized for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let width = self.part.len();
+        let rows = self.gate.chunks_exact(width).zip(self.up.chunks_exact(width));
+        for (row, (of_gate, of_up)) in rows.enumerate() {
+            // SAFETY: tasks are run once each, and each has columns of its own.
+            let out = unsafe { self.out.part_of_row(row, self.part.clone()) };
+            gate(self.activation, of_gate, of_up, out);
+        }
+    }
+}
