@@ -74,12 +74,7 @@ impl WideRows {
         cpu.for_each(strips, x.len().saturating_mul(QUANTIZE_WORK), |strip| {
             let rows = strip * STRIP_ROWS..rows.min((strip + 1) * STRIP_ROWS);
             let x = &x[rows.start * cols..rows.end * cols];
-            for group in 0..groups {
-                let place = group * strips + strip;
-                // SAFETY: every strip is filled by one task only.
-                let strip = unsafe { &mut shared.part(place..place + 1)[0] };
-                cpu.isa().vectorize(QuantizeStrip { strip, x, cols, first: group * WIDE_GROUP });
-            }
+            cpu.isa().vectorize(QuantizeStrip { shared: &shared, strips, strip, groups, x, cols });
         });
     }
 
@@ -122,11 +117,14 @@ impl WideRows {
     }
 }
 
+/// All groups of a strip of rows.
 struct QuantizeStrip<'a> {
-    strip: &'a mut Strip,
+    shared: &'a Shared<'a, Strip>,
+    strips: usize,
+    strip: usize,
+    groups: usize,
     x: &'a [f32],
     cols: usize,
-    first: usize,
 }
 
 impl Vectorized for QuantizeStrip<'_> {
@@ -134,22 +132,28 @@ impl Vectorized for QuantizeStrip<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let QuantizeStrip { strip, x, cols, first } = self;
+        let QuantizeStrip { shared, strips, strip, groups, x, cols } = self;
         let rows = x.len() / cols;
         let mut codes = [0; WIDE_GROUP];
+        // Row by row, as they come from afar.
         for row in 0..STRIP_ROWS {
             let x = if row < rows { &x[row * cols..][..cols] } else { &[] };
-            let rest = x.get(first..).unwrap_or_default();
-            strip.scales[row] = match rest.first_chunk() {
-                Some(full) => quantize(full, &mut codes),
-                None => {
-                    let mut padded = [0.0; WIDE_GROUP];
-                    padded[..rest.len()].copy_from_slice(rest);
-                    quantize(&padded, &mut codes)
+            for group in 0..groups {
+                let place = group * strips + strip;
+                // SAFETY: every strip is filled by one task only.
+                let strip = unsafe { &mut shared.part(place..place + 1)[0] };
+                let rest = x.get(group * WIDE_GROUP..).unwrap_or_default();
+                strip.scales[row] = match rest.first_chunk() {
+                    Some(full) => quantize(full, &mut codes),
+                    None => {
+                        let mut padded = [0.0; WIDE_GROUP];
+                        padded[..rest.len()].copy_from_slice(rest);
+                        quantize(&padded, &mut codes)
+                    }
+                };
+                for (tiles, codes) in strip.codes.iter_mut().zip(codes.as_chunks().0) {
+                    tiles[row / TILE_ROWS].0[row % TILE_ROWS] = *codes;
                 }
-            };
-            for (tiles, codes) in strip.codes.iter_mut().zip(codes.as_chunks().0) {
-                tiles[row / TILE_ROWS].0[row % TILE_ROWS] = *codes;
             }
         }
     }

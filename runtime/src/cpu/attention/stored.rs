@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 use super::super::aligned::AlignedFloats;
 use super::super::decode::f16_to_f32;
@@ -162,9 +163,14 @@ impl Stored {
                 }
             }
             Vectors::F16(vectors) => {
-                for (i, value) in row.iter().enumerate() {
-                    let (vector, lane) = order.place(dim, position, i);
-                    vectors[vector][lane] = f16::from_f32(*value).to_bits();
+                for (group, values) in row.chunks(GROUP).enumerate() {
+                    // Several at a time, where the processor can.
+                    let mut halves = [f16::ZERO; GROUP];
+                    halves[..values.len()].convert_from_f32_slice(values);
+                    for (i, half) in (group * GROUP..).zip(&halves[..values.len()]) {
+                        let (vector, lane) = order.place(dim, position, i);
+                        vectors[vector][lane] = half.to_bits();
+                    }
                 }
             }
             Vectors::Codes { coding, codes, scales } => {

@@ -41,9 +41,7 @@ impl Cpu {
             return;
         }
         let out = Output::columns_of(out, m, 0..rows);
-        // A task takes as long as one over twice as many rows of one weight.
-        let task_rows = input.task_rows(2 * rows, self.threads()).div_ceil(2);
-        let task_rows = task_rows.next_multiple_of(input.unit_rows());
+        let task_rows = input.task_rows(rows, self.threads());
         let work = (2 * rows).saturating_mul(k).saturating_mul(m);
         self.for_each(rows.div_ceil(task_rows), work, |task| {
             let part = task * task_rows..rows.min((task + 1) * task_rows);

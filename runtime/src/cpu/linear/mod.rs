@@ -21,8 +21,9 @@ const DECODED_ROWS: usize = 16;
 const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 /// Most weight rows of one task in a batch: with its tokens' codes they must stay in the second-level cache.
 const BATCH_ROWS: usize = 64;
-/// The same of the wide kernels, where tokens come through that cache again for so many rows.
-const WIDE_BATCH_ROWS: usize = 256;
+/// The same of the wide kernels, where tokens come through that cache again for so many rows: more would save little, and leave threads
+/// with unequal shares of the smaller matrices.
+const WIDE_BATCH_ROWS: usize = 128;
 /// Weights times tokens below which a task is not worth handing to a thread.
 const TASK_WORK: usize = 1 << 17;
 /// Tasks per thread, so that a thread that was interrupted does not hold up the rest.
@@ -97,12 +98,9 @@ impl<'a> Input<'a> {
             Some(Coded::Wide(_)) => WIDE_BATCH_ROWS,
             _ => BATCH_ROWS,
         };
-        worthwhile.max(even_share).min(most).next_multiple_of(self.unit_rows())
-    }
-
-    /// Rows that are multiplied together: a panel, or the two of wide kernels.
-    fn unit_rows(&self) -> usize {
-        if let Some(Coded::Wide(_)) = self.coded { 2 * PANEL_ROWS } else { PANEL_ROWS }
+        // Wide kernels multiply two panels at a time.
+        let unit = if let Some(Coded::Wide(_)) = self.coded { 2 * PANEL_ROWS } else { PANEL_ROWS };
+        worthwhile.max(even_share).min(most).next_multiple_of(unit)
     }
 }
 
