@@ -4,8 +4,9 @@
 //!
 //! Order of the loops: a group of all tokens of a pass (128 KiB) stays in the second-level cache for 16 panels; that of a pair of
 //! panels (8 KiB) in the first-level cache for all tokens. Results wait in between, and are read and written once per group. While
-//! the unit multiplies a strip of tokens, the sums of the one before are scaled, a part after each step of the unit, so that there
-//! always is something to do for both, and a part of the next pair of panels is recoded.
+//! the unit multiplies a strip of tokens, the sums of the one before are scaled, a part after each step of the unit, and a part of the
+//! next pair of panels is recoded: so both always have something to do. All of that is compiled into one function, as calls take the
+//! registers of vectors, which costs much there.
 
 use core::arch::x86_64::*;
 use std::cell::RefCell;
@@ -144,6 +145,7 @@ impl Pass<'_> {
             };
             let steps = ((self.groups() - item.wide * GROUPS).min(GROUPS) * ACT_BLOCK).div_ceil(TILE_COLS);
             for (strip, tokens) in self.task.input.group(item.wide)[self.strips.clone()].iter().enumerate() {
+                let part = PARTS.min(strip * parts)..PARTS.min((strip + 1) * parts);
                 unit.clear();
                 for step in 0..STEPS {
                     if step < steps {
@@ -153,10 +155,9 @@ impl Pass<'_> {
                         // SAFETY: the caller's promises.
                         unsafe { self.scale(due, step, sums, results, out) };
                     }
-                    if step == 1 {
-                        let part = PARTS.min(strip * parts)..PARTS.min((strip + 1) * parts);
+                    if step == STEPS / 2 - 1 {
                         // SAFETY: the caller's promises.
-                        unsafe { self.recode::<QUANT>(next_item, part, next) };
+                        unsafe { self.recode::<QUANT>(next_item, part.clone(), next) };
                     }
                 }
                 unit.store(sums);
@@ -193,7 +194,7 @@ impl Pass<'_> {
         let n = self.task.block.get();
         let (head, block) = (const { head_bytes(QUANT) }, superblock_bytes(QUANT, n));
         // Sizes of blocks are powers of two, by which nothing is divided here: that takes longer than the rest.
-        let (bytes, of_group) = (head + self.task.blocks * block, block * ACT_BLOCK >> n.trailing_zeros());
+        let (bytes, of_group) = (head + self.task.blocks * block, (block * ACT_BLOCK) >> n.trailing_zeros());
         let groups = item.wide * GROUPS..self.groups().min((item.wide + 1) * GROUPS);
         for i in part {
             let (j, slot) = (i / PANELS, i % PANELS);
