@@ -1,4 +1,4 @@
-"""What a model computes, by section 8.1 of format-spec/SPEC.md, literally and in float64. Slow: it is the text as a program.
+"""What a model computes, by format-spec/MODEL.md, literally and in float64. Slow: it is the text as a program.
 
 `model` is the dict that read_qsf.py makes of META's `model`, with all defaults in it; tensors come as dicts of kind -> float64
 array [rows, cols]. Names of variables are those of the text. Which tensors must be there and their shapes: `tensor_kinds`.
@@ -14,22 +14,28 @@ erf = np.vectorize(math.erf, otypes=[np.float64])
 def tensor_kinds(m, layer=None):
     """(must, may): kind -> shape, of one layer or, without `layer`, of the parts that are no layer."""
     q, kv, h, f, v = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"], m["hidden"], m["ffn"], m["vocab"]
+    biased = m["norm"]["kind"] == "layer_norm"
     if layer is None:
-        must, may = {69: (v, h), 64: (1, h)}, {65: (1, h), 67: (1, v)}
+        must, may = {69: (v, h), 64: (1, h)}, {67: (1, v)}
+        if biased:
+            must[65] = 1, h
         if not m["tied_head"]:
             must[66] = v, h
         if m["position"]["kind"] == "learned":
             must[68] = m["max_positions"], h
         if m["embedding_norm"]:
-            must[70], may[71] = (1, h), (1, h)
+            must[70] = 1, h
+            if biased:
+                may[71] = 1, h
         return must, may
     must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
     may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
     placement = m["norm"]["placement"]
-    if placement != "post":
-        must[7], may[18] = (1, h), (1, h)
-        if m["residual"] != "parallel_one_norm":
-            must[8], may[19] = (1, h), (1, h)
+    norms = {} if placement == "post" else {7: 18} if m["residual"] == "parallel_one_norm" else {7: 18, 8: 19}
+    for gain, bias in norms.items():
+        must[gain] = 1, h
+        if biased:
+            may[bias] = 1, h
     if placement != "pre":
         must[16] = must[17] = 1, h
     if m["qk_norm"]:
@@ -178,7 +184,7 @@ def feed_forward(m, t, layer, f):
 
 def logits(m, ids, rest, layers, length=None, last=1):
     """Logits [last, vocab] of the last positions. `rest`: the tensors of no layer; `layers`: those of layer 0, 1, ...
-    `length`: L of section 8.1, the length of the context that the sequence is run with; without it, that of the sequence."""
+    `length`: L of MODEL.md, the length of the context that the sequence is run with; without it, that of the sequence."""
     length = len(ids) if length is None else length
     n = m["norm"]
     gain_bias = lambda x, t, gain, bias: norm(x, t[gain][0] if gain in t else None, t[bias][0] if bias in t else None, n["kind"], n["epsilon"], n["gain_plus_one"])

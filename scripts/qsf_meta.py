@@ -1,10 +1,11 @@
-"""META of QSF files, written from format-spec/SPEC.md, section 8, alone: parsed and checked for read_qsf.py."""
+"""META of QSF files, written from format-spec/SPEC.md, section 8, and MODEL.md alone: parsed and checked for qsf_file.py."""
 import json
 import numpy as np
 
 TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary", 6: "f16", 7: "f32", 8: "bf16", 9: "8bit",
          16: "n2", 17: "n3", 18: "n4", 19: "n5", 20: "6bit", 21: "t2", 22: "t3"}
 NONE = 0xFFFFFFFF
+RECORD_NULLABLE = "layer", "promoted_from", "cosine", "relative_error", "max_abs_error"
 
 
 class Damage(Exception):
@@ -87,7 +88,7 @@ def numbers(x, place, count):
     return [f32(v, f"{place}[{i}]") for i, v in enumerate(x)]
 
 
-# Section 8.1: fields with a default may be absent but not null, optional ones may be both.
+# MODEL.md, section 1: fields with a default may be absent but not null, optional ones may be both.
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, stop_tokens=[])
@@ -106,7 +107,7 @@ def with_defaults(m, defaults, optional):
 
 
 def check_dimensions(m):
-    """The limits of section 8.1 on the numbers that a plain file's header has too."""
+    """The limits of MODEL.md on the numbers that a plain file's header has too."""
     lim = dict(layers=16, hidden=20, heads=16, kv_heads=16, head_dim=16, ffn=24, vocab=26, max_positions=30)
     for k, bits in lim.items():
         integer(m[k], f"model.{k}", 1, 1 << bits)
@@ -162,7 +163,7 @@ def parse_position(x, layers, head_dim):
 
 
 def parse_model(x):
-    """Section 8.1: `model` as a dict, checked, with all defaults; optional fields that are absent are None."""
+    """MODEL.md: `model` as a dict, checked, with all defaults; optional fields that are absent are None."""
     m = fields(x, "model", MODEL_FIELDS, [*MODEL_DEFAULTS, *MODEL_OPTIONAL], strict=True)
     with_defaults(m, MODEL_DEFAULTS, MODEL_OPTIONAL)
     need(isinstance(m["architecture"], str), "model.architecture", "not a string")
@@ -226,11 +227,13 @@ def parse_meta(raw):
     records = []
     for i, r in enumerate(top["tensors"]):
         place = f"META.tensors[{i}]"
-        r = fields(r, place, ("kind rows cols type cosine relative_error max_abs_error").split(), ("layer", "promoted_from"))
+        r = fields(r, place, ("kind", "rows", "cols", "type"), (*RECORD_NULLABLE, "outliers"))
         for k, v in r.items():
-            if v is None and k in ("layer", "promoted_from"):
+            if v is None and k in RECORD_NULLABLE:
                 continue
-            if k in ("layer", "rows", "cols"):
+            if k == "outliers":
+                integer(v, place, 0, (1 << 64) - 1)
+            elif k in ("layer", "rows", "cols"):
                 integer(v, place)
             elif k in ("kind", "type", "promoted_from"):
                 need(isinstance(v, str), place, f"{k} is not a string")
