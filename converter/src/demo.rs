@@ -14,10 +14,10 @@ use qsf_runtime::source::{QsfSource, WeightSource, open_huggingface};
 use qsf_runtime::{Decoder, Model, RuntimeError, Tokenizer};
 use serde::Serialize;
 
+use crate::convert::convert;
 use crate::error::{ConvertError, Result};
 use crate::limits::Limits;
 use crate::options::{ConvertOptions, OutlierChoice, SearchEffort};
-use crate::pipeline::convert;
 use crate::plan::Recipe;
 
 /// The files of the embedded model: 1.05 M parameters, trained for this project on public-domain books.

@@ -174,7 +174,7 @@ impl ConvertError {
             | ConvertError::BelowCosine { .. }
             | ConvertError::CosineTooLarge { .. }
             | ConvertError::OverTarget { .. } => Failure::Usage,
-            ConvertError::MissedLimits { .. } => Failure::FellShort,
+            ConvertError::MissedLimits { .. } => Failure::LimitsMissed,
             ConvertError::NotFinite { .. }
             | ConvertError::Moments { .. }
             | ConvertError::BrokenJournal { .. } => Failure::BadInput,

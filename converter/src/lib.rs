@@ -1,50 +1,36 @@
 //! Turns a source model into one QSF file.
 //!
 //! The road of a tensor: [`plan`] chooses its type, `encode` takes it from the source in runs of rows, [`quantize`] makes its
-//! blocks, and [`convert`] streams them into the file.
+//! blocks, and [`convert`](convert()) streams them into the file.
 
-mod apart;
 pub mod batch;
-mod calibrate;
-mod calibrated;
-mod checkpoint;
+mod choose;
 pub mod cli;
-mod clusters;
+mod convert;
 pub mod demo;
 mod encode;
 mod error;
-mod evaluation;
-mod exits;
 mod fit;
 pub mod hub;
-mod job;
-mod journal;
-mod kept_tensors;
 mod limits;
 mod options;
-mod pipeline;
 pub mod plan;
+mod plan_file;
 mod predict;
-mod provenance;
 pub mod quantize;
 pub mod random_model;
-mod refine;
 pub mod report;
-mod sequential;
-mod statistics;
-mod statistics_run;
+mod resume;
+mod sections;
 mod stats_report;
-mod stored;
-mod survey;
 
-pub use calibrate::calibrate;
-pub use clusters::ClusterOptions;
+pub use convert::{Conversion, convert};
 pub use error::{ConvertError, Result};
-pub use evaluation::EvaluationText;
-pub use journal::path_of as journal_path;
+pub use fit::{calibrate, collect_statistics, merge_statistics};
 pub use limits::{Limits, Percent, rejected_path};
 pub use options::{Calibration, ConvertOptions, OutlierChoice, SearchEffort};
-pub use pipeline::{Conversion, convert};
+pub use plan_file::{read_plan, write_plan};
 pub use predict::{Prediction, predict, predict_peak, predict_statistics_peak};
-pub use statistics_run::{collect_statistics, merge_statistics};
+pub use resume::journal_path;
+pub use sections::{ClusterOptions, EvaluationText, TOOL, hash_files};
 pub use stats_report::StatsReport;

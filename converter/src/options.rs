@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use qsf_format::{BlockSize, Compression, Layout};
 use serde_json::{Map, Value, json};
 
-use crate::clusters::ClusterOptions;
-use crate::evaluation::EvaluationText;
 use crate::limits::Limits;
 use crate::plan::{OutlierShare, Recipe, TypeOverride};
+use crate::sections::clusters::ClusterOptions;
+use crate::sections::evaluation::EvaluationText;
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
 #[derive(Debug, Clone)]

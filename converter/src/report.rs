@@ -4,7 +4,7 @@ use qsf_format::cli::{human_bytes, table};
 use qsf_format::{BlockSize, Outliers, TensorRecord, VocabClusters};
 use serde_json::{Value, json};
 
-use crate::pipeline::Conversion;
+use crate::convert::Conversion;
 use crate::plan::Plan;
 use crate::predict::Prediction;
 

@@ -15,7 +15,7 @@ pub enum Failure {
     /// Memory or disk space ran out.
     OutOfSpace,
     /// Something was made, and it is not all that was asked for: a file misses its limits, jobs of a batch failed.
-    FellShort,
+    LimitsMissed,
     /// The user or the system asked the process to stop.
     Interrupted,
 }
@@ -28,7 +28,7 @@ impl Failure {
             Failure::BadInput => 3,
             Failure::Unsupported => 4,
             Failure::OutOfSpace => 5,
-            Failure::FellShort => 6,
+            Failure::LimitsMissed => 6,
             Failure::Interrupted => 130,
         }
     }

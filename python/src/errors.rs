@@ -136,7 +136,7 @@ fn class(error: &anyhow::Error) -> Option<&'static str> {
         Some(Failure::Unsupported) => "UnsupportedModelError",
         Some(Failure::OutOfSpace) if in_memory() => "OutOfMemoryError",
         Some(Failure::OutOfSpace) => "OutOfSpaceError",
-        Some(Failure::FellShort) => "MissedLimitsError",
+        Some(Failure::LimitsMissed) => "MissedLimitsError",
         Some(Failure::Interrupted) => return None,
     })
 }

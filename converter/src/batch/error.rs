@@ -112,7 +112,7 @@ impl BatchError {
         match self {
             BatchError::Manifest { .. } => Failure::Usage,
             BatchError::Busy { .. } | BatchError::Results { .. } => Failure::BadInput,
-            BatchError::JobsFailed { .. } => Failure::FellShort,
+            BatchError::JobsFailed { .. } => Failure::LimitsMissed,
             BatchError::Interrupted { .. } => Failure::Interrupted,
             BatchError::Io { source, .. } => Failure::of_io(source),
             BatchError::Convert(error) => error.failure(),

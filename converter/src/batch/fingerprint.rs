@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::error::{ConvertError, Result};
-use crate::provenance::hash_files;
+use crate::sections::provenance::hash_files;
 
 /// What a file of a model is called among the inputs.
 const MODEL_FILE: &str = "model";
@@ -109,7 +109,7 @@ pub fn fingerprint(settings: &BTreeMap<String, Vec<String>>, inputs: &[SeenFile]
     let contents =
         |file: &SeenFile| json!([file.role, file.path.file_name().map(|n| n.to_string_lossy()), file.sha256]);
     let inputs: Vec<_> = inputs.iter().map(contents).collect();
-    sha256(json!([crate::pipeline::TOOL, settings, inputs]).to_string().as_bytes())
+    sha256(json!([crate::sections::provenance::TOOL, settings, inputs]).to_string().as_bytes())
 }
 
 fn metadata(path: &Path) -> Result<Metadata> {

@@ -101,7 +101,7 @@ impl Record {
         Record {
             state: if rejected { State::Rejected } else { State::Done },
             error: rejected.then(|| found.missed.join("; ")),
-            exit_code: if rejected { Failure::FellShort.exit_code() } else { 0 },
+            exit_code: if rejected { Failure::LimitsMissed.exit_code() } else { 0 },
             bytes: Some(found.file.bytes),
             weights: Some(found.weights),
             bits_per_weight: Some(found.bits_per_weight),

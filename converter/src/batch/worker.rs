@@ -14,9 +14,9 @@ use qsf_runtime::source::WeightSource;
 
 use super::fingerprint::SeenFile;
 use super::protocol::{Finished, GO, Report, STOP, Stopped};
+use crate::convert::Conversion;
 use crate::error::{ConvertError, Result};
 use crate::options::ConvertOptions;
-use crate::pipeline::Conversion;
 use crate::predict::predict_peak;
 
 /// Progress is told at most so often.

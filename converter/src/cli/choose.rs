@@ -8,12 +8,12 @@ use qsf_runtime::cli::read_text;
 use qsf_runtime::source::WeightSource;
 
 use super::args::{ConvertArgs, OutlierArg};
-use crate::calibrate::calibrate;
-use crate::clusters::ClusterOptions;
-use crate::evaluation::EvaluationText;
+use crate::fit::text::calibrate;
 use crate::limits::Limits;
 use crate::options::{ConvertOptions, OutlierChoice};
-use crate::plan::read_plan;
+use crate::plan_file::read_plan;
+use crate::sections::clusters::ClusterOptions;
+use crate::sections::evaluation::EvaluationText;
 
 /// Tokens of the text that vocabulary clusters are measured on.
 const CLUSTER_TOKENS: usize = 4096;

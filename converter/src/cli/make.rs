@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::args::ConvertArgs;
 use super::choose::{choose_options, type_name};
 use super::model::{open_model, output};
+use crate::convert::{Conversion, convert};
 use crate::error::ConvertError;
-use crate::journal::path_of as journal_path;
 use crate::options::ConvertOptions;
-use crate::pipeline::{Conversion, convert};
-use crate::plan::write_plan;
+use crate::plan_file::write_plan;
 use crate::report::conversion_json;
+use crate::resume::journal::path_of as journal_path;
 
 /// A conversion that is done, and of what.
 pub(super) struct Made {

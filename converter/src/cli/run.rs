@@ -23,7 +23,7 @@ use crate::batch::{BatchError, Worker, forecast_batch, run_batch};
 use crate::demo::{demo_table, run_demo};
 use crate::error::ConvertError;
 use crate::options::ConvertOptions;
-use crate::plan::write_plan;
+use crate::plan_file::write_plan;
 use crate::predict::predict;
 use crate::report::{conversion_table, plan_table, prediction_json, prediction_lines};
 use crate::stats_report::StatsReport;

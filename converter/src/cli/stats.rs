@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::args::ConvertArgs;
 use super::model::open_model;
-use crate::calibrate::calibrate;
+use crate::fit::collect::{collect_statistics, merge_statistics};
+use crate::fit::text::calibrate;
 use crate::predict::predict_statistics_peak;
-use crate::statistics_run::{collect_statistics, merge_statistics};
 
 /// What `--stats-only` takes, for whoever has to find a machine for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 mod allocate;
 mod ladder;
 mod layout;
-mod plan_file;
 mod recipe;
 mod stored_form;
 mod target;
@@ -16,7 +15,6 @@ use qsf_runtime::source::TensorInfo;
 pub use allocate::{Choice, allocate};
 pub use ladder::next_larger;
 pub use layout::layout_of;
-pub use plan_file::{read_plan, write_plan};
 pub use recipe::Recipe;
 pub use stored_form::{OutlierShare, StoredForm};
 pub use target::{Candidate, SizeModel, plan_for_size};

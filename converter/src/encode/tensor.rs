@@ -14,15 +14,15 @@ use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{Tensor, WeightSource};
 use rayon::prelude::*;
 
-use crate::apart::Chosen;
-use crate::encode::{Encoded, Encoder, VALUES_PER_TASK};
+use crate::encode::outliers::Chosen;
+use crate::encode::rows::{Encoded, Encoder, VALUES_PER_TASK};
+use crate::encode::stored_tensor::StoredTensor;
 use crate::error::{ConvertError, Result};
-use crate::fit::Fit;
-use crate::kept_tensors::KeptTensors;
+use crate::fit::fits::Fit;
 use crate::options::{ConvertOptions, OutlierChoice};
 use crate::plan::{Plan, PlannedTensor, StoredForm, layout_of, next_larger};
 use crate::quantize::Effort;
-use crate::stored::StoredTensor;
+use crate::resume::tensor_cache::KeptTensors;
 
 /// Values of a streamed tensor that are encoded before they are written.
 pub(crate) const VALUES_PER_RUN: usize = 1 << 23;

@@ -8,11 +8,11 @@ use qsf_format::{CodeTables, TensorId, TensorKind};
 use qsf_runtime::LayerWeights;
 use qsf_runtime::source::Replaced;
 
+use crate::encode::stored_tensor::{self as stored, StoredTensor};
+use crate::encode::tensor::Job;
 use crate::error::{ConvertError, Result};
-use crate::fit::Fits;
-use crate::job::Job;
-use crate::journal::Journal;
-use crate::stored::{self, StoredTensor};
+use crate::fit::fits::Fits;
+use crate::resume::journal::Journal;
 
 /// Quantizes the layers of a job and writes them.
 pub(crate) struct Sequential<'a, 'j> {

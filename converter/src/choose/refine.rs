@@ -13,13 +13,13 @@ use qsf_runtime::LayerWeights;
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 use serde::{Deserialize, Serialize};
 
+use crate::choose::survey::{CHUNK, MOST_DAMAGE, SURVEY_CHUNKS};
+use crate::encode::tensor::{Job, Tools};
 use crate::error::Result;
-use crate::fit::{Fit, Fits};
-use crate::job::{Job, Tools};
-use crate::journal::Journal;
+use crate::fit::fits::{Fit, Fits};
+use crate::fit::statistics::StatsFiles;
 use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, StoredForm, plan_for_size};
-use crate::statistics::StatsFiles;
-use crate::survey::{CHUNK, MOST_DAMAGE, SURVEY_CHUNKS};
+use crate::resume::journal::Journal;
 
 /// Times that all tensors are measured. The first round brings most.
 const ROUNDS: usize = 2;

@@ -14,9 +14,9 @@ use qsf_runtime::cpu::lanes::dot;
 use qsf_runtime::source::Tensor;
 use rayon::prelude::*;
 
-use crate::encode::{Encoder, rows_per_task};
+use crate::encode::rows::{Encoder, rows_per_task};
 use crate::error::Result;
-use crate::fit::Fit;
+use crate::fit::fits::Fit;
 use crate::quantize::ScaleOverflow;
 
 /// Square of the standard deviations of its row that a weight is an outlier beyond, where nothing else is known.

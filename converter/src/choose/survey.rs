@@ -15,16 +15,16 @@ use qsf_runtime::cpu::{Cpu, decode_row};
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::apart::Chosen;
-use crate::calibrated::EMBEDDING_RECORD;
-use crate::encode::add_outliers;
+use crate::encode::outliers::Chosen;
+use crate::encode::rows::add_outliers;
+use crate::encode::tensor::{Job, Tools};
 use crate::error::{ConvertError, Result};
-use crate::fit::{Fit, Fits};
-use crate::job::{Job, Tools};
-use crate::journal::Journal;
+use crate::fit::fits::{Fit, Fits};
+use crate::fit::passes::EMBEDDING_RECORD;
+use crate::fit::statistics::StatsFiles;
 use crate::options::OutlierChoice;
 use crate::plan::{Candidate, OutlierShare, Plan, PlannedTensor, StoredForm};
-use crate::statistics::StatsFiles;
+use crate::resume::journal::Journal;
 
 /// Types that a matrix of a layer may get, smallest first.
 const OF_LAYERS: [QuantType; 7] =

@@ -13,14 +13,14 @@ use qsf_runtime::progress::{Cancel, Progress};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::encode::{Encoded, Encoder};
+use crate::encode::rows::{Encoded, Encoder};
+use crate::encode::stored_tensor::{self as stored, StoredTensor};
+use crate::encode::tensor::{Job, VALUES_PER_RUN};
 use crate::error::{ConvertError, Result};
-use crate::fit::Fit;
-use crate::job::{Job, VALUES_PER_RUN};
-use crate::journal::{Fingerprint, Journal, Survives};
-use crate::pipeline::TOOL;
+use crate::fit::fits::Fit;
 use crate::plan::PlannedTensor;
-use crate::stored::{self, StoredTensor};
+use crate::resume::journal::{Fingerprint, Journal, Survives};
+use crate::sections::provenance::TOOL;
 
 /// The tensors that are done. Dropped, it is removed, unless the user stops the conversion; one that fails would come to the
 /// same end again.

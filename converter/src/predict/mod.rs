@@ -18,15 +18,15 @@ use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::{WeightSource, file_bytes};
 use sha2::{Digest, Sha256};
 
+use crate::choose::survey::survey;
+use crate::convert::{choose_types, meta_bytes};
+use crate::encode::tensor::{Job, Tools, experts_of};
 use crate::error::{ConvertError, Result};
-use crate::fit::{Fit, Fits};
-use crate::job::{Job, Tools, experts_of};
-use crate::journal::Journal;
+use crate::fit::fits::{Fit, Fits};
+use crate::fit::statistics::StatsFiles;
 use crate::options::ConvertOptions;
-use crate::pipeline::{choose_types, meta_bytes};
 use crate::plan::{Plan, PlannedTensor, SizeModel, layout_of};
-use crate::statistics::StatsFiles;
-use crate::survey::survey;
+use crate::resume::journal::Journal;
 
 /// Tokens of a sample of the text.
 const SAMPLE_TOKENS: usize = 512;
@@ -196,7 +196,7 @@ fn provenance(source: &dyn WeightSource, options: &ConvertOptions) -> Result<Pro
         let sha256 = qsf_runtime::file_hash::sha256(name.as_bytes());
         sources.push(SourceFile { name, bytes, sha256 });
     }
-    let (tool, requantized_from) = (crate::pipeline::TOOL.into(), source.quantized_from());
+    let (tool, requantized_from) = (crate::sections::provenance::TOOL.into(), source.quantized_from());
     Ok(Provenance { tool, sources, requantized_from, options: options.normalised() })
 }
 

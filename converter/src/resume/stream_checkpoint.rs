@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::{ConvertError, Result};
-use crate::journal::{FINGERPRINT_BYTES, Fingerprint};
+use crate::resume::journal::{FINGERPRINT_BYTES, Fingerprint};
 
 const MAGIC: &[u8; 8] = b"QSFSTRM1";
 /// Magic, fingerprint, layer, values of each stream.

@@ -19,21 +19,21 @@ use qsf_runtime::tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::calibrated::{write_fitted, write_fitted_by_statistics};
-use crate::clusters::clusters_of_file;
+use crate::choose::refine::Refinement;
+use crate::choose::survey::{survey, types_to_choose, unmeasured};
+use crate::encode::tensor::{Job, Tools};
 use crate::error::{ConvertError, Result};
-use crate::evaluation::evaluate_file;
-use crate::exits::{self, exits_of_file};
-use crate::job::{Job, Tools};
-use crate::journal::{Fingerprint, Journal};
-use crate::kept_tensors::KeptTensors;
+use crate::fit::passes::{write_fitted, write_fitted_by_statistics};
+use crate::fit::statistics::StatsFiles;
 use crate::limits::rejected_path;
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Candidate, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size};
-use crate::provenance::hash_files;
-use crate::refine::Refinement;
-use crate::statistics::StatsFiles;
-use crate::survey::{survey, types_to_choose, unmeasured};
+use crate::resume::journal::{Fingerprint, Journal};
+use crate::resume::tensor_cache::KeptTensors;
+use crate::sections::clusters::clusters_of_file;
+use crate::sections::evaluation::evaluate_file;
+use crate::sections::exits::{self, exits_of_file};
+use crate::sections::provenance::{TOOL, hash_files};
 
 /// What a conversion did.
 #[derive(Debug, Clone)]
@@ -338,8 +338,6 @@ fn section_sizes(job: &Job<'_>, provenance: Provenance, options: &ConvertOptions
     Ok(sizes)
 }
 
-/// What META names as the tool.
-pub(crate) const TOOL: &str = concat!("qsf-convert ", env!("CARGO_PKG_VERSION"));
 /// More bytes than an evaluation takes.
 const EVALUATION_RESERVE: u64 = 1024;
 /// Bytes that META may take more than predicted.

@@ -10,8 +10,8 @@ use qsf_runtime::cpu::lanes::dot;
 use qsf_runtime::cpu::{Cpu, Input, Isa};
 use qsf_runtime::source::Tensor;
 
+use crate::encode::tensor::Job;
 use crate::error::{ConvertError, Result};
-use crate::job::Job;
 use crate::quantize::{Correction, Feedback};
 
 /// Damping of second moments, as a part of the mean of their diagonal (GPTQ's, arXiv 2210.17323).

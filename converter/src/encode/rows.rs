@@ -12,9 +12,9 @@ use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
 use rayon::prelude::*;
 
-use crate::apart::Chosen;
+use crate::encode::outliers::Chosen;
 use crate::error::{ConvertError, Result};
-use crate::fit::Fit;
+use crate::fit::fits::Fit;
 use crate::quantize::{Effort, Matrix, ScaleOverflow, first_non_finite, quantize_matrix};
 
 /// Values that one task handles: enough to outweigh its overhead, little enough to share among cores.

@@ -9,8 +9,14 @@ use rayon::prelude::*;
 
 use crate::error::Result;
 
+/// What META names as the tool.
+pub const TOOL: &str = concat!("qsf-convert ", env!("CARGO_PKG_VERSION"));
+
 /// Name, size and hash of every file, sorted by name; given up when one of `stops` is requested.
-pub(crate) fn hash_files(paths: &[PathBuf], stops: &[&Cancel]) -> Result<Vec<SourceFile>> {
+///
+/// # Errors
+/// When a file cannot be read, or one of `stops` is requested.
+pub fn hash_files(paths: &[PathBuf], stops: &[&Cancel]) -> Result<Vec<SourceFile>> {
     let hashed: qsf_runtime::Result<Vec<_>> = paths.par_iter().map(|path| hash_file(path, stops)).collect();
     let mut files = hashed?;
     files.sort_by(|a, b| a.name.cmp(&b.name));

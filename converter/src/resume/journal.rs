@@ -10,8 +10,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::checkpoint::Checkpoint;
 use crate::error::{ConvertError, Result};
+use crate::resume::stream_checkpoint::Checkpoint;
 
 const MAGIC: &[u8; 8] = b"QSFJRNL1";
 /// Bytes of a [`Fingerprint`].

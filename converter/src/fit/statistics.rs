@@ -10,8 +10,8 @@ use qsf_runtime::file_hash::hex;
 use qsf_runtime::fingerprint::{model_fingerprint, text_fingerprint};
 use qsf_runtime::source::WeightSource;
 
+use crate::encode::tensor::Tools;
 use crate::error::{ConvertError, Result};
-use crate::job::Tools;
 
 /// Statistics to read, and where to write what is collected.
 pub(crate) struct StatsFiles {

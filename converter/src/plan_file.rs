@@ -15,8 +15,8 @@ use qsf_format::PartialFile;
 use qsf_runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 
-use super::{Plan, TypeOverride};
 use crate::error::{ConvertError, Result};
+use crate::plan::{Plan, TypeOverride};
 
 /// Largest plan that is read: thousands of bytes per tensor of the largest models.
 const MAX_BYTES: u64 = 1 << 26;

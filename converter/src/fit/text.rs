@@ -12,7 +12,7 @@ use crate::options::Calibration;
 
 /// What stands in for a calibration text where none is given: prose of a book in the public domain, and technical text and
 /// code of this project.
-const DEFAULT_TEXT: &str = include_str!("../data/calibration.txt");
+const DEFAULT_TEXT: &str = include_str!("../../data/calibration.txt");
 
 /// Tokens that a model of any size gets, and most of them.
 const TOKENS: std::ops::RangeInclusive<u64> = 32_768..=65_536;

@@ -7,10 +7,10 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
 
+use crate::convert::refuse_own_input;
+use crate::encode::tensor::Tools;
 use crate::error::Result;
-use crate::job::Tools;
-use crate::pipeline::refuse_own_input;
-use crate::statistics::StatsFiles;
+use crate::fit::statistics::StatsFiles;
 
 /// Runs `tokens` through the model and writes the statistics of its inputs to `out`. A file that is there already, of this model
 /// and these tokens, is left as it is.

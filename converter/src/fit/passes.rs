@@ -6,15 +6,15 @@ use qsf_calibration::{LayerStats, StreamOptions, run_streams};
 use qsf_format::{CodeTables, TensorId, TensorKind};
 use qsf_runtime::source::Replaced;
 
+use crate::encode::stored_tensor as stored;
+use crate::encode::tensor::{Job, Tools};
 use crate::error::{ConvertError, Result};
-use crate::fit::{Fit, Fits};
-use crate::job::{Job, Tools};
-use crate::journal::Journal;
-use crate::kept_tensors::KeptTensors;
+use crate::fit::along_model::Sequential;
+use crate::fit::fits::{Fit, Fits};
+use crate::fit::statistics::StatsFiles;
 use crate::options::SearchEffort;
-use crate::sequential::Sequential;
-use crate::statistics::StatsFiles;
-use crate::stored;
+use crate::resume::journal::Journal;
+use crate::resume::tensor_cache::KeptTensors;
 
 /// The journal's record of the token embedding.
 pub(crate) const EMBEDDING_RECORD: &str = "embedding";
