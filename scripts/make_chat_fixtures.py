@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes runtime/tests/chat_templates/fixtures/expected.json: what jinja2, set up as transformers sets it up for chat templates
+"""Writes runtime/tests/integration/chat_templates/fixtures/expected.json: what jinja2, set up as transformers sets it up for chat templates
 (utils/chat_template_utils.py), makes of conversations with the templates beside it. Needs `pip install jinja2`."""
 
 import datetime
@@ -10,7 +10,7 @@ import jinja2
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-FOLDER = pathlib.Path(__file__).parent.parent / "runtime/tests/chat_templates/fixtures"
+FOLDER = pathlib.Path(__file__).parent.parent / "runtime/tests/integration/chat_templates/fixtures"
 TODAY = datetime.datetime(2024, 7, 26)
 CONVERSATIONS = {
     "a question": [("user", "Why is the sky blue?")],

@@ -27,8 +27,6 @@ mod runner;
 pub mod sample;
 pub mod source;
 pub mod stream;
-#[cfg(test)]
-mod test_data;
 pub mod tokenizer;
 mod weights;
 

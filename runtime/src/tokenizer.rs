@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Result, RuntimeError};
 use crate::guard::guarded;
 
-pub use definition::{Definition, GgufTokenizer, read_gguf_tokenizer};
-pub(crate) use definition::{FoundTokenizer, find_tokenizer};
+pub use definition::{Definition, FoundTokenizer, GgufTokenizer, find_tokenizer, read_gguf_tokenizer};
 pub use open::open_tokenizer;
 pub(crate) use self_check::check_against;
 pub use self_check::{Difference, first_difference, self_check};

@@ -1,7 +1,7 @@
 //! What `qsf-inspect` says of files that its own writer would not make.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../format-spec/tests/common/mod.rs"]
+#[path = "../../format-spec/tests/integration/small_file.rs"]
 mod common;
 
 use std::path::Path;

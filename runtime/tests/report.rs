@@ -1,7 +1,7 @@
 //! What a page and a card make of files that mean harm: every text of a sound file is markup.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../format-spec/tests/common/mod.rs"]
+#[path = "../../format-spec/tests/integration/small_file.rs"]
 mod common;
 
 use std::fs;

@@ -3,13 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod data;
 mod folders;
 mod gguf;
 mod models;
 mod programs;
 mod refused;
-mod shared;
 
+pub use data::{CALIBRATION, TEXT, golden, shared};
 pub use folders::{Snapshot, leftovers};
 pub use gguf::write_sparse_gguf;
 pub use models::{
@@ -18,4 +19,3 @@ pub use models::{
 };
 pub use programs::{Output, Program, has_avx2, program, program_path, script};
 pub use refused::refused;
-pub use shared::shared;

@@ -30,24 +30,19 @@ pub fn program(name: &str) -> Program {
     Program(command)
 }
 
-/// A call of one of the project's Python scripts; without Python 3, says so and gives `None`.
-pub fn script(name: &str) -> Option<Program> {
-    let python = if cfg!(windows) { "python" } else { "python3" };
-    let version = Command::new(python).arg("--version").output();
-    if !version.is_ok_and(|output| output.status.success()) {
-        println!("skipped: {python}, which {name} needs, is not there");
-        return None;
-    }
+/// A call of one of the project's Python scripts. A test that makes one begins with
+/// `#[cfg_attr(not(qsf_python), ignore = "needs Python 3")]`.
+pub fn script(name: &str) -> Program {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts").join(name);
     assert!(path.is_file(), "{} is not there", path.display());
-    let mut command = Command::new(python);
+    let mut command = Command::new(if cfg!(windows) { "python" } else { "python3" });
     command
         .arg(path)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .env_remove("QSF_CPU");
-    Some(Program(command))
+    Program(command)
 }
 
 /// The path of a binary under test, for scripts that run it.

@@ -14,7 +14,7 @@ const MAX_MODEL_BYTES: u64 = 64 << 20;
 
 /// A tokenizer, and where it came from.
 #[derive(Debug)]
-pub(crate) struct FoundTokenizer {
+pub struct FoundTokenizer {
     /// The text of its `tokenizer.json`.
     pub json: Vec<u8>,
     /// What the model says beside, or instead of, a `tokenizer.json`.
@@ -30,7 +30,7 @@ pub(crate) struct FoundTokenizer {
 ///
 /// # Errors
 /// The files are malformed, contradict each other, or are of a kind that is not supported.
-pub(crate) fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
+pub fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
     let model = files::find(dir, "tokenizer.model")?;
     if let Some(path) = files::find(dir, "tokenizer.json")? {
         let json = files::read(&path, files::MAX_TOKENIZER_BYTES)?;

@@ -24,7 +24,8 @@ use std::path::Path;
 
 pub(crate) use byte_level::ByteLevelBpe;
 pub(crate) use charsmap::Charsmap;
-pub(crate) use directory::{FoundTokenizer, find_tokenizer, read_model};
+pub(crate) use directory::read_model;
+pub use directory::{FoundTokenizer, find_tokenizer};
 pub use gguf::{GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use piece_model::{Algorithm, PieceModel, Prefix, SPACE_MARK, byte_of};
 pub(crate) use tokenizer_config::TokenizerConfig;

@@ -4,10 +4,8 @@ mod architectures;
 mod configurations;
 mod damaged;
 mod float8;
-mod golden;
 mod hub;
 mod opening;
-mod real_models;
 mod torch;
 
 use std::collections::BTreeMap;

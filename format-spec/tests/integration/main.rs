@@ -1,0 +1,10 @@
+//! The format from outside: files that are written, read back and damaged. One program for all of them, since each that is
+//! linked costs seconds.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod small_file;
+
+mod clusters;
+mod damage;
+mod exits;
+mod round_trip;

@@ -1,0 +1,120 @@
+//! Templates in the style of those of real models, against what jinja2 makes of them (scripts/make_chat_fixtures.py).
+
+
+use std::path::Path;
+
+use qsf_runtime::{ChatTemplate, Message, Result};
+use serde::Deserialize;
+
+const TEMPLATES: [(&str, &str); 10] = [
+    ("chatml.jinja", include_str!("fixtures/chatml.jinja")),
+    ("gemma.jinja", include_str!("fixtures/gemma.jinja")),
+    ("gemma3.jinja", include_str!("fixtures/gemma3.jinja")),
+    ("llama3.jinja", include_str!("fixtures/llama3.jinja")),
+    ("mistral.jinja", include_str!("fixtures/mistral.jinja")),
+    ("phi3.jinja", include_str!("fixtures/phi3.jinja")),
+    ("python.jinja", include_str!("fixtures/python.jinja")),
+    ("qwen3.jinja", include_str!("fixtures/qwen3.jinja")),
+    ("smollm3.jinja", include_str!("fixtures/smollm3.jinja")),
+    ("zephyr.jinja", include_str!("fixtures/zephyr.jinja")),
+];
+
+#[derive(Deserialize)]
+struct Case {
+    template: String,
+    conversation: String,
+    messages: Vec<CaseMessage>,
+    add_generation_prompt: bool,
+    text: Option<String>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct CaseMessage {
+    role: String,
+    content: String,
+}
+
+fn template(text: &str) -> Result<ChatTemplate> {
+    ChatTemplate::new(text.as_bytes(), Path::new("model"), Some("<s>".into()), Some("</s>".into()))
+}
+
+/// What `text` makes of one message.
+fn rendered(text: &str) -> Result<String> {
+    template(text)?.render(&[Message::new("user", "hi")], true)
+}
+
+fn error_of(text: &str) -> String {
+    rendered(text).unwrap_err().to_string()
+}
+
+#[test]
+fn conversations_become_the_text_that_transformers_makes_of_them() {
+    let cases: Vec<Case> = serde_json::from_str(include_str!("fixtures/expected.json")).unwrap();
+    assert_eq!(cases.len(), TEMPLATES.len() * 12);
+    for case in cases {
+        let (name, text) = TEMPLATES.iter().find(|(name, _)| *name == case.template).unwrap();
+        let messages: Vec<Message> =
+            case.messages.iter().map(|m| Message::new(&*m.role, &*m.content)).collect();
+        let found = template(text).unwrap().render(&messages, case.add_generation_prompt);
+        let what = format!("{name}: {}", case.conversation);
+        match (found, case.text, case.error) {
+            (Ok(found), Some(expected), None) => assert_eq!(found, expected, "{what}"),
+            (Err(found), None, Some(expected)) => {
+                let found = found.to_string();
+                assert!(
+                    found.contains(&expected) && found.contains("model: the chat template, line"),
+                    "{what}: {found}"
+                );
+            }
+            (found, expected, error) => panic!("{what}: {found:?} instead of {expected:?} {error:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_template_is_told_with_its_line() {
+    for (text, parts) in [
+        ("a\n{% if %}", ["line 2", "expected Jinja"]),
+        ("{{ messages", ["line 1", "Jinja"]),
+        ("\n\n{{ nothing.at.all }}", ["line 3", "undefined"]),
+        ("{{ today() }}", ["line 1", "today is unknown"]),
+        ("\n{{ messages[0].shout() }}", ["line 2", "shout"]),
+        ("{{ 1 | no_filter }}", ["line 1", "no_filter is unknown"]),
+        ("{{ strftime_now('%c') }}", ["line 1", "%c is not supported"]),
+        ("{{ 1 | tojson(indent=99999999999) }}", ["line 1", "an indent of 99999999999"]),
+        ("{% include 'etc/passwd' %}", ["line 1", "include"]),
+    ] {
+        let error = error_of(text);
+        assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");
+    }
+    let error = ChatTemplate::new(b"a\xff", Path::new("model"), None, None).unwrap_err().to_string();
+    assert!(error.contains("UTF-8"), "{error}");
+}
+
+#[test]
+fn a_template_that_never_ends_or_never_stops_talking_is_stopped() {
+    let endless = "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
+    assert!(error_of(endless).contains("more than 20000000 steps"));
+    let loud = format!("{{% for a in range(90000) %}}{}{{% endfor %}}", "x".repeat(2000));
+    assert!(error_of(&loud).contains("bytes of text"));
+    let recursive = "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}";
+    assert!(error_of(recursive).contains("recursion limit"));
+    assert!(error_of(&"{% if true %}".repeat(2000)).contains("Jinja"));
+    assert!(error_of(&format!("{{{{ {}1{} }}}}", "(".repeat(9000), ")".repeat(9000))).contains("Jinja"));
+    assert!(error_of(&" ".repeat((1 << 20) + 1)).contains("at most 1048576 bytes"));
+    assert!(error_of("{{ 'a' | indent(9999999999999999999) }}").contains("template"));
+}
+
+#[test]
+fn tokens_that_a_model_lacks_print_as_nothing() {
+    let template = ChatTemplate::new(b"[{{ bos_token }}{{ eos_token }}]", Path::new("model"), None, None);
+    assert_eq!(template.unwrap().render(&[], false).unwrap(), "[]");
+    assert_eq!(rendered("{{ bos_token }}{{ eos_token }}").unwrap(), "<s></s>");
+}
+
+#[test]
+fn marks_of_training_are_only_left_out_where_they_are_tags() {
+    assert_eq!(rendered("a {%- generation -%} b {%+ endgeneration %} c").unwrap(), "ab  c");
+    assert_eq!(rendered("generation {{ 'endgeneration' }}").unwrap(), "generation endgeneration");
+}

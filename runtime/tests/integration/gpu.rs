@@ -1,0 +1,244 @@
+//! Models on a graphics processor compute what they compute on the CPU. Where there is no other, lavapipe is one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::random_model::RandomModel;
+use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType};
+use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
+use qsf_runtime::eval::{GoldenExpectation, compare_golden};
+use qsf_runtime::generate::{GenerateRequest, generate};
+use qsf_runtime::gpu::{Gpu, GpuDecoder};
+use qsf_runtime::sample::{Sampler, SamplerOptions};
+use qsf_runtime::{Activations, Decoder, Model, Runner, Sequence, source};
+
+/// The largest distance of logits from the CPU's, relative to their norm: multiplication by matrix units rounds inputs to f16.
+const LIMIT: f64 = 5e-3;
+
+fn cpu_decoder(source: &dyn source::WeightSource) -> Decoder {
+    let model = Model::load(source).unwrap();
+    Decoder::new(Arc::new(model), Cpu::new(Isa::best()), Some(Activations::F32))
+}
+
+fn gpu_decoder(cpu: &Decoder) -> GpuDecoder {
+    GpuDecoder::new(Gpu::open(true).unwrap(), cpu).unwrap()
+}
+
+fn distance(found: &[f32], expected: &[f32]) -> f64 {
+    let square = |value: f32| f64::from(value).powi(2);
+    let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(a - b)).sum();
+    (difference / expected.iter().map(|b| square(*b)).sum::<f64>()).sqrt()
+}
+
+/// Logits of every position: a prompt in steps of several lengths, a turn back, and single tokens.
+fn all_logits<R: Runner>(runner: &R, tokens: &[u32]) -> Vec<f32> {
+    all_logits_with(runner, tokens, KvTypes::F16)
+}
+
+/// The same with keys and values in these types.
+fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Vec<f32> {
+    let vocab = runner.config().vocab as usize;
+    let mut state = runner.state_with(tokens.len(), 40, kv.into()).unwrap();
+    let mut logits = Vec::new();
+    let mut run = |state: &mut R::State, tokens: &[u32]| {
+        runner.forward(state, tokens).unwrap();
+        let mut out = vec![0.0; tokens.len() * vocab];
+        runner.logits(state, 0..tokens.len(), &mut out).unwrap();
+        logits.extend(out);
+    };
+    let (prompt, rest) = tokens.split_at(tokens.len() - 8);
+    for step in prompt.chunks(37) {
+        run(&mut state, step);
+    }
+    run(&mut state, &rest[..3]);
+    state.rewind(prompt.len()).unwrap();
+    run(&mut state, &rest[..5]);
+    rest[5..].iter().for_each(|token| run(&mut state, &[*token]));
+    logits
+}
+
+fn tokens(vocab: u32, count: usize) -> Vec<u32> {
+    (0..count as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect()
+}
+
+fn assert_close(source: &dyn source::WeightSource, name: &str) {
+    let cpu = cpu_decoder(source);
+    let gpu = gpu_decoder(&cpu);
+    let count = 100.min(source.config().max_positions as usize);
+    let tokens = tokens(source.config().vocab, count);
+    let (expected, found) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
+    let distance = distance(&found, &expected);
+    assert!(distance <= LIMIT, "{name} on {}: {distance:.2e}", gpu.gpu().summary().name);
+}
+
+/// Those of the repository, or of the folder `QSF_GOLDEN`.
+fn golden_models() -> Vec<PathBuf> {
+    let other = std::env::var_os("QSF_GOLDEN").map(PathBuf::from);
+    let least = if other.is_some() { 1 } else { 25 };
+    let folder = other.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden"));
+    let mut models: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    models.sort();
+    assert!(models.len() >= least, "{models:?}");
+    models
+}
+
+#[test]
+fn every_architecture_computes_what_transformers_and_the_cpu_compute() {
+    for path in golden_models() {
+        let source = source::open(&path).unwrap();
+        let name = path.display().to_string();
+        assert_close(source.as_ref(), &name);
+        let golden = path.join("expected.safetensors");
+        let expected = GoldenExpectation::read(&golden).unwrap();
+        let gpu = gpu_decoder(&cpu_decoder(source.as_ref()));
+        let report = compare_golden(&gpu, KvTypes::F16, &golden, &expected).unwrap();
+        assert!(report.logits_rel_err <= LIMIT, "{name}: {report:?}");
+    }
+}
+
+/// Larger models than the repository has: files that `QSF_MODELS` names, separated by colons.
+#[test]
+fn models_that_were_named_compute_what_the_cpu_computes() {
+    for path in std::env::var("QSF_MODELS").iter().flat_map(|paths| paths.split(':')) {
+        let source = source::open(Path::new(path)).unwrap();
+        let (cpu, tokens) = (cpu_decoder(source.as_ref()), tokens(source.config().vocab, 100));
+        let gpu = gpu_decoder(&cpu);
+        let distance = distance(&all_logits(&gpu, &tokens), &all_logits(&cpu, &tokens));
+        println!("{path} on {}: {distance:.2e}", gpu.gpu().summary().name);
+        assert!(distance <= LIMIT, "{path}: {distance:.2e}");
+    }
+}
+
+fn llama() -> ModelConfig {
+    ModelConfig {
+        architecture: "llama".into(),
+        layers: 2,
+        hidden: 96,
+        heads: 6,
+        kv_heads: 2,
+        head_dim: 24,
+        ffn: 300,
+        vocab: 150,
+        max_positions: 2048,
+        norm: NormConfig::new(NormKind::RmsNorm, 1e-5),
+        activation: Activation::Silu,
+        gated_ffn: true,
+        position: PositionConfig::rope(10_000.0, None),
+        ..ModelConfig::default()
+    }
+}
+
+#[test]
+fn every_type_is_multiplied_with() {
+    for quant in QuantType::ALL {
+        assert_close(&RandomModel::new(llama(), quant), quant.name());
+    }
+}
+
+#[test]
+fn a_long_context_is_shared_out_and_put_together() {
+    let source = RandomModel::new(llama(), QuantType::Q4);
+    let cpu = cpu_decoder(&source);
+    let gpu = gpu_decoder(&cpu);
+    let tokens = tokens(150, 1400);
+    let last = |logits: Vec<f32>| logits[logits.len() - 150..].to_vec();
+    let distance = distance(&last(all_logits(&gpu, &tokens)), &last(all_logits(&cpu, &tokens)));
+    assert!(distance <= LIMIT, "{distance:.2e}");
+}
+
+/// Against the same runner with f16, so that what else is rounded does not count.
+fn assert_eight_bits_cost_as_on_the_cpu(source: &dyn source::WeightSource, count: usize, name: &str) {
+    let cpu = cpu_decoder(source);
+    let gpu = gpu_decoder(&cpu);
+    let count = count.min(source.config().max_positions as usize);
+    let tokens = tokens(source.config().vocab, count);
+    let cost_on_cpu =
+        distance(&all_logits_with(&cpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&cpu, &tokens));
+    let cost_on_gpu =
+        distance(&all_logits_with(&gpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&gpu, &tokens));
+    // Which experts a token goes through can hang on one code.
+    let more = if source.config().experts.is_some() { 2.0 } else { 1.2 };
+    println!("{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU");
+    assert!(
+        cost_on_gpu <= more * cost_on_cpu && cost_on_gpu > 0.3 * cost_on_cpu,
+        "{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU"
+    );
+}
+
+#[test]
+fn keys_and_values_of_eight_bits_cost_as_little_as_on_the_cpu() {
+    for path in golden_models() {
+        let source = source::open(&path).unwrap();
+        assert_eight_bits_cost_as_on_the_cpu(source.as_ref(), 100, &path.display().to_string());
+    }
+    for head_dim in [24, 64, 128] {
+        let source = RandomModel::new(ModelConfig { head_dim, ..llama() }, QuantType::Q4);
+        assert_eight_bits_cost_as_on_the_cpu(&source, 400, &format!("heads of {head_dim}"));
+    }
+}
+
+#[test]
+fn a_seed_draws_the_same_tokens_as_from_logits_that_come_back() {
+    let source = RandomModel::new(ModelConfig { vocab: 3000, ..llama() }, QuantType::Q4);
+    let gpu = gpu_decoder(&cpu_decoder(&source));
+    let mut state = gpu.state_with(40, 20, KvTypes::F16.into()).unwrap();
+    gpu.forward(&mut state, &tokens(3000, 20)).unwrap();
+    // The default of qsf-run, cuts of each kind alone, and none.
+    let settings = [
+        (0.7, 40, 0.9, 0.0),
+        (1.0, 200, 1.0, 0.1),
+        (1.3, 0, 0.3, 0.0),
+        (1.0, 0, 1.0, 0.5),
+        (1.0, 0, 1.0, 0.0),
+    ];
+    let (mut logits, mut room) = (vec![0.0; 3000], vec![0.0; 3000]);
+    for row in [0, 7, 19] {
+        gpu.logits(&mut state, row..row + 1, &mut logits).unwrap();
+        for (temperature, top_k, top_p, min_p) in settings {
+            for seed in 0..6 {
+                let options = SamplerOptions::new(temperature, top_k, top_p, min_p, seed).unwrap();
+                let (mut on_host, mut on_device) = (Sampler::new(options), Sampler::new(options));
+                let drawn = gpu.sample(&mut state, row, &mut on_device, &mut room).unwrap();
+                assert_eq!(drawn, on_host.sample(&logits).unwrap(), "row {row}, {options:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
+    let source = RandomModel::new(llama(), QuantType::Q4);
+    let gpu = gpu_decoder(&cpu_decoder(&source));
+    let prompt = tokens(150, 20);
+    let mut state = gpu.state_with(60, 20, KvTypes::F16.into()).unwrap();
+    let request = GenerateRequest { prompt: &prompt, max_tokens: 30, stop_tokens: &[] };
+    let mut sampler = Sampler::new(SamplerOptions::greedy());
+    let generated = generate(&gpu, &mut state, request, &mut sampler, |_| Ok(())).unwrap().tokens;
+    // The same by way of the host, and again from the cache.
+    state.rewind(0).unwrap();
+    let mut logits = vec![0.0; 150];
+    gpu.forward(&mut state, &prompt).unwrap();
+    for token in &generated {
+        let row = if state.position() == prompt.len() { 19 } else { 0 };
+        gpu.logits(&mut state, row..row + 1, &mut logits).unwrap();
+        assert_eq!(sampler.sample(&logits).unwrap(), *token, "{generated:?}");
+        gpu.decode(&mut state, *token).unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_run_there_is_refused() {
+    let source = RandomModel::new(llama(), QuantType::Q4);
+    let gpu = gpu_decoder(&cpu_decoder(&source));
+    let refused = |result: qsf_runtime::Result<_>| match result {
+        Ok(_) => panic!("accepted"),
+        Err(error) => error.to_string(),
+    };
+    let eight = KvTypes { keys: qsf_runtime::cpu::KvType::Q8, ..KvTypes::F16 };
+    assert!(refused(gpu.state_with(10, 1, eight.into())).contains("both f16 or both 8bit, and not 8bit,f16"));
+    assert!(refused(gpu.state_with(4096, 1, KvTypes::F16.into())).contains("2048"));
+    let mut state = gpu.state_with(10, 4, KvTypes::F16.into()).unwrap();
+    assert!(gpu.forward(&mut state, &[150]).unwrap_err().to_string().contains("vocabulary"));
+    assert!(gpu.forward(&mut state, &[1; 5]).unwrap_err().to_string().contains("do not fit"));
+}

@@ -1,0 +1,119 @@
+//! Calibration: a text changes which errors count, in a way that can be repeated and is recorded.
+
+use std::fs;
+use std::path::Path;
+
+use qsf_runtime::Tokenizer;
+use qsf_tests::*;
+use serde_json::{Value, json};
+
+fn convert(model: &Path, out: &Path, args: &str, text: Option<&Path>) -> Vec<u8> {
+    let call = program("qsf-convert").arg(model).arg(out).args(args).arg("--force");
+    text.into_iter().fold(call, |call, text| call.arg("--calibration").arg(text)).run().ok();
+    fs::read(out).unwrap()
+}
+
+/// What META says of the calibration.
+fn recorded(file: &Path) -> Value {
+    let json = program("qsf-inspect").arg(file).arg("--json").run().json();
+    let options = json.pointer("/provenance/options").unwrap_or_else(|| panic!("{json}"));
+    options["calibration"].clone()
+}
+
+fn tokens(model: &Path, text: &str) -> usize {
+    let json = fs::read(model.join("tokenizer.json")).unwrap();
+    Tokenizer::from_json(&json, model).unwrap().encode(text).unwrap().len()
+}
+
+#[test]
+fn text_and_number_of_tokens_are_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let (out, text) = (dir.path().join("out.qsf"), dir.path().join("text.txt"));
+    // The test vector of FIPS 180.
+    fs::write(&text, "abc").unwrap();
+    convert(&model, &out, "", Some(&text));
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(
+        recorded(&out),
+        json!({"text_sha256": hash, "tokens": tokens(&model, "abc"), "chat_template": false})
+    );
+    let all = tokens(&model, &fs::read_to_string(TEXT).unwrap());
+    assert!(all > 5_000, "{all}");
+    for (args, expected) in [("", all.min(32_768)), ("--calibration-tokens 777", 777)] {
+        convert(&model, &out, args, Some(Path::new(TEXT)));
+        assert_eq!(recorded(&out)["tokens"], expected);
+    }
+    convert(&model, &out, "", None);
+    assert_eq!(recorded(&out), Value::Null);
+
+    fs::write(&text, "").unwrap();
+    let call = |text: &Path| {
+        program("qsf-convert").arg(&model).arg(dir.path().join("new.qsf")).arg("--calibration").arg(text)
+    };
+    refused("empty text", dir.path(), call(&text), 2, &["empty"]);
+    refused("no tokens", dir.path(), call(Path::new(TEXT)).args("--calibration-tokens 0"), 2, &[""]);
+    refused("no text", dir.path(), call(Path::new("nowhere.txt")), 3, &["nowhere.txt"]);
+    fs::write(&text, b"abc\xff").unwrap();
+    refused("not UTF-8", dir.path(), call(&text), 3, &["text.txt", "offset 3"]);
+    let bare = dir.path().join("bare");
+    write_llama(&bare, Size::TINY, 1);
+    let call =
+        program("qsf-convert").arg(&bare).arg(dir.path().join("new.qsf")).arg("--calibration").arg(TEXT);
+    refused("no tokenizer", dir.path(), call, 3, &["bare", "tokenizer"]);
+}
+
+#[test]
+fn the_same_text_gives_the_same_bytes_and_another_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let out = dir.path().join("out.qsf");
+    // Nothing of the sums over tokens, of the factors and of the searches may depend on the machine.
+    let available = program("qsf-run").args("--system --json").run().json()["isa_available"].clone();
+    for quant in ["4bit", "n3", "t2"] {
+        let call = |threads: &str, isa: &str| {
+            let call = program("qsf-convert").arg(&model).arg(&out).args("--force --calibration").arg(TEXT);
+            let call = call.args("--calibration-tokens 300 -q").arg(quant).arg("-t").arg(threads);
+            call.env("QSF_CPU", isa).run().ok();
+            fs::read(&out).unwrap()
+        };
+        let first = call("1", "scalar");
+        assert!(call("3", "scalar") == first, "{quant}: other bytes with 3 threads");
+        for isa in ["avx2", "avx512", "neon"] {
+            if available.as_array().unwrap().iter().any(|known| known == isa) {
+                assert!(call("2", isa) == first, "{quant}: other bytes with {isa}");
+            }
+        }
+    }
+    let weights = |args: &str, text: Option<&Path>| {
+        convert(&model, &out, args, text);
+        let tensors =
+            program("qsf-inspect").arg(&out).args("--tensors --verify --json").run().json()["tensors"]
+                .clone();
+        tensors.as_array().unwrap().iter().map(|t| t["relative_error"].to_string()).collect::<Vec<_>>()
+    };
+    let other = dir.path().join("other.txt");
+    fs::write(&other, "zzz qqq 123 ".repeat(500)).unwrap();
+    let with = weights("--calibration-tokens 2000", Some(Path::new(TEXT)));
+    assert_ne!(with, weights("", None), "a text must make a difference");
+    assert_ne!(with, weights("--calibration-tokens 2000", Some(&other)), "and which text as well");
+    // Floats have no scales to choose.
+    assert_eq!(weights("-q bf16", Some(Path::new(TEXT))), weights("-q bf16", None));
+}
+
+#[test]
+fn calibration_does_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let kld = |quant: &str, text: Option<&Path>| {
+        let out = dir.path().join("out.qsf");
+        convert(&model, &out, &format!("-q {quant}"), text);
+        let call = program("qsf-eval").arg(&out).arg("--base").arg(&model).arg("--file").arg(TEXT);
+        call.args("--ctx 256 --chunks 12 --json").run().json()["kld"]["mean"].as_f64().unwrap()
+    };
+    for quant in ["8bit", "4bit", "3bit", "2bit", "ternary", "mixed"] {
+        let (with, without) = (kld(quant, Some(Path::new(TEXT))), kld(quant, None));
+        println!("{quant}: KLD {with} with a text, {without} without");
+        assert!(with <= 1.1 * without, "{quant}: KLD {with} with a text, {without} without");
+    }
+}

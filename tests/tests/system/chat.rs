@@ -1,0 +1,117 @@
+//! Conversations: a calibration text of them, and an answer to one, in the form that the model's own template gives them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use qsf_runtime::Tokenizer;
+use qsf_tests::*;
+use serde_json::{Value, json};
+
+const TEMPLATE: &str = "{%- for m in messages %}
+    {%- if m.role not in ['system', 'user', 'assistant'] %}{{ raise_exception('who is ' + m.role + '?') }}{% endif %}
+    {{- '<|endoftext|>' + m.role.upper() + ': ' + m.content.strip() + '\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}";
+const RENDERED: &str =
+    "<|endoftext|>USER: What grows here?\n<|endoftext|>ASSISTANT: Trees, and under them more trees.\n";
+
+/// The embedded model with a chat template.
+fn chat_model(dir: &Path) -> PathBuf {
+    let model = demo_model(dir);
+    fs::write(model.join("chat_template.jinja"), TEMPLATE).unwrap();
+    model
+}
+
+fn conversation(roles: [&str; 2]) -> String {
+    let messages = json!([
+        {"role": roles[0], "content": " What grows here? "},
+        {"role": roles[1], "content": [{"type": "text", "text": "Trees, and under them more trees."}]},
+    ]);
+    format!("{}\n", json!({ "messages": messages }))
+}
+
+fn tokens(model: &Path, text: &str) -> Vec<u32> {
+    let json = fs::read(model.join("tokenizer.json")).unwrap();
+    Tokenizer::from_json(&json, model).unwrap().encode_plain(text).unwrap()
+}
+
+fn calibrated(model: &Path, out: &Path, text: &Path, args: &str) -> Program {
+    program("qsf-convert")
+        .arg(model)
+        .arg(out)
+        .arg("--calibration")
+        .arg(text)
+        .args("-q 8bit --json")
+        .args(args)
+}
+
+#[test]
+fn a_calibration_text_of_conversations_goes_through_the_models_template_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = chat_model(dir.path());
+    let text = dir.path().join("chat.jsonl");
+    fs::write(&text, conversation(["user", "assistant"])).unwrap();
+    let recorded = |out: &Path| {
+        let json = program("qsf-inspect").arg(out).arg("--json").run().json();
+        json.pointer("/provenance/options/calibration").unwrap().clone()
+    };
+    let (plain, chat, whole) =
+        (dir.path().join("plain.qsf"), dir.path().join("chat.qsf"), dir.path().join("whole.qsf"));
+    calibrated(&model, &plain, &text, "").run().json();
+    calibrated(&model, &chat, &text, "--chat-template").run().json();
+    let rendered = dir.path().join("rendered.txt");
+    fs::write(&rendered, RENDERED).unwrap();
+    calibrated(&model, &whole, &rendered, "").run().json();
+    let (plain, chat, whole) = (recorded(&plain), recorded(&chat), recorded(&whole));
+    assert_eq!(chat["tokens"], tokens(&model, RENDERED).len());
+    assert_eq!((&chat["text_sha256"], &chat["chat_template"]), (&whole["text_sha256"], &Value::Bool(true)));
+    assert_eq!(plain["chat_template"], false);
+    assert!(plain["text_sha256"] != chat["text_sha256"], "the template changed nothing");
+}
+
+#[test]
+fn what_a_template_cannot_take_is_refused_with_file_and_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = chat_model(dir.path());
+    let text = dir.path().join("chat.jsonl");
+    let call =
+        |model: &Path, text: &Path| calibrated(model, &dir.path().join("no.qsf"), text, "--chat-template");
+    fs::write(&text, conversation(["user", "assistant"]) + &conversation(["user", "parrot"])).unwrap();
+    let parts = ["chat.jsonl", "document 2", "line 2", "who is parrot?"];
+    refused("role", dir.path(), call(&model, &text), 3, &parts);
+    fs::write(&text, "{\"text\": \"abc\"}\n").unwrap();
+    refused("no conversation", dir.path(), call(&model, &text), 2, &["--chat-template", "messages"]);
+    let bare = program("qsf-convert").arg(&model).arg(dir.path().join("no.qsf")).arg("--chat-template");
+    refused("no text", dir.path(), bare, 2, &["--calibration"]);
+    fs::write(model.join("chat_template.jinja"), "a\n{% for %}").unwrap();
+    refused("no Jinja", dir.path(), call(&model, &text), 3, &["chat template, line 2"]);
+    fs::remove_file(model.join("chat_template.jinja")).unwrap();
+    refused("no template", dir.path(), call(&model, &text), 3, &["chat template", "none"]);
+    let run = program("qsf-run").arg(&model).args("--chat -p Hello -n 1");
+    refused("no template to answer with", dir.path(), run, 3, &["chat template", "none"]);
+}
+
+#[test]
+fn an_answer_continues_the_rendered_conversation_and_only_it_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = chat_model(dir.path());
+    let file = dir.path().join("model.qsf");
+    program("qsf-convert").arg(&model).arg(&file).run().ok();
+    let prompt = "<|endoftext|>SYSTEM: Be short.\n<|endoftext|>USER: Hello there\nASSISTANT:";
+    for model_path in [&model, &file] {
+        let call = || {
+            program("qsf-run").arg(model_path).args("--chat --temp 0 -n 12 --system-prompt").arg("Be short.")
+        };
+        let json = call().arg("-p").arg("Hello there").arg("--json").run().json();
+        assert_eq!(json["prompt_tokens"], json!(tokens(&model, prompt)));
+        let ids: Vec<String> = tokens(&model, prompt).iter().map(u32::to_string).collect();
+        let same = program("qsf-run").arg(model_path).args("--temp 0 -n 12 --json --prompt-ids");
+        assert_eq!(json["tokens"], same.arg(ids.join(",")).run().json()["tokens"]);
+        let said = call().arg("-p").arg("Hello there").run().ok().stdout;
+        assert_eq!(said, format!("{}\n", json["text"].as_str().unwrap()));
+    }
+    let call = program("qsf-run").arg(&file).args("--prompt-ids 1,2 --chat");
+    refused("ids", dir.path(), call, 2, &["--chat"]);
+    let call = program("qsf-run").arg(&file).args("-p Hello --system-prompt Short");
+    refused("no --chat", dir.path(), call, 2, &["--chat"]);
+}

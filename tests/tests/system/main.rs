@@ -1,0 +1,50 @@
+//! The programs from outside, as their users call them. One program for all of it, since each that is linked costs seconds.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+// What the project is for.
+mod end_to_end;
+mod promised_figures;
+mod reference;
+
+// Models come in.
+mod architectures;
+mod bad_input;
+mod difference;
+mod not_numbers;
+mod number_types;
+mod random_models;
+mod real_models;
+mod real_tokenizers;
+mod reference_configurations;
+mod texts;
+mod tokenizers;
+
+// Files come out.
+mod batch;
+mod calibration;
+mod damage;
+mod determinism;
+mod layouts;
+mod min_cosine;
+mod outliers;
+mod parts;
+mod targets;
+
+// Models run.
+mod bench;
+mod chat;
+mod clusters;
+mod early_exit;
+mod interactive;
+mod kv_cache;
+mod layers;
+mod streaming;
+
+// What is shown.
+mod report;
+
+// The system around them.
+#[cfg(unix)]
+mod interrupts;
+#[cfg(target_os = "linux")]
+mod memory;
