@@ -17,14 +17,14 @@
 //!   If leaving is first, the owner sees an empty gate and does not sleep; else the worker sees that it does, and takes the lock,
 //!   which the owner gives up only by sleeping.
 //! - Workers are always woken: a worker stores `asleep` and then looks at the word; the owner stores the word and then looks at
-//!   `asleep`. All four are in the single order of sequentially consistent operations, so that at least one sees the other. The
-//!   lock does the rest, as above.
+//!   `asleep`. Between the two, each has a sequentially consistent fence, and fences have a single order, so that at least
+//!   one sees what the other stored before its own. The lock does the rest, as above.
+//!
+//! `loom/` runs this file under a model checker, in all orders that the memory model allows.
 
-use std::hint::spin_loop;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::PoisonError;
+
+use super::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, wait_awake};
 
 /// Bits of the word: the number of workers inside.
 const INSIDE: u64 = (1 << 14) - 1;
@@ -37,14 +37,6 @@ const REGION: u64 = 1 << 16;
 const REGION_BITS: u64 = !(REGION - 1) & !SHUT;
 /// The pool is being dropped.
 const SHUT: u64 = 1 << 63;
-
-/// Looks at the word from one look at the clock to the next: the clock takes as long as several looks.
-const LOOKS: u32 = 64;
-/// How long a waiting thread does nothing else: longer than norms and rotations take between two matrices of a layer.
-const SPIN: Duration = Duration::from_micros(5);
-/// How long it then goes on, but lets other threads run each time. That costs nothing where every thread has a processor to
-/// itself. Where it has not, the thread that is waited for may well be the one that needs this processor.
-const YIELD: Duration = Duration::from_micros(100);
 
 /// A value with cache lines to itself: two, because processors fetch them in pairs.
 #[derive(Default)]
@@ -69,8 +61,9 @@ impl Gate {
     pub(super) fn open(&self) {
         // Nobody else writes to the word while the gate is closed and empty.
         let region = self.word.0.load(Ordering::Relaxed).wrapping_add(REGION) & REGION_BITS;
-        self.word.0.store(region | OPEN, Ordering::SeqCst);
-        if self.asleep.0.load(Ordering::SeqCst) {
+        self.word.0.store(region | OPEN, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.asleep.0.load(Ordering::Relaxed) {
             self.wake_workers();
         }
     }
@@ -93,7 +86,8 @@ impl Gate {
 
     /// Owner: lets every [`Gate::enter`] return `false` from now on. No region may be open.
     pub(super) fn shut(&self) {
-        self.word.0.fetch_or(SHUT, Ordering::SeqCst);
+        self.word.0.fetch_or(SHUT, Ordering::Relaxed);
+        // Takes the lock in any case, which orders the two: a worker that goes to sleep later sees that the gate is shut.
         self.wake_workers();
     }
 
@@ -114,8 +108,9 @@ impl Gate {
                 }
             } else if !wait_awake(|| is_new(self.word.0.load(Ordering::Relaxed))) {
                 let guard = self.lock();
-                self.asleep.0.store(true, Ordering::SeqCst);
-                if !is_new(self.word.0.load(Ordering::SeqCst)) {
+                self.asleep.0.store(true, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                if !is_new(self.word.0.load(Ordering::Relaxed)) {
                     // Whatever it was woken for, the loop looks again.
                     drop(self.opened.wait(guard));
                 }
@@ -143,25 +138,5 @@ impl Gate {
     /// Nothing that could panic is done under the lock.
     fn lock(&self) -> MutexGuard<'_, ()> {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Waits without sleeping until `done`. `false`: that takes longer than it is worth.
-fn wait_awake(done: impl Fn() -> bool) -> bool {
-    let mut started = None;
-    loop {
-        for _ in 0..LOOKS {
-            if done() {
-                return true;
-            }
-            spin_loop();
-        }
-        let waited = started.get_or_insert_with(Instant::now).elapsed();
-        if waited >= SPIN + YIELD {
-            return done();
-        }
-        if waited >= SPIN {
-            thread::yield_now();
-        }
     }
 }

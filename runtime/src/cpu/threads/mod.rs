@@ -3,12 +3,14 @@
 //! | File | Duty |
 //! |---|---|
 //! | `pool` | the threads, and the regions of work that they share |
-//! | `gate` | how workers get into a region and out again, and how all of them wait |
+//! | `gate` | how workers get into a region and out again, and how all of them sleep |
+//! | `sync` | what the gate is made of, and how threads wait that are awake |
 //! | `cores` | physical cores, pinning, the number of threads by default |
 
 mod cores;
 mod gate;
 mod pool;
+mod sync;
 
 pub use cores::{default_threads, physical_cores};
 pub use pool::{MAX_THREADS, Pinning, Pool, PoolError};

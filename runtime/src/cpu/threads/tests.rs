@@ -12,6 +12,11 @@ use super::*;
 /// Worth all threads.
 const LARGE: usize = usize::MAX;
 
+/// So many rounds of what should go wrong at some time; a few under Miri (scripts/test_miri), which looks at each step.
+const fn rounds(count: u32) -> u32 {
+    if cfg!(miri) { count.div_ceil(100) } else { count }
+}
+
 fn pool(threads: usize) -> Pool {
     Pool::new(threads, Pinning::Free).unwrap()
 }
@@ -42,7 +47,7 @@ fn every_task_runs_once_whatever_their_number_and_that_of_threads() {
     for threads in [1, 2, 3, 4, 7, 16] {
         let pool = pool(threads);
         assert_eq!(pool.threads(), threads);
-        for tasks in (0..40).chain([100, 1001]) {
+        for tasks in (0..rounds(40) as usize).chain([100, 1001]) {
             let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
             pool.for_each(tasks, LARGE, |i| {
                 runs[i].fetch_add(1, Ordering::Relaxed);
@@ -61,7 +66,7 @@ fn memory_passes_into_a_region_and_out_of_it() {
     for threads in [2, 3, 5] {
         let pool = pool(threads);
         let (mut values, mut next) = (vec![0.0f32; 37], vec![0.0f32; 37]);
-        for region in 0..4_000 {
+        for region in 0..rounds(4_000) {
             pool.for_each_chunk(&mut next, 5, LARGE, |chunk, out| {
                 for (value, out) in values[5 * chunk..].iter().zip(out) {
                     *out = value + 1.0;
@@ -104,12 +109,12 @@ fn small_work_and_a_pool_of_one_stay_on_the_calling_thread_in_order() {
 fn all_threads_come_after_any_pause() {
     for threads in [2, 3, 8] {
         let pool = pool(threads);
-        for round in 0..300 {
-            pause(Duration::from_micros(round));
+        for round in 0..rounds(300) {
+            pause(Duration::from_micros(round.into()));
             let arrived = AtomicUsize::new(0);
             pool.for_each(threads, LARGE, |_| meet(&arrived, threads));
         }
-        for _ in 0..20 {
+        for _ in 0..rounds(20) {
             thread::sleep(Duration::from_millis(2));
             let arrived = AtomicUsize::new(0);
             pool.for_each(threads, LARGE, |_| meet(&arrived, threads));
@@ -122,8 +127,8 @@ fn all_threads_come_after_any_pause() {
 fn the_owner_waits_for_slow_workers() {
     let pool = pool(3);
     let owner = thread::current().id();
-    for round in 0..200 {
-        let pause_of_workers = Duration::from_micros(if round % 20 == 0 { 5_000 } else { round });
+    for round in 0..rounds(200) {
+        let pause_of_workers = Duration::from_micros(if round % 20 == 0 { 5_000 } else { round.into() });
         let (arrived, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         pool.for_each(3, LARGE, |_| {
             meet(&arrived, 3);
@@ -147,7 +152,7 @@ fn ran_on(pool: &Pool, tasks: usize) -> HashSet<ThreadId> {
 #[test]
 fn a_region_inside_a_task_runs_on_the_thread_of_the_task() {
     let pool = pool(3);
-    for _ in 0..100 {
+    for _ in 0..rounds(100) {
         let (arrived, inner) = (AtomicUsize::new(0), AtomicUsize::new(0));
         pool.for_each(3, LARGE, |_| {
             meet(&arrived, 3);
@@ -164,7 +169,7 @@ fn a_pool_can_be_used_by_several_threads_at_once_and_by_one_after_the_other() {
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                for tasks in (0..3_000).map(|i| i % 23) {
+                for tasks in (0..rounds(3_000) as usize).map(|i| i % 23) {
                     let sum = AtomicUsize::new(0);
                     pool.for_each(tasks, LARGE, |i| {
                         sum.fetch_add(i + 1, Ordering::Relaxed);
@@ -181,7 +186,7 @@ fn a_panic_of_a_task_reaches_the_caller_and_the_pool_goes_on() {
     let pool = pool(3);
     let owner = thread::current().id();
     for by_owner in [true, false] {
-        for _ in 0..20 {
+        for _ in 0..rounds(20) {
             let arrived = AtomicUsize::new(0);
             let region = || {
                 pool.for_each(100, LARGE, |i| {
