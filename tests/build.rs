@@ -21,7 +21,8 @@ fn main() {
         println!("cargo::rustc-cfg=qsf_data");
     }
     let python = if cfg!(windows) { "python" } else { "python3" };
-    if required || Command::new(python).arg("--version").output().is_ok_and(|output| output.status.success()) {
+    if required || Command::new(python).arg("--version").output().is_ok_and(|output| output.status.success())
+    {
         println!("cargo::rustc-cfg=qsf_python");
     }
 }

@@ -14,7 +14,7 @@ pub use data::{CALIBRATION, TEXT, golden, shared};
 pub use folders::{Snapshot, leftovers};
 pub use gguf::write_sparse_gguf;
 pub use models::{
-    SafetensorsFile, Size, change_config, demo_model, write_gpt2, write_llama, write_mixtral,
+    SafetensorsFile, Size, change_config, demo_model, small_model, write_gpt2, write_llama, write_mixtral,
     write_sparse_llama,
 };
 pub use programs::{Output, Program, has_avx2, program, program_path, script};

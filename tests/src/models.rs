@@ -16,6 +16,16 @@ pub fn demo_model(dir: &Path) -> PathBuf {
     model
 }
 
+/// Writes a LLaMA with random weights and the tokenizer of the embedded model into `small` in `dir` and gives that folder. It has a
+/// fifth of the embedded model's weights: for what holds of any model.
+pub fn small_model(dir: &Path) -> PathBuf {
+    let model = dir.join("small");
+    write_llama(&model, Size { layers: 2, hidden: 64, ffn: 160, vocab: 2048 }, 3);
+    let embedded = tempfile::tempdir().unwrap();
+    fs::copy(demo_model(embedded.path()).join("tokenizer.json"), model.join("tokenizer.json")).unwrap();
+    model
+}
+
 /// Dimensions of a model with random weights.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {

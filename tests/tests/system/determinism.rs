@@ -30,7 +30,7 @@ fn converted(model: &Path, args: &str, isa: &str) -> Vec<u8> {
 #[test]
 fn threads_and_instruction_sets_leave_no_trace_in_the_bytes() {
     let dir = tempfile::tempdir().unwrap();
-    let model = demo_model(dir.path());
+    let model = small_model(dir.path());
     let sets = instruction_sets();
     for quant in ["4bit", "2bit", "2bit-sym", "ternary", "8bit", "3bit", "mixed", "bf16"] {
         let expected = converted(&model, &format!("-q {quant} -t 1"), sets[0]);

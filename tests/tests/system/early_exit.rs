@@ -74,7 +74,7 @@ fn a_budget_changes_nothing_of_where_tokens_leave() {
 #[test]
 fn exits_have_the_same_bytes_with_any_number_of_threads_and_instruction_set() {
     let dir = tempfile::tempdir().unwrap();
-    let model = demo_model(dir.path());
+    let model = small_model(dir.path());
     let text = dir.path().join("text.txt");
     fs::write(&text, &fs::read_to_string(TEXT).unwrap()[..6000]).unwrap();
     let file = |name: &str, threads: &str, isa: &str| {

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use qsf_tests::*;
 use serde_json::Value;
 
-/// Text that the embedded model was not trained on.
-
 /// Enough positions for an order of types, few enough for a run in a fraction of a second.
 const CHUNKS: &str = "--ctx 128 --chunks 8 --json";
 

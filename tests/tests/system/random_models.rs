@@ -42,7 +42,7 @@ fn a_random_model_verifies_and_generates_in_every_program() {
 #[test]
 #[cfg_attr(not(qsf_data), ignore = "needs the folder that QSF_SHARED names")]
 fn a_configuration_alone_means_the_model_that_it_means_beside_its_weights() {
-        let mut seen = 0;
+    let mut seen = 0;
     for dir in fs::read_dir(shared("golden")).unwrap().map(|entry| entry.unwrap().path()) {
         let source = open_huggingface(&dir).unwrap();
         let path = dir.join("config.json");

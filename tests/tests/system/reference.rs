@@ -89,29 +89,3 @@ fn perplexity_on_a_whole_text_is_that_of_transformers() {
     let (ppl, expected) = (result["ppl"].as_f64().unwrap(), reference["ppl_heldout_512"].as_f64().unwrap());
     assert!((ppl / expected - 1.0).abs() < 1e-3, "{ppl}, by transformers {expected}");
 }
-
-/// File size and mean KL divergence over four chunks of the held-out text.
-fn size_and_kld(quant: &str) -> (u64, f64) {
-    let (model, text) = (shared("models/llama-53m"), shared("text/heldout.txt"));
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out.qsf");
-    program("qsf-convert").arg(&model).arg(&out).arg("--quant").arg(quant).run().ok();
-    let call = program("qsf-eval").arg(&out).arg("--base").arg(&model).arg("--file").arg(&text);
-    let result = call.args("--chunks 4 --json").run().json();
-    assert_eq!(result["tokens"], 4 * 255);
-    (std::fs::metadata(&out).unwrap().len(), result["kld"]["mean"].as_f64().unwrap())
-}
-
-#[test]
-#[cfg_attr(not(qsf_data), ignore = "needs the folder that QSF_SHARED names")]
-fn four_bits_stay_close_to_a_trained_model_at_the_size_that_they_promise() {
-    let (bytes, kld) = size_and_kld("4bit");
-    assert!(bytes <= 30_600_000 && kld <= 0.030, "{bytes} bytes, KLD {kld}");
-}
-
-#[test]
-#[cfg_attr(not(qsf_data), ignore = "needs the folder that QSF_SHARED names")]
-fn eight_bits_are_next_to_a_trained_model() {
-    let (_, kld) = size_and_kld("8bit");
-    assert!(kld <= 0.001, "KLD {kld}");
-}

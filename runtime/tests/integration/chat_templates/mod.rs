@@ -1,6 +1,5 @@
 //! Templates in the style of those of real models, against what jinja2 makes of them (scripts/make_chat_fixtures.py).
 
-
 use std::path::Path;
 
 use qsf_runtime::{ChatTemplate, Message, Result};

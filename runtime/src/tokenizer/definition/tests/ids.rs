@@ -5,14 +5,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::super::GgufTokenizer;
 use super::*;
-use crate::source::gguf::GgufFile;
-use crate::tokenizer::{open_tokenizer, read_gguf_tokenizer};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tokenizer/definition/fixtures").join(name)
@@ -24,10 +20,6 @@ fn json(name: &str) -> Value {
 
 fn ids(value: &Value) -> Vec<u32> {
     serde_json::from_value(value.clone()).unwrap()
-}
-
-fn gguf(path: &Path) -> GgufTokenizer {
-    read_gguf_tokenizer(&GgufFile::open(path).unwrap().metadata).unwrap().unwrap()
 }
 
 #[test]
