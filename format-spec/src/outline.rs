@@ -13,8 +13,8 @@ use crate::alignment::CHUNK_BYTES;
 use crate::chunk::{Chunk, ChunkDecoder, Compression, parse_table};
 use crate::directory::SectionTag;
 use crate::error::{Damage, FormatError};
-use crate::part::Part;
-use crate::reader::{QsfFile, RawBytes, TensorGroup};
+use crate::file_part::FilePart;
+use crate::reader::{QsfFile, TensorGroup};
 use crate::tensor_header::{RawSpan, TensorCount, TensorEntry, parse_tensors};
 use crate::tensor_kind::TensorKind;
 
@@ -150,7 +150,7 @@ impl QsfFile {
 
     /// Reads a range of the file once, compares its checksum with `crc`, and takes it in chunks with checksums of their own.
     fn pieces(&self, range: Range<usize>, place: &str, crc: Option<u32>) -> Result<Vec<Chunk>, Damage> {
-        let mut part = Part::new(self.path(), self.bytes(), range.clone());
+        let mut part = FilePart::new(self.path(), self.bytes(), range.clone());
         let mut whole = Hasher::new();
         let mut chunks = Vec::with_capacity(range.len().div_ceil(CHUNK_BYTES));
         for start in range.clone().step_by(CHUNK_BYTES) {

@@ -14,14 +14,15 @@ use crc32fast::Hasher;
 
 use crate::chunk::Chunk;
 use crate::error::Damage;
-use crate::reader::FileBytes;
+use crate::file_bytes::FileBytes;
 
 /// Bytes read at a time: large enough for any disk, small enough for a second-level cache.
 const PIECE: usize = 1 << 20;
 /// Parts that are not worth a read of their own.
 const SMALL: usize = 64 << 10;
 
-pub(crate) struct Part<'a> {
+/// A part that is being read and checked.
+pub(crate) struct FilePart<'a> {
     bytes: &'a [u8],
     range: Range<usize>,
     ahead: Option<Ahead>,
@@ -36,12 +37,12 @@ struct Ahead {
     end: usize,
 }
 
-impl<'a> Part<'a> {
+impl<'a> FilePart<'a> {
     /// The bytes `range` of the file at `path`; the range is inside the file.
-    pub fn new(path: &Path, bytes: &'a FileBytes, range: Range<usize>) -> Part<'a> {
+    pub fn new(path: &Path, bytes: &'a FileBytes, range: Range<usize>) -> FilePart<'a> {
         let mapped = matches!(bytes, FileBytes::Mapped(_)) && range.len() > SMALL;
         let ahead = mapped.then(|| Ahead::new(path, range.start)).flatten();
-        let mut part = Part { bytes, range, ahead };
+        let mut part = FilePart { bytes, range, ahead };
         part.fetch(part.range.start + 1);
         part
     }
@@ -175,7 +176,7 @@ mod tests {
         let Sample { path, bytes, part, mut chunks } = sample();
         let crc = crc32fast::hash(&bytes[part.clone()]);
         let check = |path: &Path, crc, chunks: &[Chunk]| {
-            Part::new(path, &bytes, part.clone()).check_with_chunks("whole", crc, "inner", chunks)
+            FilePart::new(path, &bytes, part.clone()).check_with_chunks("whole", crc, "inner", chunks)
         };
         check(&path, crc, &chunks).unwrap();
         check(&path, crc, &[]).unwrap();

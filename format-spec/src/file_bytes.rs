@@ -1,0 +1,104 @@
+//! The bytes of a whole file, mapped or in memory, and ranges of them.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::error::Damage;
+
+/// The bytes of a whole file.
+#[derive(Debug, Clone)]
+pub enum FileBytes {
+    /// Mapped read-only.
+    Mapped(Arc<Mmap>),
+    /// In memory.
+    Memory(Arc<Vec<u8>>),
+}
+
+impl Deref for FileBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            FileBytes::Mapped(map) => map,
+            FileBytes::Memory(bytes) => bytes,
+        }
+    }
+}
+
+impl FileBytes {
+    /// Tells the system that the bytes from `start` to `end` are not needed soon, so that reading a large file from front to
+    /// back takes no memory to speak of. The bytes stay readable.
+    pub(crate) fn release(&self, start: u64, end: u64) {
+        #[cfg(unix)]
+        if let FileBytes::Mapped(map) = self {
+            // Inwards to whole pages: the call rounds outwards, and would drop parts of the neighbours. Which page size
+            // the system has is not known here; this is a multiple of all that are in use.
+            const PAGES: u64 = 64 << 10;
+            let (start, end) = (start.next_multiple_of(PAGES) as usize, (end / PAGES * PAGES) as usize);
+            if start < end && end <= map.len() {
+                // SAFETY: pages of a read-only map of a file are read from the file again when they are touched next.
+                let _ = unsafe {
+                    map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
+                };
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = (start, end);
+    }
+}
+
+/// Raw bytes of a layer or section: in place in the file, or decompressed.
+#[derive(Debug, Clone)]
+pub enum RawBytes {
+    /// A range of the file.
+    InFile(FileBytes, Range<usize>),
+    /// Decompressed.
+    Owned(Arc<Vec<u8>>),
+}
+
+impl RawBytes {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            RawBytes::InFile(file, range) => &file[range.clone()],
+            RawBytes::Owned(bytes) => bytes,
+        }
+    }
+
+    /// Where the first byte stands in the file; `None` when it does not, being decompressed.
+    pub(crate) fn file_offset(&self) -> Option<u64> {
+        match self {
+            RawBytes::InFile(_, range) => Some(range.start as u64),
+            RawBytes::Owned(_) => None,
+        }
+    }
+
+    /// Completes a damage of these bytes, whose offset counts from [`file_offset`](Self::file_offset) or 0.
+    pub(crate) fn locate(&self, damage: Damage, stored_at: u64) -> Damage {
+        match self {
+            RawBytes::InFile(..) => damage,
+            RawBytes::Owned(_) => damage.in_decompressed("layer", stored_at),
+        }
+    }
+}
+
+/// `bytes` bytes from `offset`, which the field at `field_at` states, as a range inside `file`.
+pub(crate) fn range_in(
+    file: &[u8],
+    offset: u64,
+    bytes: u64,
+    place: &str,
+    field_at: u64,
+) -> Result<Range<usize>, Damage> {
+    match offset.checked_add(bytes) {
+        Some(end) if end <= file.len() as u64 => Ok(offset as usize..end as usize),
+        _ => Err(Damage::new(
+            place,
+            field_at,
+            format!("a range inside the file of {} bytes", file.len()),
+            format!("offset {offset}, {bytes} bytes"),
+        )),
+    }
+}

@@ -1,0 +1,121 @@
+//! The token embedding: its header, the list of its chunks, and its rows.
+
+use super::file::QsfFile;
+use crate::alignment::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
+use crate::chunk::Chunk;
+use crate::directory::{SectionTag, parse_embedding_chunks};
+use crate::error::{Damage, FormatError};
+use crate::file_bytes::{RawBytes, range_in};
+use crate::layout::Layout;
+use crate::quant_type::QuantType;
+
+/// The token embedding.
+#[derive(Debug, Clone)]
+pub struct EmbeddingInfo {
+    /// Stored type.
+    pub quant: QuantType,
+    /// Order of the rows: of every chunk, and so of all together.
+    pub layout: Layout,
+    /// Rows: the vocabulary.
+    pub rows: u32,
+    /// Values per row.
+    pub cols: u32,
+    /// Chunks of whole rows, in order. A plain file has none listed; its rows follow the header uncompressed.
+    pub chunks: Vec<Chunk>,
+}
+
+impl QsfFile {
+    /// The embedding's header and chunk list; ECHK is checked, the chunks not yet.
+    ///
+    /// # Errors
+    /// When either is damaged.
+    pub fn embedding_info(&self) -> Result<EmbeddingInfo, FormatError> {
+        self.read_embedding_info().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_embedding_info(&self) -> Result<EmbeddingInfo, Damage> {
+        let at = self.header.embedding_offset;
+        let place = "embedding section";
+        let header = range_in(&self.bytes, at, TENSOR_HEADER_BYTES, place, 64)?;
+        let bytes = &self.bytes[header.clone()];
+        let field = |i: usize| u32::from_le_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+        let (type_id, size, rows, cols) = (field(0), field(4), field(8), field(12));
+        let [quant_id, layout_id, 0, 0] = type_id.to_le_bytes() else {
+            return Err(Damage::new(place, at, "a type id and a layout", type_id));
+        };
+        let quant = QuantType::from_id(quant_id)
+            .ok_or_else(|| Damage::new(place, at, "a known type id", quant_id))?;
+        self.check_tabled(quant).map_err(|expected| Damage::new(place, at, expected, quant))?;
+        let layout = Layout::parse(layout_id, quant)
+            .map_err(|expected| Damage::new(place, at + 1, expected, format!("layout {layout_id}")))?;
+        let expected = (self.header.vocab, self.header.hidden);
+        if (rows, cols) != expected || rows == 0 || cols == 0 {
+            return Err(Damage::new(
+                place,
+                at + 8,
+                format!("{} x {} as in the file header", expected.0, expected.1),
+                format!("{rows} x {cols}"),
+            ));
+        }
+        let too_large = || Damage::new(place, at + 8, "a size below 2^63", format!("{rows} x {cols}"));
+        let row_bytes = quant.row_bytes(self.header.block, cols.into()).ok_or_else(too_large)?;
+        let total = row_bytes.checked_mul(rows.into()).ok_or_else(too_large)?;
+        let Some(section) = self.section(SectionTag::EMBEDDING) else {
+            let stored = u64::from(size);
+            if stored != total {
+                return Err(Damage::new(
+                    place,
+                    at + 4,
+                    format!("{total} uncompressed bytes (plain file)"),
+                    stored,
+                ));
+            }
+            range_in(&self.bytes, at + TENSOR_HEADER_BYTES, total, place, at)?;
+            return Ok(EmbeddingInfo { quant, layout, rows, cols, chunks: Vec::new() });
+        };
+        let end = section.offset + section.stored_bytes;
+        let Some(stored) = section.stored_bytes.checked_sub(TENSOR_HEADER_BYTES) else {
+            return Err(Damage::new(place, at, "at least 16 bytes", section.stored_bytes));
+        };
+        if size != u32::try_from(stored).unwrap_or(u32::MAX) {
+            return Err(Damage::new(place, at + 4, format!("size {stored}"), size));
+        }
+        let per_chunk = embedding_rows_per_chunk(layout, row_bytes);
+        // At most `rows` chunks, a u32.
+        let count = u64::from(rows).div_ceil(per_chunk) as usize;
+        let raw_sizes = (0..count).map(|i| {
+            let chunk_rows = per_chunk.min(u64::from(rows) - i as u64 * per_chunk);
+            chunk_rows * row_bytes
+        });
+        let listed = self
+            .checked_section(SectionTag::EMBEDDING_CHUNKS)?
+            .ok_or_else(|| Damage::new("section directory", at, "an entry ECHK", "none"))?;
+        let listed_at = self.section(SectionTag::EMBEDDING_CHUNKS).map_or(0, |s| s.offset);
+        let chunks = parse_embedding_chunks(listed, listed_at, (at + TENSOR_HEADER_BYTES, end), raw_sizes)?;
+        Ok(EmbeddingInfo { quant, layout, rows, cols, chunks })
+    }
+
+    /// The whole token embedding: every chunk checked and decompressed.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn embedding(&self, info: &EmbeddingInfo) -> Result<RawBytes, FormatError> {
+        self.read_embedding(info).map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_embedding(&self, info: &EmbeddingInfo) -> Result<RawBytes, Damage> {
+        if !self.is_plain() {
+            let place = "embedding section";
+            // The chunks' CRCs cover the data, the section's also the 16 bytes before it.
+            if let Some(section) = self.section(SectionTag::EMBEDDING) {
+                let name = format!("section {}", section.tag);
+                self.part(section).check_with_chunks(&name, section.crc, place, &info.chunks)?;
+            }
+            return self.join(&info.chunks, place);
+        }
+        let at = self.header.embedding_offset + TENSOR_HEADER_BYTES;
+        let bytes = info.quant.tensor_bytes(self.header.block, info.rows.into(), info.cols.into());
+        let range = range_in(&self.bytes, at, bytes.unwrap_or(u64::MAX), "embedding section", at)?;
+        Ok(RawBytes::InFile(self.bytes.clone(), range))
+    }
+}

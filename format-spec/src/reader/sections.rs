@@ -1,0 +1,113 @@
+//! Sections that are read whole: META, texts, clusters, exits, outliers.
+
+use super::file::QsfFile;
+use crate::chunk::{Compression, zstd_at_most};
+use crate::clusters::VocabClusters;
+use crate::directory::SectionTag;
+use crate::error::{Damage, FormatError};
+use crate::exits::EarlyExits;
+use crate::meta::{META_VERSION, Meta};
+use crate::outliers::OutlierTable;
+
+/// A compressed section (META, TOKN, CTPL) may not hold more than this: far above any real tokenizer, and a bound on what
+/// a hostile file can make a reader allocate.
+pub const MAX_SECTION_BYTES: usize = 1 << 28;
+
+impl QsfFile {
+    /// A section's content, checked and decompressed.
+    ///
+    /// # Errors
+    /// When it is damaged or larger than [`MAX_SECTION_BYTES`].
+    pub fn section_bytes(&self, tag: SectionTag) -> Result<Option<Vec<u8>>, FormatError> {
+        self.read_section(tag).map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_section(&self, tag: SectionTag) -> Result<Option<Vec<u8>>, Damage> {
+        let Some(section) = self.section(tag) else { return Ok(None) };
+        let stored = self.checked(section)?;
+        if section.compression == Compression::None {
+            return Ok(Some(stored.to_vec()));
+        }
+        zstd_at_most(stored, MAX_SECTION_BYTES)
+            .map(Some)
+            .map_err(|found| Damage::new(format!("section {tag}"), section.offset, "a zstd frame", found))
+    }
+
+    /// META, checked against the header. `None` in a plain file.
+    ///
+    /// # Errors
+    /// When it is missing from a file with a directory, damaged, of another version, or contradicts the header.
+    pub fn meta(&self) -> Result<Option<Meta>, FormatError> {
+        self.read_meta().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_meta(&self) -> Result<Option<Meta>, Damage> {
+        if self.is_plain() {
+            return Ok(None);
+        }
+        let at = self.section(SectionTag::META).map_or(0, |s| s.offset);
+        let Some(json) = self.read_section(SectionTag::META)? else {
+            return Err(Damage::new("section directory", at, "an entry META", "none"));
+        };
+        let json_error = |e| Damage::new("section META", at, "JSON as SPEC.md section 8 describes", e);
+        // The version first: a later schema may not parse as this one.
+        let version: MetaVersion = serde_json::from_slice(&json).map_err(json_error)?;
+        if version.version != META_VERSION {
+            return Err(Damage::new("section META", at, format!("version {META_VERSION}"), version.version));
+        }
+        let meta: Meta = serde_json::from_slice(&json).map_err(json_error)?;
+        meta.model.check().map_err(|e| Damage::new("section META, model", at, "a possible model", e))?;
+        self.header.check_against(&meta.model)?;
+        Ok(Some(meta))
+    }
+
+    /// The vocabulary clusters, where the file has some.
+    ///
+    /// # Errors
+    /// When they are damaged, or not those of a vocabulary and of hidden states as the header has them.
+    pub fn clusters(&self) -> Result<Option<VocabClusters>, FormatError> {
+        self.read_clusters().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_clusters(&self) -> Result<Option<VocabClusters>, Damage> {
+        let Some(section) = self.section(SectionTag::CLUSTERS) else { return Ok(None) };
+        let parsed = VocabClusters::parse(self.checked(section)?, self.header.vocab, self.header.hidden);
+        parsed.map(Some).map_err(|(at, expected, found)| {
+            Damage::new("section CLUS", section.offset + at as u64, expected, found)
+        })
+    }
+
+    /// The classifiers for leaving the model early, where the file has some.
+    ///
+    /// # Errors
+    /// When they are damaged, or not those of layers and of hidden states as the header has them.
+    pub fn early_exits(&self) -> Result<Option<EarlyExits>, FormatError> {
+        self.read_early_exits().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_early_exits(&self) -> Result<Option<EarlyExits>, Damage> {
+        let Some(section) = self.section(SectionTag::EXITS) else { return Ok(None) };
+        let parsed = EarlyExits::parse(self.checked(section)?, self.header.layers, self.header.hidden);
+        parsed.map(Some).map_err(|(at, expected, found)| {
+            Damage::new("section EXIT", section.offset + at as u64, expected, found)
+        })
+    }
+
+    /// The weights that are stored apart from the blocks of their matrices.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub fn outliers(&self) -> Result<OutlierTable, FormatError> {
+        self.read_outliers().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_outliers(&self) -> Result<OutlierTable, Damage> {
+        let Some(section) = self.section(SectionTag::OUTLIERS) else { return Ok(OutlierTable::default()) };
+        OutlierTable::parse(self.checked(section)?, section.offset)
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct MetaVersion {
+    version: u32,
+}

@@ -1,0 +1,43 @@
+//! Tensors of a part of the file, with the bytes that they are in.
+
+use crate::error::Damage;
+use crate::file_bytes::RawBytes;
+use crate::tensor_header::TensorEntry;
+use crate::tensor_kind::TensorKind;
+
+/// Tensors and the bytes that they are in.
+#[derive(Debug, Clone)]
+pub struct TensorGroup {
+    /// Raw bytes; tensor ranges refer to them.
+    pub bytes: RawBytes,
+    /// Tensors in file order.
+    pub tensors: Vec<TensorEntry>,
+}
+
+impl TensorGroup {
+    /// A damage of `tensor`, one of these; `stored_at` is where the group's stored bytes begin.
+    pub(crate) fn damage(
+        &self,
+        tensor: &TensorEntry,
+        stored_at: u64,
+        place: &str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Damage {
+        let at = self.bytes.file_offset().unwrap_or(0) + tensor.with_header().start as u64;
+        self.bytes.locate(Damage::new(place, at, expected, found), stored_at)
+    }
+
+    /// Checks that every known tensor of a part belongs there.
+    pub(crate) fn check_placement(
+        &self,
+        stored_at: u64,
+        place: &str,
+        belongs: impl Fn(TensorKind) -> bool,
+    ) -> Result<(), Damage> {
+        match self.tensors.iter().find_map(|t| t.kind.filter(|&kind| !belongs(kind)).map(|kind| (t, kind))) {
+            Some((t, kind)) => Err(self.damage(t, stored_at, place, "only tensors that belong there", kind)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Layers, the final section and the learned positions: their tensors, checked.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::file::QsfFile;
+use super::tensor_group::TensorGroup;
+use crate::chunk::{Chunk, Compression, parse_table};
+use crate::directory::SectionTag;
+use crate::error::{Damage, FormatError};
+use crate::file_bytes::{RawBytes, range_in};
+use crate::file_part::FilePart;
+use crate::quant_type::QuantType;
+use crate::tensor_header::{TensorCount, parse_tensors};
+use crate::tensor_kind::TensorKind;
+
+impl QsfFile {
+    ///
+    /// # Errors
+    /// When the layer is damaged.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn layer(&self, layer: usize) -> Result<TensorGroup, FormatError> {
+        self.read_layer(layer).map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_layer(&self, layer: usize) -> Result<TensorGroup, Damage> {
+        let entry = &self.layers[layer];
+        let place = format!("layer {layer}");
+        let start = entry.offset as usize;
+        let mut part = FilePart::new(&self.path, &self.bytes, start..start + entry.stored_bytes as usize);
+        let chunks = match parse_table(part.bytes(), entry.offset, entry.raw_bytes, &place) {
+            Ok(chunks) => chunks,
+            // Rather damaged than written so.
+            Err(malformed) => {
+                part.check(&place, entry.crc)?;
+                return Err(malformed);
+            }
+        };
+        part.check_with_chunks(&place, entry.crc, &place, &chunks)?;
+        let bytes = self.join(&chunks, &place)?;
+        let tensors = parse_tensors(
+            bytes.as_slice(),
+            bytes.file_offset().unwrap_or(0),
+            0,
+            TensorCount::Exactly(entry.tensors.into()),
+            Some(entry.quant),
+            self.header.block,
+            &place,
+        )
+        .map_err(|damage| bytes.locate(damage, entry.offset))?;
+        let group = TensorGroup { bytes, tensors };
+        group.check_placement(entry.offset, &place, TensorKind::is_per_layer)?;
+        self.check_all_tabled(&group, entry.offset, &place)?;
+        Ok(group)
+    }
+
+    /// Contiguous chunks, checked already, as one: in place when none is compressed.
+    pub(super) fn join(&self, chunks: &[Chunk], place: &str) -> Result<RawBytes, Damage> {
+        let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
+            return Ok(RawBytes::Owned(Arc::default()));
+        };
+        if chunks.iter().all(|c| c.compression == Compression::None) {
+            let range = first.offset as usize..last.offset as usize + last.stored_bytes as usize;
+            return Ok(RawBytes::InFile(self.bytes.clone(), range));
+        }
+        let mut raw = Vec::new();
+        for (i, chunk) in chunks.iter().enumerate() {
+            raw.extend_from_slice(&chunk.decompress(&self.bytes, &format!("{place}, chunk {i}"))?);
+        }
+        Ok(RawBytes::Owned(Arc::new(raw)))
+    }
+
+    /// Whether the head is the token embedding, and the tensors of the final section.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub fn final_section(&self) -> Result<(bool, TensorGroup), FormatError> {
+        self.read_final().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_final(&self) -> Result<(bool, TensorGroup), Damage> {
+        let range = self.final_range()?;
+        self.checked_section(SectionTag::FINAL)?;
+        self.parse_final(range)
+    }
+
+    /// Where the final section is; in a plain file, which does not say where it ends, up to the end of the file.
+    pub(crate) fn final_range(&self) -> Result<Range<usize>, Damage> {
+        let at = self.header.final_offset;
+        match self.section(SectionTag::FINAL) {
+            Some(section) => Ok(at as usize..(at + section.stored_bytes) as usize),
+            None => {
+                let bytes = (self.bytes.len() as u64).saturating_sub(at);
+                range_in(&self.bytes, at, bytes, "final section", 72)
+            }
+        }
+    }
+
+    /// The final section, checked already.
+    pub(crate) fn parse_final(&self, range: Range<usize>) -> Result<(bool, TensorGroup), Damage> {
+        let (place, at) = ("final section", range.start as u64);
+        let bytes = &self.bytes[range.clone()];
+        let tied = match bytes.first() {
+            Some(0xFF) => true,
+            Some(0) => false,
+            other => {
+                let found = other.map_or("nothing".into(), |b| format!("{b:#04x}"));
+                return Err(Damage::new(place, at, "flag byte 0xFF or 0x00", found));
+            }
+        };
+        let count = if self.is_plain() {
+            // Norm gain, its bias where the norm has one, and the head where it is separate.
+            TensorCount::Plain(1 + usize::from(self.header.norm == 0) + usize::from(!tied))
+        } else {
+            TensorCount::ToEnd
+        };
+        let tensors = parse_tensors(bytes, at, 1, count, None, self.header.block, place)?;
+        let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };
+        group.check_placement(at, place, |kind| {
+            !kind.is_per_layer() && !matches!(kind, TensorKind::Positions | TensorKind::TokenEmbedding)
+        })?;
+        self.check_all_tabled(&group, at, place)?;
+        Ok((tied, group))
+    }
+
+    /// The learned positions, where the model has them.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub fn positions(&self) -> Result<Option<TensorGroup>, FormatError> {
+        self.read_positions().map_err(|damage| damage.in_file(&self.path))
+    }
+
+    pub(crate) fn read_positions(&self) -> Result<Option<TensorGroup>, Damage> {
+        let Some(section) = self.section(SectionTag::POSITIONS) else { return Ok(None) };
+        let bytes = self.checked(section)?;
+        let tensors = parse_tensors(
+            bytes,
+            section.offset,
+            0,
+            TensorCount::Exactly(1),
+            None,
+            self.header.block,
+            "section POSE",
+        )?;
+        if tensors.iter().any(|t| t.kind != Some(TensorKind::Positions)) {
+            let found = tensors.first().map_or(0, |t| t.kind_id);
+            return Err(Damage::new("section POSE", section.offset, "kind 68 (positions)", found));
+        }
+        let range = section.offset as usize..(section.offset + section.stored_bytes) as usize;
+        let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };
+        self.check_all_tabled(&group, section.offset, "section POSE")?;
+        Ok(Some(group))
+    }
+
+    /// Without its table a learned type means nothing.
+    pub(super) fn check_tabled(&self, quant: QuantType) -> Result<(), &'static str> {
+        let known = !quant.is_learned() || self.tabled.contains(&quant);
+        if known { Ok(()) } else { Err("a type whose table is in section GRID") }
+    }
+
+    /// Checks that no tensor of a part is of a learned type without a table.
+    pub(crate) fn check_all_tabled(
+        &self,
+        group: &TensorGroup,
+        stored_at: u64,
+        place: &str,
+    ) -> Result<(), Damage> {
+        group.tensors.iter().try_for_each(|tensor| {
+            self.check_tabled(tensor.quant)
+                .map_err(|expected| group.damage(tensor, stored_at, place, expected, tensor.quant))
+        })
+    }
+}
