@@ -1,6 +1,7 @@
 //! The section directory: what a file holds beside the layers, where, and with which checksum (SPEC.md section 7).
 
 use std::fmt;
+use std::ops::Range;
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -249,11 +250,11 @@ pub(crate) fn embedding_chunk_bytes(chunks: &[Chunk]) -> Vec<u8> {
     bytes
 }
 
-/// Reads section ECHK, whose chunks must follow each other without gaps from `from` to `to` and hold `raw_sizes` bytes.
+/// Reads section ECHK, whose chunks must fill the `span` of the file without gaps and hold `raw_sizes` bytes.
 pub(crate) fn parse_embedding_chunks(
     bytes: &[u8],
     at: u64,
-    (from, to): (u64, u64),
+    span: Range<u64>,
     raw_sizes: impl ExactSizeIterator<Item = u64>,
 ) -> Result<Vec<Chunk>, Damage> {
     let damage = |i: usize, expected: String, found: String| {
@@ -265,7 +266,7 @@ pub(crate) fn parse_embedding_chunks(
     else {
         return Err(damage(0, format!("{expected} entries of 24 bytes"), format!("{} bytes", bytes.len())));
     };
-    let mut next = from;
+    let Range { start: mut next, end } = span;
     let mut chunks = Vec::with_capacity(expected);
     for ((i, entry), raw) in entries.iter().enumerate().zip(raw_sizes) {
         let chunk = Chunk {
@@ -285,15 +286,15 @@ pub(crate) fn parse_embedding_chunks(
         }
         check_sizes(&chunk, "section ECHK", at + (i * EMBEDDING_CHUNK_BYTES) as u64)?;
         next += u64::from(chunk.stored_bytes);
-        if next > to {
-            return Err(damage(i, format!("an end at or before {to}"), next.to_string()));
+        if next > end {
+            return Err(damage(i, format!("an end at or before {end}"), next.to_string()));
         }
         chunks.push(chunk);
     }
-    if next != to {
+    if next != end {
         return Err(damage(
             expected,
-            format!("chunks up to {to}, the end of section EMBD"),
+            format!("chunks up to {end}, the end of section EMBD"),
             next.to_string(),
         ));
     }

@@ -4,7 +4,7 @@ use zerocopy::byteorder::little_endian::{F32, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Damage;
-use crate::model_config::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig};
+use crate::model_config::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, Residual};
 use crate::quant_type::{BlockSize, QuantType};
 
 /// Bytes of the header.
@@ -56,6 +56,64 @@ struct RawHeader {
     file_bytes: U64,
     zero: U32,
     extension_crc: U32,
+}
+
+impl RawHeader {
+    /// Checks what every header has: magic, checksum, version, size.
+    fn check_core(&self) -> Result<(), Damage> {
+        if self.magic != MAGIC {
+            let found = format!("bytes {:02X?}", self.magic);
+            return Err(damage("magic", 0, "the text QSF1 (is this a QSF file?)", found));
+        }
+        check_crc("header bytes 0-95", 96, &self.as_bytes()[..CORE_BYTES], self.crc.get())?;
+        if self.version != VERSION {
+            return Err(damage("version", 4, VERSION, self.version));
+        }
+        if self.header_bytes != HEADER_BYTES as u32 {
+            return Err(damage("header size", 8, HEADER_BYTES, self.header_bytes));
+        }
+        Ok(())
+    }
+
+    /// Checks what a file with a directory has besides: checksum, flags, whole size.
+    fn check_extension(&self, file_bytes: u64) -> Result<(), Damage> {
+        let covered = &self.as_bytes()[EXTENSION_START..EXTENSION_CRC_AT];
+        check_crc("header bytes 100-123", 124, covered, self.extension_crc.get())?;
+        if self.flags != 0 || self.zero != 0 {
+            return Err(damage("flags", 110, 0, format!("{} and {}", self.flags, self.zero)));
+        }
+        if self.file_bytes != file_bytes {
+            return Err(damage(
+                "whole file size",
+                112,
+                format!("{} bytes", self.file_bytes),
+                format!("{file_bytes} (truncated or appended to?)"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks the codes of a byte each: default type, activation, position, norm.
+    fn check_codes(&self) -> Result<(), Damage> {
+        if self.quant != MIXED && QuantType::from_id(self.quant).is_none() {
+            return Err(damage("default quantization type", 48, "a known type id", self.quant));
+        }
+        let up_to_two = [("activation", 49, self.activation), ("position encoding", 51, self.position)];
+        for (place, at, code) in up_to_two {
+            if code > 2 {
+                return Err(damage(place, at, "0 to 2", code));
+            }
+        }
+        if self.norm > 1 {
+            return Err(damage("normalization", 50, "0 or 1", self.norm));
+        }
+        Ok(())
+    }
+}
+
+/// A damage of a field of the header.
+fn damage(place: &str, at: u64, expected: impl ToString, found: impl ToString) -> Damage {
+    Damage::new(format!("file header, {place}"), at, expected, found)
 }
 
 /// The architecture as the binary header knows it; META has the exact description.
@@ -158,28 +216,58 @@ pub struct FileHeader {
 impl FileHeader {
     /// A header for `config`, with all offsets still 0.
     pub fn new(config: &ModelConfig, quant: u8, block: BlockSize) -> FileHeader {
-        let (activation, norm, position, rope_theta) = codes_of(config);
-        FileHeader {
-            architecture: HeaderArchitecture::of_model_type(&config.architecture),
-            layers: config.layers,
-            hidden: config.hidden,
-            heads: config.heads,
-            kv_heads: config.kv_heads,
-            vocab: config.vocab,
-            max_positions: config.max_positions,
-            ffn: config.ffn,
-            head_dim: config.head_dim,
-            quant,
-            activation,
+        let ModelConfig {
+            architecture,
+            layers,
+            hidden,
+            heads,
+            kv_heads,
+            head_dim,
+            ffn,
+            vocab,
+            max_positions,
             norm,
+            activation,
+            position,
+            bos,
+            stop_tokens,
+            pad,
+            // The final section says whether the head is tied, the tensors of a layer whether there is a gate.
+            tied_head: _,
+            gated_ffn: _,
+            // What follows is in META alone: no plain file can have it.
+            residual: _,
+            qk_norm: _,
+            attention_scale: _,
+            attention_softcap: _,
+            logit_softcap: _,
+            embedding_scale: _,
+            embedding_norm: _,
+            sliding_window: _,
+            experts: _,
+        } = config;
+        let (position, rope_theta) = position_code(position);
+        FileHeader {
+            architecture: HeaderArchitecture::of_model_type(architecture),
+            layers: *layers,
+            hidden: *hidden,
+            heads: *heads,
+            kv_heads: *kv_heads,
+            vocab: *vocab,
+            max_positions: *max_positions,
+            ffn: *ffn,
+            head_dim: *head_dim,
+            quant,
+            activation: activation_code(*activation),
+            norm: norm_code(norm.kind),
             position,
             rope_theta,
             index_offset: 0,
             embedding_offset: 0,
             final_offset: 0,
-            bos: config.bos,
-            eos: config.stop_tokens.first().copied(),
-            pad: config.pad,
+            bos: *bos,
+            eos: stop_tokens.first().copied(),
+            pad: *pad,
             file_bytes: 0,
             directory_offset: None,
             block,
@@ -228,80 +316,30 @@ impl FileHeader {
     /// # Errors
     /// The first contradiction: magic, version, checksums, sizes, unknown codes.
     pub fn parse(bytes: &[u8], file_bytes: u64) -> Result<FileHeader, Damage> {
-        let damage = |place: &str, at: u64, expected: &dyn ToString, found: &dyn ToString| {
-            Damage::new(format!("file header, {place}"), at, expected.to_string(), found.to_string())
-        };
         let Ok((raw, _)) = RawHeader::ref_from_prefix(bytes) else {
-            return Err(damage(
-                "whole",
-                0,
-                &format!("at least {HEADER_BYTES} bytes"),
-                &format!("a file of {} bytes", bytes.len()),
-            ));
+            let found = format!("a file of {} bytes", bytes.len());
+            return Err(damage("whole", 0, format!("at least {HEADER_BYTES} bytes"), found));
         };
-        if raw.magic != MAGIC {
-            return Err(damage(
-                "magic",
-                0,
-                &"the text QSF1 (is this a QSF file?)",
-                &format!("bytes {:02X?}", raw.magic),
-            ));
-        }
-        let all = raw.as_bytes();
-        check_crc("header bytes 0-95", 96, &all[..CORE_BYTES], raw.crc.get())?;
-        if raw.version != VERSION {
-            return Err(damage("version", 4, &VERSION, &raw.version));
-        }
-        if raw.header_bytes != HEADER_BYTES as u32 {
-            return Err(damage("header size", 8, &HEADER_BYTES, &raw.header_bytes));
-        }
-        let extension = &all[EXTENSION_START..];
-        let plain = extension.iter().all(|&b| b == 0);
+        raw.check_core()?;
+        let plain = raw.as_bytes()[EXTENSION_START..].iter().all(|&b| b == 0);
         if !plain {
-            check_crc(
-                "header bytes 100-123",
-                124,
-                &all[EXTENSION_START..EXTENSION_CRC_AT],
-                raw.extension_crc.get(),
-            )?;
-            if raw.flags != 0 || raw.zero != 0 {
-                return Err(damage("flags", 110, &0, &format!("{} and {}", raw.flags, raw.zero)));
-            }
-            if raw.file_bytes != file_bytes {
-                return Err(damage(
-                    "whole file size",
-                    112,
-                    &format!("{} bytes", raw.file_bytes),
-                    &format!("{file_bytes} (truncated or appended to?)"),
-                ));
-            }
+            raw.check_extension(file_bytes)?;
         }
         if raw.file_bytes_low != file_bytes as u32 {
             return Err(damage(
                 "file size, lower 32 bits",
                 92,
-                &raw.file_bytes_low,
-                &format!("{} (truncated or appended to?)", file_bytes as u32),
+                raw.file_bytes_low,
+                format!("{} (truncated or appended to?)", file_bytes as u32),
             ));
         }
         let block = match raw.block.get() {
             0 => BlockSize::B64,
-            n => BlockSize::new(n).ok_or_else(|| damage("block size", 108, &"0, 32, 64, 128 or 256", &n))?,
+            n => BlockSize::new(n).ok_or_else(|| damage("block size", 108, "0, 32, 64, 128 or 256", n))?,
         };
         let architecture = HeaderArchitecture::from_id(raw.architecture.get())
-            .ok_or_else(|| damage("architecture", 12, &"0 to 4", &raw.architecture))?;
-        if raw.quant != MIXED && QuantType::from_id(raw.quant).is_none() {
-            return Err(damage("default quantization type", 48, &"a known type id", &raw.quant));
-        }
-        for (place, at, code) in [("activation", 49, raw.activation), ("position encoding", 51, raw.position)]
-        {
-            if code > 2 {
-                return Err(damage(place, at, &"0 to 2", &code));
-            }
-        }
-        if raw.norm > 1 {
-            return Err(damage("normalization", 50, &"0 or 1", &raw.norm));
-        }
+            .ok_or_else(|| damage("architecture", 12, "0 to 4", raw.architecture))?;
+        raw.check_codes()?;
         let token = |id: U32| (id != NO_TOKEN).then_some(id.get());
         let kv_heads = if raw.kv_heads == 0 { raw.heads } else { raw.kv_heads };
         Ok(FileHeader {
@@ -378,6 +416,7 @@ impl FileHeader {
     /// `gated_ffn` is whether the first layer has a gate tensor, `tied_head` what the final section says. `None` for
     /// architectures and encodings that need META.
     pub fn plain_model(&self, gated_ffn: bool, tied_head: bool) -> Option<ModelConfig> {
+        // Field by field and without `..`: a new field needs a value for plain files, and a word in SPEC.md section 9.
         Some(ModelConfig {
             architecture: self.architecture.model_type()?.to_owned(),
             layers: self.layers,
@@ -401,29 +440,43 @@ impl FileHeader {
                 _ => return None,
             },
             tied_head,
+            residual: Residual::Sequential,
+            qk_norm: None,
+            attention_scale: None,
+            attention_softcap: None,
+            logit_softcap: None,
+            embedding_scale: None,
+            embedding_norm: false,
+            sliding_window: None,
+            experts: None,
             bos: self.bos,
             stop_tokens: self.eos.into_iter().collect(),
             pad: self.pad,
-            ..ModelConfig::default()
         })
     }
 }
 
-/// Activation, norm, position and rope theta as the header codes them.
-fn codes_of(config: &ModelConfig) -> (u8, u8, u8, f32) {
-    let activation = match config.activation {
+fn activation_code(activation: Activation) -> u8 {
+    match activation {
         Activation::GeluErf | Activation::GeluTanh => 0,
         Activation::Silu => 1,
         Activation::Relu => 2,
-    };
-    let norm = match config.norm.kind {
+    }
+}
+
+fn norm_code(norm: NormKind) -> u8 {
+    match norm {
         NormKind::LayerNorm => 0,
         NormKind::RmsNorm => 1,
-    };
-    match config.position {
-        PositionConfig::Learned {} => (activation, norm, 0, 0.0),
-        PositionConfig::Rope { theta, .. } => (activation, norm, 1, theta),
-        PositionConfig::Alibi {} => (activation, norm, 2, 0.0),
+    }
+}
+
+/// The code of the positions, and the base of their rotary frequencies.
+fn position_code(position: &PositionConfig) -> (u8, f32) {
+    match position {
+        PositionConfig::Learned {} => (0, 0.0),
+        PositionConfig::Rope { theta, .. } => (1, *theta),
+        PositionConfig::Alibi {} => (2, 0.0),
     }
 }
 

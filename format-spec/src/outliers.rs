@@ -208,7 +208,8 @@ impl OutlierTable {
         &mut self,
         id: TensorId,
         quant: QuantType,
-        (rows, cols): (u32, u32),
+        rows: u32,
+        cols: u32,
     ) -> Result<Option<Arc<Outliers>>, Damage> {
         let Some((at, outliers)) = self.records.remove(&id) else { return Ok(None) };
         let place = format!("section OUTL, {id}");
@@ -257,13 +258,13 @@ mod tests {
         assert_eq!(bytes.len() as u64, outliers().stored_bytes());
         bytes.extend(outliers().to_bytes(head));
         let mut table = OutlierTable::parse(&bytes, 64).unwrap();
-        let found = table.take(head, QuantType::N3, (3, 65_536)).unwrap().unwrap();
+        let found = table.take(head, QuantType::N3, 3, 65_536).unwrap().unwrap();
         assert_eq!(*found, outliers());
         assert_eq!(found.row(0), (&[0, 7][..], &[1.5, -300.0][..]));
         assert_eq!(found.row(2).1, [f16::from_f32(0.1).to_f32()]);
         let left = table.check_all_taken().unwrap_err().to_string();
         assert!(left.contains("layer 65535 ffn_up") && left.contains("offset 64"), "{left}");
-        assert_eq!(table.take(head, QuantType::N3, (3, 65_536)).unwrap(), None);
+        assert_eq!(table.take(head, QuantType::N3, 3, 65_536).unwrap(), None);
         let mut twice = outliers();
         twice.append(&outliers());
         assert_eq!((twice.rows(), twice.row(3)), (6, outliers().row(0)));
@@ -274,7 +275,7 @@ mod tests {
         let id = TensorId::of_layer(0, TensorKind::AttnQ);
         let take = |quant, shape| {
             let mut table = OutlierTable::parse(&outliers().to_bytes(id), 0).unwrap();
-            table.take(id, quant, shape).map(|found| found.is_some()).map_err(|e| e.to_string())
+            table.take(id, quant, shape.0, shape.1).map(|found| found.is_some()).map_err(|e| e.to_string())
         };
         assert_eq!(take(QuantType::Q4, (3, 65_536)), Ok(true));
         assert!(take(QuantType::F16, (3, 65_536)).unwrap_err().contains("blocks"));

@@ -73,7 +73,7 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
     let embedding = file.read_embedding_info()?;
     file.read_embedding(&embedding)?;
     let id = TensorId::of_model(TensorKind::TokenEmbedding);
-    outliers.take(id, embedding.quant, (embedding.rows, embedding.cols))?;
+    outliers.take(id, embedding.quant, embedding.rows, embedding.cols)?;
     outliers.check_all_taken()?;
     report.tensors += 1;
     if let Some(meta) = file.read_meta()? {
@@ -98,7 +98,7 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
 fn take_outliers(outliers: &mut OutlierTable, layer: Option<u32>, group: &TensorGroup) -> Result<(), Damage> {
     for tensor in &group.tensors {
         if let Some(kind) = tensor.kind {
-            outliers.take(TensorId { layer, kind }, tensor.quant, (tensor.rows, tensor.cols))?;
+            outliers.take(TensorId { layer, kind }, tensor.quant, tensor.rows, tensor.cols)?;
         }
     }
     Ok(())

@@ -9,58 +9,81 @@ impl ModelConfig {
     /// # Errors
     /// A sentence that names the field, its value and what it should be.
     pub fn check(&self) -> Result<(), String> {
+        let ModelConfig {
+            layers,
+            hidden,
+            heads,
+            kv_heads,
+            head_dim,
+            ffn,
+            vocab,
+            max_positions,
+            norm,
+            position: _, // check_position
+            residual,
+            attention_scale,
+            attention_softcap,
+            logit_softcap,
+            embedding_scale,
+            sliding_window,
+            experts,
+            bos,
+            stop_tokens,
+            pad,
+            // Any text, any of the enum's values, or either truth is possible.
+            architecture: _,
+            activation: _,
+            gated_ffn: _,
+            tied_head: _,
+            qk_norm: _,
+            embedding_norm: _,
+        } = self;
         let limits = [
-            ("layers", self.layers, 1 << 16),
-            ("hidden", self.hidden, 1 << 20),
-            ("heads", self.heads, 1 << 16),
-            ("kv_heads", self.kv_heads, 1 << 16),
-            ("head_dim", self.head_dim, 1 << 16),
-            ("ffn", self.ffn, 1 << 24),
-            ("vocab", self.vocab, 1 << 26),
-            ("max_positions", self.max_positions, 1 << 30),
+            ("layers", *layers, 1 << 16),
+            ("hidden", *hidden, 1 << 20),
+            ("heads", *heads, 1 << 16),
+            ("kv_heads", *kv_heads, 1 << 16),
+            ("head_dim", *head_dim, 1 << 16),
+            ("ffn", *ffn, 1 << 24),
+            ("vocab", *vocab, 1 << 26),
+            ("max_positions", *max_positions, 1 << 30),
         ];
         for (name, value, limit) in limits {
             up_to(name, value, limit)?;
         }
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(format!(
-                "heads is {}, expected a multiple of kv_heads = {}",
-                self.heads, self.kv_heads
-            ));
+        if !heads.is_multiple_of(*kv_heads) {
+            return Err(format!("heads is {heads}, expected a multiple of kv_heads = {kv_heads}"));
         }
-        if u64::from(self.heads) * u64::from(self.head_dim) > 1 << 24 {
+        if u64::from(*heads) * u64::from(*head_dim) > 1 << 24 {
             return Err(format!("heads * head_dim is {}, expected at most {}", self.q_rows(), 1 << 24));
         }
-        if !(self.norm.epsilon.is_finite() && self.norm.epsilon >= 0.0) {
-            return Err(format!(
-                "norm epsilon is {}, expected a finite number of 0 or more",
-                self.norm.epsilon
-            ));
+        if !(norm.epsilon.is_finite() && norm.epsilon >= 0.0) {
+            return Err(format!("norm epsilon is {}, expected a finite number of 0 or more", norm.epsilon));
         }
-        for (name, id) in [("bos", self.bos), ("pad", self.pad)]
+        for (name, id) in [("bos", *bos), ("pad", *pad)]
             .into_iter()
-            .chain(self.stop_tokens.iter().map(|&t| ("stop_tokens", Some(t))))
+            .chain(stop_tokens.iter().map(|&t| ("stop_tokens", Some(t))))
         {
-            if let Some(id) = id.filter(|&id| id >= self.vocab) {
-                return Err(format!("{name} holds token {id}, expected below vocab = {}", self.vocab));
+            if let Some(id) = id.filter(|id| id >= vocab) {
+                return Err(format!("{name} holds token {id}, expected below vocab = {vocab}"));
             }
         }
         for (name, factor) in [
-            ("attention_scale", self.attention_scale),
-            ("attention_softcap", self.attention_softcap),
-            ("logit_softcap", self.logit_softcap),
-            ("embedding_scale", self.embedding_scale),
+            ("attention_scale", *attention_scale),
+            ("attention_softcap", *attention_softcap),
+            ("logit_softcap", *logit_softcap),
+            ("embedding_scale", *embedding_scale),
         ] {
             factor.map_or(Ok(()), |factor| positive(name, factor))?;
         }
-        if self.residual != Residual::Sequential && self.norm.placement != NormPlacement::Pre {
+        if *residual != Residual::Sequential && norm.placement != NormPlacement::Pre {
             return Err("residual is parallel, which goes with norm placement pre only".into());
         }
-        if let Some(window) = &self.sliding_window {
+        if let Some(window) = sliding_window {
             up_to("sliding_window size", window.size, 1 << 30)?;
             self.check_layers("sliding_window layers", &window.layers)?;
         }
-        self.experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
+        experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         self.check_position()
     }
 

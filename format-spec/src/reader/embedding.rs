@@ -91,7 +91,7 @@ impl QsfFile {
             .checked_section(SectionTag::EMBEDDING_CHUNKS)?
             .ok_or_else(|| Damage::new("section directory", at, "an entry ECHK", "none"))?;
         let listed_at = self.section(SectionTag::EMBEDDING_CHUNKS).map_or(0, |s| s.offset);
-        let chunks = parse_embedding_chunks(listed, listed_at, (at + TENSOR_HEADER_BYTES, end), raw_sizes)?;
+        let chunks = parse_embedding_chunks(listed, listed_at, at + TENSOR_HEADER_BYTES..end, raw_sizes)?;
         Ok(EmbeddingInfo { quant, layout, rows, cols, chunks })
     }
 

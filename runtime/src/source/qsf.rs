@@ -198,7 +198,7 @@ impl Found<'_> {
                 let expected = format!("{} bytes", expected.unwrap_or(u64::MAX));
                 RuntimeError::from(Damage::new(id.to_string(), 0, expected, found).in_file(path))
             })?;
-        let outliers = self.outliers.take(id, quant, (rows, cols)).map_err(|damage| damage.in_file(path))?;
+        let outliers = self.outliers.take(id, quant, rows, cols).map_err(|damage| damage.in_file(path))?;
         let tensor = tensor.with_tables(self.file.tables());
         let tensor = match outliers {
             Some(outliers) => tensor.with_outliers(outliers, 0),

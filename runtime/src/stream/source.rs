@@ -194,7 +194,7 @@ fn read_all(reader: &mut ChunkReader, part: &StreamPart, raw: &Range<usize>) -> 
 /// Notes a matrix.
 fn place(found: &mut Found<'_>, layer: Option<u32>, part: &StreamPart, entry: &TensorEntry) -> Result<Place> {
     let id = TensorId { layer, kind: entry.kind.unwrap_or(TensorKind::Head) };
-    let outliers = found.outliers.take(id, entry.quant, (entry.rows, entry.cols));
+    let outliers = found.outliers.take(id, entry.quant, entry.rows, entry.cols);
     let outliers = outliers.map_err(|damage| damage.in_file(found.file.path()))?;
     let (rows, cols) = (entry.rows as usize, entry.cols as usize);
     found.infos.push(TensorInfo { id, name: id.to_string(), rows, cols, stored: entry.quant.into() });

@@ -39,9 +39,9 @@ pub(super) fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Resul
     let embedding = file.embedding_info()?;
     let block = file.header().block;
     let mut outliers = file.outliers()?;
-    let mut apart = |id: Option<TensorId>, quant, shape| -> anyhow::Result<Option<(usize, u64)>> {
+    let mut apart = |id: Option<TensorId>, quant, (rows, cols)| -> anyhow::Result<Option<(usize, u64)>> {
         let Some(id) = id else { return Ok(None) };
-        let found = outliers.take(id, quant, shape).map_err(|damage| damage.in_file(file.path()))?;
+        let found = outliers.take(id, quant, rows, cols).map_err(|damage| damage.in_file(file.path()))?;
         Ok(found.map(|outliers| (outliers.len(), outliers.stored_bytes())))
     };
     lines.push(TensorLine {
