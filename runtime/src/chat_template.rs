@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use crate::error::{Result, RuntimeError};
-use crate::guard::guarded;
+use crate::guard::catch_library_panic;
 use crate::source::WeightSource;
 use crate::tokenizer::Tokenizer;
 
@@ -90,7 +90,8 @@ impl ChatTemplate {
         }
         let text = std::str::from_utf8(text).map_err(|e| refuse("UTF-8", e.to_string()))?;
         let mut environment = environment();
-        let added = guarded("template", || Ok(environment.add_template_owned(NAME, without_marks(text))));
+        let added =
+            catch_library_panic("template", || Ok(environment.add_template_owned(NAME, without_marks(text))));
         added.map_err(|panic| refuse("Jinja", panic))?.map_err(|e| wrong(path, "Jinja", &e))?;
         Ok(ChatTemplate { environment, path: path.to_owned(), bos, eos })
     }
@@ -116,7 +117,7 @@ impl ChatTemplate {
         context.extend(tokens.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
         let context = Value::from_pairs(context);
         let mut text = BoundedText(Vec::new());
-        let rendered = guarded("template", || {
+        let rendered = catch_library_panic("template", || {
             let template = self.environment.get_template(NAME)?;
             Ok(template.render_captured_to(context, &mut text).map(drop))
         });

@@ -10,14 +10,14 @@ use std::sync::Once;
 use qsf_format::printable::message;
 
 thread_local! {
-    /// Whether this thread is inside of [`guarded`], where a panic is an answer and not worth a message.
+    /// Whether this thread is inside of [`catch_library_panic`], where a panic is an answer and not worth a message.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
 static HOOK: Once = Once::new();
 
 /// The result of `work` by `library`; an error or a panic of it as text.
-pub(crate) fn guarded<T>(
+pub(crate) fn catch_library_panic<T>(
     library: &str,
     work: impl FnOnce() -> Result<T, Box<dyn Error + Send + Sync>>,
 ) -> Result<T, String> {
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_library_becomes_an_error_with_its_message() {
-        let found = guarded::<()>("tokenizer", || panic!("index {} out of range", 7));
+        let found = catch_library_panic::<()>("tokenizer", || panic!("index {} out of range", 7));
         assert_eq!(found.unwrap_err(), "an internal error of the tokenizer library: index 7 out of range");
         assert!(!GUARDED.get(), "later panics of this thread are shown again");
-        assert_eq!(guarded("tokenizer", || Ok(1)), Ok(1));
+        assert_eq!(catch_library_panic("tokenizer", || Ok(1)), Ok(1));
     }
 }

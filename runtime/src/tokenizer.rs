@@ -9,7 +9,7 @@ mod stream;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Result, RuntimeError};
-use crate::guard::guarded;
+use crate::guard::catch_library_panic;
 
 pub use definition::{Definition, FoundTokenizer, GgufTokenizer, find_tokenizer, read_gguf_tokenizer};
 pub use open::open_tokenizer;
@@ -33,7 +33,7 @@ impl Tokenizer {
     /// # Errors
     /// The text is not a tokenizer, or is one that fails at its first use.
     pub fn from_json(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
-        let inner = guarded("tokenizer", || {
+        let inner = catch_library_panic("tokenizer", || {
             limits::check_growth(&serde_json::from_slice(bytes)?)?;
             let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
             inner.with_truncation(None)?;
@@ -121,7 +121,7 @@ impl Tokenizer {
     }
 
     fn run<T>(&self, action: &str, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
-        guarded("tokenizer", work).map_err(|problem| {
+        catch_library_panic("tokenizer", work).map_err(|problem| {
             RuntimeError::bad_input(&self.path, "the tokenizer", format!("it to {action}"), problem)
         })
     }

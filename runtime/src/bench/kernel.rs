@@ -6,7 +6,7 @@ use qsf_format::{BlockSize, Layout, QuantType};
 use serde::Serialize;
 
 use super::machine::Caches;
-use crate::cpu::{AlignedFloats, Cpu, Input, Int8Rows, KernelTable, WideRows};
+use crate::cpu::{AlignedFloats, Cpu, Input, Int8Rows, Int8x256Rows, KernelTable};
 use crate::decoder::{Activations, LEAST_WIDE_TOKENS};
 use crate::error::{Result, RuntimeError};
 use crate::source::Tensor;
@@ -138,7 +138,7 @@ impl KernelTest {
         let rows = (bytes / row_bytes / step * step).max(step);
         let weight = weights(self.quant, rows)?;
         let x: Vec<f32> = (0..self.tokens * COLS).map(|i| ((i * 7_919) % 2_003) as f32 / 1e3 - 1.0).collect();
-        let (mut int8, mut wide) = (Int8Rows::new(), WideRows::new());
+        let (mut int8, mut wide) = (Int8Rows::new(), Int8x256Rows::new());
         let input = match self.activations {
             Activations::F32 => Input::float(&x, COLS),
             Activations::Int8 => {

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `isa` | which instruction sets there are, compiling plain Rust for them |
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
-//! | `activations`, `wide_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
+//! | `activations`, `int8x256_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
 //! | `bf16_unit` | what attention asks of a matrix unit |
 //! | `decode`, `decode_learned` | stored weights to floats |
 //! | `float_matvec` | stored floats times a single token |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
 //! | `linear` | weight matrix times activations, on all threads |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
-//! | `outer` | sums of outer products, for calibration |
+//! | `second_moments` | sums of outer products of activations, for calibration |
 //! | `math`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
 //! | `threads`, `rows`, `shared` | the pool that work is spread over, rows of matrices on it, outputs that threads share |
 //!
@@ -30,20 +30,20 @@ mod elementwise;
 mod float_dot;
 mod float_matvec;
 mod hadamard;
+mod int8x256_rows;
 mod isa;
 mod kernels;
 pub mod lanes;
 mod linear;
 pub mod math;
 mod norm;
-mod outer;
 mod rope;
 mod rope_frequencies;
 mod rows;
+mod second_moments;
 mod shared;
 pub mod threads;
 pub mod vector;
-mod wide_rows;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
 pub use aligned::AlignedFloats;
@@ -52,14 +52,14 @@ pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 #[cfg(feature = "gpu")]
 pub(crate) use hadamard::hadamard_block;
+pub use int8x256_rows::Int8x256Rows;
 pub use isa::{CpuError, Isa, Vectorized};
 pub use kernels::{Int8Kernel, KernelEntry, KernelTable, WideKernel};
 pub use linear::Input;
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
-pub use outer::ColumnPanels;
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
-pub use wide_rows::WideRows;
+pub use second_moments::ColumnPanels;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What weights of block types are multiplied with, and by what attention over many tokens is computed.
 
-use crate::cpu::{Cpu, Input, Int8Rows, WideRows};
+use crate::cpu::{Cpu, Input, Int8Rows, Int8x256Rows};
 
 /// Type of the activations that quantized matrices are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Activations {
 #[derive(Debug, Default)]
 pub(super) struct CodedRows {
     int8: Int8Rows,
-    wide: WideRows,
+    wide: Int8x256Rows,
 }
 
 impl CodedRows {

@@ -6,7 +6,7 @@ mod reference;
 use super::Tokenizer;
 use super::definition::{Definition, Model};
 use crate::error::{Result, RuntimeError};
-use crate::guard::guarded;
+use crate::guard::catch_library_panic;
 use reference::{ByteReference, PieceReference, Reference};
 
 /// Texts that begin with a letter or a symbol, on which all makers of tokenizers agree.
@@ -64,7 +64,7 @@ pub fn self_check(definition: &Definition, written: &Tokenizer, derived: bool) -
     };
     let edges = EDGES.iter().copied().filter(|_| derived);
     for text in TEXTS.split(SEPARATOR).chain(edges) {
-        let expected = guarded("tokenizer", || reference.encode(text)).map_err(failed)?;
+        let expected = catch_library_panic("tokenizer", || reference.encode(text)).map_err(failed)?;
         let found = written.encode_plain(text)?;
         if expected != found {
             return Ok(Some(difference(written, text, &expected, &found)));

@@ -42,7 +42,7 @@ use qsf_format::panels::panel_bytes;
 use qsf_format::{BlockSize, CodeTables, QuantType};
 
 use crate::cpu::activations::Int8Rows;
-use crate::cpu::wide_rows::WideRows;
+use crate::cpu::int8x256_rows::Int8x256Rows;
 
 /// Activations in a form that kernels multiply.
 pub(in crate::cpu) trait Rows {
@@ -72,7 +72,7 @@ macro_rules! rows {
     };
 }
 rows!(Int8Rows);
-rows!(WideRows);
+rows!(Int8x256Rows);
 
 /// Panels of a weight matrix of block type, and activations to multiply them with.
 #[derive(Debug, Clone)]
@@ -127,7 +127,7 @@ impl<X> Copy for PanelKernel<X> {}
 /// A kernel that multiplies activations of 8 bits.
 pub type Int8Kernel = PanelKernel<Int8Rows>;
 /// A kernel that multiplies activations, and weights recoded, with a scale per 256 columns.
-pub type WideKernel = PanelKernel<WideRows>;
+pub type WideKernel = PanelKernel<Int8x256Rows>;
 
 impl<X> PanelKernel<X> {
     /// The name in reports.

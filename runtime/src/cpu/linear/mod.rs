@@ -9,8 +9,8 @@ use std::ops::Range;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::activations::Int8Rows;
+use super::int8x256_rows::Int8x256Rows;
 use super::kernels::{PanelKernel, PanelTask, RowScratch, RowTask, Rows};
-use super::wide_rows::WideRows;
 use super::{Cpu, float_dot, float_matvec};
 use crate::source::{NativeRows, Tensor};
 use output::Output;
@@ -43,7 +43,7 @@ pub struct Input<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Coded<'a> {
     Int8(&'a Int8Rows),
-    Wide(&'a WideRows),
+    Wide(&'a Int8x256Rows),
 }
 
 impl<'a> Input<'a> {
@@ -71,7 +71,7 @@ impl<'a> Input<'a> {
     ///
     /// # Panics
     /// When `k` is 0 or does not divide the length of `x`, or `wide` has another shape.
-    pub fn with_wide(x: &'a [f32], k: usize, wide: &'a WideRows) -> Input<'a> {
+    pub fn with_wide(x: &'a [f32], k: usize, wide: &'a Int8x256Rows) -> Input<'a> {
         let input = Input::float(x, k);
         assert_eq!((wide.rows(), wide.cols()), (input.rows(), k), "codes of another shape");
         Input { coded: Some(Coded::Wide(wide)), ..input }

@@ -264,7 +264,7 @@ fn products_in_wide_groups_have_bias_and_outliers_and_are_floats_without_a_kerne
         for weight in [plain.clone(), in_panels(&plain)] {
             let weight = weight.with_outliers(outliers(rows, cols), 0);
             let (x, bias) = (floats(97, m * cols), floats(98, rows));
-            let mut wide = WideRows::new();
+            let mut wide = Int8x256Rows::new();
             wide.quantize(&cpu, &x, m, cols);
             let mut out = vec![f32::NAN; m * rows];
             cpu.linear(&weight, Some(&bias), &Input::with_wide(&x, cols, &wide), &mut out);
@@ -298,7 +298,7 @@ fn a_gated_pair_gives_the_bits_of_both_products_and_their_gate() {
             let x = floats(99, m * cols);
             for cpu in &cpus {
                 let threads = cpu.threads();
-                let (mut int8, mut wide) = (Int8Rows::new(), WideRows::new());
+                let (mut int8, mut wide) = (Int8Rows::new(), Int8x256Rows::new());
                 int8.quantize(cpu, &x, m, cols);
                 wide.quantize(cpu, &x, m, cols);
                 let inputs = [

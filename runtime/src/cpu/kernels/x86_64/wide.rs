@@ -20,9 +20,9 @@ use super::recode::Recoder;
 use super::tiles::Floats;
 use super::wide_units::{AmxWide, IntSums, PANELS, Weights, WideUnit};
 use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::int8x256_rows::{Int8x256Rows, STEPS, STRIP_ROWS, TILE_COLS, TILE_ROWS, TILES, WIDE_GROUP};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::{fetch, head_bytes, superblock_bytes};
-use crate::cpu::wide_rows::{STEPS, STRIP_ROWS, TILE_COLS, TILE_ROWS, TILES, WIDE_GROUP, WideRows};
 
 /// Strips of 32 tokens of a pass, and panels: results of 512 KiB.
 const PASS_STRIPS: usize = 16;
@@ -63,7 +63,7 @@ thread_local! {
 /// As for [`PanelFn`](crate::cpu::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL and VNNI,
 /// and [`available`](super::tiles::available) must have allowed tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn matmul_amx<const QUANT: u8>(task: &PanelTask<'_, WideRows>, out: PanelOut) {
+pub(super) unsafe fn matmul_amx<const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
     // SAFETY: the caller's promises.
     unsafe { matmul::<AmxWide, QUANT>(task, out) }
 }
@@ -71,7 +71,7 @@ pub(super) unsafe fn matmul_amx<const QUANT: u8>(task: &PanelTask<'_, WideRows>,
 /// # Safety
 /// As for [`matmul_amx`] but for the tiles, which `U` may need.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn matmul<U: WideUnit, const QUANT: u8>(task: &PanelTask<'_, WideRows>, out: PanelOut) {
+unsafe fn matmul<U: WideUnit, const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
     assert_eq!(
         task.tokens,
         0..task.input.rows(),
@@ -96,7 +96,7 @@ unsafe fn matmul<U: WideUnit, const QUANT: u8>(task: &PanelTask<'_, WideRows>, o
 
 /// Some strips of tokens and some panels of a task.
 struct Pass<'a> {
-    task: &'a PanelTask<'a, WideRows>,
+    task: &'a PanelTask<'a, Int8x256Rows>,
     recoder: &'a Recoder,
     strips: Range<usize>,
     panels: Range<usize>,
@@ -306,7 +306,7 @@ mod tests {
     static AMX: &[WideKernel] = wide_table!("amx", matmul_amx);
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_, WideRows>, out: PanelOut) {
+    unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
         // SAFETY: the caller's promises.
         unsafe { matmul::<EmulatedWide, QUANT>(task, out) }
     }
@@ -334,7 +334,7 @@ mod tests {
         }
 
         /// Results with a stride larger than the rows, of which nothing may be written between.
-        fn run(&self, kernels: &[WideKernel], input: &WideRows) -> Vec<f32> {
+        fn run(&self, kernels: &[WideKernel], input: &Int8x256Rows) -> Vec<f32> {
             let rows = self.panels * PANEL_ROWS;
             let mut out = vec![f32::NAN; input.rows() * (rows + 3)];
             let to = PanelOut { start: out.as_mut_ptr(), stride: rows + 3 };
@@ -380,8 +380,8 @@ mod tests {
         }
     }
 
-    fn quantized(x: &[f32], cols: usize) -> WideRows {
-        let mut input = WideRows::new();
+    fn quantized(x: &[f32], cols: usize) -> Int8x256Rows {
+        let mut input = Int8x256Rows::new();
         input.quantize(&Cpu::new(Isa::best()), x, x.len() / cols, cols);
         input
     }

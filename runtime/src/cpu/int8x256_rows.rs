@@ -47,16 +47,16 @@ impl Strip {
 /// the same columns of the next 32 rows, and behind all rows the next 256 columns. So what a kernel reads again and again, a group of
 /// all rows, lies in one stretch of memory. Rows and columns are padded with zeros.
 #[derive(Debug, Clone, Default)]
-pub struct WideRows {
+pub struct Int8x256Rows {
     rows: usize,
     cols: usize,
     strips: Vec<Strip>,
 }
 
-impl WideRows {
+impl Int8x256Rows {
     /// An empty buffer.
-    pub fn new() -> WideRows {
-        WideRows::default()
+    pub fn new() -> Int8x256Rows {
+        Int8x256Rows::default()
     }
 
     /// Replaces the contents by `x`: `rows` x `cols`, row major.
@@ -192,7 +192,7 @@ mod tests {
                 |i: usize| ((i * 7919) % 1009) as f32 * 0.013 - 6.0 + (i % cols / WIDE_GROUP * 9) as f32;
             let x: Vec<f32> = (0..rows * cols).map(value).collect();
             for isa in Isa::available() {
-                let mut wide = WideRows::new();
+                let mut wide = Int8x256Rows::new();
                 // What was there before must not show.
                 wide.quantize(&Cpu::new(isa), &vec![7.0; 70 * 800], 70, 800);
                 wide.quantize(&Cpu::new(isa), &x, rows, cols);
@@ -224,7 +224,7 @@ mod tests {
     fn a_damaged_value_damages_its_group_only() {
         let mut x = [1.0; 300];
         x[7] = f32::INFINITY;
-        let mut wide = WideRows::new();
+        let mut wide = Int8x256Rows::new();
         wide.quantize(&Cpu::new(Isa::best()), &x, 1, 300);
         assert!(wide.value(0, 8).is_nan());
         assert!((wide.value(0, 299) - 1.0).abs() < 1e-6);
