@@ -1,6 +1,6 @@
 //! Activations as 8-bit codes, 32 at a time: the input of the int8 kernels.
 
-use super::Cpu;
+use super::backend::Cpu;
 use super::isa::Vectorized;
 
 /// Values that share one scale, whatever the block size of the weights.

@@ -1,7 +1,7 @@
 //! Activations as 8-bit codes, 256 at a time, in the order of matrix units: the input of the wide kernels.
 
-use super::Cpu;
 use super::activations::ROUNDER;
+use super::backend::Cpu;
 use super::isa::Vectorized;
 use super::shared::Shared;
 

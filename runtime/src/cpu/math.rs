@@ -4,10 +4,9 @@
 
 use super::isa::{Isa, Vectorized};
 use super::lanes::{LANES, Lanes, sum};
+use super::power_of_two::{ROUNDER, integer, power_of_two, times_power_of_two};
 use super::vector::Vector;
 
-/// 1.5 * 2^23: added to a number below 2^22 it rounds that to an integer in the low bits of the sum.
-const ROUNDER: f32 = 12_582_912.0;
 /// ln 2 as a sum of two floats.
 const LN_2_HIGH: f32 = std::f32::consts::LN_2;
 const LN_2_LOW: f32 = (std::f64::consts::LN_2 - std::f32::consts::LN_2 as f64) as f32;
@@ -26,27 +25,6 @@ fn reduced(x: f32) -> (f32, f32) {
 
 /// The Taylor series from r^7 to r^2: what is left out is below 6e-9 of the result.
 const EXP_SERIES: [f32; 6] = [1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5];
-
-/// 2^n for n in -126..=127.
-#[inline(always)]
-fn power_of_two(n: i32) -> f32 {
-    f32::from_bits((n.wrapping_add(127) as u32) << 23)
-}
-
-/// `n` as an integer, where it is one within 2^22; of NaN some number.
-#[inline(always)]
-fn integer(n: f32) -> i32 {
-    (n + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i32
-}
-
-/// `x * 2^n`, rounded once, for x from 1/2 to 2 and integers n within +-200, or NaN.
-#[inline(always)]
-pub(super) fn times_power_of_two(x: f32, n: f32) -> f32 {
-    // In two steps: the power may be out of range where the result is not. The first is exact.
-    let n = integer(n);
-    let half = n >> 1;
-    x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
-}
 
 /// `e^x` within 2 ulp: infinity above 88.73, 0 below -104, NaN for NaN. Subnormal results are within one step.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! Work on the rows of matrices, each by itself, spread over threads.
 
-use super::Cpu;
+use super::backend::Cpu;
 use super::shared::Shared;
 
 /// Tasks per thread, so that a thread that was interrupted does not hold up the rest.

@@ -4,7 +4,7 @@
 //! to the element's total. So sums have the same bits whatever tile or thread computes them, as long as the rows come in the
 //! same groups.
 
-use super::Cpu;
+use super::backend::Cpu;
 use super::lanes::LANES;
 use super::vector::{self, Vector, VectorWork};
 

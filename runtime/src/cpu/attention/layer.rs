@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
+use super::super::backend::Cpu;
 use super::super::isa::Vectorized;
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;

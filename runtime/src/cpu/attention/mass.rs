@@ -1,6 +1,6 @@
 //! How much attention each stored position gets: what decides which of them are kept (H2O, arXiv 2306.14048).
 
-use super::super::Cpu;
+use super::super::backend::Cpu;
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::{self, Vector, VectorWork};

@@ -1,7 +1,7 @@
 //! A layer's attention, spread over the threads.
 
-use super::super::Cpu;
 use super::super::aligned::AlignedFloats;
+use super::super::backend::Cpu;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::super::bf16_unit::Bf16Unit;
 use super::super::lanes::{LANES, Lanes};
@@ -117,7 +117,7 @@ impl Cpu {
     fn attend_many(&self, layer: Layer<'_>, tokens: usize, work: usize, out: &mut [f32]) {
         let out = Shared::new(out);
         #[cfg(target_arch = "x86_64")]
-        if layer.attention.by_unit && self.kernels.has_matrix_unit() {
+        if layer.attention.by_unit && self.kernels().has_matrix_unit() {
             // SAFETY: the processor has the unit.
             return unsafe {
                 self.attend_by_unit::<super::super::kernels::AmxBf16>(layer, tokens, work, &out);

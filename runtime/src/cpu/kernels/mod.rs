@@ -77,6 +77,7 @@ mod x86_64;
 
 use qsf_format::QuantType;
 
+use super::backend::Cpu;
 use super::isa::{Isa, Level};
 use panel::PanelFn;
 
@@ -122,6 +123,13 @@ pub struct KernelEntry {
     pub path: &'static str,
     /// Name of the kernel.
     pub kernel: &'static str,
+}
+
+impl Cpu {
+    /// The kernels of its instruction set.
+    pub fn kernels(&self) -> &'static KernelTable {
+        KernelTable::of(self.isa())
+    }
 }
 
 impl KernelTable {

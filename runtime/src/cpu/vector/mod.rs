@@ -1,0 +1,15 @@
+//! The 16 lanes as registers, for the loops that hold several accumulators: the compiler keeps vector types in registers
+//! where it would spill arrays, which costs a factor of ten. The arithmetic is that of `lanes`, lane by lane.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod operations;
+mod plain;
+mod prefetch;
+mod run;
+
+pub use operations::{Vector, VectorWork};
+pub(super) use prefetch::{prefetch, prefetch_second};
+pub use run::run;
