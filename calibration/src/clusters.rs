@@ -5,7 +5,8 @@
 //! (docs/quantization.md) it needs the fewest tokens looked at for the same containment without knowing any text.
 
 use qsf_runtime::cpu::lanes::dot;
-use qsf_runtime::cpu::{Cpu, Input, Vectorized};
+use qsf_runtime::cpu::{Cpu, Vectorized};
+use qsf_runtime::linear::Input;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::Tensor;
 use qsf_runtime::{Result, RuntimeError};

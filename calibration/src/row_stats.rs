@@ -2,8 +2,9 @@
 
 use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::Result;
+use qsf_runtime::cpu::Cpu;
 use qsf_runtime::cpu::lanes::dot;
-use qsf_runtime::cpu::{Cpu, Input};
+use qsf_runtime::linear::Input;
 use qsf_runtime::source::{Tensor, WeightSource};
 
 use crate::layer_stats::LayerStats;

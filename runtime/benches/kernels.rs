@@ -10,9 +10,10 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use qsf_format::{Activation, BlockSize, QuantType};
 use qsf_runtime::cpu::{
-    Attention, AttentionBuffer, ColumnPanels, Cpu, Input, Int8Rows, KvLayer, KvShape, RopeFrequencies,
-    RopeTable, gated, rms_norm,
+    Attention, AttentionBuffer, ColumnPanels, Cpu, Int8Rows, KvLayer, KvShape, RopeFrequencies, RopeTable,
+    gated, rms_norm,
 };
+use qsf_runtime::linear::Input;
 use qsf_runtime::source::Tensor;
 use qsf_runtime::source::ggml::{GgmlType, decode_row};
 

@@ -4,6 +4,7 @@
 //! - [`Model::load`] and [`Decoder`] run it: one decoder, configured by [`ModelConfig`](qsf_format::ModelConfig).
 //! - [`generate`], [`mod@bench`], [`eval`] and [`compare`] are what the binaries do with it.
 
+mod arena;
 pub mod bench;
 pub mod chat_template;
 #[cfg(feature = "cli")]
@@ -17,16 +18,23 @@ pub mod eval;
 pub mod file_hash;
 pub mod fingerprint;
 pub mod generate;
+pub mod ggml;
+pub mod gguf;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 mod guard;
+pub mod linear;
+mod mapped;
 pub mod memory;
+mod model_dir;
+pub mod on_disk;
 mod part;
 pub mod progress;
 mod runner;
 pub mod sample;
 pub mod source;
 pub mod stream;
+pub mod tensor;
 pub mod tokenizer;
 mod weights;
 

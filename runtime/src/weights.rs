@@ -6,8 +6,9 @@ use std::path::Path;
 use qsf_format::{ModelConfig, PositionConfig, TensorId, TensorKind};
 
 use crate::error::{Result, RuntimeError};
-use crate::source::{Tensor, WeightSource};
-use crate::stream::{EmbeddingRows, StreamedMatrix};
+use crate::on_disk::{EmbeddingRows, StreamedMatrix};
+use crate::source::WeightSource;
+use crate::tensor::Tensor;
 
 /// A model. Matrices share the source's bytes, or come from disk whenever they are used; nothing is expanded.
 pub struct Model {

@@ -7,7 +7,8 @@ use qsf_calibration::{LayerStats, Step};
 use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::LinearInput;
 use qsf_runtime::cpu::lanes::dot;
-use qsf_runtime::cpu::{Cpu, Input, Isa};
+use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::linear::Input;
 use qsf_runtime::source::Tensor;
 
 use crate::encode::tensor::Job;

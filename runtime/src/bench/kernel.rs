@@ -6,10 +6,11 @@ use qsf_format::{BlockSize, Layout, QuantType};
 use serde::Serialize;
 
 use super::machine::Caches;
-use crate::cpu::{AlignedFloats, Cpu, Input, Int8Rows, Int8x256Rows, KernelTable};
+use crate::cpu::{AlignedFloats, Cpu, Int8Rows, Int8x256Rows, KernelTable};
 use crate::decoder::{Activations, LEAST_WIDE_TOKENS};
 use crate::error::{Result, RuntimeError};
-use crate::source::Tensor;
+use crate::linear::Input;
+use crate::tensor::Tensor;
 
 /// Columns of every matrix.
 const COLS: usize = 2048;

@@ -7,7 +7,8 @@ use super::ErrorStats;
 use crate::cpu::Isa;
 use crate::error::Result;
 use crate::progress::{Cancel, Progress};
-use crate::source::{Tensor, TensorInfo, WeightSource};
+use crate::source::{TensorInfo, WeightSource};
+use crate::tensor::Tensor;
 
 /// Values of the rows that a thread decodes at a time.
 const VALUES_PER_TASK: usize = 1 << 16;

@@ -48,7 +48,7 @@ impl AlignedFloats {
     }
 
     /// The first `len` floats: a buffer that grows when it must. What they hold is left from the last use.
-    pub(super) fn at_least(&mut self, len: usize) -> &mut [f32] {
+    pub(crate) fn at_least(&mut self, len: usize) -> &mut [f32] {
         if self.len < len {
             *self = AlignedFloats::of(vec![0.0; len + LINE], len);
         }

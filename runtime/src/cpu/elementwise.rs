@@ -151,7 +151,7 @@ impl Vectorized for Gated<'_> {
 
 /// `out = activation(gate) * up`.
 #[inline(always)]
-pub(super) fn gate(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
+pub(crate) fn gate(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
     let all = out.iter_mut().zip(gate).zip(up);
     match activation {
         Activation::GeluErf => all.for_each(|((out, gate), up)| *out = gelu_erf(*gate) * up),

@@ -90,7 +90,7 @@ pub(super) fn matvec<V: Vector>(rows: &[f32], x: &[f32], out: &mut [f32]) {
 ///
 /// # Panics
 /// When `k` is 0 or the lengths do not fit together.
-pub(super) fn matmul(isa: Isa, rows: &[f32], x: &[f32], k: usize, out: &mut [f32]) {
+pub(crate) fn matmul(isa: Isa, rows: &[f32], x: &[f32], k: usize, out: &mut [f32]) {
     assert!(k > 0 && rows.len().is_multiple_of(k) && x.len().is_multiple_of(k), "not rows of {k}");
     assert_eq!(out.len(), (rows.len() / k) * (x.len() / k), "output of another size");
     vector::run(isa, Matmul { rows, x, k, out });

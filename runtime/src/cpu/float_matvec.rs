@@ -15,7 +15,7 @@ const ROWS: usize = 4;
 ///
 /// # Panics
 /// When `quant` is no float type, or `bytes` are not as many rows as `out` has values.
-pub(super) fn matvec(isa: Isa, quant: QuantType, bytes: &[u8], x: &[f32], out: &mut [f32]) {
+pub(crate) fn matvec(isa: Isa, quant: QuantType, bytes: &[u8], x: &[f32], out: &mut [f32]) {
     assert!(quant.is_float(), "{quant} is no float type");
     let width = if quant == QuantType::F32 { 4 } else { 2 };
     assert_eq!(bytes.len(), out.len() * x.len() * width, "bytes of another matrix");

@@ -9,14 +9,13 @@
 //! | `decode`, `decode_learned` | stored weights to floats |
 //! | `float_matvec` | stored floats times a single token |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
-//! | `linear` | weight matrix times activations, on all threads |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
 //! | `second_moments` | sums of outer products of activations, for calibration |
 //! | `math`, `power_of_two`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
 //! | `threads`, `rows`, `shared` | the pool that work is spread over, rows of matrices on it, outputs that threads share |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch. The
-//! exceptions must be asked for, and only some processors have them: products in wide groups ([`Input::with_wide`]), and attention by
+//! exceptions must be asked for, and only some processors have them: products in wide groups ([`Input::with_wide`](crate::linear::Input::with_wide)), and attention by
 //! a matrix unit ([`Attention::by_unit`]).
 
 mod activations;
@@ -28,14 +27,13 @@ mod bf16_unit;
 mod decode;
 mod decode_learned;
 mod elementwise;
-mod float_dot;
-mod float_matvec;
+pub(crate) mod float_dot;
+pub(crate) mod float_matvec;
 mod hadamard;
 mod int8x256_rows;
 mod isa;
 mod kernels;
 pub mod lanes;
-mod linear;
 pub mod math;
 mod norm;
 mod power_of_two;
@@ -52,13 +50,14 @@ pub use aligned::AlignedFloats;
 pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
 pub use backend::Cpu;
 pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
+pub(crate) use elementwise::gate;
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
 #[cfg(feature = "gpu")]
 pub(crate) use hadamard::hadamard_block;
 pub use int8x256_rows::Int8x256Rows;
 pub use isa::{CpuError, Isa, Vectorized};
 pub use kernels::{Int8Kernel, KernelEntry, KernelTable, WideKernel};
-pub use linear::Input;
+pub(crate) use kernels::{PanelKernel, PanelOut, PanelTask, RowScratch, RowTask, Rows};
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;

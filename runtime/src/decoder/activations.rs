@@ -1,6 +1,7 @@
 //! What weights of block types are multiplied with, and by what attention over many tokens is computed.
 
-use crate::cpu::{Cpu, Input, Int8Rows, Int8x256Rows};
+use crate::cpu::{Cpu, Int8Rows, Int8x256Rows};
+use crate::linear::Input;
 
 /// Type of the activations that quantized matrices are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,10 @@ use qsf_format::VocabClusters;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::activations::{Activations, CodedRows};
-use crate::cpu::{Cpu, Input, f16_to_f32};
+use crate::cpu::{Cpu, f16_to_f32};
 use crate::error::{Result, RuntimeError};
-use crate::source::Tensor;
+use crate::linear::Input;
+use crate::tensor::Tensor;
 use crate::weights::{Linear, Model};
 
 /// Tokens of one task that spreads the logits of centroids.

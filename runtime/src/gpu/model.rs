@@ -9,7 +9,7 @@ use super::device::Gpu;
 use super::weights::{GpuMatrix, Uploader};
 use crate::cpu::Isa;
 use crate::error::{Result, RuntimeError};
-use crate::source::Tensor;
+use crate::tensor::Tensor;
 use crate::weights::{Embedding, FeedForward, LayerWeights, Linear, Mlp, Model, Norm, Weight};
 
 /// A model.

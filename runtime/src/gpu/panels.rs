@@ -6,7 +6,7 @@ use qsf_format::{BlockSize, QuantType};
 
 use super::wgsl::codes::PanelCodes;
 use crate::cpu::Isa;
-use crate::source::{NativeRows, StoredType, Tensor};
+use crate::tensor::{NativeRows, StoredType, Tensor};
 
 /// How a tensor is kept: its own type, and floats of other containers as floats.
 pub fn codes_of(tensor: &Tensor) -> PanelCodes {

@@ -10,7 +10,7 @@ use super::panels::{codes_of, panel_bytes, write_panels};
 use super::wgsl::codes::PanelCodes;
 use crate::cpu::Isa;
 use crate::error::{Result, RuntimeError};
-use crate::source::Tensor;
+use crate::tensor::Tensor;
 
 /// Bytes that are handed to the driver at once: it copies them to memory of its own first.
 const SLICE_BYTES: usize = 64 << 20;

@@ -2,16 +2,12 @@
 //! model is: QSF files, GGUF files and HuggingFace directories all hand out tensors in the type they are stored in.
 
 mod arrangement;
-pub mod ggml;
 pub mod gguf;
 pub(crate) mod huggingface;
-mod mapped;
 mod mapping;
 mod qsf;
 mod replaced;
 mod shape;
-mod stored;
-mod tensor;
 mod transpose;
 
 use std::collections::BTreeSet;
@@ -23,14 +19,13 @@ use qsf_format::{EarlyExits, ModelConfig, TensorId, VocabClusters};
 use crate::error::{Result, RuntimeError};
 use crate::tokenizer::Tokenizer;
 
+pub use crate::tensor::{ForeignRows, ForeignType, NativeRows, StoredType, Tensor, TensorBytes};
 pub use arrangement::RowOrder;
 pub use huggingface::{HuggingFaceSource, configured_model, open_huggingface};
 pub use qsf::QsfSource;
 pub(crate) use qsf::{Found, has_gate, model_config};
 pub use replaced::Replaced;
 pub use shape::{check_complete, expected_shape, required_tensors};
-pub use stored::{ForeignRows, ForeignType, StoredType};
-pub use tensor::{NativeRows, Tensor, TensorBytes};
 
 /// A model on disk.
 pub trait WeightSource: Send + Sync {

@@ -11,8 +11,9 @@ use qsf_format::{
 use rayon::prelude::*;
 
 use super::shape::check_complete;
-use super::{Tensor, TensorBytes, TensorInfo, WeightSource};
+use super::{TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
+use crate::tensor::{Tensor, TensorBytes};
 
 /// An open QSF file, every layer of it checked.
 pub struct QsfSource {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use qsf_format::{ModelConfig, TensorId};
 
-use super::{Tensor, TensorInfo, WeightSource};
+use super::{TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
+use crate::tensor::Tensor;
 use crate::tokenizer::Tokenizer;
 
 /// A source with some of its tensors replaced. Everything else, and what is asked of the files, is that of the source.

@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
-use super::arena::{Arena, REGION_ALIGN, Region};
-use super::chunk_reader::{ChunkReader, SLACK};
-use super::embedding::EmbeddingRows;
-use super::matrix::{Pieces, StreamedMatrix};
-use super::piece_cache::PieceCache;
-use super::pipeline::Pipeline;
 use super::plan::MemoryPlan;
-use super::schedule::{Piece, Schedule};
 use super::source::{Place, StreamSource, reader};
+use crate::arena::{Arena, REGION_ALIGN, Region};
 use crate::error::{Result, RuntimeError};
-use crate::source::{Tensor, TensorBytes, WeightSource};
+use crate::on_disk::chunk_reader::{ChunkReader, SLACK};
+use crate::on_disk::embedding::EmbeddingRows;
+use crate::on_disk::matrix::{Pieces, StreamedMatrix};
+use crate::on_disk::piece_cache::PieceCache;
+use crate::on_disk::pipeline::Pipeline;
+use crate::on_disk::schedule::{Piece, Schedule};
+use crate::source::WeightSource;
+use crate::tensor::{Tensor, TensorBytes};
 use crate::weights::{Embedding, Model, ModelParts, Weight};
 
 /// A model whose weights are partly on disk.

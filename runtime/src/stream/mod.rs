@@ -5,33 +5,17 @@
 //! |---|---|
 //! | `source` | a QSF file of which only the outline was read |
 //! | `budget`, `plan` | what a budget is spent on |
-//! | `arena` | the memory of kept weights and buffers |
-//! | `part`, `schedule` | where pieces of weights are in the file, and in which order they are needed |
-//! | `disk`, `chunk_reader` | bytes of the file, checked and decompressed |
-//! | `pipeline` | the thread that reads ahead what every token needs |
-//! | `piece_cache` | what only some tokens need, read when they do |
-//! | `matrix`, `embedding` | what the decoder sees of it |
-//! | `load` | a model by a plan |
+//! | `load` | a model by a plan, in one arena |
+//!
+//! How weights come from the disk while a token is computed is in [`on_disk`](crate::on_disk).
 
-mod arena;
 mod budget;
-mod chunk_reader;
-mod disk;
-mod embedding;
 mod load;
-mod matrix;
-mod part;
-mod piece_cache;
-mod pipeline;
 mod plan;
-mod schedule;
 mod source;
 
-pub use arena::{Arena, Region};
+pub use crate::on_disk::Io;
 pub use budget::RamBudget;
-pub use disk::Io;
-pub use embedding::EmbeddingRows;
 pub use load::{StreamStatus, StreamedModel};
-pub use matrix::{MatrixForm, StreamedMatrix};
 pub use plan::{MemoryPlan, Need};
 pub use source::StreamSource;

@@ -6,14 +6,14 @@ use std::fmt::Write;
 
 use qsf_format::{ModelConfig, TensorKind};
 
-use super::arena::REGION_ALIGN;
 use super::budget::RamBudget;
-use super::chunk_reader::{ReaderBytes, SLACK};
-use super::embedding::EmbeddingRows;
 use super::source::{Place, StreamSource};
+use crate::arena::REGION_ALIGN;
 use crate::cpu::KvTypes;
 use crate::decoder::{KvOptions, StateBytes};
 use crate::error::{Result, RuntimeError, megabytes};
+use crate::on_disk::chunk_reader::{ReaderBytes, SLACK};
+use crate::on_disk::embedding::EmbeddingRows;
 use crate::source::WeightSource;
 
 /// What cannot be foreseen: the allocator's own, stacks, what libraries hold.

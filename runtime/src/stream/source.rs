@@ -9,13 +9,14 @@ use qsf_format::{
     EarlyExits, ModelConfig, Outline, QsfFile, SectionTag, TensorEntry, TensorId, TensorKind, VocabClusters,
 };
 
-use super::arena::Arena;
-use super::chunk_reader::{ChunkReader, ReaderBytes, SLACK};
-use super::disk::{self, Io};
-use super::matrix::MatrixForm;
-use super::part::StreamPart;
+use crate::arena::Arena;
 use crate::error::{Result, RuntimeError};
-use crate::source::{Found, Tensor, TensorInfo, WeightSource, check_complete, has_gate, model_config};
+use crate::on_disk::chunk_reader::{ChunkReader, ReaderBytes, SLACK};
+use crate::on_disk::disk::{self, Io};
+use crate::on_disk::matrix::MatrixForm;
+use crate::on_disk::part::StreamPart;
+use crate::source::{Found, TensorInfo, WeightSource, check_complete, has_gate, model_config};
+use crate::tensor::Tensor;
 
 /// A matrix of the file, and where it is.
 #[derive(Debug, Clone)]
@@ -171,7 +172,7 @@ impl StreamSource {
 /// A reader of these parts with memory of its own.
 pub(super) fn reader(path: &Path, io: Io, parts: &[StreamPart]) -> Result<ChunkReader> {
     let bytes = ReaderBytes::of(parts);
-    let mut arena = Arena::new(bytes.stored + bytes.border + 2 * super::arena::REGION_ALIGN)?;
+    let mut arena = Arena::new(bytes.stored + bytes.border + 2 * crate::arena::REGION_ALIGN)?;
     let (stored, border) = (arena.take("reading", bytes.stored)?, arena.take("reading", bytes.border)?);
     Ok(ChunkReader::new(path, disk::open(path, io)?, stored, border))
 }

@@ -9,8 +9,8 @@ use qsf_format::{QsfFile, SectionTag};
 use super::Tokenizer;
 use super::definition::{TokenizerConfig, find_tokenizer, read_gguf_tokenizer, read_model};
 use crate::error::{Result, RuntimeError};
-use crate::source::gguf::GgufFile;
-use crate::source::huggingface::files;
+use crate::gguf::GgufFile;
+use crate::model_dir::files;
 
 /// The tokenizer at `path`: of a QSF or GGUF file, of a directory with a model or with a tokenizer's files only, or a
 /// `tokenizer.json` or `tokenizer.model` by itself. Weights are not read.

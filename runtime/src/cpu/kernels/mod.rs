@@ -82,8 +82,8 @@ use super::isa::{Isa, Level};
 use panel::PanelFn;
 
 pub use panel::{Int8Kernel, WideKernel};
-pub(super) use panel::{PanelKernel, PanelOut, PanelTask, Rows};
-pub(super) use rows::{RowScratch, RowTask};
+pub(crate) use panel::{PanelKernel, PanelOut, PanelTask, Rows};
+pub(crate) use rows::{RowScratch, RowTask};
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::{AmxBf16, amx_available};
 

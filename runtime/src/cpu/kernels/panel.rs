@@ -45,7 +45,7 @@ use crate::cpu::activations::Int8Rows;
 use crate::cpu::int8x256_rows::Int8x256Rows;
 
 /// Activations in a form that kernels multiply.
-pub(in crate::cpu) trait Rows {
+pub(crate) trait Rows {
     /// Number of rows (tokens).
     fn rows(&self) -> usize;
     /// True columns of a row.
@@ -76,27 +76,27 @@ rows!(Int8x256Rows);
 
 /// Panels of a weight matrix of block type, and activations to multiply them with.
 #[derive(Debug, Clone)]
-pub(in crate::cpu) struct PanelTask<'a, X = Int8Rows> {
+pub(crate) struct PanelTask<'a, X = Int8Rows> {
     /// `panels` panels, one after the other.
-    pub(in crate::cpu) weights: &'a [u8],
-    pub(in crate::cpu) panels: usize,
+    pub(crate) weights: &'a [u8],
+    pub(crate) panels: usize,
     /// Blocks of a row.
-    pub(in crate::cpu) blocks: usize,
+    pub(crate) blocks: usize,
     /// Values per block, of this type.
-    pub(in crate::cpu) block: BlockSize,
+    pub(crate) block: BlockSize,
     /// What codes of a learned type stand for; other types do not look at it.
-    pub(in crate::cpu) tables: &'a CodeTables,
+    pub(crate) tables: &'a CodeTables,
     /// Activations of all tokens of the call.
-    pub(in crate::cpu) input: &'a X,
+    pub(crate) input: &'a X,
     /// The tokens to compute.
-    pub(in crate::cpu) tokens: Range<usize>,
+    pub(crate) tokens: Range<usize>,
 }
 
 /// Where results go: that of row r of panel p with token t to `start + t * stride + 16 * p + r`.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cpu) struct PanelOut {
-    pub(in crate::cpu) start: *mut f32,
-    pub(in crate::cpu) stride: usize,
+pub(crate) struct PanelOut {
+    pub(crate) start: *mut f32,
+    pub(crate) stride: usize,
 }
 
 /// Computes a task.
@@ -150,7 +150,7 @@ impl<X: Rows> PanelKernel<X> {
     ///
     /// # Safety
     /// There must be room for every result behind `out.start`, and no other thread may use it meanwhile.
-    pub(in crate::cpu) unsafe fn matmul(&self, task: &PanelTask<'_, X>, out: PanelOut) {
+    pub(crate) unsafe fn matmul(&self, task: &PanelTask<'_, X>, out: PanelOut) {
         assert_eq!(task.block, self.quant.block_size(task.block), "blocks of another size than the type's");
         assert_eq!(
             Some(task.weights.len()),

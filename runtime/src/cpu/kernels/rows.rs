@@ -11,22 +11,22 @@ use crate::cpu::activations::Int8Rows;
 
 /// Memory that a thread keeps from one call to the next.
 #[derive(Debug, Default)]
-pub(in crate::cpu) struct RowScratch {
+pub(crate) struct RowScratch {
     panel: Vec<u8>,
     results: Vec<f32>,
 }
 
 /// Plain rows of a weight matrix of block type, and activations to multiply them with.
 #[derive(Debug, Clone)]
-pub(in crate::cpu) struct RowTask<'a, X = Int8Rows> {
-    pub(in crate::cpu) weights: &'a [u8],
-    pub(in crate::cpu) rows: usize,
+pub(crate) struct RowTask<'a, X = Int8Rows> {
+    pub(crate) weights: &'a [u8],
+    pub(crate) rows: usize,
     /// Values per block, of this type.
-    pub(in crate::cpu) block: BlockSize,
+    pub(crate) block: BlockSize,
     /// What codes of a learned type stand for.
-    pub(in crate::cpu) tables: &'a CodeTables,
-    pub(in crate::cpu) input: &'a X,
-    pub(in crate::cpu) tokens: Range<usize>,
+    pub(crate) tables: &'a CodeTables,
+    pub(crate) input: &'a X,
+    pub(crate) tokens: Range<usize>,
 }
 
 #[expect(private_bounds, reason = "there are kernels for two forms of activations only")]
@@ -38,12 +38,7 @@ impl<X: Rows> PanelKernel<X> {
     ///
     /// # Safety
     /// There must be room for every result behind `out.start`, and no other thread may use it meanwhile.
-    pub(in crate::cpu) unsafe fn matmul_rows(
-        &self,
-        task: &RowTask<'_, X>,
-        scratch: &mut RowScratch,
-        out: PanelOut,
-    ) {
+    pub(crate) unsafe fn matmul_rows(&self, task: &RowTask<'_, X>, scratch: &mut RowScratch, out: PanelOut) {
         let RowTask { weights, rows, block, tables, input, .. } = *task;
         let blocks = input.cols().div_ceil(block.get());
         let row_bytes = self.quant.row_head_bytes() + blocks * self.quant.block_bytes(block);

@@ -8,10 +8,11 @@ use super::config;
 use super::file::GgufFile;
 use super::store::Store;
 use crate::error::Result;
-use crate::source::mapped::release_pages;
+use crate::mapped::release_pages;
 use crate::source::mapping::{Mapping, MappingRequest};
 use crate::source::shape::check_complete;
-use crate::source::{Tensor, TensorInfo, WeightSource};
+use crate::source::{TensorInfo, WeightSource};
+use crate::tensor::Tensor;
 use crate::tokenizer::{Tokenizer, check_against, read_gguf_tokenizer};
 
 /// A model in a GGUF file, or in several. Weights stay in their files, which are mapped, and are decoded row by row as

@@ -12,9 +12,9 @@ use super::descriptor::GgufTensor;
 use super::file::GgufFile;
 use super::rows::{GgmlRows, stored_type};
 use crate::error::{Result, RuntimeError};
-use crate::source::ggml::GgmlType;
+use crate::ggml::GgmlType;
 use crate::source::mapping::{NameTable, TensorStore};
-use crate::source::{StoredType, Tensor, TensorBytes};
+use crate::tensor::{StoredType, Tensor, TensorBytes};
 
 /// What the name of a matrix becomes in that of its scale, and of one that only concerns activations. NVFP4 has one for
 /// the whole matrix besides those in its blocks (one for each expert where there are several).

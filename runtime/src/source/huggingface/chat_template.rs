@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::fields::{Fields, describe};
-use super::files;
 use crate::error::Result;
+use crate::model_dir::files;
+use crate::model_dir::{Fields, describe};
 
 /// The Jinja text of the chat template and the file that it was found in, where the model has one.
 ///

@@ -9,12 +9,12 @@ use qsf_format::printable::quote;
 use serde_json::{Map, Value};
 
 use super::architectures::{self, Architecture, Reader, SourceConfig};
-use super::fields::{Fields, describe};
-use super::files;
 use super::float8;
 use super::names::Names;
 use super::packed;
 use crate::error::{Result, RuntimeError};
+use crate::model_dir::files;
+use crate::model_dir::{Fields, describe};
 use crate::source::mapping::TensorStore;
 
 /// Models of several kinds of input whose language model computes what it would compute alone.

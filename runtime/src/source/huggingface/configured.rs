@@ -7,9 +7,10 @@ use qsf_format::{ModelConfig, QuantType, TensorKind};
 use super::config::ConfigFiles;
 use super::names::Names;
 use crate::error::{Result, RuntimeError};
+use crate::source::TensorInfo;
 use crate::source::mapping::{TensorStore, no_such_tensor};
 use crate::source::shape::{expected_shape, is_required, used_kinds};
-use crate::source::{StoredType, Tensor, TensorInfo};
+use crate::tensor::{StoredType, Tensor};
 
 /// Reads `json`, the text of a `config.json`, as a model directory's is read. `path` is where it came from, for messages. The
 /// tensors are those that a model of this configuration needs or that the configuration says it has, in file order of a QSF

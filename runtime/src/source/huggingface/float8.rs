@@ -13,7 +13,7 @@ use qsf_format::printable::quote;
 use crate::cpu::Isa;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::{TensorStore, no_such_tensor};
-use crate::source::{ForeignRows, ForeignType, StoredType, Tensor, TensorBytes};
+use crate::tensor::{ForeignRows, ForeignType, StoredType, Tensor, TensorBytes};
 
 /// Rows and columns that have a scale in common, in the models that do not say.
 pub(super) const DEFAULT_BLOCK: [usize; 2] = [128, 128];

@@ -9,7 +9,7 @@ use qsf_format::printable::quote;
 use super::architectures::Architecture;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::TensorStore;
-use crate::source::{StoredType, Tensor, TensorBytes};
+use crate::tensor::{StoredType, Tensor, TensorBytes};
 
 /// Parts of a prefix that say that a language model is a part of a larger model.
 const LANGUAGE_PARTS: [&str; 2] = ["language_model", "text_model"];

@@ -5,7 +5,7 @@ use qsf_format::QuantType;
 use safetensors::Dtype;
 
 use crate::cpu::Isa;
-use crate::source::{ForeignRows, ForeignType, StoredType, TensorBytes};
+use crate::tensor::{ForeignRows, ForeignType, StoredType, TensorBytes};
 
 /// How a tensor of `dtype` is stored. Types that are not read have a name all the same, for messages.
 pub(super) fn stored_type(dtype: Dtype) -> StoredType {

@@ -10,13 +10,13 @@ use memmap2::Mmap;
 use qsf_format::BlockSize;
 use safetensors::{Dtype, SafeTensors};
 
-use super::fields::{Fields, describe};
 use super::plain::{self, PlainRows};
 use super::{files, pickle};
 use crate::error::{Result, RuntimeError};
-use crate::source::mapped::{map_file, release_pages};
+use crate::mapped::{map_file, release_pages};
+use crate::model_dir::{Fields, describe};
 use crate::source::mapping::{TensorStore, no_such_tensor};
-use crate::source::{StoredType, Tensor, TensorBytes};
+use crate::tensor::{StoredType, Tensor, TensorBytes};
 use qsf_format::printable::{message, quote};
 
 /// Longest name of a tensor. Real ones take less than 100 bytes; what looks for prefixes looks at each of their parts.

@@ -3,9 +3,9 @@
 //! Some tools save the copy, and some fine-tunings leave a head that was trained apart under a configuration that still
 //! says "tied". transformers 5 compares the two and ties only what is equal; so does this.
 
-use crate::source::TensorBytes;
-use crate::source::mapped::release_pages;
+use crate::mapped::release_pages;
 use crate::source::mapping::TensorStore;
+use crate::tensor::TensorBytes;
 
 /// Bytes that are compared before their pages are given back.
 const STEP: usize = 16 << 20;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::TensorStore;
 use crate::error::{Result, RuntimeError};
 use crate::source::transpose::transpose;
-use crate::source::{RowOrder, Tensor, TensorInfo};
+use crate::source::{RowOrder, TensorInfo};
+use crate::tensor::Tensor;
 
 /// Where a tensor comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,11 +15,12 @@ use qsf_format::printable::quote;
 use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
 
 use self::assemble::{Origin, Part};
+use super::TensorInfo;
 use super::arrangement::RowOrder;
 use super::shape::{expected_shape, is_required, used_kinds};
-use super::stored::StoredType;
-use super::{Tensor, TensorBytes, TensorInfo};
 use crate::error::{Result, RuntimeError};
+use crate::tensor::StoredType;
+use crate::tensor::{Tensor, TensorBytes};
 
 pub(crate) use table::join_rules;
 pub use table::{Form, NameRule, NameTable, formed, join, rows};

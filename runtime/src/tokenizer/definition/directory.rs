@@ -7,7 +7,7 @@ use super::tokenizer_config::TokenizerConfig;
 use super::vocab_merges::read_vocab_merges;
 use super::{Definition, Model};
 use crate::error::Result;
-use crate::source::huggingface::files;
+use crate::model_dir::files;
 
 /// Largest `tokenizer.model`; those in use take up to 5 MB.
 const MAX_MODEL_BYTES: u64 = 64 << 20;

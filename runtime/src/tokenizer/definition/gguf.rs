@@ -13,7 +13,7 @@ use super::pre_tokenizers;
 use super::tokenizer_json::{AddedToken, Around};
 use super::{Definition, Model};
 use crate::error::{Result, RuntimeError};
-use crate::source::gguf::Metadata;
+use crate::gguf::Metadata;
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";

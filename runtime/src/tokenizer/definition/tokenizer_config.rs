@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::tokenizer_json::AddedToken;
 use crate::error::{Result, RuntimeError};
-use crate::source::huggingface::{Fields, describe, files};
+use crate::model_dir::{Fields, describe, files};
 
 /// Most tokens that may be added to a vocabulary; the largest real lists have a few thousand.
 const MAX_ADDED: usize = 1 << 16;

@@ -11,7 +11,7 @@ use super::pre_tokenizers::{GPT2, PreTokenizer, QWEN2};
 use super::tokenizer_config::{TokenizerConfig, token_id};
 use super::tokenizer_json::{AddedToken, Around};
 use crate::error::{Result, RuntimeError};
-use crate::source::huggingface::files;
+use crate::model_dir::files;
 use qsf_format::printable::quote;
 
 /// A class of transformers whose tokenizers are kept as these two files.

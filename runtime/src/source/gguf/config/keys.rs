@@ -4,7 +4,7 @@ use qsf_format::printable::quote;
 
 use super::unsupported;
 use crate::error::{Result, RuntimeError};
-use crate::source::gguf::{Metadata, PerLayer};
+use crate::gguf::{Metadata, PerLayer};
 
 /// Keys that are read, or that say nothing of the result.
 const KNOWN: &[&str] = &[

@@ -6,7 +6,7 @@ use super::architecture::Positions;
 use super::keys::Keys;
 use super::unsupported;
 use crate::error::{Result, RuntimeError};
-use crate::source::gguf::GgufFile;
+use crate::gguf::GgufFile;
 use qsf_format::printable::quote;
 
 /// A divisor for each frequency.

@@ -3,7 +3,7 @@
 use qsf_format::ModelConfig;
 
 use crate::error::Result;
-use crate::source::gguf::Metadata;
+use crate::gguf::Metadata;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 

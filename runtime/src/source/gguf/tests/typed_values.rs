@@ -1,7 +1,7 @@
 //! Metadata as its users ask for it.
 
 use super::*;
-use crate::source::gguf::{Metadata, PerLayer};
+use crate::gguf::{Metadata, PerLayer};
 
 fn with<T>(writer: Writer, test: impl FnOnce(&Metadata) -> T) -> T {
     test(&open(&writer.bytes()).unwrap().metadata)

@@ -4,10 +4,10 @@ use qsf_format::printable::quote;
 use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, TensorKind};
 
 use super::super::config::unsupported;
-use super::super::fields::Fields;
 use super::rope::{self, RopeDefaults};
 use super::{Architecture, SourceConfig};
 use crate::error::Result;
+use crate::model_dir::Fields;
 use crate::source::mapping::TensorStore;
 
 /// More layers than any model has; what is counted up to is written down layer by layer.

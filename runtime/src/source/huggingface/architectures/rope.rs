@@ -8,8 +8,8 @@ use qsf_format::printable::quote;
 use qsf_format::{PositionConfig, RopeScaling};
 
 use super::super::config::unsupported;
-use super::super::fields::Fields;
 use crate::error::Result;
+use crate::model_dir::Fields;
 
 /// What an architecture takes for what the configuration does not say.
 #[derive(Clone, Copy)]

@@ -14,9 +14,10 @@ use super::gptq::{contradiction, transposed};
 use super::method::GroupSize;
 use super::part::Part;
 use super::rows::{Groups, Meaning, PackedRows};
-use super::{Packed, StoredType, Tensor, TensorStore};
+use super::{Packed, TensorStore};
 use crate::error::Result;
-use crate::source::ForeignType;
+use crate::tensor::ForeignType;
+use crate::tensor::{StoredType, Tensor};
 
 /// What the configuration says of all matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,10 +16,11 @@ use std::sync::Arc;
 use super::gptq::{contradiction, transposed};
 use super::part::Part;
 use super::rows::{Groups, Meaning, PackedRows, WIDTHS, unpack_all};
-use super::{Packed, StoredType, Tensor, TensorStore};
+use super::{Packed, TensorStore};
 use crate::error::Result;
-use crate::source::ForeignType;
 use crate::source::transpose::transpose;
+use crate::tensor::ForeignType;
+use crate::tensor::{StoredType, Tensor};
 
 /// What the configuration says of all matrices. Widths and groups follow from shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

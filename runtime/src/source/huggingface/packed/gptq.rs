@@ -14,10 +14,11 @@ use std::sync::Arc;
 use super::method::GroupSize;
 use super::part::Part;
 use super::rows::{Groups, Meaning, PackedRows, code_bytes, unpack_all};
-use super::{Packed, StoredType, Tensor, TensorStore};
+use super::{Packed, TensorStore};
 use crate::error::{Result, RuntimeError};
-use crate::source::ForeignType;
 use crate::source::transpose::transpose;
+use crate::tensor::ForeignType;
+use crate::tensor::{StoredType, Tensor};
 
 /// What the configuration says of all matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

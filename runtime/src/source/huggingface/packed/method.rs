@@ -12,8 +12,8 @@ use super::gptq::{self, Gptq};
 use super::mlx::{self, Mlx, Mode};
 use super::part::is_words;
 use crate::error::Result;
+use crate::model_dir::{Fields, describe};
 use crate::source::huggingface::config::unsupported;
-use crate::source::huggingface::fields::{Fields, describe};
 use crate::source::mapping::TensorStore;
 
 /// How the matrices of a model are packed.

@@ -14,9 +14,10 @@ use std::sync::Arc;
 use super::gptq::contradiction;
 use super::part::Part;
 use super::rows::{Groups, Meaning, PackedRows, WIDTHS};
-use super::{Packed, StoredType, Tensor, TensorStore};
+use super::{Packed, TensorStore};
 use crate::error::Result;
-use crate::source::ForeignType;
+use crate::tensor::ForeignType;
+use crate::tensor::{StoredType, Tensor};
 
 /// How a matrix is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

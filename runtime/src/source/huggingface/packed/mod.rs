@@ -20,7 +20,7 @@ use qsf_format::printable::quote;
 
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::TensorStore;
-use crate::source::{StoredType, Tensor, TensorBytes};
+use crate::tensor::{StoredType, Tensor, TensorBytes};
 
 pub(super) use method::{Method, read_method};
 

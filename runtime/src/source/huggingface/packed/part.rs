@@ -6,7 +6,7 @@ use super::rows::is_float;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::TensorStore;
 use crate::source::transpose::transpose;
-use crate::source::{StoredType, Tensor, TensorBytes};
+use crate::tensor::{StoredType, Tensor, TensorBytes};
 
 /// Names of the types of 32-bit words in safetensors. Their sign means nothing here.
 const WORDS: [&str; 2] = ["I32", "U32"];

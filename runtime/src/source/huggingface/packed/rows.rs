@@ -7,7 +7,7 @@
 use qsf_format::QuantType;
 
 use crate::cpu::Isa;
-use crate::source::{ForeignRows, StoredType, Tensor, TensorBytes};
+use crate::tensor::{ForeignRows, StoredType, Tensor, TensorBytes};
 
 /// Widths of codes that can be unpacked.
 pub(super) const WIDTHS: [u32; 6] = [2, 3, 4, 5, 6, 8];
@@ -192,7 +192,7 @@ pub(super) fn is_float(stored: StoredType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::ForeignType;
+    use crate::tensor::ForeignType;
 
     const STORED: StoredType = StoredType::Foreign(ForeignType { name: "test", quantized: true });
 

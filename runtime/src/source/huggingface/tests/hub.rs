@@ -9,7 +9,7 @@ use super::*;
 use crate::source::huggingface::config::ConfigFiles;
 use crate::source::huggingface::names::Names;
 use crate::source::mapping::{TensorStore, no_such_tensor};
-use crate::source::{StoredType, Tensor};
+use crate::tensor::{StoredType, Tensor};
 
 /// A model without tensors: all must follow from the fields.
 #[derive(Debug)]

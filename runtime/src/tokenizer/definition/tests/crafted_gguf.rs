@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::source::gguf::GgufFile;
+use crate::gguf::GgufFile;
 use crate::source::gguf::tests::{Value, Writer};
 use crate::tokenizer::{GgufTokenizer, read_gguf_tokenizer};
 

@@ -9,9 +9,10 @@ use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 use super::part::StreamPart;
 use super::piece_cache::PieceCache;
 use super::pipeline::Pipeline;
-use crate::cpu::{Cpu, Input};
+use crate::cpu::Cpu;
 use crate::error::{Result, RuntimeError};
-use crate::source::{Tensor, TensorBytes};
+use crate::linear::Input;
+use crate::tensor::{Tensor, TensorBytes};
 
 /// How a matrix is stored.
 #[derive(Debug, Clone)]

@@ -8,11 +8,10 @@ use std::ops::Range;
 
 use qsf_format::panels::PANEL_ROWS;
 
-use super::activations::Int8Rows;
-use super::int8x256_rows::Int8x256Rows;
-use super::kernels::{PanelKernel, PanelTask, RowScratch, RowTask, Rows};
-use super::{Cpu, float_dot, float_matvec};
-use crate::source::{NativeRows, Tensor};
+use crate::cpu::{
+    Cpu, Int8Rows, Int8x256Rows, PanelKernel, PanelTask, RowScratch, RowTask, Rows, float_dot, float_matvec,
+};
+use crate::tensor::{NativeRows, Tensor};
 use output::Output;
 
 /// Decoded weight rows that a thread multiplies with a batch of tokens at a time: each time, all tokens come through the caches.
@@ -21,8 +20,8 @@ const DECODED_ROWS: usize = 16;
 const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 /// Most weight rows of one task in a batch: with its tokens' codes they must stay in the second-level cache.
 const BATCH_ROWS: usize = 64;
-/// The same of the wide kernels, where tokens come through that cache again for so many rows: more would save little, and leave threads
-/// with unequal shares of the smaller matrices.
+/// Most weight rows of one task of the wide kernels, where tokens come through that cache again for so many rows: more would save
+/// little, and leave threads with unequal shares of the smaller matrices.
 const WIDE_BATCH_ROWS: usize = 128;
 /// Weights times tokens below which a task is not worth handing to a thread.
 const TASK_WORK: usize = 1 << 17;
@@ -67,7 +66,7 @@ impl<'a> Input<'a> {
     }
 
     /// Floats and their codes in wide groups, for which weights of block types are recoded too. Where the processor has no kernels for
-    /// that ([`KernelTable::has_matrix_unit`](super::KernelTable::has_matrix_unit)), weights are decoded to floats.
+    /// that ([`KernelTable::has_matrix_unit`](crate::cpu::KernelTable::has_matrix_unit)), weights are decoded to floats.
     ///
     /// # Panics
     /// When `k` is 0 or does not divide the length of `x`, or `wide` has another shape.
@@ -116,8 +115,8 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// One matrix of a call.
-struct Job<'a> {
+/// One matrix of a call, and where its product with the input goes.
+struct MatrixProduct<'a> {
     weight: &'a Tensor,
     bias: Option<&'a [f32]>,
     out: Output<'a>,
@@ -149,24 +148,24 @@ impl Cpu {
         }
         let all_rows: usize = weights.iter().map(|(weight, _)| weight.rows()).sum();
         let task_rows = input.task_rows(all_rows, self.threads());
-        let mut jobs: [Option<Job<'_>>; MAX_WEIGHTS] = [const { None }; MAX_WEIGHTS];
+        let mut products: [Option<MatrixProduct<'_>>; MAX_WEIGHTS] = [const { None }; MAX_WEIGHTS];
         let mut tasks = 0;
-        for ((slot, (weight, bias)), out) in jobs.iter_mut().zip(weights).zip(outs) {
+        for ((slot, (weight, bias)), out) in products.iter_mut().zip(weights).zip(outs) {
             assert_eq!(weight.cols(), input.k, "weight of other columns than the input");
             assert!(bias.is_none_or(|bias| bias.len() == weight.rows()), "bias of another length");
             assert_eq!(out.len(), m * weight.rows(), "output of another size");
             let out = Output::columns_of(out, m, 0..weight.rows());
-            *slot = Some(Job { weight, bias: *bias, out, first_task: tasks });
+            *slot = Some(MatrixProduct { weight, bias: *bias, out, first_task: tasks });
             tasks += weight.rows().div_ceil(task_rows);
         }
         let work = all_rows.saturating_mul(input.k).saturating_mul(m);
         self.for_each(tasks, work, |task| {
-            // The jobs start in ascending order: the last that does not start behind the task has it.
-            let job = jobs.iter().flatten().rev().find(|job| job.first_task <= task);
-            if let Some(job) = job {
-                let first = (task - job.first_task) * task_rows;
+            // The products start in ascending order: the last that does not start behind the task has it.
+            let product = products.iter().flatten().rev().find(|product| product.first_task <= task);
+            if let Some(product) = product {
+                let first = (task - product.first_task) * task_rows;
                 // SAFETY: tasks are run once each, and each has rows of its own.
-                unsafe { self.run_task(job, first..job.weight.rows().min(first + task_rows), input) };
+                unsafe { self.run_task(product, first..product.weight.rows().min(first + task_rows), input) };
             }
         });
     }
@@ -193,12 +192,12 @@ impl Cpu {
         assert!(first.is_multiple_of(PANEL_ROWS), "rows from {first} on cut a panel");
         let task_rows = input.task_rows(rows, self.threads());
         let out = Output::columns_of(out, m, first..first + rows);
-        let job = Job { weight, bias, out, first_task: 0 };
+        let product = MatrixProduct { weight, bias, out, first_task: 0 };
         let work = rows.saturating_mul(input.k).saturating_mul(m);
         self.for_each(rows.div_ceil(task_rows), work, |task| {
             let first = task * task_rows;
             // SAFETY: tasks are run once each, and each has rows of its own.
-            unsafe { self.run_task(&job, first..rows.min(first + task_rows), input) };
+            unsafe { self.run_task(&product, first..rows.min(first + task_rows), input) };
         });
     }
 
@@ -212,7 +211,7 @@ impl Cpu {
         assert!(panels.is_sorted_by(|a, b| a < b), "panels that do not ascend");
         assert_eq!(out.len(), weight.rows(), "output of another size");
         let out = Output::columns_of(out, 1, 0..weight.rows());
-        let job = Job { weight, bias: None, out, first_task: 0 };
+        let product = MatrixProduct { weight, bias: None, out, first_task: 0 };
         let rows = panels.len() * PANEL_ROWS;
         let per_task = input.task_rows(rows, self.threads()) / PANEL_ROWS;
         self.for_each(panels.len().div_ceil(per_task), rows.saturating_mul(input.k), |task| {
@@ -221,29 +220,29 @@ impl Cpu {
                 let first = run[0] as usize * PANEL_ROWS;
                 let rows = first..weight.rows().min(first + run.len() * PANEL_ROWS);
                 // SAFETY: tasks are run once each, no panel is in two of them, and so each has rows of its own.
-                unsafe { self.run_task(&job, rows, input) };
+                unsafe { self.run_task(&product, rows, input) };
             }
         });
     }
 
-    /// Computes some columns of a job's output.
+    /// Computes some columns of a product's output.
     ///
     /// # Safety
     /// No other thread may use the same columns of the output at the same time.
-    unsafe fn run_task(&self, job: &Job<'_>, rows: Range<usize>, input: &Input<'_>) {
+    unsafe fn run_task(&self, product: &MatrixProduct<'_>, rows: Range<usize>, input: &Input<'_>) {
         SCRATCH.with_borrow_mut(|scratch| {
-            let (weight, out) = (job.weight, &job.out);
+            let (weight, out) = (product.weight, &product.out);
             // SAFETY: the caller's promise.
             unsafe {
                 let quant = weight.native().map(NativeRows::quant);
                 let scratch_rows = &mut scratch.rows;
                 let done = match input.coded {
                     Some(Coded::Int8(x)) => {
-                        let kernel = quant.and_then(|quant| self.kernels.int8(quant));
+                        let kernel = quant.and_then(|quant| self.kernels().int8(quant));
                         block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
                     }
                     Some(Coded::Wide(x)) => {
-                        let kernel = quant.and_then(|quant| self.kernels.wide(quant));
+                        let kernel = quant.and_then(|quant| self.kernels().wide(quant));
                         block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
                     }
                     None => false,
@@ -252,10 +251,10 @@ impl Cpu {
                     self.float_rows(weight, rows.clone(), input, scratch, out);
                 }
             }
-            if let Some(bias) = job.bias {
+            if let Some(bias) = product.bias {
                 for token in 0..input.rows() {
                     // SAFETY: the caller's promise.
-                    let out = unsafe { job.out.part_of_row(token, rows.clone()) };
+                    let out = unsafe { product.out.part_of_row(token, rows.clone()) };
                     for (out, bias) in out.iter_mut().zip(&bias[rows.clone()]) {
                         *out += bias;
                     }
@@ -283,7 +282,7 @@ impl Cpu {
         {
             // SAFETY: the caller's promise.
             let out = unsafe { out.part_of_row(0, rows.clone()) };
-            return float_matvec::matvec(self.isa, native.quant(), native.rows(rows), input.x, out);
+            return float_matvec::matvec(self.isa(), native.quant(), native.rows(rows), input.x, out);
         }
         let Scratch { decoded, results, .. } = scratch;
         let step = if m == 1 { (DECODED_FLOATS / k).next_multiple_of(4).max(4) } else { DECODED_ROWS };
@@ -297,10 +296,10 @@ impl Cpu {
             let part = first..rows.end.min(first + step);
             let decoded = &mut decoded[..part.len() * k];
             for (row, decoded) in part.clone().zip(decoded.chunks_exact_mut(k)) {
-                weight.decode_row(self.isa, row, decoded);
+                weight.decode_row(self.isa(), row, decoded);
             }
             let results = &mut results[..part.len() * m];
-            float_dot::matmul(self.isa, decoded, input.x, k, results);
+            float_dot::matmul(self.isa(), decoded, input.x, k, results);
             // SAFETY: the caller's promise.
             unsafe { out.store_transposed(part, results) };
         }

@@ -10,7 +10,7 @@ use qsf_format::printable::quote;
 /// The fields of one JSON object in the file `path`. A field that is `null` counts as absent, as everywhere in the
 /// configurations of transformers.
 #[derive(Clone, Copy)]
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     /// The file, for messages.
     pub path: &'a Path,
     /// Where the object is in the file, as `rope_scaling.`; empty for the whole file.
@@ -118,7 +118,7 @@ fn as_u32(value: &Value) -> Option<u32> {
 }
 
 /// A value as it appears in messages: short, and with control characters escaped, for it may come from a stranger.
-pub(crate) fn describe(value: &Value) -> String {
+pub fn describe(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(flag) => flag.to_string(),

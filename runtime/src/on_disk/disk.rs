@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
-use super::arena::REGION_ALIGN;
+use crate::arena::REGION_ALIGN;
 use crate::error::{Result, RuntimeError};
 
 /// How weights are read.

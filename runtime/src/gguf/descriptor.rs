@@ -10,7 +10,7 @@ use qsf_format::printable::{message, quote};
 use super::cursor::Cursor;
 use super::metadata::Metadata;
 use crate::error::{Result, RuntimeError};
-use crate::source::ggml::GgmlType;
+use crate::ggml::GgmlType;
 
 /// Most tensors of a file. The models with most, of hundreds of experts stored one by one, have about 60 000.
 const MAX_TENSORS: u64 = 1 << 17;

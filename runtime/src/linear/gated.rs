@@ -6,12 +6,9 @@ use std::ops::Range;
 use qsf_format::Activation;
 
 use super::output::Output;
-use super::{Input, Job};
-use crate::cpu::Cpu;
-use crate::cpu::aligned::AlignedFloats;
-use crate::cpu::elementwise::gate;
-use crate::cpu::isa::Vectorized;
-use crate::source::Tensor;
+use super::{Input, MatrixProduct};
+use crate::cpu::{AlignedFloats, Cpu, Vectorized, gate};
+use crate::tensor::Tensor;
 
 thread_local! {
     /// Some rows of both results, for all tokens.
@@ -48,9 +45,14 @@ impl Cpu {
             PARTS.with_borrow_mut(|parts| {
                 for (parts, (weight, bias)) in parts.iter_mut().zip(pair) {
                     let parts = parts.at_least(m * part.len());
-                    let job = Job { weight, bias, out: Output::only(parts, m, part.clone()), first_task: 0 };
+                    let product = MatrixProduct {
+                        weight,
+                        bias,
+                        out: Output::only(parts, m, part.clone()),
+                        first_task: 0,
+                    };
                     // SAFETY: the buffer is this thread's.
-                    unsafe { self.run_task(&job, part.clone(), input) };
+                    unsafe { self.run_task(&product, part.clone(), input) };
                 }
                 let [gate, up] = parts.each_ref().map(|parts| &parts[..m * part.len()]);
                 self.isa().vectorize(Product { activation, gate, up, part, out: &out });

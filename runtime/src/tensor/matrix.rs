@@ -1,37 +1,35 @@
-//! A tensor in memory, in the type it is stored in.
+//! A matrix, or a vector as one row, in the type it is stored in.
 
-mod gather;
-
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use memmap2::Mmap;
-use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 
-use super::stored::{ForeignRows, StoredType};
-use crate::cpu::{Isa, decode_panel_row, decode_row};
-use crate::stream::Region;
+use super::bytes::TensorBytes;
+use super::native_rows::NativeRows;
+use super::stored_type::StoredType;
+use crate::cpu::Isa;
 
 /// A matrix (or a vector: one row) in its stored type. Cheap to clone: the bytes are shared.
 #[derive(Debug, Clone)]
 pub struct Tensor {
-    rows: usize,
-    cols: usize,
-    values: Values,
-    outliers: Option<RowOutliers>,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) values: Values,
+    pub(super) outliers: Option<RowOutliers>,
 }
 
 /// Weights that are stored apart from the blocks of their matrix, and added to them.
 #[derive(Debug, Clone)]
-struct RowOutliers {
-    all: Arc<Outliers>,
+pub(super) struct RowOutliers {
+    pub(super) all: Arc<Outliers>,
     /// The row there that is row 0 here.
-    first: usize,
+    pub(super) first: usize,
 }
 
 #[derive(Debug, Clone)]
-enum Values {
+pub(super) enum Values {
     Native(NativeRows),
     /// The rows from `first` on.
     Foreign {
@@ -40,122 +38,25 @@ enum Values {
     },
 }
 
-/// Rows in a type and a layout of the file format: what kernels multiply with.
-#[derive(Debug, Clone)]
-pub struct NativeRows {
-    quant: QuantType,
-    block: BlockSize,
-    layout: Layout,
-    /// How many rows, from the first on, are in panels.
-    panel_rows: usize,
-    row_bytes: usize,
-    bytes: TensorBytes,
-    /// What codes of a learned type stand for; `None`: the type is no learned one, or these are the built-in tables.
-    tables: Option<Arc<CodeTables>>,
-}
+/// Rows of a matrix that are decoded one at a time: how everything is read that is no type of the file format, so that
+/// no source is ever expanded as a whole. Implementations have checked, when they were made, that every row is there.
+pub trait ForeignRows: Send + Sync + Debug {
+    /// Type of the stored values.
+    fn stored_type(&self) -> StoredType;
 
-impl NativeRows {
-    /// Type of the values.
-    pub fn quant(&self) -> QuantType {
-        self.quant
-    }
+    /// Stored bytes of one row, scales included.
+    fn row_bytes(&self) -> usize;
 
-    /// Values per block, where the type has blocks.
-    pub fn block(&self) -> BlockSize {
-        self.block
-    }
-
-    /// What codes of a learned type stand for.
-    pub fn tables(&self) -> &CodeTables {
-        self.tables.as_deref().unwrap_or(&qsf_format::BUILT_IN)
-    }
-
-    /// Order of the bytes.
-    pub fn layout(&self) -> Layout {
-        self.layout
-    }
-
-    /// How many rows, from the first on, are in panels: a multiple of 16. The others are plain rows of blocks.
-    pub fn panel_rows(&self) -> usize {
-        self.panel_rows
-    }
-
-    /// Bytes of a row. Rows that are in panels share 16 times as many.
-    pub fn row_bytes(&self) -> usize {
-        self.row_bytes
-    }
-
-    /// All bytes, in the order of the layout.
-    pub fn bytes(&self) -> &[u8] {
-        self.bytes.as_slice()
-    }
-
-    /// The bytes of the rows `rows`, in the order of the layout.
+    /// Row `row` as floats: the same bits for every `isa`.
     ///
     /// # Panics
-    /// When the range exceeds the rows or cuts a panel.
-    pub fn rows(&self, rows: Range<usize>) -> &[u8] {
-        &self.bytes()[self.range(rows)]
-    }
+    /// When `row` is out of range or `out` is not as long as a row.
+    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]);
 
-    /// Where the rows `rows` are, which must be whole panels and plain rows.
-    fn range(&self, rows: Range<usize>) -> Range<usize> {
-        let whole = |row: usize| row.is_multiple_of(PANEL_ROWS) || row >= self.panel_rows;
-        assert!(whole(rows.start) && whole(rows.end), "rows {rows:?} cut a panel");
-        rows.start * self.row_bytes..rows.end * self.row_bytes
-    }
-
-    /// Row `row` as floats.
-    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
-        if row >= self.panel_rows {
-            return decode_row(isa, self.quant, self.block, self.tables(), self.rows(row..row + 1), out);
-        }
-        let first = row - row % PANEL_ROWS;
-        let panel = self.rows(first..first + PANEL_ROWS);
-        decode_panel_row(isa, self.quant, self.block, self.tables(), panel, row - first, out);
-    }
-}
-
-/// The bytes of a tensor: a range of a mapped file, or of memory of our own.
-#[derive(Debug, Clone)]
-pub enum TensorBytes {
-    /// In place in a file.
-    Mapped(Arc<Mmap>, Range<usize>),
-    /// Decompressed, transposed or converted.
-    Owned(Arc<Vec<u8>>, Range<usize>),
-    /// In memory that was set aside for it.
-    Region(Arc<Region>, Range<usize>),
-}
-
-impl TensorBytes {
-    /// The bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        match self {
-            TensorBytes::Mapped(map, range) => &map[range.clone()],
-            TensorBytes::Owned(vec, range) => &vec[range.clone()],
-            TensorBytes::Region(region, range) => &region[range.clone()],
-        }
-    }
-
-    /// A part of the bytes, shared.
-    ///
-    /// # Panics
-    /// When the part exceeds the bytes.
-    pub fn slice(&self, part: Range<usize>) -> TensorBytes {
-        assert!(part.start <= part.end && part.end <= self.as_slice().len(), "bytes {part:?} of fewer");
-        let shift = |all: &Range<usize>| all.start + part.start..all.start + part.end;
-        match self {
-            TensorBytes::Mapped(map, all) => TensorBytes::Mapped(map.clone(), shift(all)),
-            TensorBytes::Owned(vec, all) => TensorBytes::Owned(vec.clone(), shift(all)),
-            TensorBytes::Region(region, all) => TensorBytes::Region(region.clone(), shift(all)),
-        }
-    }
-}
-
-impl From<Vec<u8>> for TensorBytes {
-    fn from(bytes: Vec<u8>) -> Self {
-        let range = 0..bytes.len();
-        TensorBytes::Owned(Arc::new(bytes), range)
+    /// The rows from `first` on as a tensor that needs no such decoding, where they happen to be one.
+    fn slice(&self, first: usize, rows: usize) -> Option<Tensor> {
+        let _ = (first, rows);
+        None
     }
 }
 
@@ -175,7 +76,7 @@ impl Tensor {
         Tensor::with_layout(rows, cols, quant, block, Layout::Rows, bytes)
     }
 
-    /// The same for bytes in any layout that the type can have.
+    /// A tensor over `bytes` in any layout that the type can have, or the byte count that they should have.
     ///
     /// # Errors
     /// The expected length.
@@ -203,7 +104,7 @@ impl Tensor {
         Ok(Tensor { rows, cols, values: Values::Native(native), outliers: None })
     }
 
-    /// The same with the tables of the file that it is from, if it is of a learned type.
+    /// With the tables of the file that it is from, which say what codes of a learned type stand for.
     #[must_use]
     pub fn with_tables(mut self, tables: &Arc<CodeTables>) -> Tensor {
         if let Values::Native(native) = &mut self.values {
@@ -212,7 +113,7 @@ impl Tensor {
         self
     }
 
-    /// The same with weights that are stored apart from its blocks: each is added to what the blocks decode to. Row 0 has
+    /// With weights that are stored apart from its blocks: each is added to what the blocks decode to. Row 0 has
     /// those of row `first`.
     ///
     /// # Panics

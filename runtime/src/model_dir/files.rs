@@ -10,16 +10,16 @@ use crate::error::{Result, RuntimeError};
 use qsf_format::printable::message;
 
 /// Largest `config.json` and the like: real ones take a few KB, those with per-layer tables a few MB.
-pub(crate) const MAX_CONFIG_BYTES: u64 = 64 << 20;
+pub const MAX_CONFIG_BYTES: u64 = 64 << 20;
 /// Largest `tokenizer.json`: what a QSF file can hold; the largest in use takes about 35 MB.
-pub(crate) const MAX_TOKENIZER_BYTES: u64 = qsf_format::MAX_SECTION_BYTES as u64;
+pub const MAX_TOKENIZER_BYTES: u64 = qsf_format::MAX_SECTION_BYTES as u64;
 
 /// The path of `name` in `dir` when it exists as a regular file, after following links: the cache of the hub's own
 /// client keeps snapshots as links into a folder of blobs.
 ///
 /// # Errors
 /// When something else has that name. A pipe or a device would block, or never end, when read.
-pub(crate) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
+pub fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
     let path = dir.join(name);
     match fs::metadata(&path) {
         Ok(found) if found.is_file() => Ok(Some(path)),
@@ -33,7 +33,7 @@ pub(crate) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
 }
 
 /// The bytes of a regular file of at most `limit` bytes.
-pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let file = File::open(path).map_err(|e| RuntimeError::io(path, "open", e))?;
     let mut bytes = Vec::new();
     // One byte beyond the limit tells a file that is too large from one that just fits, also when it grows meanwhile.
@@ -45,12 +45,12 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
 }
 
 /// The JSON object in a file of at most [`MAX_CONFIG_BYTES`].
-pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
+pub fn read_object(path: &Path) -> Result<Map<String, Value>> {
     parse_object(path, &read(path, MAX_CONFIG_BYTES)?)
 }
 
 /// The JSON object that the bytes of a file are.
-pub(crate) fn parse_object(path: &Path, bytes: &[u8]) -> Result<Map<String, Value>> {
+pub fn parse_object(path: &Path, bytes: &[u8]) -> Result<Map<String, Value>> {
     serde_json::from_slice(bytes)
         .map_err(|e| RuntimeError::bad_input(path, "the file", "a JSON object", message(e)))
 }

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::arena::Region;
 use super::chunk_reader::ChunkReader;
 use super::schedule::Schedule;
+use crate::arena::Region;
 use crate::error::{Result, RuntimeError};
-use crate::source::TensorBytes;
+use crate::tensor::TensorBytes;
 
 /// Stack of the reader, which calls nothing deep.
 const STACK_BYTES: usize = 256 << 10;

@@ -1,11 +1,8 @@
-//! How a source stores values: in a type of the file format, or in another tool's.
+//! How values are stored: in a type of the file format, or in another tool's.
 
-use std::fmt::{self, Debug};
+use std::fmt;
 
 use qsf_format::QuantType;
-
-use super::tensor::Tensor;
-use crate::cpu::Isa;
 
 /// Type of the stored values of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,27 +52,5 @@ impl fmt::Display for StoredType {
             StoredType::Native(quant) => f.pad(quant.name()),
             StoredType::Foreign(foreign) => f.pad(foreign.name),
         }
-    }
-}
-
-/// Rows of a matrix that are decoded one at a time: how everything is read that is no type of the file format, so that
-/// no source is ever expanded as a whole. Implementations have checked, when they were made, that every row is there.
-pub trait ForeignRows: Send + Sync + Debug {
-    /// Type of the stored values.
-    fn stored_type(&self) -> StoredType;
-
-    /// Stored bytes of one row, scales included.
-    fn row_bytes(&self) -> usize;
-
-    /// Row `row` as floats: the same bits for every `isa`.
-    ///
-    /// # Panics
-    /// When `row` is out of range or `out` is not as long as a row.
-    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]);
-
-    /// The rows from `first` on as a tensor that needs no such decoding, where they happen to be one.
-    fn slice(&self, first: usize, rows: usize) -> Option<Tensor> {
-        let _ = (first, rows);
-        None
     }
 }

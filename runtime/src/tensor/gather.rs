@@ -6,7 +6,8 @@ use qsf_format::panels::{PANEL_ROWS, copy_panel_row, pack_panel};
 use qsf_format::{Layout, Outliers};
 use rayon::prelude::*;
 
-use super::{NativeRows, Tensor, Values};
+use super::matrix::{Tensor, Values};
+use super::native_rows::NativeRows;
 use crate::error::{Result, RuntimeError};
 
 impl Tensor {

@@ -13,7 +13,7 @@ use crate::error::{Result, RuntimeError};
 ///
 /// # Errors
 /// When it is no regular file (a pipe or a device would block, or never end), or cannot be opened or mapped.
-pub(super) fn map_file(path: &Path) -> Result<Mmap> {
+pub(crate) fn map_file(path: &Path) -> Result<Mmap> {
     let found = fs::metadata(path).map_err(|e| RuntimeError::io(path, "open", e))?;
     if !found.is_file() {
         let kind = if found.is_dir() { "a directory" } else { "a special file" };
@@ -27,7 +27,7 @@ pub(super) fn map_file(path: &Path) -> Result<Mmap> {
 
 /// Gives back the whole pages inside `range`.
 #[cfg(unix)]
-pub(super) fn release_pages(map: &Mmap, range: Range<usize>) {
+pub(crate) fn release_pages(map: &Mmap, range: Range<usize>) {
     // A multiple of every page size in use (4, 16 and 64 KiB). Rounding inwards keeps the neighbours' pages.
     const STEP: usize = 64 << 10;
     let (start, end) = (range.start.next_multiple_of(STEP), range.end / STEP * STEP);
@@ -43,4 +43,4 @@ pub(super) fn release_pages(map: &Mmap, range: Range<usize>) {
 
 /// Other systems decide for themselves.
 #[cfg(not(unix))]
-pub(super) fn release_pages(_map: &Mmap, _range: Range<usize>) {}
+pub(crate) fn release_pages(_map: &Mmap, _range: Range<usize>) {}

@@ -14,7 +14,7 @@ use super::descriptor::{self, GgufTensor};
 use super::metadata::Metadata;
 use super::split::Split;
 use crate::error::{Result, RuntimeError};
-use crate::source::mapped::map_file;
+use crate::mapped::map_file;
 
 const MAGIC: [u8; 4] = *b"GGUF";
 

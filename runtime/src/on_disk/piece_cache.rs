@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::arena::Region;
 use super::chunk_reader::ChunkReader;
 use super::part::StreamPart;
+use crate::arena::Region;
 use crate::error::{Result, RuntimeError};
-use crate::source::TensorBytes;
+use crate::tensor::TensorBytes;
 
 /// Reads pieces into places of its own, of which the one that was used longest ago is given up for the next.
 pub struct PieceCache {
@@ -80,10 +80,10 @@ mod tests {
 
     use qsf_format::{Chunk, Compression, Outline};
 
-    use super::super::arena::Arena;
     use super::super::chunk_reader::SLACK;
     use super::super::disk::Disk;
     use super::*;
+    use crate::arena::Arena;
 
     const BYTES: usize = 9000;
 

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use qsf_format::{ChunkDecoder, Compression, Damage};
 
-use super::arena::Region;
 use super::disk::Disk;
 use super::part::StreamPart;
+use crate::arena::Region;
 use crate::error::{Result, RuntimeError};
 
 /// Bytes that a buffer must have beyond what is read into it, for reads that begin and end at multiples of [`Disk::align`].
-pub const SLACK: usize = 3 * super::arena::REGION_ALIGN;
+pub const SLACK: usize = 3 * crate::arena::REGION_ALIGN;
 
 /// Reads one file.
 pub struct ChunkReader {
@@ -254,7 +254,7 @@ mod tests {
     use qsf_format::{Chunk, Outline};
 
     use super::*;
-    use crate::stream::arena::{Arena, REGION_ALIGN};
+    use crate::arena::{Arena, REGION_ALIGN};
 
     const CHUNK: usize = 10_000;
     const ALL: usize = 7 * CHUNK + 1234;

@@ -1,0 +1,6 @@
+//! What a model directory holds beside weights: small files, read within limits, and the fields of the JSON in them.
+
+mod fields;
+pub mod files;
+
+pub use fields::{Fields, describe};

@@ -1,0 +1,20 @@
+//! Tensors in memory, in the type they are stored in.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `matrix` | a matrix (or a vector: one row), and rows of types that only sources have |
+//! | `native_rows` | rows in a type and a layout of the file format: what kernels multiply with |
+//! | `bytes` | where the bytes are: in a mapped file, in memory of their own, in an arena |
+//! | `stored_type` | the types that values can be stored in |
+//! | `gather` | rows in another order |
+
+mod bytes;
+mod gather;
+mod matrix;
+mod native_rows;
+mod stored_type;
+
+pub use bytes::TensorBytes;
+pub use matrix::{ForeignRows, Tensor};
+pub use native_rows::NativeRows;
+pub use stored_type::{ForeignType, StoredType};
