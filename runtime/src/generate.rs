@@ -4,12 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+pub use crate::decoder::PROMPT_BATCH;
 use crate::error::{Result, RuntimeError};
 use crate::runner::{Runner, Sequence};
 use crate::sample::Sampler;
-
-/// Tokens of one prompt step: large enough to use a weight many times, small enough for the caches.
-pub const PROMPT_BATCH: usize = 512;
 
 /// Why a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use qsf_format::ModelConfig;
 
-use super::{Activations, Decoder, DecoderState, InputObserver, KvOptions};
+use super::{Activations, Decoder, DecoderState, InputObserver, KvOptions, PROMPT_BATCH};
 use crate::cpu::Cpu;
 use crate::error::{Result, RuntimeError};
-use crate::generate::PROMPT_BATCH;
 use crate::source::WeightSource;
 use crate::weights::{LayerWeights, Model};
 

@@ -2,11 +2,25 @@
 //!
 //! A step takes one or more tokens, extends the key/value cache, and leaves the normed hidden state of each of its tokens;
 //! logits are made of those on request, for as many positions as are needed.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `step` | the decoder, what a step of it is, and logits |
+//! | `attention`, `feed_forward`, `residual` | the parts of a layer, and what is between them |
+//! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
+//! | `activations` | in which type matrices get their inputs |
+//! | `state` | what changes while a decoder runs |
+//! | `kv_cache`, `kv_keep` | keys and values, and which of them are kept |
+//! | `clustered_head` | logits of the likeliest clusters of tokens only |
+//! | `exit_rule`, `early_exit`, `skipping` | layers that are left out for a token, or always |
+//! | `layer_runner`, `observe` | layers one by one, and who looks at the inputs of their matrices |
+//! | `profile` | where the time goes |
 
 mod activations;
 mod attention;
 mod clustered_head;
 mod early_exit;
+mod exit_rule;
 mod feed_forward;
 mod kv_cache;
 mod kv_keep;
@@ -18,20 +32,11 @@ mod rotation;
 mod routing;
 mod skipping;
 mod state;
-
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use crate::cpu::{Cpu, softcap};
-use crate::error::{Result, RuntimeError};
-use crate::progress::Cancel;
-use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
-use activations::CodedRows;
-use qsf_format::{PositionConfig, Residual};
+mod step;
 
 pub use activations::{Activations, LEAST_WIDE_TOKENS};
 pub use clustered_head::{ClusterRanking, ClusteredHead};
-pub use early_exit::LayerCount;
+pub use exit_rule::LayerCount;
 pub use kv_cache::{KvCache, KvOptions};
 pub use kv_keep::{KvKeep, KvPolicy};
 pub use layer_runner::LayerRunner;
@@ -39,316 +44,4 @@ pub use observe::{InputObserver, LinearInput};
 pub use profile::{Profile, Section};
 pub use skipping::skipped_layers;
 pub use state::{DecoderState, StateBytes};
-
-/// Most matrices over one input: query, key and value.
-const MAX_LINEARS: usize = 3;
-/// What capping a logit costs, in multiply-adds of matrices.
-const SOFTCAP_WORK: usize = 32;
-
-/// Runs a model.
-pub struct Decoder {
-    model: Arc<Model>,
-    cpu: Cpu,
-    activations: Activations,
-    /// Of ALiBi, one per head; empty without.
-    slopes: Vec<f32>,
-    /// The layers that are run, in their order.
-    schedule: Vec<usize>,
-    /// When the rest of these is left out.
-    exit_rule: Option<early_exit::ExitRule>,
-    /// What logits are made by in place of the whole head.
-    clustered: Option<ClusteredHead>,
-    cancel: Cancel,
-}
-
-impl Decoder {
-    /// A decoder of `model`. Activations default to int8 for quantized models and to f32 for others.
-    pub fn new(model: Arc<Model>, cpu: Cpu, activations: Option<Activations>) -> Decoder {
-        let default = if model.has_blocks() { Activations::Int8 } else { Activations::F32 };
-        let alibi = model.config.position == PositionConfig::Alibi {};
-        let heads = if alibi { model.config.heads as usize } else { 0 };
-        Decoder {
-            activations: activations.unwrap_or(default),
-            slopes: rotation::alibi_slopes(heads),
-            schedule: (0..model.layers.len()).collect(),
-            exit_rule: None,
-            clustered: None,
-            cpu,
-            model,
-            cancel: Cancel::default(),
-        }
-    }
-
-    /// Makes every step stop between layers, with [`RuntimeError::Interrupted`], once `cancel` is requested.
-    pub fn stop_on(mut self, cancel: &Cancel) -> Decoder {
-        self.cancel = cancel.clone();
-        self
-    }
-
-    /// Makes [`Decoder::logits`] compute those of the likeliest clusters of tokens only.
-    #[must_use]
-    pub fn with_clusters(mut self, head: ClusteredHead) -> Decoder {
-        self.clustered = Some(head);
-        self
-    }
-
-    /// The clusters that logits are made by; `None` where they are made by the whole head.
-    pub fn clustered_head(&self) -> Option<&ClusteredHead> {
-        self.clustered.as_ref()
-    }
-
-    /// The flag that stops this decoder.
-    pub fn cancel(&self) -> &Cancel {
-        &self.cancel
-    }
-
-    /// The model.
-    pub fn model(&self) -> &Model {
-        &self.model
-    }
-
-    /// Slopes of ALiBi, one per head; none without.
-    #[cfg(feature = "gpu")]
-    pub(crate) fn slopes(&self) -> &[f32] {
-        &self.slopes
-    }
-
-    /// The kernels that run it.
-    pub fn cpu(&self) -> &Cpu {
-        &self.cpu
-    }
-
-    /// The activation type in use.
-    pub fn activations(&self) -> Activations {
-        self.activations
-    }
-
-    /// An empty state with room for `context` positions, of which at most `batch` come in one step, with keys and values in
-    /// f32.
-    ///
-    /// # Errors
-    /// When the model was not made for so many positions, or memory runs out.
-    pub fn state(&self, context: usize, batch: usize) -> Result<DecoderState> {
-        self.state_with(context, batch, KvOptions::default())
-    }
-
-    /// [`Decoder::state`] with keys and values kept as `kv` says.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn state_with(&self, context: usize, batch: usize, kv: KvOptions) -> Result<DecoderState> {
-        let limit = self.model.config.max_positions as usize;
-        if context > limit {
-            return Err(RuntimeError::Request(format!(
-                "a context of {context} tokens was asked for, and the model was made for {limit}"
-            )));
-        }
-        let config = &self.model.config;
-        DecoderState::new(config, config.layers, context, batch.clamp(1, context.max(1)), kv)
-    }
-
-    /// Runs `tokens` through the model, behind what `state` has seen; then [`Decoder::logits`] of them can be had.
-    ///
-    /// # Errors
-    /// When a token is beyond the vocabulary, the tokens exceed the state's batch or context, or weights cannot be read from
-    /// disk. Then the state is as before.
-    pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
-        self.step(state, tokens, false, &mut |_, _| ())
-    }
-
-    /// [`Decoder::forward`] of one token that was generated, which may leave the model early ([`Decoder::with_early_exit`]).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn decode(&self, state: &mut DecoderState, token: u32) -> Result<()> {
-        self.step(state, &[token], true, &mut |_, _| ())
-    }
-
-    /// [`Decoder::forward`], in which `watch` sees what leaves each layer, tokens x `hidden`.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn forward_watched(
-        &self,
-        state: &mut DecoderState,
-        tokens: &[u32],
-        watch: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<()> {
-        self.step(state, tokens, false, watch)
-    }
-
-    fn step(
-        &self,
-        state: &mut DecoderState,
-        tokens: &[u32],
-        decoded: bool,
-        watch: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<()> {
-        self.check_request(state, tokens)?;
-        state.begin(tokens.len())?;
-        state.profile.begin();
-        self.embed(state, tokens, self.norm_of_next(0))?;
-        state.profile.lap(Section::Elementwise);
-        let mut layers_run = 0;
-        for (at, &i) in self.schedule.iter().enumerate() {
-            self.cancel.check()?;
-            let (layer, next) = (&self.model.layers[i], self.norm_of_next(at + 1));
-            // Nobody looks, so nobody stops it.
-            let _ = self.layer(state, i, layer, next, &mut observe::Unobserved)?;
-            watch(i, &state.hidden);
-            layers_run = at + 1;
-            if decoded && layers_run < self.schedule.len() && self.is_decided(state, i) {
-                self.leave(state, layers_run)?;
-                break;
-            }
-        }
-        if decoded {
-            state.decoded.add(layers_run);
-        }
-        state.kv.advance(tokens.len());
-        Ok(())
-    }
-
-    fn check_request(&self, state: &DecoderState, tokens: &[u32]) -> Result<()> {
-        let config = &self.model.config;
-        if let Some(&token) = tokens.iter().find(|&&t| t >= config.vocab) {
-            return Err(RuntimeError::Request(format!(
-                "token id {token} is beyond the model's vocabulary of {}",
-                config.vocab
-            )));
-        }
-        let end = state.kv.len() + tokens.len();
-        if tokens.is_empty() || tokens.len() > state.batch() || end > state.kv.capacity() {
-            return Err(RuntimeError::Request(format!(
-                "{} tokens behind {} do not fit: at most {} in one step, {} in all",
-                tokens.len(),
-                state.kv.len(),
-                state.batch(),
-                state.kv.capacity()
-            )));
-        }
-        Ok(())
-    }
-
-    /// Takes `hidden` (tokens x `hidden`, at most a batch) for what left the last layer in the last step: logits and the input of
-    /// the head are those of it. Keys and values stay as they are.
-    ///
-    /// # Errors
-    /// When memory runs out.
-    ///
-    /// # Panics
-    /// When these are not whole rows.
-    pub fn take_hidden(&self, state: &mut DecoderState, hidden: &[f32]) -> Result<()> {
-        let width = self.model.config.hidden as usize;
-        assert!(hidden.len().is_multiple_of(width), "{} values of rows of {width}", hidden.len());
-        state.begin(hidden.len() / width)?;
-        state.hidden.copy_from_slice(hidden);
-        self.normalize(state, Some(&self.model.final_norm));
-        Ok(())
-    }
-
-    /// What the head is multiplied with for rows `rows` of the last step, `rows.len()` x `hidden`.
-    ///
-    /// # Panics
-    /// When the last step had fewer rows.
-    pub fn head_input<'a>(&self, state: &'a DecoderState, rows: std::ops::Range<usize>) -> &'a [f32] {
-        let hidden = self.model.config.hidden as usize;
-        &state.normed[rows.start * hidden..rows.end * hidden]
-    }
-
-    /// Logits of rows `rows` of the last step, `rows.len()` x `vocab` into `out`.
-    ///
-    /// # Errors
-    /// When weights cannot be read from disk.
-    ///
-    /// # Panics
-    /// When the last step had fewer rows or `out` has another size.
-    pub fn logits(
-        &self,
-        state: &mut DecoderState,
-        rows: std::ops::Range<usize>,
-        out: &mut [f32],
-    ) -> Result<()> {
-        let hidden = self.model.config.hidden as usize;
-        let DecoderState { normed, coded, probes, profile, .. } = state;
-        profile.begin();
-        let input = &normed[rows.start * hidden..rows.end * hidden];
-        match &self.clustered {
-            None => self.linears(&[&self.model.head], input, coded, &mut [&mut *out])?,
-            Some(head) => {
-                let vocab = self.model.config.vocab as usize;
-                assert_eq!(out.len(), rows.len() * vocab, "logits of another size");
-                let how = (self.activations, self.model.head.bias.as_deref());
-                for (x, out) in input.chunks_exact(hidden).zip(out.chunks_exact_mut(vocab)) {
-                    head.logits(&self.cpu, how, x, coded, probes, out);
-                }
-            }
-        }
-        if let Some(cap) = self.model.config.logit_softcap {
-            let vocab = self.model.config.vocab as usize;
-            self.cpu.for_each_rows([(out, vocab)], SOFTCAP_WORK * vocab, |_, [rows]| {
-                softcap(self.cpu.isa(), rows, cap);
-            });
-        }
-        profile.lap(Section::Head);
-        Ok(())
-    }
-
-    /// One layer: attention and feed-forward, each added to the residual stream. `state.normed` holds what attention reads,
-    /// and afterwards what is read behind the norm `next`. It breaks off where the observer does.
-    fn layer(
-        &self,
-        state: &mut DecoderState,
-        index: usize,
-        layer: &LayerWeights,
-        next: Option<&Norm>,
-        observer: &mut dyn InputObserver,
-    ) -> Result<ControlFlow<()>> {
-        if self.attention(state, index, layer, observer)?.is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        state.profile.lap(Section::Matmul);
-        let residual = self.model.config.residual;
-        self.add_residual(state, layer.post_attn_norm.as_ref(), residual, layer.ffn_norm.as_ref());
-        state.profile.lap(Section::Elementwise);
-        if self.feed_forward(state, &layer.ffn, observer)?.is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        state.profile.lap(Section::Matmul);
-        self.add_residual(state, layer.post_ffn_norm.as_ref(), Residual::Sequential, next);
-        state.profile.lap(Section::Elementwise);
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Several matrices over the same input, which is quantized once.
-    fn linears(
-        &self,
-        linears: &[&Linear],
-        input: &[f32],
-        coded: &mut CodedRows,
-        outs: &mut [&mut [f32]],
-    ) -> Result<()> {
-        let cols = linears[0].weight.cols();
-        let quantized = linears.iter().any(|l| l.weight.has_blocks());
-        let input = coded.input(&self.cpu, self.activations, input, cols, quantized);
-        let mut weights = [None; MAX_LINEARS];
-        for (slot, linear) in weights.iter_mut().zip(linears) {
-            *slot = linear.resident();
-        }
-        match weights {
-            [Some(a), None, None] if linears.len() == 1 => self.cpu.linears(&[a], &input, outs),
-            [Some(a), Some(b), None] if linears.len() == 2 => self.cpu.linears(&[a, b], &input, outs),
-            [Some(a), Some(b), Some(c)] => self.cpu.linears(&[a, b, c], &input, outs),
-            _ => {
-                for (linear, out) in linears.iter().zip(outs) {
-                    let bias = linear.bias.as_deref();
-                    match &linear.weight {
-                        Weight::Resident(tensor) => self.cpu.linear(tensor, bias, &input, out),
-                        Weight::Streamed(matrix) => matrix.linear(&self.cpu, bias, &input, out)?,
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
+pub use step::{Decoder, PROMPT_BATCH};

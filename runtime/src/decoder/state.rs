@@ -4,7 +4,7 @@ use qsf_format::ModelConfig;
 
 use super::activations::CodedRows;
 use super::clustered_head::ProbeBuffers;
-use super::early_exit::LayerCount;
+use super::exit_rule::LayerCount;
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
