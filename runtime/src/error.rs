@@ -109,6 +109,11 @@ impl RuntimeError {
         }
     }
 
+    /// Something in the input file `path` that this version does not do, and what it does instead.
+    pub fn unsupported(path: &Path, what: impl Into<String>, supported: impl Into<String>) -> RuntimeError {
+        RuntimeError::Unsupported { path: path.to_owned(), what: what.into(), supported: supported.into() }
+    }
+
     /// The class, which decides the exit code.
     pub fn failure(&self) -> Failure {
         match self {

@@ -93,20 +93,6 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
-    /// A decoder for tokens that come one at a time. Special tokens are left out.
-    pub fn stream(&self) -> TokenStream<'_> {
-        TokenStream::new(self)
-    }
-
-    /// The same for tokens that continue `tokens`, whose text is known already: a space between the two is kept, which many
-    /// decoders drop at the start of a text.
-    ///
-    /// # Errors
-    /// The tokenizer's decoder fails.
-    pub fn stream_after(&self, tokens: &[u32]) -> Result<TokenStream<'_>> {
-        TokenStream::after(self, tokens)
-    }
-
     /// Only what stands first both before nothing and before something, and was not part of the text: a token that is
     /// added at the end stands first before nothing, too.
     fn find_bos(&self) -> Result<Option<u32>> {

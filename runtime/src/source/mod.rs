@@ -1,162 +1,33 @@
 //! Where weights come from. One trait, so that a decoder, a converter or an evaluation never asks what kind of file a
 //! model is: QSF files, GGUF files and HuggingFace directories all hand out tensors in the type they are stored in.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `weight_source` | the trait |
+//! | `open` | which kind of source a path is |
+//! | `qsf`, `gguf`, `huggingface` | the kinds |
+//! | `mapping`, `arrangement`, `transpose` | from tensors as they are stored to those of the model |
+//! | `shape` | which tensors a model has, in which shapes |
+//! | `replaced` | a source with other values for some tensors |
 
 mod arrangement;
 pub mod gguf;
 pub(crate) mod huggingface;
 mod mapping;
+mod open;
 mod qsf;
 mod replaced;
 mod shape;
 mod transpose;
-
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use qsf_format::{EarlyExits, ModelConfig, TensorId, VocabClusters};
-
-use crate::error::{Result, RuntimeError};
-use crate::tokenizer::Tokenizer;
+mod weight_source;
 
 pub use crate::tensor::{ForeignRows, ForeignType, NativeRows, StoredType, Tensor, TensorBytes};
 pub use arrangement::RowOrder;
 pub use huggingface::{HuggingFaceSource, configured_model, open_huggingface};
+pub use open::{is_qsf, open};
 pub use qsf::QsfSource;
 pub(crate) use qsf::{Found, has_gate, model_config};
 pub use replaced::Replaced;
 pub use shape::{check_complete, expected_shape, required_tensors};
-
-/// A model on disk.
-pub trait WeightSource: Send + Sync {
-    /// The file or directory, for messages.
-    fn path(&self) -> &Path;
-
-    /// The architecture.
-    fn config(&self) -> &ModelConfig;
-
-    /// The text of `tokenizer.json`, where the model has one.
-    fn tokenizer_json(&self) -> Option<&[u8]>;
-
-    /// Compares `written`, read back from what [`WeightSource::tokenizer_json`] gave, with what the source says of its
-    /// tokenizer, on built-in texts. A source whose only word on it is that text has nothing to compare with.
-    ///
-    /// # Errors
-    /// The first text that the two split differently.
-    fn check_tokenizer(&self, written: &Tokenizer) -> Result<()> {
-        let _ = written;
-        Ok(())
-    }
-
-    /// The chat template (Jinja), where the model has one.
-    fn chat_template(&self) -> Option<&[u8]>;
-
-    /// The clusters of the rows of the head, where the model has some.
-    ///
-    /// # Errors
-    /// When they are damaged.
-    fn clusters(&self) -> Result<Option<VocabClusters>> {
-        Ok(None)
-    }
-
-    /// The classifiers for leaving the model early, where it has some.
-    ///
-    /// # Errors
-    /// When they are damaged.
-    fn early_exits(&self) -> Result<Option<EarlyExits>> {
-        Ok(None)
-    }
-
-    /// How much each layer matters: the divergence of the predictions without it, where that was measured. Empty where the
-    /// source knows of no layer.
-    fn layer_importance(&self) -> Vec<Option<f32>> {
-        Vec::new()
-    }
-
-    /// Types that the model's values were rounded to, each once, by name: those of its tensors, and those that they were
-    /// made from. Empty for a model at full precision.
-    fn quantized_from(&self) -> Vec<String> {
-        quantized_types(self.tensors(), &[])
-    }
-
-    /// Every file that the model was read from, for provenance: the configuration, weights, tokenizer.
-    fn files(&self) -> Vec<PathBuf>;
-
-    /// Every tensor that the architecture uses, in file order of a QSF file: token embedding, layers by number (kinds in id
-    /// order), then the final norm, head and positions.
-    fn tensors(&self) -> &[TensorInfo];
-
-    /// One tensor in its stored type, checked (checksums, sizes) before it is handed out. `id` is one of
-    /// [`WeightSource::tensors`].
-    ///
-    /// # Errors
-    /// When the stored bytes are damaged or contradict the configuration.
-    fn load(&self, id: TensorId) -> Result<Tensor>;
-
-    /// Tells the source that no tensor of this layer (`None`: of the model as a whole) is needed soon, so that memory
-    /// mapped from files can be given back. Tensors already handed out stay valid.
-    fn release(&self, layer: Option<u32>);
-}
-
-/// Bytes of all files of a model.
-///
-/// # Errors
-/// When one cannot be looked at.
-pub fn file_bytes(source: &dyn WeightSource) -> Result<u64> {
-    let size = |path: &PathBuf| Ok(fs::metadata(path).map_err(|e| RuntimeError::io(path, "read", e))?.len());
-    source.files().iter().map(size).sum()
-}
-
-/// What a source knows of a tensor without reading its values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TensorInfo {
-    /// Which tensor.
-    pub id: TensorId,
-    /// Name in the source file, for messages.
-    pub name: String,
-    /// Rows; 1 for vectors.
-    pub rows: usize,
-    /// Values per row.
-    pub cols: usize,
-    /// Type of the stored values.
-    pub stored: StoredType,
-}
-
-/// Ends of names of weight files that say nothing of the model they belong to.
-const WEIGHT_FILES: [&str; 4] = ["safetensors", "bin", "pt", "pth"];
-
-/// Names of the types of fewer than 16 bits, each once, and those that the model was quantized to `before`.
-pub(crate) fn quantized_types(tensors: &[TensorInfo], before: &[String]) -> Vec<String> {
-    let quantized = tensors.iter().filter(|info| info.stored.is_quantized());
-    let names: BTreeSet<String> =
-        quantized.map(|info| info.stored.to_string()).chain(before.iter().cloned()).collect();
-    names.into_iter().collect()
-}
-
-/// Whether nothing says that the file at `path` is anything else than a QSF file.
-pub fn is_qsf(path: &Path) -> bool {
-    !path.is_dir() && !gguf::is_gguf(path) && !is_weight_file(path)
-}
-
-/// Weights without the configuration beside them.
-fn is_weight_file(path: &Path) -> bool {
-    path.extension().is_some_and(|end| WEIGHT_FILES.iter().any(|known| end == *known))
-}
-
-/// Opens the model at `path`: a directory is a HuggingFace model, a file that begins as GGUF files do one of those,
-/// anything else a QSF file.
-///
-/// # Errors
-/// When it is neither, or damaged, or unsupported.
-pub fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
-    if path.is_dir() {
-        Ok(Box::new(open_huggingface(path)?))
-    } else if gguf::is_gguf(path) {
-        Ok(Box::new(gguf::open_gguf(path)?))
-    } else if is_weight_file(path) {
-        let found = "a file of weights alone; pass the directory that it is in";
-        Err(RuntimeError::bad_input(path, "the path", "a model directory, a GGUF or a QSF file", found))
-    } else {
-        Ok(Box::new(QsfSource::open(path)?))
-    }
-}
+pub(crate) use weight_source::quantized_types;
+pub use weight_source::{TensorInfo, WeightSource, file_bytes};

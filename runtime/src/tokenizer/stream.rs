@@ -29,17 +29,25 @@ pub struct TokenStream<'a> {
     emitted: String,
 }
 
-impl<'a> TokenStream<'a> {
-    pub(super) fn new(tokenizer: &'a Tokenizer) -> TokenStream<'a> {
-        TokenStream { tokenizer, window: Vec::new(), context: 0, emitted: String::new() }
+impl Tokenizer {
+    /// A decoder for tokens that come one at a time. Special tokens are left out.
+    pub fn stream(&self) -> TokenStream<'_> {
+        TokenStream { tokenizer: self, window: Vec::new(), context: 0, emitted: String::new() }
     }
 
-    pub(super) fn after(tokenizer: &'a Tokenizer, tokens: &[u32]) -> Result<TokenStream<'a>> {
+    /// A decoder for tokens that come one at a time behind `tokens`, whose text is known already: a space between the two is kept, which many
+    /// decoders drop at the start of a text.
+    ///
+    /// # Errors
+    /// The tokenizer's decoder fails.
+    pub fn stream_after(&self, tokens: &[u32]) -> Result<TokenStream<'_>> {
         let window = tokens[tokens.len().saturating_sub(CONTEXT)..].to_vec();
-        let emitted = tokenizer.decode(&window, true)?;
-        Ok(TokenStream { tokenizer, context: window.len(), window, emitted })
+        let emitted = self.decode(&window, true)?;
+        Ok(TokenStream { tokenizer: self, context: window.len(), window, emitted })
     }
+}
 
+impl TokenStream<'_> {
     /// Takes the next token and gives the text that is now certain: whole characters only, `None` when there is none.
     ///
     /// # Errors

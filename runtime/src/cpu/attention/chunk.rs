@@ -7,14 +7,11 @@ use super::super::lanes::{LANES, Lanes};
 use super::super::math::{exp_of_small, tanh};
 use super::super::vector::Vector;
 use super::join::set_state;
-use super::layer::STEP;
-use super::scratch::StepRoom;
+use super::queries::{Attention, Queries};
+use super::room::StepRoom;
+use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
 use super::tile::{ROW, ROW_LANES, add_products, by_rows};
-use super::{Attention, Queries};
-
-/// Positions of a chunk.
-pub(super) const CHUNK: usize = ROW;
 
 /// Vectors that [`pack`] needs for `rows` queries of `dim` values.
 pub(super) fn packed_lanes(rows: usize, dim: usize) -> usize {

@@ -9,12 +9,11 @@ use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
 use super::super::vector::Vector;
 use super::scratch::{Scratch, with_scratch};
+use super::sizes::STEP;
 use super::stored::{Order, Stored, StoredShape, rotated_block};
 use super::{KvType, KvTypes};
 use crate::error::Result;
 
-/// Positions that are read together.
-pub(super) const STEP: usize = 64;
 /// Steps of a page, the unit in which memory is taken.
 const PAGE_STEPS: usize = 4;
 

@@ -4,11 +4,14 @@ use super::super::backend::Cpu;
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::{self, Vector, VectorWork};
-use super::chunk::{CHUNK, pack, packed_lanes, score_chunk, weigh};
-use super::scratch::{Scratch, StepRoom, with_scratch};
+use super::chunk::{pack, packed_lanes, score_chunk, weigh};
+use super::layer::KvLayer;
+use super::queries::{Attention, Queries};
+use super::room::StepRoom;
+use super::scratch::{Scratch, with_scratch};
+use super::sizes::CHUNK;
 use super::spread::{Layer, ROWS};
 use super::tile::ROW_LANES;
-use super::{Attention, KvLayer, Queries};
 
 impl Cpu {
     /// Adds to `mass`, key/value heads x positions, the weights that the queries of [`Cpu::attend`] give to the positions up to

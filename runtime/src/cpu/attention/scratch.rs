@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 
 use super::super::aligned::AlignedFloats;
+use super::room::StepRoom;
 #[cfg(any(test, target_arch = "x86_64"))]
-use super::tiles::TileRoom;
+use super::room::TileRoom;
 
 /// Buffers that grow with what they are used for.
 #[derive(Default)]
@@ -21,12 +22,6 @@ pub(super) struct Scratch {
     /// What a matrix unit takes and gives.
     #[cfg(any(test, target_arch = "x86_64"))]
     pub tiles: TileRoom,
-}
-
-#[derive(Default)]
-pub(super) struct StepRoom {
-    pub keys: AlignedFloats,
-    pub values: AlignedFloats,
 }
 
 thread_local! {

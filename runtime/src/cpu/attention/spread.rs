@@ -7,13 +7,16 @@ use super::super::bf16_unit::Bf16Unit;
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
 use super::super::vector::{self, Vector, VectorWork};
-use super::chunk::{CHUNK, ChunkBuffers, attend_chunk, pack, packed_lanes};
+use super::chunk::{ChunkBuffers, attend_chunk, pack, packed_lanes};
 use super::join::{JoinAll, clear, finish, join};
-use super::scratch::{Scratch, StepRoom, with_scratch};
+use super::layer::KvLayer;
+use super::queries::{Attention, Queries};
+use super::room::StepRoom;
+use super::scratch::{Scratch, with_scratch};
+use super::sizes::CHUNK;
 use super::tile::ROW_LANES;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::tiles::{TASK_ROWS, TileBlock};
-use super::{Attention, KvLayer, Queries};
 use crate::error::Result;
 
 /// Most queries that are computed together: what they read from the second-level cache is shared by so many, and their

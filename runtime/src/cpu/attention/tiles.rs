@@ -10,11 +10,11 @@ use super::super::bf16_unit::{
 use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::Queries;
-use super::chunk::{CHUNK, Within, steps, weigh};
+use super::chunk::{Within, steps, weigh};
 use super::join::{clear, finish, join, set_state};
-use super::layer::STEP;
-use super::scratch::StepRoom;
+use super::queries::Queries;
+use super::room::{StepRoom, TileRoom};
+use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
 use super::tile::{ROW, ROW_LANES};
 
@@ -26,22 +26,6 @@ const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
 const BLOCKS: usize = CHUNK / FACTORS;
 /// The bits of the smallest magnitude that is rounded to infinity; those of infinity and NaN are above.
 const TOO_LARGE: u32 = 0x7F7F_8000;
-
-/// Buffers of [`TileBlock`].
-#[derive(Default)]
-pub(super) struct TileRoom {
-    /// Queries, a row of lines each.
-    queries: Vec<RowLine>,
-    /// Of a chunk: 32 positions after another, all dimensions; and 32 dimensions after another, all positions.
-    keys: Vec<Columns>,
-    values: Vec<Columns>,
-    /// Of 32 rows.
-    scores: AlignedFloats,
-    weights: Vec<RowLine>,
-    parts: AlignedFloats,
-    /// Results of all rows.
-    rows: AlignedFloats,
-}
 
 /// Queries of some tokens over all that they see.
 pub(super) struct TileBlock<'a, U> {

@@ -8,6 +8,9 @@ use std::num::NonZero;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
+/// Most threads of a pool.
+pub const MAX_THREADS: usize = 1024;
+
 /// A processor (by the system's number) of each physical core that this process may use, in ascending order; only performance
 /// cores where there are those and others. As it was when first asked, so that pinning does not change it. `None` where the
 /// system does not tell.
@@ -21,7 +24,7 @@ pub fn physical_cores() -> Option<&'static [usize]> {
 pub fn default_threads() -> usize {
     let available = available_parallelism().map_or(1, NonZero::get);
     let cores = physical_cores().map_or(available, <[usize]>::len);
-    cores.min(available).clamp(1, super::MAX_THREADS)
+    cores.min(available).clamp(1, MAX_THREADS)
 }
 
 /// Lets the calling thread run on this processor only.

@@ -12,8 +12,8 @@ mod gate;
 mod pool;
 mod sync;
 
-pub use cores::{default_threads, physical_cores};
-pub use pool::{MAX_THREADS, Pinning, Pool, PoolError};
+pub use cores::{MAX_THREADS, default_threads, physical_cores};
+pub use pool::{Pinning, Pool, PoolError};
 
 #[cfg(test)]
 mod tests;

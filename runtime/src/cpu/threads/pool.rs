@@ -8,11 +8,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io, mem, ptr, slice};
 
-use super::cores;
+use super::cores::{self, MAX_THREADS};
 use super::gate::{Gate, Padded};
-
-/// Most threads of a pool.
-pub const MAX_THREADS: usize = 1024;
 
 /// Multiply-adds below which entering the pool costs more than it saves.
 const WORTH_THREADS: usize = 1 << 16;

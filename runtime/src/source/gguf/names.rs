@@ -2,8 +2,14 @@
 
 use qsf_format::TensorKind::{self, *};
 
-use super::config::rope::{FREQUENCY_FACTORS, LONG_FACTORS, SHORT_FACTORS};
 use crate::source::mapping::{Form, NameRule, NameTable, formed, rows};
+
+/// A divisor for each rotary frequency, at any length.
+pub(super) const FREQUENCY_FACTORS: &str = "rope_freqs.weight";
+/// A divisor for each rotary frequency, for contexts up to the original one.
+pub(super) const SHORT_FACTORS: &str = "rope_factors_short.weight";
+/// A divisor for each rotary frequency, for contexts beyond the original one.
+pub(super) const LONG_FACTORS: &str = "rope_factors_long.weight";
 
 /// As `transformers` has them.
 pub(super) const PLAIN: NameTable = table(&PLAIN_RULES);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use qsf_format::printable::quote;
 use qsf_format::{BlockSize, QuantType};
 
-use super::config::unsupported;
 use super::descriptor::GgufTensor;
 use super::file::GgufFile;
 use super::rows::{GgmlRows, stored_type};
@@ -156,5 +155,9 @@ fn native_type(ty: GgmlType) -> Option<QuantType> {
 fn unknown_type(file: &GgufFile, tensor: &GgufTensor) -> RuntimeError {
     let known: Vec<&str> = GgmlType::ALL.iter().map(|ty| ty.name()).collect();
     let what = format!("unknown type {} of tensor {}", tensor.type_id, quote(&tensor.name));
-    unsupported(&file.shards[tensor.shard].path, what, &format!("supported: {}", known.join(", ")))
+    RuntimeError::unsupported(
+        &file.shards[tensor.shard].path,
+        what,
+        &format!("supported: {}", known.join(", ")),
+    )
 }

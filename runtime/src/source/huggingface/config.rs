@@ -62,7 +62,7 @@ impl<'a> ConfigFiles<'a> {
         let (text, nested) = self.text()?;
         let unknown = |fields: Fields<'_>, model_type: &str| {
             let what = format!("{}model type {}", fields.within.replace('.', " "), quote(model_type));
-            unsupported(fields.path, what, &architectures::supported())
+            RuntimeError::unsupported(fields.path, what, &architectures::supported())
         };
         if let Some(model_type) = outer.str("model_type")?.filter(|_| nested)
             && !WRAPPERS.contains(&model_type)
@@ -115,7 +115,7 @@ impl<'a> ConfigFiles<'a> {
                 "fbgemm_fp8" => {}
                 "compressed-tensors" if found.str("format")? == Some("float-quantized") => {}
                 _ => {
-                    return Err(unsupported(
+                    return Err(RuntimeError::unsupported(
                         self.path,
                         format!("a model that is already quantized ({name}, {})", quote(method)),
                         "use the original model in f16, bf16 or f32",
@@ -197,9 +197,4 @@ fn pad_token(fields: Fields<'_>) -> Result<Option<u32>> {
 fn keep_first_of_each(ids: &mut Vec<u32>) {
     let mut seen = std::collections::HashSet::new();
     ids.retain(|&id| seen.insert(id));
-}
-
-/// An error about something that this version does not do.
-pub(super) fn unsupported(path: &Path, what: impl Into<String>, supported: &str) -> RuntimeError {
-    RuntimeError::Unsupported { path: path.to_owned(), what: what.into(), supported: supported.to_owned() }
 }

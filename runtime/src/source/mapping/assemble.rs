@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::TensorStore;
+use super::store::TensorStore;
 use crate::error::{Result, RuntimeError};
 use crate::source::transpose::transpose;
 use crate::source::{RowOrder, TensorInfo};
@@ -14,12 +14,12 @@ pub(super) struct Origin {
     /// One name, or that of each expert.
     pub names: Vec<String>,
     /// What of it, or of each.
-    pub part: Part,
+    pub part: StoredPart,
 }
 
 /// The part of a stored tensor that a tensor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum StoredPart {
     /// Outputs from this one on.
     From(usize),
     /// Outputs in another order.
@@ -53,12 +53,12 @@ pub(super) fn load(info: &TensorInfo, origin: &Origin, store: &dyn TensorStore) 
     })
 }
 
-fn matrix(stored: &Tensor, part: Part, rows: usize) -> Option<Tensor> {
+fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
     match part {
-        Part::From(first) => slice(stored, first, rows),
-        Part::Ordered(order) => stored.reordered(order, rows),
-        Part::Transposed(first) => transposed(stored, first..first.checked_add(rows)?),
-        Part::MinusOne => None,
+        StoredPart::From(first) => slice(stored, first, rows),
+        StoredPart::Ordered(order) => stored.reordered(order, rows),
+        StoredPart::Transposed(first) => transposed(stored, first..first.checked_add(rows)?),
+        StoredPart::MinusOne => None,
     }
 }
 
@@ -88,13 +88,13 @@ fn all_floats(stored: &Tensor) -> Tensor {
 }
 
 /// Values of a vector, in the type they have where that is a plain one.
-fn vector(stored: &Tensor, part: Part, len: usize) -> Option<Tensor> {
+fn vector(stored: &Tensor, part: StoredPart, len: usize) -> Option<Tensor> {
     let count = stored.rows().checked_mul(stored.cols())?;
     let place: Box<dyn Fn(usize) -> usize> = match part {
-        Part::From(0) if stored.rows() == 1 && count == len => return Some(stored.clone()),
-        Part::From(first) | Part::Transposed(first) => Box::new(move |i| first + i),
-        Part::Ordered(order) => Box::new(move |i| order.stored_row(i)),
-        Part::MinusOne => {
+        StoredPart::From(0) if stored.rows() == 1 && count == len => return Some(stored.clone()),
+        StoredPart::From(first) | StoredPart::Transposed(first) => Box::new(move |i| first + i),
+        StoredPart::Ordered(order) => Box::new(move |i| order.stored_row(i)),
+        StoredPart::MinusOne => {
             let values: Vec<f32> = stored.to_f32().iter().map(|value| value - 1.0).collect();
             return (count == len).then(|| Tensor::from_f32(1, len, &values));
         }

@@ -2,7 +2,6 @@
 
 use qsf_format::printable::quote;
 
-use super::unsupported;
 use crate::error::{Result, RuntimeError};
 use crate::gguf::{Metadata, PerLayer};
 
@@ -123,7 +122,7 @@ impl Keys<'_> {
         }
         if numbers.windows(2).any(|pair| pair[0] != pair[1]) {
             let what = format!("{} that differs from layer to layer", self.full(name));
-            return Err(unsupported(self.metadata.path(), what, "all layers must be alike"));
+            return Err(RuntimeError::unsupported(self.metadata.path(), what, "all layers must be alike"));
         }
         Ok(numbers.first().copied())
     }
@@ -141,7 +140,11 @@ impl Keys<'_> {
                 || "nothing is known of this key, which may change what the model computes".to_owned(),
                 |(_, value)| format!("only {value} is"),
             );
-            return Err(unsupported(self.metadata.path(), format!("key {}", quote(key)), &supported));
+            return Err(RuntimeError::unsupported(
+                self.metadata.path(),
+                format!("key {}", quote(key)),
+                &supported,
+            ));
         }
         Ok(())
     }

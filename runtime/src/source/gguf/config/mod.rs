@@ -2,7 +2,7 @@
 
 mod architecture;
 mod keys;
-pub(super) mod rope;
+mod rope;
 mod tokens;
 
 use std::path::Path;
@@ -32,12 +32,16 @@ pub(super) fn read(file: &GgufFile) -> Result<(ModelConfig, &'static Architectur
     let name = metadata.need_str("general.architecture")?;
     if let Some(other) = metadata.str("general.type")?.filter(|&kind| kind != "model") {
         let what = format!("a file of type {}", quote(other));
-        return Err(unsupported(path, what, "a language model of its own is (general.type = model)"));
+        return Err(RuntimeError::unsupported(
+            path,
+            what,
+            "a language model of its own is (general.type = model)",
+        ));
     }
     let Some(architecture) = ARCHITECTURES.iter().find(|architecture| architecture.name == name) else {
         let known: Vec<&str> = ARCHITECTURES.iter().map(|architecture| architecture.name).collect();
         let what = format!("architecture {}", quote(name));
-        return Err(unsupported(path, what, &format!("supported: {}", known.join(", "))));
+        return Err(RuntimeError::unsupported(path, what, &format!("supported: {}", known.join(", "))));
     };
     let keys = Keys { metadata, architecture: name };
     keys.refuse_unknown()?;
@@ -160,7 +164,7 @@ fn head_dim(keys: Keys<'_>, hidden: u32, heads: u32) -> Result<u32> {
     match keys.u32("attention.value_length")? {
         Some(length) if length != head_dim => {
             let what = format!("values of {length} beside keys of {head_dim}");
-            Err(unsupported(keys.metadata.path(), what, "both must be as wide"))
+            Err(RuntimeError::unsupported(keys.metadata.path(), what, "both must be as wide"))
         }
         _ => Ok(head_dim),
     }
@@ -171,7 +175,7 @@ fn vocabulary(file: &GgufFile) -> Result<u32> {
     let Some(embedding) = file.tensors.iter().find(|tensor| tensor.name == EMBEDDING) else {
         let (what, supported) = ("a file without weights", "a vocabulary alone cannot be run");
         if file.tensors.is_empty() {
-            return Err(unsupported(file.path(), what, supported));
+            return Err(RuntimeError::unsupported(file.path(), what, supported));
         }
         let place = format!("tensor {}", quote(EMBEDDING));
         return Err(RuntimeError::bad_input(file.path(), place, "the token embedding", "none"));
@@ -192,7 +196,11 @@ fn residual(keys: Keys<'_>, architecture: &Architecture) -> Result<Residual> {
         (None, None) => Err(keys.wrong(KEY, "true or false", "no such key")),
         (Some(parallel), Some(residual)) if parallel == (residual == Residual::Sequential) => {
             let what = format!("{} = {parallel}", keys.full(KEY));
-            Err(unsupported(keys.metadata.path(), what, "models of this architecture are otherwise"))
+            Err(RuntimeError::unsupported(
+                keys.metadata.path(),
+                what,
+                "models of this architecture are otherwise",
+            ))
         }
         (_, Some(residual)) => Ok(residual),
     }
@@ -232,7 +240,7 @@ fn sliding_window(
         Window::Unknown => {
             let what = format!("{} = {size}", keys.full(SIZE));
             let supported = "which layers have the window is not known for this architecture";
-            return Err(unsupported(keys.metadata.path(), what, supported));
+            return Err(RuntimeError::unsupported(keys.metadata.path(), what, supported));
         }
         Window::All => None,
         Window::AllButEvery(every) => Some(every),
@@ -288,7 +296,7 @@ fn experts(keys: Keys<'_>, architecture: &Architecture, layers: u32) -> Result<O
     if architecture.experts == ExpertUse::Never {
         let what = format!("{} = {count}", keys.full("expert_count"));
         let supported = "models of this architecture have no experts";
-        return Err(unsupported(keys.metadata.path(), what, supported));
+        return Err(RuntimeError::unsupported(keys.metadata.path(), what, supported));
     }
     let width = match keys.same_for_all("expert_feed_forward_length", layers)? {
         Some(width) => width,
@@ -302,9 +310,4 @@ fn experts(keys: Keys<'_>, architecture: &Architecture, layers: u32) -> Result<O
         normalize_weights: keys.bool("expert_weights_norm")?.unwrap_or(true),
         dense_layers: Vec::new(),
     }))
-}
-
-/// An error about something that this version does not do.
-pub(super) fn unsupported(path: &Path, what: impl Into<String>, supported: &str) -> RuntimeError {
-    RuntimeError::Unsupported { path: path.to_owned(), what: what.into(), supported: supported.to_owned() }
 }

@@ -2,19 +2,12 @@
 
 use qsf_format::{PositionConfig, RopeScaling};
 
+use super::super::names::{FREQUENCY_FACTORS, LONG_FACTORS, SHORT_FACTORS};
 use super::architecture::Positions;
 use super::keys::Keys;
-use super::unsupported;
 use crate::error::{Result, RuntimeError};
 use crate::gguf::GgufFile;
 use qsf_format::printable::quote;
-
-/// A divisor for each frequency.
-pub(in crate::source::gguf) const FREQUENCY_FACTORS: &str = "rope_freqs.weight";
-/// The same for contexts up to the original one.
-pub(in crate::source::gguf) const SHORT_FACTORS: &str = "rope_factors_short.weight";
-/// The same for longer ones.
-pub(in crate::source::gguf) const LONG_FACTORS: &str = "rope_factors_long.weight";
 
 /// What else of the model decides.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +48,7 @@ pub(super) fn read(
         None if scaling.is_some() && !scaled_windows => Some(theta),
         Some(sliding) if scaling.is_some() && scaled_windows && sliding != theta => {
             let what = format!("{} beside a scaling of all layers", keys.full("rope.freq_base_swa"));
-            return Err(unsupported(file.path(), what, "one of both is"));
+            return Err(RuntimeError::unsupported(file.path(), what, "one of both is"));
         }
         sliding => sliding.filter(|&sliding| sliding != theta || (scaling.is_some() && !scaled_windows)),
     };
@@ -89,7 +82,7 @@ fn scaling(file: &GgufFile, keys: Keys<'_>, dims: u32, context: u32) -> Result<O
         _ => {
             let what = "this combination of factors of rotary frequencies";
             let supported = "either rope_freqs, or rope_factors_short and rope_factors_long are";
-            return Err(unsupported(file.path(), what, supported));
+            return Err(RuntimeError::unsupported(file.path(), what, supported));
         }
     };
     let by_keys = match (kind, factor) {
@@ -112,7 +105,7 @@ fn scaling(file: &GgufFile, keys: Keys<'_>, dims: u32, context: u32) -> Result<O
         (other, factor) => {
             let factor = factor.map_or_else(String::new, |factor| format!(" by {factor}"));
             let what = format!("rotary scaling {}{factor}", quote(other));
-            return Err(unsupported(
+            return Err(RuntimeError::unsupported(
                 file.path(),
                 what,
                 "supported: none, linear, yarn, longrope with factors",
@@ -125,7 +118,7 @@ fn scaling(file: &GgufFile, keys: Keys<'_>, dims: u32, context: u32) -> Result<O
         }
         (Some(_), Some(_)) => {
             let what = "rotary scaling by keys and by tensors at once";
-            Err(unsupported(file.path(), what, "one of both is"))
+            Err(RuntimeError::unsupported(file.path(), what, "one of both is"))
         }
         (by_keys, by_tensors) => Ok(by_keys.or(by_tensors)),
     }

@@ -3,9 +3,9 @@
 use qsf_format::TensorKind::{AttnNorm, FfnNorm, PostAttnNorm, PostFfnNorm};
 use qsf_format::{ModelConfig, NormPlacement};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, OUTPUT_BIAS, QKV_BIASES};
 use super::reader::Defaults;
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 

@@ -4,10 +4,10 @@
 use qsf_format::TensorKind::{AttnNorm, FfnNorm, KNorm, PostAttnNorm, PostFfnNorm, QNorm};
 use qsf_format::{PositionConfig, QkNorm, SlidingWindow};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::gemma2::{FOUR_NORMS, as_gemma, softcap};
 use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, OUTPUT_BIAS, QK_NORMS, QKV_BIASES};
 use super::reader::Defaults;
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameTable, join_rules};
 

@@ -3,8 +3,8 @@
 use qsf_format::TensorKind::*;
 use qsf_format::{ModelConfig, NormConfig, NormKind, PositionConfig};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::reader::declared;
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{Form, NameTable, formed, rows};
 

@@ -3,9 +3,9 @@
 use qsf_format::TensorKind::*;
 use qsf_format::{ModelConfig, NormConfig, NormKind, Residual};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::reader::declared;
 use super::rope::{self, RopeDefaults};
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{Form, NameTable, formed, rows};
 

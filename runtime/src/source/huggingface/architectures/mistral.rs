@@ -1,8 +1,8 @@
 //! Mistral: LLaMA with a window in all layers, or none.
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, PRE_NORMS};
 use super::reader::{Defaults, plain};
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameTable, join_rules};
 

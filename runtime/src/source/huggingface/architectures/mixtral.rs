@@ -3,9 +3,9 @@
 use qsf_format::Experts;
 use qsf_format::TensorKind::{ExpertDown, ExpertGate, ExpertUp, Router};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{ATTENTION, IGNORED, JOINED_EXPERTS, MODEL, PRE_NORMS};
 use super::reader::{Defaults, plain};
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 

@@ -2,6 +2,7 @@
 //!
 //! A new one is a file with a `const` of [`Architecture`] and a line in [`ALL`].
 
+mod architecture;
 mod bloom;
 mod gemma2;
 mod gemma3;
@@ -23,12 +24,7 @@ mod rope;
 mod smollm3;
 mod windows;
 
-use qsf_format::{ModelConfig, TensorKind};
-
-use crate::error::Result;
-use crate::source::mapping::NameTable;
-
-pub(super) use reader::Reader;
+pub(super) use architecture::{Architecture, Reader, SourceConfig};
 
 /// Every architecture.
 pub(super) const ALL: &[Architecture] = &[
@@ -49,64 +45,6 @@ pub(super) const ALL: &[Architecture] = &[
     opt::OPT,
     bloom::BLOOM,
 ];
-
-/// What the loader must know of an architecture.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Architecture {
-    /// The values of `model_type` that mean it; the first is its name.
-    pub model_types: &'static [&'static str],
-    /// What a causal language model has in front of the names of `table`, the output head excepted.
-    pub base: &'static str,
-    /// Names of its tensors.
-    pub table: NameTable,
-    /// What tells it from the others where `model_type` is missing.
-    pub marks: Marks,
-    /// Reads its configuration.
-    pub config: fn(&Reader<'_>) -> Result<SourceConfig>,
-}
-
-/// What every model of an architecture has, and some others have not.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Marks {
-    /// Kinds of tensors of the first layer.
-    pub tensors: &'static [TensorKind],
-    /// Fields of `config.json`, whatever they hold.
-    pub fields: &'static [&'static str],
-    /// Fields that it does not have.
-    pub without: &'static [&'static str],
-}
-
-impl Marks {
-    /// Nothing but what the table of names says.
-    const NONE: Marks = Marks { tensors: &[], fields: &[], without: &[] };
-
-    /// Kinds of tensors of the first layer.
-    const fn tensors(tensors: &'static [TensorKind]) -> Marks {
-        Marks { tensors, ..Marks::NONE }
-    }
-}
-
-/// Everything that the loader takes from a configuration.
-#[derive(Debug, PartialEq)]
-pub(super) struct SourceConfig {
-    /// What the decoder needs.
-    pub model: ModelConfig,
-    /// Kinds of tensors that the configuration says are there, or are not. Of others, those are taken that are there.
-    pub declared: Vec<(TensorKind, bool)>,
-}
-
-impl Architecture {
-    /// The value of `model_type` that it is known by.
-    pub fn name(&self) -> &'static str {
-        self.model_types[0]
-    }
-
-    /// The name of the token embedding without what stands before it.
-    pub fn embedding(&self) -> &'static str {
-        let mut rules = self.table.rules.iter();
-        rules.find(|rule| rule.kinds == [TensorKind::TokenEmbedding]).map_or("", |rule| rule.name)
-    }
-}
 
 /// The architecture that a `model_type` means.
 pub(super) fn of_model_type(model_type: &str) -> Option<&'static Architecture> {

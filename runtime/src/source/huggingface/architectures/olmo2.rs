@@ -3,9 +3,9 @@
 use qsf_format::TensorKind::{KNorm, PostAttnNorm, PostFfnNorm, QNorm};
 use qsf_format::{NormPlacement, QkNorm};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, OUTPUT_BIAS, QK_NORMS, QKV_BIASES};
 use super::reader::Defaults;
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 

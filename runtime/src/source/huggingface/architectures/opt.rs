@@ -3,11 +3,10 @@
 use qsf_format::TensorKind::*;
 use qsf_format::{ModelConfig, NormConfig, NormKind, PositionConfig};
 
-use super::super::config::unsupported;
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::QKV_BIASES;
 use super::reader::declared;
-use super::{Architecture, Marks, Reader, SourceConfig};
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::source::mapping::{Form, NameRule, NameTable, formed, join_rules, rows};
 
 pub(super) const OPT: Architecture = Architecture {
@@ -48,7 +47,11 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let hidden = reader.dimension(&["hidden_size"], 768)?;
     if let Some(width) = fields.u32("word_embed_proj_dim")?.filter(|&width| width != hidden) {
         let what = format!("word_embed_proj_dim = {width} beside hidden_size = {hidden}");
-        return Err(unsupported(fields.path, what, "only embeddings as wide as the layers are"));
+        return Err(RuntimeError::unsupported(
+            fields.path,
+            what,
+            "only embeddings as wide as the layers are",
+        ));
     }
     let heads = reader.dimension(&["num_attention_heads"], 12)?;
     let model = ModelConfig {

@@ -3,10 +3,10 @@
 use qsf_format::TensorKind::*;
 use qsf_format::{ModelConfig, NormConfig, NormKind, Residual};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{IGNORED, QKV_BIASES};
 use super::reader::declared;
 use super::rope::{self, RopeDefaults};
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 

@@ -3,10 +3,10 @@
 use qsf_format::TensorKind::{AttnK, AttnOutput, AttnQ, AttnV, FfnDown, FfnGate, FfnUp};
 use qsf_format::{ModelConfig, NormConfig, NormKind};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{IGNORED, MODEL, PRE_NORMS};
 use super::reader::plain;
 use super::rope::{self, RopeDefaults};
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 

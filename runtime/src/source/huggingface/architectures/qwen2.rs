@@ -2,9 +2,9 @@
 
 use qsf_format::TensorKind::{AttnKBias, AttnQBias, AttnVBias};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, PRE_NORMS, QKV_BIASES};
 use super::reader::{Defaults, declared};
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameTable, join_rules};
 

@@ -3,9 +3,9 @@
 use qsf_format::QkNorm;
 use qsf_format::TensorKind::{KNorm, QNorm};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, OUTPUT_BIAS, PRE_NORMS, QK_NORMS, QKV_BIASES};
 use super::reader::Defaults;
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameTable, join_rules};
 

@@ -3,11 +3,11 @@
 use qsf_format::TensorKind::{ExpertDown, ExpertGate, ExpertUp, KNorm, QNorm};
 use qsf_format::{Experts, QkNorm};
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{
     ATTENTION, GATED_FFN, IGNORED, JOINED_EXPERTS, MODEL, OUTPUT_BIAS, PRE_NORMS, QK_NORMS, QKV_BIASES,
 };
 use super::reader::Defaults;
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 

@@ -3,29 +3,14 @@
 use qsf_format::printable::quote;
 use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, TensorKind};
 
-use super::super::config::unsupported;
+use super::architecture::{Reader, SourceConfig};
 use super::rope::{self, RopeDefaults};
-use super::{Architecture, SourceConfig};
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::model_dir::Fields;
 use crate::source::mapping::TensorStore;
 
 /// More layers than any model has; what is counted up to is written down layer by layer.
 const MAX_LAYERS: u32 = 1 << 16;
-
-/// A configuration and the tensors beside it, from which some of what it does not say follows.
-pub(in super::super) struct Reader<'a> {
-    /// The fields of the language model.
-    pub fields: Fields<'a>,
-    /// Whether they are those of a part of a larger model. Only what differs from the default is written then.
-    pub nested: bool,
-    /// Which architecture.
-    pub architecture: &'a Architecture,
-    /// The tensors.
-    pub store: &'a dyn TensorStore,
-    /// What stands before their names.
-    pub prefix: &'a str,
-}
 
 /// What a configuration class of transformers takes for the fields that are not there.
 pub(super) struct Defaults {
@@ -118,7 +103,7 @@ impl Reader<'_> {
             "relu" => Ok(Activation::Relu),
             "gelu" | "gelu_python" => Ok(Activation::GeluErf),
             "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
-            other => Err(unsupported(
+            other => Err(RuntimeError::unsupported(
                 self.fields.path,
                 format!("{name} {}", quote(other)),
                 "supported: silu, relu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast",
@@ -131,7 +116,7 @@ impl Reader<'_> {
         match self.fields.bool(name)? {
             Some(value) if value != supported => {
                 let advice = format!("only {name} = {supported} is");
-                Err(unsupported(self.fields.path, format!("{name} = {value}"), &advice))
+                Err(RuntimeError::unsupported(self.fields.path, format!("{name} = {value}"), &advice))
             }
             _ => Ok(()),
         }

@@ -7,8 +7,7 @@
 use qsf_format::printable::quote;
 use qsf_format::{PositionConfig, RopeScaling};
 
-use super::super::config::unsupported;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::model_dir::Fields;
 
 /// What an architecture takes for what the configuration does not say.
@@ -68,7 +67,7 @@ pub(super) fn positions(fields: Fields<'_>, defaults: &RopeDefaults) -> Result<R
         Some(new) => {
             if let Some(other) = new.map.keys().find(|key| !LAYER_TYPES.contains(&key.as_str())) {
                 let what = format!("rotary parameters of {}", quote(other));
-                return Err(unsupported(
+                return Err(RuntimeError::unsupported(
                     fields.path,
                     what,
                     &format!("supported: {}", LAYER_TYPES.join(", ")),
@@ -86,7 +85,7 @@ pub(super) fn positions(fields: Fields<'_>, defaults: &RopeDefaults) -> Result<R
         Some(Parameters { theta, scaling: None, dims }) if dims == full.dims => Some(theta),
         Some(_) => {
             let what = "a scaling or a rotated part of sliding layers that differs from that of the others";
-            return Err(unsupported(fields.path, what, "only another rope_theta is"));
+            return Err(RuntimeError::unsupported(fields.path, what, "only another rope_theta is"));
         }
     };
     let max_positions = RopeScaling::extended(full.scaling.as_ref(), defaults.max_positions);
@@ -121,7 +120,7 @@ fn one_set(fields: Fields<'_>, sets: [Option<Fields<'_>>; 2], defaults: &RopeDef
         (Some(part), None) if part != 1.0 => {
             // Versions of transformers differ in whether they heed it where the architecture has no such thing.
             let what = format!("partial_rotary_factor {part} of this architecture");
-            return Err(unsupported(fields.path, what, "its heads are rotated as a whole"));
+            return Err(RuntimeError::unsupported(fields.path, what, "its heads are rotated as a whole"));
         }
         (Some(part), _) => part,
         (None, defaults) => defaults.map_or(1.0, |(part, _)| part),
@@ -202,7 +201,7 @@ fn scaling_of(rope: Fields<'_>, outer: Fields<'_>, defaults: &RopeDefaults) -> R
         Some("yarn") if !is_longrope => yarn(rope, original_positions, defaults).map(Some),
         // "su" is the name of the first files of Phi-3.
         Some("longrope" | "su" | "yarn") => longrope(rope, original_positions, defaults).map(Some),
-        Some(other) => Err(unsupported(
+        Some(other) => Err(RuntimeError::unsupported(
             rope.path,
             format!("rotary scaling {}", quote(other)),
             "supported: default, linear, dynamic, llama3, yarn, longrope",
@@ -241,7 +240,11 @@ fn yarn(rope: Fields<'_>, original_positions: u32, defaults: &RopeDefaults) -> R
 fn longrope(rope: Fields<'_>, original_positions: u32, defaults: &RopeDefaults) -> Result<RopeScaling> {
     for name in ["short_mscale", "long_mscale"] {
         if rope.get(name).is_some() {
-            return Err(unsupported(rope.path, name, "only one attention_factor for all lengths is"));
+            return Err(RuntimeError::unsupported(
+                rope.path,
+                name,
+                "only one attention_factor for all lengths is",
+            ));
         }
     }
     let factor = factor_or_ratio(rope, original_positions, defaults)?;

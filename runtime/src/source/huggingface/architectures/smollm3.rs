@@ -2,11 +2,11 @@
 
 use qsf_format::PositionConfig;
 
+use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{
     ATTENTION, GATED_FFN, GATED_FFN_BIASES, IGNORED, MODEL, OUTPUT_BIAS, PRE_NORMS, QKV_BIASES,
 };
 use super::reader::Defaults;
-use super::{Architecture, Marks, Reader, SourceConfig};
 use crate::error::Result;
 use crate::source::mapping::{NameTable, join_rules};
 

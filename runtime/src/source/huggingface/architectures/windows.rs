@@ -6,9 +6,8 @@
 use qsf_format::printable::quote;
 use qsf_format::{ModelConfig, SlidingWindow};
 
-use super::super::config::unsupported;
 use super::Reader;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 
 impl Reader<'_> {
     /// The window of the layers that `slides` picks: none when `size` is none, no layer is picked, or nothing that the
@@ -37,7 +36,7 @@ impl Reader<'_> {
         let slides = types.into_iter().map(|kind| match kind {
             "sliding_attention" => Ok(true),
             "full_attention" => Ok(false),
-            other => Err(unsupported(
+            other => Err(RuntimeError::unsupported(
                 self.fields.path,
                 format!("layer type {}", quote(other)),
                 "supported: full_attention, sliding_attention",

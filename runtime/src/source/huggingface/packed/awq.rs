@@ -11,11 +11,12 @@
 use std::sync::Arc;
 
 use super::gptq::{contradiction, transposed};
-use super::method::GroupSize;
-use super::part::Part;
+use super::group_size::GroupSize;
+use super::matrix::PackedMatrix;
+use super::packed_part::PackedPart;
 use super::rows::{Groups, Meaning, PackedRows};
-use super::{Packed, TensorStore};
 use crate::error::Result;
+use crate::source::mapping::TensorStore;
 use crate::tensor::ForeignType;
 use crate::tensor::{StoredType, Tensor};
 
@@ -46,10 +47,10 @@ struct Matrix {
 
 impl Awq {
     /// The matrix of the layer `stem`.
-    pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn Packed>> {
+    pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn PackedMatrix>> {
         let name = |end: &str| format!("{stem}.{end}");
         let (qweight, qzeros, scales) = (name("qweight"), name("qzeros"), name("scales"));
-        let codes = Part::new(store, &qweight, &qweight)?;
+        let codes = PackedPart::new(store, &qweight, &qweight)?;
         codes.need_words()?;
         let [inputs, columns] = codes.matrix_shape()?;
         let outputs = columns.checked_mul(PER_WORD);
@@ -60,17 +61,17 @@ impl Awq {
         }
         let groups = inputs / run;
         let why = format!("{inputs} inputs in groups of {run}, {outputs} outputs");
-        let zeros = Part::new(store, &qzeros, &qweight)?;
+        let zeros = PackedPart::new(store, &qzeros, &qweight)?;
         zeros.need_words()?;
         zeros.need_shape(&[groups, columns], &why)?;
-        let factors = Part::new(store, &scales, &qweight)?;
+        let factors = PackedPart::new(store, &scales, &qweight)?;
         factors.need_floats()?;
         factors.need_shape(&[groups, outputs], &why)?;
         Ok(Box::new(Matrix { qweight, qzeros, scales, shape: [outputs, inputs], run }))
     }
 }
 
-impl Packed for Matrix {
+impl PackedMatrix for Matrix {
     fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -85,11 +86,11 @@ impl Packed for Matrix {
 
     fn load(&self, store: &dyn TensorStore) -> Result<Tensor> {
         let [outputs, inputs] = self.shape;
-        let qweight = Part::new(store, &self.qweight, &self.qweight)?;
+        let qweight = PackedPart::new(store, &self.qweight, &self.qweight)?;
         let codes = by_output(qweight.words()?.as_slice(), outputs / PER_WORD);
-        let qzeros = Part::new(store, &self.qzeros, &self.qweight)?.words()?;
+        let qzeros = PackedPart::new(store, &self.qzeros, &self.qweight)?.words()?;
         let zeros = transposed(&in_order(qzeros.as_slice()), outputs);
-        let scales = Part::new(store, &self.scales, &self.qweight)?.floats_transposed()?;
+        let scales = PackedPart::new(store, &self.scales, &self.qweight)?.floats_transposed()?;
         let (meaning, groups) = (Meaning::Zeros(zeros), Groups::Runs(self.run));
         let rows = PackedRows::new(self.stored_type(), BITS, inputs, codes.into(), scales, meaning, groups);
         match rows {

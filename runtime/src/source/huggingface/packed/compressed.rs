@@ -14,10 +14,11 @@
 use std::sync::Arc;
 
 use super::gptq::{contradiction, transposed};
-use super::part::Part;
+use super::matrix::PackedMatrix;
+use super::packed_part::PackedPart;
 use super::rows::{Groups, Meaning, PackedRows, WIDTHS, unpack_all};
-use super::{Packed, TensorStore};
 use crate::error::Result;
+use crate::source::mapping::TensorStore;
 use crate::source::transpose::transpose;
 use crate::tensor::ForeignType;
 use crate::tensor::{StoredType, Tensor};
@@ -51,7 +52,7 @@ struct Names {
 
 impl Compressed {
     /// The matrix of the layer `stem`.
-    pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn Packed>> {
+    pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn PackedMatrix>> {
         let name = |end: &str| format!("{stem}.weight_{end}");
         let names = Names {
             packed: name("packed"),
@@ -60,10 +61,10 @@ impl Compressed {
             g_idx: name("g_idx"),
             shape: name("shape"),
         };
-        let packed = Part::new(store, &names.packed, &names.packed)?;
+        let packed = PackedPart::new(store, &names.packed, &names.packed)?;
         packed.need_words()?;
         let [outputs, words] = packed.matrix_shape()?;
-        let [stated_outputs, inputs] = stated_shape(Part::new(store, &names.shape, &names.packed)?)?;
+        let [stated_outputs, inputs] = stated_shape(PackedPart::new(store, &names.shape, &names.packed)?)?;
         let all_bits = words.checked_mul(32);
         let bits = WIDTHS.into_iter().find(|&bits| inputs.checked_mul(bits as usize) == all_bits);
         let (Some(bits), true) = (bits, stated_outputs == outputs && inputs > 0) else {
@@ -71,7 +72,7 @@ impl Compressed {
                 format!("{stated_outputs} x {inputs} codes of {WIDTHS:?} bits that fill all words");
             return Err(packed.wrong(expected, format!("shape {:?}", packed.shape())));
         };
-        let scale = Part::new(store, &names.scale, &names.packed)?;
+        let scale = PackedPart::new(store, &names.scale, &names.packed)?;
         scale.need_floats()?;
         let [rows, groups] = scale.matrix_shape()?;
         if rows != outputs || !inputs.is_multiple_of(groups) {
@@ -80,14 +81,14 @@ impl Compressed {
         }
         let with_zeros = self.zeros_needed || store.describe(&names.zero_point).is_some();
         if with_zeros {
-            let zero_point = Part::new(store, &names.zero_point, &names.packed)?;
+            let zero_point = PackedPart::new(store, &names.zero_point, &names.packed)?;
             zero_point.need_words()?;
             let zero_words = outputs.checked_mul(bits as usize).map_or(0, |all| all.div_ceil(32));
             zero_point.need_shape(&[zero_words, groups], &format!("{outputs} outputs of {bits} bits"))?;
         }
         let with_list = store.describe(&names.g_idx).is_some();
         if with_list {
-            let g_idx = Part::new(store, &names.g_idx, &names.packed)?;
+            let g_idx = PackedPart::new(store, &names.g_idx, &names.packed)?;
             g_idx.need_words()?;
             g_idx.need_shape(&[inputs], "inputs of the codes")?;
         }
@@ -96,7 +97,7 @@ impl Compressed {
 }
 
 /// Outputs and inputs.
-fn stated_shape(part: Part<'_>) -> Result<[usize; 2]> {
+fn stated_shape(part: PackedPart<'_>) -> Result<[usize; 2]> {
     part.need_shape(&[2], "outputs and inputs")?;
     let bytes = part.integers()?;
     let (numbers, _) = bytes.as_slice().as_chunks();
@@ -113,7 +114,7 @@ impl Matrix {
         if !self.with_list {
             return Ok(runs);
         }
-        let g_idx = Part::new(store, &self.names.g_idx, &self.names.packed)?;
+        let g_idx = PackedPart::new(store, &self.names.g_idx, &self.names.packed)?;
         let listed = g_idx.numbers()?;
         // What the list holds before anything is written to it.
         if listed.contains(&u32::MAX) {
@@ -129,7 +130,7 @@ impl Matrix {
         if !self.with_zeros {
             return Ok(vec![1 << (self.bits - 1); outputs * self.groups]);
         }
-        let zero_point = Part::new(store, &self.names.zero_point, &self.names.packed)?.words()?;
+        let zero_point = PackedPart::new(store, &self.names.zero_point, &self.names.packed)?.words()?;
         let columns = transpose(zero_point.as_slice(), size_of::<u32>(), self.groups, 0..self.groups);
         let column_bytes = columns.len() / self.groups;
         let mut zeros = Vec::with_capacity(outputs * self.groups);
@@ -141,7 +142,7 @@ impl Matrix {
     }
 }
 
-impl Packed for Matrix {
+impl PackedMatrix for Matrix {
     fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -172,9 +173,9 @@ impl Packed for Matrix {
 
     fn load(&self, store: &dyn TensorStore) -> Result<Tensor> {
         let [outputs, inputs] = self.shape;
-        let packed = Part::new(store, &self.names.packed, &self.names.packed)?;
+        let packed = PackedPart::new(store, &self.names.packed, &self.names.packed)?;
         let groups = self.groups(store)?;
-        let scales = Part::new(store, &self.names.scale, &self.names.packed)?.floats()?;
+        let scales = PackedPart::new(store, &self.names.scale, &self.names.packed)?.floats()?;
         let meaning = Meaning::Zeros(self.zeros(store)?);
         let codes = packed.words()?;
         let rows = PackedRows::new(self.stored_type(), self.bits, inputs, codes, scales, meaning, groups);

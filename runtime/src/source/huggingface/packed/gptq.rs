@@ -11,11 +11,12 @@
 
 use std::sync::Arc;
 
-use super::method::GroupSize;
-use super::part::Part;
+use super::group_size::GroupSize;
+use super::matrix::PackedMatrix;
+use super::packed_part::PackedPart;
 use super::rows::{Groups, Meaning, PackedRows, code_bytes, unpack_all};
-use super::{Packed, TensorStore};
 use crate::error::{Result, RuntimeError};
+use crate::source::mapping::TensorStore;
 use crate::source::transpose::transpose;
 use crate::tensor::ForeignType;
 use crate::tensor::{StoredType, Tensor};
@@ -58,7 +59,7 @@ struct Names {
 
 impl Gptq {
     /// The matrix whose codes are in the tensor `qweight`, of the layer `stem`.
-    pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn Packed>> {
+    pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn PackedMatrix>> {
         let name = |end: &str| format!("{stem}.{end}");
         let names = Names {
             qweight: name("qweight"),
@@ -66,9 +67,9 @@ impl Gptq {
             scales: name("scales"),
             g_idx: name("g_idx"),
         };
-        let qweight = Part::new(store, &names.qweight, &names.qweight)?;
-        let qzeros = Part::new(store, &names.qzeros, &names.qweight)?;
-        let scales = Part::new(store, &names.scales, &names.qweight)?;
+        let qweight = PackedPart::new(store, &names.qweight, &names.qweight)?;
+        let qzeros = PackedPart::new(store, &names.qzeros, &names.qweight)?;
+        let scales = PackedPart::new(store, &names.scales, &names.qweight)?;
         qweight.need_words()?;
         qzeros.need_words()?;
         scales.need_floats()?;
@@ -102,7 +103,7 @@ impl Gptq {
         }
         let listed = store.describe(&names.g_idx).is_some();
         if listed || self.desc_act {
-            let g_idx = Part::new(store, &names.g_idx, &names.qweight)?;
+            let g_idx = PackedPart::new(store, &names.g_idx, &names.qweight)?;
             g_idx.need_words()?;
             g_idx.need_shape(&[inputs], "inputs of the codes")?;
         }
@@ -125,8 +126,8 @@ fn inputs(words: usize, bits: u32) -> Option<usize> {
 }
 
 impl Matrix {
-    fn part<'a>(&'a self, store: &'a dyn TensorStore, name: &'a str) -> Result<Part<'a>> {
-        Part::new(store, name, &self.names.qweight)
+    fn part<'a>(&'a self, store: &'a dyn TensorStore, name: &'a str) -> Result<PackedPart<'a>> {
+        PackedPart::new(store, name, &self.names.qweight)
     }
 
     /// Which group each input is in.
@@ -192,7 +193,7 @@ pub(super) fn transposed(bytes: &[u8], cols: usize) -> Vec<u8> {
     out
 }
 
-impl Packed for Matrix {
+impl PackedMatrix for Matrix {
     fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -236,6 +237,6 @@ impl Packed for Matrix {
 }
 
 /// Parts that were found to fit, and do not.
-pub(super) fn contradiction(codes: Part<'_>) -> RuntimeError {
+pub(super) fn contradiction(codes: PackedPart<'_>) -> RuntimeError {
     codes.wrong("scales and zeros of the sizes that follow from the codes", "others")
 }

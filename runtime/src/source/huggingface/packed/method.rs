@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use qsf_format::printable::quote;
 use serde_json::Value;
 
-use super::Packed;
 use super::awq::Awq;
 use super::compressed::Compressed;
 use super::gptq::{self, Gptq};
+use super::group_size::GroupSize;
+use super::matrix::PackedMatrix;
 use super::mlx::{self, Mlx, Mode};
-use super::part::is_words;
-use crate::error::Result;
+use super::packed_part::is_words;
+use crate::error::{Result, RuntimeError};
 use crate::model_dir::{Fields, describe};
-use crate::source::huggingface::config::unsupported;
 use crate::source::mapping::TensorStore;
 
 /// How the matrices of a model are packed.
@@ -34,32 +34,13 @@ pub(in super::super) enum Method {
     Compressed(Compressed),
 }
 
-/// Inputs that have a scale in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum GroupSize {
-    /// All.
-    All,
-    /// So many in turn; not 0.
-    Inputs(usize),
-}
-
-impl GroupSize {
-    /// Inputs of a group of a matrix with so many inputs; not 0 where that is not.
-    pub fn of(self, inputs: usize) -> usize {
-        match self {
-            GroupSize::All => inputs,
-            GroupSize::Inputs(size) => size,
-        }
-    }
-}
-
 impl Method {
     /// The layer and the matrix that the tensor `name` announces: its scales or its codes.
     pub(super) fn matrix(
         &self,
         name: &str,
         store: &dyn TensorStore,
-    ) -> Result<Option<(String, Box<dyn Packed>)>> {
+    ) -> Result<Option<(String, Box<dyn PackedMatrix>)>> {
         let stem = match self {
             Method::Mlx { .. } => name.strip_suffix(".scales"),
             Method::Gptq(_) | Method::Awq(_) => name.strip_suffix(".qweight"),
@@ -124,7 +105,7 @@ fn mlx_format(fields: Fields<'_>) -> Result<Mlx> {
         "mxfp4" => Mode::Mxfp4,
         other => {
             let what = format!("{}mode {}", fields.within, quote(other));
-            return Err(unsupported(fields.path, what, "supported: affine, mxfp4"));
+            return Err(RuntimeError::unsupported(fields.path, what, "supported: affine, mxfp4"));
         }
     };
     // What MLX takes where a field is missing.
@@ -139,7 +120,7 @@ fn mlx_format(fields: Fields<'_>) -> Result<Mlx> {
         let what = format!("{}: {bits} bits in groups of {group_size}", fields.within.trim_end_matches('.'));
         let (bits, sizes) = (mlx::BITS, mlx::GROUP_SIZES);
         let supported = format!("supported: {bits:?} bits in groups of {sizes:?}; mxfp4 with 4 and 32");
-        return Err(unsupported(fields.path, what, &supported));
+        return Err(RuntimeError::unsupported(fields.path, what, &supported));
     }
     Ok(Mlx { bits, group_size, mode })
 }
@@ -151,7 +132,7 @@ fn gptq(fields: Fields<'_>) -> Result<Method> {
             None | Some("gptq") => {}
             Some("gptq_v2") => zeros_less_one = false,
             Some(other) => {
-                return Err(unsupported(
+                return Err(RuntimeError::unsupported(
                     fields.path,
                     option(fields, name, other),
                     "supported: gptq, gptq_v2",
@@ -160,7 +141,7 @@ fn gptq(fields: Fields<'_>) -> Result<Method> {
         }
     }
     if fields.bool("is_marlin_format")? == Some(true) {
-        return Err(unsupported(
+        return Err(RuntimeError::unsupported(
             fields.path,
             "GPTQ weights in the order of Marlin",
             "supported: gptq, gptq_v2",
@@ -170,7 +151,7 @@ fn gptq(fields: Fields<'_>) -> Result<Method> {
     let bits = fields.need_u32("bits")?;
     if !gptq::BITS.contains(&bits) {
         let supported = format!("supported: {:?} bits", gptq::BITS);
-        return Err(unsupported(fields.path, format!("GPTQ with {bits} bits"), &supported));
+        return Err(RuntimeError::unsupported(fields.path, format!("GPTQ with {bits} bits"), &supported));
     }
     let size = group_size(fields, "group_size")?.unwrap_or(GroupSize::Inputs(128));
     // GPTQModel: patterns of layer names. Those that begin with "-:" say which layers are not packed.
@@ -188,16 +169,20 @@ fn awq(fields: Fields<'_>) -> Result<Method> {
     const ADVICE: &str = "supported: the version gemm, as AutoAWQ writes by default";
     for name in ["version", "format", "checkpoint_format"] {
         if let Some(other) = fields.str(name)?.filter(|version| !version.eq_ignore_ascii_case("gemm")) {
-            return Err(unsupported(fields.path, option(fields, name, other), ADVICE));
+            return Err(RuntimeError::unsupported(fields.path, option(fields, name, other), ADVICE));
         }
     }
     if let Some(other) = fields.str("backend")?.filter(|backend| !backend.eq_ignore_ascii_case("autoawq")) {
-        return Err(unsupported(fields.path, option(fields, "backend", other), ADVICE));
+        return Err(RuntimeError::unsupported(fields.path, option(fields, "backend", other), ADVICE));
     }
     need_int32(fields)?;
     let bits = fields.u32("bits")?.or(fields.u32("w_bit")?).unwrap_or(4);
     if bits != 4 {
-        return Err(unsupported(fields.path, format!("AWQ with {bits} bits"), "supported: 4 bits"));
+        return Err(RuntimeError::unsupported(
+            fields.path,
+            format!("AWQ with {bits} bits"),
+            "supported: 4 bits",
+        ));
     }
     let size = match group_size(fields, "group_size")? {
         Some(size) => Some(size),
@@ -210,8 +195,9 @@ fn awq(fields: Fields<'_>) -> Result<Method> {
 const PACKED: &str = "pack-quantized";
 
 fn compressed(fields: Fields<'_>) -> Result<Method> {
-    let unread =
-        |what: String| Err(unsupported(fields.path, what, "supported: pack-quantized integers alone"));
+    let unread = |what: String| {
+        Err(RuntimeError::unsupported(fields.path, what, "supported: pack-quantized integers alone"))
+    };
     if let Some(sparsity) = fields.object("sparsity_config", "quantization_config.sparsity_config.")?
         && let Some(format) = sparsity.str("format")?.filter(|format| *format != "dense")
     {
@@ -253,7 +239,11 @@ fn option(fields: Fields<'_>, name: &str, value: &str) -> String {
 fn need_int32(fields: Fields<'_>) -> Result<()> {
     match fields.str("pack_dtype")? {
         None | Some("int32") => Ok(()),
-        Some(other) => Err(unsupported(fields.path, option(fields, "pack_dtype", other), "supported: int32")),
+        Some(other) => Err(RuntimeError::unsupported(
+            fields.path,
+            option(fields, "pack_dtype", other),
+            "supported: int32",
+        )),
     }
 }
 

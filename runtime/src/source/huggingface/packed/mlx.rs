@@ -12,10 +12,11 @@
 use std::sync::Arc;
 
 use super::gptq::contradiction;
-use super::part::Part;
+use super::matrix::PackedMatrix;
+use super::packed_part::PackedPart;
 use super::rows::{Groups, Meaning, PackedRows, WIDTHS};
-use super::{Packed, TensorStore};
 use crate::error::Result;
+use crate::source::mapping::TensorStore;
 use crate::tensor::ForeignType;
 use crate::tensor::{StoredType, Tensor};
 
@@ -64,10 +65,10 @@ struct Matrix {
 
 impl Mlx {
     /// The matrix of the layer `stem`.
-    pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn Packed>> {
+    pub fn matrix(self, stem: &str, store: &dyn TensorStore) -> Result<Box<dyn PackedMatrix>> {
         let name = |end: &str| format!("{stem}.{end}");
         let (weight, scales, biases) = (name("weight"), name("scales"), name("biases"));
-        let codes = Part::new(store, &weight, &scales)?;
+        let codes = PackedPart::new(store, &weight, &scales)?;
         codes.need_words()?;
         let found = || format!("shape {:?}", codes.shape());
         let Some((&columns, outer)) = codes.shape().split_last().filter(|(_, outer)| !outer.is_empty())
@@ -84,12 +85,12 @@ impl Mlx {
         })?;
         let shape_of = |last: usize| [outer, &[last]].concat();
         let why = format!("{inputs} inputs in groups of {}", self.group_size);
-        let factors = Part::new(store, &scales, &weight)?;
+        let factors = PackedPart::new(store, &scales, &weight)?;
         factors.need_shape(&shape_of(inputs / self.group_size), &why)?;
         match self.mode {
             Mode::Affine => {
                 factors.need_floats()?;
-                let offsets = Part::new(store, &biases, &weight)?;
+                let offsets = PackedPart::new(store, &biases, &weight)?;
                 offsets.need_shape(factors.shape(), "that of the scales")?;
                 offsets.need_floats()?;
             }
@@ -99,7 +100,7 @@ impl Mlx {
     }
 }
 
-impl Packed for Matrix {
+impl PackedMatrix for Matrix {
     fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -124,11 +125,11 @@ impl Packed for Matrix {
     }
 
     fn load(&self, store: &dyn TensorStore) -> Result<Tensor> {
-        let weight = Part::new(store, &self.weight, &self.weight)?;
-        let factors = Part::new(store, &self.scales, &self.weight)?;
+        let weight = PackedPart::new(store, &self.weight, &self.weight)?;
+        let factors = PackedPart::new(store, &self.scales, &self.weight)?;
         let (scales, meaning) = match self.format.mode {
             Mode::Affine => {
-                let offsets = Part::new(store, &self.biases, &self.weight)?;
+                let offsets = PackedPart::new(store, &self.biases, &self.weight)?;
                 (factors.floats()?, Meaning::Biases(offsets.floats()?))
             }
             Mode::Mxfp4 => (powers(factors)?, Meaning::Table(&E2M1)),
@@ -146,7 +147,7 @@ impl Packed for Matrix {
 }
 
 /// Powers of two by their exponents; the highest exponent stands for what is no number.
-fn powers(exponents: Part<'_>) -> Result<Tensor> {
+fn powers(exponents: PackedPart<'_>) -> Result<Tensor> {
     let bytes = exponents.bytes()?;
     let power = |byte: &u8| match byte {
         0 => 0.5 * f32::MIN_POSITIVE,

@@ -6,10 +6,23 @@ use std::path::Path;
 use qsf_format::printable::quote;
 use safetensors::Dtype;
 
+use super::advice::RESAVE;
 use super::unpickle::{Storage, TensorCall, Unpickled, Value};
 use super::zip::Archive;
-use super::{PickledTensor, RESAVE, unsupported};
 use crate::error::{Result, RuntimeError};
+
+/// A tensor of a checkpoint, its values in row-major order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::source::huggingface) struct PickledTensor {
+    /// Its name in the state dict.
+    pub name: String,
+    /// Type of the values.
+    pub dtype: Dtype,
+    /// Dimensions, slowest first.
+    pub shape: Vec<usize>,
+    /// Bytes in the file, inside of it. Tied tensors have the same.
+    pub range: Range<usize>,
+}
 
 /// What training programs call the state dict when they save more than that.
 const WRAPPERS: [&str; 4] = ["state_dict", "model_state_dict", "model", "module"];
@@ -112,7 +125,7 @@ impl Placer<'_> {
         let dtype = dtype.ok_or_else(|| wrong("a type of values".to_owned(), "bytes".to_owned()))?;
         if !metadata.iter().all(|&metadata| self.is_empty(metadata)) {
             let what = format!("a negated or conjugated view as {}", tensor(name));
-            return Err(unsupported(self.path, what, RESAVE.to_owned()));
+            return Err(RuntimeError::unsupported(self.path, what, RESAVE.to_owned()));
         }
         if shape.len() != strides.len() {
             let found = format!("{} strides", strides.len());
@@ -126,7 +139,7 @@ impl Placer<'_> {
                 let what =
                     format!("a layout other than row by row (strides {strides:?} of {})", tensor(name));
                 let advice = format!("{RESAVE}; torch makes it so with tensor.contiguous()");
-                return Err(unsupported(self.path, what, advice));
+                return Err(RuntimeError::unsupported(self.path, what, advice));
             }
             let claim = || format!("values {shape:?} at offset {offset}");
             values(&stored, offset, &shape, dtype)

@@ -6,9 +6,9 @@ use std::path::Path;
 use qsf_format::printable::quote;
 use safetensors::Dtype;
 
+use super::advice::untrusted_advice;
 use super::globals::{self, Global};
 use super::opcodes::{NoOperation, Operation, Operations};
-use super::{unsupported, untrusted_advice};
 use crate::error::{Result, RuntimeError};
 
 /// Limit of values held at once, about 16 bytes each; a tensor takes 35. Vectors double when they grow, so that this is
@@ -227,9 +227,11 @@ impl<'a> Machine<'a, '_> {
             NoOperation::Cut => self.wrong("more bytes", "the end of the pickle"),
             NoOperation::NotText => self.wrong("a text in UTF-8", "other bytes"),
             NoOperation::Refused(opcode, None) => self.wrong("an operation", format!("byte {opcode:#04x}")),
-            NoOperation::Refused(_, Some(name)) => {
-                unsupported(self.path, format!("operation {name} of a pickle"), untrusted_advice())
-            }
+            NoOperation::Refused(_, Some(name)) => RuntimeError::unsupported(
+                self.path,
+                format!("operation {name} of a pickle"),
+                untrusted_advice(),
+            ),
         }
     }
 
@@ -385,7 +387,7 @@ impl<'a> Machine<'a, '_> {
             // Either may be as long as the file; `quote` shows no more than this.
             let short = |text: &str| text.chars().take(80).collect::<String>();
             let what = format!("{} in a pickle", quote(&format!("{}.{}", short(module), short(name))));
-            unsupported(self.path, what, untrusted_advice())
+            RuntimeError::unsupported(self.path, what, untrusted_advice())
         })?;
         self.stack.push(Value::Global(global));
         Ok(())

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use qsf_format::printable::quote;
 
-use super::{RESAVE, unsupported};
+use super::advice::RESAVE;
 use crate::error::{Result, RuntimeError};
 
 /// Bytes of the end record without its comment (4.3.16), of the zip64 locator (4.3.15) and end record (4.3.14).
@@ -219,8 +219,9 @@ fn read_entry<'a>(
     let name = str::from_utf8(central.name)
         .map_err(|_| damaged(path, format!("a name in UTF-8 for entry {i}"), "other bytes"))?;
     let wrong = |expected: &str, found: String| RuntimeError::bad_input(path, place(name), expected, found);
-    let unsupported =
-        |what: String| unsupported(path, what, format!("torch.save stores entries as they are; {RESAVE}"));
+    let unsupported = |what: String| {
+        RuntimeError::unsupported(path, what, format!("torch.save stores entries as they are; {RESAVE}"))
+    };
     if !is_inside(name) {
         return Err(wrong("a relative name without \"..\"", quote(name)));
     }

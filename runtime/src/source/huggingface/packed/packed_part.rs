@@ -13,22 +13,22 @@ const WORDS: [&str; 2] = ["I32", "U32"];
 
 /// One tensor of several in which a matrix is packed.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'a> {
+pub(super) struct PackedPart<'a> {
     store: &'a dyn TensorStore,
     name: &'a str,
     shape: &'a [usize],
     stored: StoredType,
 }
 
-impl<'a> Part<'a> {
+impl<'a> PackedPart<'a> {
     /// The tensor `name` of `store`, without which `of` is not complete.
-    pub fn new(store: &'a dyn TensorStore, name: &'a str, of: &str) -> Result<Part<'a>> {
+    pub fn new(store: &'a dyn TensorStore, name: &'a str, of: &str) -> Result<PackedPart<'a>> {
         let Some((shape, stored)) = store.describe(name) else {
             let expected = format!("a tensor of that name beside {}", quote(of));
             let place = format!("tensor {}", quote(name));
             return Err(RuntimeError::bad_input(store.file_of(of), place, expected, "none"));
         };
-        Ok(Part { store, name, shape, stored })
+        Ok(PackedPart { store, name, shape, stored })
     }
 
     /// Dimensions, slowest first.

@@ -1,0 +1,29 @@
+//! Buffers for keys and values on their way into arithmetic.
+
+use super::super::aligned::AlignedFloats;
+#[cfg(any(test, target_arch = "x86_64"))]
+use super::super::bf16_unit::{Columns, RowLine};
+
+/// Keys and values of a step as floats.
+#[derive(Default)]
+pub(super) struct StepRoom {
+    pub keys: AlignedFloats,
+    pub values: AlignedFloats,
+}
+
+/// Buffers of [`TileBlock`].
+#[cfg(any(test, target_arch = "x86_64"))]
+#[derive(Default)]
+pub(super) struct TileRoom {
+    /// Queries, a row of lines each.
+    pub(super) queries: Vec<RowLine>,
+    /// Of a chunk: 32 positions after another, all dimensions; and 32 dimensions after another, all positions.
+    pub(super) keys: Vec<Columns>,
+    pub(super) values: Vec<Columns>,
+    /// Of 32 rows.
+    pub(super) scores: AlignedFloats,
+    pub(super) weights: Vec<RowLine>,
+    pub(super) parts: AlignedFloats,
+    /// Results of all rows.
+    pub(super) rows: AlignedFloats,
+}

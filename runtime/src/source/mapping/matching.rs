@@ -1,0 +1,296 @@
+//! Which stored tensor, or part of one, each tensor of the model is.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use qsf_format::printable::quote;
+use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
+
+use super::assemble::{Origin, StoredPart, load};
+use super::store::TensorStore;
+use super::table::{Form, NameRule, NameTable, join};
+use crate::error::{Result, RuntimeError};
+use crate::source::TensorInfo;
+use crate::source::arrangement::RowOrder;
+use crate::source::shape::{expected_shape, is_required, used_kinds};
+use crate::tensor::{StoredType, Tensor};
+
+/// What is to be matched.
+#[derive(Debug, Clone, Copy)]
+pub struct MappingRequest<'a> {
+    /// The model, for messages.
+    pub path: &'a Path,
+    /// The architecture.
+    pub config: &'a ModelConfig,
+    /// Names of its tensors.
+    pub table: &'a NameTable,
+    /// In front of every name of the table but those in `bare`.
+    pub prefix: &'a str,
+    /// Names that stand outside of the prefix, as the output head does, and what stands before them.
+    pub bare: &'a [(&'a str, &'a str)],
+    /// Kinds that the configuration says are there, or are not.
+    pub declared: &'a [(TensorKind, bool)],
+}
+
+/// Every tensor of a model and where it comes from.
+#[derive(Debug)]
+pub struct Mapping {
+    tensors: Vec<TensorInfo>,
+    /// One for each of `tensors`.
+    origins: Vec<Origin>,
+    by_id: HashMap<TensorId, usize>,
+    used: HashSet<String>,
+}
+
+impl Mapping {
+    /// Finds every tensor that the model needs in `store`.
+    ///
+    /// # Errors
+    /// A tensor is missing, is there twice, is not of the model, or has another shape.
+    pub fn new(request: MappingRequest<'_>, store: &dyn TensorStore) -> Result<Mapping> {
+        let mut mapping =
+            Mapping { tensors: Vec::new(), origins: Vec::new(), by_id: HashMap::new(), used: HashSet::new() };
+        // Layer by layer: a configuration that claims thousands of them costs nothing before the first is missed.
+        for layer in [None].into_iter().chain((0..request.config.layers).map(Some)) {
+            for rule in request.table.rules {
+                if rule.name.contains("{}") == layer.is_some() {
+                    mapping.match_rule(&request, rule, layer, store)?;
+                }
+            }
+            let absent = used_kinds(request.config, layer).filter(|id| {
+                let declared = request.declared.contains(&(id.kind, true));
+                !mapping.by_id.contains_key(id) && (declared || is_required(request.config, *id))
+            });
+            // The one that the table names first: for a model without any tensor, its embedding.
+            if let Some(id) = absent.min_by_key(|id| rule_of(&request, id.kind)) {
+                return Err(missing(&request, id));
+            }
+        }
+        mapping.refuse_unused(&request, store)?;
+        mapping.sort();
+        Ok(mapping)
+    }
+
+    /// All tensors, in file order of a QSF file.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// Names of the stored tensors that the tensors of `layer` (`None`: of the model as a whole) come from.
+    pub fn names_of(&self, layer: Option<u32>) -> impl Iterator<Item = &str> {
+        let of_layer = self.tensors.iter().zip(&self.origins).filter(move |(info, _)| info.id.layer == layer);
+        of_layer.flat_map(|(_, origin)| origin.names.iter().map(String::as_str))
+    }
+
+    /// Names of all stored tensors in use; of one that holds several, as often.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.origins.iter().flat_map(|origin| origin.names.iter().map(String::as_str))
+    }
+
+    /// Loads one tensor.
+    ///
+    /// # Errors
+    /// When it is not of this model, or damaged.
+    pub fn load(&self, id: TensorId, store: &dyn TensorStore, path: &Path) -> Result<Tensor> {
+        let Some(&at) = self.by_id.get(&id) else {
+            return Err(RuntimeError::bad_input(path, id.to_string(), "a tensor of this model", "none"));
+        };
+        load(&self.tensors[at], &self.origins[at], store)
+    }
+
+    fn match_rule(
+        &mut self,
+        request: &MappingRequest<'_>,
+        rule: &NameRule,
+        layer: Option<u32>,
+        store: &dyn TensorStore,
+    ) -> Result<()> {
+        let name = full_name(request, rule.name, layer);
+        let is_expert =
+            matches!(rule.kinds[0], TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown);
+        let experts = layer.and_then(|layer| request.config.experts(layer)).filter(|_| is_expert);
+        let experts = experts.map_or(1, |experts| experts.count);
+        let of_expert = |e: u32| name.replace("{e}", &e.to_string());
+        // The first alone before the others: there may be very many, and mostly there are none of that name.
+        let Some((_, stored)) = store.describe(&of_expert(0)) else { return Ok(()) };
+        let names: Vec<String> = match name.contains("{e}") {
+            true => (0..experts).map(of_expert).collect(),
+            false => vec![name],
+        };
+        let ids: Vec<TensorId> = rule.kinds.iter().map(|&kind| TensorId { layer, kind }).collect();
+        let mut parts = Vec::with_capacity(ids.len());
+        for &id in &ids {
+            // Not of this model as configured: reported as unused.
+            let declared = !request.declared.contains(&(id.kind, false));
+            let Some(shape) = expected_shape(request.config, id).filter(|_| declared) else { return Ok(()) };
+            parts.push(shape);
+        }
+        let one_by_one = rule.name.contains("{e}");
+        let experts = experts as usize;
+        let groups = if one_by_one || rule.form == Form::ExpertByExpert { experts } else { 1 };
+        // Outputs: values of a vector, rows of a matrix; of one expert where they come one by one.
+        let is_vector = !rule.kinds[0].is_matrix();
+        let outputs = |&(rows, cols): &(usize, usize)| if is_vector { cols } else { rows / groups };
+        let all: usize = parts.iter().map(outputs).sum();
+        let inputs = parts[0].1;
+        let together = (is_expert && !one_by_one).then_some(experts);
+        let shapes = expected_shapes(rule.form, is_vector, together, all, inputs);
+        for name in &names {
+            check_shape(request, name, &shapes, store)?;
+            self.used.insert(name.clone());
+        }
+        let mut first = 0;
+        for (i, (&id, shape)) in ids.iter().zip(&parts).enumerate() {
+            let head_dim = request.config.head_dim as usize;
+            let len = outputs(shape);
+            let part = match rule.form {
+                Form::Rows => StoredPart::From(first),
+                Form::Skip(skipped) => StoredPart::From(skipped + first),
+                Form::Transposed => StoredPart::Transposed(first),
+                Form::HeadByHead => StoredPart::Ordered(RowOrder::Strided {
+                    first: i * head_dim,
+                    run: head_dim,
+                    stride: parts.len() * head_dim,
+                }),
+                Form::ExpertByExpert => {
+                    StoredPart::Ordered(RowOrder::Strided { first, run: len, stride: all })
+                }
+                // Values are not rotated.
+                Form::NeighbouringPairs if matches!(id.kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
+                    StoredPart::From(first)
+                }
+                Form::NeighbouringPairs => StoredPart::Ordered(RowOrder::Interleaved { first, head_dim }),
+                Form::PlusOne => StoredPart::MinusOne,
+            };
+            let whole = ids.len() == 1 && part == StoredPart::From(0);
+            let stored =
+                if keeps_type(part, is_vector, whole, stored) { stored } else { QuantType::F32.into() };
+            let info = TensorInfo { id, name: names[0].clone(), rows: shape.0, cols: shape.1, stored };
+            self.add(info, Origin { names: names.clone(), part }, store)?;
+            first += len;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, info: TensorInfo, origin: Origin, store: &dyn TensorStore) -> Result<()> {
+        if let Some(other) = self.by_id.insert(info.id, self.tensors.len()) {
+            let expected = format!("one tensor for {}", info.id);
+            let found = format!("this one and {}", quote(&self.tensors[other].name));
+            let place = format!("tensor {}", quote(&info.name));
+            return Err(RuntimeError::bad_input(store.file_of(&info.name), place, expected, found));
+        }
+        self.tensors.push(info);
+        self.origins.push(origin);
+        Ok(())
+    }
+
+    /// A tensor that nothing uses would be dropped silently: the result would be another model.
+    fn refuse_unused(&self, request: &MappingRequest<'_>, store: &dyn TensorStore) -> Result<()> {
+        let ignored = |name: &str| {
+            let tied_copy = request.config.tied_head
+                && request.table.rules.iter().any(|rule| {
+                    rule.kinds == [TensorKind::Head] && full_name(request, rule.name, None) == name
+                });
+            tied_copy || request.table.ignored.iter().any(|end| name.ends_with(end))
+        };
+        let unused = store.names().filter(|&name| !self.used.contains(name) && !ignored(name));
+        match unused.filter(|name| !store.adds_nothing(name)).min() {
+            None => Ok(()),
+            Some(name) => {
+                let expected =
+                    format!("only tensors of a {} model as configured", request.config.architecture);
+                let place = format!("tensor {}", quote(name));
+                Err(RuntimeError::bad_input(store.file_of(name), place, expected, "this one too"))
+            }
+        }
+    }
+
+    /// File order of a QSF file: embedding, layers, the rest; in each, kinds by id.
+    fn sort(&mut self) {
+        let mut both: Vec<(TensorInfo, Origin)> =
+            self.tensors.drain(..).zip(self.origins.drain(..)).collect();
+        both.sort_by_key(|(info, _)| {
+            let id = info.id;
+            (id.kind != TensorKind::TokenEmbedding, id.layer.unwrap_or(u32::MAX), id.kind.id())
+        });
+        (self.tensors, self.origins) = both.into_iter().unzip();
+        self.by_id = self.tensors.iter().enumerate().map(|(i, info)| (info.id, i)).collect();
+    }
+}
+
+/// Whether a tensor has the type that it is stored in; otherwise it is floats.
+fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType) -> bool {
+    match part {
+        StoredPart::MinusOne => false,
+        // Values of one width are moved as they are.
+        _ if stored.native().is_some_and(QuantType::is_float) => true,
+        // So are whole vectors, and rows, which are picked without looking at them.
+        StoredPart::From(_) | StoredPart::Ordered(_) => !is_vector || whole,
+        StoredPart::Transposed(_) => false,
+    }
+}
+
+/// The dimensions that a stored tensor may have, slowest first. `together`: how many experts are in one tensor.
+fn expected_shapes(
+    form: Form,
+    is_vector: bool,
+    together: Option<usize>,
+    outputs: usize,
+    inputs: usize,
+) -> Vec<Vec<usize>> {
+    match form {
+        _ if is_vector => vec![vec![outputs]],
+        Form::Transposed => vec![vec![inputs, outputs]],
+        Form::Skip(rows) => vec![vec![outputs + rows, inputs]],
+        Form::ExpertByExpert => vec![vec![together.unwrap_or(1), outputs, inputs]],
+        _ => match together {
+            // Experts one below another have a dimension of their own in most files.
+            Some(experts) => vec![vec![outputs, inputs], vec![experts, outputs / experts, inputs]],
+            None => vec![vec![outputs, inputs]],
+        },
+    }
+}
+
+fn check_shape(
+    request: &MappingRequest<'_>,
+    name: &str,
+    expected: &[Vec<usize>],
+    store: &dyn TensorStore,
+) -> Result<()> {
+    let place = || format!("tensor {}", quote(name));
+    let Some((shape, _)) = store.describe(name) else {
+        let expected = "a tensor of that name, as of the other experts";
+        return Err(RuntimeError::bad_input(request.path, place(), expected, "none"));
+    };
+    if expected.iter().any(|expected| expected == shape) {
+        return Ok(());
+    }
+    let expected: Vec<String> = expected.iter().map(|shape| format!("shape {shape:?}")).collect();
+    let found = format!("shape {shape:?}");
+    Err(RuntimeError::bad_input(store.file_of(name), place(), expected.join(" or "), found))
+}
+
+/// The name in the source.
+fn full_name(request: &MappingRequest<'_>, name: &str, layer: Option<u32>) -> String {
+    let bare = request.bare.iter().find(|(bare, _)| *bare == name);
+    let prefix = bare.map_or(request.prefix, |(_, prefix)| prefix);
+    let layer = layer.map_or_else(String::new, |layer| layer.to_string());
+    format!("{prefix}{}", name.replace("{}", &layer))
+}
+
+/// Place in the table of the first rule for tensors of this kind.
+fn rule_of(request: &MappingRequest<'_>, kind: TensorKind) -> Option<usize> {
+    request.table.rules.iter().position(|rule| rule.kinds.contains(&kind))
+}
+
+fn missing(request: &MappingRequest<'_>, id: TensorId) -> RuntimeError {
+    let rule = rule_of(request, id.kind).map(|at| &request.table.rules[at]);
+    let name = rule
+        .map_or_else(|| id.to_string(), |rule| full_name(request, rule.name, id.layer).replace("{e}", "0"));
+    let expected = if id.kind == TensorKind::Head {
+        "a tensor of that name, for the head is not tied to the embedding".to_owned()
+    } else {
+        format!("a tensor of that name, as every {} model has one", request.config.architecture)
+    };
+    RuntimeError::bad_input(request.path, format!("tensor {}", quote(&name)), expected, "none")
+}
