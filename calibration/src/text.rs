@@ -4,7 +4,7 @@ use std::path::Path;
 
 use qsf_format::ModelConfig;
 use qsf_runtime::cli::read_text;
-use qsf_runtime::{LayerRunner, Message, Part, Result, RuntimeError, Tokenizer};
+use qsf_runtime::{LayerRunner, Message, Result, RuntimeError, Tokenizer, WorkPart};
 use serde::Deserialize;
 
 /// Ends of names of files with a JSON object on every line.
@@ -153,7 +153,7 @@ pub fn tokenize(tokenizer: &Tokenizer, files: &[Vec<Passage>], max_tokens: usize
 ///
 /// # Errors
 /// When there are fewer sequences than parts.
-pub fn tokens_of_part<'a>(config: &ModelConfig, tokens: &'a [u32], part: Part) -> Result<&'a [u32]> {
+pub fn tokens_of_part<'a>(config: &ModelConfig, tokens: &'a [u32], part: WorkPart) -> Result<&'a [u32]> {
     let length = LayerRunner::chunk_of(config);
     let sequences = part.range(tokens.len().div_ceil(length), "sequences")?;
     Ok(&tokens[sequences.start * length..tokens.len().min(sequences.end * length)])

@@ -45,7 +45,7 @@ pub use decoder::{
     StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError};
-pub use part::Part;
+pub use part::WorkPart;
 pub use runner::{Runner, Sequence};
 pub use tokenizer::{TokenStream, Tokenizer};
 pub use weights::{Embedding, FeedForward, LayerWeights, Linear, Model, Norm, Weight};

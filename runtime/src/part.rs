@@ -8,14 +8,14 @@ use crate::error::{Result, RuntimeError};
 
 /// The `index`-th of `count` parts, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct WorkPart {
     index: usize,
     count: usize,
 }
 
-impl Part {
+impl WorkPart {
     /// Everything.
-    pub const ALL: Part = Part { index: 1, count: 1 };
+    pub const ALL: WorkPart = WorkPart { index: 1, count: 1 };
 
     /// Its number, counted from 1.
     pub fn index(self) -> usize {
@@ -42,19 +42,19 @@ impl Part {
     }
 }
 
-impl FromStr for Part {
+impl FromStr for WorkPart {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Part, String> {
+    fn from_str(text: &str) -> Result<WorkPart, String> {
         let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
         numbers
-            .map(|(index, count)| Part { index, count })
+            .map(|(index, count)| WorkPart { index, count })
             .filter(|part| (1..=part.count).contains(&part.index))
             .ok_or_else(|| format!("'{text}' is no part such as 1/4, the first of four"))
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for WorkPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.index, self.count)
     }
@@ -70,25 +70,25 @@ mod tests {
             let mut end = 0;
             for index in 1..=count {
                 let range =
-                    format!("{index}/{count}").parse::<Part>().unwrap().range(total, "chunks").unwrap();
+                    format!("{index}/{count}").parse::<WorkPart>().unwrap().range(total, "chunks").unwrap();
                 assert_eq!(range.start, end);
                 assert!((total / count..=total.div_ceil(count)).contains(&range.len()), "{range:?}");
                 end = range.end;
             }
             assert_eq!(end, total);
         }
-        assert_eq!(Part::ALL.range(0, "chunks").map_err(|_| ()), Err(()));
-        let error = "2/5".parse::<Part>().unwrap().range(4, "chunks").unwrap_err().to_string();
+        assert_eq!(WorkPart::ALL.range(0, "chunks").map_err(|_| ()), Err(()));
+        let error = "2/5".parse::<WorkPart>().unwrap().range(4, "chunks").unwrap_err().to_string();
         assert!(error.contains("2/5") && error.contains("4 chunks"), "{error}");
-        let last = Part { index: usize::MAX, count: usize::MAX };
+        let last = WorkPart { index: usize::MAX, count: usize::MAX };
         assert_eq!(last.range(usize::MAX, "chunks").unwrap(), usize::MAX - 1..usize::MAX);
     }
 
     #[test]
     fn what_is_no_part_is_refused() {
-        assert_eq!("3/4".parse::<Part>().unwrap().to_string(), "3/4");
+        assert_eq!("3/4".parse::<WorkPart>().unwrap().to_string(), "3/4");
         for wrong in ["0/3", "4/3", "1/0", "1", "a/b", "1/2/3", "-1/2", "/", ""] {
-            assert!(wrong.parse::<Part>().is_err(), "{wrong}");
+            assert!(wrong.parse::<WorkPart>().is_err(), "{wrong}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use qsf_format::cli::ByteSize;
-use qsf_runtime::Part;
+use qsf_runtime::WorkPart;
 
 /// Flags of a batch of conversions.
 #[derive(Debug, Clone, Args)]
@@ -42,11 +42,11 @@ pub struct BatchArgs {
 
 /// A part of the jobs: of `count` parts number `index` has every `count`-th job from that number on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard(Part);
+pub struct Shard(WorkPart);
 
 impl Shard {
     /// All jobs.
-    pub const ALL: Shard = Shard(Part::ALL);
+    pub const ALL: Shard = Shard(WorkPart::ALL);
 
     /// Whether the job at `position`, counted from 0, belongs to it.
     pub fn has(self, position: usize) -> bool {

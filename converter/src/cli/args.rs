@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{ArgGroup, Parser, ValueEnum};
 use qsf_format::cli::ByteSize;
 use qsf_format::{BlockSize, Compression, Layout};
-use qsf_runtime::Part;
+use qsf_runtime::WorkPart;
 use qsf_runtime::cli::ComputeArgs;
 
 use crate::batch::BatchArgs;
@@ -102,7 +102,7 @@ pub struct ConvertArgs {
     /// With --stats-only: only the I-th of N parts of the calibration text, such as 1/4, cut between the sequences that the whole
     /// text is taken in; --stats-in and --merge-stats add the files up
     #[arg(long, value_name = "I/N", requires = "stats_only")]
-    pub(super) stats_part: Option<Part>,
+    pub(super) stats_part: Option<WorkPart>,
     /// Add up statistics files of one model, in this order, into that of --stats-out, and stop
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "stats_out", conflicts_with_all = ["model", "stats_only", "calibration", "calibration_tokens", "chat_template", "threads", "pin", "out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
     pub(super) merge_stats: Vec<PathBuf>,

@@ -3,7 +3,7 @@
 use qsf_calibration::tokens_of_part;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
-use qsf_runtime::{Part, RuntimeError};
+use qsf_runtime::{RuntimeError, WorkPart};
 use serde_json::{Value, json};
 
 use super::args::ConvertArgs;
@@ -44,7 +44,7 @@ pub fn statistics_json(
     let cpu = cpu()?;
     let (_, source) = open_model(args, None, progress, cancel)?;
     let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
-    let tokens = tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(Part::ALL))?;
+    let tokens = tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?;
     collect_statistics(source.as_ref(), tokens, (out, args.force), &cpu, progress, cancel)?;
     let part = args.stats_part.map(|part| part.to_string());
     Ok(Some(json!({ "path": path, "tokens": tokens.len(), "texts": 1, "part": part })))
@@ -75,6 +75,7 @@ pub fn statistics_demand(
     }
     let (_, source) = open_model(args, None, progress, cancel)?;
     let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
-    let tokens = tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(Part::ALL))?.len();
+    let tokens =
+        tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?.len();
     Ok(StatisticsDemand { bytes: predict_statistics_peak(source.as_ref(), tokens)?, tokens })
 }

@@ -75,9 +75,9 @@ impl Rate {
     }
 }
 
-/// A part of a token's time.
+/// A share of a token's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Part {
+pub struct TimeShare {
     /// Milliseconds per token.
     pub ms_per_token: f64,
     /// Of the whole time.
@@ -88,20 +88,20 @@ pub struct Part {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Breakdown {
     /// Weight matrices of the layers, with the quantization of their inputs.
-    pub matmul: Part,
+    pub matmul: TimeShare,
     /// Attention over the key/value cache.
-    pub attention: Part,
+    pub attention: TimeShare,
     /// Embedding, norms, rotation, activation functions, residual sums.
-    pub elementwise: Part,
+    pub elementwise: TimeShare,
     /// The head.
-    pub head: Part,
+    pub head: TimeShare,
     /// What is between these.
-    pub other: Part,
+    pub other: TimeShare,
 }
 
 impl Breakdown {
     /// The parts with their names, in the order of reports.
-    pub fn parts(&self) -> [(&'static str, Part); 5] {
+    pub fn parts(&self) -> [(&'static str, TimeShare); 5] {
         [
             (Section::Matmul.name(), self.matmul),
             (Section::Attention.name(), self.attention),
@@ -243,7 +243,7 @@ impl<R: Runner> Run<'_, R> {
 /// What a profile says of a repetition of `tokens` tokens.
 fn breakdown(profile: &Profile, elapsed: Duration, tokens: f64) -> Breakdown {
     let whole = elapsed.as_nanos() as f64;
-    let part = |nanoseconds: f64| Part {
+    let part = |nanoseconds: f64| TimeShare {
         ms_per_token: nanoseconds / 1e6 / tokens,
         percent: 100.0 * nanoseconds / whole,
     };

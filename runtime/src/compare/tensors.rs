@@ -117,9 +117,9 @@ fn load(source: &dyn WeightSource, id: TensorId) -> Result<Option<(TensorSide, T
     Ok(Some((side, tensor)))
 }
 
-/// What a thread has found in its rows.
+/// What a thread has found in some rows.
 #[derive(Default)]
-struct Part {
+struct RowsFound {
     stats: ErrorStats,
     count: u64,
     first: Option<(usize, usize)>,
@@ -135,13 +135,13 @@ fn value_difference(a: &Tensor, b: &Tensor, isa: Isa, cancel: &Cancel) -> Result
         let first = task * rows_per_task;
         Ok(compare_rows(a, b, first..rows.min(first + rows_per_task), isa))
     });
-    let mut whole = Part::default();
-    for part in parts.collect::<Result<Vec<Part>>>()? {
+    let mut whole = RowsFound::default();
+    for part in parts.collect::<Result<Vec<RowsFound>>>()? {
         whole.stats.merge(&part.stats);
         whole.count += part.count;
         whole.first = whole.first.or(part.first);
     }
-    let Part { stats, count, first } = whole;
+    let RowsFound { stats, count, first } = whole;
     Ok(ValueDifference {
         count,
         first,
@@ -151,8 +151,8 @@ fn value_difference(a: &Tensor, b: &Tensor, isa: Isa, cancel: &Cancel) -> Result
     })
 }
 
-fn compare_rows(a: &Tensor, b: &Tensor, rows: std::ops::Range<usize>, isa: Isa) -> Part {
-    let mut part = Part::default();
+fn compare_rows(a: &Tensor, b: &Tensor, rows: std::ops::Range<usize>, isa: Isa) -> RowsFound {
+    let mut part = RowsFound::default();
     let (mut x, mut y) = (vec![0.0f32; a.cols()], vec![0.0f32; b.cols()]);
     for row in rows {
         a.decode_row(isa, row, &mut x);

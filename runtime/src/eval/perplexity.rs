@@ -11,7 +11,7 @@ use crate::decoder::{KvKeep, KvOptions};
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
 use crate::memory::zeros;
-use crate::part::Part;
+use crate::part::WorkPart;
 use crate::progress::Progress;
 use crate::runner::{Runner, Sequence};
 
@@ -96,7 +96,7 @@ pub fn evaluate<R: Runner>(
     options: EvalOptions,
     progress: &dyn Progress,
 ) -> Result<Evaluation> {
-    evaluate_part(model, base, tokens, options, Part::ALL, progress)?.evaluation()
+    evaluate_part(model, base, tokens, options, WorkPart::ALL, progress)?.evaluation()
 }
 
 /// The sums of a part of the chunks, in a row. Those of all parts together give what [`evaluate`] gives, to the bit.
@@ -108,7 +108,7 @@ pub fn evaluate_part<R: Runner>(
     base: Option<&R>,
     tokens: &[u32],
     options: EvalOptions,
-    part: Part,
+    part: WorkPart,
     progress: &dyn Progress,
 ) -> Result<EvaluatedChunks> {
     let EvalOptions { ctx, bos, kv, base_kv, .. } = options;

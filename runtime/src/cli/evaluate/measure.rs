@@ -13,7 +13,7 @@ use crate::cpu::Cpu;
 use crate::decoder::Decoder;
 use crate::error::{Result, RuntimeError};
 use crate::eval::{Demand, EvalOptions, demand, evaluate_part};
-use crate::part::Part;
+use crate::part::WorkPart;
 use crate::progress::{Cancel, Progress};
 use crate::runner::Runner;
 use crate::source::{self, WeightSource};
@@ -154,7 +154,7 @@ impl How<'_> {
         progress: &dyn Progress,
     ) -> anyhow::Result<Outcome> {
         let How { args, tokens, options, fingerprints, shortcuts, streaming } = self;
-        let part = args.part.unwrap_or(Part::ALL);
+        let part = args.part.unwrap_or(WorkPart::ALL);
         let sums = evaluate_part(model, base, tokens, options, part, progress)?;
         let names = Names::of(args)?;
         let facts = Facts::of(model, options.kv, &shortcuts);

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::cpu::Cpu;
 use crate::error::{Result, RuntimeError};
-use crate::part::Part;
+use crate::part::WorkPart;
 use crate::progress::{Cancel, Progress};
 
 pub use measure::evaluation_demand;
@@ -60,7 +60,7 @@ pub struct EvalArgs {
     chunks: Option<u32>,
     /// Evaluate only the I-th of N parts of the chunks, such as 1/4, and write its sums for --join
     #[arg(long, value_name = "I/N", requires_all = ["part_out", "file"], conflicts_with = "memory_plan")]
-    part: Option<Part>,
+    part: Option<WorkPart>,
     /// With --part: the file for the sums
     #[arg(long, value_name = "FILE", requires = "part")]
     part_out: Option<PathBuf>,

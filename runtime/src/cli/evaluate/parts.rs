@@ -10,7 +10,7 @@ use crate::error::{Result, RuntimeError};
 use crate::eval::{EvalOptions, EvaluatedChunks, EvaluationPart, Mark, join};
 use crate::file_hash::hex;
 use crate::fingerprint::{model_fingerprint, text_fingerprint};
-use crate::part::Part;
+use crate::part::WorkPart;
 use crate::source::WeightSource;
 
 /// Figures of one version are not those of another, and neither are their sums.
@@ -57,14 +57,14 @@ impl Fingerprints {
 /// A part that is in a file.
 pub(super) struct WrittenPart {
     path: PathBuf,
-    part: Part,
+    part: WorkPart,
     sums: EvaluatedChunks,
 }
 
 /// Writes the part to the file.
 pub(super) fn write_part(
     (path, force): (&Path, bool),
-    part: Part,
+    part: WorkPart,
     mark: Mark,
     (names, streaming): (&Names, Option<(String, Value)>),
     sums: EvaluatedChunks,

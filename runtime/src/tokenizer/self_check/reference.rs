@@ -19,13 +19,13 @@ pub(super) trait Reference {
 }
 
 /// A part of a text: a token that was cut out, or what lies between; `usize` is where it begins.
-enum Part<'a> {
+enum TextPart<'a> {
     Token(u32),
     Text(usize, &'a str),
 }
 
 /// Cuts tokens out of a text: at each place the longest one.
-fn cut<'t>(text: &'t str, tokens: &[&AddedToken]) -> Vec<Part<'t>> {
+fn cut<'t>(text: &'t str, tokens: &[&AddedToken]) -> Vec<TextPart<'t>> {
     let mut parts = Vec::new();
     let (mut start, mut at) = (0, 0);
     while at < text.len() {
@@ -37,9 +37,9 @@ fn cut<'t>(text: &'t str, tokens: &[&AddedToken]) -> Vec<Part<'t>> {
         let before = &text[start..at];
         let before = if token.lstrip { before.trim_end() } else { before };
         if !before.is_empty() {
-            parts.push(Part::Text(start, before));
+            parts.push(TextPart::Text(start, before));
         }
-        parts.push(Part::Token(token.id));
+        parts.push(TextPart::Token(token.id));
         at += token.content.len();
         if token.rstrip {
             at = text.len() - text[at..].trim_start().len();
@@ -47,7 +47,7 @@ fn cut<'t>(text: &'t str, tokens: &[&AddedToken]) -> Vec<Part<'t>> {
         start = at;
     }
     if start < text.len() {
-        parts.push(Part::Text(start, &text[start..]));
+        parts.push(TextPart::Text(start, &text[start..]));
     }
     parts
 }
@@ -212,16 +212,16 @@ impl Reference for PieceReference<'_> {
         let mut ids = Vec::new();
         for part in cut(text, &self.raw) {
             let text = match part {
-                Part::Token(id) => {
+                TextPart::Token(id) => {
                     ids.push(id);
                     continue;
                 }
-                Part::Text(at, text) => self.normalize(text, at == 0),
+                TextPart::Text(at, text) => self.normalize(text, at == 0),
             };
             for part in cut(&text, &self.normalized) {
                 match part {
-                    Part::Token(id) => ids.push(id),
-                    Part::Text(_, text) => self.push_pieces(text, &mut ids),
+                    TextPart::Token(id) => ids.push(id),
+                    TextPart::Text(_, text) => self.push_pieces(text, &mut ids),
                 }
             }
         }
@@ -308,11 +308,11 @@ impl Reference for ByteReference<'_> {
         let mut ids = Vec::new();
         for part in cut(text, &self.added) {
             let text = match part {
-                Part::Token(id) => {
+                TextPart::Token(id) => {
                     ids.push(id);
                     continue;
                 }
-                Part::Text(_, text) => text,
+                TextPart::Text(_, text) => text,
             };
             let mut text = NormalizedString::from(text);
             if self.model.nfc {
