@@ -116,11 +116,12 @@ impl GpuModel {
         let tables = learned.map_or(BUILT_IN, |rows| *rows.tables());
         let mut uploader = Uploader::new(gpu, isa, tensors.into_iter().chain([embedding]));
         let config = &model.config;
+        let tied_head = check_known(config);
         let embedding_matrix = uploader.matrix(embedding)?;
         let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
         let layers = layers.collect::<Result<Vec<_>>>()?;
         let head_bias = model.head.bias.as_deref().map(|bias| uploader.vector(bias));
-        let head = if config.tied_head {
+        let head = if tied_head {
             GpuLinear { matrix: embedding_matrix.clone(), bias: head_bias }
         } else {
             GpuLinear { matrix: uploader.matrix(resident(&model.head.weight)?)?, bias: head_bias }
@@ -147,6 +148,48 @@ impl GpuModel {
             tables,
         })
     }
+}
+
+/// Names everything that a GPU computes by, and the file that does it: whoever adds a field says here where it is obeyed, or refuses
+/// such models. Returns whether the head is the token embedding.
+fn check_known(config: &ModelConfig) -> bool {
+    let ModelConfig {
+        tied_head,
+        // The widths of buffers: `state`.
+        layers: _,
+        hidden: _,
+        heads: _,
+        kv_heads: _,
+        head_dim: _,
+        ffn: _,
+        vocab: _,
+        // Rotary tables: `state`, `step/attention`. Learned positions are taken up here, slopes of ALiBi come from the decoder.
+        position: _,
+        // Bounds of a request: `decoder`.
+        max_positions: _,
+        // `step`.
+        norm: _,
+        residual: _,
+        embedding_scale: _,
+        logit_softcap: _,
+        // `step/attention`.
+        qk_norm: _,
+        attention_scale: _,
+        attention_softcap: _,
+        sliding_window: _,
+        // `step/feed_forward`, which sees by the weights whether there is a gate.
+        activation: _,
+        gated_ffn: _,
+        experts: _,
+        // Whether there is such a norm, the weights say.
+        embedding_norm: _,
+        // What a caller begins, ends and pads a text with, and a name for messages.
+        architecture: _,
+        bos: _,
+        stop_tokens: _,
+        pad: _,
+    } = config;
+    *tied_head
 }
 
 fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &LayerWeights) -> Result<GpuLayer> {

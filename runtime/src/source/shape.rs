@@ -18,24 +18,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let (hidden, ffn, vocab) = (config.hidden as usize, config.ffn as usize, config.vocab as usize);
     let (q, kv, head) = (config.q_rows(), config.kv_rows(), config.head_dim as usize);
     let experts = id.layer.and_then(|layer| config.experts(layer));
-    let placement = config.norm.placement;
-    let layer_norm = config.norm.kind == NormKind::LayerNorm;
-    let used = match id.kind {
-        FfnGate | FfnGateBias => config.gated_ffn && experts.is_none(),
-        FfnUp | FfnUpBias | FfnDown | FfnDownBias => experts.is_none(),
-        AttnNorm => placement.has_pre(),
-        AttnNormBias => placement.has_pre() && layer_norm,
-        FfnNorm => placement.has_pre() && config.residual != Residual::ParallelOneNorm,
-        FfnNormBias => placement.has_pre() && layer_norm && config.residual != Residual::ParallelOneNorm,
-        PostAttnNorm | PostFfnNorm => placement.has_post(),
-        QNorm | KNorm => config.qk_norm.is_some(),
-        FinalNormBias => layer_norm,
-        EmbeddingNorm => config.embedding_norm,
-        EmbeddingNormBias => config.embedding_norm && layer_norm,
-        Head => !config.tied_head,
-        _ => true,
-    };
-    if !used {
+    if !is_used(config, id.kind, experts.is_some()) {
         return None;
     }
     let all = |experts: &Experts, width: usize| experts.count as usize * width;
@@ -60,6 +43,60 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         Positions => (config.max_positions as usize, hidden),
         FfnBiases | SharedGate | SharedUp | SharedDown | AttnSinks | RopeFactors => return None,
     })
+}
+
+/// Whether the configuration leaves room for a tensor, in a layer with or without experts.
+fn is_used(config: &ModelConfig, kind: TensorKind, experts: bool) -> bool {
+    use TensorKind::*;
+    // Every field that decides which tensors there are: whoever adds one says what it adds, or that it adds none.
+    let &ModelConfig {
+        norm,
+        gated_ffn,
+        tied_head,
+        residual,
+        qk_norm,
+        embedding_norm,
+        // How many layers and experts there are, and the widths of their tensors: `expected_shape`.
+        layers: _,
+        hidden: _,
+        heads: _,
+        kv_heads: _,
+        head_dim: _,
+        ffn: _,
+        vocab: _,
+        max_positions: _,
+        experts: _,
+        // Learned positions may be there without being used: `is_required`.
+        position: _,
+        // Numbers and choices of the arithmetic, which need no tensor.
+        activation: _,
+        attention_scale: _,
+        attention_softcap: _,
+        logit_softcap: _,
+        embedding_scale: _,
+        sliding_window: _,
+        // What says nothing of weights.
+        architecture: _,
+        bos: _,
+        stop_tokens: _,
+        pad: _,
+    } = config;
+    let (placement, layer_norm) = (norm.placement, norm.kind == NormKind::LayerNorm);
+    match kind {
+        FfnGate | FfnGateBias => gated_ffn && !experts,
+        FfnUp | FfnUpBias | FfnDown | FfnDownBias => !experts,
+        AttnNorm => placement.has_pre(),
+        AttnNormBias => placement.has_pre() && layer_norm,
+        FfnNorm => placement.has_pre() && residual != Residual::ParallelOneNorm,
+        FfnNormBias => placement.has_pre() && layer_norm && residual != Residual::ParallelOneNorm,
+        PostAttnNorm | PostFfnNorm => placement.has_post(),
+        QNorm | KNorm => qk_norm.is_some(),
+        FinalNormBias => layer_norm,
+        EmbeddingNorm => embedding_norm,
+        EmbeddingNormBias => embedding_norm && layer_norm,
+        Head => !tied_head,
+        _ => true,
+    }
 }
 
 /// Whether the configured model cannot run without this tensor, of those that it uses.

@@ -118,7 +118,10 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         embedding_norm: architecture.embedding_norm,
         sliding_window,
         experts,
-        ..ModelConfig::default()
+        // `tokens` reads them.
+        bos: None,
+        stop_tokens: Vec::new(),
+        pad: None,
     })
 }
 

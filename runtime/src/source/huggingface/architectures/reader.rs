@@ -1,7 +1,7 @@
 //! What the configurations of most architectures have in common.
 
 use qsf_format::printable::quote;
-use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, TensorKind};
+use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, Residual, TensorKind};
 
 use super::architecture::{Reader, SourceConfig};
 use super::rope::{self, RopeDefaults};
@@ -160,7 +160,20 @@ impl Reader<'_> {
             gated_ffn: true,
             position: rope.position,
             tied_head: self.tied_head(defaults.tied_head)?,
-            ..ModelConfig::default()
+            // What LLaMA has none of. An architecture that has sets it; the others are as this one.
+            residual: Residual::Sequential,
+            qk_norm: None,
+            attention_scale: None,
+            attention_softcap: None,
+            logit_softcap: None,
+            embedding_scale: None,
+            embedding_norm: false,
+            sliding_window: None,
+            experts: None,
+            // `ConfigFiles::model` reads them.
+            bos: None,
+            stop_tokens: Vec::new(),
+            pad: None,
         })
     }
 
