@@ -32,7 +32,7 @@ pub fn collect(
     Ok(Statistics::new(tokens.len() as u64, layers))
 }
 
-/// The same, handed to `visit` layer by layer, the head last, so that the statistics of one layer are in memory at a time.
+/// Hands the statistics of a text to `visit` layer by layer, the head last, so that those of one layer are in memory at a time.
 ///
 /// # Errors
 /// As [`collect`], and what `visit` returns.

@@ -140,7 +140,7 @@ impl<'a> Scaled<'a> {
         }
     }
 
-    /// The same regression of values as they are.
+    /// The regression with these weights, of values as they are rather than centred and scaled.
     fn unscaled(&self, weights: &[f64]) -> Regression {
         let mut bias = weights[self.cols];
         let mut plain = Vec::with_capacity(self.cols);

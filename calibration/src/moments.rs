@@ -12,7 +12,7 @@ use qsf_runtime::memory::zeros;
 pub enum Detail {
     /// Mean and mean square of each column.
     Diagonal,
-    /// The same and the mean of `x x^T`, n x n.
+    /// Mean and mean square of each column, and the mean of `x x^T`, n x n.
     Full,
 }
 
@@ -120,7 +120,7 @@ impl Moments {
         Some(products)
     }
 
-    /// The same in memory of its own.
+    /// A copy of the mean of `x x^T`, where it was kept; the sums stay.
     pub fn second_moment(&self) -> Option<Vec<f32>> {
         self.products.as_ref()?;
         self.clone().into_second_moment()

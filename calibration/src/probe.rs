@@ -140,7 +140,7 @@ impl Probe {
         })
     }
 
-    /// The same without that layer.
+    /// The divergence of the predictions when the layer is left out.
     ///
     /// # Errors
     /// When the user interrupts.
@@ -148,7 +148,7 @@ impl Probe {
         self.measure(|probe, hidden| probe.rest_of_layers(probe.at + 1, hidden))
     }
 
-    /// The same with embedding, norms outside of layers and head of `source`, and the unchanged layers.
+    /// The divergence of the predictions with embedding, norms outside of layers and head of `source`, and the unchanged layers.
     ///
     /// # Errors
     /// When a tensor of the source is missing, or the user interrupts.

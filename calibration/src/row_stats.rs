@@ -22,7 +22,7 @@ pub struct RowStats {
     pub variances: Option<Vec<f64>>,
 }
 
-/// The same in a few numbers: least, median and greatest.
+/// What [`RowStats`] says of a matrix in a few numbers: least, median and greatest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixSummary {
     /// Which matrix.

@@ -46,7 +46,7 @@ impl Stream {
         &self.hidden
     }
 
-    /// The same, to be changed.
+    /// The hidden states of all tokens, to be changed.
     pub fn all_mut(&mut self) -> &mut [f32] {
         &mut self.hidden
     }

@@ -365,7 +365,7 @@ fn check_cluster_count(source: &dyn WeightSource, options: &ConvertOptions) -> R
     Err(RuntimeError::Request(problem).into())
 }
 
-/// The same.
+/// A model of one layer has none to leave it behind: said now, not when everything else is done.
 fn check_layer_count(source: &dyn WeightSource, options: &ConvertOptions) -> Result<()> {
     if options.early_exit.is_none() || source.config().layers > 1 {
         return Ok(());

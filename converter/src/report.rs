@@ -67,7 +67,7 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
     out
 }
 
-/// The same as JSON.
+/// What a conversion gave, as JSON.
 pub fn conversion_json(conversion: &Conversion) -> Value {
     json!({
         "file_bytes": conversion.file_bytes,
@@ -118,7 +118,7 @@ pub fn prediction_lines(found: &Prediction, what: &str, compressed: bool) -> Str
     )
 }
 
-/// The same as JSON.
+/// What a conversion would give, as JSON.
 pub fn prediction_json(found: &Prediction, block: BlockSize) -> Value {
     let types: Vec<Value> = found
         .plan

@@ -86,15 +86,15 @@ impl Damage {
         Damage { place: place.into(), offset, expected: expected.to_string(), found: found.to_string() }
     }
 
-    /// The same for an offset inside raw bytes that are compressed in the file, from `stored_at` on: they have no offset of
-    /// their own there, so the place says where they are.
+    /// Moves an offset inside of raw bytes into the place: compressed bytes have no offset of their own in the file, only that of
+    /// their compressed form, `stored_at`.
     pub(crate) fn in_decompressed(mut self, what: &str, stored_at: u64) -> Damage {
         self.place = format!("{}, byte {} of the decompressed {what}", self.place, self.offset);
         self.offset = stored_at;
         self
     }
 
-    /// The same with the file's name.
+    /// The error that names the file, too.
     pub fn in_file(self, path: &Path) -> FormatError {
         FormatError::Damaged { path: path.to_owned(), damage: Box::new(self) }
     }

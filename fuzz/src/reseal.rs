@@ -17,7 +17,7 @@ pub fn reseal(bytes: &mut Vec<u8>) {
     }
 }
 
-/// The same for a statistics file: the checksums of header and records.
+/// Repairs the checksums of a statistics file: those of header and records.
 pub fn reseal_statistics(bytes: &mut [u8]) {
     let _ = reseal_records(bytes);
 }

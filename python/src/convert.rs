@@ -22,7 +22,7 @@ use crate::work::{Work, report};
 /// Returns what qsf-convert --json prints, as a dict: "file_bytes", "bits_per_weight", "seconds", and for each tensor in
 /// "tensors" its type, shape (rows, cols), cosine with and relative error against the original.
 ///
-/// The same input gives the same bytes as the command line, on every machine.
+/// Equal inputs give the bytes that the command line gives, on every machine.
 #[pyfunction]
 #[pyo3(signature = (model, out, *, progress = None, **options))]
 pub fn convert<'py>(

@@ -164,7 +164,7 @@ pub fn to_python(py: Python<'_>, error: &anyhow::Error) -> PyErr {
     make().unwrap_or_else(|failed| failed)
 }
 
-/// The same for an error of any of the crates.
+/// Turns an error of any of the crates into an exception of Python.
 pub fn raise<E: Into<anyhow::Error>>(py: Python<'_>) -> impl Fn(E) -> PyErr {
     move |error| to_python(py, &error.into())
 }

@@ -25,7 +25,7 @@ pub fn cpu_of(compute: &ComputeArgs) -> anyhow::Result<Cpu> {
     compute.cpu(threads)
 }
 
-/// The same for a number of threads; `None`: one for each physical core.
+/// The backend for a number of threads; `None`: one for each physical core.
 ///
 /// # Errors
 /// As [`cpu_of`].

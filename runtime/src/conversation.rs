@@ -33,7 +33,7 @@ pub struct Conversation<'a, R: Runner> {
 pub struct Turn {
     /// What was generated.
     pub generation: Generation,
-    /// The same as text.
+    /// What was generated, as text.
     pub text: String,
     /// Tokens of the conversation before the answer.
     pub prompt_tokens: usize,

@@ -47,7 +47,7 @@ pub trait Runner: Sync {
     /// [`Runner::forward`] of one token that was generated, which may leave the model early.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Runner::forward`].
     fn decode(&self, state: &mut Self::State, token: u32) -> Result<()> {
         self.forward(state, &[token])
     }

@@ -57,7 +57,7 @@ impl Tokenizer {
         self.run("encode text", || Ok(self.inner.encode_fast(text, true)?.get_ids().to_vec()))
     }
 
-    /// The same without the tokens that the tokenizer itself adds.
+    /// The tokens of `text` without those that the tokenizer itself adds.
     ///
     /// # Errors
     /// The tokenizer cannot represent the text.

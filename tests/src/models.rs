@@ -57,7 +57,7 @@ pub fn write_llama(dir: &Path, size: Size, seed: u64) {
     write(dir, &llama_config(size), &llama_shapes(size), seed);
 }
 
-/// The same with weights of zero that take no room on the disk, however large the model is.
+/// Writes a LLaMA with weights of zero that take no room on the disk, however large the model is.
 pub fn write_sparse_llama(dir: &Path, size: Size) {
     fs::create_dir_all(dir).unwrap();
     fs::write(dir.join("config.json"), format!("{:#}", llama_config(size))).unwrap();

@@ -133,7 +133,7 @@ impl Program {
         child
     }
 
-    /// The same call by way of a shell script, which finds the program and its arguments as `"$@"`.
+    /// This call by way of a shell script, which finds the program and its arguments as `"$@"`.
     pub fn through_shell(self, script: &str) -> Program {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "sh"]).arg(self.0.get_program()).args(self.0.get_args());
@@ -154,7 +154,7 @@ impl Output {
         }
     }
 
-    /// The same, after checking that the run succeeded and had nothing to say on stderr.
+    /// This output, after checking that the run succeeded and had nothing to say on stderr.
     #[track_caller]
     pub fn ok(self) -> Output {
         assert_eq!(self.code, 0, "{}", self.stderr);

@@ -126,7 +126,7 @@ fn statistics_of_two_models_are_not_added() {
     assert!(one.check_model(&[1; 32]).is_ok() && one.check_model(&[3; 32]).is_err());
     assert!(MergedStats::open::<&Path>(&[]).is_err());
 
-    // The same fingerprint, and yet another width.
+    // A file of the right fingerprint can still have another width.
     let c = dir.path().join("third");
     let inputs = [(Attention, moments(0, 10, 6, 1, Detail::Full))].into();
     write(&c, &header(1, 10), &[LayerStats { layer: Some(0), influence: None, inputs }]);

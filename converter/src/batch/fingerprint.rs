@@ -152,7 +152,7 @@ mod tests {
         let seen = SeenFile::look("eval", &path, &cancel).unwrap();
         let set_time = |time| File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
         let old = fs::metadata(&path).unwrap().modified().unwrap();
-        // The same size and time: trusted, whatever is in it.
+        // Size and time are as they were: trusted, whatever is in it.
         fs::write(&path, "abd").unwrap();
         set_time(old);
         assert!(seen.clone().is_unchanged(&cancel).unwrap());

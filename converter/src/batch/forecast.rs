@@ -146,7 +146,7 @@ impl Forecast {
         text + &format!("\n{} jobs: {to_do} to do{ram}\n", self.jobs.len())
     }
 
-    /// The same for programs.
+    /// The forecast of all jobs as JSON.
     pub fn to_json(&self) -> Value {
         let jobs = self.jobs.iter().map(|job| {
             json!({

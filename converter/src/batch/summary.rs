@@ -123,7 +123,7 @@ impl Summary {
         text
     }
 
-    /// The same for programs.
+    /// The outcome of all jobs as JSON.
     pub fn to_json(&self) -> Value {
         let jobs = self.jobs.iter().map(|(line, output, outcome)| {
             let mut value = json!(outcome.record());

@@ -58,7 +58,7 @@ pub(crate) fn to_bytes(tensors: &[StoredTensor]) -> Vec<u8> {
     to_parts(tensors).concat()
 }
 
-/// The same in parts, with the data where they are: tensors are large.
+/// The bytes of tensors in parts, with the data where they are: tensors are large.
 pub(crate) fn to_parts(tensors: &[StoredTensor]) -> Vec<Cow<'_, [u8]>> {
     let entries: Vec<Entry> = tensors
         .iter()

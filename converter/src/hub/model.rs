@@ -56,7 +56,7 @@ pub fn download(reference: &Reference, settings: &Settings, watch: &Watch<'_>) -
     model_path(&cache, commit, &selection)
 }
 
-/// The same from what is there.
+/// Finds the model among what was downloaded before, without the network.
 fn find_offline(reference: &Reference, cache: &RepoCache) -> Result<PathBuf> {
     let repo = reference.repo();
     let offline =

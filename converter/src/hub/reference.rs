@@ -41,7 +41,7 @@ impl Reference {
         text.parse().map(Some)
     }
 
-    /// The same model at `revision`.
+    /// This model at `revision`.
     ///
     /// # Errors
     /// When the reference has a revision already, or this is none.

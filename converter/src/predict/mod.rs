@@ -37,7 +37,8 @@ const SAMPLE_BYTES: usize = 16 << 20;
 /// Matrices as large as the moment of an input that are in memory at once for it: sums of the input and across the two
 /// streams, the moment, two orders of it with their factors, and the correction.
 const COPIES_OF_MOMENTS: u64 = 8;
-/// The same where statistics are collected and nothing is fitted: the sums, and some of them on their way into the file.
+/// Copies of moments in memory where statistics are collected and nothing is fitted: the sums, and some of them on their way into
+/// the file.
 const COPIES_OF_SUMS: u64 = 2;
 /// Values of a tensor of the model as a whole that are encoded before they are written (`job.rs`).
 const VALUES_PER_RUN: u64 = 1 << 23;

@@ -57,7 +57,7 @@ impl Journal {
         Journal::open_as(out, fingerprint, discard, Survives::Crashes)
     }
 
-    /// The same, with records that survive what is said.
+    /// Opens the journal of a conversion, with records that survive what is said.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -204,7 +204,7 @@ impl QsfFile {
         self.section(tag).map(|section| self.checked(section)).transpose()
     }
 
-    /// The same for a section of the directory.
+    /// The stored bytes of a section of the directory, after its CRC was checked.
     pub(crate) fn checked(&self, section: &Section) -> Result<&[u8], Damage> {
         let mut part = self.part(section);
         part.check(&format!("section {}", section.tag), section.crc)?;

@@ -77,7 +77,7 @@ proptest! {
         let _ = check(Arc::new(bytes));
     }
 
-    /// The same for everything behind the header: forged bytes anywhere, all directory checksums repaired.
+    /// Forged bytes anywhere behind the header, all directory checksums repaired.
     #[test]
     fn forged_sections_with_sound_checksums_never_panic(
         part in 0usize..10,
@@ -96,7 +96,7 @@ proptest! {
         let _ = check(Arc::new(bytes));
     }
 
-    /// The same inside a layer: chunk table and tensor headers forged, the index and the directory repaired.
+    /// Forged bytes inside a layer, of chunk table and tensor headers, with the index and the directory repaired.
     #[test]
     fn forged_layers_with_sound_checksums_never_panic(
         at in 0usize..8000,
@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// The same model without directory: its header says nothing of the sections, and its chunks are uncompressed.
+/// A model in a file without directory: its header says nothing of the sections, and its chunks are uncompressed.
 fn plain_file_bytes() -> Vec<u8> {
     static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     let make = || {

@@ -57,7 +57,7 @@ pub(in crate::cpu) fn rounded(value: f32) -> u32 {
     bits.wrapping_add(0x7FFF + (bits >> 16 & 1))
 }
 
-/// The same in plain Rust.
+/// What a matrix unit does, in plain Rust.
 #[cfg(test)]
 pub(in crate::cpu) struct EmulatedBf16;
 

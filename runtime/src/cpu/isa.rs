@@ -16,13 +16,13 @@ pub(super) enum Level {
     /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// The same and AVX-VNNI.
+    /// AVX2, FMA, F16C and AVX-VNNI.
     #[cfg(target_arch = "x86_64")]
     AvxVnni,
     /// The features of AVX2 and AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// The same and AMX with bytes and bfloat16, permitted by the system.
+    /// The features of AVX-512 and AMX with bytes and bfloat16, permitted by the system.
     #[cfg(target_arch = "x86_64")]
     Amx,
     /// What every aarch64 processor has.
@@ -31,7 +31,7 @@ pub(super) enum Level {
     /// NEON with dot products of bytes.
     #[cfg(target_arch = "aarch64")]
     Dotprod,
-    /// The same and matrix products of bytes.
+    /// NEON with dot products and matrix products of bytes.
     #[cfg(target_arch = "aarch64")]
     I8mm,
 }

@@ -16,7 +16,7 @@ pub(super) struct RowDifference {
     pub delta_p: f64,
     /// Negative log-likelihood of the true next token by `base`.
     pub base_nll: f64,
-    /// The same by `other`.
+    /// Negative log-likelihood of the true next token by `other`.
     pub nll: f64,
 }
 

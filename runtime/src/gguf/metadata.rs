@@ -41,7 +41,7 @@ struct Pair {
 /// A number for all layers, or one for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PerLayer {
-    /// The same for all.
+    /// One number for all layers.
     All(u32),
     /// One for each, in order.
     Each(Vec<u32>),

@@ -55,7 +55,7 @@ fn run(cpu: &Cpu, weight: &Tensor, bias: Option<&[f32]>, x: &[f32], int8: bool) 
     out.iter().map(|v| v.to_bits()).collect()
 }
 
-/// The same values in panels.
+/// A tensor of these values in panels.
 fn in_panels(weight: &Tensor) -> Tensor {
     let native = weight.native().unwrap();
     let bytes = interleave(native.quant(), native.block(), weight.cols(), native.bytes());

@@ -33,7 +33,7 @@ impl Sampler {
     /// nothing was drawn.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Sampler::sample`].
     pub fn sample_of_likeliest(&mut self, likeliest: &Likeliest) -> Result<Option<u32>> {
         self.candidates.clear();
         self.candidates.extend(likeliest.tokens.iter().map(|&(id, logit)| Candidate { id, logit }));

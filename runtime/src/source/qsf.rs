@@ -36,7 +36,7 @@ impl QsfSource {
         Self::from_file(QsfFile::open(path)?)
     }
 
-    /// The same for a file that is open already, perhaps in memory.
+    /// The source of a file that is open already, perhaps in memory.
     ///
     /// # Errors
     /// As [`QsfSource::open`].

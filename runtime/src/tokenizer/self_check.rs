@@ -39,7 +39,7 @@ pub struct Difference {
     pub text: String,
     /// The token there, and those that follow it, as the source defines it.
     pub expected: Vec<u32>,
-    /// The same of the tokenizer that was checked.
+    /// The token there, and those that follow it, by the tokenizer that was checked.
     pub found: Vec<u32>,
 }
 

@@ -35,7 +35,7 @@ fn all_logits<R: Runner>(runner: &R, tokens: &[u32]) -> Vec<f32> {
     all_logits_with(runner, tokens, KvTypes::F16)
 }
 
-/// The same with keys and values in these types.
+/// Logits of every position, with keys and values in these types.
 fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Vec<f32> {
     let vocab = runner.config().vocab as usize;
     let mut state = runner.state_with(tokens.len(), 40, kv.into()).unwrap();
@@ -215,7 +215,7 @@ fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
     let request = GenerateRequest { prompt: &prompt, max_tokens: 30, stop_tokens: &[] };
     let mut sampler = Sampler::new(SamplerOptions::greedy());
     let generated = generate(&gpu, &mut state, request, &mut sampler, |_| Ok(())).unwrap().tokens;
-    // The same by way of the host, and again from the cache.
+    // What the host chooses must be that too, and again from the cache.
     state.rewind(0).unwrap();
     let mut logits = vec![0.0; 150];
     gpu.forward(&mut state, &prompt).unwrap();

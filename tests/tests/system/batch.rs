@@ -202,7 +202,7 @@ fn what_has_changed_is_done_again_and_nothing_else() {
     skipped([false, true]);
     fs::write(place.path("text.txt"), fs::read_to_string(TEXT).unwrap().replace('.', "!")).unwrap();
     skipped([true, false]);
-    // The same bytes at another time are the same; the new time is kept, so that it is hashed only once.
+    // Bytes that are unchanged count as such at another time; the new time is kept, so that it is hashed only once.
     let weights = place.path("a/model.safetensors");
     fs::write(&weights, fs::read(&weights).unwrap()).unwrap();
     let before = place.records().len();

@@ -254,7 +254,7 @@ fn generated_text_follows_the_prompt_and_nothing_else_is_printed() {
     let text = json["text"].as_str().unwrap();
     assert!(!text.is_empty());
     assert_eq!(call().run().ok().stdout, format!("It was a dark{text}\n"));
-    // The same prompt from a file and as ids.
+    // A prompt from a file and as ids gives what it gives as text.
     let prompt = dir.path().join("prompt.txt");
     fs::write(&prompt, "It was a dark").unwrap();
     let ids: Vec<String> = json["prompt_tokens"].as_array().unwrap().iter().map(Value::to_string).collect();

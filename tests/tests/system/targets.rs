@@ -203,7 +203,7 @@ fn statistics_in_files_stand_in_for_the_text_and_those_of_another_model_are_refu
     call(&model, &by_file, &format!("-q n3 --stats-in {}", stats.display())).run().ok();
     let (with, without) = (divergence(&by_file, &model), divergence(&plain, &model));
     assert!(with < 0.9 * without, "KLD {with} with statistics, {without} without");
-    // The same twice is the same text twice: nothing changes but what is recorded.
+    // Statistics given twice are those of a text read twice: nothing changes but what is recorded.
     let twice = dir.path().join("twice.qsf");
     let args = format!("-q n3 --stats-in {0} --stats-in {0}", stats.display());
     call(&model, &twice, &args).run().ok();

@@ -13,9 +13,9 @@ pub enum KvType {
     F16,
     /// Rotated by a Hadamard matrix, in codes of 8 bits with an f16 scale per 32 values of a head.
     Q8,
-    /// The same with 4 bits.
+    /// Rotated by a Hadamard matrix, in codes of 4 bits with an f16 scale per 32 values of a head.
     Q4,
-    /// The same with 2 bits.
+    /// Rotated by a Hadamard matrix, in codes of 2 bits with an f16 scale per 32 values of a head.
     Q2,
 }
 

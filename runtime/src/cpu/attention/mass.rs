@@ -18,7 +18,7 @@ impl Cpu {
     /// their own, in the order of tokens and heads.
     ///
     /// # Panics
-    /// As there, or when `mass` has fewer positions than are stored.
+    /// As [`Cpu::attend`] does, or when `mass` has fewer positions than are stored.
     pub fn add_mass(
         &self,
         attention: &Attention<'_>,

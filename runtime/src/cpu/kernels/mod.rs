@@ -37,7 +37,7 @@ macro_rules! table {
     }};
 }
 
-/// The same of the wide kernels.
+/// The wide kernels of an instruction set, one per type, by the function `$matmul`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! wide_table {
     ($isa:literal, $matmul:ident) => {

@@ -105,7 +105,7 @@ fn run(
     out
 }
 
-/// The same of rows that are a multiple of 16, as panels.
+/// Results of a kernel for rows that are a multiple of 16, as panels.
 fn run_panels(
     isa: Isa,
     quant: QuantType,

@@ -10,7 +10,7 @@ pub trait Vector: Copy {
     /// A truth per lane.
     type Mask: Copy;
 
-    /// The same value in every lane.
+    /// One value in every lane.
     fn splat(value: f32) -> Self;
     /// The lanes of an array.
     fn from_lanes(lanes: &Lanes) -> Self;

@@ -156,7 +156,7 @@ impl<'a> Vocabulary<'a> {
         }
     }
 
-    /// The same, or else this id where the vocabulary has it.
+    /// The token of a role, or else this id where the vocabulary has it.
     fn id_or(&self, role: &str, default: u32) -> Result<Option<u32>> {
         Ok(self.id(role)?.or(Some(default).filter(|&id| (id as usize) < self.tokens.len())))
     }

@@ -118,7 +118,7 @@ const QWEN35: PreTokenizer = kind(
 );
 /// GPT-4's words, with merges only.
 const DBRX: PreTokenizer = kind(&["dbrx", "smaug-bpe", "chatglm-bpe"], &[THREE_DIGITS], false, false);
-/// The same, where a word that is a token is that token.
+/// GPT-4's words, where a word that is a token is that token.
 const GLM4: PreTokenizer = kind(&["glm4", "glm5"], &[THREE_DIGITS], true, false);
 /// MiniCPM 5.
 const MINICPM5: PreTokenizer = kind(
@@ -263,5 +263,5 @@ const DEFAULT: PreTokenizer =
 const GPT2_WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// The words of GPT-4: the character before a word belongs to it, digits by three.
 const THREE_DIGITS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The same with digits one by one.
+/// The words of GPT-4 with digits one by one.
 const ONE_DIGIT: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";

@@ -224,7 +224,7 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
     }
 }
 
-/// The same pointer, of which the compiler knows nothing. It would unroll a loop over a known number of words, do one token after
+/// `pointer`, of which the compiler then knows nothing. It would unroll a loop over a known number of words, do one token after
 /// the other, and load the codes again for each.
 #[expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is executed")]
 #[inline(always)]

@@ -233,7 +233,7 @@ fn permitted() -> bool {
     result == 0
 }
 
-/// The same in plain Rust.
+/// What the matrix unit does with bytes, in plain Rust.
 #[cfg(test)]
 pub(super) struct Emulated {
     sums: [Sums; SLOTS],

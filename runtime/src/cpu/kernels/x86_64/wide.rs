@@ -205,7 +205,7 @@ impl Pass<'_> {
             // SAFETY: the caller's promises; the panel is one of the task and has the groups.
             unsafe {
                 let panel = self.task.weights.as_ptr().add(panel * bytes);
-                // The same of the pair after this one comes next.
+                // What comes next is this group of the pair after this one.
                 fetch::<Avx512>(panel.wrapping_add(PANELS * bytes + head + group * of_group), of_group);
                 if j == 0 {
                     (weights.scales[slot], weights.inverse[slot]) =

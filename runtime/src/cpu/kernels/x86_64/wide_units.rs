@@ -145,7 +145,7 @@ impl Drop for AmxWide {
     }
 }
 
-/// The same in plain Rust.
+/// What the matrix unit does with recoded weights, in plain Rust.
 #[cfg(test)]
 pub(super) struct EmulatedWide {
     sums: IntSums,

@@ -46,7 +46,7 @@ pub(super) enum Operation<'a> {
     Get(u32),
     /// Pushes the class or function of this module and name.
     Global(&'a str, &'a str),
-    /// The same with both from the stack.
+    /// Pushes the class or function whose module and name are on the stack.
     StackGlobal,
     /// Replaces an object's id by the object.
     PersistentId,

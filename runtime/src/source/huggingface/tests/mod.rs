@@ -106,19 +106,19 @@ impl TinyModel {
         TinyModel { config, tensors }
     }
 
-    /// The same with another value (`null` removes it) in the configuration.
+    /// This model with another value (`null` removes it) in the configuration.
     pub fn with(mut self, field: &str, value: Value) -> TinyModel {
         self.config[field] = value;
         self
     }
 
-    /// The same with a tensor more, or another one under the name.
+    /// This model with a tensor more, or another one under the name.
     pub fn with_tensor(mut self, name: &str, tensor: Plain) -> TinyModel {
         self.tensors.insert(name.to_owned(), tensor);
         self
     }
 
-    /// The same without a tensor.
+    /// This model without a tensor.
     pub fn without_tensor(mut self, name: &str) -> TinyModel {
         assert!(self.tensors.remove(name).is_some(), "{name} was there");
         self
