@@ -7,6 +7,7 @@ mod data;
 mod folders;
 mod gguf;
 mod models;
+pub mod module_order;
 mod programs;
 mod refused;
 
