@@ -273,14 +273,14 @@ mod tests {
     #[test]
     fn outliers_that_do_not_fit_their_tensor_are_refused() {
         let id = TensorId::of_layer(0, TensorKind::AttnQ);
-        let take = |quant, shape| {
+        let take = |quant, rows, cols| {
             let mut table = OutlierTable::parse(&outliers().to_bytes(id), 0).unwrap();
-            table.take(id, quant, shape.0, shape.1).map(|found| found.is_some()).map_err(|e| e.to_string())
+            table.take(id, quant, rows, cols).map(|found| found.is_some()).map_err(|e| e.to_string())
         };
-        assert_eq!(take(QuantType::Q4, (3, 65_536)), Ok(true));
-        assert!(take(QuantType::F16, (3, 65_536)).unwrap_err().contains("blocks"));
-        assert!(take(QuantType::Q4, (4, 65_536)).unwrap_err().contains("4 rows, found 3"));
-        assert!(take(QuantType::Q4, (3, 65_535)).unwrap_err().contains("65535"));
+        assert_eq!(take(QuantType::Q4, 3, 65_536), Ok(true));
+        assert!(take(QuantType::F16, 3, 65_536).unwrap_err().contains("blocks"));
+        assert!(take(QuantType::Q4, 4, 65_536).unwrap_err().contains("4 rows, found 3"));
+        assert!(take(QuantType::Q4, 3, 65_535).unwrap_err().contains("65535"));
     }
 
     #[test]

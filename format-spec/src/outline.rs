@@ -13,6 +13,7 @@ use crate::alignment::CHUNK_BYTES;
 use crate::chunk::{Chunk, ChunkDecoder, Compression, parse_table};
 use crate::directory::SectionTag;
 use crate::error::{Damage, FormatError};
+use crate::file_bytes::RawBytes;
 use crate::file_part::FilePart;
 use crate::reader::{QsfFile, TensorGroup};
 use crate::tensor_header::{RawSpan, TensorCount, TensorEntry, parse_tensors};

@@ -13,9 +13,9 @@ use qsf_runtime::cpu::{
     Attention, AttentionBuffer, ColumnPanels, Cpu, Int8Rows, KvLayer, KvShape, RopeFrequencies, RopeTable,
     gated, rms_norm,
 };
+use qsf_runtime::ggml::{GgmlType, decode_row};
 use qsf_runtime::linear::Input;
 use qsf_runtime::source::Tensor;
-use qsf_runtime::source::ggml::{GgmlType, decode_row};
 
 const SHAPES: [(usize, usize); 2] = [(1536, 512), (4096, 4096)];
 

@@ -231,7 +231,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn check_request(&self, state: &DecoderState, tokens: &[u32]) -> Result<()> {
+    pub(super) fn check_request(&self, state: &DecoderState, tokens: &[u32]) -> Result<()> {
         let config = &self.model.config;
         if let Some(&token) = tokens.iter().find(|&&t| t >= config.vocab) {
             return Err(RuntimeError::Request(format!(

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use super::super::bf16_unit::EmulatedBf16;
 use super::super::shared::Shared;
 use super::super::{Cpu, Isa};

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use super::super::aligned::AlignedFloats;
 use super::super::bf16_unit::{
     Bf16Unit, ColumnLine, Columns, NO_COLUMNS, ROWS, RowLine, STEP as FACTORS, SumsOut, rounded,
 };

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
 use super::config;
-use super::file::GgufFile;
 use super::store::Store;
 use crate::error::Result;
+use crate::gguf::GgufFile;
 use crate::mapped::release_pages;
 use crate::source::mapping::{Mapping, MappingRequest};
 use crate::source::shape::check_complete;

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use qsf_format::printable::quote;
 use qsf_format::{BlockSize, QuantType};
 
-use super::descriptor::GgufTensor;
-use super::file::GgufFile;
 use super::rows::{GgmlRows, stored_type};
 use crate::error::{Result, RuntimeError};
 use crate::ggml::GgmlType;
+use crate::gguf::{GgufFile, GgufTensor};
 use crate::source::mapping::{NameTable, TensorStore};
 use crate::tensor::{StoredType, Tensor, TensorBytes};
 
@@ -158,6 +157,6 @@ fn unknown_type(file: &GgufFile, tensor: &GgufTensor) -> RuntimeError {
     RuntimeError::unsupported(
         &file.shards[tensor.shard].path,
         what,
-        &format!("supported: {}", known.join(", ")),
+        format!("supported: {}", known.join(", ")),
     )
 }

@@ -62,7 +62,7 @@ impl<'a> ConfigFiles<'a> {
         let (text, nested) = self.text()?;
         let unknown = |fields: Fields<'_>, model_type: &str| {
             let what = format!("{}model type {}", fields.within.replace('.', " "), quote(model_type));
-            RuntimeError::unsupported(fields.path, what, &architectures::supported())
+            RuntimeError::unsupported(fields.path, what, architectures::supported())
         };
         if let Some(model_type) = outer.str("model_type")?.filter(|_| nested)
             && !WRAPPERS.contains(&model_type)

@@ -10,10 +10,11 @@ use memmap2::Mmap;
 use qsf_format::BlockSize;
 use safetensors::{Dtype, SafeTensors};
 
+use super::pickle;
 use super::plain::{self, PlainRows};
-use super::{files, pickle};
 use crate::error::{Result, RuntimeError};
 use crate::mapped::{map_file, release_pages};
+use crate::model_dir::files;
 use crate::model_dir::{Fields, describe};
 use crate::source::mapping::{TensorStore, no_such_tensor};
 use crate::tensor::{StoredType, Tensor, TensorBytes};

@@ -8,7 +8,7 @@ use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
 
 use super::assemble::{Origin, StoredPart, load};
 use super::store::TensorStore;
-use super::table::{Form, NameRule, NameTable, join};
+use super::table::{Form, NameRule, NameTable};
 use crate::error::{Result, RuntimeError};
 use crate::source::TensorInfo;
 use crate::source::arrangement::RowOrder;

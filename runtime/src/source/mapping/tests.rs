@@ -1,10 +1,13 @@
 //! What tables do to stored tensors, on stores made by hand.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use qsf_format::{Experts, PositionConfig, QkNorm};
+use qsf_format::{Experts, ModelConfig, PositionConfig, QkNorm, QuantType, TensorId, TensorKind};
 
 use super::*;
+use crate::error::Result;
+use crate::tensor::{StoredType, Tensor};
 
 /// Tensors of floats counted up from 0, by name.
 #[derive(Debug, Default)]

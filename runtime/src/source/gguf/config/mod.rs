@@ -41,7 +41,7 @@ pub(super) fn read(file: &GgufFile) -> Result<(ModelConfig, &'static Architectur
     let Some(architecture) = ARCHITECTURES.iter().find(|architecture| architecture.name == name) else {
         let known: Vec<&str> = ARCHITECTURES.iter().map(|architecture| architecture.name).collect();
         let what = format!("architecture {}", quote(name));
-        return Err(RuntimeError::unsupported(path, what, &format!("supported: {}", known.join(", "))));
+        return Err(RuntimeError::unsupported(path, what, format!("supported: {}", known.join(", "))));
     };
     let keys = Keys { metadata, architecture: name };
     keys.refuse_unknown()?;

@@ -6,8 +6,6 @@ use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, Residual, Tensor
 use super::architecture::{Reader, SourceConfig};
 use super::rope::{self, RopeDefaults};
 use crate::error::{Result, RuntimeError};
-use crate::model_dir::Fields;
-use crate::source::mapping::TensorStore;
 
 /// More layers than any model has; what is counted up to is written down layer by layer.
 const MAX_LAYERS: u32 = 1 << 16;

@@ -70,7 +70,7 @@ pub(super) fn positions(fields: Fields<'_>, defaults: &RopeDefaults) -> Result<R
                 return Err(RuntimeError::unsupported(
                     fields.path,
                     what,
-                    &format!("supported: {}", LAYER_TYPES.join(", ")),
+                    format!("supported: {}", LAYER_TYPES.join(", ")),
                 ));
             }
             let full = new.object(LAYER_TYPES[0], "rope_parameters.full_attention.")?;

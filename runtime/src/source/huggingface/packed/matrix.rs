@@ -7,7 +7,9 @@ use crate::source::mapping::TensorStore;
 use crate::tensor::{StoredType, Tensor};
 
 /// A matrix packed in several tensors, whose types and shapes have been checked against one another.
-pub(super) trait PackedMatrix: Debug + Send + Sync {
+pub(in crate::source::huggingface) trait PackedMatrix:
+    Debug + Send + Sync
+{
     /// Dimensions, slowest first: outputs x inputs, before them experts.
     fn shape(&self) -> &[usize];
 

@@ -1,7 +1,7 @@
 //! Values and models that `scripts/make_packed_vectors.py` made, and checkpoints that contradict themselves.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safetensors::{Dtype, SafeTensors};
@@ -9,11 +9,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cpu::{Cpu, Isa, KvTypes};
+use crate::error::Result;
 use crate::eval::{GoldenExpectation, compare_golden};
 use crate::model_dir::Fields;
 use crate::source::WeightSource;
 use crate::source::huggingface::open_huggingface;
 use crate::source::huggingface::plain;
+use crate::source::mapping::TensorStore;
+use crate::tensor::{StoredType, Tensor, TensorBytes};
 use crate::{Activations, Decoder, Model};
 
 fn fixture(name: &str) -> PathBuf {

@@ -25,4 +25,3 @@ mod zip;
 pub(super) mod tests;
 
 pub(super) use checkpoint::read;
-pub(super) use state_dict::PickledTensor;

@@ -13,7 +13,8 @@ use qsf_format::Failure;
 use safetensors::Dtype;
 
 use self::writers::{Pickle, Zip};
-use super::{PickledTensor, read};
+use super::read;
+use super::state_dict::PickledTensor;
 use crate::error::Result;
 
 /// Reads a file of these bytes.
