@@ -30,7 +30,7 @@ fn everything_written_comes_back_with_every_compression() {
         assert!(!tied);
         assert_eq!(last.tensors.len(), 3);
         let (up, mut apart) = (TensorId::of_layer(1, TensorKind::FfnUp), file.outliers().unwrap());
-        assert_eq!(*apart.take(up, QuantType::Q4, (256, HIDDEN)).unwrap().unwrap(), outliers(256));
+        assert_eq!(*apart.take(up, QuantType::Q4, 256, HIDDEN).unwrap().unwrap(), outliers(256));
         assert_eq!(file.section_bytes(SectionTag::CHAT_TEMPLATE).unwrap().unwrap(), b"{{ messages }}");
         let report = verify(&path).unwrap();
         assert_eq!((report.layers, report.tensors), (2, 13));
