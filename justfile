@@ -16,7 +16,7 @@ fmt-check:
 # Lints, as errors
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
-    cargo clippy -p qsf-converter --all-targets --features hub -- -D warnings
+    cargo clippy -p qsf-converter -p qsf-cli --all-targets --features qsf-converter/hub,qsf-cli/hub -- -D warnings
 
 # API documentation, its warnings as errors
 doc:
@@ -26,6 +26,7 @@ doc:
 test *args:
     cargo test --workspace {{args}}
     cargo test -p qsf-converter --features hub --lib --test hub {{args}}
+    cargo test -p qsf-cli --features hub --test programs {{args}}
 
 # The Python package, against the programs; with the arguments of pytest. Needs Python 3.11 and PyPI
 python *args:
@@ -39,6 +40,18 @@ bench *args:
 # Convert and evaluate the built-in model at several types
 demo:
     cargo run --release --bin qsf-convert -- --demo
+
+# Completions for shells and manual pages, into target/documents
+documents:
+    cargo build --release -p qsf-cli
+    scripts/package_release.py --documents target/release target/documents
+
+alias completions := documents
+alias man := documents
+
+# Does everything that is released have one version? With a tag, also that
+versions *args:
+    scripts/check_versions.py {{args}}
 
 # Licences, advisories, sources of all dependencies. Install: cargo install cargo-deny
 deny:

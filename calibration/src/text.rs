@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use qsf_format::ModelConfig;
-use qsf_runtime::cli::read_text;
+use qsf_runtime::text_file::read_text;
 use qsf_runtime::{LayerRunner, Message, Result, RuntimeError, Tokenizer, WorkPart};
 use serde::Deserialize;
 

@@ -10,7 +10,7 @@ use qsf_runtime::cpu::Isa;
 /// Every so many rows of a matrix are looked at.
 const STRIDE: usize = 24;
 
-fn main() -> anyhow::Result<()> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let isa = Isa::from_env()?;
     let mut matrices = Vec::new();
     for path in std::env::args_os().skip(1).map(PathBuf::from) {

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use qsf_format::cli::human_bytes;
-use qsf_format::{Failure, FormatError, TensorId};
+use qsf_format::{Failure, FormatError, TensorId, human_bytes};
 use qsf_runtime::RuntimeError;
 
 use crate::hub::HubError;

@@ -3,11 +3,8 @@
 //! The road of a tensor: [`plan`] chooses its type, `encode` takes it from the source in runs of rows, [`quantize`] makes its
 //! blocks, and [`convert`](convert()) streams them into the file.
 
-pub mod batch;
 mod choose;
-pub mod cli;
 mod convert;
-pub mod demo;
 mod encode;
 mod error;
 mod fit;
@@ -19,10 +16,8 @@ mod plan_file;
 mod predict;
 pub mod quantize;
 pub mod random_model;
-pub mod report;
 mod resume;
 mod sections;
-mod stats_report;
 
 pub use convert::{Conversion, convert};
 pub use error::{ConvertError, Result};
@@ -33,4 +28,3 @@ pub use plan_file::{read_plan, write_plan};
 pub use predict::{Prediction, predict, predict_peak, predict_statistics_peak};
 pub use resume::journal_path;
 pub use sections::{ClusterOptions, EvaluationText, TOOL, hash_files};
-pub use stats_report::StatsReport;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use qsf_format::cli::human_bytes;
+use qsf_format::human_bytes;
 use serde_json::Value;
 
 /// Bounds of a conversion. What misses one is written beside, under [`rejected_path`].

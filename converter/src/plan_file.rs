@@ -141,8 +141,13 @@ mod tests {
             ("PK", "expected value"),
         ] {
             fs::write(&path, text).unwrap();
-            let error = format!("{:#}", anyhow::Error::from(read_plan(&path).unwrap_err()));
+            let error = with_causes(&read_plan(&path).unwrap_err());
             assert!(error.contains(part) && error.contains("plan.json"), "{error}");
         }
+    }
+
+    fn with_causes(error: &dyn std::error::Error) -> String {
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
     }
 }

@@ -6,8 +6,6 @@
 
 mod alignment;
 mod chunk;
-#[cfg(feature = "cli")]
-pub mod cli;
 mod clusters;
 mod code_tables;
 mod codes;
@@ -21,6 +19,7 @@ mod file_bytes;
 mod file_part;
 mod file_size;
 mod header;
+mod human_bytes;
 mod layer_index;
 mod layout;
 mod meta;
@@ -51,6 +50,7 @@ pub use failure::Failure;
 pub use file_bytes::{FileBytes, RawBytes};
 pub use file_size::FileParts;
 pub use header::{FileHeader, HEADER_BYTES, HeaderArchitecture, MIXED, NO_TOKEN, VERSION};
+pub use human_bytes::human_bytes;
 pub use layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 pub use layout::Layout;
 pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};

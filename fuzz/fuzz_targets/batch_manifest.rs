@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use qsf_converter::batch::manifest::{Syntax, parse};
+use qsf_cli::batch::manifest::{Syntax, parse};
 
 fuzz_target!(|text: &str| {
     let lines = text.split('\n').count();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use qsf_converter::batch::{Dispatch, Errand, Program, Record};
-use qsf_converter::cli::command;
+use qsf_cli::batch::{Dispatch, Errand, Program, Record};
+use qsf_cli::convert::command;
 use qsf_runtime::cpu::threads::default_threads;
 
 use crate::errors::raise;
@@ -113,7 +113,7 @@ pub fn run_errand(py: Python<'_>, errand: &str, program: Vec<OsString>) -> PyRes
 /// Is the process of a job: qsf-convert --batch-worker. Gives the exit code.
 #[pyfunction]
 pub fn job_process(py: Python<'_>, words: Vec<OsString>) -> u8 {
-    py.detach(|| qsf_converter::cli::job_process(words))
+    py.detach(|| qsf_cli::convert::job_process(words))
 }
 
 fn program_of(mut words: Vec<OsString>) -> PyResult<Program> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use qsf_converter::cli::{ConvertArgs, convert_json, parse_named};
+use qsf_cli::convert::{ConvertArgs, convert_json, parse_named};
 
 use crate::errors::raise;
 use crate::machine::cpu_of;

@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use qsf_cli::exit::class_of;
 use qsf_converter::ConvertError;
-use qsf_converter::cli::class_of;
 use qsf_format::{Failure, FormatError, TensorId};
 use qsf_runtime::RuntimeError;
-use qsf_runtime::cli::inspect::Unprotected;
 
 /// What an error knows beside its message.
 #[derive(Default)]
@@ -118,10 +117,6 @@ fn tensor_of(place: &str) -> Option<String> {
 
 /// The class of `qsf.errors` that an error becomes; `None` is an interruption.
 fn class(error: &anyhow::Error) -> Option<&'static str> {
-    let failure = class_of(error)
-        .or_else(|| error.downcast_ref::<FormatError>().map(FormatError::failure))
-        .or_else(|| error.downcast_ref::<io::Error>().map(Failure::of_io))
-        .or_else(|| error.is::<Unprotected>().then_some(Failure::BadInput));
     let in_memory = || {
         let of_runtime = match error.downcast_ref() {
             Some(ConvertError::Runtime(error)) => Some(error),
@@ -129,7 +124,7 @@ fn class(error: &anyhow::Error) -> Option<&'static str> {
         };
         matches!(of_runtime, Some(RuntimeError::OutOfMemory { .. } | RuntimeError::BudgetTooSmall { .. }))
     };
-    Some(match failure {
+    Some(match class_of(error) {
         None => "QsfError",
         Some(Failure::Usage) => "UsageError",
         Some(Failure::BadInput) => "BadInputError",

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use qsf_converter::cli::parse_named;
-use qsf_runtime::cli::{EvalArgs, evaluation_json};
+use qsf_cli::convert::parse_named;
+use qsf_cli::evaluate::{EvalArgs, evaluation_json};
 
 use crate::errors::raise;
 use crate::machine::cpu_of;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use qsf_runtime::cli::inspect::inspect_json;
+use qsf_cli::inspect::inspect_json;
 
 use crate::errors::to_python;
 use crate::values::to_object;

@@ -2,8 +2,8 @@
 
 use std::sync::Once;
 
+use qsf_cli::compute::ComputeArgs;
 use qsf_runtime::RuntimeError;
-use qsf_runtime::cli::ComputeArgs;
 use qsf_runtime::cpu::Cpu;
 
 /// What reads and encodes is on one pool for the whole process, as large as the first call says.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use qsf_converter::cli::{ConvertArgs, parse_named, statistics_json};
-use qsf_runtime::cli::{EvalArgs, Report};
+use qsf_cli::convert::{ConvertArgs, parse_named, statistics_json};
+use qsf_cli::evaluate::{EvalArgs, Report};
 use serde_json::json;
 
 use crate::errors::raise;
@@ -73,7 +73,7 @@ pub fn statistics_demand(
 ) -> PyResult<(u64, usize)> {
     let args = statistics_args(py, &model, &out, options.as_ref())?;
     let work =
-        Work::start(move |teller, cancel| qsf_converter::cli::statistics_demand(&args, teller, cancel))?;
+        Work::start(move |teller, cancel| qsf_cli::convert::statistics_demand(&args, teller, cancel))?;
     let demand = work.wait(py, |event| report(py, event, None))?;
     Ok((demand.bytes, demand.tokens))
 }
@@ -102,7 +102,7 @@ pub fn evaluation_demand(
     let mut files = vec![("file", text.as_path())];
     files.extend(base.as_deref().map(|base| ("base", base)));
     let args: EvalArgs = parse_named(&given, &[], &files, &[&model]).map_err(raise(py))?;
-    let work = Work::start(move |_, _| Ok(qsf_runtime::cli::evaluation_demand(&args)?))?;
+    let work = Work::start(move |_, _| Ok(qsf_cli::evaluate::evaluation_demand(&args)?))?;
     let demand = work.wait(py, |event| report(py, event, None))?;
     Ok((demand.bytes, demand.chunks))
 }
@@ -110,7 +110,7 @@ pub fn evaluation_demand(
 /// The evaluation that files are all parts of: for people, and what qsf-eval --join --json prints, as a dict.
 #[pyfunction]
 pub fn join_parts<'py>(py: Python<'py>, parts: Vec<PathBuf>) -> PyResult<(String, Bound<'py, PyAny>)> {
-    let joined = Work::start(move |_, _| Ok(qsf_runtime::cli::join_parts(&parts)?))?;
+    let joined = Work::start(move |_, _| Ok(qsf_cli::evaluate::join_parts(&parts)?))?;
     let joined: Report = joined.wait(py, |event| report(py, event, None))?;
     let value = joined.to_json().map_err(raise(py))?;
     Ok((joined.to_text(), to_object(py, &value)?))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
-use qsf_converter::batch::manifest::Given;
+use qsf_cli::batch::manifest::Given;
 use serde_json::Value;
 
 /// The options that keyword arguments are. `None` is as good as none.

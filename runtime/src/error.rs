@@ -129,7 +129,7 @@ impl RuntimeError {
 }
 
 /// Bytes as megabytes of 10^6.
-pub(crate) fn megabytes(bytes: u64) -> String {
+pub fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 

@@ -7,8 +7,6 @@
 mod arena;
 pub mod bench;
 pub mod chat_template;
-#[cfg(feature = "cli")]
-pub mod cli;
 pub mod compare;
 pub mod conversation;
 pub mod cpu;
@@ -35,6 +33,7 @@ pub mod sample;
 pub mod source;
 pub mod stream;
 pub mod tensor;
+pub mod text_file;
 pub mod tokenizer;
 mod weights;
 
@@ -44,7 +43,7 @@ pub use decoder::{
     KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
     StateBytes, skipped_layers,
 };
-pub use error::{Result, RuntimeError};
+pub use error::{Result, RuntimeError, megabytes};
 pub use part::WorkPart;
 pub use runner::{Runner, Sequence};
 pub use tokenizer::{TokenStream, Tokenizer};

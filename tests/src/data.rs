@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A text for evaluation that the embedded model was not trained on.
-pub const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../converter/data/demo.txt");
+pub const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/data/demo.txt");
 
 /// A text for calibration, which shares nothing with the other.
 pub const CALIBRATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../converter/data/calibration.txt");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Writes the embedded model into `demo-1m` in `dir` and gives that folder.
 pub fn demo_model(dir: &Path) -> PathBuf {
     let model = dir.join("demo-1m");
-    qsf_converter::demo::write_model(&model).unwrap();
+    qsf_cli::convert::write_demo_model(&model).unwrap();
     model
 }
 

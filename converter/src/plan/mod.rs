@@ -8,8 +8,7 @@ mod stored_form;
 mod target;
 mod type_override;
 
-use qsf_format::cli::human_bytes;
-use qsf_format::{BlockSize, QuantType, TensorId, TensorRecord};
+use qsf_format::{BlockSize, QuantType, TensorId, TensorRecord, human_bytes};
 use qsf_runtime::source::TensorInfo;
 
 pub use allocate::{Choice, allocate};

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fake_hub;
-mod program;
 mod server;
 
 use std::fs;

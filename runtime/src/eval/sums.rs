@@ -125,7 +125,7 @@ impl EvaluatedChunks {
     ///
     /// # Errors
     /// When a figure is beyond all numbers.
-    pub(crate) fn evaluation(&self) -> Result<Evaluation> {
+    pub fn evaluation(&self) -> Result<Evaluation> {
         evaluation_of(&[self])
     }
 }

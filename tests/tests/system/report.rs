@@ -8,11 +8,8 @@ use qsf_runtime::file_hash::hash_file;
 use qsf_tests::*;
 
 /// Options of a file whose weights were fitted to a text.
-const CALIBRATED: &str = concat!(
-    "--calibration ",
-    env!("CARGO_MANIFEST_DIR"),
-    "/../converter/data/demo.txt --calibration-tokens 2000"
-);
+const CALIBRATED: &str =
+    concat!("--calibration ", env!("CARGO_MANIFEST_DIR"), "/../cli/data/demo.txt --calibration-tokens 2000");
 
 /// `good.qsf` and `small.qsf` of the demo model in `dir`, converted with these options.
 fn two_files(dir: &Path, first: &str, second: &str) -> [PathBuf; 2] {

@@ -1,0 +1,234 @@
+//! `results.jsonl`: what came of each job, one record a line, on the disk before the next job is said to be done. Of several
+//! records of an output the last one counts.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use qsf_converter::rejected_path;
+use qsf_runtime::progress::Cancel;
+
+use super::args::Shard;
+use super::error::BatchError;
+use super::fingerprint::fingerprint;
+use super::job::BatchJob;
+use super::record::{Record, State};
+
+/// The records of a folder, and the file that new ones go to, which is this process's alone.
+pub struct Results {
+    path: PathBuf,
+    /// `None` where new ones are somebody else's to write down.
+    file: Option<File>,
+    by_output: HashMap<PathBuf, Record>,
+}
+
+impl Results {
+    /// Opens the results in `folder`, which is made.
+    ///
+    /// # Errors
+    /// When another process has them, they cannot be read or written, or hold a line that is no record.
+    pub fn open(folder: &Path, shard: Shard) -> Result<Results, BatchError> {
+        fs::create_dir_all(folder).map_err(|e| BatchError::io(folder, "make", e))?;
+        let path = folder.join(shard.results_name());
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = opened.map_err(|e| BatchError::io(&path, "open", e))?;
+        // The system gives the lock up with the process, however that ends. Where files have none, go on without.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(BatchError::Busy { path });
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(|e| BatchError::io(&path, "read", e))?;
+        // What a crash left of the last line is cut off.
+        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        file.set_len(end as u64).map_err(|e| BatchError::io(&path, "write", e))?;
+        file.seek(SeekFrom::Start(end as u64)).map_err(|e| BatchError::io(&path, "write", e))?;
+        let mut results = Results { path: path.clone(), file: Some(file), by_output: HashMap::new() };
+        results.take(&path, &text[..end])?;
+        results.take_others(folder)?;
+        Ok(results)
+    }
+
+    /// What is known of a folder, which nothing is written to.
+    ///
+    /// # Errors
+    /// When results cannot be read, or hold a line that is no record.
+    pub fn read(folder: &Path) -> Result<Results, BatchError> {
+        let mut results = Results::known(None);
+        if folder.is_dir() {
+            results.take_others(folder)?;
+        }
+        Ok(results)
+    }
+
+    /// No more than `record`; new ones are kept in memory.
+    pub fn known(record: Option<Record>) -> Results {
+        let by_output = record.map(|record| (record.output.clone(), record)).into_iter().collect();
+        Results { path: PathBuf::new(), file: None, by_output }
+    }
+
+    fn take_others(&mut self, folder: &Path) -> Result<(), BatchError> {
+        for other in other_results(folder, &self.path)? {
+            let text = fs::read(&other).map_err(|e| BatchError::io(&other, "read", e))?;
+            // Its process may be in the middle of a line.
+            let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            self.take(&other, &text[..end])?;
+        }
+        Ok(())
+    }
+
+    /// The last record of an output.
+    pub fn of(&self, output: &Path) -> Option<&Record> {
+        self.by_output.get(output)
+    }
+
+    /// The record of a job whose file, inputs and options are what they were; and whether it is to be written again, because
+    /// times have changed.
+    ///
+    /// # Errors
+    /// When `cancel` is requested.
+    pub fn done_before(
+        &self,
+        job: &BatchJob,
+        out_dir: &Path,
+        cancel: &Cancel,
+    ) -> qsf_converter::Result<Option<(Record, bool)>> {
+        let Some(old) = self.of(&job.output).filter(|record| record.state != State::Failed) else {
+            return Ok(None);
+        };
+        let mut record = old.clone();
+        let output = out_dir.join(&job.output);
+        let expected = if record.state == State::Done { output } else { rejected_path(&output) };
+        let Some(file) = &mut record.file else { return Ok(None) };
+        // The folder may have been moved.
+        file.path = expected;
+        let named = record.inputs.iter().filter(|file| !file.is_of_model());
+        let same_names =
+            named.map(|file| (&file.role, &file.path)).eq(job.inputs.iter().map(|(r, p)| (r, p)));
+        if record.model != job.model_name()
+            || !same_names
+            || !job.also_written.iter().all(|path| path.is_file())
+        {
+            return Ok(None);
+        }
+        if record.fingerprint.as_ref() != Some(&fingerprint(&job.settings, &record.inputs)) {
+            return Ok(None);
+        }
+        for file in record.inputs.iter_mut().chain(&mut record.file) {
+            if !file.is_unchanged(cancel)? {
+                return Ok(None);
+            }
+        }
+        let refreshed = record.inputs != old.inputs || record.file != old.file;
+        Ok(Some((record, refreshed)))
+    }
+
+    /// Adds a record; it survives a crash once this returns.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn append(&mut self, record: Record) -> Result<(), BatchError> {
+        let mut line = serde_json::to_vec(&record).expect("numbers, names and texts are JSON");
+        line.push(b'\n');
+        if let Some(file) = &mut self.file {
+            let end = file.stream_position().map_err(|e| BatchError::io(&self.path, "write", e))?;
+            let written = file.write_all(&line).and_then(|()| file.sync_data());
+            if let Err(error) = written {
+                // A part of a line would spoil the next one. If this fails as well, the next start cuts it off.
+                let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
+                return Err(BatchError::io(&self.path, "write", error));
+            }
+        }
+        self.by_output.insert(record.output.clone(), record);
+        Ok(())
+    }
+
+    fn take(&mut self, path: &Path, text: &[u8]) -> Result<(), BatchError> {
+        for (line, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+            if text.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let record: Record = serde_json::from_slice(text).map_err(|error| BatchError::Results {
+                path: path.to_owned(),
+                line,
+                why: error.to_string(),
+            })?;
+            let newer = self.by_output.get(&record.output).is_none_or(|old| old.ended_ms <= record.ended_ms);
+            if newer {
+                self.by_output.insert(record.output.clone(), record);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether there are results in a folder.
+pub fn exist(folder: &Path) -> bool {
+    other_results(folder, Path::new("")).is_ok_and(|paths| !paths.is_empty())
+}
+
+/// The results of shards, or of all jobs, beside `own`.
+fn other_results(folder: &Path, own: &Path) -> Result<Vec<PathBuf>, BatchError> {
+    let failed = |e| BatchError::io(folder, "read", e);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("results") && name.ends_with(".jsonl") && path != own {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(output: &str, ended_ms: u64) -> Record {
+        let json = serde_json::json!({
+            "output": output, "model": "m", "state": "done", "exit_code": 0, "attempts": 1, "seconds": 0.5,
+            "ended_ms": ended_ms, "inputs": [], "options": {},
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn the_last_record_counts_and_a_torn_line_never_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Results::open(dir.path(), Shard::ALL).unwrap();
+        let mut results = open();
+        results.append(record("a.qsf", 1)).unwrap();
+        results.append(record("a.qsf", 2)).unwrap();
+        results.append(record("b.qsf", 3)).unwrap();
+        drop(results);
+        let path = dir.path().join("results.jsonl");
+        let whole = fs::read(&path).unwrap();
+        for cut in [1, 10, 100] {
+            fs::write(&path, &whole[..whole.len() - cut]).unwrap();
+            let mut results = open();
+            assert_eq!(results.of(Path::new("a.qsf")).unwrap().ended_ms, 2);
+            assert_eq!(results.of(Path::new("b.qsf")), None);
+            results.append(record("c.qsf", 4)).unwrap();
+            drop(results);
+            assert_eq!(open().of(Path::new("c.qsf")).unwrap().ended_ms, 4);
+        }
+        fs::write(&path, "{\"output\": 1}\n").unwrap();
+        let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err().to_string();
+        assert!(error.contains("results.jsonl") && error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn one_process_at_a_time_has_them_and_shards_see_each_other_s() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Results::open(dir.path(), Shard::ALL).unwrap();
+        let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err();
+        assert!(matches!(error, BatchError::Busy { .. }), "{error}");
+        let mut second = Results::open(dir.path(), "1/2".parse().unwrap()).unwrap();
+        second.append(record("a.qsf", 7)).unwrap();
+        drop((first, second));
+        let all = Results::open(dir.path(), Shard::ALL).unwrap();
+        assert_eq!(all.of(Path::new("a.qsf")).unwrap().ended_ms, 7);
+    }
+}

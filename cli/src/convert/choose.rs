@@ -1,0 +1,121 @@
+//! From the command line to the options of a conversion.
+
+use std::path::Path;
+
+use qsf_converter::read_plan;
+use qsf_converter::{ClusterOptions, ConvertOptions, EvaluationText, Limits, OutlierChoice, calibrate};
+use qsf_format::human_bytes;
+use qsf_runtime::RuntimeError;
+use qsf_runtime::source::WeightSource;
+use qsf_runtime::text_file::read_text;
+
+use super::args::{ConvertArgs, OutlierArg};
+use crate::byte_size::ByteSize;
+
+/// Tokens of the text that vocabulary clusters are measured on.
+const CLUSTER_TOKENS: usize = 4096;
+
+/// Tokens of the text that early exits are learned from and measured on.
+const EXIT_TOKENS: usize = 16_384;
+
+/// Tokens per chunk of an evaluation, as llama.cpp's tools have it.
+const EVAL_CTX: usize = 512;
+
+/// The options of the conversion, and where its plan is to be written.
+pub(super) fn choose_options<'a>(
+    args: &'a ConvertArgs,
+    source: &dyn WeightSource,
+) -> anyhow::Result<(ConvertOptions, Option<&'a Path>)> {
+    let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
+    let size_limit = match (args.target_size, args.target_bpw) {
+        (Some(ByteSize(bytes)), _) => Some(bytes),
+        (None, Some(bits)) if bits > 0.0 && bits <= 32.0 => Some((weights as f64 * bits / 8.0) as u64),
+        (None, Some(bits)) => {
+            let problem = format!("--target-bpw {bits}: bits per weight are between 0 and 32");
+            return Err(RuntimeError::Request(problem).into());
+        }
+        (None, None) => None,
+    };
+    let replayed = args.plan.as_deref().filter(|path| path.exists());
+    if let (Some(path), Some(_)) = (replayed, size_limit) {
+        let problem = format!("--plan {} gives every type already: leave out the target", path.display());
+        return Err(RuntimeError::Request(problem).into());
+    }
+    let mut overrides = replayed.map(read_plan).transpose()?.unwrap_or_default();
+    overrides.extend(args.tensor_type.iter().cloned());
+    let calibrated = !args.calibration.is_empty() || size_limit.is_some() || args.stats_out.is_some();
+    let calibration = if calibrated {
+        Some(calibrate(source, &args.calibration, args.calibration_tokens, args.chat_template)?)
+    } else {
+        None
+    };
+    let clusters = match args.clusters {
+        Some(count) => Some(ClusterOptions {
+            count,
+            text: calibrate(source, &args.calibration, Some(CLUSTER_TOKENS), args.chat_template)?,
+        }),
+        None => None,
+    };
+    let early_exit = if args.early_exit {
+        Some(calibrate(source, &args.calibration, Some(EXIT_TOKENS), args.chat_template)?)
+    } else {
+        None
+    };
+    let evaluation = match &args.eval {
+        Some(path) => {
+            let chunks = args.eval_chunks.map(|chunks| chunks as usize);
+            Some(EvaluationText { text: read_text(path)?, ctx: EVAL_CTX, chunks })
+        }
+        None => None,
+    };
+    let options = ConvertOptions {
+        recipe: args.quant,
+        outliers: choose_outliers(args)?,
+        min_cosine: args.min_cosine,
+        overrides,
+        block: args.block_size,
+        compression: args.compress.into(),
+        layout: args.layout.into(),
+        force: args.force,
+        keep_tensors: args.batch.batch_worker,
+        skip_tokenizer_check: args.skip_tokenizer_check,
+        allow_requantize: args.allow_requantize,
+        calibration,
+        stats_in: args.stats_in.clone(),
+        stats_out: args.stats_out.clone(),
+        size_limit,
+        effort: args.effort.into(),
+        clusters,
+        early_exit,
+        evaluation,
+        limits: Limits {
+            max_kld: args.max_kld,
+            max_ppl_increase: args.max_ppl_increase,
+            max_size: args.max_size.map(|size| size.0),
+        },
+    };
+    Ok((options, args.plan.as_deref().filter(|_| replayed.is_none())))
+}
+
+/// What `--outliers` asks for, or else what suits the other options.
+fn choose_outliers(args: &ConvertArgs) -> Result<OutlierChoice, RuntimeError> {
+    let chooses = args.target_size.is_some() || args.target_bpw.is_some();
+    match args.outliers {
+        Some(OutlierArg(OutlierChoice::Auto)) if !chooses => {
+            let problem =
+                "--outliers auto goes with --target-size or --target-bpw; without, give a share such as 0.5%";
+            Err(RuntimeError::Request(problem.into()))
+        }
+        Some(OutlierArg(choice)) => Ok(choice),
+        None => Ok(if chooses { OutlierChoice::Auto } else { OutlierChoice::OFF }),
+    }
+}
+
+/// What stands for the types of the matrices in names and reports.
+pub(super) fn type_name(args: &ConvertArgs) -> String {
+    match (args.target_size, args.target_bpw) {
+        (Some(ByteSize(bytes)), _) => human_bytes(bytes).replace(' ', ""),
+        (None, Some(bits)) => format!("{bits}bpw"),
+        (None, None) => args.quant.name().to_owned(),
+    }
+}

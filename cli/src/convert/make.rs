@@ -1,0 +1,67 @@
+//! The conversion that a command line asks for.
+
+use qsf_converter::write_plan;
+use qsf_converter::{Conversion, ConvertError, ConvertOptions, convert, journal_path};
+use qsf_format::Failure;
+use qsf_runtime::cpu::Cpu;
+use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::WeightSource;
+use serde_json::{Value, json};
+
+use super::args::ConvertArgs;
+use super::choose::{choose_options, type_name};
+use super::model::{open_model, output};
+use super::report::conversion_json;
+
+/// A conversion that is done, and of what.
+pub(super) struct Made {
+    pub conversion: Conversion,
+    pub name: String,
+}
+
+/// Converts MODEL. `ready` is asked when everything is known and nothing is done yet.
+pub(super) fn make(
+    args: &ConvertArgs,
+    cpu: &Cpu,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+    ready: &dyn Fn(&dyn WeightSource, &ConvertOptions) -> Result<(), ConvertError>,
+) -> anyhow::Result<Made> {
+    let out = output(args)?;
+    let (name, source) = open_model(args, Some(&out), progress, cancel)?;
+    let source = source.as_ref();
+    let (options, plan_to_write) = choose_options(args, source)?;
+    ready(source, &options)?;
+    let conversion = convert(source, &out, &options, cpu, progress, cancel).inspect_err(|error| {
+        let journal = journal_path(&out);
+        // After other errors the same command would come to the same end.
+        let stopped = matches!(error.failure(), Failure::Interrupted | Failure::OutOfSpace);
+        if stopped && journal.exists() {
+            progress.note(&format!(
+                "{} keeps what is done: the same command goes on from there",
+                journal.display()
+            ));
+        }
+    })?;
+    if let Some(path) = plan_to_write {
+        write_plan(path, &conversion.plan)?;
+    }
+    Ok(Made { conversion, name })
+}
+
+impl Made {
+    /// What `--json` prints of it.
+    pub fn to_json(&self, args: &ConvertArgs) -> Value {
+        let mut value = conversion_json(&self.conversion);
+        value["path"] = json!(self.conversion.path.display().to_string());
+        value["model"] = json!(self.name);
+        value["type"] = json!(type_name(args));
+        value
+    }
+
+    /// The error that a file is which misses its limits.
+    pub fn check_limits(self) -> Result<(), ConvertError> {
+        let Conversion { path, missed, .. } = self.conversion;
+        if missed.is_empty() { Ok(()) } else { Err(ConvertError::MissedLimits { path, missed }) }
+    }
+}

@@ -1,0 +1,30 @@
+//! `qsf-convert`: its command line, and what it does by it.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `args` | the flags |
+//! | `choose` | from flags to the options of a conversion |
+//! | `model` | the model that MODEL names, and what OUT is called |
+//! | `make` | the conversion |
+//! | `named` | command lines whose options come by name, from another language |
+//! | `stats` | statistics files without a conversion |
+//! | `report`, `stats_report` | what is printed of a conversion, and of statistics files |
+//! | `demo` | `--demo` |
+//! | `run` | everything that the program does and prints |
+
+mod args;
+mod choose;
+mod demo;
+mod make;
+mod model;
+mod named;
+mod report;
+mod run;
+mod stats;
+mod stats_report;
+
+pub use args::ConvertArgs;
+pub use demo::write_demo_model;
+pub use named::{convert_json, parse_named};
+pub use run::{command, job_process, main};
+pub use stats::{StatisticsDemand, statistics_demand, statistics_json};

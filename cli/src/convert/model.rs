@@ -1,0 +1,82 @@
+//! The model that a command line names, and what its file is called.
+
+use std::path::{Path, PathBuf};
+
+use qsf_converter::ConvertError;
+use qsf_converter::hub::{HubError, Reference};
+use qsf_format::FormatError;
+use qsf_runtime::RuntimeError;
+use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::{self, WeightSource};
+
+use super::args::ConvertArgs;
+use super::choose::type_name;
+use crate::model_name::model_name;
+
+/// The file to write.
+pub(super) fn output(args: &ConvertArgs) -> anyhow::Result<PathBuf> {
+    let name = || Ok::<_, anyhow::Error>(name_model(args, model_argument(args)?)?.1);
+    args.out.clone().map_or_else(|| Ok(default_name(&name()?, &type_name(args))), Ok)
+}
+
+fn model_argument(args: &ConvertArgs) -> Result<&Path, RuntimeError> {
+    args.model.as_deref().ok_or_else(|| RuntimeError::Request("no model given".into()))
+}
+
+/// What MODEL is called, and the model itself, which may have to be downloaded; for `out`, if it is given.
+pub(super) fn open_model(
+    args: &ConvertArgs,
+    out: Option<&Path>,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> anyhow::Result<(String, Box<dyn WeightSource>)> {
+    let model = model_argument(args)?;
+    let (reference, name) = name_model(args, model)?;
+    let model = match reference {
+        Some(reference) => {
+            // Found now, not after the download.
+            if let Some(path) = out.filter(|out| !args.force && out.symlink_metadata().is_ok()) {
+                return Err(FormatError::Exists { path: path.to_owned() }.into());
+            }
+            fetch(&reference, progress, cancel).map_err(ConvertError::from)?
+        }
+        None => model.to_owned(),
+    };
+    Ok((name, source::open(&model)?))
+}
+
+/// The model of the hub that MODEL names, if it names one, and what to call the model.
+fn name_model(args: &ConvertArgs, model: &Path) -> Result<(Option<Reference>, String), ConvertError> {
+    match (Reference::of_argument(model)?, &args.revision) {
+        (Some(reference), Some(revision)) => {
+            let reference = reference.at_revision(revision)?;
+            Ok((Some(reference.clone()), reference.name().to_owned()))
+        }
+        (Some(reference), None) => Ok((Some(reference.clone()), reference.name().to_owned())),
+        (None, Some(_)) => {
+            let problem = format!("--revision: {} is a path, not a model of the hub", model.display());
+            Err(RuntimeError::Request(problem).into())
+        }
+        (None, None) => Ok((None, model_name(model))),
+    }
+}
+
+/// Downloads the model; gives its place on disk.
+#[cfg(feature = "hub")]
+fn fetch(reference: &Reference, progress: &dyn Progress, cancel: &Cancel) -> Result<PathBuf, HubError> {
+    use qsf_converter::hub::{Settings, Watch, download};
+    let settings = Settings::from_env()?;
+    download(reference, &settings, &Watch { progress, notice: &|text| progress.note(text), cancel })
+}
+
+/// Says how the model can be had.
+#[cfg(not(feature = "hub"))]
+fn fetch(reference: &Reference, _progress: &dyn Progress, _cancel: &Cancel) -> Result<PathBuf, HubError> {
+    Err(HubError::NotBuilt { text: reference.to_string(), repo: reference.repo().to_owned() })
+}
+
+/// MODEL's own name and the type, in the current directory.
+fn default_name(name: &str, types: &str) -> PathBuf {
+    let stem = [".gguf", ".qsf"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    PathBuf::from(format!("{stem}-{types}.qsf"))
+}

@@ -1,0 +1,79 @@
+//! `--stats-only` and `--merge-stats`: statistics files, and nothing converted.
+
+use qsf_calibration::tokens_of_part;
+use qsf_converter::{calibrate, collect_statistics, merge_statistics, predict_statistics_peak};
+use qsf_runtime::cpu::Cpu;
+use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::{RuntimeError, WorkPart};
+use serde_json::{Value, json};
+
+use super::args::ConvertArgs;
+use super::model::open_model;
+
+/// What `--stats-only` takes, for whoever has to find a machine for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatisticsDemand {
+    /// Peak of resident memory, of a process such as this.
+    pub bytes: u64,
+    /// Tokens that go through the model.
+    pub tokens: usize,
+}
+
+/// Does what `--stats-only` or `--merge-stats` asks for, and gives what `--json` prints; `None` without either flag.
+///
+/// # Errors
+/// When model, text or a file cannot be read or written, or the user interrupts.
+pub fn statistics_json(
+    args: &ConvertArgs,
+    cpu: impl FnOnce() -> anyhow::Result<Cpu>,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> anyhow::Result<Option<Value>> {
+    let Some(out) = args.stats_out.as_deref().filter(|_| args.stats_only || !args.merge_stats.is_empty())
+    else {
+        return Ok(None);
+    };
+    let path = out.display().to_string();
+    if !args.merge_stats.is_empty() {
+        let header = merge_statistics(&args.merge_stats, out, args.force)?;
+        let (tokens, texts) = (header.tokens(), header.texts.len());
+        return Ok(Some(json!({ "path": path, "tokens": tokens, "texts": texts, "part": null })));
+    }
+    let cpu = cpu()?;
+    let (_, source) = open_model(args, None, progress, cancel)?;
+    let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
+    let tokens = tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?;
+    collect_statistics(source.as_ref(), tokens, (out, args.force), &cpu, progress, cancel)?;
+    let part = args.stats_part.map(|part| part.to_string());
+    Ok(Some(json!({ "path": path, "tokens": tokens.len(), "texts": 1, "part": part })))
+}
+
+/// A line for people of what [`statistics_json`] found.
+pub(super) fn statistics_line(found: &Value) -> String {
+    let field = |name: &str| found[name].as_str().unwrap_or_default();
+    let of = match (field("part"), found["texts"].as_u64()) {
+        ("", Some(texts)) if texts > 1 => format!(" of {texts} texts"),
+        ("", _) => String::new(),
+        (part, _) => format!(", part {part} of the text"),
+    };
+    format!("{}: statistics of {} tokens{of}\n", field("path"), found["tokens"])
+}
+
+/// What `--stats-only` with these flags takes.
+///
+/// # Errors
+/// When model or text cannot be read, or the text has fewer sequences than parts.
+pub fn statistics_demand(
+    args: &ConvertArgs,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> anyhow::Result<StatisticsDemand> {
+    if !args.stats_only {
+        return Err(RuntimeError::Request("expected --stats-only".into()).into());
+    }
+    let (_, source) = open_model(args, None, progress, cancel)?;
+    let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
+    let tokens =
+        tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?.len();
+    Ok(StatisticsDemand { bytes: predict_statistics_peak(source.as_ref(), tokens)?, tokens })
+}

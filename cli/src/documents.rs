@@ -1,0 +1,93 @@
+//! What a program says of itself to others: completions for shells, and its manual page. Both come from the definition of its
+//! command line, so that they cannot fall behind it.
+
+use std::ffi::OsString;
+use std::io;
+
+use clap::{Arg, ArgAction, Command, Parser, value_parser};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::console::print;
+
+const COMPLETIONS: &str = "completions";
+const MAN: &str = "man";
+const HEADING: &str = "Setup";
+
+/// The arguments of this process, which is the program of `A`. Where they ask for completions or the manual page, these are
+/// printed and the process ends, as after `--help`.
+pub fn parse<A: Parser>() -> A {
+    let command = command::<A>();
+    if let Some(document) = Document::asked(std::env::args_os().skip(1)) {
+        let text = document.text(command);
+        let printed = text.and_then(|text| print(&text));
+        printed.unwrap_or_else(|error| clap::Error::raw(clap::error::ErrorKind::Io, error).exit());
+        std::process::exit(0);
+    }
+    A::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+}
+
+/// The command line of a program, with the flags that ask for its documents.
+pub fn command<A: Parser>() -> Command {
+    let completions = Arg::new(COMPLETIONS)
+        .long(COMPLETIONS)
+        .value_name("SHELL")
+        .value_parser(value_parser!(Shell))
+        .hide_possible_values(true)
+        .help("Print completions: bash, elvish, fish, powershell or zsh");
+    let man = Arg::new(MAN).long(MAN).action(ArgAction::SetTrue).help("Print the manual page, for man -l -");
+    let setup = [completions, man].map(|arg| arg.exclusive(true).help_heading(HEADING));
+    A::command().args(setup)
+}
+
+/// What a program can print of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Document {
+    Completions(Shell),
+    Man,
+}
+
+impl Document {
+    /// What the words after the program's name ask for, if they ask for one of these and nothing else. Everything else is for
+    /// the parser, which says what is wrong with it; it alone would want what every other call needs, such as a model.
+    fn asked(words: impl Iterator<Item = OsString>) -> Option<Document> {
+        let words: Vec<OsString> = words.take(3).collect();
+        let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+        match words[..] {
+            ["--man"] => Some(Document::Man),
+            ["--completions", shell] => shell.parse().ok().map(Document::Completions),
+            [word] => word.strip_prefix("--completions=")?.parse().ok().map(Document::Completions),
+            _ => None,
+        }
+    }
+
+    fn text(self, mut command: Command) -> io::Result<String> {
+        let mut out = Vec::new();
+        match self {
+            Document::Completions(shell) => {
+                let name = command.get_name().to_owned();
+                clap_complete::generate(shell, &mut command, name, &mut out);
+            }
+            Document::Man => Man::new(command).render(&mut out)?,
+        }
+        String::from_utf8(out).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_call_for_a_document_and_nothing_else_is_one() {
+        let asked = |line: &str| Document::asked(line.split_whitespace().map(OsString::from));
+        assert_eq!(asked("--completions bash"), Some(Document::Completions(Shell::Bash)));
+        assert_eq!(asked("--completions=zsh"), Some(Document::Completions(Shell::Zsh)));
+        assert_eq!(asked("--man"), Some(Document::Man));
+        for other in
+            ["", "--completions", "--completions tcsh", "--man model.qsf", "model.qsf --man", "--mann"]
+        {
+            assert_eq!(asked(other), None, "{other}");
+        }
+    }
+}

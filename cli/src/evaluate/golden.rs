@@ -1,0 +1,56 @@
+//! `--golden`: agreement with another implementation.
+
+use std::path::Path;
+
+use qsf_runtime::cpu::{Cpu, KvTypes};
+use qsf_runtime::eval::{GoldenExpectation, compare_golden};
+use qsf_runtime::progress::Cancel;
+use qsf_runtime::{Model, Runner};
+use serde_json::json;
+
+use super::EvalArgs;
+use super::measure::{decoder, only_on_cpu};
+use crate::console::print;
+use crate::model_args::Runs;
+use crate::model_name::model_name;
+
+/// Prints how well MODEL agrees with the file at `path`.
+pub(super) fn print_agreement(
+    args: &EvalArgs,
+    cpu: &Cpu,
+    path: &Path,
+    cancel: &Cancel,
+) -> anyhow::Result<()> {
+    let open = args.stream.open(args.model()?)?;
+    let decoder = decoder(args, cpu, Model::load(open.source())?)?.stop_on(cancel);
+    let kv = args.kv.kv_type;
+    match args.device.choose(decoder, only_on_cpu(args))? {
+        Runs::OnCpu(decoder) => compare(args, &*decoder, kv.unwrap_or_default(), path),
+        #[cfg(feature = "gpu")]
+        Runs::OnGpu(decoder) => compare(args, &*decoder, kv.unwrap_or(KvTypes::F16), path),
+    }
+}
+
+fn compare<R: Runner>(args: &EvalArgs, runner: &R, kv: KvTypes, path: &Path) -> anyhow::Result<()> {
+    let result = compare_golden(runner, kv, path, &GoldenExpectation::read(path)?)?;
+    let text = if args.json {
+        let mut value = serde_json::to_value(result)?;
+        value["model"] = json!(model_name(args.model()?));
+        value["device"] = json!(runner.device());
+        value["activations"] = json!(runner.activations());
+        value["kv_type"] = json!(kv.to_string());
+        format!("{value:#}\n")
+    } else {
+        format!(
+            "{} against {}: {} tokens\nlogits_rel_err  {:.3e}\nnll_mean_err    {:.3e}\ngreedy_equal    {}\n",
+            model_name(args.model()?),
+            path.display(),
+            result.tokens,
+            result.logits_rel_err,
+            result.nll_mean_err,
+            result.greedy_equal
+        )
+    };
+    print(&text)?;
+    Ok(())
+}

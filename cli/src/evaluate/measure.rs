@@ -1,0 +1,201 @@
+//! Runs a model over a text, as the flags say.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use qsf_format::FormatError;
+use qsf_runtime::cpu::Cpu;
+use qsf_runtime::eval::{Demand, EvalOptions, demand, evaluate_part};
+use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::{self, WeightSource};
+use qsf_runtime::stream::Need;
+use qsf_runtime::text_file::read_text;
+use qsf_runtime::tokenizer::Tokenizer;
+use qsf_runtime::{Decoder, Model, Result, Runner, RuntimeError, WorkPart};
+
+use super::parts::{Fingerprints, MeasuredPart};
+use super::report::{Facts, Names, Report, streaming_report};
+use super::{EvalArgs, Outcome};
+use crate::model_args::{DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming};
+
+/// Positions whose logits are held at once within a RAM budget.
+const STREAMED_LOGIT_ROWS: usize = 4;
+
+/// A model, and what it is evaluated on.
+struct Opened {
+    open: OpenModel,
+    base: Option<Box<dyn WeightSource>>,
+    tokens: Vec<u32>,
+    options: EvalOptions,
+}
+
+impl Opened {
+    fn new(args: &EvalArgs) -> Result<Opened> {
+        let Some(file) = &args.file else {
+            return Err(RuntimeError::Request("pass --file or --golden".into()));
+        };
+        let open = args.stream.open(args.model()?)?;
+        let text = read_text(file)?;
+        let tokenizer = tokenizer(open.source())?;
+        let tokens = tokenizer.encode(&text)?;
+        let bos = tokenizer.bos();
+        drop(tokenizer);
+        let base = match &args.base {
+            Some(path) => Some(base(args.model()?, path, &text, &tokens)?),
+            None => None,
+        };
+        let mut options = EvalOptions {
+            ctx: args.ctx,
+            chunks: args.chunks.map(|n| n as usize),
+            bos,
+            kv: args.kv.options(open.default_kv()),
+            ..EvalOptions::default()
+        };
+        if args.stream.ram_budget.is_some() {
+            options.logit_rows = STREAMED_LOGIT_ROWS;
+        }
+        Ok(Opened { open, base, tokens, options })
+    }
+}
+
+/// What the evaluation that the flags ask for takes.
+///
+/// # Errors
+/// When a model or the text cannot be read, or the two do not fit together.
+pub fn evaluation_demand(args: &EvalArgs) -> Result<Demand> {
+    let Opened { open, base, tokens, options } = Opened::new(args)?;
+    demand(open.source(), base.as_deref(), &tokens, options)
+}
+
+pub(super) fn measure(
+    args: &EvalArgs,
+    cpu: &Cpu,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> anyhow::Result<Outcome> {
+    // Said now, not after the work.
+    if let Some(path) = args.part_out.as_ref().filter(|path| !args.force && path.symlink_metadata().is_ok()) {
+        return Err(FormatError::Exists { path: path.clone() }.into());
+    }
+    let Opened { mut open, base, tokens, mut options } = Opened::new(args)?;
+    cancel.check()?;
+    let fingerprints = match args.part {
+        Some(_) => Some(Fingerprints::of(open.source(), base.as_deref(), &tokens, &options)?),
+        None => None,
+    };
+    // Before the model, so that a budget counts what it takes.
+    let base = match base {
+        Some(source) => {
+            // At its own default precision.
+            let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu.clone(), None);
+            Some(args.device.choose(decoder.stop_on(cancel), only_on_cpu(args))?)
+        }
+        None => None,
+    };
+    let layers = args.shortcuts.layers(open.source())?;
+    let (model, streaming) = open.load(Need {
+        context: options.ctx,
+        least_context: options.ctx,
+        batch: options.ctx.clamp(1, options.step),
+        logit_rows: options.logit_rows,
+        whole_head: args.shortcuts.whole_head(),
+        kv: options.kv,
+        smaller_kv: Vec::new(),
+        skipped: layers.as_ref().map_or_else(Vec::new, |layers| layers.skipped().to_vec()),
+        threads: cpu.threads(),
+    })?;
+    let streaming = match streaming {
+        Some(streaming) if args.stream.memory_plan => return Ok(Outcome::Plan(Box::new(streaming))),
+        streaming => streaming,
+    };
+    if let Some(streaming) = &streaming {
+        options.step = streaming.plan.batch;
+    }
+    let decoder = decoder(args, cpu, model)?.stop_on(cancel);
+    let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
+    let how = How { args, tokens: &tokens, options, fingerprints, shortcuts, streaming };
+    // Both on the same device, as the base was loaded first.
+    let device = if matches!(base, Some(Runs::OnCpu(_))) { DeviceArgs::CPU } else { args.device };
+    match (device.choose(decoder, only_on_cpu(args))?, base) {
+        (Runs::OnCpu(model), None) => how.measure(&*model, None, progress),
+        (Runs::OnCpu(model), Some(Runs::OnCpu(base))) => how.measure(&*model, Some(&*base), progress),
+        #[cfg(feature = "gpu")]
+        (Runs::OnGpu(model), None) => how.measure(&*model, None, progress),
+        #[cfg(feature = "gpu")]
+        (Runs::OnGpu(model), Some(Runs::OnGpu(base))) => how.measure(&*model, Some(&*base), progress),
+        #[cfg(feature = "gpu")]
+        (Runs::OnCpu(_), Some(Runs::OnGpu(_))) | (Runs::OnGpu(_), Some(Runs::OnCpu(_))) => {
+            let problem =
+                "only the base runs on the GPU, and both have to run on the same device: pass --device cpu";
+            Err(RuntimeError::Request(problem.into()).into())
+        }
+    }
+}
+
+/// How a model is evaluated.
+struct How<'a> {
+    args: &'a EvalArgs,
+    tokens: &'a [u32],
+    options: EvalOptions,
+    /// Of a part.
+    fingerprints: Option<Fingerprints>,
+    shortcuts: ShortcutReport,
+    streaming: Option<Streaming>,
+}
+
+impl How<'_> {
+    fn measure<R: Runner>(
+        self,
+        model: &R,
+        base: Option<&R>,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Outcome> {
+        let How { args, tokens, options, fingerprints, shortcuts, streaming } = self;
+        let part = args.part.unwrap_or(WorkPart::ALL);
+        let sums = evaluate_part(model, base, tokens, options, part, progress)?;
+        let names = Names::of(args)?;
+        let facts = Facts::of(model, options.kv, &shortcuts);
+        let streaming = streaming.as_ref().map(streaming_report);
+        Ok(match (fingerprints, &args.part_out) {
+            (Some(fingerprints), Some(path)) => {
+                let mark = fingerprints.mark(&options, &facts)?;
+                let streaming = streaming.map(|(_, json)| json);
+                let measured = MeasuredPart { part, mark, names: &names, streaming, sums };
+                Outcome::Part(measured.write(path, args.force)?)
+            }
+            _ => {
+                let result = sums.evaluation()?;
+                Outcome::Measured(Box::new(Report { result, names, facts, streaming, parts: None }))
+            }
+        })
+    }
+}
+
+/// The first of the flags given that only the CPU honours.
+pub(super) fn only_on_cpu(args: &EvalArgs) -> Option<&'static str> {
+    crate::model_args::only_on_cpu(&args.stream, &args.kv, &args.shortcuts, args.activations)
+}
+
+pub(super) fn decoder(args: &EvalArgs, cpu: &Cpu, model: Model) -> Result<Decoder> {
+    args.activations.decoder(Arc::new(model), cpu.clone())
+}
+
+fn tokenizer(source: &dyn WeightSource) -> Result<Tokenizer> {
+    match source.tokenizer_json() {
+        Some(json) => Tokenizer::from_json(json, source.path()),
+        None => Err(RuntimeError::bad_input(source.path(), "tokenizer.json", "a tokenizer", "none")),
+    }
+}
+
+/// The base model at `path`, after checking that it reads the text as the same tokens as `model`.
+fn base(model: &Path, path: &Path, text: &str, tokens: &[u32]) -> Result<Box<dyn WeightSource>> {
+    let source = source::open(path)?;
+    if tokenizer(source.as_ref())?.encode(text)? != tokens {
+        return Err(RuntimeError::Request(format!(
+            "{} and {} have different tokenizers: their distributions cannot be compared",
+            model.display(),
+            path.display()
+        )));
+    }
+    Ok(source)
+}

@@ -1,0 +1,59 @@
+//! The command line of `qsf-inspect`, and what it does by it.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use super::{DiffArgs, InspectArgs, ReportArgs, inspect, print_difference, write_report};
+use crate::documents;
+use crate::exit::exit_with;
+
+/// Shows what a QSF file holds and checks that it is whole, compares two models, or writes a page about files.
+#[derive(Debug, Parser)]
+#[command(name = "qsf-inspect", version, after_help = EXAMPLES)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
+pub struct InspectProgram {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    inspect: InspectArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare two models, in QSF files, GGUF files or HuggingFace directories: exit code 0 when they compute the same, else 1
+    Diff(DiffArgs),
+    /// Write a page about QSF files: sizes, quality, types and errors of their tensors, provenance
+    Report(ReportArgs),
+}
+
+const EXAMPLES: &str = "Examples:
+  qsf-inspect model.qsf                  header, sections and sizes
+  qsf-inspect model.qsf --tensors        every tensor
+  qsf-inspect model.qsf --verify         is every byte as it was written?
+  qsf-inspect diff model-dir model.qsf   what did the conversion change?
+  qsf-inspect report *.qsf -o report.html
+                                         all of that, as a page for a browser
+
+Exit codes: 0 ok, 1 models that differ, 2 usage, 3 unreadable or damaged file, 4 unsupported file, 130 interrupted.";
+
+/// Of a comparison that has found something, as of diff(1).
+const DIFFERENT: u8 = 1;
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let args: InspectProgram = documents::parse();
+    let result = match &args.command {
+        Some(Command::Diff(diff)) => print_difference(diff),
+        Some(Command::Report(report)) => write_report(report).map(|()| true),
+        None => inspect(&args.inspect).map(|()| true),
+    };
+    match result {
+        Ok(false) => ExitCode::from(DIFFERENT),
+        result => exit_with(result.map(|_| ())),
+    }
+}

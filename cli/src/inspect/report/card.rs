@@ -1,0 +1,159 @@
+//! The model card, as the HuggingFace hub reads it: YAML that its search and its widgets use, then Markdown for people
+//! (<https://huggingface.co/docs/hub/model-cards>).
+
+use std::fmt::Write as _;
+
+use qsf_format::human_bytes;
+
+use super::escape::{markdown_code, yaml};
+use super::facts::{Evaluation, FileFacts};
+use super::files_table::{notes, types};
+
+/// What no file says: the user has to.
+pub(super) struct CardFields<'a> {
+    /// The model on the hub that the files were made from.
+    pub base_model: Option<&'a str>,
+    /// The license, as the hub names it.
+    pub license: Option<&'a str>,
+}
+
+/// The card of a repository with `files`.
+pub(super) fn card(files: &[FileFacts], fields: &CardFields) -> String {
+    front_matter(files, fields) + &text(files)
+}
+
+fn front_matter(files: &[FileFacts], fields: &CardFields) -> String {
+    let mut out =
+        String::from("---\nlibrary_name: qsf\npipeline_tag: text-generation\ntags:\n- qsf\n- quantized\n");
+    // Writing to a string cannot fail.
+    if let Some(license) = fields.license {
+        _ = writeln!(out, "license: {}", yaml(license));
+    }
+    if let Some(base) = fields.base_model {
+        _ = write!(out, "base_model: {}\nbase_model_relation: quantized\n", yaml(base));
+    }
+    let results: Vec<String> = files.iter().filter_map(results).collect();
+    if !results.is_empty() {
+        out += "model-index:\n";
+    }
+    out + &results.concat() + "---\n\n"
+}
+
+/// The entry of a file in `model-index`: the hub wants a task, a data set and at least one metric. What was measured of the
+/// source is none of this model.
+fn results(file: &FileFacts) -> Option<String> {
+    let found = file.evaluation.as_ref()?;
+    let metrics = [
+        ("perplexity", "Perplexity", found.perplexity),
+        ("kl_divergence", "KL divergence from the source, nats", found.kld),
+        ("same_top_token", "Same top token as the source, per cent", found.top1),
+    ];
+    let metrics = metrics.into_iter().filter_map(|(kind, name, value)| {
+        Some(format!("    - type: {kind}\n      name: {name}\n      value: {}\n", number(value?)))
+    });
+    let metrics: String = metrics.collect();
+    if metrics.is_empty() {
+        return None;
+    }
+    let text = found.text_sha256.as_deref();
+    let text = text.map_or("text".into(), |sha256| format!("text with SHA-256 {sha256}"));
+    Some(format!(
+        "- name: {}\n  results:\n  - task:\n      type: text-generation\n    dataset:\n      type: text\n      name: {}\n    metrics:\n{metrics}",
+        yaml(&file.name),
+        yaml(&text)
+    ))
+}
+
+/// A number that YAML 1.1, too, reads as one: with a point, and never with a bare exponent.
+fn number(value: f64) -> String {
+    let plain = format!("{value}");
+    if plain.contains('.') { plain } else { plain + ".0" }
+}
+
+fn text(files: &[FileFacts]) -> String {
+    let mut out = String::from(
+        "# QSF files\n\nQuantized weights, tokenizer and model description in one checksummed file each.\n\n\
+         | File | Size | Bits/weight | Tensors of each type | KL divergence | Perplexity (source) | Same top token | Calibrated |\n\
+         |---|---:|---:|---|---:|---:|---:|---|\n",
+    );
+    for file in files {
+        out += &row(file);
+    }
+    out += "\nBits/weight counts the whole file. The KL divergence is that of the predictions from those of the source, in nats per token; 0 is identical.\n";
+    // Writing to a string cannot fail.
+    for note in notes(files) {
+        _ = write!(out, "\n{note}\n");
+    }
+    out += "\n## Use\n\nCheck a file, and run it:\n\n```sh\nqsf-inspect FILE --verify\nqsf-run FILE -p \"Once upon a time\" -n 32\n```\n\n## Checksums\n\n| File | Bytes | SHA-256 |\n|---|---:|---|\n";
+    for file in files {
+        _ = writeln!(out, "| {} | {} | `{}` |", markdown_code(&file.name), file.bytes, file.sha256);
+    }
+    out + &provenance(files)
+}
+
+fn row(file: &FileFacts) -> String {
+    let found = file.evaluation.as_ref();
+    let measured = |of: fn(&Evaluation) -> Option<f64>, digits: usize| {
+        found.and_then(of).map(|value| format!("{value:.digits$}"))
+    };
+    let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".into());
+    let stderr = measured(|e| e.kld_stderr, 6).map_or_else(String::new, |stderr| format!(" ± {stderr}"));
+    let base = measured(|e| e.base_perplexity, 4).map_or_else(String::new, |base| format!(" ({base})"));
+    format!(
+        "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        markdown_code(&file.name),
+        human_bytes(file.bytes),
+        or_dash(file.bits_per_weight.map(|bits| format!("{bits:.3}"))),
+        types(file),
+        or_dash(measured(|e| e.kld, 6).map(|kld| kld + &stderr)),
+        or_dash(measured(|e| e.perplexity, 4).map(|perplexity| perplexity + &base)),
+        or_dash(measured(|e| e.top1, 2).map(|top1| top1 + " %")),
+        or_dash(file.meta.as_ref().map(|_| file.calibration().unwrap_or_else(|| "no".into())))
+    )
+}
+
+/// The sources of the files; of files that were made from the same ones, once.
+fn provenance(files: &[FileFacts]) -> String {
+    let mut out = String::from("\n## Provenance\n");
+    let mut shown = Vec::new();
+    for file in files {
+        let Some(meta) = &file.meta else { continue };
+        let made = (&meta.provenance.tool, &meta.provenance.sources);
+        if shown.contains(&made) {
+            continue;
+        }
+        shown.push(made);
+        // Writing to a string cannot fail.
+        _ = write!(
+            out,
+            "\n| Written by {} from | Bytes | SHA-256 |\n|---|---:|---|\n",
+            markdown_code(&meta.provenance.tool)
+        );
+        for source in meta.provenance.sources.iter().take(MAX_SOURCES) {
+            _ = writeln!(
+                out,
+                "| {} | {} | {} |",
+                markdown_code(&source.name),
+                source.bytes,
+                markdown_code(&source.sha256)
+            );
+        }
+    }
+    out
+}
+
+/// Source files that a card lists: more is a claim, not a model.
+const MAX_SOURCES: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_floats_to_every_reader_of_yaml() {
+        assert_eq!(number(34.5), "34.5");
+        assert_eq!(number(31.0), "31.0");
+        assert_eq!(number(1e-7), "0.0000001");
+        assert_eq!(number(0.0), "0.0");
+    }
+}

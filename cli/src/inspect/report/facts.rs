@@ -1,0 +1,158 @@
+//! What a report says of a file: read once, shown on the page, on the card and by `--json`.
+
+use std::path::{Path, PathBuf};
+
+use qsf_format::{Meta, QsfFile, Section, verify_file};
+use qsf_runtime::file_hash::hash_file;
+use qsf_runtime::progress::{Cancel, Progress};
+use serde_json::{Value, json};
+
+use crate::inspect::overview::{bits_per_weight, describe, evaluation, verification_json};
+use crate::inspect::tensors::{TensorLine, list_tensors};
+
+/// A file that was read and whose checksums hold.
+pub(super) struct FileFacts {
+    /// What the page calls it.
+    pub name: String,
+    pub bytes: u64,
+    pub sha256: String,
+    pub quant: &'static str,
+    pub block: u16,
+    /// Of the whole file; unknown of a plain one.
+    pub bits_per_weight: Option<f64>,
+    /// Unknown of a plain file.
+    pub meta: Option<Meta>,
+    pub evaluation: Option<Evaluation>,
+    pub tensors: Vec<TensorLine>,
+    /// Of each layer, where it was measured.
+    pub importance: Vec<Option<f32>>,
+    pub sections: Vec<Section>,
+    /// Parts under no checksum.
+    pub unprotected: Vec<String>,
+    /// What `qsf-inspect --json --tensors --verify` says, and the hash.
+    pub json: Value,
+}
+
+/// Section EVAL (SPEC.md section 7.7), as far as it is what it should be.
+pub(super) struct Evaluation {
+    pub text_sha256: Option<String>,
+    pub ctx: Option<u64>,
+    pub tokens: Option<u64>,
+    pub perplexity: Option<f64>,
+    pub base_perplexity: Option<f64>,
+    /// In nats.
+    pub kld: Option<f64>,
+    pub kld_stderr: Option<f64>,
+    /// In per cent.
+    pub top1: Option<f64>,
+}
+
+impl FileFacts {
+    /// Reads and verifies the file at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read or is damaged, or a stop was requested.
+    pub fn read(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
+        let file = QsfFile::open(path)?;
+        let verification = verify_file(&file)?;
+        cancel.check()?;
+        let hashed = hash_file(path, &[cancel])?;
+        let meta = file.meta()?;
+        let tensors = list_tensors(&file, meta.as_ref())?;
+        let mut json = describe(&file, meta.as_ref())?;
+        json["sha256"] = json!(hashed.sha256);
+        json["tensors"] = tensors.iter().map(TensorLine::to_json).collect();
+        json["verified"] = verification_json(&verification);
+        let header = file.header();
+        Ok(FileFacts {
+            name: hashed.name,
+            bytes: header.file_bytes,
+            sha256: hashed.sha256,
+            quant: header.quant_name(),
+            block: header.block.into(),
+            bits_per_weight: meta.as_ref().map(|meta| bits_per_weight(meta, header.file_bytes)),
+            evaluation: evaluation(&file)?.as_ref().map(Evaluation::of),
+            importance: file.layers().iter().map(|layer| layer.importance).collect(),
+            sections: file.sections().to_vec(),
+            unprotected: verification.unprotected,
+            meta,
+            tensors,
+            json,
+        })
+    }
+
+    /// The text that the weights were fitted to, in words; `None` where they were not.
+    pub fn calibration(&self) -> Option<String> {
+        let options = &self.meta.as_ref()?.provenance.options;
+        if let Some(text) = options.get("calibration").filter(|text| !text.is_null()) {
+            let tokens = text.get("tokens").and_then(Value::as_u64);
+            return Some(tokens.map_or("a text".into(), |tokens| format!("{tokens} tokens")));
+        }
+        let statistics = options.get("statistics")?;
+        (!statistics.is_null() && *statistics != json!([])).then(|| "statistics".into())
+    }
+
+    /// How many tensors there are of each type, most first.
+    pub fn types(&self) -> Vec<(&'static str, usize)> {
+        let mut counts: Vec<(&'static str, usize)> = Vec::new();
+        for tensor in &self.tensors {
+            match counts.iter_mut().find(|(quant, _)| *quant == tensor.quant) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((tensor.quant, 1)),
+            }
+        }
+        // Stable: of equally many the one that comes first in the file.
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts
+    }
+}
+
+impl Evaluation {
+    fn of(json: &Value) -> Evaluation {
+        let number = |pointer: &str| json.pointer(pointer).and_then(Value::as_f64);
+        let count = |pointer: &str| json.pointer(pointer).and_then(Value::as_u64);
+        Evaluation {
+            text_sha256: json.get("text_sha256").and_then(Value::as_str).map(str::to_owned),
+            ctx: count("/ctx"),
+            tokens: count("/tokens"),
+            perplexity: number("/ppl"),
+            base_perplexity: number("/base_ppl"),
+            kld: number("/kld/mean"),
+            kld_stderr: number("/kld/stderr"),
+            top1: number("/top1"),
+        }
+    }
+
+    /// Whether figures of both mean the same: the same text, cut and scored alike.
+    pub fn is_on_same_text(&self, other: &Evaluation) -> bool {
+        (&self.text_sha256, self.ctx, self.tokens) == (&other.text_sha256, other.ctx, other.tokens)
+    }
+}
+
+/// Reads all files. What has the same name as another is called by its path.
+///
+/// # Errors
+/// When a file cannot be read or is damaged, or the user interrupts: that of the first such file.
+pub(super) fn read_files(
+    paths: &[PathBuf],
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> anyhow::Result<Vec<FileFacts>> {
+    let total = paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
+    progress.begin("reading", total);
+    let mut files = Vec::new();
+    for path in paths {
+        cancel.check()?;
+        let file = FileFacts::read(path, cancel)?;
+        progress.advance(file.bytes);
+        files.push(file);
+    }
+    progress.end();
+    let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+    for (file, path) in files.iter_mut().zip(paths) {
+        if names.iter().filter(|name| **name == file.name).count() > 1 {
+            file.name = path.display().to_string();
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,139 @@
+//! `qsf-inspect report`: a page about files, and a model card.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `facts.rs` | What is said of a file, read once |
+//! | `page.rs` | The page as a whole, and the section of a file; `style.css` how it looks |
+//! | `files_table.rs` | The table of files, and what keeps its lines from being compared |
+//! | `chart.rs`, `axis.rs` | Size against divergence, drawn; where values and ticks lie |
+//! | `heat_map.rs` | Bits or errors of the matrices, layer by layer |
+//! | `tensor_errors.rs` | Errors of all tensors |
+//! | `importance.rs` | Importance of layers |
+//! | `provenance.rs` | Sources, options, checksums |
+//! | `card.rs` | The model card |
+//! | `escape.rs` | Text of strangers in HTML, Markdown and YAML |
+
+mod axis;
+mod card;
+mod chart;
+mod escape;
+mod facts;
+mod files_table;
+mod heat_map;
+mod importance;
+mod page;
+mod provenance;
+mod tensor_errors;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use card::{CardFields, card};
+use clap::Args;
+use facts::read_files;
+use page::page;
+use qsf_format::printable::printable;
+use qsf_format::{FormatError, PartialFile, human_bytes};
+use qsf_runtime::{Result, RuntimeError};
+use serde_json::json;
+
+use crate::console::print;
+use crate::interrupt::cancel_on_interrupt;
+use crate::progress::ProgressLine;
+
+/// What to report on, and where to.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// QSF files to report on
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Write the page here: one HTML file that loads nothing
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// Write a model card here, in the form of the HuggingFace hub
+    #[arg(long, value_name = "FILE")]
+    card: Option<PathBuf>,
+    /// Name this model of the hub on the card as what the files were made from
+    #[arg(long, value_name = "NAME", requires = "card")]
+    base_model: Option<String>,
+    /// Name this license on the card, as the hub names it (apache-2.0)
+    #[arg(long, value_name = "NAME", requires = "card")]
+    license: Option<String>,
+    /// Replace page and card if they exist
+    #[arg(short, long)]
+    force: bool,
+    /// Print one JSON object with what the page shows
+    #[arg(long)]
+    json: bool,
+}
+
+/// Verifies the files and writes page and card.
+///
+/// # Errors
+/// When a file cannot be read or is damaged, an output exists, cannot be written or is a file to read, or the user interrupts.
+pub fn write_report(args: &ReportArgs) -> anyhow::Result<()> {
+    check_names(args)?;
+    let cancel = cancel_on_interrupt()?;
+    // Claimed before anything is read, so that hours of hashing do not end in a refusal.
+    let (page_target, page_file) = PartialFile::create(&args.out, args.force)?;
+    let card_output = args.card.as_deref().map(|path| PartialFile::create(path, args.force)).transpose()?;
+    let files = read_files(&args.files, &ProgressLine::default(), &cancel)?;
+    let page = page(&files);
+    let mut said = written(&args.out, &page);
+    publish(page_target, page_file, &page)?;
+    if let Some((card_target, card_file)) = card_output {
+        let fields = CardFields { base_model: args.base_model.as_deref(), license: args.license.as_deref() };
+        let card = card(&files, &fields);
+        said += &written(card_target.path(), &card);
+        publish(card_target, card_file, &card)?;
+    }
+    if args.json {
+        let value = json!({
+            "report": args.out.display().to_string(),
+            "card": args.card.as_ref().map(|path| path.display().to_string()),
+            "files": files.into_iter().map(|file| file.json).collect::<Vec<_>>(),
+        });
+        print(&format!("{value:#}\n"))?;
+    } else {
+        print(&printable(&said))?;
+    }
+    Ok(())
+}
+
+/// No file is given twice, and no output is one of those to read or the other output.
+fn check_names(args: &ReportArgs) -> Result<()> {
+    let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    };
+    for (i, file) in args.files.iter().enumerate() {
+        if args.files[..i].iter().any(|before| same(before, file)) {
+            return Err(RuntimeError::Request(format!("{}: this file is given twice", file.display())));
+        }
+    }
+    let outputs: Vec<&Path> =
+        [Some(args.out.as_path()), args.card.as_deref()].into_iter().flatten().collect();
+    for (i, output) in outputs.iter().enumerate() {
+        let read = args.files.iter().map(PathBuf::as_path);
+        if read.chain(outputs[..i].iter().copied()).any(|other| same(other, output)) {
+            return Err(RuntimeError::Request(format!(
+                "{}: this file is to be written and is already another of those named; choose another name",
+                output.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Writes `text` to the file, and gives it its name.
+fn publish(mut target: PartialFile, mut file: File, text: &str) -> Result<()> {
+    file.write_all(text.as_bytes()).map_err(|e| FormatError::io(target.partial(), "write", e))?;
+    target.publish(&file)?;
+    Ok(())
+}
+
+/// What is said of an output.
+fn written(path: &Path, text: &str) -> String {
+    format!("{}: written, {}\n", path.display(), human_bytes(text.len() as u64))
+}

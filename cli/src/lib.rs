@@ -1,0 +1,56 @@
+//! The programs `qsf-convert`, `qsf-inspect`, `qsf-eval` and `qsf-run`: their command lines, and what they print.
+//!
+//! | Module | Duty |
+//! |---|---|
+//! | [`convert`] | `qsf-convert` |
+//! | [`batch`] | `qsf-convert --batch` |
+//! | [`inspect`] | `qsf-inspect` |
+//! | [`evaluate`] | `qsf-eval` |
+//! | [`run`], [`bench`] | `qsf-run`, and its measurements |
+//! | [`compute`], [`model_args`], [`byte_size`] | flags that programs share |
+//! | [`console`], [`progress`], [`model_name`] | what a user sees |
+//! | [`exit`], [`interrupt`] | how a program ends |
+//! | [`documents`] | completions for shells, manual pages |
+//!
+//! Whoever has options of another kind than a command line, such as keyword arguments, gives them by name. They go through the
+//! same parser:
+//!
+//! ```
+//! use qsf_cli::batch::manifest::Given;
+//! use qsf_cli::convert::{ConvertArgs, convert_json, parse_named, write_demo_model};
+//! use qsf_cli::inspect::inspect_json;
+//! use qsf_runtime::progress::{Cancel, Unwatched};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let folder = tempfile::tempdir()?;
+//! let (model, small) = (folder.path().join("demo-1m"), folder.path().join("small.qsf"));
+//! write_demo_model(&model)?;
+//!
+//! let options = [("quant".to_owned(), Given::Text("3bit".into()))];
+//! let args: ConvertArgs = parse_named(&options, &[], &[], &[&model, &small])?;
+//! let cpu = args.compute().start()?;
+//! let made = convert_json(&args, &cpu, &Unwatched, &Cancel::default())?;
+//! assert_eq!(made["weights"], 1_049_728);
+//!
+//! let (tensors, verify, allow_plain) = (false, true, false);
+//! let found = inspect_json(&small, tensors, verify, allow_plain)?;
+//! assert_eq!(found["type"], "3bit");
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod batch;
+pub mod bench;
+pub mod byte_size;
+pub mod compute;
+pub mod console;
+pub mod convert;
+pub mod documents;
+pub mod evaluate;
+pub mod exit;
+pub mod inspect;
+pub mod interrupt;
+pub mod model_args;
+pub mod model_name;
+pub mod progress;
+pub mod run;

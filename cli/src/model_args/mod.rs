@@ -1,0 +1,27 @@
+//! Flags that the programs which run models share, and what they choose.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `activations` | what weights are multiplied with |
+//! | `device` | the processor or a graphics processor |
+//! | `kv` | the key/value cache |
+//! | `shortcuts` | what of the model is left out: `head` (vocabulary clusters), `layers` (layers and early exits) |
+//! | `stream` | memory: opening and loading a model with or without a budget |
+
+mod activations;
+mod device;
+mod head;
+mod kv;
+mod layers;
+mod shortcuts;
+mod stream;
+
+pub use activations::ActivationArgs;
+#[cfg(not(feature = "gpu"))]
+pub use device::built_without;
+pub use device::{Device, DeviceArgs, Runs, adapters_json, adapters_text, only_on_cpu};
+pub use head::{HeadArgs, HeadChoice, HeadReport};
+pub use kv::KvArgs;
+pub use layers::{LayerArgs, LayerReport, Share};
+pub use shortcuts::{ShortcutArgs, ShortcutReport};
+pub use stream::{IoArg, OpenModel, StreamArgs, Streaming};

@@ -1,0 +1,185 @@
+//! Flags of a RAM budget, and opening a model with or without one.
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use qsf_runtime::cpu::{KvType, KvTypes};
+use qsf_runtime::source::{self, WeightSource};
+use qsf_runtime::stream::{Io, MemoryPlan, Need, RamBudget, StreamSource, StreamStatus, StreamedModel};
+use qsf_runtime::{KvOptions, Model, Result, RuntimeError, megabytes, memory};
+use serde_json::{Value, json};
+
+/// Flags of programs that can run a model within a RAM budget.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Memory")]
+pub struct StreamArgs {
+    /// Use at most so much memory, and read the weights that do not fit from the file for every token: megabytes, or
+    /// with a unit (1.5GB, 512MiB). With --prompt-ids no tokenizer is loaded, and tokens are printed as ids
+    #[arg(long, value_name = "MB")]
+    pub ram_budget: Option<RamBudget>,
+    /// How weights are read: without --ram-budget from a map of the file, whose pages the system keeps as it has room
+    /// [default: with --ram-budget direct where the file is larger than the memory that is free, else pread]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub io: Option<IoArg>,
+    /// With --ram-budget: show what memory is used for and how much every token reads, and stop
+    #[arg(long, requires = "ram_budget")]
+    pub memory_plan: bool,
+}
+
+/// How weights are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IoArg {
+    /// From a map of the file
+    Mmap,
+    /// By reads through the system's cache
+    Pread,
+    /// By reads past the system's cache (Linux)
+    Direct,
+}
+
+impl From<IoArg> for Io {
+    fn from(io: IoArg) -> Io {
+        match io {
+            IoArg::Mmap => Io::Mmap,
+            IoArg::Pread => Io::Pread,
+            IoArg::Direct => Io::Direct,
+        }
+    }
+}
+
+/// A model that is open.
+pub enum OpenModel {
+    /// All of it was checked, and is in memory or mapped.
+    Whole(Box<dyn WeightSource>),
+    /// To be run within a budget.
+    Streamed(Box<StreamSource>, RamBudget),
+}
+
+/// What a budget was spent on, and how reading goes.
+pub struct Streaming {
+    /// The plan.
+    pub plan: MemoryPlan,
+    /// The reader.
+    pub status: StreamStatus,
+    /// How it reads.
+    pub io: Io,
+}
+
+impl StreamArgs {
+    /// Opens the model at `path`, as the flags say.
+    ///
+    /// # Errors
+    /// When it cannot be read or is damaged, or with a budget is no QSF file.
+    pub fn open(&self, path: &Path) -> Result<OpenModel> {
+        let Some(budget) = self.ram_budget else {
+            if self.io.is_some_and(|io| io != IoArg::Mmap) {
+                let problem = "--io: weights are read in other ways than from a map with --ram-budget only";
+                return Err(RuntimeError::Request(problem.into()));
+            }
+            return Ok(OpenModel::Whole(source::open(path)?));
+        };
+        if path.is_dir() || source::gguf::is_gguf(path) {
+            return Err(RuntimeError::Unsupported {
+                path: path.to_owned(),
+                what: "a RAM budget for a model that is no QSF file".into(),
+                supported: "convert it with qsf-convert first".into(),
+            });
+        }
+        let io = self.io.map_or_else(|| Io::suitable(path), Io::from);
+        Ok(OpenModel::Streamed(Box::new(StreamSource::open(path, io)?), budget))
+    }
+}
+
+impl OpenModel {
+    /// The model's file.
+    pub fn source(&self) -> &dyn WeightSource {
+        match self {
+            OpenModel::Whole(source) => source.as_ref(),
+            OpenModel::Streamed(source, _) => source.as_ref(),
+        }
+    }
+
+    /// The type of the key/value cache, where none is asked for.
+    pub fn default_kv(&self) -> KvTypes {
+        match self {
+            OpenModel::Whole(_) => KvTypes::F16,
+            OpenModel::Streamed(..) => KvTypes { keys: KvType::Q8, values: KvType::Q4 },
+        }
+    }
+
+    /// Types of the key/value cache that will do where a budget has no room for the default.
+    pub fn smaller_kv(&self) -> Vec<KvTypes> {
+        match self {
+            OpenModel::Whole(_) => Vec::new(),
+            OpenModel::Streamed(..) => vec![KvType::Q4.into(), KvType::Q2.into()],
+        }
+    }
+
+    /// The model: with a budget one that can do what `need` says, beside what the process has taken so far.
+    ///
+    /// # Errors
+    /// When the budget is too small, or weights are damaged or cannot be read.
+    pub fn load(&mut self, need: Need) -> Result<(Model, Option<Streaming>)> {
+        match self {
+            OpenModel::Whole(source) => Ok((Model::load(source.as_ref())?, None)),
+            OpenModel::Streamed(source, budget) => {
+                source.drop_tokenizer_json();
+                let in_use = memory::anonymous().unwrap_or(UNKNOWN_USE);
+                let plan = MemoryPlan::new(source, need, *budget, in_use)?;
+                let StreamedModel { model, plan, status } = StreamedModel::load(source, plan)?;
+                Ok((model, Some(Streaming { plan, status, io: source.io() })))
+            }
+        }
+    }
+}
+
+/// What a program takes before it loads weights, where the system does not tell.
+const UNKNOWN_USE: u64 = 40_000_000;
+
+impl Streaming {
+    /// What the budget had no room for, of a context of `context` positions whose keys and values are kept as `kv` says.
+    pub fn concessions(&self, context: usize, kv: KvOptions) -> Option<String> {
+        let mut made = Vec::new();
+        if self.plan.context < context {
+            made.push(format!("the context is {} tokens instead of {context} (-c, -n)", self.plan.context));
+        }
+        if self.plan.kv != kv {
+            made.push(format!(
+                "the key/value cache is {} instead of {} (--kv-type), which costs quality",
+                self.plan.kv.types, kv.types
+            ));
+        }
+        let budget = megabytes(self.plan.budget.0);
+        (!made.is_empty()).then(|| format!("a RAM budget of {budget} is small: {}", made.join(", and ")))
+    }
+
+    /// A map of the memory, as text or as JSON.
+    pub fn describe(&self, json: bool) -> String {
+        if json {
+            return format!("{:#}\n", self.to_json());
+        }
+        let waited = self.status.waited().as_secs_f64();
+        let waited =
+            if waited > 0.0 { format!("waited {waited:.2} s for the disk\n") } else { String::new() };
+        self.plan.describe(self.status.read_rate()) + &waited
+    }
+
+    /// For JSON.
+    pub fn to_json(&self) -> Value {
+        let regions: serde_json::Map<String, Value> =
+            self.plan.regions.iter().map(|(name, bytes)| ((*name).to_owned(), json!(bytes))).collect();
+        json!({
+            "budget_bytes": self.plan.budget.0,
+            "planned_bytes": self.plan.total(),
+            "regions": regions,
+            "context": self.plan.context,
+            "kv_type": self.plan.kv.types.to_string(),
+            "prompt_step": self.plan.batch,
+            "bytes_read_per_token": self.plan.bytes_per_token,
+            "weight_bytes": self.plan.weight_bytes,
+            "io": self.io.name(),
+            "bytes_read_per_second": self.status.read_rate(),
+            "waited_seconds": self.status.waited().as_secs_f64(),
+        })
+    }
+}

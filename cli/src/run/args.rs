@@ -1,0 +1,138 @@
+//! The command line of `qsf-run`.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Parser};
+use qsf_runtime::Result;
+use qsf_runtime::sample::{Sampler, SamplerOptions};
+use qsf_runtime::text_file::read_text;
+
+use super::{InteractiveArgs, TokenizeArgs};
+use crate::bench::BenchArgs;
+use crate::compute::ComputeArgs;
+use crate::model_args::{ActivationArgs, DeviceArgs, KvArgs, ShortcutArgs, StreamArgs};
+
+const EXAMPLES: &str = "Examples:
+  qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
+  qsf-run model.qsf --chat -p \"Name three trees.\" --temp 0
+  qsf-run model.qsf -i --system-prompt \"Be short.\"
+  qsf-run ./model-dir -p \"Once upon a time\" --json
+  qsf-run model.qsf -p \"Once upon a time\" --head clusters
+  qsf-run model.qsf -p \"Once upon a time\" --quality 0.8
+  qsf-run model.qsf -p \"Once upon a time\" --early-exit 0.9
+  qsf-run model.qsf --tokenize -f text.txt --json
+  qsf-run model.qsf --bench --pp 128,512 --tg 64 -t 1,2 --verbose
+  qsf-run --kernel 4bit/1 -t 1
+  qsf-run --system
+
+QSF_CPU=scalar|avx2 forces an instruction set.
+Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory, 130 interrupted.";
+
+/// Generates text with a QSF file or a source model.
+#[derive(Debug, Parser)]
+#[command(name = "qsf-run", version, after_help = EXAMPLES)]
+pub struct RunArgs {
+    /// QSF file; or HuggingFace directory or GGUF file (run at full precision)
+    #[arg(value_name = "MODEL", required_unless_present_any = ["system", "kernel"])]
+    pub(super) model: Option<PathBuf>,
+    /// Text to continue
+    #[arg(short, long, value_name = "TEXT", group = "input")]
+    pub(super) prompt: Option<String>,
+    /// File whose text to continue
+    #[arg(short, long, value_name = "FILE", group = "input")]
+    pub(super) file: Option<PathBuf>,
+    /// Token ids to continue instead of text
+    #[arg(long, value_name = "IDS", value_delimiter = ',', group = "input")]
+    pub(super) prompt_ids: Option<Vec<u32>>,
+    /// Tokens to generate at most [default: 256, or what the context leaves]
+    #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N")]
+    pub(super) max_tokens: Option<usize>,
+    /// Context in tokens: prompt and output together [default: what they need; with --interactive up to 4096]
+    #[arg(short, long, value_name = "N")]
+    pub(super) ctx_size: Option<usize>,
+    /// Take the prompt as what a user says, in the model's chat template, and answer it
+    #[arg(long, requires = "input", group = "conversation", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system"])]
+    pub(super) chat: bool,
+    #[command(flatten)]
+    pub(super) interactive: InteractiveArgs,
+    /// With --chat or --interactive: what the model is told before
+    #[arg(long, visible_alias = "sys", value_name = "TEXT", requires = "conversation")]
+    pub(super) system_prompt: Option<String>,
+    #[command(flatten)]
+    pub(super) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(super) activations: ActivationArgs,
+    #[command(flatten)]
+    pub(super) shortcuts: ShortcutArgs,
+    #[command(flatten)]
+    pub(super) stream: StreamArgs,
+    #[command(flatten)]
+    pub(super) kv: KvArgs,
+    #[command(flatten)]
+    pub(super) tokens: TokenizeArgs,
+    #[command(flatten)]
+    pub(super) bench: BenchArgs,
+    /// Show threads, instruction sets and the kernels chosen for each type
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
+    pub(super) system: bool,
+    /// Print one JSON object at the end instead of streaming text
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Print timings to stderr; with --bench, show where the time goes
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
+    #[command(flatten)]
+    pub(super) compute: ComputeArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Sampling")]
+pub(super) struct SamplingArgs {
+    /// Temperature; 0 always takes the likeliest token
+    #[arg(long, visible_alias = "temp", value_name = "T", default_value_t = 0.7)]
+    pub(super) temperature: f32,
+    /// Keep the K likeliest tokens; 0 keeps all
+    #[arg(long, value_name = "K", default_value_t = 40)]
+    pub(super) top_k: usize,
+    /// Keep the likeliest tokens until their probabilities reach P; 1 keeps all
+    #[arg(long, value_name = "P", default_value_t = 0.9)]
+    pub(super) top_p: f32,
+    /// Keep tokens at least P times as likely as the likeliest; 0 keeps all
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub(super) min_p: f32,
+    /// Seed of the random choices [default: from the clock, shown by --verbose and --json]
+    #[arg(short, long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+}
+
+impl RunArgs {
+    /// The text of -p or -f.
+    pub(super) fn text(&self) -> Result<String> {
+        match (&self.prompt, &self.file) {
+            (Some(text), _) => Ok(text.clone()),
+            (None, Some(file)) => read_text(file),
+            (None, None) => Ok(String::new()),
+        }
+    }
+
+    /// Whether there is something to continue.
+    pub(super) fn has_input(&self) -> bool {
+        self.prompt.is_some() || self.file.is_some() || self.prompt_ids.is_some()
+    }
+}
+
+impl SamplingArgs {
+    /// The sampler that the flags ask for, and its seed.
+    pub(super) fn sampler(&self) -> Result<(Sampler, u64)> {
+        let seed = self.seed.unwrap_or_else(clock_seed);
+        let options = SamplerOptions::new(self.temperature, self.top_k, self.top_p, self.min_p, seed)?;
+        Ok((Sampler::new(options), seed))
+    }
+}
+
+fn clock_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}

@@ -1,0 +1,78 @@
+//! `qsf-run`: generates text with a model, measures how fast it and its kernels are, or shows the tokens of a text.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `args` | the flags |
+//! | `session` | loads the model |
+//! | `prompt`, `lengths` | the tokens to continue, and how many there will be |
+//! | `answer`, `rates` | generates text, and says how fast |
+//! | `interactive` | `--interactive` |
+//! | `tokenize` | `--tokenize` |
+//! | `system` | `--system` |
+
+mod answer;
+mod args;
+mod interactive;
+mod lengths;
+mod prompt;
+mod rates;
+mod session;
+mod system;
+mod tokenize;
+
+use std::process::ExitCode;
+
+use qsf_runtime::RuntimeError;
+
+use self::answer::answer;
+use self::session::Session;
+use self::system::print_system;
+use crate::bench::{BenchModel, run_bench, run_kernels};
+use crate::documents;
+use crate::exit::exit_with;
+use crate::interrupt::cancel_on_interrupt;
+use crate::model_args::{Runs, only_on_cpu};
+
+pub use self::args::RunArgs;
+pub use self::interactive::{DEFAULT_CONTEXT, InteractiveArgs, TurnOptions, answer_turns};
+pub use self::tokenize::{TokenizeArgs, print_tokens};
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    exit_with(run(&documents::parse::<RunArgs>()))
+}
+
+fn run(args: &RunArgs) -> anyhow::Result<()> {
+    if args.bench.kernel.is_some() {
+        return run_kernels(&args.bench, args.device, &args.compute, args.json, &cancel_on_interrupt()?);
+    }
+    if let (true, Some(path)) = (args.bench.bench, &args.model) {
+        let cancel = cancel_on_interrupt()?;
+        let RunArgs { compute, device, shortcuts, stream, kv, activations, .. } = args;
+        let (device, activations) = (*device, *activations);
+        let how = BenchModel { path, compute, device, shortcuts, stream, kv, activations };
+        return run_bench(&args.bench, &how, args.json, args.verbose, &cancel);
+    }
+    let cpu = args.compute.start()?;
+    if args.system {
+        return print_system(&cpu, args.json);
+    }
+    let Some(path) = &args.model else {
+        return Err(RuntimeError::Request("no model given".into()).into());
+    };
+    args.activations.check(cpu.isa(), &args.stream)?;
+    if args.tokens.tokenize {
+        return print_tokens(&args.tokens, path, &args.text()?, args.json);
+    }
+    if !args.has_input() && !args.interactive.interactive {
+        let nothing = "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids, or -i";
+        return Err(RuntimeError::Request(nothing.into()).into());
+    }
+    let Some((decoder, session)) = Session::load(args, path, cpu)? else { return Ok(()) };
+    let only_on_cpu = only_on_cpu(&args.stream, &args.kv, &args.shortcuts, args.activations);
+    match args.device.choose(decoder, only_on_cpu)? {
+        Runs::OnCpu(decoder) => answer(&*decoder, args, session),
+        #[cfg(feature = "gpu")]
+        Runs::OnGpu(decoder) => answer(&*decoder, args, session),
+    }
+}

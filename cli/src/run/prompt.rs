@@ -1,0 +1,49 @@
+//! The tokens that a model is to continue.
+
+use std::path::Path;
+
+use qsf_runtime::source::WeightSource;
+use qsf_runtime::{ChatTemplate, Message, Result, RuntimeError, Tokenizer};
+
+use super::args::RunArgs;
+
+/// The tokens to continue; in a conversation that is read, none.
+pub(super) fn prompt_tokens(
+    args: &RunArgs,
+    source: &dyn WeightSource,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Vec<u32>> {
+    if let Some(ids) = &args.prompt_ids {
+        return Ok(ids.clone());
+    }
+    if args.interactive.interactive {
+        return Ok(Vec::new());
+    }
+    let text = args.text()?;
+    if args.chat {
+        return chat_tokens(args, source, tokenizer, text);
+    }
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    tokenizer.ok_or_else(|| no_tokenizer(source.path()))?.encode(&text)
+}
+
+/// The tokens of a conversation of one turn, up to where the answer begins.
+fn chat_tokens(
+    args: &RunArgs,
+    source: &dyn WeightSource,
+    tokenizer: Option<&Tokenizer>,
+    text: String,
+) -> Result<Vec<u32>> {
+    let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(source.path()))?;
+    let template = ChatTemplate::of_source(source, tokenizer)?;
+    let system = args.system_prompt.as_ref().map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
+    tokenizer.encode_plain(&template.render(&messages, true)?)
+}
+
+/// There is text, and nothing that makes tokens of it.
+pub(super) fn no_tokenizer(path: &Path) -> RuntimeError {
+    RuntimeError::bad_input(path, "tokenizer.json", "a tokenizer, or a prompt as --prompt-ids", "none")
+}

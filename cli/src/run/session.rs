@@ -1,0 +1,76 @@
+//! A model that is loaded as the flags say, with the prompt that it is to continue.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use qsf_runtime::cpu::Cpu;
+use qsf_runtime::stream::Need;
+use qsf_runtime::{Decoder, KvOptions, Tokenizer};
+
+use super::args::RunArgs;
+use super::lengths::Lengths;
+use super::prompt::prompt_tokens;
+use crate::console::print;
+use crate::interrupt::cancel_on_interrupt;
+use crate::model_args::{OpenModel, ShortcutReport, Streaming};
+
+/// What text is generated with, beside the decoder.
+pub(super) struct Session {
+    pub open: OpenModel,
+    pub tokenizer: Option<Tokenizer>,
+    /// Tokens to continue.
+    pub prompt: Vec<u32>,
+    pub lengths: Lengths,
+    pub kv: KvOptions,
+    pub shortcuts: ShortcutReport,
+    pub streaming: Option<Streaming>,
+    /// When loading began.
+    pub started: Instant,
+}
+
+impl Session {
+    /// Loads the model at `path`; `None` where only its memory plan was asked for, which is printed.
+    pub fn load(args: &RunArgs, path: &Path, cpu: Cpu) -> anyhow::Result<Option<(Decoder, Session)>> {
+        let started = Instant::now();
+        let mut open = args.stream.open(path)?;
+        let cancel = cancel_on_interrupt()?;
+        // Before the weights, so that a budget is made with what the tokenizer takes. Token ids that nobody reads need none.
+        let ids_only = args.prompt_ids.is_some() && args.stream.ram_budget.is_some();
+        let source = open.source();
+        let json = source.tokenizer_json().filter(|_| !ids_only);
+        let tokenizer = json.map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
+        let prompt = prompt_tokens(args, source, tokenizer.as_ref())?;
+        let lengths = Lengths::new(args, source.config(), &prompt)?;
+        let kv = args.kv.options(open.default_kv());
+        let layers = args.shortcuts.layers(open.source())?;
+        let (model, streaming) = open.load(Need {
+            context: lengths.context,
+            least_context: lengths.least_context,
+            batch: lengths.step,
+            logit_rows: 1,
+            whole_head: args.shortcuts.whole_head(),
+            kv,
+            smaller_kv: if args.kv.kv_type.is_some() { Vec::new() } else { open.smaller_kv() },
+            skipped: layers.as_ref().map_or_else(Vec::new, |layers| layers.skipped().to_vec()),
+            threads: cpu.threads(),
+        })?;
+        if let Some(streaming) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
+            print(&streaming.describe(args.json))?;
+            return Ok(None);
+        }
+        if let Some(note) =
+            streaming.as_ref().and_then(|streaming| streaming.concessions(lengths.context, kv))
+        {
+            writeln!(std::io::stderr(), "note: {note}")?;
+        }
+        let decoder = args.activations.decoder(Arc::new(model), cpu)?.stop_on(&cancel);
+        let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
+        if args.verbose || std::io::stderr().is_terminal() {
+            write!(std::io::stderr(), "{}", shortcuts.lines())?;
+        }
+        let session = Session { open, tokenizer, prompt, lengths, kv, shortcuts, streaming, started };
+        Ok(Some((decoder, session)))
+    }
+}

@@ -1,0 +1,17 @@
+//! The programs, as a user calls them, on files and servers that are made for the purpose.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[cfg(feature = "hub")]
+#[path = "../../../converter/tests/hub/fake_hub.rs"]
+mod fake_hub;
+#[cfg(feature = "hub")]
+#[path = "../../../converter/tests/hub/server.rs"]
+mod server;
+#[path = "../../../format-spec/tests/integration/small_file.rs"]
+mod small_file;
+
+mod documents;
+#[cfg(feature = "hub")]
+mod hub;
+mod inspect;
+mod report;

@@ -1,7 +1,0 @@
-//! `qsf-convert`: a source model in, one checksummed QSF file out.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    qsf_converter::cli::main()
-}
