@@ -7,7 +7,8 @@ mod data;
 mod folders;
 mod gguf;
 mod models;
-pub mod module_order;
+#[cfg(test)]
+mod module_order;
 mod programs;
 mod refused;
 

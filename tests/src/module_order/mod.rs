@@ -6,13 +6,11 @@
 //! | `source_file` | what a file declares, imports and mentions |
 //! | `source_crate` | the files of a crate, and which of them takes what from which |
 //! | `order` | the order as it is written down, and what runs against it |
+//! | `of_this_repository` | the test that this is for |
 
+mod of_this_repository;
 mod order;
 mod source_crate;
 mod source_file;
-#[cfg(test)]
 mod tests;
 mod tokens;
-
-pub use order::{Order, orders_of};
-pub use source_crate::{Import, SourceCrate};

@@ -1,6 +1,6 @@
 //! The files of a crate, and which of them takes what from which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
 use super::source_file::{Path, SourceFile, Use};
@@ -96,6 +96,28 @@ impl SourceCrate {
         imports.sort();
         imports.dedup();
         imports
+    }
+
+    /// The imports among files that import each other in a circle.
+    pub fn circles(&self) -> Vec<Import> {
+        let imports = self.imports();
+        let mut taken: BTreeMap<&Path, Vec<&Path>> = BTreeMap::new();
+        for import in &imports {
+            taken.entry(&import.from).or_default().push(&import.to);
+        }
+        let leads_back = |import: &&Import| {
+            let (mut seen, mut next) = (HashSet::new(), vec![&import.to]);
+            while let Some(module) = next.pop() {
+                if *module == import.from {
+                    return true;
+                }
+                if seen.insert(module) {
+                    next.extend(taken.get(module).into_iter().flatten());
+                }
+            }
+            false
+        };
+        imports.iter().filter(leads_back).cloned().collect()
     }
 
     /// Those of `crates` that paths of this one begin with, and the files where they do.
