@@ -9,6 +9,30 @@
 //! as they are quantized, so that each matrix is fitted to the inputs that it will really get. [`vocab_clusters`] groups the
 //! rows of the head, and counts on a text how well few of the groups stand for all. [`early_exits`]
 //! learns from a text when a token is decided before the last layer.
+//!
+//! Which columns of a matrix matter, by the inputs that a text gives it:
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use qsf_calibration::{Detail, collect};
+//! use qsf_format::{TensorId, TensorKind};
+//! use qsf_runtime::cpu::Cpu;
+//! use qsf_runtime::progress::{Cancel, Unwatched};
+//! use qsf_runtime::source;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden/llama");
+//! let model = source::open(&path)?;
+//! let tokens: Vec<u32> = (0..40).map(|i| i * 7 % model.config().vocab).collect();
+//! let found = collect(&*model, &Cpu::from_env()?, &tokens, Detail::Diagonal, &Unwatched, &Cancel::default())?;
+//!
+//! // The weight of each column in the error of a quantizer.
+//! let importance = found.importance(TensorId::of_layer(0, TensorKind::FfnDown), model.config().tied_head);
+//! assert_eq!(importance.unwrap_or_default().len(), model.config().ffn as usize);
+//! # Ok(())
+//! # }
+//! ```
 
 mod clusters;
 mod collect;

@@ -3,6 +3,57 @@
 //! - [`QsfFile`] opens a file and hands out checked parts; [`verify`] checks all of it.
 //! - [`QsfWriter`] writes a file from front to back.
 //! - [`QuantType`], [`CodeTables`], [`Layout`], [`TensorKind`], [`ModelConfig`] and [`Meta`] are the vocabulary that the other crates share.
+//!
+//! A file of one layer, written and read back:
+//!
+//! ```
+//! use qsf_format::*;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("tiny.qsf");
+//! let model = ModelConfig {
+//!     architecture: "llama".into(),
+//!     layers: 1,
+//!     hidden: 4,
+//!     heads: 1,
+//!     kv_heads: 1,
+//!     head_dim: 4,
+//!     ffn: 8,
+//!     vocab: 3,
+//!     max_positions: 16,
+//!     position: PositionConfig::rope(10_000.0, None),
+//!     tied_head: true,
+//!     ..ModelConfig::default()
+//! };
+//! let (block, compression) = (BlockSize::B64, Compression::None);
+//! let options = WriterOptions { force: false, block, compression, tables: CodeTables::default() };
+//! let floats = |count: u32| (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>();
+//!
+//! // The parts come in the order in which they stand in the file.
+//! let mut writer = QsfWriter::create(&path, model.layers, options)?;
+//! writer.begin_embedding(QuantType::F32, Layout::Rows, model.vocab, model.hidden)?;
+//! writer.embedding_rows(&floats(model.vocab * model.hidden))?;
+//! let (quant, layout, cols) = (QuantType::F32, Layout::Rows, model.hidden);
+//! writer.layer(vec![EncodedTensor { kind: TensorKind::AttnNorm, rows: 1, cols, quant, layout, data: floats(4) }], None)?;
+//! writer.begin_final(model.tied_head)?;
+//! writer.begin_tensor(TensorKind::FinalNorm, 1, cols, quant, layout)?;
+//! writer.tensor_rows(&floats(4))?;
+//! writer.end_final();
+//! let (tool, options) = ("an example".into(), serde_json::Map::new());
+//! let provenance = Provenance { tool, sources: Vec::new(), requantized_from: Vec::new(), options };
+//! let meta = Meta { version: META_VERSION, model, provenance, tensors: Vec::new() };
+//! writer.finish(&meta, quant.id(), None, None)?;
+//!
+//! // What is read was checked on the way; `verify` checks the rest.
+//! let file = QsfFile::open(&path)?;
+//! assert_eq!(file.meta()?, Some(meta));
+//! assert_eq!(file.embedding(&file.embedding_info()?)?.as_slice(), floats(12));
+//! assert_eq!(file.layer(0)?.tensors[0].kind, Some(TensorKind::AttnNorm));
+//! assert_eq!(verify(&path)?.layers, 1);
+//! # Ok(())
+//! # }
+//! ```
 
 mod alignment;
 mod chunk;

@@ -3,6 +3,33 @@
 //! - [`source::open`] opens a QSF file or a HuggingFace directory behind one trait, weights in their stored type.
 //! - [`Model::load`] and [`Decoder`] run it: one decoder, configured by [`ModelConfig`](qsf_format::ModelConfig).
 //! - [`generate`], [`mod@bench`], [`eval`] and [`compare`] are what the binaries do with it.
+//!
+//! A model reads three tokens, and says which it expects next:
+//!
+//! ```
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use qsf_runtime::cpu::Cpu;
+//! use qsf_runtime::{Decoder, Model, source};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A directory as hubs hand it out; the path of a QSF or GGUF file would do as well.
+//! let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden/llama");
+//! let source = source::open(&path)?;
+//! let decoder = Decoder::new(Arc::new(Model::load(&*source)?), Cpu::from_env()?, None);
+//!
+//! // One sequence of up to 16 tokens, of which up to 4 come in one step.
+//! let mut state = decoder.state(16, 4)?;
+//! decoder.forward(&mut state, &[5, 7, 11])?;
+//! let mut logits = vec![0.0; source.config().vocab as usize];
+//! decoder.logits(&mut state, 2..3, &mut logits)?;
+//! let next = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+//! println!("token {next:?} comes next");
+//! # assert!(logits.iter().all(|logit| logit.is_finite()));
+//! # Ok(())
+//! # }
+//! ```
 
 mod arena;
 pub mod bench;
