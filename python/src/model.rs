@@ -170,7 +170,7 @@ impl Model {
         chat: bool,
         system_prompt: Option<String>,
     ) -> PyResult<TextStream> {
-        let sampling = sampling(py, (temperature, top_k, top_p, min_p), seed)?;
+        let sampling = sampling(py, temperature, top_k, top_p, min_p, seed)?;
         let request = checked(py, Request { prompt, max_tokens, sampling, chat, system_prompt })?;
         Ok(TextStream { work: Some(self.start(request)?) })
     }
@@ -194,7 +194,10 @@ impl Model {
 /// How tokens are chosen; a seed that is not given comes from the clock.
 fn sampling(
     py: Python<'_>,
-    (temperature, top_k, top_p, min_p): (f32, usize, f32, f32),
+    temperature: f32,
+    top_k: usize,
+    top_p: f32,
+    min_p: f32,
     seed: Option<u64>,
 ) -> PyResult<SamplerOptions> {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

@@ -122,6 +122,17 @@ pub(super) struct ProbeBuffers {
     logits: Vec<f32>,
 }
 
+/// How a head is multiplied.
+#[derive(Clone, Copy)]
+pub(super) struct HeadArithmetic<'a> {
+    /// The threads, and their instruction set.
+    pub cpu: &'a Cpu,
+    /// In which type it gets its input.
+    pub activations: Activations,
+    /// Added to the logits.
+    pub bias: Option<&'a [f32]>,
+}
+
 impl ClusteredHead {
     /// The head of `model`, of whose clusters `probed` are looked at for every position.
     ///
@@ -191,13 +202,13 @@ impl ClusteredHead {
     /// Logits of one position, one per token.
     pub(super) fn logits(
         &self,
-        cpu: &Cpu,
-        (activations, bias): (Activations, Option<&[f32]>),
+        arithmetic: HeadArithmetic<'_>,
         x: &[f32],
         coded: &mut CodedRows,
         buffers: &mut ProbeBuffers,
         out: &mut [f32],
     ) {
+        let HeadArithmetic { cpu, activations, bias } = arithmetic;
         let ProbeBuffers { centroid_logits, probed, panels, logits } = buffers;
         centroid_logits.resize(self.clusters(), 0.0);
         self.ranking.logits(cpu, x, centroid_logits);

@@ -60,13 +60,14 @@ impl KvCache {
     pub fn new(
         config: &ModelConfig,
         layers: u32,
-        (capacity, batch): (usize, usize),
+        capacity: usize,
+        batch: usize,
         options: KvOptions,
     ) -> Result<KvCache> {
         if let Some(keep) = options.keep {
             check_keep(config, keep)?;
         }
-        let plans = (0..layers).map(|index| plan(config, index, (capacity, batch), options));
+        let plans = (0..layers).map(|index| plan(config, index, capacity, batch, options));
         let plans: Vec<(KvLayer, usize)> = plans.collect();
         let bytes = plans.iter().map(|(kv, mass)| layer_bytes(kv, *mass)).fold(0, u64::saturating_add);
         memory::ask(bytes, || format!("key/value cache of {capacity} positions"))?;
@@ -85,7 +86,7 @@ impl KvCache {
 
     /// Bytes that the cache of a model takes when it is full, without what the allocator adds.
     pub fn bytes(config: &ModelConfig, context: usize, batch: usize, options: KvOptions) -> u64 {
-        let layers = (0..config.layers).map(|index| plan(config, index, (context, batch), options));
+        let layers = (0..config.layers).map(|index| plan(config, index, context, batch, options));
         layers.map(|(kv, mass)| layer_bytes(&kv, mass)).fold(0, u64::saturating_add)
     }
 
@@ -213,7 +214,8 @@ impl KvCache {
 fn plan(
     config: &ModelConfig,
     index: u32,
-    (capacity, batch): (usize, usize),
+    capacity: usize,
+    batch: usize,
     options: KvOptions,
 ) -> (KvLayer, usize) {
     let (kv_heads, head_dim) = (config.kv_heads as usize, config.head_dim as usize);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use qsf_format::{ModelConfig, PositionConfig, Residual};
 
 use super::activations::{Activations, CodedRows};
-use super::clustered_head::ClusteredHead;
+use super::clustered_head::{ClusteredHead, HeadArithmetic};
 use super::exit_rule::ExitRule;
 use super::kv_cache::KvOptions;
 use super::observe::{InputObserver, Unobserved};
@@ -300,9 +300,10 @@ impl Decoder {
             Some(head) => {
                 let vocab = self.model.config.vocab as usize;
                 assert_eq!(out.len(), rows.len() * vocab, "logits of another size");
-                let how = (self.activations, self.model.head.bias.as_deref());
+                let bias = self.model.head.bias.as_deref();
+                let arithmetic = HeadArithmetic { cpu: &self.cpu, activations: self.activations, bias };
                 for (x, out) in input.chunks_exact(hidden).zip(out.chunks_exact_mut(vocab)) {
-                    head.logits(&self.cpu, how, x, coded, probes, out);
+                    head.logits(arithmetic, x, coded, probes, out);
                 }
             }
         }

@@ -124,7 +124,7 @@ pub fn evaluate_part<R: Runner>(
     check_tokens(&tokens[..total * ctx], vocab)?;
     let started = Instant::now();
     let step = options.steps();
-    let side = |runner, kv| Side::new(runner, (ctx, step), kv, options.logit_rows);
+    let side = |runner, kv| Side::new(runner, ctx, step, kv, options.logit_rows);
     let mut model = side(model, kv)?;
     let mut base = base.map(|base| side(base, base_kv.into())).transpose()?;
     let mut chunks = Vec::with_capacity(range.len());
@@ -134,7 +134,7 @@ pub fn evaluate_part<R: Runner>(
         if let Some(bos) = bos {
             chunk[0] = bos;
         }
-        chunks.push(evaluate_chunk(&mut model, base.as_mut(), (number, &chunk), progress)?);
+        chunks.push(evaluate_chunk(&mut model, base.as_mut(), number, &chunk, progress)?);
     }
     progress.end();
     Ok(EvaluatedChunks {
@@ -170,12 +170,7 @@ struct Side<'a, R: Runner> {
 }
 
 impl<'a, R: Runner> Side<'a, R> {
-    fn new(
-        runner: &'a R,
-        (ctx, step): (usize, usize),
-        kv: KvOptions,
-        logit_rows: usize,
-    ) -> Result<Side<'a, R>> {
+    fn new(runner: &'a R, ctx: usize, step: usize, kv: KvOptions, logit_rows: usize) -> Result<Side<'a, R>> {
         let vocab = runner.config().vocab as usize;
         let state = runner.state_with(ctx, step, kv)?;
         let rows = (MAX_LOGITS / vocab).min(logit_rows).max(1);
@@ -225,7 +220,8 @@ fn check_finite(values: &[f64], chunk: usize, position: usize) -> Result<()> {
 fn evaluate_chunk<R: Runner>(
     model: &mut Side<'_, R>,
     mut base: Option<&mut Side<'_, R>>,
-    (number, chunk): (usize, &[u32]),
+    number: usize,
+    chunk: &[u32],
     progress: &dyn Progress,
 ) -> Result<ChunkSums> {
     let mut sums = ChunkSums::new(base.is_some());

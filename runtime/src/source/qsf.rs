@@ -54,7 +54,8 @@ impl QsfSource {
         let outliers = file.outliers()?;
         let mut tensors =
             Found { file: &file, config: &config, outliers, tensors: HashMap::new(), infos: Vec::new() };
-        tensors.add_embedding(embedding?)?;
+        let (bytes, info) = embedding?;
+        tensors.add_embedding(&bytes, &info)?;
         for (layer, group) in (0..).zip(&layers) {
             tensors.add_group(Some(layer), group)?;
         }
@@ -115,10 +116,10 @@ pub(crate) struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn add_embedding(&mut self, (bytes, info): (RawBytes, EmbeddingInfo)) -> Result<()> {
+    fn add_embedding(&mut self, bytes: &RawBytes, info: &EmbeddingInfo) -> Result<()> {
         let len = bytes.as_slice().len();
         let id = TensorId::of_model(TensorKind::TokenEmbedding);
-        self.add(id, info.rows, info.cols, (info.quant, info.layout), tensor_bytes(&bytes, 0..len))
+        self.add(id, info.rows, info.cols, info.quant, info.layout, tensor_bytes(bytes, 0..len))
     }
 
     pub fn add_group(&mut self, layer: Option<u32>, group: &TensorGroup) -> Result<()> {
@@ -137,7 +138,7 @@ impl Found<'_> {
             return self.add_joined_biases(id, entry.quant, &bytes);
         }
         self.check_experts(entry, id)?;
-        self.add(id, entry.rows, entry.cols, (entry.quant, entry.layout), bytes)
+        self.add(id, entry.rows, entry.cols, entry.quant, entry.layout, bytes)
     }
 
     /// Kind 13 holds the up bias followed by the down bias.
@@ -158,7 +159,7 @@ impl Found<'_> {
             [(TensorKind::FfnUpBias, up, first), (TensorKind::FfnDownBias, down, second)]
         {
             let bytes = part.to_vec().into();
-            self.add(TensorId { kind, ..id }, 1, cols, (quant, Layout::Rows), bytes)?;
+            self.add(TensorId { kind, ..id }, 1, cols, quant, Layout::Rows, bytes)?;
         }
         Ok(())
     }
@@ -187,7 +188,8 @@ impl Found<'_> {
         id: TensorId,
         rows: u32,
         cols: u32,
-        (quant, layout): (QuantType, Layout),
+        quant: QuantType,
+        layout: Layout,
         bytes: TensorBytes,
     ) -> Result<()> {
         let path = self.file.path();

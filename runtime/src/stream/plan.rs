@@ -23,15 +23,26 @@ const PER_THREAD: u64 = 600_000;
 /// What a sampler sorts of logits.
 const PER_TOKEN_OF_VOCABULARY: u64 = 28;
 
-/// Ways to spend less on reading, from the most comfortable: bytes of a piece, buffers, panels of the embedding that are kept.
-const LADDER: [(usize, usize, usize); 7] = [
-    (4 << 20, 2, 64),
-    (2 << 20, 2, 32),
-    (1 << 20, 2, 16),
-    (512 << 10, 2, 8),
-    (256 << 10, 2, 4),
-    (128 << 10, 2, 2),
-    (64 << 10, 1, 1),
+/// What is spent on reading.
+#[derive(Clone, Copy)]
+struct Rung {
+    /// Bytes of a piece.
+    piece: usize,
+    /// Buffers for pieces.
+    buffers: usize,
+    /// Panels of the embedding that are kept.
+    panels: usize,
+}
+
+/// Ways to spend less on reading, from the most comfortable.
+const LADDER: [Rung; 7] = [
+    Rung { piece: 4 << 20, buffers: 2, panels: 64 },
+    Rung { piece: 2 << 20, buffers: 2, panels: 32 },
+    Rung { piece: 1 << 20, buffers: 2, panels: 16 },
+    Rung { piece: 512 << 10, buffers: 2, panels: 8 },
+    Rung { piece: 256 << 10, buffers: 2, panels: 4 },
+    Rung { piece: 128 << 10, buffers: 2, panels: 2 },
+    Rung { piece: 64 << 10, buffers: 1, panels: 1 },
 ];
 /// Tokens of a step below which prompts are run only where the budget leaves nothing else: each step reads the whole file.
 const LEAST_BATCH: usize = 32;
@@ -197,7 +208,7 @@ impl Costs<'_> {
     }
 
     /// Everything but weights that may be streamed, with steps of `batch` tokens.
-    fn total(&self, rung: (usize, usize, usize), batch: usize) -> u64 {
+    fn total(&self, rung: Rung, batch: usize) -> u64 {
         let regions = self.regions(rung, batch);
         // A hostile file may describe a model of any size.
         let pinned = self.matrices().filter(|place| self.is_pinned(place)).map(kept_bytes).sum();
@@ -233,11 +244,8 @@ impl Costs<'_> {
         region(bytes.stored) + region(bytes.border)
     }
 
-    fn regions(
-        &self,
-        (piece, buffers, panels): (usize, usize, usize),
-        batch: usize,
-    ) -> Vec<(&'static str, u64)> {
+    fn regions(&self, rung: Rung, batch: usize) -> Vec<(&'static str, u64)> {
+        let Rung { piece, buffers, panels } = rung;
         let state = StateBytes::of(self.config, self.need.context, batch, self.need.kv);
         let other = RESERVE + PER_THREAD * self.need.threads as u64;
         let panel = region(EmbeddingRows::panel_bytes(&self.source.embedding().form));
@@ -279,14 +287,10 @@ impl Costs<'_> {
         self.matrices().any(Place::is_of_experts)
     }
 
-    fn plan(
-        &self,
-        (piece, buffers, panels): (usize, usize, usize),
-        batch: usize,
-        budget: RamBudget,
-    ) -> MemoryPlan {
-        let mut regions = self.regions((piece, buffers, panels), batch);
-        let left = budget.0 - self.total((piece, buffers, panels), batch);
+    fn plan(&self, rung: Rung, batch: usize, budget: RamBudget) -> MemoryPlan {
+        let Rung { piece, buffers, panels } = rung;
+        let mut regions = self.regions(rung, batch);
+        let left = budget.0 - self.total(rung, batch);
         let matrices: Vec<&Place> = self.matrices().collect();
         let mut resident: Vec<bool> = matrices.iter().map(|place| self.is_pinned(place)).collect();
         let left = keep_most_used(&matrices, &mut resident, left);

@@ -65,11 +65,10 @@ pub(super) fn attend_chunk<V: Vector>(
         let Some(seen) = within.seen_by_any(&rows, &step) else {
             continue;
         };
-        let values = queries.kv.values::<V>(seen, &mut room.values);
+        let values = Step { positions: &step, stored: queries.kv.values::<V>(seen, &mut room.values) };
         let mut row = rows.start;
         while row < rows.end {
-            row +=
-                by_rows!(rows.end - row, add_values::<V>(within, row, (step.clone(), values), scores, parts));
+            row += by_rows!(rows.end - row, add_values::<V>(within, row, values, scores, parts));
         }
     }
 }
@@ -89,10 +88,10 @@ pub(super) fn score_chunk<V: Vector>(
         let Some(seen) = within.seen_by_any(&rows, &step) else {
             continue;
         };
-        let keys = queries.kv.keys::<V>(seen, &mut room.keys);
+        let keys = Step { positions: &step, stored: queries.kv.keys::<V>(seen, &mut room.keys) };
         let mut row = rows.start;
         while row < rows.end {
-            row += by_rows!(rows.end - row, score::<V>(within, row, (step.clone(), keys), packed, scores));
+            row += by_rows!(rows.end - row, score::<V>(within, row, keys, packed, scores));
         }
     }
 }
@@ -104,7 +103,11 @@ pub(super) fn steps() -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Positions of a chunk, and their keys or values.
-type Step<'a> = (Range<usize>, &'a [Lanes]);
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    positions: &'a Range<usize>,
+    stored: &'a [Lanes],
+}
 
 /// A chunk and what is asked of it.
 #[derive(Clone, Copy)]
@@ -143,20 +146,21 @@ impl Within<'_> {
 fn score<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    (step, keys): Step<'_>,
+    keys: Step<'_>,
     packed: &[Lanes],
     scores: &mut [Lanes],
 ) {
     // Later rows begin and end later.
-    let (first, last) = (within.seen(first_row, &step), within.seen(first_row + R - 1, &step));
+    let Step { positions: step, stored: keys } = keys;
+    let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
     let (mut vector, end) = (first.start / LANES, last.end.div_ceil(LANES));
     let first_vector = step.start / LANES;
     while vector < end {
-        let at = (first_vector, vector);
+        let at = vector;
         vector += if vector + C <= end {
-            score_vectors::<V, R, C>(within, first_row, at, keys, packed, scores)
+            score_vectors::<V, R, C>(within, first_row, first_vector, at, keys, packed, scores)
         } else {
-            score_vectors::<V, R, 1>(within, first_row, at, keys, packed, scores)
+            score_vectors::<V, R, 1>(within, first_row, first_vector, at, keys, packed, scores)
         };
     }
 }
@@ -166,7 +170,8 @@ fn score<V: Vector, const R: usize, const C: usize>(
 fn score_vectors<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    (first_vector, vector): (usize, usize),
+    first_vector: usize,
+    vector: usize,
     stored: &[Lanes],
     packed: &[Lanes],
     scores: &mut [Lanes],
@@ -187,7 +192,7 @@ fn score_vectors<V: Vector, const R: usize, const C: usize>(
         for (of_piece, keys) in keys_of_piece.iter_mut().zip(keys) {
             *of_piece = &keys[piece * ROW * KEY_LANES..];
         }
-        add_products(q.as_flattened(), keys_of_piece, (count, KEY_LANES, C * dim), &mut acc);
+        add_products(q.as_flattened(), keys_of_piece, count, KEY_LANES, C * dim, &mut acc);
         piece += 1;
     }
     for (row, acc) in (first_row..).zip(acc) {
@@ -249,27 +254,28 @@ pub(super) fn weigh<V: Vector>(
 fn add_values<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    (step, values): Step<'_>,
+    values: Step<'_>,
     weights: &[Lanes],
     parts: &mut [Lanes],
 ) {
-    let (first, last) = (within.seen(first_row, &step), within.seen(first_row + R - 1, &step));
+    let step = values.positions;
+    let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
     if first == last {
-        return add_rows::<V, R, C>(within, first_row, (step, values), first, weights, parts);
+        return add_rows::<V, R, C>(within, first_row, values, first, weights, parts);
     }
     // Rows of several tokens. What not all of them see is added to each by itself: a weight of zero would not do, for zero
     // times infinity is NaN.
     let common = if last.start < first.end { last.start..first.end } else { step.end..step.end };
     for row in first_row..first_row + R {
-        let seen = within.seen(row, &step);
+        let seen = within.seen(row, step);
         let before = seen.start..seen.end.min(common.start);
-        add_rows::<V, 1, 4>(within, row, (step.clone(), values), before, weights, parts);
+        add_rows::<V, 1, 4>(within, row, values, before, weights, parts);
     }
-    add_rows::<V, R, C>(within, first_row, (step.clone(), values), common.clone(), weights, parts);
+    add_rows::<V, R, C>(within, first_row, values, common.clone(), weights, parts);
     for row in first_row..first_row + R {
-        let seen = within.seen(row, &step);
+        let seen = within.seen(row, step);
         let behind = seen.start.max(common.end)..seen.end;
-        add_rows::<V, 1, 4>(within, row, (step.clone(), values), behind, weights, parts);
+        add_rows::<V, 1, 4>(within, row, values, behind, weights, parts);
     }
 }
 
@@ -278,7 +284,7 @@ fn add_values<V: Vector, const R: usize, const C: usize>(
 fn add_rows<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    (step, values): Step<'_>,
+    values: Step<'_>,
     positions: Range<usize>,
     weights: &[Lanes],
     parts: &mut [Lanes],
@@ -287,13 +293,13 @@ fn add_rows<V: Vector, const R: usize, const C: usize>(
         return;
     }
     let columns = within.queries.kv.columns();
-    let values = &values[(positions.start - step.start) * columns..];
+    let values = &values.stored[(positions.start - values.positions.start) * columns..];
     let mut column = 0;
     while column < columns {
         column += if column + C <= columns {
-            add_columns::<V, R, C>(first_row, (columns, column), values, positions.clone(), weights, parts)
+            add_columns::<V, R, C>(first_row, columns, column, values, positions.clone(), weights, parts)
         } else {
-            add_columns::<V, R, 1>(first_row, (columns, column), values, positions.clone(), weights, parts)
+            add_columns::<V, R, 1>(first_row, columns, column, values, positions.clone(), weights, parts)
         };
     }
 }
@@ -302,7 +308,8 @@ fn add_rows<V: Vector, const R: usize, const C: usize>(
 #[inline(always)]
 fn add_columns<V: Vector, const R: usize, const C: usize>(
     first_row: usize,
-    (columns, column): (usize, usize),
+    columns: usize,
+    column: usize,
     values: &[Lanes],
     positions: Range<usize>,
     weights: &[Lanes],
@@ -320,7 +327,7 @@ fn add_columns<V: Vector, const R: usize, const C: usize>(
             *acc = V::from_lanes(part);
         }
     }
-    add_products(factors, vectors, (positions.len(), columns, STEP * columns), &mut acc);
+    add_products(factors, vectors, positions.len(), columns, STEP * columns, &mut acc);
     for (row, acc) in (first_row..).zip(acc) {
         for (part, acc) in parts[part(row)..][..C].iter_mut().zip(acc) {
             *part = acc.to_lanes();

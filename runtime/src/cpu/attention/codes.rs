@@ -53,7 +53,7 @@ impl Coding {
 
     /// Sets the code of a lane of a vector, of which as many are in an array as in a byte.
     #[inline(always)]
-    pub fn put(self, codes: &mut [[u8; LANES]], (vector, lane): (usize, usize), code: u8) {
+    pub fn put(self, codes: &mut [[u8; LANES]], vector: usize, lane: usize, code: u8) {
         let shift = vector % self.per_byte() * self.bits();
         let byte = &mut codes[vector / self.per_byte()][lane];
         *byte = *byte & !(self.top() << shift) | code << shift;

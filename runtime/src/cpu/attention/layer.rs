@@ -259,8 +259,8 @@ impl<'a> KvHead<'a> {
     where
         'a: 'b,
     {
-        let (page, step, seen) = self.step(seen);
-        page.keys.read::<V>(step, seen, room)
+        let (page, first, seen) = self.step(seen);
+        page.keys.read::<V>(first, STEP, seen, room)
     }
 
     /// Values of the step that positions `seen` are in, [`KvHead::columns`] vectors each.
@@ -269,16 +269,16 @@ impl<'a> KvHead<'a> {
     where
         'a: 'b,
     {
-        let (page, step, seen) = self.step(seen);
-        page.values.read::<V>(step, seen, room)
+        let (page, first, seen) = self.step(seen);
+        page.values.read::<V>(first, STEP, seen, room)
     }
 
-    /// The page that positions of a step are in; the first position and the length of the step, and the positions, in there.
+    /// The page that positions of a step are in; the first position of the step, and the positions, in there.
     #[inline(always)]
-    fn step(&self, seen: Range<usize>) -> (&'a HeadPage, (usize, usize), Range<usize>) {
+    fn step(&self, seen: Range<usize>) -> (&'a HeadPage, usize, Range<usize>) {
         let first = seen.start / STEP * STEP;
         let (page, within) = self.layer.page(first);
         let page = &self.layer.pages[page][self.head];
-        (page, (within, STEP), within + seen.start - first..within + seen.end - first)
+        (page, within, within + seen.start - first..within + seen.end - first)
     }
 }

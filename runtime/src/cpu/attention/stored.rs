@@ -184,7 +184,8 @@ impl Stored {
                     let scale = coding.quantize(&padded, &mut group_codes);
                     scales[order.scale(dim, position, group)] = scale.to_bits();
                     for (i, code) in (group * GROUP..).zip(&group_codes[..values.len()]) {
-                        coding.put(codes, order.place(dim, position, i), *code);
+                        let (vector, lane) = order.place(dim, position, i);
+                        coding.put(codes, vector, lane, *code);
                     }
                 }
             }
@@ -223,7 +224,7 @@ impl Stored {
             match vectors {
                 Vectors::F32(floats) => floats[vector * LANES + lane] = f32::from_bits(value),
                 Vectors::F16(vectors) => vectors[vector][lane] = value as u16,
-                Vectors::Codes { coding, codes, .. } => coding.put(codes, (vector, lane), value as u8),
+                Vectors::Codes { coding, codes, .. } => coding.put(codes, vector, lane, value as u8),
             }
         }
         if let Vectors::Codes { scales, .. } = vectors {
@@ -238,7 +239,8 @@ impl Stored {
     #[inline(always)]
     pub fn read<'a, V: Vector>(
         &'a self,
-        (first, step): (usize, usize),
+        first: usize,
+        step: usize,
         seen: Range<usize>,
         room: &'a mut AlignedFloats,
     ) -> &'a [Lanes] {

@@ -36,7 +36,9 @@ pub(super) use by_rows;
 pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
     factors: &[f32],
     vectors: [&[Lanes]; C],
-    (count, step, ahead): (usize, usize, usize),
+    count: usize,
+    step: usize,
+    ahead: usize,
     acc: &mut [[V; C]; R],
 ) {
     let Some(last) = count.checked_sub(1) else { return };

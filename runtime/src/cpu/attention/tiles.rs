@@ -64,7 +64,7 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
         for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {
             let seeing = queries.seeing(chunk, tokens);
             let within = Within { queries: &queries, chunk };
-            *finite &= columns_of_chunk::<V>(within, &seeing, (&mut room.keys, &mut room.values), step);
+            *finite &= columns_of_chunk::<V>(within, &seeing, &mut room.keys, &mut room.values, step);
             if !*finite {
                 return;
             }
@@ -157,7 +157,8 @@ fn pack(
 fn columns_of_chunk<V: Vector>(
     within: Within<'_>,
     rows: &Range<usize>,
-    (keys, values): (&mut [Columns], &mut [Columns]),
+    keys: &mut [Columns],
+    values: &mut [Columns],
     room: &mut StepRoom,
 ) -> bool {
     let kv = &within.queries.kv;

@@ -19,7 +19,8 @@ impl GgmlRows {
     /// `rows` rows of `cols` values; `None` when `bytes` are not that many, or `scales` do not divide the rows.
     pub fn new(
         ty: GgmlType,
-        (rows, cols): (usize, usize),
+        rows: usize,
+        cols: usize,
         bytes: TensorBytes,
         scales: Vec<f32>,
     ) -> Option<GgmlRows> {

@@ -134,7 +134,7 @@ impl TensorStore for Store {
         let bytes = TensorBytes::Mapped(self.file.shards[tensor.shard].map.clone(), tensor.range.clone());
         let loaded = match native_type(entry.ty) {
             Some(quant) => Tensor::new(rows, cols, quant, BlockSize::default(), bytes).ok(),
-            None => GgmlRows::new(entry.ty, (rows, cols), bytes, self.scales(entry))
+            None => GgmlRows::new(entry.ty, rows, cols, bytes, self.scales(entry))
                 .map(|values| Tensor::foreign(rows, cols, Arc::new(values))),
         };
         loaded.ok_or_else(|| wrong("as many bytes as its shape takes", "others"))

@@ -67,7 +67,7 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
     let head_dim = head_dim(keys, hidden, heads)?;
     let experts = experts(keys, architecture, layers)?;
     let ffn = ffn(file, keys, layers, experts.as_ref())?;
-    let sliding_window = sliding_window(keys, architecture, (layers, context))?;
+    let sliding_window = sliding_window(keys, architecture, layers, context)?;
     let shape = rope::Shape { head_dim, layers, context, has_window: sliding_window.is_some() };
     let position = rope::read(file, keys, architecture.positions, shape)?;
     let epsilon = keys.need_f32(match architecture.norm {
@@ -103,7 +103,7 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         tied_head: architecture.may_tie_head && !file.tensors.iter().any(|tensor| tensor.name == HEAD),
         residual: residual(keys, architecture)?,
         qk_norm: architecture.qk_norm,
-        attention_scale: attention_scale(keys, architecture, (layers, hidden, heads))?,
+        attention_scale: attention_scale(keys, architecture, layers, hidden, heads)?,
         attention_softcap: softcap(
             keys,
             "attn_logit_softcapping",
@@ -213,7 +213,9 @@ fn residual(keys: Keys<'_>, architecture: &Architecture) -> Result<Residual> {
 fn attention_scale(
     keys: Keys<'_>,
     architecture: &Architecture,
-    (layers, hidden, heads): (u32, u32, u32),
+    layers: u32,
+    hidden: u32,
+    heads: u32,
 ) -> Result<Option<f32>> {
     if let Some(scale) = keys.f32("attention.scale")?.filter(|&scale| scale != 0.0) {
         return Ok(Some(scale));
@@ -232,7 +234,8 @@ fn softcap(keys: Keys<'_>, name: &str, default: Option<f32>) -> Result<Option<f3
 fn sliding_window(
     keys: Keys<'_>,
     architecture: &Architecture,
-    (layers, context): (u32, u32),
+    layers: u32,
+    context: u32,
 ) -> Result<Option<SlidingWindow>> {
     const SIZE: &str = "attention.sliding_window";
     const PATTERN: &str = "attention.sliding_window_pattern";

@@ -58,7 +58,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         hidden,
         heads,
         kv_heads: heads,
-        head_dim: reader.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
+        head_dim: reader.head_dim("hidden_size", hidden, "num_attention_heads", heads)?,
         ffn,
         vocab: reader.dimension(&["vocab_size"], 250_880)?,
         max_positions: fields.u32("seq_length")?.unwrap_or(TRAINED_POSITIONS),

@@ -55,7 +55,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         hidden,
         heads,
         kv_heads: heads,
-        head_dim: reader.head_dim(("n_embd", hidden), ("n_head", heads))?,
+        head_dim: reader.head_dim("n_embd", hidden, "n_head", heads)?,
         ffn,
         vocab: reader.dimension(&["vocab_size"], 50_257)?,
         max_positions: reader.dimension(&["n_positions", "max_position_embeddings", "n_ctx"], 1024)?,

@@ -47,7 +47,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let fields = reader.fields;
     let hidden = reader.dimension(&["hidden_size"], 6144)?;
     let heads = reader.dimension(&["num_attention_heads"], 64)?;
-    let head_dim = reader.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?;
+    let head_dim = reader.head_dim("hidden_size", hidden, "num_attention_heads", heads)?;
     let positions = fields.u32("max_position_embeddings")?.unwrap_or(2048);
     let rope = rope::positions(
         fields,

@@ -60,7 +60,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         hidden,
         heads,
         kv_heads: heads,
-        head_dim: reader.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
+        head_dim: reader.head_dim("hidden_size", hidden, "num_attention_heads", heads)?,
         ffn: reader.dimension(&["ffn_dim"], 3072)?,
         vocab: reader.dimension(&["vocab_size"], 50_272)?,
         max_positions: reader.dimension(&["max_position_embeddings"], 2048)?,

@@ -42,7 +42,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     reader.only("qk_layernorm", false)?;
     let hidden = reader.dimension(&["hidden_size"], 2048)?;
     let heads = reader.dimension(&["num_attention_heads"], 32)?;
-    let (head_dim, kv_heads) = reader.heads((hidden, heads), None, None)?;
+    let (head_dim, kv_heads) = reader.heads(hidden, heads, None, None)?;
     let positions = fields.u32("max_position_embeddings")?.unwrap_or(2048);
     let defaults = RopeDefaults {
         part: Some((0.5, "partial_rotary_factor")),

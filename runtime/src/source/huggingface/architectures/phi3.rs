@@ -29,7 +29,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let fields = reader.fields;
     let hidden = reader.dimension(&["hidden_size"], 3072)?;
     let heads = reader.dimension(&["num_attention_heads"], 32)?;
-    let (head_dim, kv_heads) = reader.heads((hidden, heads), None, None)?;
+    let (head_dim, kv_heads) = reader.heads(hidden, heads, None, None)?;
     let positions = fields.u32("max_position_embeddings")?.unwrap_or(4096);
     let defaults = RopeDefaults {
         yarn_is_longrope: true,

@@ -60,7 +60,8 @@ impl Reader<'_> {
     /// projections, or else as the configuration class has it.
     pub fn heads(
         &self,
-        (hidden, heads): (u32, u32),
+        hidden: u32,
+        heads: u32,
         default_head_dim: Option<u32>,
         default_kv_heads: Option<u32>,
     ) -> Result<(u32, u32)> {
@@ -72,7 +73,7 @@ impl Reader<'_> {
         let by_shape = of_queries.and_then(|rows| whole_part(rows, heads));
         let head_dim = match self.fields.u32("head_dim")?.or(by_shape).or(default_head_dim) {
             Some(head_dim) => head_dim,
-            None => self.head_dim(("hidden_size", hidden), ("num_attention_heads", heads))?,
+            None => self.head_dim("hidden_size", hidden, "num_attention_heads", heads)?,
         };
         let of_keys = match self.shape_of(&[AttnK]) {
             Some([rows, _]) => Some(rows),
@@ -87,7 +88,7 @@ impl Reader<'_> {
     }
 
     /// `hidden / heads`, which must leave no rest.
-    pub fn head_dim(&self, (name, hidden): (&str, u32), (heads_name, heads): (&str, u32)) -> Result<u32> {
+    pub fn head_dim(&self, name: &str, hidden: u32, heads_name: &str, heads: u32) -> Result<u32> {
         match hidden.checked_rem(heads) {
             Some(0) => Ok(hidden / heads),
             _ => Err(self.fields.wrong(name, format!("a multiple of {heads_name} = {heads}"), hidden)),
@@ -137,7 +138,7 @@ impl Reader<'_> {
         let fields = self.fields;
         let hidden = self.dimension(&["hidden_size"], defaults.hidden)?;
         let heads = self.dimension(&["num_attention_heads"], defaults.heads)?;
-        let (head_dim, kv_heads) = self.heads((hidden, heads), defaults.head_dim, defaults.kv_heads)?;
+        let (head_dim, kv_heads) = self.heads(hidden, heads, defaults.head_dim, defaults.kv_heads)?;
         let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
         let rope = rope::positions(fields, &RopeDefaults::new(defaults.theta, head_dim, positions))?;
         Ok(ModelConfig {

@@ -1,0 +1,184 @@
+mod formula;
+mod stored_types;
+
+use std::ops::Range;
+
+use super::super::bf16_unit::EmulatedBf16;
+use super::super::shared::Shared;
+use super::super::{Cpu, Isa};
+use super::spread::Layer;
+use super::*;
+
+fn floats(seed: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|i| ((i * 7_919 + seed * 104_729) % 2_003) as f32 / 500.0 - 2.0).collect()
+}
+
+/// Tokens behind `past` others, and everything that they see.
+struct Case {
+    heads: usize,
+    kv_heads: usize,
+    dim: usize,
+    past: usize,
+    tokens: usize,
+    window: usize,
+    softcap: Option<f32>,
+    slopes: Vec<f32>,
+    by_unit: bool,
+    types: KvTypes,
+    q: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl Case {
+    fn new((heads, kv_heads): (usize, usize), dim: usize, (past, tokens): (usize, usize)) -> Case {
+        let stored = (past + tokens) * kv_heads * dim;
+        Case {
+            heads,
+            kv_heads,
+            dim,
+            past,
+            tokens,
+            window: usize::MAX,
+            softcap: None,
+            slopes: Vec::new(),
+            by_unit: false,
+            types: KvTypes::default(),
+            q: floats(1, tokens * heads * dim),
+            keys: floats(2, stored),
+            values: floats(3, stored),
+        }
+    }
+
+    fn attention(&self) -> Attention<'_> {
+        Attention {
+            heads: self.heads,
+            window: self.window,
+            scale: 1.0 / (self.dim as f32).sqrt(),
+            softcap: self.softcap,
+            slopes: &self.slopes,
+            by_unit: self.by_unit,
+        }
+    }
+
+    /// A layer with room for `more` positions.
+    fn layer(&self, more: usize) -> KvLayer {
+        let mut layer = self.empty_layer(more);
+        layer.store(&Cpu::new(Isa::SCALAR), 0, &self.keys, &self.values);
+        layer
+    }
+
+    fn shape(&self) -> KvShape {
+        KvShape { kv_heads: self.kv_heads, head_dim: self.dim, types: self.types }
+    }
+
+    fn empty_layer(&self, more: usize) -> KvLayer {
+        let mut layer = KvLayer::new(self.shape(), self.past + self.tokens + more);
+        layer.reserve(usize::MAX).unwrap();
+        layer
+    }
+
+    /// Stores what belongs to some positions.
+    fn store(&self, isa: Isa, layer: &mut KvLayer, positions: Range<usize>) {
+        let width = self.kv_heads * self.dim;
+        let values = positions.start * width..positions.end * width;
+        layer.store(&Cpu::new(isa), positions.start, &self.keys[values.clone()], &self.values[values]);
+    }
+
+    /// Results with the tokens in steps of these sizes.
+    fn run_on(&self, isa: Isa, layer: &KvLayer, steps: &[usize]) -> Vec<f32> {
+        let width = self.heads * self.dim;
+        let mut buffer = AttentionBuffer::new(self.heads, self.dim, self.past + self.tokens).unwrap();
+        let mut out = vec![f32::NAN; self.q.len()];
+        let mut first = 0;
+        for &step in steps {
+            let range = first * width..(first + step) * width;
+            let (q, out) = (&self.q[range.clone()], &mut out[range]);
+            Cpu::new(isa).attend(&self.attention(), layer, self.past + first, q, &mut buffer, out);
+            first += step;
+        }
+        assert_eq!(first, self.tokens);
+        out
+    }
+
+    fn run(&self, isa: Isa, steps: &[usize]) -> Vec<f32> {
+        self.run_on(isa, &self.layer(0), steps)
+    }
+
+    /// By the matrix unit: by that of the processor, else by an emulated one.
+    fn run_by_unit(&mut self, layer: &KvLayer) -> Vec<f32> {
+        self.by_unit = true;
+        let cpu = Cpu::new(Isa::best());
+        if cpu.kernels().has_matrix_unit() {
+            return self.run_on(Isa::best(), layer, &[self.tokens]);
+        }
+        let mut out = vec![f32::NAN; self.q.len()];
+        let attention = &self.attention();
+        let group = self.heads / self.kv_heads;
+        let layer = Layer { attention, kv: layer, position: self.past, q: &self.q, group };
+        // SAFETY: every processor emulates.
+        unsafe { cpu.attend_by_unit::<EmulatedBf16>(layer, self.tokens, usize::MAX, &Shared::new(&mut out)) };
+        out
+    }
+
+    /// That a matrix unit gives the naive formula, with all that goes into its products exact in bfloat16 but for the weights.
+    fn check_by_unit(mut self, name: &str) {
+        let exact = |v: f32| half::bf16::from_f32(v).to_f32();
+        let scale = self.attention().scale;
+        self.q.iter_mut().for_each(|q| *q = exact(*q * scale) / scale);
+        self.keys.iter_mut().chain(&mut self.values).for_each(|v| *v = exact(*v));
+        let out = self.run_by_unit(&self.layer(0));
+        for (i, (out, exact)) in out.iter().zip(self.naive()).enumerate() {
+            // Values are at most 2, and weights off by 2^-9 of themselves.
+            assert!((f64::from(*out) - exact).abs() < 4e-3, "{name}, {i}: {out}, expected {exact}");
+        }
+    }
+
+    /// The formula in f64, position by position.
+    fn naive(&self) -> Vec<f64> {
+        let (dim, width) = (self.dim, self.kv_heads * self.dim);
+        let scale = f64::from(self.attention().scale);
+        let mut out = Vec::new();
+        for (row, q) in self.q.chunks(dim).enumerate() {
+            let (own, head) = (self.past + row / self.heads, row % self.heads);
+            let column = head / (self.heads / self.kv_heads) * dim;
+            let seen = (own + 1).saturating_sub(self.window)..own + 1;
+            let weight = |position: usize| {
+                let key = &self.keys[position * width + column..][..dim];
+                let dot: f64 = key.iter().zip(q).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum();
+                let capped = match self.softcap.map(f64::from) {
+                    Some(cap) => cap * (dot * scale / cap).tanh(),
+                    None => dot * scale,
+                };
+                let slope = self.slopes.get(head).map_or(0.0, |slope| f64::from(*slope));
+                (capped - slope * (own - position) as f64).exp()
+            };
+            let weights: Vec<f64> = seen.clone().map(weight).collect();
+            let total: f64 = weights.iter().sum();
+            out.extend((0..dim).map(|i| {
+                let value = |position| f64::from(self.values[position * width + column + i]);
+                seen.clone().zip(&weights).map(|(position, w)| w / total * value(position)).sum::<f64>()
+            }));
+        }
+        out
+    }
+
+    fn check(&self, name: &str) {
+        let expected = self.run(Isa::SCALAR, &[self.tokens]);
+        for (i, (out, exact)) in expected.iter().zip(self.naive()).enumerate() {
+            assert!((f64::from(*out) - exact).abs() < 2e-5, "{name}, {i}: {out}, expected {exact}");
+        }
+        self.check_bits(name, &expected);
+    }
+
+    /// That every instruction set and every batch gives this.
+    fn check_bits(&self, name: &str, expected: &[f32]) {
+        let (some, rest) = (self.tokens / 3, self.tokens - self.tokens / 3);
+        for isa in Isa::available() {
+            for steps in [&[self.tokens][..], &vec![1; self.tokens], &[some, rest], &[rest, some]] {
+                let out = self.run(isa, steps);
+                assert!(out.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{name}, {isa:?}");
+            }
+        }
+    }
+}
