@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::listing::is_commit;
-use super::model::Watch;
+use super::error::{HubError, Result};
+use super::reference::is_commit;
 use super::select::check_name;
-use super::{HubError, Result, Settings};
+use super::settings::Settings;
+use super::watch::Watch;
 
 const POLL: Duration = Duration::from_millis(100);
 /// Folders below a snapshot that are looked into: files of models lie one or two deep.

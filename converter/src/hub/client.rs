@@ -15,8 +15,9 @@ use ureq::Agent;
 use ureq::http::{HeaderMap, Method, Request, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::retry::{Trouble, network_trouble};
-use super::{HubError, Result, Settings};
+use super::error::{HubError, Result};
+use super::settings::Settings;
+use super::trouble::{Trouble, network_trouble};
 
 const USER_AGENT: &str = concat!("qsf-convert/", env!("CARGO_PKG_VERSION"));
 /// The hub redirects once or twice; a chain that is longer is a loop.

@@ -185,3 +185,6 @@ impl HubError {
         }
     }
 }
+
+/// Result with [`HubError`].
+pub type Result<T, E = HubError> = std::result::Result<T, E>;

@@ -8,10 +8,12 @@ use qsf_runtime::progress::Progress;
 
 use super::cache::{RepoCache, is_blob_name};
 use super::client::{Client, Reply, encoded};
-use super::model::Watch;
+use super::error::{HubError, Result};
 use super::partial::Partial;
-use super::retry::{Patience, Trouble, status_trouble};
-use super::{HubError, Result, Settings};
+use super::retry::{Patience, status_trouble};
+use super::settings::Settings;
+use super::trouble::Trouble;
+use super::watch::Watch;
 use qsf_format::printable::quote;
 
 /// How often a file may turn out to be another one while it is downloaded.

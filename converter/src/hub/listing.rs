@@ -5,9 +5,10 @@ use serde::Deserialize;
 use qsf_format::printable::{message, quote};
 
 use super::client::{Client, encoded};
-use super::reference::Reference;
-use super::retry::{Patience, Trouble, status_trouble};
-use super::{HubError, Result};
+use super::error::{HubError, Result};
+use super::reference::{Reference, is_commit};
+use super::retry::{Patience, status_trouble};
+use super::trouble::Trouble;
 
 /// The largest listing: repositories of ten thousand files have one of about 1 MB.
 const MAX_BYTES: usize = 32 << 20;
@@ -66,9 +67,4 @@ fn attempt(client: &Client<'_>, url: &str, page: &str) -> Result<Listing, Troubl
     }
     let names = answer.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
     Ok(Listing { commit: answer.sha, names })
-}
-
-/// Whether this is a full commit; it becomes the name of a folder.
-pub(super) fn is_commit(text: &str) -> bool {
-    text.len() == 40 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -26,14 +26,17 @@ mod retry;
 mod select;
 #[cfg(feature = "hub")]
 mod settings;
+#[cfg(feature = "hub")]
+mod trouble;
+#[cfg(feature = "hub")]
+mod watch;
 
-pub use error::HubError;
+pub use error::{HubError, Result};
 pub use reference::Reference;
 
 #[cfg(feature = "hub")]
-pub use model::{Watch, download};
+pub use model::download;
 #[cfg(feature = "hub")]
 pub use settings::Settings;
-
-/// Result with [`HubError`].
-pub type Result<T, E = HubError> = std::result::Result<T, E>;
+#[cfg(feature = "hub")]
+pub use watch::Watch;

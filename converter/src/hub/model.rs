@@ -4,29 +4,19 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use qsf_runtime::progress::{Cancel, Progress};
-
 use super::cache::RepoCache;
 use super::client::Client;
+use super::error::{HubError, Result};
 use super::fetch::Fetcher;
 use super::listing;
+use super::reference::Reference;
 use super::retry::Patience;
 use super::select::{Selection, indexed_files, select};
-use super::{HubError, Reference, Result, Settings};
+use super::settings::Settings;
+use super::watch::Watch;
 
 /// The largest index of weights; the same limit as where models are opened.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
-
-/// Whoever waits for a download: sees how far it is, reads what happens, may stop it.
-#[derive(Clone, Copy)]
-pub struct Watch<'a> {
-    /// Bytes of the files.
-    pub progress: &'a dyn Progress,
-    /// Called with what a user should know although it is no error: another attempt, a wait.
-    pub notice: &'a dyn Fn(&str),
-    /// The wish to stop.
-    pub cancel: &'a Cancel,
-}
 
 /// Makes the model be in the cache, and gives its path there: the folder of the revision, or the GGUF file. Downloads what
 /// the cache does not have; asks nobody where the settings say offline.

@@ -9,7 +9,7 @@ use qsf_runtime::progress::Cancel;
 
 use super::cache::make_parent;
 use super::digest::FileDigest;
-use super::{HubError, Result};
+use super::error::{HubError, Result};
 
 const READ: usize = 1 << 20;
 

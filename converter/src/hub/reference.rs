@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::{HubError, Result};
+use super::error::{HubError, Result};
 
 /// A model of the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +160,12 @@ pub(super) fn is_plain_path(name: &str) -> bool {
         && !name.contains(['\\', ':'])
         && !name.contains(char::is_control)
         && name.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() <= 255)
+}
+
+/// Whether this is a full commit; it becomes the name of a folder.
+#[cfg(feature = "hub")]
+pub(super) fn is_commit(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]

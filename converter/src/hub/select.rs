@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use qsf_format::printable::{message, quote};
 
+use super::error::{HubError, Result};
 use super::reference::is_plain_path;
-use super::{HubError, Result};
 
 const CONFIG: &str = "config.json";
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ureq::http::Uri;
 
-use super::{HubError, Result};
+use super::error::{HubError, Result};
 
 /// Where models come from, where they go, and who asks.
 #[derive(Clone)]
