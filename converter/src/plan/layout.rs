@@ -1,26 +1,31 @@
 //! In which order the blocks of a tensor are stored: from its type and shape alone (SPEC.md section 11).
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{Layout, ModelConfig, QuantType, TensorKind};
+use qsf_format::{Layout, ModelConfig, QuantType, TensorId, TensorKind};
 use qsf_runtime::source::TensorInfo;
+
+/// How many experts a tensor of a model of this `config` is a stack of.
+pub fn experts_of(config: &ModelConfig, id: TensorId) -> Option<u32> {
+    use TensorKind::*;
+    let stacked = matches!(id.kind, ExpertGate | ExpertUp | ExpertDown);
+    let experts = id.layer.filter(|_| stacked).and_then(|layer| config.experts(layer));
+    experts.map(|experts| experts.count)
+}
 
 /// The layout of a tensor that is stored as `quant`: `wanted` where the tensor can have it, else rows.
 ///
 /// Panels need blocks, sixteen rows at least, and of stacked experts that none ends inside a panel.
 pub fn layout_of(wanted: Layout, config: &ModelConfig, info: &TensorInfo, quant: QuantType) -> Layout {
-    let stacked =
-        matches!(info.id.kind, TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown);
-    let experts = if stacked { info.id.layer.and_then(|layer| config.experts(layer)) } else { None };
-    let whole = experts.is_none_or(|experts| {
+    let whole = experts_of(config, info.id).is_none_or(|count| {
         // The count is at least one, and divides the rows: both were checked with the source.
-        (info.rows / experts.count as usize).is_multiple_of(PANEL_ROWS)
+        (info.rows / count as usize).is_multiple_of(PANEL_ROWS)
     });
     if whole && info.rows >= PANEL_ROWS && wanted.suits(quant) { wanted } else { Layout::Rows }
 }
 
 #[cfg(test)]
 mod tests {
-    use qsf_format::{Experts, TensorId};
+    use qsf_format::Experts;
 
     use super::*;
 

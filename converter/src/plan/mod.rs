@@ -1,239 +1,32 @@
 //! Which tensor is stored in which type: decided before anything is read, from names and shapes alone.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `recipe` | `--quant`: a type for each kind of tensor |
+//! | `stored_form` | a type, and the share of weights that is apart |
+//! | `type_override` | `--tensor-type`: exceptions |
+//! | `planned` | every tensor with its type |
+//! | `layout` | the order of its blocks |
+//! | `ladder` | the next larger type |
+//! | `allocate` | types under a bound on bytes: a knapsack |
+//! | `target` | types for a size of the file |
 
 mod allocate;
+mod error;
 mod ladder;
 mod layout;
+mod planned;
 mod recipe;
 mod stored_form;
 mod target;
 mod type_override;
 
-use qsf_format::{BlockSize, QuantType, TensorId, TensorRecord, human_bytes};
-use qsf_runtime::source::TensorInfo;
-
 pub use allocate::{Choice, allocate};
+pub use error::PlanError;
 pub use ladder::next_larger;
-pub use layout::layout_of;
+pub use layout::{experts_of, layout_of};
+pub use planned::{Plan, PlannedTensor};
 pub use recipe::Recipe;
 pub use stored_form::{OutlierShare, StoredForm};
 pub use target::{Candidate, SizeModel, plan_for_size};
 pub use type_override::TypeOverride;
-
-/// Every tensor of a source, in file order, with the type that it is to be stored in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    tensors: Vec<PlannedTensor>,
-}
-
-/// One tensor and the type that it is to be stored in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedTensor {
-    /// What the source knows of it.
-    pub info: TensorInfo,
-    /// The type to store.
-    pub quant: QuantType,
-    /// How many of its weights are stored apart, if the type has blocks.
-    pub outliers: OutlierShare,
-}
-
-impl PlannedTensor {
-    /// How the tensor is to be stored. Of vectors nothing is apart.
-    pub fn form(&self) -> StoredForm {
-        let apart = if self.info.id.kind.is_matrix() { self.outliers } else { OutlierShare::NONE };
-        StoredForm { quant: self.quant, outliers: apart }
-    }
-
-    /// What META says of the tensor, stored as `quant`, with nothing apart.
-    pub fn record(
-        &self,
-        quant: QuantType,
-        cosine: f64,
-        relative_error: f64,
-        max_abs_error: f64,
-    ) -> TensorRecord {
-        TensorRecord {
-            layer: self.info.id.layer,
-            kind: self.info.id.kind.name().into(),
-            // Both come from u32 fields of the configuration, which every shape was checked against.
-            rows: self.info.rows as u32,
-            cols: self.info.cols as u32,
-            quant,
-            outliers: 0,
-            promoted_from: (quant != self.quant).then_some(self.quant),
-            cosine,
-            relative_error,
-            max_abs_error,
-        }
-    }
-}
-
-/// An override that would silently do nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// No tensor has such a name.
-    #[error("--tensor-type {rule}: no tensor has a name like '{}'; this model has {known}", rule.pattern())]
-    NoSuchTensor {
-        /// The override.
-        rule: TypeOverride,
-        /// Names of the kinds that the model has.
-        known: String,
-    },
-    /// The smallest file that can be made is larger than what was asked for.
-    #[error(
-        "a file of at most {} was asked for, and the smallest that these types make has {}: \
-         other types for embedding and head may help (--tensor-type)",
-        human_bytes(*limit), human_bytes(*least)
-    )]
-    TooSmall {
-        /// Bytes asked for.
-        limit: u64,
-        /// Bytes of the smallest file.
-        least: u64,
-    },
-    /// Only norms, biases and other vectors have such a name, and those are kept as floats.
-    #[error("--tensor-type {rule}: only vectors match, and those are stored as f16, bf16 or f32")]
-    OnlyVectors {
-        /// The override.
-        rule: TypeOverride,
-    },
-}
-
-impl Plan {
-    /// The types that `recipe` and `overrides` give to `tensors`. Later overrides win over earlier ones. One to a block
-    /// type passes over vectors, so that `*=8bit` means every matrix. Where an override does not say how many weights are
-    /// stored apart, `outliers` are.
-    ///
-    /// # Errors
-    /// When an override applies to no tensor.
-    pub fn new(
-        tensors: &[TensorInfo],
-        recipe: Recipe,
-        overrides: &[TypeOverride],
-        outliers: OutlierShare,
-    ) -> Result<Plan, PlanError> {
-        let mut planned: Vec<PlannedTensor> = tensors
-            .iter()
-            .map(|info| PlannedTensor { info: info.clone(), quant: recipe.assign(info.id), outliers })
-            .collect();
-        for rule in overrides {
-            apply(rule, &mut planned, outliers)?;
-        }
-        Ok(Plan { tensors: planned })
-    }
-
-    /// The tensors in file order.
-    pub fn tensors(&self) -> &[PlannedTensor] {
-        &self.tensors
-    }
-
-    /// Changes how a tensor is stored.
-    pub fn set(&mut self, id: TensorId, form: StoredForm) {
-        if let Some(tensor) = self.tensors.iter_mut().find(|tensor| tensor.info.id == id) {
-            (tensor.quant, tensor.outliers) = (form.quant, form.outliers);
-        }
-    }
-
-    /// Whether any tensor is stored in a block type.
-    pub fn quantizes(&self) -> bool {
-        self.tensors.iter().any(|tensor| !tensor.quant.is_float())
-    }
-
-    /// Bytes of all tensor values, without headers and before compression; `None` beyond `u64`.
-    pub fn predicted_bytes(&self, block: BlockSize) -> Option<u64> {
-        let blocks = payload_bytes(self.tensors.iter().map(|tensor| (&tensor.info, tensor.quant)), block)?;
-        blocks.checked_add(self.outlier_bytes())
-    }
-
-    /// Bytes of section OUTL; at most, where too few weights stand out.
-    pub fn outlier_bytes(&self) -> u64 {
-        let bytes = |t: &PlannedTensor| t.form().outlier_bytes(t.info.rows, t.info.cols);
-        self.tensors.iter().map(bytes).fold(0, u64::saturating_add)
-    }
-}
-
-/// Bytes of the values of all `tensors`; `None` beyond `u64`.
-fn payload_bytes<'a>(
-    mut tensors: impl Iterator<Item = (&'a TensorInfo, QuantType)>,
-    block: BlockSize,
-) -> Option<u64> {
-    tensors.try_fold(0u64, |sum, (info, quant)| {
-        sum.checked_add(quant.tensor_bytes(block, info.rows as u64, info.cols as u64)?)
-    })
-}
-
-fn apply(
-    rule: &TypeOverride,
-    planned: &mut [PlannedTensor],
-    outliers: OutlierShare,
-) -> Result<(), PlanError> {
-    let (mut named, mut applied) = (false, false);
-    for tensor in planned.iter_mut().filter(|tensor| rule.names(tensor.info.id)) {
-        named = true;
-        if rule.quant().is_float() || tensor.info.id.kind.is_matrix() {
-            tensor.quant = rule.quant();
-            tensor.outliers = rule.outliers().unwrap_or(outliers);
-            applied = true;
-        }
-    }
-    match (named, applied) {
-        (_, true) => Ok(()),
-        (true, false) => Err(PlanError::OnlyVectors { rule: rule.clone() }),
-        (false, false) => {
-            let mut kinds: Vec<_> = planned.iter().map(|tensor| tensor.info.id.kind).collect();
-            kinds.sort_unstable();
-            kinds.dedup();
-            let known = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
-            Err(PlanError::NoSuchTensor { rule: rule.clone(), known })
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use qsf_format::{TensorId, TensorKind};
-
-    use super::*;
-
-    fn tensors() -> Vec<TensorInfo> {
-        let info =
-            |id, rows| TensorInfo { id, name: "t".into(), rows, cols: 64, stored: QuantType::Bf16.into() };
-        vec![
-            info(TensorId::of_model(TensorKind::TokenEmbedding), 100),
-            info(TensorId::of_layer(0, TensorKind::AttnQ), 64),
-            info(TensorId::of_layer(0, TensorKind::AttnNorm), 1),
-            info(TensorId::of_layer(1, TensorKind::AttnQ), 64),
-            info(TensorId::of_model(TensorKind::FinalNorm), 1),
-        ]
-    }
-
-    fn types(overrides: &[&str]) -> Result<Vec<&'static str>, PlanError> {
-        let overrides: Vec<TypeOverride> = overrides.iter().map(|s| s.parse().unwrap()).collect();
-        let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &overrides, OutlierShare::NONE)?;
-        Ok(plan.tensors().iter().map(|tensor| tensor.quant.name()).collect())
-    }
-
-    #[test]
-    fn a_later_override_wins_and_a_block_type_passes_over_norms() {
-        assert_eq!(types(&[]).unwrap(), ["4bit", "4bit", "f16", "4bit", "f16"]);
-        assert_eq!(
-            types(&["*=3bit", "layer 1 *=8bit", "*norm=f32"]).unwrap(),
-            ["3bit", "3bit", "f32", "8bit", "f32"]
-        );
-    }
-
-    #[test]
-    fn an_override_that_would_do_nothing_is_an_error_that_says_why() {
-        let error = types(&["attn_z=8bit"]).unwrap_err().to_string();
-        assert!(error.contains("attn_z") && error.contains("attn_q, attn_norm"), "{error}");
-        let error = types(&["*norm=8bit"]).unwrap_err().to_string();
-        assert!(error.contains("only vectors"), "{error}");
-    }
-
-    #[test]
-    fn predicted_bytes_follow_the_overrides() {
-        let rules = ["token_embedding=f32".parse().unwrap()];
-        let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &rules, OutlierShare::NONE).unwrap();
-        let expected = 100 * 64 * 4 + 2 * 64 * 36 + 2 * 64 * 2;
-        assert_eq!(plan.predicted_bytes(BlockSize::B64), Some(expected));
-    }
-}

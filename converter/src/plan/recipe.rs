@@ -6,8 +6,6 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, MIXED, QuantType, TensorId, TensorKind};
 use qsf_runtime::source::TensorInfo;
 
-use super::payload_bytes;
-
 /// How a model's tensors are to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Recipe {
@@ -68,6 +66,16 @@ impl Recipe {
     fn all() -> impl Iterator<Item = Recipe> {
         QuantType::ALL.into_iter().map(Recipe::Uniform).chain([Recipe::Mixed])
     }
+}
+
+/// Bytes of the values of all `tensors`; `None` beyond `u64`.
+pub(super) fn payload_bytes<'a>(
+    mut tensors: impl Iterator<Item = (&'a TensorInfo, QuantType)>,
+    block: BlockSize,
+) -> Option<u64> {
+    tensors.try_fold(0u64, |sum, (info, quant)| {
+        sum.checked_add(quant.tensor_bytes(block, info.rows as u64, info.cols as u64)?)
+    })
 }
 
 fn mixed(kind: TensorKind) -> QuantType {

@@ -3,7 +3,11 @@
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{BlockSize, FileParts, LAYER_ALIGN, Layout, ModelConfig, TensorId, TensorKind};
 
-use super::{Choice, Plan, PlanError, StoredForm, allocate, layout_of};
+use super::allocate::{Choice, allocate};
+use super::error::PlanError;
+use super::layout::layout_of;
+use super::planned::Plan;
+use super::stored_form::StoredForm;
 
 /// A tensor whose type is to be chosen.
 #[derive(Debug, Clone, PartialEq)]
