@@ -2,7 +2,36 @@
 //!
 //! The road of a tensor: [`plan`] chooses its type, `encode` takes it from the source in runs of rows, [`quantize`] makes its
 //! blocks, and [`convert`](convert()) streams them into the file.
+//!
+//! ```
+//! use qsf_converter::random_model::RandomModel;
+//! use qsf_converter::{ConvertOptions, convert};
+//! use qsf_format::Compression;
+//! use qsf_runtime::cpu::{Cpu, Isa};
+//! use qsf_runtime::progress::{Cancel, Unwatched};
+//! use qsf_runtime::source::{QsfSource, configured_model};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A model to convert: a small one of random weights.
+//! let config = br#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2,
+//!     "num_attention_heads": 4, "vocab_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}"#;
+//! let (config, tensors) = configured_model("config.json".as_ref(), config)?;
+//! let folder = tempfile::tempdir()?;
+//! let (original, out) = (folder.path().join("original.qsf"), folder.path().join("small.qsf"));
+//! let (recipe, compression) = ("f32".parse()?, Compression::None);
+//! let model =
+//!     RandomModel { config, tensors, tokenizer: None, recipe, compression, seed: 1, force: false };
+//! let before = model.write(&original)?;
+//!
+//! let source = QsfSource::open(&original)?;
+//! let options = ConvertOptions { recipe: "4bit".parse()?, ..ConvertOptions::default() };
+//! let made = convert(&source, &out, &options, &Cpu::new(Isa::best()), &Unwatched, &Cancel::default())?;
+//! assert!(made.file_bytes < before / 4);
+//! # Ok(())
+//! # }
+//! ```
 
+mod checks;
 mod choose;
 mod convert;
 mod encode;
@@ -18,13 +47,15 @@ pub mod quantize;
 pub mod random_model;
 mod resume;
 mod sections;
+mod session;
+mod write;
 
 pub use convert::{Conversion, convert};
 pub use error::{ConvertError, Result};
-pub use fit::{calibrate, collect_statistics, merge_statistics};
+pub use fit::{StatisticsFile, calibrate, collect_statistics, merge_statistics};
 pub use limits::{Limits, Percent, rejected_path};
-pub use options::{Calibration, ConvertOptions, OutlierChoice, SearchEffort};
+pub use options::{Calibration, ClusterOptions, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort};
 pub use plan_file::{read_plan, write_plan};
 pub use predict::{Prediction, predict, predict_peak, predict_statistics_peak};
 pub use resume::journal_path;
-pub use sections::{ClusterOptions, EvaluationText, TOOL, hash_files};
+pub use sections::{TOOL, hash_files};

@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use qsf_format::{BlockSize, Compression, Layout};
+use qsf_format::{BlockSize, Compression, Layout, QuantType};
 use serde_json::{Map, Value, json};
 
 use crate::limits::Limits;
 use crate::plan::{OutlierShare, Recipe, TypeOverride};
-use crate::sections::clusters::ClusterOptions;
-use crate::sections::evaluation::EvaluationText;
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
 #[derive(Debug, Clone)]
@@ -57,6 +55,34 @@ pub struct ConvertOptions {
     pub evaluation: Option<EvaluationText>,
     /// What the file must reach to get its name.
     pub limits: Limits,
+}
+
+impl Default for ConvertOptions {
+    /// What `qsf-convert MODEL` does: 4 bits, fitted to nothing.
+    fn default() -> ConvertOptions {
+        ConvertOptions {
+            recipe: Recipe::Uniform(QuantType::Q4),
+            outliers: OutlierChoice::OFF,
+            min_cosine: None,
+            overrides: Vec::new(),
+            block: BlockSize::B64,
+            compression: Compression::None,
+            layout: Layout::Panels16,
+            force: false,
+            keep_tensors: false,
+            skip_tokenizer_check: false,
+            allow_requantize: false,
+            calibration: None,
+            stats_in: Vec::new(),
+            stats_out: None,
+            size_limit: None,
+            effort: SearchEffort::Normal,
+            clusters: None,
+            early_exit: None,
+            evaluation: None,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// How long to search.
@@ -120,6 +146,26 @@ pub struct Calibration {
     pub text_sha256: String,
     /// Whether conversations went through the model's chat template.
     pub chat_template: bool,
+}
+
+/// Vocabulary clusters to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterOptions {
+    /// How many, at most.
+    pub count: u32,
+    /// The text to measure them on.
+    pub text: Calibration,
+}
+
+/// A text to evaluate on, and how much of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvaluationText {
+    /// The text.
+    pub text: String,
+    /// Tokens per chunk.
+    pub ctx: usize,
+    /// Chunks; all whole ones of the text without it.
+    pub chunks: Option<usize>,
 }
 
 impl ConvertOptions {

@@ -1,7 +1,9 @@
 //! `--stats-only` and `--merge-stats`: statistics files, and nothing converted.
 
 use qsf_calibration::tokens_of_part;
-use qsf_converter::{calibrate, collect_statistics, merge_statistics, predict_statistics_peak};
+use qsf_converter::{
+    StatisticsFile, calibrate, collect_statistics, merge_statistics, predict_statistics_peak,
+};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::{RuntimeError, WorkPart};
@@ -43,7 +45,8 @@ pub fn statistics_json(
     let (_, source) = open_model(args, None, progress, cancel)?;
     let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
     let tokens = tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?;
-    collect_statistics(source.as_ref(), tokens, (out, args.force), &cpu, progress, cancel)?;
+    let file = StatisticsFile { path: out, force: args.force };
+    collect_statistics(source.as_ref(), tokens, file, &cpu, progress, cancel)?;
     let part = args.stats_part.map(|part| part.to_string());
     Ok(Some(json!({ "path": path, "tokens": tokens.len(), "texts": 1, "part": part })))
 }

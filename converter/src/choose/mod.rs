@@ -1,4 +1,21 @@
-//! Types for a size: what each does to each matrix, and whether what was chosen is the best for the model as a whole.
+//! The type of each matrix where a size is asked for instead.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `types` | the types among which one is chosen |
+//! | `sample` | some rows of a matrix, and what each type does to them |
+//! | `matrices` | what each type of each matrix does to the model |
+//! | `survey` | that of all matrices, layer by layer |
+//! | `refine` | whether what was chosen is the best of the model as a whole |
+//! | `for_size` | the plan that does least damage at a size |
 
-pub(crate) mod refine;
-pub(crate) mod survey;
+mod for_size;
+mod matrices;
+mod refine;
+mod sample;
+mod survey;
+mod types;
+
+pub(crate) use for_size::SizeRequest;
+pub(crate) use matrices::Surveyor;
+pub(crate) use survey::survey;

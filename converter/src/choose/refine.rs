@@ -5,7 +5,6 @@
 //! counts. Types are chosen anew by these differences, as many changes at once as really make the divergence smaller.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use qsf_calibration::{Probe, ProbeText, spread};
 use qsf_format::{TensorId, TensorKind};
@@ -13,13 +12,14 @@ use qsf_runtime::LayerWeights;
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 use serde::{Deserialize, Serialize};
 
-use crate::choose::survey::{CHUNK, MOST_DAMAGE, SURVEY_CHUNKS};
-use crate::encode::tensor::{Job, Tools};
+use super::matrices::MOST_DAMAGE;
+use super::survey::{CHUNK, SURVEY_CHUNKS};
+use crate::encode::{Fit, TensorEncoder};
 use crate::error::Result;
-use crate::fit::fits::{Fit, Fits};
-use crate::fit::statistics::StatsFiles;
+use crate::fit::{Fits, StatsFiles};
 use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, StoredForm, plan_for_size};
-use crate::resume::journal::Journal;
+use crate::resume::Records;
+use crate::session::Session;
 
 /// Times that all tensors are measured. The first round brings most.
 const ROUNDS: usize = 2;
@@ -29,13 +29,15 @@ const TRIALS: usize = 6;
 const CHUNKS: usize = 8;
 
 /// A plan for a size, on its way to a better one of the same size.
-pub(crate) struct Refinement<'a> {
+pub(super) struct Refinement<'a> {
+    pub encoder: &'a TensorEncoder<'a>,
     /// The tensors whose types may change.
     pub candidates: &'a [Candidate],
     /// Bytes that the file may have.
     pub limit: u64,
     /// What decides its size.
     pub size: SizeModel<'a>,
+    pub session: Session<'a>,
 }
 
 /// Forms of tensors, for the journal.
@@ -43,59 +45,54 @@ pub(crate) struct Refinement<'a> {
 struct Types(Vec<StoredForm>);
 
 impl Refinement<'_> {
-    /// Changes the plan of `job` where that makes the model as a whole better; rounds that `journal` has are not repeated.
-    pub(crate) fn run(
-        &self,
-        job: &mut Job<'_>,
-        stats: &mut StatsFiles,
-        journal: &mut Journal,
-        tools: &Tools<'_>,
-    ) -> Result<()> {
+    /// `plan`, changed where that makes the model as a whole better; rounds that `records` has are not repeated.
+    pub fn of(&self, mut plan: Plan, stats: &mut StatsFiles, records: &mut dyn Records) -> Result<Plan> {
         for round in 0..ROUNDS {
             let name = format!("types after round {round}");
-            let known = journal.get(&name)?.and_then(|json| serde_json::from_slice::<Types>(&json).ok());
-            let plan = match known.filter(|types| types.0.len() == self.candidates.len()) {
+            let known = records.get(&name)?.and_then(|json| serde_json::from_slice::<Types>(&json).ok());
+            let next = match known.filter(|types| types.0.len() == self.candidates.len()) {
                 Some(types) => {
-                    let mut plan = Plan::clone(&job.plan);
+                    let mut next = plan.clone();
                     let ids = self.candidates.iter().map(|candidate| candidate.id);
-                    ids.zip(types.0).for_each(|(id, form)| plan.set(id, form));
-                    plan
+                    ids.zip(types.0).for_each(|(id, form)| next.set(id, form));
+                    next
                 }
-                None => self.round(job, stats, tools)?,
+                None => self.round(&plan, stats)?,
             };
-            let types = self.candidates.iter().filter_map(|c| planned_form(&plan, c.id)).collect();
+            let types = self.candidates.iter().filter_map(|c| planned_form(&next, c.id)).collect();
             let json = serde_json::to_vec(&Types(types)).expect("names of types are JSON");
-            journal.put_new(&name, &json)?;
-            if plan == *job.plan {
+            records.put_new(&name, &json)?;
+            if next == plan {
                 break;
             }
-            job.plan = Arc::new(plan);
+            plan = next;
         }
-        Ok(())
+        Ok(plan)
     }
 
-    /// The best plan of those tried.
-    fn round(&self, job: &Job<'_>, stats: &mut StatsFiles, tools: &Tools<'_>) -> Result<Plan> {
-        let variants = self.quantize(job, stats, tools)?;
-        let ctx = CHUNK.min(tools.tokens.len());
-        let tokens = spread(tools.tokens, ctx, CHUNKS);
+    /// The best plan of those tried, `now` among them.
+    fn round(&self, now: &Plan, stats: &mut StatsFiles) -> Result<Plan> {
+        let Session { cpu, tokens, cancel, .. } = self.session;
+        let variants = self.quantize(now, stats)?;
+        let ctx = CHUNK.min(tokens.len());
+        let tokens = spread(tokens, ctx, CHUNKS);
         let text = ProbeText { tokens: &tokens, ctx, chunks: CHUNKS };
-        let mut probe = Probe::new(job.source, tools.cpu, text, tools.cancel)?;
-        let now = variants.divergence(&mut probe, &job.plan)?;
-        let changes = self.measure(job, &variants, &mut probe, now, tools)?;
-        let (mut best, mut least, mut reluctance) = (Plan::clone(&job.plan), now, 0.0);
+        let mut probe = Probe::new(self.encoder.source, cpu, text, cancel)?;
+        let divergence = variants.divergence(&mut probe, now)?;
+        let changes = self.measure(now, divergence, &variants, &mut probe)?;
+        let (mut best, mut least, mut reluctance) = (now.clone(), divergence, 0.0);
         for _ in 0..TRIALS {
             let candidates: Vec<Candidate> = changes
                 .iter()
                 .map(|candidate| {
-                    let current = planned_form(&job.plan, candidate.id);
+                    let current = planned_form(now, candidate.id);
                     let cost = |form| if Some(form) == current { 0.0 } else { reluctance };
                     let options = candidate.options.iter().map(|(form, d)| (*form, d + cost(*form)));
                     Candidate { id: candidate.id, options: options.collect() }
                 })
                 .collect();
-            let (plan, _) = plan_for_size(&job.plan, &candidates, self.limit, &self.size)?;
-            if plan == *job.plan {
+            let (plan, _) = plan_for_size(now, &candidates, self.limit, &self.size)?;
+            if plan == *now {
                 break;
             }
             let found = variants.divergence(&mut probe, &plan)?;
@@ -108,22 +105,23 @@ impl Refinement<'_> {
     }
 
     /// Every matrix in its type, and candidates in the next larger and smaller one.
-    fn quantize<'s>(&self, job: &Job<'s>, stats: &mut StatsFiles, tools: &Tools<'_>) -> Result<Variants<'s>> {
-        let tables = Arc::new(*job.encoder.tables);
-        let mut variants = Variants { source: job.source, tensors: HashMap::new() };
-        let heard = spread(tools.tokens, CHUNK.min(tools.tokens.len()), SURVEY_CHUNKS);
-        let tied = job.source.config().tied_head;
-        stats.for_each_layer(job.source, &Tools { tokens: &heard, ..*tools }, |stats| {
-            let mut fits = Fits::of_stats(job.encoder.isa, &stats);
-            let of_layer = job.plan.tensors().iter().filter(|planned| planned.info.id.layer == stats.layer);
+    fn quantize(&self, plan: &Plan, stats: &mut StatsFiles) -> Result<Variants<'_>> {
+        let (encoder, source, tokens) = (self.encoder, self.encoder.source, self.session.tokens);
+        let mut variants = Variants { source, tensors: HashMap::new() };
+        let heard = spread(tokens, CHUNK.min(tokens.len()), SURVEY_CHUNKS);
+        let tied = source.config().tied_head;
+        stats.for_each_layer(source, &Session { tokens: &heard, ..self.session }, |stats| {
+            let mut fits = Fits::of_stats(encoder.rows.isa, &stats);
+            let of_layer = plan.tensors().iter().filter(|planned| planned.info.id.layer == stats.layer);
             for planned in of_layer.filter(|planned| planned.info.id.kind.is_matrix()) {
                 let id = planned.info.id;
                 let multiplies = tied || id.kind != TensorKind::TokenEmbedding;
-                let fits = if multiplies { fits.all(job, id)? } else { vec![Fit::default()] };
+                let fits = if multiplies { fits.all(source.config(), id)? } else { vec![Fit::default()] };
                 for form in self.forms(planned) {
                     let StoredForm { quant, outliers } = form;
-                    let stored = job.store(&PlannedTensor { quant, outliers, ..planned.clone() }, &fits)?;
-                    variants.tensors.insert((id, form), stored.tensor(job.encoder.block, &tables)?);
+                    let stored =
+                        encoder.encode(&PlannedTensor { quant, outliers, ..planned.clone() }, &fits)?;
+                    variants.tensors.insert((id, form), encoder.as_read(&stored)?);
                 }
             }
             Ok(())
@@ -142,22 +140,22 @@ impl Refinement<'_> {
         [Some(planned.form()), larger, smaller].into_iter().flatten().collect()
     }
 
-    /// What each change of one tensor does to the divergence of the whole.
+    /// What each change of one tensor of the plan `now` does to the `divergence` of the whole.
     fn measure(
         &self,
-        job: &Job<'_>,
+        now: &Plan,
+        divergence: f64,
         variants: &Variants<'_>,
         probe: &mut Probe,
-        now: f64,
-        tools: &Tools<'_>,
     ) -> Result<Vec<Candidate>> {
+        let (layers, progress) = (self.encoder.source.config().layers, self.session.progress);
         let mut measured = Vec::new();
-        let mut model = variants.model(&job.plan)?;
-        tools.progress.begin("choosing types", self.candidates.len() as u64);
-        for layer in (0..job.source.config().layers).map(Some).chain([None]) {
+        let mut model = variants.model(now)?;
+        progress.begin("choosing types", self.candidates.len() as u64);
+        for layer in (0..layers).map(Some).chain([None]) {
             for candidate in self.candidates.iter().filter(|c| c.id.layer == layer) {
                 let id = candidate.id;
-                let Some(planned) = job.planned(id) else { continue };
+                let Some(planned) = now.tensor(id) else { continue };
                 let mut options = Vec::new();
                 for form in self.forms(planned) {
                     let difference = if form == planned.form() {
@@ -165,21 +163,23 @@ impl Refinement<'_> {
                     } else {
                         variants.put(&mut model, id, form)?;
                         match layer {
-                            Some(layer) => probe.divergence(&LayerWeights::load(&model, layer)?)? - now,
-                            None => probe.divergence_of_ends(&model)? - now,
+                            Some(layer) => {
+                                probe.divergence(&LayerWeights::load(&model, layer)?)? - divergence
+                            }
+                            None => probe.divergence_of_ends(&model)? - divergence,
                         }
                     };
                     options.push((form, if difference.is_nan() { MOST_DAMAGE } else { difference }));
                 }
                 variants.put(&mut model, id, planned.form())?;
                 measured.push(Candidate { id, options });
-                tools.progress.advance(1);
+                progress.advance(1);
             }
             if layer.is_some() {
                 probe.advance()?;
             }
         }
-        tools.progress.end();
+        progress.end();
         Ok(measured)
     }
 }
@@ -218,7 +218,7 @@ impl<'s> Variants<'s> {
 }
 
 fn planned_form(plan: &Plan, id: TensorId) -> Option<StoredForm> {
-    plan.tensors().iter().find(|planned| planned.info.id == id).map(PlannedTensor::form)
+    plan.tensor(id).map(PlannedTensor::form)
 }
 
 /// The mean size of a difference.

@@ -1,6 +1,31 @@
-//! From a tensor of the source to its bytes in the file.
+//! From a tensor of the source to its bytes in the file. Nothing here knows of files that are written: whoever measures,
+//! predicts or converts encodes by the same code.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `fit` | what the rows of a matrix are fitted to |
+//! | `encoder` | what encoding needs beside the tensor; some rows into blocks |
+//! | `outliers` | the weights that are stored apart from the blocks |
+//! | `rows` | rows on all threads, and how far they are from the original |
+//! | `stored_tensor` | a tensor that is ready to be written |
+//! | `cache` | what an earlier run has encoded |
+//! | `tensor` | a tensor as it is planned |
+//! | `runs` | a tensor too large for memory, some rows at a time |
 
-pub(crate) mod outliers;
-pub(crate) mod rows;
-pub(crate) mod stored_tensor;
-pub(crate) mod tensor;
+mod cache;
+mod encoder;
+mod fit;
+mod outliers;
+mod rows;
+mod runs;
+mod stored_tensor;
+mod tensor;
+
+pub(crate) use cache::{NoCache, TensorCache, TensorRun};
+pub(crate) use encoder::{BlockForm, Encoder};
+pub(crate) use fit::Fit;
+pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};
+pub(crate) use rows::EncodedRows;
+pub(crate) use runs::TensorRuns;
+pub(crate) use stored_tensor::StoredTensor;
+pub(crate) use tensor::{TensorEncoder, VALUES_PER_RUN};

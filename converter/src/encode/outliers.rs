@@ -14,9 +14,9 @@ use qsf_runtime::cpu::lanes::dot;
 use qsf_runtime::source::Tensor;
 use rayon::prelude::*;
 
-use crate::encode::rows::{Encoder, rows_per_task};
+use super::encoder::{Encoder, rows_per_task};
+use super::fit::Fit;
 use crate::error::Result;
-use crate::fit::fits::Fit;
 use crate::quantize::ScaleOverflow;
 
 /// Square of the standard deviations of its row that a weight is an outlier beyond, where nothing else is known.
@@ -26,43 +26,41 @@ const BINS: usize = 1 << 16;
 
 /// The weights of some rows that are stored apart.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct OutlierSet {
     /// The tensor's row that is the first here.
     first: usize,
+    /// Values of a row.
+    cols: usize,
     /// Where the columns of each row begin; one more at the end.
     starts: Vec<usize>,
-    cols: Vec<u16>,
+    columns: Vec<u16>,
 }
 
-/// What part of all saliency chosen weights have.
+/// What part of all saliency the weights of a set have.
 pub(crate) struct Saliency {
     pub chosen: f64,
     pub all: f64,
 }
 
-impl Chosen {
+impl OutlierSet {
     /// The `count` weights of the rows `rows` that matter most, or fewer where fewer stand out. Of equal ones the first.
     ///
     /// # Errors
     /// When the user interrupts.
-    pub fn new(
+    pub fn choose(
         encoder: &Encoder<'_>,
         tensor: &Tensor,
         rows: Range<usize>,
         count: usize,
         fit: &Fit,
-    ) -> Result<(Chosen, Saliency)> {
-        let (cols, step) = (tensor.cols(), rows_per_task(tensor.cols()));
-        let tasks = || {
-            let firsts = (rows.clone()).step_by(step).collect::<Vec<_>>();
-            firsts.into_par_iter().map(|first| first..rows.end.min(first + step))
-        };
+    ) -> Result<(OutlierSet, Saliency)> {
+        let cols = tensor.cols();
         let salient = |part: Range<usize>| {
             let mut values = encoder.decode_rows(tensor, part);
             values.chunks_exact_mut(cols).for_each(|row| saliencies(row, fit));
             values
         };
-        let counted = tasks().map(|part| {
+        let counted = tasks(&rows, cols).map(|part| {
             encoder.cancel.check()?;
             let values = salient(part);
             let mut bins = vec![0u32; BINS];
@@ -76,13 +74,8 @@ impl Chosen {
             bins.iter_mut().zip(part).for_each(|(all, count)| *all += u64::from(count));
             all += sum;
         }
-        // The bin of the last that is taken; zeros never are.
-        let (mut least, mut above) = (BINS, 0);
-        while least > 1 && above < count as u64 {
-            least -= 1;
-            above += bins[least];
-        }
-        let found = tasks().map(|part| {
+        let least = last_bin(&bins, count);
+        let found = tasks(&rows, cols).map(|part| {
             let first = (part.start - rows.start) * cols;
             let values = salient(part);
             let large = values.iter().enumerate().filter(|(_, v)| (v.to_bits() >> 16) as usize >= least);
@@ -97,57 +90,42 @@ impl Chosen {
         found.iter().for_each(|(_, at)| starts[at / cols + 1] += 1);
         (1..starts.len()).for_each(|i| starts[i] += starts[i - 1]);
         let columns = found.iter().map(|(_, at)| (at % cols) as u16).collect();
-        Ok((Chosen { first: rows.start, starts, cols: columns }, Saliency { chosen, all }))
+        Ok((OutlierSet { first: rows.start, cols, starts, columns }, Saliency { chosen, all }))
     }
 
     /// Columns of a row of the tensor.
     fn row(&self, row: usize) -> &[u16] {
-        &self.cols[self.starts[row - self.first]..self.starts[row - self.first + 1]]
+        &self.columns[self.starts[row - self.first]..self.starts[row - self.first + 1]]
     }
-}
 
-/// In the place of each weight of a row what storing it apart may be worth.
-fn saliencies(row: &mut [f32], fit: &Fit) {
-    match &fit.importance {
-        Some(importance) => {
-            row.iter_mut().zip(importance.iter()).for_each(|(w, importance)| *w = *w * *w * importance);
-        }
-        None => {
-            let bound = DEVIATIONS * (dot(row, row) / row.len() as f32);
-            row.iter_mut().for_each(|w| *w = if *w * *w > bound { *w * *w } else { 0.0 });
-        }
-    }
-    // Beyond the largest number, and so never zero over zero.
-    row.iter_mut().for_each(|w| *w = if w.is_finite() { *w } else { f32::MAX });
-}
-
-impl Encoder<'_> {
-    /// Rows from `first` on as plain rows of `quant`, with what was `chosen` of them apart.
-    pub fn quantize_apart(
+    /// The tensor's rows from `first` on, which are to become `targets`, as plain rows of `quant`; and what of them is in this
+    /// set, with its values.
+    pub fn quantize(
         &self,
+        encoder: &Encoder<'_>,
         quant: QuantType,
-        cols: usize,
+        first: usize,
         targets: &[f32],
         fit: &Fit,
-        (chosen, first): (&Chosen, usize),
     ) -> Result<(Vec<u8>, Outliers), ScaleOverflow> {
+        let cols = self.cols;
         let mut rest = targets.to_vec();
         for (row, values) in rest.chunks_exact_mut(cols).enumerate() {
-            for col in chosen.row(first + row) {
+            for col in self.row(first + row) {
                 let value = &mut values[usize::from(*col)];
                 *value -= nearest(*value);
             }
         }
-        let bytes = self.quantize(quant, cols, &rest, fit)?;
+        let bytes = encoder.quantize(quant, cols, &rest, fit)?;
         let row_bytes = bytes.len() / (rest.len() / cols).max(1);
         let (mut outliers, mut errors, mut moments) = (Outliers::default(), vec![0.0; cols], vec![0.0; cols]);
         let rows = bytes.chunks_exact(row_bytes).zip(targets.chunks_exact(cols)).enumerate();
         for (row, (bytes, targets)) in rows {
-            decode_row(self.isa, quant, self.block, self.tables, bytes, &mut errors);
+            decode_row(encoder.isa, quant, encoder.block, &encoder.tables, bytes, &mut errors);
             errors.iter_mut().zip(targets).for_each(|(error, target)| *error -= target);
             // First what makes each weight right by itself.
             let mut entries: Vec<(u16, f32)> = Vec::new();
-            for col in chosen.row(first + row) {
+            for col in self.row(first + row) {
                 let error = &mut errors[usize::from(*col)];
                 let value = nearest(-*error);
                 *error += value;
@@ -166,6 +144,44 @@ impl Encoder<'_> {
         }
         Ok((bytes, outliers))
     }
+}
+
+/// Adds what is stored apart to a decoded row.
+pub(crate) fn add_outliers(outliers: &Outliers, row: usize, decoded: &mut [f32]) {
+    let (cols, values) = outliers.row(row);
+    cols.iter().zip(values).for_each(|(col, value)| decoded[usize::from(*col)] += value);
+}
+
+/// `rows` of `cols` values, a task's share at a time.
+fn tasks(rows: &Range<usize>, cols: usize) -> impl IndexedParallelIterator<Item = Range<usize>> + use<> {
+    let (step, end) = (rows_per_task(cols), rows.end);
+    let firsts = rows.clone().step_by(step).collect::<Vec<_>>();
+    firsts.into_par_iter().map(move |first| first..end.min(first + step))
+}
+
+/// The bin of the last of `count` weights, the largest first; zeros are never taken.
+fn last_bin(bins: &[u64], count: usize) -> usize {
+    let (mut least, mut above) = (bins.len(), 0);
+    while least > 1 && above < count as u64 {
+        least -= 1;
+        above += bins[least];
+    }
+    least
+}
+
+/// In the place of each weight of a row what storing it apart may be worth.
+fn saliencies(row: &mut [f32], fit: &Fit) {
+    match &fit.importance {
+        Some(importance) => {
+            row.iter_mut().zip(importance.iter()).for_each(|(w, importance)| *w = *w * *w * importance);
+        }
+        None => {
+            let bound = DEVIATIONS * (dot(row, row) / row.len() as f32);
+            row.iter_mut().for_each(|w| *w = if *w * *w > bound { *w * *w } else { 0.0 });
+        }
+    }
+    // Beyond the largest number, and so never zero over zero.
+    row.iter_mut().for_each(|w| *w = if w.is_finite() { *w } else { f32::MAX });
 }
 
 /// The finite f16 that is nearest.

@@ -7,10 +7,19 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
 
-use crate::convert::refuse_own_input;
-use crate::encode::tensor::Tools;
+use super::statistics::StatsFiles;
+use crate::checks::refuse_own_input;
 use crate::error::Result;
-use crate::fit::statistics::StatsFiles;
+use crate::session::Session;
+
+/// A file of statistics to write.
+#[derive(Debug, Clone, Copy)]
+pub struct StatisticsFile<'a> {
+    /// Where.
+    pub path: &'a Path,
+    /// Replace what is there.
+    pub force: bool,
+}
 
 /// Runs `tokens` through the model and writes the statistics of its inputs to `out`. A file that is there already, of this model
 /// and these tokens, is left as it is.
@@ -20,17 +29,18 @@ use crate::fit::statistics::StatsFiles;
 pub fn collect_statistics(
     source: &dyn WeightSource,
     tokens: &[u32],
-    (out, force): (&Path, bool),
+    out: StatisticsFile<'_>,
     cpu: &Cpu,
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> Result<()> {
-    refuse_own_input(source, out)?;
-    let mut files = StatsFiles::open(source, &[], Some(out.to_owned()), tokens, force)?;
+    let StatisticsFile { path, force } = out;
+    refuse_own_input(source, path)?;
+    let mut files = StatsFiles::open(source, &[], Some(path.to_owned()), tokens, force)?;
     if files.writes() {
-        files.for_each_layer(source, &Tools { cpu, tokens, progress, cancel }, |_| Ok(()))?;
+        files.for_each_layer(source, &Session { cpu, tokens, progress, cancel }, |_| Ok(()))?;
     } else {
-        progress.note(&format!("{} is there already, of this model and text", out.display()));
+        progress.note(&format!("{} is there already, of this model and text", path.display()));
     }
     Ok(())
 }

@@ -1,18 +1,17 @@
-//! What a matrix is fitted to: how much each column matters, or the moments of its inputs.
+//! What each matrix is fitted to, from statistics of what it reads: how much each column matters, and the moments.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use qsf_calibration::{LayerStats, Step};
-use qsf_format::{TensorId, TensorKind};
+use qsf_format::{ModelConfig, TensorId, TensorKind};
 use qsf_runtime::LinearInput;
-use qsf_runtime::cpu::lanes::dot;
-use qsf_runtime::cpu::{Cpu, Isa};
-use qsf_runtime::linear::Input;
+use qsf_runtime::cpu::Isa;
 use qsf_runtime::source::Tensor;
 
-use crate::encode::tensor::Job;
+use crate::encode::Fit;
 use crate::error::{ConvertError, Result};
+use crate::plan::experts_of;
 use crate::quantize::{Correction, Feedback};
 
 /// Damping of second moments, as a part of the mean of their diagonal (GPTQ's, arXiv 2210.17323).
@@ -23,40 +22,6 @@ const CORRECTION: f32 = 0.5;
 /// Share of the mean that every column of a tied embedding gets on top of its moment as a head: as an embedding, all of its
 /// columns matter alike.
 const EMBEDDING_SHARE: f64 = 0.3;
-
-/// What the rows of one matrix are fitted to. Nothing: every value counts alike.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Fit {
-    /// Weights of the columns in the error, where there is no feedback for a type.
-    pub importance: Option<Arc<Vec<f32>>>,
-    /// Moments of the inputs.
-    pub feedback: Option<Arc<Feedback>>,
-    /// To weights that make up for what the quantized layers before have changed.
-    pub correction: Option<Arc<Correction>>,
-    /// The mean of x x' over inputs x.
-    moment: Option<Tensor>,
-}
-
-impl Fit {
-    /// Puts the row of the moment for column `col` into `out`; `false` where there is none.
-    pub fn moment_row(&self, col: usize, out: &mut [f32]) -> bool {
-        let Some(moment) = &self.moment else { return false };
-        moment.decode_row(Isa::SCALAR, col, out);
-        true
-    }
-
-    /// What errors of some rows do to their outputs: the sum over the rows e of `e H e'`, with H the moment; without one,
-    /// of squares.
-    pub fn output_error(&self, cpu: &Cpu, cols: usize, errors: &[f32]) -> f64 {
-        let Some(moment) = &self.moment else {
-            return errors.iter().map(|e| f64::from(*e).powi(2)).sum();
-        };
-        let mut pulls = vec![0.0; errors.len()];
-        cpu.linear(moment, None, &Input::float(errors, cols), &mut pulls);
-        let rows = errors.chunks_exact(cols).zip(pulls.chunks_exact(cols));
-        rows.map(|(errors, pulls)| f64::from(dot(errors, pulls))).sum()
-    }
-}
 
 /// The fits of the matrices of one step; those that read the same inputs share theirs.
 pub(crate) struct Fits<'a> {
@@ -109,12 +74,12 @@ impl<'a> Fits<'a> {
 }
 
 impl Fits<'_> {
-    /// The fit of a tensor, or, of a stack of experts, that of each.
+    /// The fit of a tensor of a model of this `config`, or, of a stack of experts, that of each.
     ///
     /// # Errors
     /// When the moments are none.
-    pub fn all(&mut self, job: &Job<'_>, id: TensorId) -> Result<Vec<Fit>> {
-        match job.experts(id) {
+    pub fn all(&mut self, config: &ModelConfig, id: TensorId) -> Result<Vec<Fit>> {
+        match experts_of(config, id) {
             None => Ok(vec![self.of(id, None)?]),
             Some(count) => (0..count).map(|expert| self.of(id, Some(expert))).collect(),
         }

@@ -1,11 +1,24 @@
-//! What matrices are fitted to: a text, statistics of it, and conversions that go along them.
+//! Fitting matrices to what they read: the text, what is measured on it, and the conversions that go along it.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `text` | from files to the tokens of a calibration text |
+//! | `statistics` | statistics of the unchanged model, from the text or from files |
+//! | `collect` | such files, made without a conversion |
+//! | `fits` | what each matrix is fitted to, from statistics |
+//! | `along_model` | layer by layer, each fitted to what those before it leave |
+//! | `passes` | all tensors of a file, in its order |
 
-pub(crate) mod along_model;
-pub(crate) mod collect;
-pub(crate) mod fits;
-pub(crate) mod passes;
-pub(crate) mod statistics;
-pub(crate) mod text;
+mod along_model;
+mod collect;
+mod fits;
+mod passes;
+mod statistics;
+mod text;
 
-pub use collect::{collect_statistics, merge_statistics};
+pub(crate) use fits::Fits;
+pub(crate) use passes::{EMBEDDING_RECORD, FittedFile, Measured};
+pub(crate) use statistics::StatsFiles;
+
+pub use collect::{StatisticsFile, collect_statistics, merge_statistics};
 pub use text::calibrate;

@@ -1,103 +1,130 @@
-//! Conversion that looks at what the model computes: types chosen for a size, and every matrix fitted to its inputs.
+//! All tensors of a file, in its order, fitted to what they read: along a text, or to statistics of one.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use qsf_calibration::{LayerStats, StreamOptions, run_streams};
-use qsf_format::{CodeTables, TensorId, TensorKind};
+use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::source::Replaced;
 
-use crate::encode::stored_tensor as stored;
-use crate::encode::tensor::{Job, Tools};
+use super::along_model::AlongModel;
+use super::fits::Fits;
+use super::statistics::StatsFiles;
+use crate::encode::{Fit, NoCache, StoredTensor, TensorEncoder};
 use crate::error::{ConvertError, Result};
-use crate::fit::along_model::Sequential;
-use crate::fit::fits::{Fit, Fits};
-use crate::fit::statistics::StatsFiles;
 use crate::options::SearchEffort;
-use crate::resume::journal::Journal;
-use crate::resume::tensor_cache::KeptTensors;
+use crate::plan::Plan;
+use crate::resume::{Journal, Records, from_bytes, to_bytes};
+use crate::session::Session;
+use crate::write::FileWriter;
 
 /// The journal's record of the token embedding.
 pub(crate) const EMBEDDING_RECORD: &str = "embedding";
 
-/// Encodes and writes all tensors of a job. `head` holds what the head reads, and `importance` what each layer is worth,
-/// where a survey has measured them.
-pub(crate) fn write_fitted(
-    job: &mut Job<'_>,
-    journal: &mut Journal,
-    tables: &Arc<CodeTables>,
-    surveyed: Option<(LayerStats, Vec<f32>)>,
-    stats: &mut StatsFiles,
-    effort: SearchEffort,
-    tools: &Tools<'_>,
-) -> Result<()> {
-    let Tools { cpu, tokens, progress, cancel } = *tools;
-    let source = job.source;
-    let (head, importance) = match surveyed {
-        Some(surveyed) => surveyed,
-        None if journal.has(EMBEDDING_RECORD) && !stats.writes() => (LayerStats::default(), Vec::new()),
-        None if source.config().tied_head || stats.writes() => (stats.head(source, tools)?, Vec::new()),
-        // Neither the embedding nor anyone else needs it.
-        None => (LayerStats::default(), Vec::new()),
-    };
-    let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
-    let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(stored::from_bytes) {
-        Some(Some(known)) => known,
-        _ => {
-            let tied = source.config().tied_head;
-            let fit = if tied {
-                Fits::of_stats(job.encoder.isa, &head).of(embedding, None)?
-            } else {
-                Fit::default()
-            };
-            let planned = job.planned(embedding).ok_or_else(|| missing(embedding))?;
-            vec![job.store_well(planned, &[fit], None)?]
+/// What was measured of the unchanged model, where it was.
+#[derive(Default)]
+pub(crate) struct Measured {
+    /// What the head reads.
+    pub head: LayerStats,
+    /// Divergence of the model's predictions without each layer.
+    pub importance: Vec<f32>,
+}
+
+/// A file whose tensors are fitted to what they read, about to be written.
+pub(crate) struct FittedFile<'a, 'e> {
+    pub encoder: &'a TensorEncoder<'e>,
+    pub plan: &'a Plan,
+    pub file: &'a mut FileWriter,
+    pub stats: &'a mut StatsFiles,
+    pub session: Session<'a>,
+}
+
+impl FittedFile<'_, '_> {
+    /// Writes all tensors, each fitted to the inputs that the quantized ones before it make of the text. What `journal` has
+    /// is not encoded again.
+    ///
+    /// # Errors
+    /// When a tensor cannot be encoded, a file not be written, or the user interrupts.
+    pub fn along_text(
+        self,
+        measured: Option<Measured>,
+        journal: &mut Journal,
+        effort: SearchEffort,
+    ) -> Result<()> {
+        let FittedFile { encoder, plan, file, stats, session } = self;
+        let Session { cpu, tokens, progress, cancel } = session;
+        let source = encoder.source;
+        let Measured { head, importance } = match measured {
+            Some(measured) => measured,
+            None => Measured { head: head_of(encoder, stats, journal, &session)?, importance: Vec::new() },
+        };
+        let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(from_bytes) {
+            Some(Some(known)) => known,
+            _ => vec![embedding(encoder, plan, &head)?],
+        };
+        journal.put_new(EMBEDDING_RECORD, &to_bytes(&stored))?;
+        let mut quantized = Replaced::new(source);
+        for tensor in &stored {
+            quantized.replace(tensor.id, encoder.as_read(tensor)?)?;
+            file.embedding(tensor)?;
         }
-    };
-    journal.put_new(EMBEDDING_RECORD, &stored::to_bytes(&stored))?;
-    let mut quantized = Replaced::new(source);
-    for tensor in &stored {
-        quantized.replace(tensor.id, tensor.tensor(job.encoder.block, tables)?)?;
-        job.write_stored_embedding(tensor)?;
+        drop((stored, head));
+        let options = StreamOptions { by_stage: effort == SearchEffort::Max, cross: true };
+        let mut layers =
+            AlongModel { encoder, plan, file, journal, importance: &importance, done: HashMap::new() };
+        let step = run_streams(source, &quantized, cpu, tokens, options, &mut layers, progress, cancel)?;
+        let isa = encoder.rows.isa;
+        let head = Fits::of_step(isa, &step).of(TensorId::of_model(TensorKind::Head), None)?;
+        drop(step);
+        file.rest(encoder, plan, &head, &NoCache)
     }
-    drop((stored, head));
-    let options = StreamOptions { by_stage: effort == SearchEffort::Max, cross: true };
-    let mut sequential = Sequential::new(job, journal, tables.clone(), &importance);
-    let step = run_streams(source, &quantized, cpu, tokens, options, &mut sequential, progress, cancel)?;
-    let head = Fits::of_step(job.encoder.isa, &step).of(TensorId::of_model(TensorKind::Head), None)?;
-    drop(step);
-    job.write_rest(&head, &KeptTensors::none(cancel))
+
+    /// Writes all tensors, each fitted to the inputs that the unchanged model makes: without a text, by statistics alone.
+    ///
+    /// # Errors
+    /// When a tensor cannot be encoded, a file not be read or written, or the user interrupts.
+    pub fn by_statistics(self) -> Result<()> {
+        let FittedFile { encoder, plan, file, stats, session } = self;
+        let (source, isa) = (encoder.source, encoder.rows.isa);
+        // The file begins with the embedding, and the statistics end with what it is fitted to.
+        let head = stats.head(source, &session)?;
+        file.embedding(&embedding(encoder, plan, &head)?)?;
+        stats.for_each_layer(source, &session, |stats| {
+            let Some(layer) = stats.layer else { return Ok(()) };
+            let mut fits = Fits::of_stats(isa, &stats);
+            let of_layer = plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer));
+            let stored = of_layer
+                .map(|planned| encoder.encode_near(planned, &fits.all(source.config(), planned.info.id)?));
+            file.layer(stored.collect::<Result<Vec<_>>>()?, None)?;
+            source.release(Some(layer));
+            Ok(())
+        })?;
+        let fit = Fits::of_stats(isa, &head).of(TensorId::of_model(TensorKind::Head), None)?;
+        file.rest(encoder, plan, &fit, &NoCache)
+    }
 }
 
-/// Encodes and writes all tensors of a job, fitted to the inputs that the unchanged model makes: without a text, by
-/// statistics alone.
-pub(crate) fn write_fitted_by_statistics(
-    job: &mut Job<'_>,
+/// What the head reads in the unchanged model, where someone needs it.
+fn head_of(
+    encoder: &TensorEncoder<'_>,
     stats: &mut StatsFiles,
-    tools: &Tools<'_>,
-) -> Result<()> {
-    let (source, isa) = (job.source, job.encoder.isa);
-    let embedding = TensorId::of_model(TensorKind::TokenEmbedding);
-    let planned = job.planned(embedding).ok_or_else(|| missing(embedding))?.clone();
-    // The file begins with the embedding, and the statistics end with what it is fitted to.
-    let head = stats.head(source, tools)?;
-    let tied = source.config().tied_head;
-    let fit = if tied { Fits::of_stats(isa, &head).of(embedding, None)? } else { Fit::default() };
-    let stored = job.store_well(&planned, &[fit], None)?;
-    job.write_stored_embedding(&stored)?;
-    stats.for_each_layer(source, tools, |stats| {
-        let Some(layer) = stats.layer else { return Ok(()) };
-        let (plan, mut fits) = (job.plan.clone(), Fits::of_stats(isa, &stats));
-        let of_layer = plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer));
-        let stored = of_layer.map(|planned| job.store_well(planned, &fits.all(job, planned.info.id)?, None));
-        let stored = stored.collect::<Result<Vec<_>>>()?;
-        job.write_stored_layer(stored, None)?;
-        source.release(Some(layer));
-        Ok(())
-    })?;
-    let fit = Fits::of_stats(isa, &head).of(TensorId::of_model(TensorKind::Head), None)?;
-    job.write_rest(&fit, &KeptTensors::none(tools.cancel))
+    journal: &Journal,
+    session: &Session<'_>,
+) -> Result<LayerStats> {
+    let tied = encoder.source.config().tied_head;
+    // The embedding is fitted to it if it is the head, too, and was not fitted in an earlier run.
+    if stats.writes() || (tied && !journal.has(EMBEDDING_RECORD)) {
+        stats.head(encoder.source, session)
+    } else {
+        Ok(LayerStats::default())
+    }
 }
 
-fn missing(id: TensorId) -> ConvertError {
-    ConvertError::BrokenJournal { what: id.to_string() }
+/// The token embedding. One that is the head, too, is fitted to what the head reads.
+fn embedding(encoder: &TensorEncoder<'_>, plan: &Plan, head: &LayerStats) -> Result<StoredTensor> {
+    let id = TensorId::of_model(TensorKind::TokenEmbedding);
+    let missing = || ConvertError::BrokenJournal { what: id.to_string() };
+    let planned = plan.tensor(id).ok_or_else(missing)?;
+    let tied = encoder.source.config().tied_head;
+    let fit = if tied { Fits::of_stats(encoder.rows.isa, head).of(id, None)? } else { Fit::default() };
+    encoder.encode_near(planned, &[fit])
 }

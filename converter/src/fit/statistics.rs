@@ -10,8 +10,8 @@ use qsf_runtime::file_hash::hex;
 use qsf_runtime::fingerprint::{model_fingerprint, text_fingerprint};
 use qsf_runtime::source::WeightSource;
 
-use crate::encode::tensor::Tools;
 use crate::error::{ConvertError, Result};
+use crate::session::Session;
 
 /// Statistics to read, and where to write what is collected.
 pub(crate) struct StatsFiles {
@@ -67,17 +67,17 @@ impl StatsFiles {
     pub fn for_each_layer(
         &mut self,
         source: &dyn WeightSource,
-        tools: &Tools<'_>,
+        session: &Session<'_>,
         mut visit: impl FnMut(LayerStats) -> Result<()>,
     ) -> Result<()> {
         if let Some(merged) = &mut self.read {
             for layer in (0..source.config().layers).map(Some).chain([None]) {
-                tools.cancel.check()?;
+                session.cancel.check()?;
                 visit(merged.layer(layer)?)?;
             }
             return Ok(());
         }
-        let Tools { cpu, tokens, progress, cancel } = *tools;
+        let Session { cpu, tokens, progress, cancel } = *session;
         let mut writer = match &self.write {
             Some(path) => Some(StatsWriter::create(path, self.force, &header(source, tokens)?)?),
             None => None,
@@ -102,16 +102,16 @@ impl StatsFiles {
     }
 
     /// What the head reads in the unchanged model. Statistics that are to be written are collected whole.
-    pub fn head(&mut self, source: &dyn WeightSource, tools: &Tools<'_>) -> Result<LayerStats> {
+    pub fn head(&mut self, source: &dyn WeightSource, session: &Session<'_>) -> Result<LayerStats> {
         if let Some(merged) = &mut self.read {
             return Ok(merged.layer(None)?);
         }
-        let Tools { cpu, tokens, progress, cancel } = *tools;
+        let Session { cpu, tokens, progress, cancel } = *session;
         if self.write.is_none() {
             return Ok(collect_head(source, cpu, tokens, progress, cancel)?);
         }
         let mut head = LayerStats::default();
-        self.for_each_layer(source, tools, |stats| {
+        self.for_each_layer(source, session, |stats| {
             head = stats;
             Ok(())
         })?;

@@ -10,12 +10,11 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::fingerprint::{FINGERPRINT_BYTES, Fingerprint};
+use super::stream_checkpoint::StreamCheckpoint;
 use crate::error::{ConvertError, Result};
-use crate::resume::stream_checkpoint::Checkpoint;
 
 const MAGIC: &[u8; 8] = b"QSFJRNL1";
-/// Bytes of a [`Fingerprint`].
-pub(crate) const FINGERPRINT_BYTES: usize = 32;
 const HEADER_BYTES: u64 = (MAGIC.len() + FINGERPRINT_BYTES) as u64;
 /// Bytes before the name of a record: its length, that of the payload, and a CRC32 of both lengths, name and payload.
 const RECORD_HEADER_BYTES: u64 = 2 + 8 + 4;
@@ -23,8 +22,40 @@ const RECORD_HEADER_BYTES: u64 = 2 + 8 + 4;
 /// Of records that are quick to make again, what an hour of work is not: at most so much of it is lost with the machine.
 const SYNC_AFTER: Duration = Duration::from_secs(1);
 
-/// SHA-256 of everything that the result depends on.
-pub type Fingerprint = [u8; FINGERPRINT_BYTES];
+/// What is known of a long work from an earlier run: records by name.
+pub(crate) trait Records {
+    /// Whether there is a record of this name.
+    fn has(&self, name: &str) -> bool;
+
+    /// The payload of the record of this name.
+    ///
+    /// # Errors
+    /// When reading fails.
+    fn get(&mut self, name: &str) -> Result<Option<Vec<u8>>>;
+
+    /// Adds a record, unless one of this name is there.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn put_new(&mut self, name: &str, payload: &[u8]) -> Result<()>;
+}
+
+/// Of work that is only tried: nothing is known, and nothing is kept.
+pub(crate) struct NoRecords;
+
+impl Records for NoRecords {
+    fn has(&self, _name: &str) -> bool {
+        false
+    }
+
+    fn get(&mut self, _name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn put_new(&mut self, _name: &str, _payload: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
 
 /// What a record survives once it is put. Every one survives the end of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +67,7 @@ pub(crate) enum Survives {
 }
 
 /// An open journal.
-pub struct Journal {
+pub(crate) struct Journal {
     path: PathBuf,
     file: File,
     /// Where the payload of each record is, and how long.
@@ -45,7 +76,7 @@ pub struct Journal {
     survives: Survives,
     synced: Instant,
     /// What is too large for a record, and of no use once there is a newer one.
-    pub(crate) checkpoint: Checkpoint,
+    pub streams: StreamCheckpoint,
 }
 
 impl Journal {
@@ -57,26 +88,26 @@ impl Journal {
         Journal::open_as(out, fingerprint, discard, Survives::Crashes)
     }
 
-    /// Opens the journal of a conversion, with records that survive what is said.
+    /// Opens a journal whose records survive what is said.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// When it cannot be read or written, or is of another conversion and `discard` is off.
     pub fn open_as(
         out: &Path,
         fingerprint: &Fingerprint,
         discard: bool,
         survives: Survives,
     ) -> Result<Journal> {
-        let path = path_of(out);
+        let path = journal_path(out);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = opened.map_err(|e| ConvertError::io(&path, "open", e))?;
         let is_ours = read_header(&file, fingerprint).map_err(|e| ConvertError::io(&path, "read", e))?;
         if is_ours == Some(false) && !discard {
             return Err(ConvertError::OtherJournal { path });
         }
-        let checkpoint = Checkpoint::new(out, *fingerprint);
+        let streams = StreamCheckpoint::new(out, *fingerprint);
         let (records, synced) = (HashMap::new(), Instant::now());
-        let mut journal = Journal { path: path.clone(), file, records, end: 0, survives, synced, checkpoint };
+        let mut journal = Journal { path: path.clone(), file, records, end: 0, survives, synced, streams };
         if is_ours == Some(true) {
             journal.scan().map_err(|e| ConvertError::io(&path, "read", e))?;
         } else {
@@ -93,34 +124,6 @@ impl Journal {
     /// Whether there is something in it.
     pub fn goes_on(&self) -> bool {
         !self.records.is_empty()
-    }
-
-    /// Whether there is a record of this name.
-    pub fn has(&self, name: &str) -> bool {
-        self.records.contains_key(name)
-    }
-
-    /// The payload of the record of this name.
-    ///
-    /// # Errors
-    /// When reading fails.
-    pub fn get(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
-        let Some(&(at, bytes)) = self.records.get(name) else { return Ok(None) };
-        let mut read = || -> io::Result<Vec<u8>> {
-            self.file.seek(SeekFrom::Start(at))?;
-            let mut payload = Vec::new();
-            (&self.file).take(bytes).read_to_end(&mut payload)?;
-            Ok(payload)
-        };
-        read().map(Some).map_err(|e| ConvertError::io(&self.path, "read", e))
-    }
-
-    /// [`put`](Self::put)s what is not there yet.
-    ///
-    /// # Errors
-    /// When writing fails.
-    pub fn put_new(&mut self, name: &str, payload: &[u8]) -> Result<()> {
-        if self.has(name) { Ok(()) } else { self.put(name, payload) }
     }
 
     /// Adds a record; it survives what the journal was opened for once this returns.
@@ -165,7 +168,7 @@ impl Journal {
     }
 
     fn begin(&mut self, fingerprint: &Fingerprint) -> io::Result<()> {
-        self.checkpoint.remove();
+        self.streams.remove();
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(&[&MAGIC[..], fingerprint].concat())?;
@@ -219,6 +222,27 @@ impl Journal {
     }
 }
 
+impl Records for Journal {
+    fn has(&self, name: &str) -> bool {
+        self.records.contains_key(name)
+    }
+
+    fn get(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
+        let Some(&(at, bytes)) = self.records.get(name) else { return Ok(None) };
+        let mut read = || -> io::Result<Vec<u8>> {
+            self.file.seek(SeekFrom::Start(at))?;
+            let mut payload = Vec::new();
+            (&self.file).take(bytes).read_to_end(&mut payload)?;
+            Ok(payload)
+        };
+        read().map(Some).map_err(|e| ConvertError::io(&self.path, "read", e))
+    }
+
+    fn put_new(&mut self, name: &str, payload: &[u8]) -> Result<()> {
+        if self.has(name) { Ok(()) } else { self.put(name, payload) }
+    }
+}
+
 /// `None`: there is no header, or only a part of one, which is what a process leaves that was killed as it began: nothing is lost.
 /// Else whether it is of this conversion.
 fn read_header(file: &File, fingerprint: &Fingerprint) -> io::Result<Option<bool>> {
@@ -235,13 +259,13 @@ impl Drop for Journal {
         if self.records.is_empty() {
             // If it stays, the next conversion to the same output says so.
             let _ = fs::remove_file(&self.path);
-            self.checkpoint.remove();
+            self.streams.remove();
         }
     }
 }
 
 /// Where the journal of a conversion to `out` is, while the conversion is unfinished.
-pub fn path_of(out: &Path) -> PathBuf {
+pub fn journal_path(out: &Path) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
     name.push(".journal");
     name.into()
@@ -274,7 +298,7 @@ mod tests {
         journal.put("layer 0", &[1, 2, 3]).unwrap();
         journal.put("layer 1", &vec![9; 100_000]).unwrap();
         drop(journal);
-        let path = path_of(&out);
+        let path = journal_path(&out);
         let whole = fs::read(&path).unwrap();
         let second = HEADER_BYTES as usize + RECORD_HEADER_BYTES as usize + 7 + 3;
         for cut in [second, second + 1, second + 14, second + 50_000, whole.len() - 1, whole.len()] {
@@ -309,9 +333,9 @@ mod tests {
         assert!(Journal::open(&out, &[1; 32], false).unwrap().has("a"), "the refusal changed nothing");
         assert!(!Journal::open(&out, &[2; 32], true).unwrap().has("a"));
         Journal::open(&out, &[2; 32], true).unwrap().put("c", b"d").unwrap();
-        fs::write(path_of(&out), b"something else").unwrap();
+        fs::write(journal_path(&out), b"something else").unwrap();
         assert!(Journal::open(&out, &[2; 32], false).is_err());
         Journal::open(&out, &[2; 32], true).unwrap().remove();
-        assert!(!path_of(&out).exists());
+        assert!(!journal_path(&out).exists());
     }
 }

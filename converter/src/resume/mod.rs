@@ -1,7 +1,22 @@
 //! What a conversion that was stopped goes on from.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `fingerprint` | which conversion it is of |
+//! | `stream_checkpoint` | where the streams of the calibration text stand |
+//! | `journal` | records of what is done, by name |
+//! | `tensor_bytes` | tensors as records |
+//! | `tensor_cache` | tensors of a conversion that fits them to nothing |
 
-pub(crate) mod journal;
-pub(crate) mod stream_checkpoint;
-pub(crate) mod tensor_cache;
+mod fingerprint;
+mod journal;
+mod stream_checkpoint;
+mod tensor_bytes;
+mod tensor_cache;
 
-pub use journal::path_of as journal_path;
+pub(crate) use fingerprint::Fingerprint;
+pub(crate) use journal::{Journal, NoRecords, Records};
+pub(crate) use tensor_bytes::{from_bytes, to_bytes};
+pub(crate) use tensor_cache::TensorJournal;
+
+pub use journal::journal_path;

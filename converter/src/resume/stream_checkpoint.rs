@@ -10,8 +10,8 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::fingerprint::{FINGERPRINT_BYTES, Fingerprint};
 use crate::error::{ConvertError, Result};
-use crate::resume::journal::{FINGERPRINT_BYTES, Fingerprint};
 
 const MAGIC: &[u8; 8] = b"QSFSTRM1";
 /// Magic, fingerprint, layer, values of each stream.
@@ -22,19 +22,19 @@ const PAUSE: u32 = 50;
 const PIECE: usize = 1 << 16;
 
 /// The file that keeps them.
-pub(crate) struct Checkpoint {
+pub(crate) struct StreamCheckpoint {
     path: PathBuf,
     fingerprint: Fingerprint,
     /// When the last state was written, and how long that took.
     last: Option<(Instant, Duration)>,
 }
 
-impl Checkpoint {
+impl StreamCheckpoint {
     /// That of output `out`.
-    pub fn new(out: &Path, fingerprint: Fingerprint) -> Checkpoint {
+    pub fn new(out: &Path, fingerprint: Fingerprint) -> StreamCheckpoint {
         let mut name = out.as_os_str().to_owned();
         name.push(".streams");
-        Checkpoint { path: name.into(), fingerprint, last: None }
+        StreamCheckpoint { path: name.into(), fingerprint, last: None }
     }
 
     /// Keeps the state of both streams at the entry of `layer`, unless one was kept not long ago. Without room on the disk,
@@ -176,10 +176,10 @@ mod tests {
         let out = dir.path().join("model.qsf");
         let values: Vec<f32> = (0..100_000).map(|i| (i as f32).sin() * 1e-3).collect();
         let quantized: Vec<f32> = values.iter().map(|v| -v).collect();
-        let mut checkpoint = Checkpoint::new(&out, [7; FINGERPRINT_BYTES]);
+        let mut checkpoint = StreamCheckpoint::new(&out, [7; FINGERPRINT_BYTES]);
         let mut found = [vec![0.5; values.len()], vec![0.5; values.len()]];
         let untouched = found.clone();
-        let restore = |checkpoint: &Checkpoint, found: &mut [Vec<f32>; 2]| {
+        let restore = |checkpoint: &StreamCheckpoint, found: &mut [Vec<f32>; 2]| {
             let [full, quantized] = found;
             checkpoint.restore([full, quantized], |layer| layer < 5)
         };
@@ -206,7 +206,7 @@ mod tests {
         }
         refused(&whole[..whole.len() - 1], "cut");
         fs::write(&path, &whole).unwrap();
-        let other = Checkpoint::new(&out, [8; FINGERPRINT_BYTES]);
+        let other = StreamCheckpoint::new(&out, [8; FINGERPRINT_BYTES]);
         assert_eq!(restore(&other, &mut found), None, "of another conversion");
         let mut fewer = [vec![0.0; 10], vec![0.0; 10]];
         assert_eq!(restore(&checkpoint, &mut fewer), None, "of another text");

@@ -2,40 +2,32 @@
 //! with the others. Each is encoded for itself, so that it does not matter which were done.
 
 use std::fs::{self, Metadata};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use qsf_format::{Failure, Layout, Outliers, QuantType, TensorId};
+use qsf_format::{Failure, Outliers, TensorId};
 use qsf_runtime::compare::ErrorStats;
 use qsf_runtime::progress::{Cancel, Progress};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::encode::rows::{Encoded, Encoder};
-use crate::encode::stored_tensor::{self as stored, StoredTensor};
-use crate::encode::tensor::{Job, VALUES_PER_RUN};
+use super::fingerprint::Fingerprint;
+use super::journal::{Journal, Records, Survives};
+use super::tensor_bytes::{from_bytes, to_parts};
+use crate::encode::{EncodedRows, StoredTensor, TensorCache, TensorRun};
 use crate::error::{ConvertError, Result};
-use crate::fit::fits::Fit;
-use crate::plan::PlannedTensor;
-use crate::resume::journal::{Fingerprint, Journal, Survives};
-use crate::sections::provenance::TOOL;
+use crate::sections::TOOL;
 
 /// The tensors that are done. Dropped, it is removed, unless the user stops the conversion; one that fails would come to the
 /// same end again.
-pub(crate) struct KeptTensors<'a> {
-    /// `None` where nothing is kept, or there is no room for it.
+pub(crate) struct TensorJournal<'a> {
+    /// `None` where there is no room for it.
     journal: Mutex<Option<Journal>>,
     cancel: &'a Cancel,
 }
 
-impl<'a> KeptTensors<'a> {
-    /// Keeps nothing.
-    pub fn none(cancel: &'a Cancel) -> KeptTensors<'a> {
-        KeptTensors { journal: Mutex::new(None), cancel }
-    }
-
+impl<'a> TensorJournal<'a> {
     /// What an earlier conversion of the same `files` to `out`, with the same `options`, has left. Where there was another,
     /// what it left goes: it was quick work, and made by a batch, which knows what it wants now.
     ///
@@ -47,7 +39,7 @@ impl<'a> KeptTensors<'a> {
         options: &Map<String, Value>,
         progress: &dyn Progress,
         cancel: &'a Cancel,
-    ) -> Result<KeptTensors<'a>> {
+    ) -> Result<TensorJournal<'a>> {
         let opened = Journal::open_as(out, &fingerprint(files, options)?, true, Survives::Kills);
         let journal = match opened {
             Err(error) if error.failure() == Failure::OutOfSpace => None,
@@ -56,7 +48,7 @@ impl<'a> KeptTensors<'a> {
         if let Some(journal) = journal.as_ref().filter(|journal| journal.goes_on()) {
             progress.note(&format!("going on from {}", journal.path().display()));
         }
-        Ok(KeptTensors { journal: Mutex::new(journal), cancel })
+        Ok(TensorJournal { journal: Mutex::new(journal), cancel })
     }
 
     /// Whether an earlier conversion has left something.
@@ -64,68 +56,23 @@ impl<'a> KeptTensors<'a> {
         self.lock().as_ref().is_some_and(Journal::goes_on)
     }
 
-    /// Whether [`store`](Self::store) keeps a tensor of the model as a whole. Those that are written as they are encoded are
-    /// too large for it.
-    pub fn takes(&self, planned: &PlannedTensor) -> bool {
-        self.lock().is_some() && planned.info.rows.saturating_mul(planned.info.cols) <= VALUES_PER_RUN
+    /// Removes what is kept of a conversion that is done.
+    pub fn remove(self) {
+        self.discard();
     }
 
-    /// A tensor of `job`: the one that is kept, or one that is encoded now, and kept.
-    ///
-    /// # Errors
-    /// When it cannot be encoded, or the journal not be read or written.
-    pub fn store(&self, job: &Job<'_>, planned: &PlannedTensor, fit: &Fit) -> Result<StoredTensor> {
-        let name = planned.info.id.to_string();
-        if let Some(known) = self.known(&name, planned.info.id)? {
-            job.encoder.progress.advance((planned.info.rows * planned.info.cols) as u64);
-            return Ok(known);
+    fn discard(&self) {
+        if let Some(journal) = self.lock().take() {
+            journal.remove();
         }
-        let stored = job.store_well(planned, std::slice::from_ref(fit), Some(self))?;
-        self.keep(&name, &stored::to_parts(std::slice::from_ref(&stored)))?;
-        Ok(stored)
     }
 
-    /// Whether [`run`](Self::run) keeps anything.
-    pub fn keeps_runs(&self) -> bool {
-        self.lock().is_some()
-    }
-
-    /// Some rows of a large tensor in a form: those that are kept, or `encode`d now, and kept. Nothing of them may be apart.
-    ///
-    /// # Errors
-    /// When they cannot be encoded, or the journal not be read or written.
-    pub fn run(
-        &self,
-        encoder: &Encoder<'_>,
-        planned: &PlannedTensor,
-        (quant, layout): (QuantType, Layout),
-        rows: Range<usize>,
-        encode: impl FnOnce(Range<usize>) -> Result<Encoded>,
-    ) -> Result<Encoded> {
-        let info = &planned.info;
-        if rows.len() == info.rows {
-            // The tensor is kept soon, as a whole.
-            return encode(rows);
-        }
-        let name = format!("{} {quant} {} {}..{}", info.id, layout.id(), rows.start, rows.end);
-        let bytes = self.lock().as_mut().map(|journal| journal.get(&name)).transpose()?.flatten();
-        if let Some(bytes) = bytes {
-            encoder.progress.advance((rows.len() * info.cols) as u64);
-            let data_bytes = quant.tensor_bytes(encoder.block, rows.len() as u64, info.cols as u64);
-            let data_bytes = data_bytes.and_then(|bytes| usize::try_from(bytes).ok());
-            let known = data_bytes.and_then(|at| bytes.split_at_checked(at)).and_then(|(data, stats)| {
-                let stats = ErrorStats::from_bytes(stats, rows.len())?;
-                Some(Encoded { data: data.to_vec(), stats, outliers: Outliers::default() })
-            });
-            return known.ok_or(ConvertError::BrokenJournal { what: name });
-        }
-        let encoded = encode(rows)?;
-        self.keep(&name, &[&encoded.data[..], &encoded.stats.to_bytes()[..]])?;
-        Ok(encoded)
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.lock().as_mut().map(|journal| journal.get(name)).transpose()?.flatten())
     }
 
     /// Writes a record, while there is room for it.
-    fn keep(&self, name: &str, parts: &[impl AsRef<[u8]>]) -> Result<()> {
+    fn put(&self, name: &str, parts: &[impl AsRef<[u8]>]) -> Result<()> {
         let mut kept = self.lock();
         match kept.as_mut().map(|journal| journal.put_parts(name, parts)) {
             // The file itself may still have room, all the more without this.
@@ -140,38 +87,60 @@ impl<'a> KeptTensors<'a> {
         }
     }
 
-    /// Removes what is kept of a conversion that is done.
-    pub fn remove(self) {
-        self.discard();
-    }
-
-    fn discard(&self) {
-        if let Some(journal) = self.lock().take() {
-            journal.remove();
-        }
-    }
-
-    fn known(&self, name: &str, id: TensorId) -> Result<Option<StoredTensor>> {
-        let bytes = self.lock().as_mut().map(|journal| journal.get(name)).transpose()?.flatten();
-        let Some(bytes) = bytes else { return Ok(None) };
-        let mut tensors = stored::from_bytes(&bytes).unwrap_or_default();
-        match tensors.pop() {
-            Some(tensor) if tensors.is_empty() && tensor.id == id => Ok(Some(tensor)),
-            _ => Err(ConvertError::BrokenJournal { what: name.to_owned() }),
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Option<Journal>> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for KeptTensors<'_> {
+impl TensorCache for TensorJournal<'_> {
+    fn keeps(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    fn tensor(&self, id: TensorId) -> Result<Option<StoredTensor>> {
+        let name = id.to_string();
+        let Some(bytes) = self.get(&name)? else { return Ok(None) };
+        let mut tensors = from_bytes(&bytes).unwrap_or_default();
+        match tensors.pop() {
+            Some(tensor) if tensors.is_empty() && tensor.id == id => Ok(Some(tensor)),
+            _ => Err(ConvertError::BrokenJournal { what: name }),
+        }
+    }
+
+    fn keep_tensor(&self, tensor: &StoredTensor) -> Result<()> {
+        self.put(&tensor.id.to_string(), &to_parts(std::slice::from_ref(tensor)))
+    }
+
+    fn rows(&self, run: &TensorRun<'_>) -> Result<Option<EncodedRows>> {
+        let name = run_name(run);
+        let Some(bytes) = self.get(&name)? else { return Ok(None) };
+        let rows = run.rows.len();
+        let data_bytes = run.form.quant.tensor_bytes(run.block, rows as u64, run.info.cols as u64);
+        let data_bytes = data_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let known = data_bytes.and_then(|at| bytes.split_at_checked(at)).and_then(|(data, stats)| {
+            let stats = ErrorStats::from_bytes(stats, rows)?;
+            Some(EncodedRows { data: data.to_vec(), stats, outliers: Outliers::default() })
+        });
+        known.map(Some).ok_or(ConvertError::BrokenJournal { what: name })
+    }
+
+    fn keep_rows(&self, run: &TensorRun<'_>, encoded: &EncodedRows) -> Result<()> {
+        self.put(&run_name(run), &[&encoded.data[..], &encoded.stats.to_bytes()[..]])
+    }
+}
+
+impl Drop for TensorJournal<'_> {
     fn drop(&mut self) {
         if !self.cancel.is_requested() {
             self.discard();
         }
     }
+}
+
+/// The name of a record of some rows.
+fn run_name(run: &TensorRun<'_>) -> String {
+    let TensorRun { info, form, rows, .. } = run;
+    format!("{} {} {} {}..{}", info.id, form.quant, form.layout.id(), rows.start, rows.end)
 }
 
 /// Of everything that tensors are made of. Files are taken to be what they were if the system says that nobody has changed

@@ -6,29 +6,17 @@ use std::sync::Arc;
 
 use qsf_calibration::{measured_probes, vocab_clusters};
 use qsf_format::{ModelConfig, VocabClusters};
-use qsf_runtime::cpu::Cpu;
-use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::QsfSource;
 use qsf_runtime::{Decoder, Model};
 
 use crate::error::Result;
-use crate::options::Calibration;
+use crate::options::ClusterOptions;
+use crate::session::Session;
 
-/// Vocabulary clusters to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterOptions {
-    /// How many, at most.
-    pub count: u32,
-    /// The text to measure them on.
-    pub text: Calibration,
-}
-
-impl ClusterOptions {
-    /// Bytes of the section, if no cluster stays empty.
-    pub(crate) fn section_bytes(&self, config: &ModelConfig) -> u64 {
-        let measurements = measured_probes(self.count).len() as u32;
-        VocabClusters::section_bytes(self.count, config.hidden, config.vocab, measurements)
-    }
+/// Bytes of the section, if no cluster stays empty.
+pub(crate) fn section_bytes(options: &ClusterOptions, config: &ModelConfig) -> u64 {
+    let measurements = measured_probes(options.count).len() as u32;
+    VocabClusters::section_bytes(options.count, config.hidden, config.vocab, measurements)
 }
 
 /// The clusters of the file at `path`.
@@ -38,11 +26,9 @@ impl ClusterOptions {
 pub(crate) fn clusters_of_file(
     path: &Path,
     options: &ClusterOptions,
-    cpu: &Cpu,
-    progress: &dyn Progress,
-    cancel: &Cancel,
+    session: &Session<'_>,
 ) -> Result<VocabClusters> {
     let model = Model::load(&QsfSource::open(path)?)?;
-    let decoder = Decoder::new(Arc::new(model), cpu.clone(), None).stop_on(cancel);
-    Ok(vocab_clusters(&decoder, options.count as usize, &options.text.tokens, progress)?)
+    let decoder = Decoder::new(Arc::new(model), session.cpu.clone(), None).stop_on(session.cancel);
+    Ok(vocab_clusters(&decoder, options.count as usize, &options.text.tokens, session.progress)?)
 }

@@ -3,27 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use qsf_runtime::cpu::{Cpu, KvTypes};
+use qsf_runtime::cpu::KvTypes;
 use qsf_runtime::eval::{EvalOptions, Evaluation, evaluate};
 use qsf_runtime::file_hash::sha256;
-use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{QsfSource, WeightSource};
 use qsf_runtime::tokenizer::Tokenizer;
 use qsf_runtime::{Decoder, Model, RuntimeError};
 use serde_json::{Value, json};
 
 use crate::error::Result;
-
-/// A text to evaluate on, and how much of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EvaluationText {
-    /// The text.
-    pub text: String,
-    /// Tokens per chunk.
-    pub ctx: usize,
-    /// Chunks; all whole ones of the text without it.
-    pub chunks: Option<usize>,
-}
+use crate::options::EvaluationText;
+use crate::session::Session;
 
 /// The file at `path` against `source`, as section EVAL has it.
 ///
@@ -33,9 +23,7 @@ pub(crate) fn evaluate_file(
     path: &Path,
     source: &dyn WeightSource,
     text: &EvaluationText,
-    cpu: &Cpu,
-    progress: &dyn Progress,
-    cancel: &Cancel,
+    session: &Session<'_>,
 ) -> Result<Value> {
     let json = source.tokenizer_json().ok_or_else(|| {
         RuntimeError::bad_input(
@@ -47,9 +35,11 @@ pub(crate) fn evaluate_file(
     })?;
     let tokenizer = Tokenizer::from_json(json, source.path())?;
     let tokens = tokenizer.encode(&text.text)?;
-    let base = Decoder::new(Arc::new(Model::load(source)?), cpu.clone(), None).stop_on(cancel);
+    let base =
+        Decoder::new(Arc::new(Model::load(source)?), session.cpu.clone(), None).stop_on(session.cancel);
     let converted = QsfSource::open(path)?;
-    let model = Decoder::new(Arc::new(Model::load(&converted)?), cpu.clone(), None).stop_on(cancel);
+    let model =
+        Decoder::new(Arc::new(Model::load(&converted)?), session.cpu.clone(), None).stop_on(session.cancel);
     // As qsf-eval by default, so that both say the same.
     let (kv, base_kv) = (KvTypes::F16, KvTypes::F16);
     let options = EvalOptions {
@@ -60,7 +50,7 @@ pub(crate) fn evaluate_file(
         base_kv,
         ..EvalOptions::default()
     };
-    let found = evaluate(&model, Some(&base), &tokens, options, progress)?;
+    let found = evaluate(&model, Some(&base), &tokens, options, session.progress)?;
     Ok(record(&found, text, &model))
 }
 

@@ -1,10 +1,22 @@
-//! What a file says of itself beside its tensors.
+//! What a file says beside its tensors, and how large that will be.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `provenance` | META: where the tensors are from |
+//! | `clusters` | CLUS: groups of the vocabulary |
+//! | `exits` | EXIT: when the model may be left early |
+//! | `evaluation` | EVAL: how good the file is |
+//! | `sizes` | bytes of all sections before there are any |
 
-pub(crate) mod clusters;
-pub(crate) mod evaluation;
-pub(crate) mod exits;
-pub(crate) mod provenance;
+mod clusters;
+mod evaluation;
+mod exits;
+mod provenance;
+mod sizes;
 
-pub use clusters::ClusterOptions;
-pub use evaluation::EvaluationText;
+pub(crate) use clusters::clusters_of_file;
+pub(crate) use evaluation::evaluate_file;
+pub(crate) use exits::exits_of_file;
+pub(crate) use sizes::{bytes_at_most, bytes_expected};
+
 pub use provenance::{TOOL, hash_files};

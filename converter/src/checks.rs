@@ -1,0 +1,81 @@
+//! What cannot end well, found before anything is read: the user hears it now, not when everything else is done.
+
+use std::path::Path;
+
+use qsf_format::{FormatError, MAX_CLUSTERS};
+use qsf_runtime::RuntimeError;
+use qsf_runtime::source::WeightSource;
+use qsf_runtime::tokenizer::Tokenizer;
+
+use crate::error::{ConvertError, Result};
+use crate::limits::rejected_path;
+use crate::options::ConvertOptions;
+use crate::plan::Plan;
+
+/// The output, and the sections that are asked for.
+pub(crate) fn check_request(source: &dyn WeightSource, out: &Path, options: &ConvertOptions) -> Result<()> {
+    refuse_own_input(source, out)?;
+    refuse_old_rejected(out, options)?;
+    check_cluster_count(source, options)?;
+    check_layer_count(source, options)
+}
+
+/// An output that is one of the inputs would destroy it, `--force` or not.
+pub(crate) fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<()> {
+    let Ok(out_path) = out.canonicalize() else { return Ok(()) };
+    let is_input = source.files().iter().any(|file| file.canonicalize().is_ok_and(|f| f == out_path));
+    if is_input { Err(ConvertError::OutputIsInput { path: out.to_owned() }) } else { Ok(()) }
+}
+
+/// What misses its limits gets another name, which may be taken as well.
+fn refuse_old_rejected(out: &Path, options: &ConvertOptions) -> Result<()> {
+    let path = rejected_path(out);
+    if options.limits.any() && !options.force && path.symlink_metadata().is_ok() {
+        return Err(FormatError::Exists { path }.into());
+    }
+    Ok(())
+}
+
+/// A vocabulary has no more clusters than tokens, and the format a bound of its own.
+fn check_cluster_count(source: &dyn WeightSource, options: &ConvertOptions) -> Result<()> {
+    let (vocab, count) = (source.config().vocab, options.clusters.as_ref().map_or(1, |c| c.count));
+    let most = vocab.min(MAX_CLUSTERS);
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    let problem = format!("--clusters {count}: expected 1 to {most} for a vocabulary of {vocab}");
+    Err(RuntimeError::Request(problem).into())
+}
+
+/// An early exit stands between two layers.
+fn check_layer_count(source: &dyn WeightSource, options: &ConvertOptions) -> Result<()> {
+    if options.early_exit.is_none() || source.config().layers > 1 {
+        return Ok(());
+    }
+    Err(RuntimeError::Request("--early-exit: a model of one layer cannot be left before its last".into())
+        .into())
+}
+
+/// A tokenizer that no reader could use, or that is not what the source says, is found by us and not by whoever gets the file.
+pub(crate) fn check_tokenizer(source: &dyn WeightSource, options: &ConvertOptions) -> Result<()> {
+    let Some(json) = source.tokenizer_json() else { return Ok(()) };
+    let tokenizer = Tokenizer::from_json(json, &source.path().join("tokenizer.json"))?;
+    if !options.skip_tokenizer_check {
+        source.check_tokenizer(&tokenizer).map_err(ConvertError::TokenizerDiffers)?;
+    }
+    Ok(())
+}
+
+/// Errors of quantizing what is quantized already add up: only who asks for that gets it.
+pub(crate) fn check_requantizing(
+    source: &dyn WeightSource,
+    plan: &Plan,
+    options: &ConvertOptions,
+) -> Result<()> {
+    let types = source.quantized_from();
+    let quantizes = plan.quantizes() || options.size_limit.is_some();
+    if !types.is_empty() && quantizes && !options.allow_requantize {
+        return Err(ConvertError::Requantize { path: source.path().to_owned(), types: types.join(", ") });
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! The plan that does least damage among those whose file has at most so many bytes.
+
+use qsf_format::{Provenance, TensorId, TensorKind};
+
+use super::matrices::Surveyor;
+use super::refine::Refinement;
+use super::survey::survey;
+use super::types::{types_to_choose, unmeasured};
+use crate::encode::TensorEncoder;
+use crate::error::{ConvertError, Result};
+use crate::fit::{Measured, StatsFiles};
+use crate::options::{ConvertOptions, SearchEffort};
+use crate::plan::{Candidate, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size};
+use crate::resume::Records;
+use crate::sections::bytes_at_most;
+use crate::session::Session;
+
+/// A size that a file is to have at most.
+pub(crate) struct SizeRequest<'a> {
+    /// In bytes.
+    pub limit: u64,
+    /// The types that tensors have at first; only those that follow from the recipe change.
+    pub plan: &'a Plan,
+    pub options: &'a ConvertOptions,
+    pub encoder: &'a TensorEncoder<'a>,
+    /// What META will say of the source.
+    pub provenance: Provenance,
+    pub session: Session<'a>,
+}
+
+/// Types for a size.
+pub(crate) struct ChosenPlan {
+    pub plan: Plan,
+    /// Sum of their damages.
+    pub damage: f64,
+    /// What was measured on the way.
+    pub measured: Measured,
+}
+
+impl SizeRequest<'_> {
+    /// Chooses types; what `records` has is not measured again.
+    ///
+    /// # Errors
+    /// When the smallest types make too large a file, the model is damaged, or the user interrupts.
+    pub fn choose(self, stats: &mut StatsFiles, records: &mut dyn Records) -> Result<ChosenPlan> {
+        let SizeRequest { limit, options, encoder, session, .. } = self;
+        let source = encoder.source;
+        let plan = as_stored(encoder, self.plan)?;
+        let sections = bytes_at_most(source, &plan, self.provenance, options)?;
+        let config = source.config();
+        let size = SizeModel { config, block: options.block, layout: options.layout, sections: &sections };
+        let free = |planned: &PlannedTensor| {
+            let id = planned.info.id;
+            let fixed = options.overrides.iter().any(|rule| rule.names(id));
+            !fixed && id.kind.is_matrix() && planned.quant == options.recipe.assign(id) && may_be_chosen(id)
+        };
+        // Said now, not after minutes of measuring.
+        plan_for_size(&plan, &unmeasured(&plan, free), limit, &size)?;
+        let surveyor = Surveyor {
+            encoder,
+            plan: &plan,
+            outliers: options.outliers,
+            wanted: &free,
+            types: &types_to_choose,
+            cpu: session.cpu,
+        };
+        let survey = survey(&surveyor, stats, records, &session)?;
+        let candidates: Vec<Candidate> = survey
+            .tensors
+            .iter()
+            .filter_map(|t| Some(Candidate { id: t.id()?, options: t.options.clone() }))
+            .collect();
+        let (mut plan, damage) =
+            plan_for_size(&plan, &candidates, limit, &size).map_err(|e| match (e, options.min_cosine) {
+                // All types together were small enough.
+                (PlanError::TooSmall { limit, least }, Some(wanted)) => {
+                    ConvertError::CosineTooLarge { limit, least, wanted }
+                }
+                (e, _) => e.into(),
+            })?;
+        if options.effort == SearchEffort::Max {
+            let refinement = Refinement { encoder, candidates: &candidates, limit, size, session };
+            plan = refinement.of(plan, stats, records)?;
+        }
+        Ok(ChosenPlan { plan, damage, measured: survey.model })
+    }
+}
+
+/// The plan with the types of those tensors that the planned ones have no range for: their bytes count.
+fn as_stored(encoder: &TensorEncoder<'_>, planned: &Plan) -> Result<Plan> {
+    let mut plan = planned.clone();
+    for planned in planned.tensors() {
+        let tensor = encoder.source.load(planned.info.id)?;
+        let quant = encoder.rows.choose_type(&planned.info, &tensor, planned.quant)?;
+        plan.set(planned.info.id, StoredForm { quant, ..planned.form() });
+    }
+    Ok(plan)
+}
+
+/// Whether the type of a tensor may follow from a size: routers and positions keep the recipe's.
+fn may_be_chosen(id: TensorId) -> bool {
+    !matches!(id.kind, TensorKind::Router | TensorKind::RopeFactors | TensorKind::Positions)
+}

@@ -1,0 +1,65 @@
+//! What encoding needs beside the tensor, and the two ends of it: rows of floats from the source, blocks of such rows.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use qsf_format::{BlockSize, CodeTables, Layout, QuantType};
+use qsf_runtime::cpu::Isa;
+use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::Tensor;
+
+use super::fit::Fit;
+use crate::quantize::{Effort, Matrix, ScaleOverflow, quantize_matrix};
+
+/// Values that one task handles: enough to outweigh its overhead, little enough to share among cores.
+pub(super) const VALUES_PER_TASK: usize = 1 << 16;
+
+/// What encoding needs beside the tensor.
+pub(crate) struct Encoder<'a> {
+    pub isa: Isa,
+    pub block: BlockSize,
+    pub tables: Arc<CodeTables>,
+    pub effort: Effort,
+    /// The source, for messages.
+    pub source: &'a Path,
+    /// Counts weights.
+    pub progress: &'a dyn Progress,
+    pub cancel: &'a Cancel,
+}
+
+/// What the blocks of a tensor are, and in which order they are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockForm {
+    pub quant: QuantType,
+    pub layout: Layout,
+}
+
+impl Encoder<'_> {
+    /// Rows of `cols` values as plain rows of `quant`.
+    pub fn quantize(
+        &self,
+        quant: QuantType,
+        cols: usize,
+        values: &[f32],
+        fit: &Fit,
+    ) -> Result<Vec<u8>, ScaleOverflow> {
+        let matrix = Matrix { isa: self.isa, quant, block: self.block, tables: &self.tables, cols };
+        let importance = fit.importance.as_ref().map(|weights| weights.as_slice());
+        quantize_matrix(&matrix, values, fit.feedback.as_deref(), importance, self.effort)
+    }
+
+    /// Rows of the source as floats.
+    pub fn decode_rows(&self, tensor: &Tensor, rows: Range<usize>) -> Vec<f32> {
+        let mut values = vec![0.0; rows.len() * tensor.cols()];
+        for (row, out) in rows.zip(values.chunks_exact_mut(tensor.cols())) {
+            tensor.decode_row(self.isa, row, out);
+        }
+        values
+    }
+}
+
+/// Rows of `cols` values that one task handles.
+pub(super) fn rows_per_task(cols: usize) -> usize {
+    (VALUES_PER_TASK / cols.max(1)).max(1)
+}

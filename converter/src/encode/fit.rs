@@ -1,0 +1,44 @@
+//! What the rows of a matrix are fitted to.
+
+use std::sync::Arc;
+
+use qsf_runtime::cpu::lanes::dot;
+use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::linear::Input;
+use qsf_runtime::source::Tensor;
+
+use crate::quantize::{Correction, Feedback};
+
+/// What the rows of one matrix are fitted to. Nothing: every value counts alike.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fit {
+    /// Weights of the columns in the error, where there is no feedback for a type.
+    pub importance: Option<Arc<Vec<f32>>>,
+    /// Moments of the inputs.
+    pub feedback: Option<Arc<Feedback>>,
+    /// To weights that make up for what the quantized layers before have changed.
+    pub correction: Option<Arc<Correction>>,
+    /// The mean of x x' over inputs x.
+    pub moment: Option<Tensor>,
+}
+
+impl Fit {
+    /// Puts the row of the moment for column `col` into `out`; `false` where there is none.
+    pub fn moment_row(&self, col: usize, out: &mut [f32]) -> bool {
+        let Some(moment) = &self.moment else { return false };
+        moment.decode_row(Isa::SCALAR, col, out);
+        true
+    }
+
+    /// What errors of some rows do to their outputs: the sum over the rows e of `e H e'`, with H the moment; without one,
+    /// of squares.
+    pub fn output_error(&self, cpu: &Cpu, cols: usize, errors: &[f32]) -> f64 {
+        let Some(moment) = &self.moment else {
+            return errors.iter().map(|e| f64::from(*e).powi(2)).sum();
+        };
+        let mut pulls = vec![0.0; errors.len()];
+        cpu.linear(moment, None, &Input::float(errors, cols), &mut pulls);
+        let rows = errors.chunks_exact(cols).zip(pulls.chunks_exact(cols));
+        rows.map(|(errors, pulls)| f64::from(dot(errors, pulls))).sum()
+    }
+}

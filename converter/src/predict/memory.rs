@@ -1,0 +1,151 @@
+//! Peak of resident memory, from shapes: it takes no time to know.
+
+use std::collections::BTreeMap;
+
+use qsf_calibration::exit_layers;
+use qsf_format::TensorKind;
+use qsf_runtime::memory;
+use qsf_runtime::source::{WeightSource, file_bytes};
+
+use super::time::SAMPLE_TOKENS;
+use crate::encode::VALUES_PER_RUN;
+use crate::error::Result;
+use crate::options::ConvertOptions;
+use crate::plan::{Plan, PlannedTensor, experts_of};
+
+/// Matrices as large as the moment of an input that are in memory at once for it: sums of the input and across the two
+/// streams, the moment, two orders of it with their factors, and the correction.
+const COPIES_OF_MOMENTS: u64 = 8;
+/// Such matrices where statistics are collected and nothing is fitted: the sums, and some of them on their way into the file.
+const COPIES_OF_SUMS: u64 = 2;
+/// What the smallest conversions take beside tensors: buffers for hashing and compressing, and stacks of threads.
+pub(super) const BUFFERS: u64 = 8 << 20;
+/// Bytes of logits that the survey keeps (calibration/src/probe.rs).
+const PROBE_LOGITS: u64 = 64 << 20;
+
+/// What finding clusters takes beside the model and the rows of its head.
+const CLUSTER_BUFFERS: u64 = 16 << 20;
+/// Memory for each byte of a text while it becomes tokens, measured on 518 kB of prose.
+const BYTES_PER_TEXT_BYTE: u64 = 128;
+/// This part more is kept free for each of several conversions that share a machine: of three models in four types, the largest took
+/// 1.32 times what shapes say.
+const MARGIN: u64 = 2;
+
+/// Peak of resident memory of the conversion of `source` with `options`, on top of what this process has taken for opening
+/// the model and its texts: from shapes, in no time.
+///
+/// # Errors
+/// When the types do not fit the model, or its files cannot be read.
+pub fn predict_peak(source: &dyn WeightSource, options: &ConvertOptions) -> Result<u64> {
+    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let conversion = peak_bytes(source, &plan, options)?;
+    let planned = plan.predicted_bytes(options.block).unwrap_or(u64::MAX);
+    let (file, config) = (options.size_limit.unwrap_or(planned), source.config());
+    // What is written is run as a whole, for one of these after the other.
+    let clusters = options.clusters.as_ref().map_or(0, |_| {
+        let head = 4 * u64::from(config.vocab) * u64::from(config.hidden);
+        file.saturating_add(CLUSTER_BUFFERS + 2 * head)
+    });
+    // What each exit reads of every token, once more while its classifier is learned, and the logits of a chunk.
+    let exits = options.early_exit.as_ref().map_or(0, |text| {
+        let read = exit_layers(config.layers as usize).len() as u64 * u64::from(config.hidden);
+        let logits = 4 * text.tokens.len().min(SAMPLE_TOKENS) as u64 * u64::from(config.vocab);
+        file.saturating_add(2 * 4 * read * text.tokens.len() as u64 + logits)
+    });
+    let evaluation = match &options.evaluation {
+        Some(text) => {
+            let logits = 2 * 4 * text.ctx as u64 * u64::from(config.vocab);
+            file.saturating_add(file_bytes(source)? + logits + BYTES_PER_TEXT_BYTE * text.text.len() as u64)
+        }
+        None => 0,
+    };
+    let most = conversion.max(clusters).max(exits).max(evaluation).saturating_add(BUFFERS);
+    Ok(most.saturating_add(most / MARGIN).saturating_add(resident_bytes()))
+}
+
+/// Memory that the conversion takes on top of what the process has now, from shapes.
+pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) -> Result<u64> {
+    let (config, tensors) = (source.config(), plan.tensors());
+    let tokens = options.calibration.as_ref().map_or(0, |calibration| calibration.tokens.len() as u64);
+    let values = |planned: &PlannedTensor| planned.info.rows as u64 * planned.info.cols as u64;
+    let encoded = |planned: &PlannedTensor| {
+        let (rows, cols) = (planned.info.rows as u64, planned.info.cols as u64);
+        planned.quant.tensor_bytes(options.block, rows, cols).unwrap_or(u64::MAX)
+    };
+    let per_value = file_bytes(source)? as f64 / tensors.iter().map(values).sum::<u64>().max(1) as f64;
+    let stored = |planned: &PlannedTensor| (values(planned) as f64 * per_value) as u64;
+    let layer = |bytes: &dyn Fn(&PlannedTensor) -> u64| {
+        let of =
+            |layer| tensors.iter().filter(move |t| t.info.id.layer == Some(layer)).map(bytes).sum::<u64>();
+        (0..config.layers).map(of).max().unwrap_or(0)
+    };
+    let of_model = || tensors.iter().filter(|t| t.info.id.layer.is_none());
+    // What of the source is mapped stays resident while it is in use; what is encoded is copied once more to be written.
+    let one_layer = layer(&stored) + 2 * layer(&encoded);
+    let largest = of_model().max_by_key(|t| values(t)).map_or(0, |t| {
+        let run = (VALUES_PER_RUN as u64).min(values(t)) as f64 / values(t).max(1) as f64;
+        stored(t) + 2 * (encoded(t) as f64 * run) as u64
+    });
+    let fitted = tokens > 0 || !options.stats_in.is_empty();
+    if !fitted {
+        return Ok(one_layer.max(largest));
+    }
+    let moments = moments_bytes(source);
+    let hidden = 4 * tokens * u64::from(config.hidden);
+    let ends: u64 = of_model().map(|t| stored(t) + encoded(t)).sum();
+    let streams = ends + one_layer + 2 * hidden + COPIES_OF_MOMENTS * moments;
+    if options.size_limit.is_none() {
+        return Ok(streams);
+    }
+    // The survey keeps the whole model in use.
+    let source: u64 = tensors.iter().map(stored).sum();
+    let survey = source
+        + hidden
+        + COPIES_OF_MOMENTS / 2 * moments
+        + PROBE_LOGITS.min(4 * 1024 * u64::from(config.vocab));
+    Ok(streams.max(survey))
+}
+
+/// The sums of products of all inputs of a layer.
+fn moments_bytes(source: &dyn WeightSource) -> u64 {
+    // Each distinct input once, as wide as its widest reader.
+    let mut widths = BTreeMap::new();
+    for info in source.tensors().iter().filter(|t| t.id.layer == Some(0) && t.id.kind.is_matrix()) {
+        use TensorKind::*;
+        let (input, copies) = match info.id.kind {
+            AttnQ | AttnK | AttnV => (0, 1),
+            AttnOutput => (1, 1),
+            FfnDown => (2, 1),
+            ExpertGate | ExpertUp => (3, experts_of(source.config(), info.id).unwrap_or(1)),
+            ExpertDown => (4, experts_of(source.config(), info.id).unwrap_or(1)),
+            _ => (5, 1),
+        };
+        widths.insert(input, u64::from(copies) * (info.cols as u64).pow(2));
+    }
+    4 * widths.values().sum::<u64>()
+}
+
+/// Peak of resident memory of collecting statistics of `tokens` tokens, in a process such as this: from shapes, in no time.
+///
+/// # Errors
+/// When the model's files cannot be looked at.
+pub fn predict_statistics_peak(source: &dyn WeightSource, tokens: usize) -> Result<u64> {
+    let (config, tensors) = (source.config(), source.tensors());
+    let values = |layer: Option<u32>| {
+        let of_layer = tensors.iter().filter(move |t| t.id.layer == layer);
+        of_layer.map(|t| t.rows as u64 * t.cols as u64).sum::<u64>()
+    };
+    let layer = (0..config.layers).map(|layer| values(Some(layer))).max().unwrap_or(0);
+    let all = tensors.iter().map(|t| t.rows as u64 * t.cols as u64).sum::<u64>().max(1);
+    let per_value = file_bytes(source)? as f64 / all as f64;
+    // What of the source is mapped stays resident while it is in use: the ends all the time, one layer after another.
+    let weights = ((values(None) + layer) as f64 * per_value) as u64;
+    let hidden = 4 * tokens as u64 * u64::from(config.hidden);
+    let most = weights + hidden + COPIES_OF_SUMS * moments_bytes(source) + BUFFERS;
+    Ok(most.saturating_add(most / MARGIN).saturating_add(resident_bytes()))
+}
+
+/// Resident memory of this process now; a common figure where the system does not tell.
+pub(super) fn resident_bytes() -> u64 {
+    memory::resident().unwrap_or(16 << 20)
+}

@@ -1,0 +1,109 @@
+//! Size, quality, time and memory of a conversion. Quality is the sum of the damages that the survey measures
+//! (docs/quantization.md); it takes as long as the survey of a real conversion.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use qsf_format::TensorKind;
+use qsf_runtime::cpu::Cpu;
+use qsf_runtime::progress::{Cancel, Progress, Unwatched};
+use qsf_runtime::source::WeightSource;
+
+use super::memory::{BUFFERS, peak_bytes, resident_bytes};
+use super::size::{predicted_file_bytes, provenance};
+use super::time::seconds_of_conversion;
+use crate::choose::{SizeRequest, Surveyor, survey};
+use crate::encode::TensorEncoder;
+use crate::error::Result;
+use crate::fit::StatsFiles;
+use crate::options::{ConvertOptions, OutlierChoice};
+use crate::plan::{Plan, PlannedTensor};
+use crate::resume::NoRecords;
+use crate::session::Session;
+
+/// What is to be expected of a conversion.
+#[derive(Debug, Clone)]
+pub struct Prediction {
+    /// Which tensor gets which type.
+    pub plan: Arc<Plan>,
+    /// Bytes of the file, uncompressed, but for the figures of errors in META, which are not known yet: some tens of bytes for
+    /// each tensor, rather too many. Tensors that the planned types have no range for are larger, unless a size was asked for.
+    pub file_bytes: u64,
+    /// Weights of all tensors.
+    pub weights: u64,
+    /// Divergence from the source in nats per token; `None` without a calibration text.
+    pub divergence: Option<f64>,
+    /// Peak of resident memory.
+    pub peak_bytes: u64,
+    /// Wall time without waiting for disks.
+    pub seconds: f64,
+}
+
+impl Prediction {
+    /// Bits of the whole file per weight.
+    pub fn bits_per_weight(&self) -> f64 {
+        self.file_bytes as f64 * 8.0 / self.weights.max(1) as f64
+    }
+}
+
+/// Predicts the conversion of `source` with `options`. Writes nothing.
+///
+/// # Errors
+/// When the types do not fit the model, or what is measured of it fails as it would in the conversion itself.
+pub fn predict(
+    source: &dyn WeightSource,
+    options: &ConvertOptions,
+    cpu: &Cpu,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> Result<Prediction> {
+    let mut plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let resident = resident_bytes();
+    let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
+    let session = Session { cpu, tokens, progress, cancel };
+    let encoder = TensorEncoder::new(source, options, &Session { progress: &Unwatched, ..session });
+    let mut stats = StatsFiles::open(source, &options.stats_in, None, tokens, false)?;
+    let mut seconds = 0.0;
+    let divergence = match options.size_limit {
+        _ if tokens.is_empty() => None,
+        // Without a size the conversion itself surveys nothing.
+        None => Some(damage_of_plan(&encoder, &plan, options.outliers, &mut stats, &session)?),
+        Some(limit) => {
+            let started = Instant::now();
+            let provenance = provenance(source, options)?;
+            let wanted = SizeRequest { limit, plan: &plan, options, encoder: &encoder, provenance, session };
+            let chosen = wanted.choose(&mut stats, &mut NoRecords)?;
+            seconds += started.elapsed().as_secs_f64();
+            plan = chosen.plan;
+            Some(chosen.damage)
+        }
+    };
+    seconds += seconds_of_conversion(&encoder, &plan, &mut stats, !options.stats_in.is_empty(), &session)?;
+    Ok(Prediction {
+        file_bytes: predicted_file_bytes(source, &plan, options)?,
+        weights: plan.weights(),
+        divergence,
+        peak_bytes: resident + BUFFERS + peak_bytes(source, &plan, options)?,
+        seconds,
+        plan: Arc::new(plan),
+    })
+}
+
+/// Sum of the damages of all matrices in their planned types.
+fn damage_of_plan(
+    encoder: &TensorEncoder<'_>,
+    plan: &Plan,
+    outliers: OutlierChoice,
+    stats: &mut StatsFiles,
+    session: &Session<'_>,
+) -> Result<f64> {
+    let wanted = |planned: &PlannedTensor| {
+        planned.info.id.kind.is_matrix()
+            && !planned.quant.is_float()
+            && planned.info.id.kind != TensorKind::Positions
+    };
+    let types = |planned: &PlannedTensor| vec![planned.quant];
+    let surveyor = Surveyor { encoder, plan, outliers, wanted: &wanted, types: &types, cpu: session.cpu };
+    let found = survey(&surveyor, stats, &mut NoRecords, session)?;
+    Ok(found.tensors.iter().filter_map(|tensor| tensor.options.first()).map(|(_, damage)| damage).sum())
+}
