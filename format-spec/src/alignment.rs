@@ -1,7 +1,6 @@
 //! Where things stand in a file: alignments, and the rule that puts tensor data on 64-byte boundaries (SPEC.md section 2).
 
-use crate::layout::Layout;
-use crate::panels::PANEL_ROWS;
+use crate::layout::{Layout, PANEL_ROWS};
 
 /// Tensor data, sections and the directory start at multiples of this; the embedding section starts 16 bytes before one.
 pub const ALIGN: u64 = 64;

@@ -5,8 +5,9 @@
 
 use half::f16;
 
-use crate::decode::{bit, code2, code4};
-use crate::panels::{BlockParts, PANEL_ROWS, block_of_row, panel_bytes, superblock_bytes};
+use crate::layout::PANEL_ROWS;
+use crate::panels::{BlockParts, block_of_row, panel_bytes, superblock_bytes};
+use crate::planes::{bit, code2, code4};
 use crate::quant_type::{BlockSize, QuantType};
 
 /// Rows whose blocks have a scale and codes of their own: of a type that is neither a float nor learned.

@@ -7,7 +7,9 @@ use half::f16;
 
 use crate::code_tables::CodeTables;
 use crate::decode_learned::{decode_learned_panel_row, decode_learned_row};
-use crate::panels::{BlockParts, PANEL_ROWS, panel_bytes, superblock_bytes};
+use crate::layout::PANEL_ROWS;
+use crate::panels::{BlockParts, panel_bytes, superblock_bytes};
+use crate::planes::{bit, code2, code4, read_f16};
 use crate::quant_type::{BlockSize, QuantType};
 
 /// Decodes one row: `bytes` as `QuantType::row_bytes` says for `out.len()` columns. Padding codes of the last block
@@ -130,25 +132,6 @@ pub fn decode_panel_row(
             };
         }
     }
-}
-
-/// Bit i of a plane: bit i%8 of byte i/8.
-pub(crate) fn bit(plane: &[u8], i: usize) -> u8 {
-    (plane[i / 8] >> (i % 8)) & 1
-}
-
-/// 2-bit code i of a block of n: byte i % (n/4), bits 2k with k = i / (n/4).
-pub(crate) fn code2(codes: &[u8], n: usize, i: usize) -> u8 {
-    (codes[i % (n / 4)] >> (2 * (i / (n / 4)))) & 3
-}
-
-/// 4-bit code i of a block of n: byte i % (n/2), the low half for the first n/2 values.
-pub(crate) fn code4(codes: &[u8], n: usize, i: usize) -> u8 {
-    (codes[i % (n / 2)] >> (4 * (i / (n / 2)))) & 15
-}
-
-pub(crate) fn read_f16(bytes: &[u8], at: usize) -> f32 {
-    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
 fn decode_floats<const W: usize>(bytes: &[u8], out: &mut [f32], read: impl Fn([u8; W]) -> f32) {

@@ -1,8 +1,9 @@
 //! The scalar decode of the learned types, by the definition (SPEC.md sections 6.2 to 6.4).
 
 use crate::code_tables::CodeTables;
-use crate::decode::{bit, code2, code4, read_f16};
-use crate::panels::{PANEL_ROWS, superblock_bytes, unpanel_learned};
+use crate::layout::PANEL_ROWS;
+use crate::panels::{superblock_bytes, unpanel_learned};
+use crate::planes::{bit, code2, code4, read_f16};
 use crate::quant_type::{BlockSize, QuantType};
 
 /// Values per block.

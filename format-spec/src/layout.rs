@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use crate::panels::PANEL_ROWS;
 use crate::quant_type::QuantType;
+
+/// Rows of a panel.
+pub const PANEL_ROWS: usize = 16;
 
 /// Order of a tensor's bytes. The discriminant is the id in the file. Every layout takes the same number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

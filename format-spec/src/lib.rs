@@ -79,6 +79,7 @@ mod outliers;
 mod outline;
 pub mod panels;
 mod partial_file;
+mod planes;
 pub mod printable;
 mod quant_type;
 mod reader;

@@ -6,10 +6,9 @@ mod learned;
 use crate::layout::Layout;
 use crate::quant_type::{BlockSize, QuantType};
 
-pub(crate) use learned::unpack as unpanel_learned;
+pub use crate::layout::PANEL_ROWS;
 
-/// Rows of a panel.
-pub const PANEL_ROWS: usize = 16;
+pub(crate) use learned::unpack as unpanel_learned;
 
 /// Bytes of a panel of `blocks` superblocks: those of its rows.
 ///

@@ -84,7 +84,7 @@ impl Isa {
                 (Level::Avx2, avx2),
                 (Level::AvxVnni, avx2 && is_x86_feature_detected!("avxvnni")),
                 (Level::Avx512, avx2 && avx512),
-                (Level::Amx, avx2 && avx512 && super::kernels::amx_available()),
+                (Level::Amx, avx2 && avx512 && super::tile_permission::tiles_allowed()),
             ] {
                 if present {
                     all.push(Isa(level));

@@ -2,7 +2,7 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `isa`, `backend` | which instruction sets there are, compiling plain Rust for them; one of them with the threads |
+//! | `isa`, `tile_permission`, `backend` | which instruction sets there are, compiling plain Rust for them; one of them with the threads |
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
 //! | `activations`, `int8x256_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
 //! | `bf16_unit` | what attention asks of a matrix unit |
@@ -43,6 +43,8 @@ mod rows;
 mod second_moments;
 mod shared;
 pub mod threads;
+#[cfg(target_arch = "x86_64")]
+mod tile_permission;
 pub mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};

@@ -85,7 +85,7 @@ pub use panel::{Int8Kernel, WideKernel};
 pub(crate) use panel::{PanelKernel, PanelOut, PanelTask, Rows};
 pub(crate) use rows::{RowScratch, RowTask};
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86_64::{AmxBf16, amx_available};
+pub(super) use x86_64::AmxBf16;
 
 /// The kernels of one instruction set.
 #[derive(Debug)]

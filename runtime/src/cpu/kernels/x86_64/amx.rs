@@ -80,7 +80,7 @@ thread_local! {
 ///
 /// # Safety
 /// As for [`PanelFn`](crate::cpu::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL
-/// and VNNI, and [`available`](super::tiles::available) must have allowed tiles.
+/// and VNNI, and [`tiles_allowed`](crate::cpu::tile_permission::tiles_allowed) must have allowed tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
     // SAFETY: the caller's promises.
@@ -410,8 +410,9 @@ pub(super) mod tests {
     use crate::cpu::isa::Isa;
     use crate::cpu::kernels::panel::PanelFn;
     use crate::cpu::kernels::unpack::codes_offset;
-    use crate::cpu::kernels::x86_64::tiles::{Emulated, available};
+    use crate::cpu::kernels::x86_64::tiles::Emulated;
     use crate::cpu::kernels::{Int8Kernel, KernelTable};
+    use crate::cpu::tile_permission::tiles_allowed;
     use crate::cpu::{Cpu, activations::Int8Rows};
     use qsf_format::panels::panel_bytes;
     use qsf_format::{BUILT_IN, BlockSize, QuantType};
@@ -507,7 +508,7 @@ pub(super) mod tests {
             return;
         }
         check_all::<Emulated>();
-        if available() {
+        if tiles_allowed() {
             check_all::<Amx>();
         } else {
             eprintln!("the tile unit itself is not tested: this processor has none");

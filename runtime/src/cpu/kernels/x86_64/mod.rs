@@ -13,7 +13,6 @@ mod tiles_bf16;
 mod wide;
 mod wide_units;
 
-pub(in crate::cpu) use tiles::available as amx_available;
 pub(in crate::cpu) use tiles_bf16::AmxBf16;
 
 use super::KernelTable;

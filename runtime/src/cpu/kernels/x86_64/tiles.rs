@@ -1,4 +1,4 @@
-//! The tile unit of Intel AMX: whether it may be used, its set-up, and the one product that the kernel makes with it.
+//! The tile unit of Intel AMX: its set-up, and the one product that the kernel makes with it.
 //!
 //! Rust has no intrinsics for AMX (issue 126622 of rust-lang/rust), so the instructions are assembly. A tile register is
 //! up to 16 rows of 64 bytes; the shapes are set once for all eight. Everything here is from the manual: Intel 64 and IA-32
@@ -49,7 +49,7 @@ pub(super) trait TileUnit {
     /// Sets the unit up for this thread until the value is dropped.
     ///
     /// # Safety
-    /// The processor and the process must be allowed to use the unit ([`available`]); there must be no other value on this
+    /// The processor and the process must be allowed to use the unit ([`tiles_allowed`](crate::cpu::tile_permission::tiles_allowed)); there must be no other value on this
     /// thread.
     unsafe fn new() -> Self;
 
@@ -96,7 +96,7 @@ impl Config {
     /// Sets the tiles of this thread up.
     ///
     /// # Safety
-    /// The processor and the process must be allowed to use tiles ([`available`]).
+    /// The processor and the process must be allowed to use tiles ([`tiles_allowed`](crate::cpu::tile_permission::tiles_allowed)).
     #[inline(always)]
     pub(super) unsafe fn load(&self) {
         // SAFETY: the caller's promise; the shapes are valid.
@@ -177,60 +177,6 @@ impl Drop for Amx {
         // SAFETY: a value was made on this thread.
         unsafe { release() }
     }
-}
-
-/// Whether processor and system let this process use tiles of bytes and of bfloat16. Asks the system for the permission.
-#[cfg(target_os = "linux")]
-pub(in crate::cpu) fn available() -> bool {
-    use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-
-    const OSXSAVE: u32 = 1 << 27;
-    const AMX_BF16: u32 = 1 << 22;
-    const AMX_TILE: u32 = 1 << 24;
-    const AMX_INT8: u32 = 1 << 25;
-    const TILE_STATE: u64 = 1 << 17 | 1 << 18;
-
-    #[target_feature(enable = "xsave")]
-    fn enabled_state() -> u64 {
-        // SAFETY: register 0 always exists.
-        unsafe { _xgetbv(0) }
-    }
-
-    const FEATURES: u32 = AMX_BF16 | AMX_TILE | AMX_INT8;
-    if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE == 0 || __cpuid_count(7, 0).edx & FEATURES != FEATURES {
-        return false;
-    }
-    // SAFETY: OSXSAVE says that the instruction may be used.
-    unsafe { enabled_state() & TILE_STATE == TILE_STATE && permitted() }
-}
-
-/// Whether processor and system let this process use tiles: only Linux gives the permission in a way that is known here.
-#[cfg(not(target_os = "linux"))]
-pub(in crate::cpu) fn available() -> bool {
-    false
-}
-
-/// Asks for the permission to use tiles, for all threads of the process: "Using XSTATE features in user space applications"
-/// of the Linux kernel's documentation.
-#[cfg(target_os = "linux")]
-fn permitted() -> bool {
-    const SYS_ARCH_PRCTL: isize = 158;
-    const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
-    const XFEATURE_XTILEDATA: usize = 18;
-    let result: isize;
-    // SAFETY: the call reads and writes no memory of ours; an older kernel returns an error.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") SYS_ARCH_PRCTL => result,
-            in("rdi") ARCH_REQ_XCOMP_PERM,
-            in("rsi") XFEATURE_XTILEDATA,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack)
-        );
-    }
-    result == 0
 }
 
 /// What the matrix unit does with bytes, in plain Rust.

@@ -11,7 +11,7 @@ use crate::cpu::bf16_unit::{Bf16Unit, Columns, ROWS, RowLine, SumsOut};
 const LINE: usize = 64;
 const LINES: usize = 16;
 
-/// The unit ([`available`](super::tiles::available)).
+/// The unit ([`tiles_allowed`](crate::cpu::tile_permission::tiles_allowed)).
 pub(in crate::cpu) struct AmxBf16(());
 
 /// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.

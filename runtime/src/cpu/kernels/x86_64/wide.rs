@@ -61,7 +61,7 @@ thread_local! {
 ///
 /// # Safety
 /// As for [`PanelFn`](crate::cpu::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL and VNNI,
-/// and [`available`](super::tiles::available) must have allowed tiles.
+/// and [`tiles_allowed`](crate::cpu::tile_permission::tiles_allowed) must have allowed tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn matmul_amx<const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
     // SAFETY: the caller's promises.
@@ -294,11 +294,11 @@ unsafe fn scaled(
 #[cfg(test)]
 mod tests {
     use super::super::amx::tests::random_panels;
-    use super::super::tiles::available;
-    use super::super::wide_units::EmulatedWide;
+        use super::super::wide_units::EmulatedWide;
     use super::*;
     use crate::cpu::isa::Isa;
     use crate::cpu::kernels::WideKernel;
+    use crate::cpu::tile_permission::tiles_allowed;
     use crate::cpu::{Cpu, decode_panel_row};
     use qsf_format::{BUILT_IN, BlockSize, QuantType};
 
@@ -463,7 +463,7 @@ mod tests {
             return;
         }
         check_all(EMULATED);
-        if available() {
+        if tiles_allowed() {
             check_all(AMX);
         } else {
             eprintln!("the tile unit itself is not tested: this processor has none");

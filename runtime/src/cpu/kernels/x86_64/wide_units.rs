@@ -65,7 +65,7 @@ pub(super) trait WideUnit {
     fn store(&mut self, sums: &mut IntSums);
 }
 
-/// The unit of AMX ([`available`](super::tiles::available)).
+/// The unit of AMX ([`tiles_allowed`](crate::cpu::tile_permission::tiles_allowed)).
 pub(super) struct AmxWide(());
 
 /// Tiles 0 to 3 are sums, 4 and 5 tokens, 6 and 7 panels.
