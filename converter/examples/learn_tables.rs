@@ -1,10 +1,10 @@
-//! Learns the grids of n2 to n5 from the matrices of models: `cargo run --release --example learn_tables -- MODEL...`. The
+//! Learns the grids of the learned types from the matrices of models: `cargo run --release --example learn_tables -- MODEL...`. The
 //! built-in tables of the format come from it.
 
 use std::path::PathBuf;
 
 use qsf_converter::quantize::{Sample, learn_tables};
-use qsf_format::BUILT_IN;
+use qsf_format::{BUILT_IN, QuantType};
 use qsf_runtime::cpu::Isa;
 
 /// Every so many rows of a matrix are looked at.
@@ -27,6 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let samples: Vec<Sample<'_>> =
         matrices.iter().map(|(cols, values)| Sample { cols: *cols, values, importance: None }).collect();
     let tables = learn_tables(isa, &samples, &BUILT_IN);
-    println!("n2: {:?}\nn3: {:?}\nn4: {:?}\nn5: {:?}", tables.n2, tables.n3, tables.n4, tables.n5);
+    for quant in QuantType::ALL {
+        if let Some((levels, shift)) = tables.grid(quant) {
+            println!("{quant}: {levels:?}, shift {shift}");
+        }
+    }
     Ok(())
 }

@@ -1,77 +1,122 @@
 //! The tables that codes of the learned types stand for (SPEC.md sections 6.2 and 7.6; section GRID of a file).
 
+use crate::encoding::{Encoding, GridLevels};
 use crate::quant_type::QuantType;
+use crate::sum_tables::SumTables;
 
-/// Values of the linear grid of `6bit`, which no file stores.
-const LINEAR: [i8; 64] = {
-    let mut levels = [0; 64];
-    let mut q = 0;
-    while q < 64 {
-        levels[q] = 2 * q as i8 - 64;
-        q += 1;
-    }
-    levels
-};
+/// Most levels of a grid.
+const MOST_LEVELS: usize = 64;
 
 /// Levels of a grid type, and what the second grid has more than the first in every level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grid<const N: usize> {
-    /// Level of each code, in -127..=127.
-    pub levels: [i8; N],
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// The first `len` are used, the others 0.
+    levels: [i8; MOST_LEVELS],
+    len: usize,
     /// Second grid minus first.
     pub shift: i8,
 }
 
-/// The two tables of a trellis type; a level is the sum of one entry of each, in -127..=127.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SumTables {
-    /// By the four newest bits of the state.
-    pub newest: [i8; 16],
-    /// By the four oldest bits.
-    pub oldest: [i8; 16],
+impl Grid {
+    /// The grid of these levels, in -127..=127.
+    ///
+    /// # Panics
+    /// With more than 64 levels.
+    pub const fn new(levels: &[i8], shift: i8) -> Grid {
+        let mut grid = Grid { levels: [0; MOST_LEVELS], len: levels.len(), shift };
+        let mut i = 0;
+        while i < levels.len() {
+            grid.levels[i] = levels[i];
+            i += 1;
+        }
+        grid
+    }
+
+    /// `2 * code - len`, for all codes below `len`.
+    const fn even(len: usize, shift: i8) -> Grid {
+        let mut grid = Grid { levels: [0; MOST_LEVELS], len, shift };
+        let mut code = 0;
+        while code < len {
+            grid.levels[code] = (2 * code as i16 - len as i16) as i8;
+            code += 1;
+        }
+        grid
+    }
+
+    /// Level of each code.
+    pub fn levels(&self) -> &[i8] {
+        &self.levels[..self.len]
+    }
+
+    /// Level of each code, to be changed.
+    pub fn levels_mut(&mut self) -> &mut [i8] {
+        &mut self.levels[..self.len]
+    }
 }
 
-/// The tables of one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CodeTables {
-    /// Of `n2`.
-    pub n2: Grid<4>,
-    /// Of `n3`.
-    pub n3: Grid<8>,
-    /// Of `n4`.
-    pub n4: Grid<16>,
-    /// Of `n5`.
-    pub n5: Grid<32>,
-    /// Shift of `6bit`, whose levels are 2q - 64.
-    pub q6_shift: i8,
-    /// Of `t2`.
-    pub t2: SumTables,
-    /// Of `t3`.
-    pub t3: SumTables,
+impl std::fmt::Debug for Grid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grid").field("levels", &self.levels()).field("shift", &self.shift).finish()
+    }
 }
 
-/// The built-in tables: what a writer stores that has learned none of its own. The grids were learned from the weights of
-/// two small models (`converter/examples/learn_tables.rs`), the sums from Gaussian numbers.
-pub static BUILT_IN: CodeTables = CodeTables {
-    n2: Grid { levels: [-127, -51, 5, 69], shift: 19 },
-    n3: Grid { levels: [-127, -80, -48, -22, 2, 26, 54, 91], shift: 8 },
-    n4: Grid { levels: [-127, -102, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 52, 67, 86, 113], shift: 4 },
-    n5: Grid {
-        levels: [
-            -126, -112, -101, -91, -82, -75, -66, -59, -52, -46, -39, -33, -26, -20, -13, -6, 0, 6, 13, 20,
-            27, 33, 40, 47, 54, 61, 69, 78, 87, 98, 109, 124,
-        ],
-        shift: 3,
-    },
-    q6_shift: 1,
-    t2: SumTables {
-        newest: [-14, 27, 9, -59, -24, -4, 35, 26, 25, -39, -33, -17, -65, 57, -7, 13],
-        oldest: [53, -33, 18, -10, -56, 3, 40, -25, -5, 15, 56, -36, 12, 12, -48, 70],
-    },
-    t3: SumTables {
-        newest: [-17, 24, 10, -33, -40, 3, 39, -13, 20, -51, -26, -16, -61, 47, -2, 44],
-        oldest: [28, 5, 23, -21, -63, -8, 55, -36, -13, 17, 46, -29, 2, 28, -60, 80],
-    },
+/// The table of one learned type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Grid(Grid),
+    Sums(SumTables),
+}
+
+/// The tables of one file: one for each learned type, in the order of [`QuantType::ALL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodeTables([Table; LEARNED]);
+
+/// Number of learned types.
+const LEARNED: usize = {
+    let (mut count, mut i) = (0, 0);
+    while i < QuantType::ALL.len() {
+        count += QuantType::ALL[i].is_learned() as usize;
+        i += 1;
+    }
+    count
+};
+
+/// The built-in tables.
+pub static BUILT_IN: CodeTables = {
+    let mut tables = [Table::Grid(Grid::new(&[], 0)); LEARNED];
+    let (mut at, mut i) = (0, 0);
+    while i < QuantType::ALL.len() {
+        let table = match QuantType::ALL[i].encoding() {
+            Encoding::Grid { levels: GridLevels::Table(levels), shift, .. } => {
+                Some(Table::Grid(Grid::new(levels, shift)))
+            }
+            Encoding::Grid { planes, levels: GridLevels::Even, shift } => {
+                Some(Table::Grid(Grid::even(1 << planes.bits(), shift)))
+            }
+            Encoding::Trellis { tables, .. } => Some(Table::Sums(*tables)),
+            _ => None,
+        };
+        if let Some(table) = table {
+            tables[at] = table;
+            at += 1;
+        }
+        i += 1;
+    }
+    CodeTables(tables)
+};
+
+/// Where the table of each learned type stands, by its id.
+const PLACE_BY_ID: [usize; 256] = {
+    let mut places = [usize::MAX; 256];
+    let (mut at, mut i) = (0, 0);
+    while i < QuantType::ALL.len() {
+        if QuantType::ALL[i].is_learned() {
+            places[QuantType::ALL[i].id() as usize] = at;
+            at += 1;
+        }
+        i += 1;
+    }
+    places
 };
 
 impl Default for CodeTables {
@@ -80,40 +125,44 @@ impl Default for CodeTables {
     }
 }
 
-impl SumTables {
-    /// The level of a state of 8 bits, the oldest lowest.
-    #[inline]
-    pub const fn level(&self, state: u8) -> i8 {
-        self.newest[(state >> 4) as usize].wrapping_add(self.oldest[(state & 15) as usize])
-    }
-
-    /// Whether every sum is in -127..=127.
-    fn fits(&self) -> bool {
-        let ends = |table: &[i8; 16]| table.iter().fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
-        let ((low_a, high_a), (low_b, high_b)) = (ends(&self.newest), ends(&self.oldest));
-        i32::from(low_a) + i32::from(low_b) >= -127 && i32::from(high_a) + i32::from(high_b) <= 127
-    }
-}
-
 impl CodeTables {
-    /// Levels and shift of a grid type (`n2` to `n5`, `6bit`); `None` for others.
-    pub fn grid(&self, quant: QuantType) -> Option<(&[i8], i8)> {
-        Some(match quant {
-            QuantType::N2 => (&self.n2.levels, self.n2.shift),
-            QuantType::N3 => (&self.n3.levels, self.n3.shift),
-            QuantType::N4 => (&self.n4.levels, self.n4.shift),
-            QuantType::N5 => (&self.n5.levels, self.n5.shift),
-            QuantType::Q6 => (&LINEAR, self.q6_shift),
-            _ => return None,
-        })
+    fn table(&self, quant: QuantType) -> Option<&Table> {
+        self.0.get(PLACE_BY_ID[usize::from(quant.id())])
     }
 
-    /// The tables of a trellis type (`t2`, `t3`); `None` for others.
+    fn table_mut(&mut self, quant: QuantType) -> Option<&mut Table> {
+        self.0.get_mut(PLACE_BY_ID[usize::from(quant.id())])
+    }
+
+    /// Levels and shift of a grid type; `None` for others.
+    pub fn grid(&self, quant: QuantType) -> Option<(&[i8], i8)> {
+        match self.table(quant)? {
+            Table::Grid(grid) => Some((grid.levels(), grid.shift)),
+            Table::Sums(_) => None,
+        }
+    }
+
+    /// The grid of a grid type, to be changed; `None` for others.
+    pub fn grid_mut(&mut self, quant: QuantType) -> Option<&mut Grid> {
+        match self.table_mut(quant)? {
+            Table::Grid(grid) => Some(grid),
+            Table::Sums(_) => None,
+        }
+    }
+
+    /// The tables of a trellis type; `None` for others.
     pub fn sums(&self, quant: QuantType) -> Option<&SumTables> {
-        match quant {
-            QuantType::T2 => Some(&self.t2),
-            QuantType::T3 => Some(&self.t3),
-            _ => None,
+        match self.table(quant)? {
+            Table::Sums(sums) => Some(sums),
+            Table::Grid(_) => None,
+        }
+    }
+
+    /// The tables of a trellis type, to be changed; `None` for others.
+    pub fn sums_mut(&mut self, quant: QuantType) -> Option<&mut SumTables> {
+        match self.table_mut(quant)? {
+            Table::Sums(sums) => Some(sums),
+            Table::Grid(_) => None,
         }
     }
 
@@ -121,11 +170,11 @@ impl CodeTables {
     pub fn to_bytes(&self, types: &[QuantType]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for quant in QuantType::ALL.into_iter().filter(|quant| types.contains(quant)) {
-            let values: Vec<i8> = match (self.grid(quant), self.sums(quant)) {
-                (Some((_, shift)), _) if quant == QuantType::Q6 => vec![shift],
-                (Some((levels, shift)), _) => levels.iter().copied().chain([shift]).collect(),
-                (_, Some(sums)) => sums.newest.into_iter().chain(sums.oldest).collect(),
-                (None, None) => continue,
+            let values: Vec<i8> = match self.table(quant) {
+                None => continue,
+                Some(Table::Grid(grid)) if has_even_levels(quant) => vec![grid.shift],
+                Some(Table::Grid(grid)) => grid.levels().iter().copied().chain([grid.shift]).collect(),
+                Some(Table::Sums(sums)) => sums.newest.into_iter().chain(sums.oldest).collect(),
             };
             bytes.extend([quant.id(), values.len() as u8]);
             bytes.extend(values.iter().map(|v| *v as u8));
@@ -151,9 +200,9 @@ impl CodeTables {
             if defined.last().is_some_and(|last| *last >= quant) {
                 return error(at, "types in ascending order", quant.name().into());
             }
-            let count = match (tables.grid(quant), tables.sums(quant)) {
-                (Some(_), _) if quant == QuantType::Q6 => 1,
-                (Some((levels, _)), _) => levels.len() + 1,
+            let count = match tables.table(quant) {
+                Some(Table::Grid(_)) if has_even_levels(quant) => 1,
+                Some(Table::Grid(grid)) => grid.len + 1,
                 _ => 32,
             };
             let record = bytes.get(at + 1..).and_then(|rest| rest.split_first());
@@ -184,25 +233,26 @@ impl CodeTables {
 
     /// Replaces the table of a type by the values of its record.
     fn set(&mut self, quant: QuantType, values: &[i8]) {
-        fn grid<const N: usize>(grid: &mut Grid<N>, values: &[i8]) {
-            grid.levels.copy_from_slice(&values[..N]);
-            grid.shift = values[N];
-        }
-        fn sums(sums: &mut SumTables, values: &[i8]) {
-            sums.newest.copy_from_slice(&values[..16]);
-            sums.oldest.copy_from_slice(&values[16..]);
-        }
-        match quant {
-            QuantType::N2 => grid(&mut self.n2, values),
-            QuantType::N3 => grid(&mut self.n3, values),
-            QuantType::N4 => grid(&mut self.n4, values),
-            QuantType::N5 => grid(&mut self.n5, values),
-            QuantType::Q6 => self.q6_shift = values[0],
-            QuantType::T2 => sums(&mut self.t2, values),
-            QuantType::T3 => sums(&mut self.t3, values),
-            _ => {}
+        match self.table_mut(quant) {
+            Some(Table::Grid(grid)) => {
+                let (levels, shift) = values.split_at(values.len() - 1);
+                grid.shift = shift[0];
+                if !has_even_levels(quant) {
+                    grid.levels_mut().copy_from_slice(levels);
+                }
+            }
+            Some(Table::Sums(sums)) => {
+                sums.newest.copy_from_slice(&values[..16]);
+                sums.oldest.copy_from_slice(&values[16..]);
+            }
+            None => {}
         }
     }
+}
+
+/// Whether no file stores the levels of a grid type.
+fn has_even_levels(quant: QuantType) -> bool {
+    matches!(quant.encoding(), Encoding::Grid { levels: GridLevels::Even, .. })
 }
 
 #[cfg(test)]
@@ -213,9 +263,9 @@ mod tests {
     #[test]
     fn tables_come_back_for_the_types_that_were_stored() {
         let mut tables = CodeTables::default();
-        tables.n3.levels[2] = -40;
-        tables.q6_shift = -1;
-        tables.t3.oldest[5] = 7;
+        tables.grid_mut(QuantType::N3).unwrap().levels_mut()[2] = -40;
+        tables.grid_mut(QuantType::Q6).unwrap().shift = -1;
+        tables.sums_mut(QuantType::T3).unwrap().oldest[5] = 7;
         let types = [QuantType::T3, QuantType::N3, QuantType::Q6, QuantType::Q8];
         let bytes = tables.to_bytes(&types);
         assert_eq!(bytes.len(), (2 + 9) + (2 + 1) + (2 + 32));
@@ -226,9 +276,9 @@ mod tests {
     #[test]
     fn the_built_in_tables_are_legal() {
         let (read, defined) = CodeTables::parse(&BUILT_IN.to_bytes(&QuantType::ALL)).unwrap();
-        assert_eq!((read, defined.len()), (BUILT_IN, 7));
-        for quant in [QuantType::N2, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6] {
-            let (levels, _) = BUILT_IN.grid(quant).unwrap();
+        assert_eq!((read, defined.len()), (BUILT_IN, LEARNED));
+        for quant in QuantType::ALL {
+            let levels = BUILT_IN.grid(quant).map_or(&[][..], |(levels, _)| levels);
             assert!(levels.is_sorted(), "{quant}: {levels:?}");
         }
     }

@@ -5,10 +5,13 @@
 
 use half::f16;
 
+use crate::block_size::BlockSize;
 use crate::layout::PANEL_ROWS;
-use crate::panels::{BlockParts, block_of_row, panel_bytes, superblock_bytes};
-use crate::planes::{bit, code2, code4};
-use crate::quant_type::{BlockSize, QuantType};
+use crate::panels::{block_of_row, panel_bytes, superblock_bytes};
+use crate::quant_type::QuantType;
+
+/// Bytes of the largest block: 256 codes of 8 bits.
+const LARGEST_BLOCK: usize = 2 + 256;
 
 /// Rows whose blocks have a scale and codes of their own: of a type that is neither a float nor learned.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +38,9 @@ impl CodedRows<'_> {
     ///
     /// # Panics
     /// For a type without such blocks.
-    pub fn fields(quant: QuantType, block: BlockSize) -> usize {
-        BlockParts::of(quant, block).fields
+    pub fn fields(quant: QuantType) -> usize {
+        assert!(Self::suits(quant), "{quant} has no blocks of its own");
+        quant.encoding().scale_bytes() / 2
     }
 
     /// Blocks per row.
@@ -51,24 +55,18 @@ impl CodedRows<'_> {
     /// When `out` is not as long as a row, there is no such row, or the type has no such blocks.
     pub fn levels(&self, row: usize, out: &mut [i8]) {
         assert_eq!(out.len(), self.cols, "not one row");
-        let n = self.block.get();
-        // The largest block: 256 codes of 8 bits.
-        let mut room = [0; 2 + 256];
+        let (n, encoding) = (self.block.get(), self.quant.encoding());
+        let mut room = [0; LARGEST_BLOCK];
         let plain = &mut room[..self.quant.block_bytes(self.block)];
         for (index, out) in out.chunks_mut(n).enumerate() {
             let in_panel = self.block_bytes(row, index, plain);
-            let codes = &plain[2 * Self::fields(self.quant, self.block)..];
-            for (i, level) in out.iter_mut().enumerate() {
-                *level = match self.quant {
-                    QuantType::Q2Sym => 2 * code2(codes, n, i) as i8 - 3,
-                    QuantType::Q2 => code2(codes, n, i) as i8,
-                    QuantType::Q3 => (code2(codes, n, i) | bit(&codes[n / 4..], i) << 2) as i8,
-                    QuantType::Q4 => code4(codes, n, i) as i8,
-                    // In panels its codes have no planes.
-                    QuantType::Ternary if in_panel => code2(codes, n, i) as i8 - 1,
-                    QuantType::Ternary => (1 - bit(&codes[n / 8..], i) as i8) * (1 - 2 * bit(codes, i) as i8),
-                    _ => codes[i] as i8,
-                };
+            let codes = &plain[encoding.scale_bytes()..];
+            match encoding.planes() {
+                // In panels codes are what they stand for, even where plain rows have them in another way.
+                Some(planes) if in_panel => {
+                    (0..).zip(out).for_each(|(i, level)| *level = encoding.level(planes.in_row(codes, n, i)));
+                }
+                _ => (0..).zip(out).for_each(|(i, level)| *level = encoding.level_in_row(codes, n, i)),
             }
         }
     }
@@ -79,8 +77,8 @@ impl CodedRows<'_> {
     /// When `out` is not as long as the row has blocks, there is no such row or field, or the type has no such blocks.
     pub fn field(&self, field: usize, row: usize, out: &mut [f16]) {
         assert_eq!(out.len(), self.blocks(), "not one row");
-        assert!(field < Self::fields(self.quant, self.block), "field {field} of {}", self.quant);
-        let mut room = [0; 2 + 256];
+        assert!(field < Self::fields(self.quant), "field {field} of {}", self.quant);
+        let mut room = [0; LARGEST_BLOCK];
         let plain = &mut room[..self.quant.block_bytes(self.block)];
         for (index, out) in out.iter_mut().enumerate() {
             self.block_bytes(row, index, plain);
@@ -139,7 +137,7 @@ mod tests {
                         );
                         rows.levels(row, &mut levels);
                         rows.field(0, row, &mut scales);
-                        if CodedRows::fields(quant, block) > 1 {
+                        if CodedRows::fields(quant) > 1 {
                             rows.field(1, row, &mut mins);
                         }
                         for (i, expected) in expected.iter().enumerate() {

@@ -5,12 +5,13 @@
 
 use half::f16;
 
+use crate::block_size::BlockSize;
 use crate::code_tables::CodeTables;
 use crate::decode_learned::{decode_learned_panel_row, decode_learned_row};
+use crate::encoding::{Encoding, FloatFormat, read_f16};
 use crate::layout::PANEL_ROWS;
-use crate::panels::{BlockParts, panel_bytes, superblock_bytes};
-use crate::planes::{bit, code2, code4, read_f16};
-use crate::quant_type::{BlockSize, QuantType};
+use crate::panels::{panel_bytes, superblock_bytes};
+use crate::quant_type::QuantType;
 
 /// Decodes one row: `bytes` as `QuantType::row_bytes` says for `out.len()` columns. Padding codes of the last block
 /// are not looked at. Only learned types look at `tables`.
@@ -18,14 +19,16 @@ use crate::quant_type::{BlockSize, QuantType};
 /// # Panics
 /// When `bytes` is shorter than the row; callers check sizes when they open a tensor.
 pub fn decode_row(quant: QuantType, block: BlockSize, tables: &CodeTables, bytes: &[u8], out: &mut [f32]) {
-    match quant {
-        _ if quant.is_learned() => decode_learned_row(quant, tables, bytes, out),
-        QuantType::F16 => decode_floats::<2>(bytes, out, |b| f16::from_le_bytes(b).to_f32()),
-        QuantType::Bf16 => {
+    match quant.encoding() {
+        Encoding::Float(FloatFormat::F16) => {
+            decode_floats::<2>(bytes, out, |b| f16::from_le_bytes(b).to_f32())
+        }
+        Encoding::Float(FloatFormat::Bf16) => {
             decode_floats::<2>(bytes, out, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
         }
-        QuantType::F32 => decode_floats::<4>(bytes, out, f32::from_le_bytes),
-        _ => {
+        Encoding::Float(FloatFormat::F32) => decode_floats::<4>(bytes, out, f32::from_le_bytes),
+        Encoding::Grid { .. } | Encoding::Trellis { .. } => decode_learned_row(quant, tables, bytes, out),
+        Encoding::Affine(_) | Encoding::Symmetric { .. } | Encoding::SignedBytes => {
             let blocks = bytes.chunks_exact(quant.block_bytes(block));
             assert!(blocks.len() * block.get() >= out.len(), "row shorter than its columns");
             for (bytes, out) in blocks.zip(out.chunks_mut(block.get())) {
@@ -41,49 +44,14 @@ pub fn decode_row(quant: QuantType, block: BlockSize, tables: &CodeTables, bytes
 /// When `bytes` is not one block, when `out` is longer than the block, or for a float or learned type.
 pub fn decode_block(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
     assert_eq!(bytes.len(), quant.block_bytes(block), "not one block");
-    let n = block.get();
-    assert!(out.len() <= n, "more values than a block holds");
-    let first = read_f16(bytes, 0);
-    match quant {
-        QuantType::Q2Sym => {
-            let codes = &bytes[2..];
-            for (i, v) in out.iter_mut().enumerate() {
-                *v = first * f32::from(2 * code2(codes, n, i) as i8 - 3);
-            }
-        }
-        QuantType::Q2 => {
-            let (min, codes) = (read_f16(bytes, 2), &bytes[4..]);
-            for (i, v) in out.iter_mut().enumerate() {
-                *v = first * f32::from(code2(codes, n, i)) + min;
-            }
-        }
-        QuantType::Q3 => {
-            let min = read_f16(bytes, 2);
-            let (low, high) = bytes[4..].split_at(n / 4);
-            for (i, v) in out.iter_mut().enumerate() {
-                let q = code2(low, n, i) | (bit(high, i) << 2);
-                *v = first * f32::from(q) + min;
-            }
-        }
-        QuantType::Q4 => {
-            let (min, codes) = (read_f16(bytes, 2), &bytes[4..]);
-            for (i, v) in out.iter_mut().enumerate() {
-                *v = first * f32::from(code4(codes, n, i)) + min;
-            }
-        }
-        QuantType::Ternary => {
-            let (sign, zero) = bytes[2..].split_at(n / 8);
-            for (i, v) in out.iter_mut().enumerate() {
-                let code = (1 - bit(zero, i) as i8) * (1 - 2 * bit(sign, i) as i8);
-                *v = first * f32::from(code);
-            }
-        }
-        QuantType::Q8 => {
-            for (v, &q) in out.iter_mut().zip(&bytes[2..]) {
-                *v = first * f32::from(q as i8);
-            }
-        }
-        _ => panic!("{quant} has no blocks of its own"),
+    assert!(out.len() <= block.get(), "more values than a block holds");
+    let encoding = quant.encoding();
+    assert!(!quant.is_float() && !quant.is_learned(), "{quant} has no blocks of its own");
+    let (fields, codes) = bytes.split_at(encoding.scale_bytes());
+    let scale = read_f16(fields, 0);
+    let min = encoding.has_min().then(|| read_f16(fields, 2));
+    for (i, v) in out.iter_mut().enumerate() {
+        *v = linear_value(scale, encoding.level_in_row(codes, block.get(), i), min);
     }
 }
 
@@ -105,33 +73,23 @@ pub fn decode_panel_row(
     if quant.is_learned() {
         return decode_learned_panel_row(quant, tables, panel, row, out);
     }
-    let parts = BlockParts::of(quant, block);
+    let encoding = quant.encoding();
+    let planes = encoding.planes().expect("a block type that is not learned");
     for (bytes, out) in panel.chunks_exact(superblock_bytes(quant, block)).zip(out.chunks_mut(n)) {
-        let field = |k: usize| read_f16(bytes, 2 * PANEL_ROWS * k + 2 * row);
-        let codes = &bytes[2 * PANEL_ROWS * parts.fields..];
-        // Byte c of this row's word w.
-        let word = |w: usize, c: usize| codes[4 * PANEL_ROWS * w + 4 * row + c];
-        // A quad is four codes; those of a line lie in the bytes of one word, at the same bits.
-        let code = |bits: usize, quad: usize, c: usize| {
-            (word(quad % parts.low, c) >> (bits * (quad / parts.low))) & ((1 << bits) - 1)
-        };
-        let first = field(0);
+        let (fields, codes) = bytes.split_at(PANEL_ROWS * encoding.scale_bytes());
+        let field = |k: usize| read_f16(fields, 2 * PANEL_ROWS * k + 2 * row);
+        let byte = |word: usize, c: usize| codes[4 * PANEL_ROWS * word + 4 * row + c];
+        let (scale, min) = (field(0), encoding.has_min().then(|| field(1)));
         for (i, v) in out.iter_mut().enumerate() {
-            let (quad, c) = (i / 4, i % 4);
-            *v = match quant {
-                QuantType::Q2Sym => first * f32::from(2 * code(2, quad, c) as i8 - 3),
-                QuantType::Q2 => first * f32::from(code(2, quad, c)) + field(1),
-                QuantType::Q3 => {
-                    let high = (word(parts.low + quad / 8, c) >> (quad % 8)) & 1;
-                    first * f32::from(code(2, quad, c) | high << 2) + field(1)
-                }
-                QuantType::Q4 => first * f32::from(code(4, quad, c)) + field(1),
-                QuantType::Ternary => first * f32::from(code(2, quad, c) as i8 - 1),
-                QuantType::Q8 => first * f32::from(word(quad, c) as i8),
-                _ => panic!("{quant} has no blocks of its own"),
-            };
+            *v = linear_value(scale, encoding.level(planes.in_panel(byte, n, i)), min);
         }
     }
+}
+
+/// A value of a type with levels that are whole numbers. Without a min nothing is added: 0 would make -0 another number.
+fn linear_value(scale: f32, level: i8, min: Option<f32>) -> f32 {
+    let product = scale * f32::from(level);
+    min.map_or(product, |min| product + min)
 }
 
 fn decode_floats<const W: usize>(bytes: &[u8], out: &mut [f32], read: impl Fn([u8; W]) -> f32) {

@@ -1,17 +1,19 @@
 //! The scalar decode of the learned types, by the definition (SPEC.md sections 6.2 to 6.4).
 
+use crate::block_size::BlockSize;
 use crate::code_tables::CodeTables;
+use crate::encoding::{Planes, read_f16};
 use crate::layout::PANEL_ROWS;
-use crate::panels::{superblock_bytes, unpanel_learned};
-use crate::planes::{bit, code2, code4, read_f16};
-use crate::quant_type::{BlockSize, QuantType};
+use crate::panels::{block_of_row, superblock_bytes};
+use crate::quant_type::QuantType;
+use crate::sum_tables::SumTables;
 
 /// Values per block.
 const N: usize = BlockSize::B32.get();
-/// What a row's scale is multiplied with: with it, scales of ordinary weights are normal f16 numbers.
-const GRID_UNIT: f32 = 1.0 / 4096.0;
-/// The same for trellis types, which have no block scales.
-const TRELLIS_UNIT: f32 = 1.0 / 128.0;
+/// What a row's scale is multiplied with in a grid type: with it, scales of ordinary weights are normal f16 numbers.
+pub const GRID_UNIT: f32 = 1.0 / 4096.0;
+/// What a row's scale is multiplied with in a trellis type, which has no block scales.
+pub const TRELLIS_UNIT: f32 = 1.0 / 128.0;
 
 /// Decodes one plain row of a learned type.
 ///
@@ -19,12 +21,11 @@ const TRELLIS_UNIT: f32 = 1.0 / 128.0;
 /// When `bytes` is shorter than the row, or for another type.
 pub(crate) fn decode_learned_row(quant: QuantType, tables: &CodeTables, bytes: &[u8], out: &mut [f32]) {
     let (head, blocks) = bytes.split_at(quant.row_head_bytes());
-    let row_scale = read_f16(head, 0);
     let blocks = blocks.chunks_exact(quant.block_bytes(BlockSize::B32));
     assert!(blocks.len() * N >= out.len(), "row shorter than its columns");
-    let mut stream = Stream::default();
+    let mut row = Row::new(quant, tables, read_f16(head, 0));
     for (block, out) in blocks.zip(out.chunks_mut(N)) {
-        decode_block(quant, tables, row_scale, block, &mut stream, out);
+        row.decode_block(block, out);
     }
 }
 
@@ -37,48 +38,51 @@ pub(crate) fn decode_learned_panel_row(
     out: &mut [f32],
 ) {
     let (heads, superblocks) = panel.split_at(PANEL_ROWS * quant.row_head_bytes());
-    let row_scale = read_f16(heads, quant.row_head_bytes() * row);
     let superblocks = superblocks.chunks_exact(superblock_bytes(quant, BlockSize::B32));
-    let mut plain = [0; 25];
-    let plain = &mut plain[..quant.block_bytes(BlockSize::B32)];
-    let mut stream = Stream::default();
+    let mut room = [0; QuantType::MOST_LEARNED_BLOCK_BYTES];
+    let plain = &mut room[..quant.block_bytes(BlockSize::B32)];
+    let mut decoder = Row::new(quant, tables, read_f16(heads, quant.row_head_bytes() * row));
     for (superblock, out) in superblocks.zip(out.chunks_mut(N)) {
-        unpanel_learned(quant, superblock, row, plain);
-        decode_block(quant, tables, row_scale, plain, &mut stream, out);
+        block_of_row(quant, BlockSize::B32, superblock, row, plain);
+        decoder.decode_block(plain, out);
     }
 }
 
-/// The first `out.len()` values of a block that follows `stream`.
-fn decode_block(
-    quant: QuantType,
-    tables: &CodeTables,
-    row_scale: f32,
-    block: &[u8],
-    stream: &mut Stream,
-    out: &mut [f32],
-) {
-    if let Some(sums) = tables.sums(quant) {
-        let scale = row_scale * TRELLIS_UNIT;
-        let states = stream.states(quant, block);
-        for (column, v) in out.iter_mut().enumerate() {
-            *v = scale * f32::from(sums.level(states[step_of_column(column)]));
+/// A row whose blocks are decoded one after the other.
+enum Row<'a> {
+    Grid { planes: Planes, levels: &'a [i8], shift: i8, scale: f32 },
+    Trellis { sums: &'a SumTables, stream: Stream, scale: f32 },
+}
+
+impl Row<'_> {
+    fn new(quant: QuantType, tables: &CodeTables, row_scale: f32) -> Row<'_> {
+        if let Some(sums) = tables.sums(quant) {
+            return Row::Trellis { sums, stream: Stream::default(), scale: row_scale * TRELLIS_UNIT };
         }
-        return;
+        let (levels, shift) = tables.grid(quant).expect("a learned type has a grid or sums");
+        let planes = quant.encoding().planes().expect("codes of a grid have planes");
+        Row::Grid { planes, levels, shift, scale: row_scale * GRID_UNIT }
     }
-    let (levels, shift) = tables.grid(quant).expect("a learned type has a grid or sums");
-    let scale = block[0] as i8;
-    let d = row_scale * GRID_UNIT * f32::from(scale >> 1);
-    let shift = if scale & 1 == 1 { i16::from(shift) } else { 0 };
-    let codes = &block[1..];
-    for (i, v) in out.iter_mut().enumerate() {
-        let code = match quant {
-            QuantType::N2 => code2(codes, N, i),
-            QuantType::N3 => code2(codes, N, i) | bit(&codes[N / 4..], i) << 2,
-            QuantType::N4 => code4(codes, N, i),
-            QuantType::N5 => code4(codes, N, i) | bit(&codes[N / 2..], i) << 4,
-            _ => code4(codes, N, i) | code2(&codes[N / 2..], N, i) << 4,
-        };
-        *v = d * f32::from(i16::from(levels[usize::from(code)]) + shift);
+
+    /// The first `out.len()` values of the next block.
+    fn decode_block(&mut self, block: &[u8], out: &mut [f32]) {
+        match self {
+            Row::Trellis { sums, stream, scale } => {
+                let states = stream.states(block);
+                for (column, v) in out.iter_mut().enumerate() {
+                    *v = *scale * f32::from(sums.level(states[step_of_column(column)]));
+                }
+            }
+            Row::Grid { planes, levels, shift, scale } => {
+                let (byte, codes) = (block[0] as i8, &block[1..]);
+                let d = *scale * f32::from(byte >> 1);
+                let shift = if byte & 1 == 1 { i16::from(*shift) } else { 0 };
+                for (i, v) in out.iter_mut().enumerate() {
+                    let code = planes.in_row(codes, N, i);
+                    *v = d * f32::from(i16::from(levels[usize::from(code)]) + shift);
+                }
+            }
+        }
     }
 }
 
@@ -96,9 +100,8 @@ struct Stream {
 
 impl Stream {
     /// The state of each of the 32 steps of a block: the 8 newest bits, the oldest lowest.
-    fn states(&mut self, quant: QuantType, block: &[u8]) -> [u8; N] {
+    fn states(&mut self, block: &[u8]) -> [u8; N] {
         let bits = block.len() * 8 / N;
-        debug_assert!(quant.is_trellis() && (2..=3).contains(&bits));
         let byte = |i: usize| if i == 0 { self.last } else { block[i - 1] };
         let states = std::array::from_fn(|step| {
             // The window ends with the newest bit of the step, and starts in the byte before the block.
@@ -134,7 +137,8 @@ mod tests {
         block[2] = 0xF2;
         let values = row(QuantType::N4, 2.0, &[&block]);
         let d = 2.0 / 4096.0 * -3.0;
-        let expected = |code: usize| d * (f32::from(BUILT_IN.n4.levels[code]) + f32::from(BUILT_IN.n4.shift));
+        let (levels, shift) = BUILT_IN.grid(QuantType::N4).unwrap();
+        let expected = |code: usize| d * (f32::from(levels[code]) + f32::from(shift));
         assert_eq!((values[1], values[17], values[0]), (expected(2), expected(15), expected(0)));
     }
 
@@ -142,12 +146,13 @@ mod tests {
     fn planes_of_three_five_and_six_bits_are_joined() {
         // Element 9 is bit 1 of byte 1 of a high plane; its 2-bit code is in byte 1, bits 2 and 3; its 4-bit code in byte 9.
         let unit = 1.0 / 4096.0 * 4.0;
+        let level = |quant, code: usize| f32::from(BUILT_IN.grid(quant).unwrap().0[code]);
         let mut n3 = [0; 13];
         (n3[0], n3[1 + 1], n3[1 + 8 + 1]) = (8, 0b10 << 2, 0b10);
-        assert_eq!(row(QuantType::N3, 1.0, &[&n3])[9], unit * f32::from(BUILT_IN.n3.levels[0b110]));
+        assert_eq!(row(QuantType::N3, 1.0, &[&n3])[9], unit * level(QuantType::N3, 0b110));
         let mut n5 = [0; 21];
         (n5[0], n5[1 + 9], n5[1 + 16 + 1]) = (8, 0x05, 0b10);
-        assert_eq!(row(QuantType::N5, 1.0, &[&n5])[9], unit * f32::from(BUILT_IN.n5.levels[0x15]));
+        assert_eq!(row(QuantType::N5, 1.0, &[&n5])[9], unit * level(QuantType::N5, 0x15));
         let mut q6 = [0; 25];
         (q6[0], q6[1 + 9], q6[1 + 16 + 1]) = (8, 0x05, 0b11 << 2);
         assert_eq!(row(QuantType::Q6, 1.0, &[&q6])[9], unit * (2.0 * 53.0 - 64.0));
@@ -155,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_trellis_state_is_the_last_eight_bits_across_blocks() {
-        for (quant, bits, sums) in [(QuantType::T2, 2, BUILT_IN.t2), (QuantType::T3, 3, BUILT_IN.t3)] {
+        for (quant, bits) in [(QuantType::T2, 2), (QuantType::T3, 3)] {
+            let sums = BUILT_IN.sums(quant).unwrap();
             let bytes: Vec<u8> = (0..8 * bits).map(|i| (i * 73 + 19) as u8).collect();
             let (first, second) = bytes.split_at(4 * bits);
             let values = row(quant, 3.0, &[first, second]);

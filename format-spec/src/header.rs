@@ -3,9 +3,10 @@
 use zerocopy::byteorder::little_endian::{F32, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::block_size::BlockSize;
 use crate::error::Damage;
 use crate::model_config::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, Residual};
-use crate::quant_type::{BlockSize, QuantType};
+use crate::quant_type::QuantType;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 128;

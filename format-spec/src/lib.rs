@@ -56,6 +56,8 @@
 //! ```
 
 mod alignment;
+mod block_size;
+mod built_in;
 mod chunk;
 mod clusters;
 mod code_tables;
@@ -63,6 +65,7 @@ mod codes;
 mod decode;
 mod decode_learned;
 mod directory;
+mod encoding;
 mod error;
 mod exits;
 mod failure;
@@ -79,23 +82,26 @@ mod outliers;
 mod outline;
 pub mod panels;
 mod partial_file;
-mod planes;
 pub mod printable;
 mod quant_type;
 mod reader;
+mod sum_tables;
 mod tensor_header;
 mod tensor_kind;
+mod type_table;
 mod verify;
 mod writer;
 
 pub use alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
+pub use block_size::BlockSize;
 pub use chunk::{Chunk, ChunkDecoder, Compression, MAX_EXPANSION};
 pub use clusters::{Containment, MAX_CLUSTERS, VocabClusters};
-pub use code_tables::{BUILT_IN, CodeTables, Grid, SumTables};
+pub use code_tables::{BUILT_IN, CodeTables, Grid};
 pub use codes::CodedRows;
 pub use decode::{decode_block, decode_panel_row, decode_row};
-pub use decode_learned::step_of_column;
+pub use decode_learned::{GRID_UNIT, TRELLIS_UNIT, step_of_column};
 pub use directory::{Section, SectionTag};
+pub use encoding::{Encoding, FloatFormat, GridLevels, PanelPlane, Planes, RowCodes};
 pub use error::{Damage, FormatError};
 pub use exits::{EarlyExits, LayerExit};
 pub use failure::Failure;
@@ -113,8 +119,9 @@ pub use model_config::{
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;
 pub use partial_file::PartialFile;
-pub use quant_type::{BlockSize, QuantType};
+pub use quant_type::QuantType;
 pub use reader::{EmbeddingInfo, MAX_SECTION_BYTES, QsfFile, TensorGroup};
+pub use sum_tables::SumTables;
 pub use tensor_header::TensorEntry;
 pub use tensor_kind::{TensorId, TensorKind};
 pub use verify::{Verification, verify, verify_file};

@@ -8,9 +8,10 @@ use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::alignment::{TENSOR_HEADER_BYTES, first_nonzero, next_tensor_header};
+use crate::block_size::BlockSize;
 use crate::error::Damage;
 use crate::layout::Layout;
-use crate::quant_type::{BlockSize, QuantType};
+use crate::quant_type::QuantType;
 use crate::tensor_kind::TensorKind;
 
 const LAYER_DEFAULT: u8 = 0xFF;

@@ -251,7 +251,7 @@ impl Tensor {
     /// The min of each block, like scales(); None for types without (2bit-sym, ternary, 8bit).
     fn mins<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let rows = self.coded(py)?;
-        let has_mins = CodedRows::fields(rows.quant, rows.block) > 1;
+        let has_mins = CodedRows::fields(rows.quant) > 1;
         has_mins.then(|| self.field(py, 1)).transpose()
     }
 

@@ -16,7 +16,7 @@ pub(super) trait Coder<V: Vector> {
     /// What is stored beside the codes of a block, for each row.
     type Block: Copy;
 
-    /// The same, ready for arithmetic.
+    /// What is chosen for a block, ready for arithmetic.
     type Ready: Copy;
 
     /// Columns of a block, a multiple of 32.
@@ -68,7 +68,7 @@ impl<'a> Local<'a> {
 pub(super) struct Part<'a> {
     /// What the values would be without any error so far.
     pub originals: &'a [Lanes],
-    /// The same, moved by the errors of earlier blocks.
+    /// The values of the block, moved by the errors of earlier blocks.
     pub targets: &'a [Lanes],
     /// What a squared distance from the target costs, by column.
     pub weights: &'a [f32],

@@ -14,7 +14,7 @@ use super::levels::Levels;
 use super::pack;
 use super::strips::STRIP;
 
-/// Bytes of rows of N2 to N5 or 6bit.
+/// Bytes of rows of a type with a grid.
 pub(super) struct GridRows<'a, L> {
     pub isa: Isa,
     pub grid: Grid<L>,
@@ -217,11 +217,8 @@ mod tests {
                 })
                 .collect();
             let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
-            let grid = Grid {
-                levels: Table::new(&BUILT_IN.n3.levels),
-                shift: f32::from(BUILT_IN.n3.shift),
-                clipped: 0.5,
-            };
+            let (levels, shift) = BUILT_IN.grid(QuantType::N3).unwrap();
+            let grid = Grid { levels: Table::new(levels), shift: f32::from(shift), clipped: 0.5 };
             let rows = GridRows {
                 isa: Isa::best(),
                 grid,

@@ -1,18 +1,20 @@
-//! Grids learned from weights: what the levels of N2 to N5 should be for the least error.
+//! Grids learned from weights: what the levels of types with a table should be for the least error.
 //!
 //! Weighted Lloyd iteration (IEEE Trans. Inf. Theory 28(2), 1982): blocks choose their scales, grid and codes under the
 //! present grid, then every level moves to the weighted mean of the weights that chose it, in units of their block's
 //! scale. The second grid is the first plus one number, so levels and shift are a small problem of least squares.
 
-use qsf_format::{CodeTables, Grid as StoredGrid};
+use qsf_format::{CodeTables, Grid as StoredGrid, QuantType};
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::cpu::lanes::LANES;
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use rayon::prelude::*;
 
+use super::by_type::{TrellisScales, TypeWork, by_type};
 use super::grid_rows::GridRows;
 use super::learned::Grid;
 use super::levels::{Levels, Table};
+use super::rows::BlockType;
 use super::strips::STRIP;
 use super::weights::ColumnWeights;
 
@@ -24,6 +26,9 @@ const TURNS: usize = 30;
 
 /// Largest magnitude of a level: the finer the unit, the less rounding costs.
 const LARGEST_LEVEL: f64 = 127.0;
+
+/// Most levels of a table.
+const MOST_LEVELS: usize = 32;
 
 /// Rows of a matrix to learn from.
 #[derive(Debug, Clone, Copy)]
@@ -39,52 +44,69 @@ pub struct Sample<'a> {
 /// What the weights under one code say, by grid and code.
 #[derive(Debug, Clone, Copy)]
 struct Votes {
-    weight: [[f64; 32]; 2],
-    sum: [[f64; 32]; 2],
+    weight: [[f64; MOST_LEVELS]; 2],
+    sum: [[f64; MOST_LEVELS]; 2],
     error: f64,
 }
 
-/// `start` with the grids of N2 to N5 fitted to these weights, each matrix counting by its size. The same result for any
+/// `start` with the grids of types that have a table fitted to these weights, each matrix counting by its size. The same result for any
 /// number of threads and every instruction set.
 ///
 /// # Panics
 /// When lengths do not fit `cols`.
 pub fn learn_tables(isa: Isa, samples: &[Sample<'_>], start: &CodeTables) -> CodeTables {
-    CodeTables {
-        n2: learn_grid::<3, 4>(isa, samples, 2, 0.4, start.n2),
-        n3: learn_grid::<7, 8>(isa, samples, 3, 0.5, start.n3),
-        n4: learn_grid::<15, 16>(isa, samples, 4, 0.65, start.n4),
-        n5: learn_grid::<31, 32>(isa, samples, 5, 0.65, start.n5),
-        ..*start
+    let mut tables = *start;
+    for quant in QuantType::ALL {
+        if let Some(grid) = tables.grid_mut(quant) {
+            let bits = quant.encoding().code_bits();
+            by_type(quant, LearnGrid { isa, samples, bits, grid });
+        }
     }
+    tables
 }
 
-fn learn_grid<const GAPS: usize, const N: usize>(
+/// A grid that is to be learned.
+struct LearnGrid<'a> {
     isa: Isa,
-    samples: &[Sample<'_>],
+    samples: &'a [Sample<'a>],
+    /// Bits of its codes.
     bits: usize,
-    clipped: f32,
-    start: StoredGrid<N>,
-) -> StoredGrid<N> {
-    let mut best = (f64::INFINITY, start);
-    let mut present = start;
-    for _ in 0..ROUNDS {
-        let levels = Table::<GAPS>::new(&present.levels);
-        let grid = Grid { levels, shift: f32::from(present.shift), clipped };
-        let mut votes = Votes::NONE;
-        for sample in samples {
-            votes.add(&of_sample(isa, sample, &grid, bits));
+    /// Where learning begins, and then what was learned.
+    grid: &'a mut StoredGrid,
+}
+
+impl TypeWork for LearnGrid<'_> {
+    type Output = ();
+
+    fn floats(self) {}
+
+    fn blocks<T: BlockType>(self, _block_type: T) {}
+
+    fn table<const GAPS: usize>(self, clipped: f32) {
+        let mut best = (f64::INFINITY, *self.grid);
+        let mut present = *self.grid;
+        for _ in 0..ROUNDS {
+            let levels = Table::<GAPS>::new(present.levels());
+            let grid = Grid { levels, shift: f32::from(present.shift), clipped };
+            let mut votes = Votes::NONE;
+            for sample in self.samples {
+                votes.add(&of_sample(self.isa, sample, &grid, self.bits));
+            }
+            if votes.error < best.0 {
+                best = (votes.error, present);
+            }
+            let next = votes.fit(&present);
+            if next == present {
+                break;
+            }
+            present = next;
         }
-        if votes.error < best.0 {
-            best = (votes.error, present);
-        }
-        let next = votes.fit(&present);
-        if next == present {
-            break;
-        }
-        present = next;
+        *self.grid = best.1;
     }
-    best.1
+
+    fn even(self, _clipped: f32) {}
+
+    fn trellis<const BITS: usize>(self, _scales: TrellisScales) {}
 }
 
 /// The votes of one matrix, in units of its mean square and mean importance.
@@ -151,11 +173,11 @@ impl<L: Levels> VectorWork for Vote<'_, L> {
 }
 
 impl Votes {
-    const NONE: Votes = Votes { weight: [[0.0; 32]; 2], sum: [[0.0; 32]; 2], error: 0.0 };
+    const NONE: Votes = Votes { weight: [[0.0; MOST_LEVELS]; 2], sum: [[0.0; MOST_LEVELS]; 2], error: 0.0 };
 
     fn add(&mut self, other: &Votes) {
         for second in 0..2 {
-            for code in 0..32 {
+            for code in 0..MOST_LEVELS {
                 self.weight[second][code] += other.weight[second][code];
                 self.sum[second][code] += other.sum[second][code];
             }
@@ -164,8 +186,8 @@ impl Votes {
     }
 
     /// The grid that suits these votes best, where `present` is as good a guess as any for codes without votes.
-    fn fit<const N: usize>(&self, present: &StoredGrid<N>) -> StoredGrid<N> {
-        let mut levels: [f64; N] = std::array::from_fn(|code| f64::from(present.levels[code]));
+    fn fit(&self, present: &StoredGrid) -> StoredGrid {
+        let mut levels: Vec<f64> = present.levels().iter().map(|level| f64::from(*level)).collect();
         let mut shift = f64::from(present.shift);
         for _ in 0..TURNS {
             for (code, level) in levels.iter_mut().enumerate() {
@@ -187,7 +209,8 @@ impl Votes {
         let largest =
             levels.iter().flat_map(|level| [level.abs(), (level + shift).abs()]).fold(1.0, f64::max);
         let rounded = |v: f64| (v * LARGEST_LEVEL / largest).round() as i8;
-        StoredGrid { levels: levels.map(rounded), shift: rounded(shift) }
+        let levels: Vec<i8> = levels.into_iter().map(rounded).collect();
+        StoredGrid::new(&levels, rounded(shift))
     }
 }
 
@@ -209,17 +232,14 @@ mod tests {
             .collect();
         let samples = [Sample { cols: 96, values: &values, importance: None }];
         let error = |isa, tables: &CodeTables| {
-            let grid = Grid {
-                levels: Table::<3>::new(&tables.n2.levels),
-                shift: f32::from(tables.n2.shift),
-                clipped: 0.4,
-            };
+            let (levels, shift) = tables.grid(QuantType::N2).unwrap();
+            let grid = Grid { levels: Table::<3>::new(levels), shift: f32::from(shift), clipped: 0.4 };
             of_sample(isa, &samples[0], &grid, 2).error
         };
         let learned = learn_tables(Isa::best(), &samples, &BUILT_IN);
         let (before, after) = (error(Isa::best(), &BUILT_IN), error(Isa::best(), &learned));
         assert!(after < 0.2 * before, "{after} after {before}");
-        assert_eq!(learned.t2, BUILT_IN.t2);
+        assert_eq!(learned.sums(QuantType::T2), BUILT_IN.sums(QuantType::T2));
         for isa in Isa::available() {
             assert_eq!(learn_tables(isa, &samples, &BUILT_IN), learned, "{isa:?}");
         }

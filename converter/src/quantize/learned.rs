@@ -1,4 +1,4 @@
-//! The types with a learned grid, N2 to N5 and 6bit: `d s (T[q] + c g)` with a row scale d, a signed integer scale s and a
+//! The types with a grid: `d s (T[q] + c g)` with a row scale d, a signed integer scale s and a
 //! grid bit g per block.
 //!
 //! Integer scales of a block are tried over the range where the optimum lies, with both signs and both grids; the best few
@@ -17,7 +17,7 @@ use super::vectors::{ZEROS, clamp, inverse, largest, magnitude, round};
 const LARGEST_SCALE: f32 = 63.0;
 
 /// Row scale in the unit of a stored one.
-const ROW_UNIT: f32 = 1.0 / 4096.0;
+const ROW_UNIT: f32 = qsf_format::GRID_UNIT;
 
 /// Room that feedback gets beyond the scales that the weights themselves want.
 const HEADROOM: f32 = 1.04;
@@ -141,7 +141,7 @@ impl<'a, L: Levels> Learned<'a, L> {
         Learned { grid, row, unit }
     }
 
-    /// The same type under other row scales.
+    /// The blocks of rows with other row scales.
     #[inline(always)]
     pub(super) fn with_row(&self, row: Lanes) -> Learned<'a, L> {
         Learned::new(self.grid, row)

@@ -1,16 +1,17 @@
 //! Whole matrices into any stored type, with what calibration knows about their inputs.
 
-use qsf_format::{BlockSize, CodeTables, QuantType, SumTables};
+use qsf_format::{BlockSize, CodeTables, QuantType};
 use qsf_runtime::cpu::Isa;
 
 use super::ScaleOverflow;
+use super::by_type::{TrellisScales, TypeWork, by_type};
 use super::feedback::Feedback;
 use super::grid_rows::GridRows;
 use super::learned::Grid;
 use super::levels::{Even, Levels, Table};
 use super::plain_rows::PlainRows;
 use super::quantize_rows;
-use super::rows::{Affine, BlockType, EightBit, Symmetric, Ternary};
+use super::rows::BlockType;
 use super::trellis_rows::TrellisRows;
 use super::weights::ColumnWeights;
 
@@ -63,32 +64,17 @@ pub fn quantize_matrix(
     importance: Option<&[f32]>,
     effort: Effort,
 ) -> Result<Vec<u8>, ScaleOverflow> {
-    let Matrix { quant, tables, cols, .. } = *matrix;
+    let Matrix { quant, cols, .. } = *matrix;
     assert!(cols > 0 && values.len().is_multiple_of(cols), "{} values in rows of {cols}", values.len());
     assert!(importance.is_none_or(|w| w.len() == cols), "one importance per column");
     assert!(feedback.is_none_or(|feedback| feedback.cols() == cols), "feedback for {cols} columns");
     let weights = ColumnWeights::new(BlockSize::B32, cols, importance);
-    let job = Job { matrix, values, feedback, weights: weights.flat(), importance, effort };
-    match quant {
-        QuantType::N2 => job.grid(2, Table::<3>::new(&tables.n2.levels), tables.n2.shift, 0.4),
-        QuantType::N3 => job.grid(3, Table::<7>::new(&tables.n3.levels), tables.n3.shift, 0.5),
-        QuantType::N4 => job.grid(4, Table::<15>::new(&tables.n4.levels), tables.n4.shift, 0.65),
-        QuantType::N5 => job.grid(5, Table::<31>::new(&tables.n5.levels), tables.n5.shift, 0.65),
-        QuantType::Q6 => job.grid(6, Even, tables.q6_shift, 0.8),
-        QuantType::T2 => job.trellis::<2>(&tables.t2, &[1.08, 1.2], 1.12),
-        QuantType::T3 => job.trellis::<3>(&tables.t3, &[1.1, 1.22], 1.17),
-        QuantType::Q2Sym => job.plain(Symmetric),
-        QuantType::Q2 => job.plain(Affine::<3>),
-        QuantType::Q3 => job.plain(Affine::<7>),
-        QuantType::Q4 => job.plain(Affine::<15>),
-        QuantType::Ternary => job.plain(Ternary),
-        QuantType::Q8 => job.plain(EightBit),
-        QuantType::F16 | QuantType::Bf16 | QuantType::F32 => job.without_feedback(),
-    }
+    let work = MatrixWork { matrix, values, feedback, weights: weights.flat(), importance, effort };
+    by_type(quant, work)
 }
 
-/// The arguments of [`quantize_matrix`] on their way to a grid.
-struct Job<'a> {
+/// The arguments of [`quantize_matrix`] on their way to a quantizer.
+struct MatrixWork<'a> {
     matrix: &'a Matrix<'a>,
     values: &'a [f32],
     feedback: Option<&'a Feedback>,
@@ -98,19 +84,15 @@ struct Job<'a> {
     effort: Effort,
 }
 
-impl Job<'_> {
-    fn grid<L: Levels>(
-        &self,
-        bits: usize,
-        levels: L,
-        shift: i8,
-        clipped: f32,
-    ) -> Result<Vec<u8>, ScaleOverflow> {
+impl MatrixWork<'_> {
+    fn grid<L: Levels>(self, levels: L, clipped: f32) -> Result<Vec<u8>, ScaleOverflow> {
+        let Matrix { isa, quant, tables, cols, .. } = *self.matrix;
+        let shift = tables.grid(quant).map_or(0.0, |(_, shift)| f32::from(shift));
         let rows = GridRows {
-            isa: self.matrix.isa,
-            grid: Grid { levels, shift: f32::from(shift), clipped },
-            bits,
-            cols: self.matrix.cols,
+            isa,
+            grid: Grid { levels, shift, clipped },
+            bits: quant.encoding().code_bits(),
+            cols,
             feedback: self.feedback,
             importance: self.weights,
             descents: self.effort.descents,
@@ -118,25 +100,23 @@ impl Job<'_> {
         rows.encode(self.values)
     }
 
-    /// With the row scales `trials`, or where one must do, `single`.
-    fn trellis<const BITS: usize>(
-        &self,
-        sums: &SumTables,
-        trials: &[f32],
-        single: f32,
-    ) -> Result<Vec<u8>, ScaleOverflow> {
-        let rows = TrellisRows::<BITS> {
-            isa: self.matrix.isa,
-            sums,
-            cols: self.matrix.cols,
-            feedback: self.feedback,
-            importance: self.weights,
-            trials: if self.effort.trials < trials.len() { &[single] } else { trials },
-        };
-        rows.encode(self.values)
+    fn without_feedback(self) -> Result<Vec<u8>, ScaleOverflow> {
+        let Matrix { isa, quant, block, cols, .. } = *self.matrix;
+        let row_bytes = quant.row_bytes(block, cols as u64).unwrap_or(0) as usize;
+        let mut out = vec![0; self.values.len() / cols * row_bytes];
+        quantize_rows(isa, quant, block, cols, self.values, self.importance, &mut out)?;
+        Ok(out)
+    }
+}
+
+impl TypeWork for MatrixWork<'_> {
+    type Output = Result<Vec<u8>, ScaleOverflow>;
+
+    fn floats(self) -> Self::Output {
+        self.without_feedback()
     }
 
-    fn plain<T: BlockType>(&self, block_type: T) -> Result<Vec<u8>, ScaleOverflow> {
+    fn blocks<T: BlockType>(self, block_type: T) -> Self::Output {
         let Some(feedback) = self.feedback else { return self.without_feedback() };
         let Matrix { isa, quant, block, cols, .. } = *self.matrix;
         let block_bytes = quant.block_bytes(block);
@@ -144,11 +124,26 @@ impl Job<'_> {
             .encode(self.values)
     }
 
-    fn without_feedback(&self) -> Result<Vec<u8>, ScaleOverflow> {
-        let Matrix { isa, quant, block, cols, .. } = *self.matrix;
-        let row_bytes = quant.row_bytes(block, cols as u64).unwrap_or(0) as usize;
-        let mut out = vec![0; self.values.len() / cols * row_bytes];
-        quantize_rows(isa, quant, block, cols, self.values, self.importance, &mut out)?;
-        Ok(out)
+    fn table<const GAPS: usize>(self, clipped: f32) -> Self::Output {
+        let levels = self.matrix.tables.grid(self.matrix.quant).map_or(&[][..], |(levels, _)| levels);
+        self.grid(Table::<GAPS>::new(levels), clipped)
+    }
+
+    fn even(self, clipped: f32) -> Self::Output {
+        self.grid(Even, clipped)
+    }
+
+    fn trellis<const BITS: usize>(self, scales: TrellisScales) -> Self::Output {
+        let Matrix { isa, quant, tables, cols, .. } = *self.matrix;
+        let single = [scales.single];
+        let rows = TrellisRows::<BITS> {
+            isa,
+            sums: tables.sums(quant).expect("a trellis type has sums"),
+            cols,
+            feedback: self.feedback,
+            importance: self.weights,
+            trials: if self.effort.trials < scales.trials.len() { &single } else { &scales.trials },
+        };
+        rows.encode(self.values)
     }
 }

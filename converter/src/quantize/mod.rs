@@ -5,18 +5,20 @@
 //!
 //! | File | Duty |
 //! |---|---|
+//! | `by_type` | which quantizer each type has |
 //! | `rows`, `affine`, `two_level`, `eight_bit` | plain block types, block by block |
 //! | `matrix` | any type, with what calibration knows |
 //! | `linear_algebra`, `feedback`, `strips` | second moments, factored for feedback |
 //! | `coder`, `group` | feedback and descent for any block type, 16 rows at once |
 //! | `plain_rows` | plain block types under feedback |
-//! | `learned`, `levels`, `grid_rows` | N2 to N5 and 6bit |
-//! | `trellis`, `trellis_rows` | T2 and T3 |
+//! | `learned`, `levels`, `grid_rows` | types with a grid |
+//! | `trellis`, `trellis_rows` | trellis types |
 //! | `learn` | grids from weights |
 //! | `upstream` | weights that make up for errors before them |
 
 mod affine;
 mod block;
+mod by_type;
 mod coder;
 mod eight_bit;
 mod feedback;
@@ -44,7 +46,7 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
-use qsf_format::{BlockSize, CodeTables, QuantType};
+use qsf_format::{BUILT_IN, BlockSize, QuantType};
 use qsf_runtime::cpu::Isa;
 
 pub use feedback::{Feedback, MomentError};
@@ -53,7 +55,8 @@ pub use learn::{Sample, learn_tables};
 pub use matrix::{Effort, Matrix, quantize_matrix};
 pub use upstream::Correction;
 
-use rows::{Affine, BlockType, EightBit, EncodeRows, Symmetric, Ternary};
+use by_type::{TrellisScales, TypeWork, by_type};
+use rows::{BlockType, EncodeRows};
 use weights::ColumnWeights;
 
 /// A scale, a min or an f16 value would leave the finite range of binary16. Nothing is saturated: the caller stores the
@@ -93,44 +96,44 @@ pub fn quantize_rows(
     assert_eq!(Some(out.len() as u64), bytes, "bytes of {rows} x {cols} {quant}");
     assert!(importance.is_none_or(|w| w.len() == cols), "one importance per column");
 
-    let job = Job { isa, quant, block, cols, values, importance };
-    match quant {
-        QuantType::Q2Sym => job.encode(Symmetric, out),
-        QuantType::Q2 => job.encode(Affine::<3>, out),
-        QuantType::Q3 => job.encode(Affine::<7>, out),
-        QuantType::Q4 => job.encode(Affine::<15>, out),
-        QuantType::Ternary => job.encode(Ternary, out),
-        QuantType::Q8 => job.encode(EightBit, out),
-        QuantType::F16 => isa.vectorize(floats::ToF16(values, out)),
-        QuantType::Bf16 => {
-            isa.vectorize(floats::ToBf16(values, out));
-            Ok(())
-        }
-        QuantType::F32 => {
-            isa.vectorize(floats::ToF32(values, out));
-            Ok(())
-        }
-        _ => {
-            let tables = CodeTables::default();
-            let job = Matrix { isa, quant, block, tables: &tables, cols };
-            out.copy_from_slice(&quantize_matrix(&job, values, None, importance, Effort::FULL)?);
-            Ok(())
-        }
-    }
+    by_type(quant, RowsWork { isa, quant, block, cols, values, importance, out })
 }
 
-/// The arguments of [`quantize_rows`] on their way to a block type.
-struct Job<'a> {
+/// The arguments of [`quantize_rows`] on their way to a quantizer.
+struct RowsWork<'a> {
     isa: Isa,
     quant: QuantType,
     block: BlockSize,
     cols: usize,
     values: &'a [f32],
     importance: Option<&'a [f32]>,
+    out: &'a mut [u8],
 }
 
-impl Job<'_> {
-    fn encode<T: BlockType>(self, block_type: T, out: &mut [u8]) -> Result<(), ScaleOverflow> {
+impl RowsWork<'_> {
+    /// With the built-in tables.
+    fn learned(self) -> Result<(), ScaleOverflow> {
+        let RowsWork { isa, quant, block, cols, values, importance, out } = self;
+        let matrix = Matrix { isa, quant, block, tables: &BUILT_IN, cols };
+        out.copy_from_slice(&quantize_matrix(&matrix, values, None, importance, Effort::FULL)?);
+        Ok(())
+    }
+}
+
+impl TypeWork for RowsWork<'_> {
+    type Output = Result<(), ScaleOverflow>;
+
+    fn floats(self) -> Self::Output {
+        let RowsWork { isa, quant, values, out, .. } = self;
+        match quant {
+            QuantType::F16 => return isa.vectorize(floats::ToF16(values, out)),
+            QuantType::Bf16 => isa.vectorize(floats::ToBf16(values, out)),
+            _ => isa.vectorize(floats::ToF32(values, out)),
+        }
+        Ok(())
+    }
+
+    fn blocks<T: BlockType>(self, block_type: T) -> Self::Output {
         let weights = ColumnWeights::new(self.block, self.cols, self.importance);
         self.isa.vectorize(EncodeRows {
             block: self.block,
@@ -138,8 +141,20 @@ impl Job<'_> {
             cols: self.cols,
             values: self.values,
             weights: &weights,
-            out,
+            out: self.out,
             block_type,
         })
+    }
+
+    fn table<const GAPS: usize>(self, _clipped: f32) -> Self::Output {
+        self.learned()
+    }
+
+    fn even(self, _clipped: f32) -> Self::Output {
+        self.learned()
+    }
+
+    fn trellis<const BITS: usize>(self, _scales: TrellisScales) -> Self::Output {
+        self.learned()
     }
 }

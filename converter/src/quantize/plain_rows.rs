@@ -36,7 +36,7 @@ pub(super) struct PlainScales<S> {
     min: Lanes,
 }
 
-/// The same, ready for arithmetic.
+/// The scales of a block in every row, ready for arithmetic.
 #[derive(Clone, Copy)]
 pub(super) struct Line<V> {
     step: V,

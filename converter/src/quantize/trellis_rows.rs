@@ -15,9 +15,9 @@ use super::trellis::{Search, Shape, Steps};
 use super::vectors::inverse;
 
 /// Row scale in the unit of a stored one.
-const ROW_UNIT: f32 = 1.0 / 128.0;
+const ROW_UNIT: f32 = qsf_format::TRELLIS_UNIT;
 
-/// Bytes of rows of T2 or T3.
+/// Bytes of rows of a trellis type.
 pub(super) struct TrellisRows<'a, const BITS: usize> {
     pub isa: Isa,
     pub sums: &'a SumTables,
@@ -261,9 +261,10 @@ mod tests {
             let weights: Vec<f32> = (0..cols).map(|i| ((i * i) as f32 * 0.37).sin()).collect();
             let originals: Vec<f32> =
                 (0..steps).map(|step| weights.get(column_of_step(step)).copied().unwrap_or(0.0)).collect();
+            let sums = BUILT_IN.sums(QuantType::T2).unwrap();
             let rows = TrellisRows {
                 isa: Isa::best(),
-                sums: &BUILT_IN.t2,
+                sums,
                 cols,
                 feedback: Some(&feedback),
                 importance: &[],
@@ -271,7 +272,7 @@ mod tests {
             };
             let shared = Shared {
                 rows: &rows,
-                levels: Shape::<2>::levels(&BUILT_IN.t2),
+                levels: Shape::<2>::levels(sums),
                 ordered: Some(ordered),
                 weights: ordered.pivots.clone(),
                 used: (0..steps).map(|step| column_of_step(step) < cols).collect(),

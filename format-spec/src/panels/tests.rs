@@ -2,29 +2,20 @@
 
 use proptest::prelude::*;
 
+use super::bits::{gather_bits, spread_bits};
 use super::*;
 use crate::code_tables::BUILT_IN;
 use crate::decode::{decode_panel_row, decode_row};
 
-const BLOCK_TYPES: [QuantType; 6] =
-    [QuantType::Q2Sym, QuantType::Q2, QuantType::Q3, QuantType::Q4, QuantType::Ternary, QuantType::Q8];
-
 /// All types that have panels.
-const PANEL_TYPES: [QuantType; 13] = [
-    QuantType::Q2Sym,
-    QuantType::Q2,
-    QuantType::Q3,
-    QuantType::Q4,
-    QuantType::Ternary,
-    QuantType::Q8,
-    QuantType::N2,
-    QuantType::N3,
-    QuantType::N4,
-    QuantType::N5,
-    QuantType::Q6,
-    QuantType::T2,
-    QuantType::T3,
-];
+fn panel_types() -> Vec<QuantType> {
+    QuantType::ALL.into_iter().filter(|quant| !quant.is_float()).collect()
+}
+
+/// Those whose blocks have a scale of their own.
+fn linear_types() -> Vec<QuantType> {
+    panel_types().into_iter().filter(|quant| !quant.is_learned()).collect()
+}
 
 fn arbitrary_bytes(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -47,7 +38,7 @@ proptest! {
 
     #[test]
     fn a_row_has_the_same_values_in_panels_as_in_rows(
-        quant in prop::sample::select(&PANEL_TYPES[..]),
+        quant in prop::sample::select(panel_types()),
         block in prop::sample::select(&BlockSize::ALL[..]),
         rows in 1usize..50,
         cols in 1usize..600,
@@ -74,7 +65,7 @@ proptest! {
 
     #[test]
     fn a_panel_of_copied_rows_is_the_panel_of_the_rows_in_that_order(
-        quant in prop::sample::select(&PANEL_TYPES[..]),
+        quant in prop::sample::select(panel_types()),
         block in prop::sample::select(&BlockSize::ALL[..]),
         cols in 1usize..600,
         order in Just((0..16).collect::<Vec<usize>>()).prop_shuffle(),
@@ -94,7 +85,7 @@ proptest! {
 
     #[test]
     fn every_block_comes_back_from_a_panel_and_missing_rows_are_zeros(
-        quant in prop::sample::select(&BLOCK_TYPES[..]),
+        quant in prop::sample::select(linear_types()),
         block in prop::sample::select(&BlockSize::ALL[..]),
         count in 0usize..=16,
         blocks in 1usize..5,

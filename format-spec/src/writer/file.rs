@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use crate::alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
+use crate::block_size::BlockSize;
 use crate::chunk::{Chunk, Compression};
 use crate::code_tables::CodeTables;
 use crate::directory::{Section, SectionTag};
@@ -14,7 +15,7 @@ use crate::header::HEADER_BYTES;
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 use crate::layout::Layout;
 use crate::partial_file::PartialFile;
-use crate::quant_type::{BlockSize, QuantType};
+use crate::quant_type::QuantType;
 use crate::tensor_kind::TensorKind;
 
 /// Stored and raw sizes of a layer are 48-bit numbers.

@@ -69,14 +69,14 @@ fn learned_tables_come_back_and_without_them_their_types_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");
     let mut tables = CodeTables::default();
-    tables.n3.levels[0] = -101;
-    tables.n4.levels[0] = -102;
+    tables.grid_mut(QuantType::N3).unwrap().levels_mut()[0] = -101;
+    tables.grid_mut(QuantType::N4).unwrap().levels_mut()[0] = -102;
     write_with(&path, WriterOptions { tables, ..options(Compression::None) }, &meta()).unwrap();
     let file = QsfFile::open(&path).unwrap();
-    assert_eq!(file.tables().n3, tables.n3);
+    assert_eq!(file.tables().grid(QuantType::N3), tables.grid(QuantType::N3));
     assert_eq!(
-        file.tables().n4,
-        CodeTables::default().n4,
+        file.tables().grid(QuantType::N4),
+        CodeTables::default().grid(QuantType::N4),
         "no tensor has this type, so its table is not stored"
     );
     // The section under a name that nobody knows: what it meant is gone, and nothing else shows that.

@@ -2,7 +2,7 @@
 //! becomes vector code.
 
 use qsf_format::panels::{block_of_row, superblock_bytes};
-use qsf_format::{BlockSize, CodeTables, QuantType};
+use qsf_format::{BlockSize, CodeTables, Encoding, FloatFormat, Planes, QuantType, RowCodes};
 
 use super::decode_learned::DecodeLearned;
 use super::isa::{Isa, Vectorized};
@@ -85,10 +85,10 @@ impl Vectorized for DecodeRow<'_> {
     #[inline(always)]
     fn run(self) {
         let DecodeRow { quant, block, bytes, out } = self;
-        match quant {
-            QuantType::F16 => floats(bytes, out, |b| f16_to_f32(u16::from_le_bytes(b))),
-            QuantType::Bf16 => floats(bytes, out, |b| bf16_to_f32(u16::from_le_bytes(b))),
-            QuantType::F32 => floats(bytes, out, f32::from_le_bytes),
+        match quant.encoding() {
+            Encoding::Float(FloatFormat::F16) => floats(bytes, out, |b| f16_to_f32(u16::from_le_bytes(b))),
+            Encoding::Float(FloatFormat::Bf16) => floats(bytes, out, |b| bf16_to_f32(u16::from_le_bytes(b))),
+            Encoding::Float(FloatFormat::F32) => floats(bytes, out, f32::from_le_bytes),
             _ => match block.get() {
                 32 => blocks::<32>(quant, block, bytes, out),
                 64 => blocks::<64>(quant, block, bytes, out),
@@ -129,15 +129,17 @@ impl DecodePanelRow<'_> {
         // The largest block: 256 codes of 8 bits.
         let mut room = [0; 2 + 256];
         let plain = &mut room[..quant.block_bytes(block)];
+        let encoding = match quant.encoding() {
+            // In panels codes are what they stand for, even where plain rows have them in another way.
+            Encoding::Symmetric { levels, step, .. } => {
+                Encoding::Symmetric { levels, step, rows: RowCodes::Plain }
+            }
+            encoding => encoding,
+        };
         each_block::<N>(out, |out| {
             let superblock = superblocks.next().expect("panel shorter than its columns");
             block_of_row(quant, block, superblock, row, plain);
-            if quant == QuantType::Ternary {
-                let d = f16_to_f32(u16::from_le_bytes([plain[0], plain[1]]));
-                two_bit(&plain[2..], out, |q| d * f32::from(q as i8 - 1));
-            } else {
-                decode_block::<N>(quant, plain, out);
-            }
+            decode_block::<N>(encoding, plain, out);
         });
     }
 }
@@ -176,9 +178,9 @@ fn floats<const W: usize>(bytes: &[u8], out: &mut [f32], read: impl Fn([u8; W]) 
 
 #[inline(always)]
 fn blocks<const N: usize>(quant: QuantType, block: BlockSize, bytes: &[u8], out: &mut [f32]) {
-    let mut bytes = bytes.chunks_exact(quant.block_bytes(block));
+    let (mut bytes, encoding) = (bytes.chunks_exact(quant.block_bytes(block)), quant.encoding());
     each_block::<N>(out, |out| {
-        decode_block::<N>(quant, bytes.next().expect("row shorter than its columns"), out);
+        decode_block::<N>(encoding, bytes.next().expect("row shorter than its columns"), out);
     });
 }
 
@@ -198,15 +200,14 @@ pub(super) fn each_block<const N: usize>(out: &mut [f32], mut decode: impl FnMut
 
 /// One block. The values of a row of codes are `a * q + b`, rounded twice as the format says.
 #[inline(always)]
-fn decode_block<const N: usize>(quant: QuantType, bytes: &[u8], out: &mut [f32; N]) {
+fn decode_block<const N: usize>(encoding: Encoding, bytes: &[u8], out: &mut [f32; N]) {
     let first = f16_to_f32(u16::from_le_bytes([bytes[0], bytes[1]]));
-    match quant {
-        QuantType::Q2Sym => two_bit(&bytes[2..], out, |q| first * f32::from(2 * q as i8 - 3)),
-        QuantType::Q2 => {
+    match encoding {
+        Encoding::Affine(Planes::TWO) => {
             let min = second(bytes);
             two_bit(&bytes[4..], out, |q| first * f32::from(q) + min);
         }
-        QuantType::Q3 => {
+        Encoding::Affine(Planes::TWO_AND_ONE) => {
             let min = second(bytes);
             let (low, high) = bytes[4..].split_at(N / 4);
             let mut codes = [0u8; N];
@@ -222,7 +223,7 @@ fn decode_block<const N: usize>(quant: QuantType, bytes: &[u8], out: &mut [f32; 
                 }
             }
         }
-        QuantType::Q4 => {
+        Encoding::Affine(Planes::FOUR) => {
             let min = second(bytes);
             let (low, high) = out.split_at_mut(N / 2);
             for ((low, high), byte) in low.iter_mut().zip(high).zip(&bytes[4..]) {
@@ -230,7 +231,13 @@ fn decode_block<const N: usize>(quant: QuantType, bytes: &[u8], out: &mut [f32; 
                 *high = first * f32::from(byte >> 4) + min;
             }
         }
-        QuantType::Ternary => {
+        Encoding::Symmetric { rows: RowCodes::Plain, .. } => {
+            // Levels are small whole numbers, and so exact.
+            let (least, step) = (encoding.level(0), encoding.level(1) - encoding.level(0));
+            let (least, step) = (f32::from(least), f32::from(step));
+            two_bit(&bytes[2..], out, |q| first * (f32::from(q) * step + least));
+        }
+        Encoding::Symmetric { rows: RowCodes::SignAndZero, .. } => {
             let (sign, zero) = bytes[2..].split_at(N / 8);
             for ((out, sign), zero) in out.chunks_exact_mut(8).zip(sign).zip(zero) {
                 for (i, out) in out.iter_mut().enumerate() {
@@ -239,10 +246,13 @@ fn decode_block<const N: usize>(quant: QuantType, bytes: &[u8], out: &mut [f32; 
                 }
             }
         }
-        _ => {
+        Encoding::SignedBytes => {
             for (out, code) in out.iter_mut().zip(&bytes[2..]) {
                 *out = first * f32::from(*code as i8);
             }
+        }
+        Encoding::Affine(_) | Encoding::Float(_) | Encoding::Grid { .. } | Encoding::Trellis { .. } => {
+            unreachable!("{encoding:?} is not decoded by blocks here")
         }
     }
 }

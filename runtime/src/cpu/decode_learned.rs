@@ -2,7 +2,10 @@
 //! products that a block or a row can have.
 
 use qsf_format::panels::{PANEL_ROWS, block_of_row, superblock_bytes};
-use qsf_format::{BlockSize, CodeTables, QuantType, SumTables, step_of_column};
+use qsf_format::{
+    BlockSize, CodeTables, Encoding, GRID_UNIT, GridLevels, Planes, QuantType, SumTables, TRELLIS_UNIT,
+    step_of_column,
+};
 
 use super::decode::{each_block, f16_to_f32};
 use super::isa::Vectorized;
@@ -10,10 +13,7 @@ use super::isa::Vectorized;
 /// Values per block.
 const N: usize = BlockSize::B32.get();
 /// Most bytes of a block.
-const BLOCK_BYTES: usize = 25;
-/// What the scale of a row is multiplied with, for types with scales of blocks and for those without.
-const GRID_UNIT: f32 = 1.0 / 4096.0;
-const TRELLIS_UNIT: f32 = 1.0 / 128.0;
+const BLOCK_BYTES: usize = QuantType::MOST_LEARNED_BLOCK_BYTES;
 
 /// Decodes a row of a learned type.
 pub(super) struct DecodeLearned<'a> {
@@ -51,18 +51,20 @@ impl Vectorized for DecodeLearned<'_> {
             }
             room
         };
-        if let Some(sums) = tables.sums(quant) {
-            trellis(quant, sums, row_scale, next, out);
-        } else if let Some((levels, shift)) = tables.grid(quant) {
+        if let (Encoding::Trellis { bits, .. }, Some(sums)) = (quant.encoding(), tables.sums(quant)) {
+            trellis(bits, sums, row_scale, next, out);
+        } else if let (Encoding::Grid { planes, levels: kind, .. }, Some((levels, shift))) =
+            (quant.encoding(), tables.grid(quant))
+        {
             each_block::<N>(out, |out| {
                 let block = next();
                 let scale = block[0] as i8;
                 let d = row_scale * GRID_UNIT * f32::from(scale >> 1);
                 let shift = if scale & 1 == 1 { i16::from(shift) } else { 0 };
-                let codes = codes(quant, &block);
-                if quant == QuantType::Q6 {
+                let codes = codes(planes, &block);
+                if kind == GridLevels::Even {
                     for (out, code) in out.iter_mut().zip(codes) {
-                        *out = d * f32::from(2 * i16::from(code) - 64 + shift);
+                        *out = d * f32::from(2 * i16::from(code) - (1 << planes.bits()) + shift);
                     }
                     return;
                 }
@@ -80,24 +82,24 @@ impl Vectorized for DecodeLearned<'_> {
 
 /// The codes of a block of a grid type.
 #[inline(always)]
-fn codes(quant: QuantType, block: &[u8; BLOCK_BYTES]) -> [u8; N] {
-    let planes = &block[1..];
+fn codes(planes: Planes, block: &[u8; BLOCK_BYTES]) -> [u8; N] {
+    let bytes = &block[1..];
     let mut codes = [0; N];
-    match quant {
-        QuantType::N2 | QuantType::N3 => {
-            two_bits(&planes[..N / 4], &mut codes, 0);
-            if quant == QuantType::N3 {
-                one_bit(&planes[N / 4..][..N / 8], &mut codes, 2);
+    match planes.low {
+        2 => {
+            two_bits(&bytes[..N / 4], &mut codes, 0);
+            if planes.high == 1 {
+                one_bit(&bytes[N / 4..][..N / 8], &mut codes, 2);
             }
         }
         _ => {
             let (low, high) = codes.split_at_mut(N / 2);
-            for ((low, high), byte) in low.iter_mut().zip(high).zip(planes) {
+            for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
                 (*low, *high) = (byte & 15, byte >> 4);
             }
-            match quant {
-                QuantType::N5 => one_bit(&planes[N / 2..][..N / 8], &mut codes, 4),
-                QuantType::Q6 => two_bits(&planes[N / 2..], &mut codes, 4),
+            match planes.high {
+                1 => one_bit(&bytes[N / 2..][..N / 8], &mut codes, 4),
+                2 => two_bits(&bytes[N / 2..][..N / 4], &mut codes, 4),
                 _ => {}
             }
         }
@@ -128,7 +130,7 @@ fn one_bit(plane: &[u8], codes: &mut [u8; N], place: usize) {
 /// A row of a trellis type, whose blocks `next` gives.
 #[inline(always)]
 fn trellis(
-    quant: QuantType,
+    bits: usize,
     sums: &SumTables,
     row_scale: f32,
     mut next: impl FnMut() -> [u8; BLOCK_BYTES],
@@ -155,5 +157,8 @@ fn trellis(
         });
     };
     // Numbers that the compiler knows: all shifts are by constants.
-    if quant == QuantType::T2 { values(2) } else { values(3) }
+    match bits {
+        2 => values(2),
+        _ => values(3),
+    }
 }

@@ -6,8 +6,9 @@ use qsf_runtime::cpu::Isa;
 use super::super::*;
 use super::{BLOCK_TYPES, Random};
 
-const LEARNED: [QuantType; 7] =
-    [QuantType::N2, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::T2, QuantType::T3];
+fn learned() -> impl Iterator<Item = QuantType> {
+    QuantType::ALL.into_iter().filter(|quant| quant.is_learned())
+}
 
 /// The mean of x x' over inputs whose columns hang together and differ in size, as those of models do.
 fn moment(random: &mut Random, n: usize) -> Vec<f32> {
@@ -65,7 +66,7 @@ fn feedback_makes_the_outputs_of_every_learned_type_more_exact() {
         let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
         let diagonal: Vec<f32> = (0..n).map(|i| moment[i * n + i]).collect();
         let values = random.gaussian(20 * n, 0.02);
-        for quant in LEARNED {
+        for quant in learned() {
             let of = |feedback, effort| {
                 let matrix = matrix(Isa::best(), quant, n);
                 let bytes = quantize_matrix(&matrix, &values, feedback, Some(&diagonal), effort).unwrap();
@@ -88,7 +89,7 @@ fn bytes_depend_neither_on_the_instruction_set_nor_on_the_threads() {
     let moment = moment(&mut random, n);
     let values = random.gaussian(35 * n, 1.0);
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    for quant in LEARNED.into_iter().chain(BLOCK_TYPES) {
+    for quant in learned().chain(BLOCK_TYPES) {
         let bytes = |isa| {
             let feedback = Feedback::new(isa, &moment, 0.01).unwrap();
             quantize_matrix(&matrix(isa, quant, n), &values, Some(&feedback), None, Effort::FULL).unwrap()
@@ -107,7 +108,7 @@ fn rows_are_coded_as_if_they_were_alone() {
     let moment = moment(&mut random, n);
     let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
     let values = random.gaussian(21 * n, 1.0);
-    for quant in LEARNED {
+    for quant in learned() {
         let matrix = matrix(Isa::best(), quant, n);
         let quantize =
             |values: &[f32]| quantize_matrix(&matrix, values, Some(&feedback), None, Effort::QUICK).unwrap();
@@ -128,7 +129,7 @@ fn a_column_that_no_input_used_and_rows_of_zeros_do_no_harm() {
     let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
     let mut values = random.gaussian(3 * n, 1.0);
     values[n..2 * n].fill(0.0);
-    for quant in LEARNED {
+    for quant in learned() {
         let matrix = matrix(Isa::best(), quant, n);
         let bytes = quantize_matrix(&matrix, &values, Some(&feedback), None, Effort::FULL).unwrap();
         let decoded = decode(quant, n, &bytes);

@@ -1,12 +1,10 @@
 //! Codes and scales of the learned types in registers (SPEC.md section 6.4): what [`super::unpack`] is for the others.
 
-use qsf_format::CodeTables;
+use qsf_format::{CodeTables, GRID_UNIT, TRELLIS_UNIT};
 
-use super::unpack::{N2, N3, N4, N5, PanelIsa, Q2, Q3, Q4, T2, T3, WORDS, codes_offset, quad, quant_type};
+use super::form::{FOUR_AND_ONE, FOUR_AND_TWO, Form};
+use super::unpack::{PanelIsa, WORDS, four_bits, quad};
 
-/// What the scale of a row is multiplied with, for types with scales of blocks and for those without.
-const GRID_UNIT: f32 = 1.0 / 4096.0;
-const TRELLIS_UNIT: f32 = 1.0 / 128.0;
 /// Words of four codes in a block.
 const QUADS: usize = 8;
 
@@ -30,7 +28,7 @@ pub(super) struct Levels {
 impl Levels {
     /// Those of the type with the id `QUANT`, with `offset` added to all levels.
     pub(super) fn new<const QUANT: u8>(tables: &CodeTables, offset: u8) -> Levels {
-        let quant = const { quant_type(QUANT) };
+        let quant = Form::<QUANT>::TYPE;
         if let Some(sums) = tables.sums(quant) {
             let newest = sums.newest.map(|level| level.cast_unsigned().wrapping_add(offset));
             return Levels { tables: [newest, sums.oldest.map(i8::cast_unsigned)], shift: 0.0 };
@@ -64,7 +62,7 @@ impl<I: PanelIsa> Head<I> {
     /// As for [`PanelIsa`]; `panel` must point to a panel of the type with the id `QUANT`.
     #[inline(always)]
     pub(super) unsafe fn new<const QUANT: u8>(levels: &Levels, panel: *const u8) -> Head<I> {
-        let unit = if matches!(QUANT, T2 | T3) { TRELLIS_UNIT } else { GRID_UNIT };
+        let unit = if Form::<QUANT>::IS_TRELLIS { TRELLIS_UNIT } else { GRID_UNIT };
         // SAFETY: the caller's promises.
         unsafe {
             let [first, second] = &levels.tables;
@@ -84,7 +82,7 @@ impl<I: PanelIsa> Head<I> {
     pub(super) unsafe fn scales<const QUANT: u8>(&self, block: *const u8) -> (I::Floats, I::Floats) {
         // SAFETY: the caller's promises.
         unsafe {
-            if matches!(QUANT, T2 | T3) {
+            if Form::<QUANT>::IS_TRELLIS {
                 return (self.scale, self.scale);
             }
             let bytes = I::bytes(block);
@@ -101,10 +99,10 @@ impl<I: PanelIsa> Head<I> {
     pub(super) unsafe fn codes<const QUANT: u8>(&self, block: *const u8, j: usize) -> [I::Codes; QUADS] {
         // SAFETY: the caller's promises.
         unsafe {
-            let words = block.add(codes_offset(QUANT));
-            match QUANT {
-                T2 => self.trellis_codes_2(words, j),
-                T3 => self.trellis_codes_3(words, j),
+            let words = block.add(Form::<QUANT>::CODES_OFFSET);
+            match (Form::<QUANT>::IS_TRELLIS, Form::<QUANT>::CODE_BITS) {
+                (true, 2) => self.trellis_codes_2(words, j),
+                (true, _) => self.trellis_codes_3(words, j),
                 _ => quads!(self.grid_codes::<QUANT>(words)),
             }
         }
@@ -119,17 +117,14 @@ impl<I: PanelIsa> Head<I> {
         let [first, second] = self.tables;
         // SAFETY: the caller's promises; the words of codes are as in the other types, with 32 values in a block.
         unsafe {
-            match QUANT {
-                N2 => I::lookup(first, quad::<I, Q2>(words, 32, QUAD)),
-                N3 => I::lookup(first, quad::<I, Q3>(words, 32, QUAD)),
-                N4 => I::lookup(first, quad::<I, Q4>(words, 32, QUAD)),
-                N5 => {
-                    let code = quad::<I, Q4>(words, 32, QUAD);
+            match Form::<QUANT>::PLANES {
+                FOUR_AND_ONE => {
+                    let code = four_bits::<I>(words, 32, QUAD);
                     let plane = I::load(words.add(4 * WORDS));
                     I::choose(plane, QUAD, I::lookup(first, code), I::lookup(second, code))
                 }
-                _ => {
-                    // Twice the code: bits 1 to 4, and bits 5 and 6.
+                FOUR_AND_TWO => {
+                    // Even levels. Twice the code: bits 1 to 4, and bits 5 and 6.
                     let low = I::load(words.add(WORDS * (QUAD % 4)));
                     let low = if QUAD < 4 { I::shift_left(low, 1) } else { I::shift_right(low, 3) };
                     let high = I::load(words.add(WORDS * (4 + QUAD % 2)));
@@ -138,11 +133,12 @@ impl<I: PanelIsa> Head<I> {
                         if place < 6 { I::shift_left(high, 5 - place) } else { I::shift_right(high, 1) };
                     I::or(I::and(low, 0x1E), I::and(high, 0x60))
                 }
+                _ => I::lookup(first, quad::<I, QUANT>(words, 32, QUAD)),
             }
         }
     }
 
-    /// The codes of a superblock of `t2`, whose windows of four bits are both the newest of a step and the oldest of the
+    /// The codes of a superblock of a trellis type with 2 bits a step, whose windows of four bits are both the newest of a step and the oldest of the
     /// step after the next.
     ///
     /// # Safety
@@ -172,7 +168,7 @@ impl<I: PanelIsa> Head<I> {
         }
     }
 
-    /// The codes of a superblock of `t3`.
+    /// The codes of a superblock of a trellis type with 3 bits a step.
     ///
     /// # Safety
     /// As for [`Head::scales`].

@@ -1,26 +1,15 @@
 use proptest::prelude::*;
-use qsf_format::{BlockSize, CodeTables, QuantType};
+use qsf_format::{BlockSize, CodeTables, Encoding, GridLevels, QuantType};
 
 use super::*;
 use crate::cpu::Cpu;
 use crate::cpu::activations::{ACT_BLOCK, Int8Rows};
+use crate::cpu::isa::Isa;
 use qsf_format::panels::{PANEL_ROWS, interleave};
 
-const BLOCK_TYPES: [QuantType; 13] = [
-    QuantType::Q2Sym,
-    QuantType::Q2,
-    QuantType::Q3,
-    QuantType::Q4,
-    QuantType::Ternary,
-    QuantType::Q8,
-    QuantType::N2,
-    QuantType::N3,
-    QuantType::N4,
-    QuantType::N5,
-    QuantType::Q6,
-    QuantType::T2,
-    QuantType::T3,
-];
+fn block_types() -> impl Iterator<Item = QuantType> {
+    QuantType::ALL.into_iter().filter(|quant| !quant.is_float())
+}
 
 /// A fixed stream of numbers.
 struct Random(u64);
@@ -41,19 +30,25 @@ fn tables() -> CodeTables {
     let mut random = Random(11);
     let mut up_to = |limit: i64| ((random.next() as i64 & 0xFFFF) % (2 * limit + 1) - limit) as i8;
     let mut tables = CodeTables::default();
-    tables.n2.levels.fill_with(|| up_to(127));
-    tables.n3.levels.fill_with(|| up_to(127));
-    tables.n4.levels.fill_with(|| up_to(127));
-    tables.n5.levels.fill_with(|| up_to(127));
-    (tables.n2.shift, tables.n3.shift, tables.n4.shift, tables.n5.shift) = (-127, 127, up_to(127), up_to(9));
-    tables.n4.levels[3..5].copy_from_slice(&[127, -127]);
-    tables.q6_shift = -3;
-    tables.t2.newest.fill_with(|| up_to(100));
-    tables.t2.oldest.fill_with(|| up_to(27));
-    tables.t3.newest.fill_with(|| up_to(7));
-    tables.t3.oldest.fill_with(|| up_to(120));
-    (tables.t2.newest[1], tables.t2.oldest[2], tables.t3.newest[3], tables.t3.oldest[4]) =
-        (100, 27, -7, -120);
+    let shifts = [-127, 127, up_to(127), up_to(9), -3];
+    let sums = [(100, 27), (7, 120)];
+    for (i, quant) in block_types().filter(|quant| quant.is_learned()).enumerate() {
+        if let Some(grid) = tables.grid_mut(quant) {
+            grid.shift = shifts[i % shifts.len()];
+            if matches!(quant.encoding(), Encoding::Grid { levels: GridLevels::Table(_), .. }) {
+                grid.levels_mut().fill_with(|| up_to(127));
+                grid.levels_mut()[2..4].copy_from_slice(&[127, -127]);
+            }
+        }
+        if let Some(tables) = tables.sums_mut(quant) {
+            let (newest, oldest) = sums[i % 2];
+            tables.newest.fill_with(|| up_to(newest));
+            tables.oldest.fill_with(|| up_to(oldest));
+            // The largest sums, of both signs.
+            (tables.newest[1], tables.oldest[2]) = (newest as i8, oldest as i8);
+            (tables.newest[3], tables.oldest[4]) = (-newest as i8, -oldest as i8);
+        }
+    }
     tables
 }
 
@@ -63,7 +58,7 @@ fn weights(random: &mut Random, quant: QuantType, block: BlockSize, rows: usize,
     let mut bytes: Vec<u8> = (0..rows * row_bytes).map(|_| random.next() as u8).collect();
     let scaled = if quant.is_learned() { row_bytes } else { quant.block_bytes(block) };
     for block in bytes.chunks_exact_mut(scaled) {
-        let halves = if matches!(quant, QuantType::Q2 | QuantType::Q3 | QuantType::Q4) { 2 } else { 1 };
+        let halves = if quant.encoding().has_min() { 2 } else { 1 };
         for half in block.chunks_exact_mut(2).take(halves) {
             half.copy_from_slice(&half::f16::from_f32(random.float()).to_le_bytes());
         }
@@ -159,7 +154,7 @@ fn check_same_bits(quant: QuantType, block: BlockSize, rows: usize, cols: usize,
 
 #[test]
 fn every_instruction_set_gives_the_oracles_bits_for_all_types_blocks_and_odd_sizes() {
-    for quant in BLOCK_TYPES {
+    for quant in block_types() {
         for block in block_sizes(quant) {
             for (i, cols) in [1, 31, 32, 33, 63, 64, 65, 257, 300, 512].into_iter().enumerate() {
                 check_same_bits(quant, block, 1 + i * 5 % 18, cols, 1 + (i * 3) % 9, i as u64);
@@ -174,7 +169,7 @@ proptest! {
 
     #[test]
     fn every_instruction_set_gives_the_oracles_bits(
-        quant in prop::sample::select(&BLOCK_TYPES[..]),
+        quant in prop::sample::select(block_types().collect::<Vec<_>>()),
         block in prop::sample::select(&BlockSize::ALL[..]),
         rows in 1usize..40,
         cols in 1usize..600,
@@ -188,7 +183,7 @@ proptest! {
 #[test]
 fn batches_of_more_tokens_and_columns_than_are_worked_through_at_once_give_the_oracles_bits() {
     // 32 tokens on aarch64, 128 on x86-64, where 16 groups of columns are unpacked at a time.
-    for quant in BLOCK_TYPES {
+    for quant in block_types() {
         check_same_bits(quant, BlockSize::B64, PANEL_ROWS, 545, 129 + quant as usize % 9, 7);
     }
     check_same_bits(QuantType::Q4, BlockSize::ALL[3], PANEL_ROWS, 545, 270, 7);
@@ -198,7 +193,7 @@ fn batches_of_more_tokens_and_columns_than_are_worked_through_at_once_give_the_o
 fn tokens_outside_the_range_are_left_alone() {
     let (block, cols, m, rows) = (BlockSize::B64, 65, 9, 2 * PANEL_ROWS);
     let mut random = Random(3);
-    for quant in BLOCK_TYPES {
+    for quant in block_types() {
         let plain = weights(&mut random, quant, block, rows, cols);
         let x: Vec<f32> = (0..m * cols).map(|_| random.float()).collect();
         let all = run(Isa::SCALAR, quant, block, &plain, rows, &x, m);
@@ -227,7 +222,7 @@ fn tokens_outside_the_range_are_left_alone() {
 #[test]
 fn the_result_is_as_near_to_the_true_product_as_eight_bits_allow() {
     let mut random = Random(5);
-    for quant in BLOCK_TYPES {
+    for quant in block_types() {
         for block in block_sizes(quant) {
             let (rows, cols) = (3, 301);
             let bytes = weights(&mut random, quant, block, rows, cols);
@@ -256,7 +251,7 @@ fn the_result_is_as_near_to_the_true_product_as_eight_bits_allow() {
 #[test]
 fn the_oracle_multiplies_the_values_that_the_format_defines() {
     let (mut random, tables) = (Random(6), tables());
-    for quant in BLOCK_TYPES {
+    for quant in block_types() {
         for cols in [1, 32, 63, 300] {
             let bytes = weights(&mut random, quant, BlockSize::B64, PANEL_ROWS, cols);
             let x: Vec<f32> = (0..cols).map(|_| random.float()).collect();
@@ -297,7 +292,7 @@ fn eight_bit_sums_do_not_saturate_at_extreme_codes() {
 #[test]
 fn a_damaged_activation_is_not_hidden() {
     let mut random = Random(9);
-    for quant in BLOCK_TYPES {
+    for quant in block_types() {
         let bytes = weights(&mut random, quant, BlockSize::B64, 1, 64);
         for isa in Isa::available() {
             let mut x = [1.0; 64];

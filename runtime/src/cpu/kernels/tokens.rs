@@ -1,7 +1,8 @@
 //! Activations of some tokens, and what sums of products with their codes add to results ([`super::panel`]).
 
+use super::form::Form;
 use super::panel::PanelTask;
-use super::unpack::{PanelIsa, code_offset, has_offset};
+use super::unpack::PanelIsa;
 use crate::cpu::activations::ACT_BLOCK;
 
 /// Words of four codes in a group of activations.
@@ -82,7 +83,7 @@ impl<const T: usize> Tokens<T> {
         a: I::Floats,
         acc: &mut [I::Floats; T],
     ) {
-        let offset = const { code_offset::<I>(QUANT) };
+        let offset = const { Form::<QUANT>::code_offset(I::OFFSET) };
         // SAFETY: the caller's promises.
         unsafe {
             if offset != 0 {
@@ -107,7 +108,7 @@ impl<const T: usize> Tokens<T> {
         b: I::Floats,
         acc_b: &mut [I::Floats; T],
     ) {
-        if const { has_offset(QUANT) } {
+        if Form::<QUANT>::HAS_OFFSET {
             // SAFETY: the caller's promises.
             unsafe {
                 let sx = self.sums.add(group * self.count);

@@ -1,21 +1,8 @@
 //! What a panel kernel needs of an instruction set, and the codes and scales of a panel in those terms.
 
-use qsf_format::QuantType;
 use qsf_format::panels::PANEL_ROWS;
 
-pub(super) const Q2_SYM: u8 = QuantType::Q2Sym as u8;
-pub(super) const Q2: u8 = QuantType::Q2 as u8;
-pub(super) const Q3: u8 = QuantType::Q3 as u8;
-pub(super) const Q4: u8 = QuantType::Q4 as u8;
-pub(super) const TERNARY: u8 = QuantType::Ternary as u8;
-pub(super) const Q8: u8 = QuantType::Q8 as u8;
-pub(super) const N2: u8 = QuantType::N2 as u8;
-pub(super) const N3: u8 = QuantType::N3 as u8;
-pub(super) const N4: u8 = QuantType::N4 as u8;
-pub(super) const N5: u8 = QuantType::N5 as u8;
-pub(super) const Q6: u8 = QuantType::Q6 as u8;
-pub(super) const T2: u8 = QuantType::T2 as u8;
-pub(super) const T3: u8 = QuantType::T3 as u8;
+use super::form::{EIGHT, FOUR, Form, TWO_AND_ONE};
 
 /// Bytes of one column of halves or of one word of each row.
 const HALVES: usize = 2 * PANEL_ROWS;
@@ -108,64 +95,6 @@ pub(super) unsafe fn fetch<I: PanelIsa>(address: *const u8, bytes: usize) {
     }
 }
 
-/// The type with this id.
-pub(super) const fn quant_type(id: u8) -> QuantType {
-    let mut i = 0;
-    while QuantType::ALL[i] as u8 != id {
-        i += 1;
-    }
-    QuantType::ALL[i]
-}
-
-/// Whether the type with this id is a learned one.
-pub(super) const fn is_learned(quant: u8) -> bool {
-    quant_type(quant).is_learned()
-}
-
-/// Whether codes of the type with this id are multiplied by [`PanelIsa::dot_signed`].
-pub(super) const fn is_signed(quant: u8) -> bool {
-    quant == Q8 || is_learned(quant)
-}
-
-/// Whether weights of the type with this id have an offset b.
-pub(super) const fn has_offset(quant: u8) -> bool {
-    !matches!(quant, Q8 | T2 | T3)
-}
-
-/// What the sum of the codes x is multiplied with and subtracted from a sum of products that [`PanelIsa::dot_signed`] made.
-pub(super) const fn code_offset<I: PanelIsa>(quant: u8) -> i32 {
-    // Codes of `6bit` are 64 too large, and then small enough for every instruction set.
-    if quant == Q6 { 64 } else { I::OFFSET as i32 }
-}
-
-/// Bytes of a panel before its superblocks.
-pub(super) const fn head_bytes(quant: u8) -> usize {
-    PANEL_ROWS * quant_type(quant).row_head_bytes()
-}
-
-/// Bytes of 16 interleaved blocks of `n` values, of which the first are scales.
-pub(super) const fn superblock_bytes(quant: u8, n: usize) -> usize {
-    let codes = match quant {
-        Q4 | N4 => n / 2,
-        Q3 | N3 | T3 => n / 4 + n / 8,
-        N5 => n / 2 + n / 8,
-        Q6 => n / 2 + n / 4,
-        Q8 => n,
-        _ => n / 4,
-    };
-    codes_offset(quant) + PANEL_ROWS * codes
-}
-
-/// Where the words of codes start in a superblock.
-pub(super) const fn codes_offset(quant: u8) -> usize {
-    match quant {
-        Q2 | Q3 | Q4 => 2 * HALVES,
-        N2 | N3 | N4 | N5 | Q6 => PANEL_ROWS,
-        T2 | T3 => 0,
-        _ => HALVES,
-    }
-}
-
 /// Scale a and offset b of a superblock of a type that is not learned, per row.
 ///
 /// # Safety
@@ -175,17 +104,23 @@ pub(super) unsafe fn scales<I: PanelIsa, const QUANT: u8>(block: *const u8) -> (
     // SAFETY: the caller's promises.
     unsafe {
         let first = I::halves(block);
-        match QUANT {
-            Q2_SYM => (I::add(first, first), I::mul(first, I::splat(-3.0))),
-            TERNARY => (first, I::mul(first, I::splat(-1.0))),
-            Q8 => (first, first),
-            _ => (first, I::halves(block.add(HALVES))),
+        if Form::<QUANT>::HAS_MIN {
+            return (first, I::halves(block.add(HALVES)));
         }
+        if Form::<QUANT>::IS_SIGNED {
+            return (first, first);
+        }
+        let a = if const { Form::<QUANT>::LEVEL_STEP == 1.0 } {
+            first
+        } else {
+            I::mul(first, I::splat(Form::<QUANT>::LEVEL_STEP))
+        };
+        (a, I::mul(first, I::splat(Form::<QUANT>::FIRST_LEVEL)))
     }
 }
 
-/// Codes of the elements `4 * quad..4 * quad + 4` of a superblock of `n` values: unsigned, but signed for 8-bit. Not of
-/// learned types.
+/// Codes of the elements `4 * quad..4 * quad + 4` of a superblock of `n` values: unsigned, but signed for 8-bit. Of learned
+/// types only where codes are below 16.
 ///
 /// # Safety
 /// As for [`PanelIsa`]; `words` must point to the words of a superblock of the type with the id `QUANT`, and `quad` be below
@@ -194,12 +129,9 @@ pub(super) unsafe fn scales<I: PanelIsa, const QUANT: u8>(block: *const u8) -> (
 pub(super) unsafe fn quad<I: PanelIsa, const QUANT: u8>(words: *const u8, n: usize, quad: usize) -> I::Codes {
     // SAFETY: the words of a block, and so every offset, follow the layout.
     unsafe {
-        match QUANT {
-            Q4 => {
-                let (place, shift) = place(quad, n / 8);
-                I::and(I::shift_right(I::load(words.add(WORDS * place)), 4 * shift), 15)
-            }
-            Q3 => {
+        match Form::<QUANT>::PLANES {
+            FOUR => four_bits::<I>(words, n, quad),
+            TWO_AND_ONE => {
                 let low = two_bits::<I>(words, n, quad);
                 let plane = I::load(words.add(WORDS * (n / 16 + quad / 8)));
                 let bit = quad % 8;
@@ -207,7 +139,7 @@ pub(super) unsafe fn quad<I: PanelIsa, const QUANT: u8>(words: *const u8, n: usi
                     if bit < 2 { I::shift_left(plane, 2 - bit) } else { I::shift_right(plane, bit - 2) };
                 I::or(low, I::and(high, 4))
             }
-            Q8 => I::load(words.add(WORDS * quad)),
+            EIGHT => I::load(words.add(WORDS * quad)),
             _ => two_bits::<I>(words, n, quad),
         }
     }
@@ -220,6 +152,15 @@ unsafe fn two_bits<I: PanelIsa>(words: *const u8, n: usize, quad: usize) -> I::C
     let (place, shift) = place(quad, n / 16);
     // SAFETY: the caller's promises.
     unsafe { I::and(I::shift_right(I::load(words.add(WORDS * place)), 2 * shift), 3) }
+}
+
+/// # Safety
+/// As for [`quad`].
+#[inline(always)]
+pub(super) unsafe fn four_bits<I: PanelIsa>(words: *const u8, n: usize, quad: usize) -> I::Codes {
+    let (place, shift) = place(quad, n / 8);
+    // SAFETY: the caller's promises.
+    unsafe { I::and(I::shift_right(I::load(words.add(WORDS * place)), 4 * shift), 15) }
 }
 
 /// The word of a quad among `count`, a power of two, and how many others are below it there.

@@ -7,12 +7,10 @@ use core::arch::aarch64::*;
 use qsf_format::panels::PANEL_ROWS;
 
 use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::form::Form;
 use crate::cpu::kernels::learned::{Head, Levels};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::unpack::{
-    PanelIsa, code_offset, codes_offset, has_offset, head_bytes, is_learned, is_signed, quad, scales,
-    superblock_bytes,
-};
+use crate::cpu::kernels::unpack::{PanelIsa, quad, scales};
 
 use super::panel_isa::{Codes, Floats, Ints, Neon, Products};
 
@@ -56,7 +54,8 @@ pub(super) unsafe fn matmul<P: Products, S: TileProducts, const QUANT: u8>(
     task: &PanelTask<'_>,
     out: PanelOut,
 ) {
-    let panel_bytes = head_bytes(QUANT) + task.blocks * superblock_bytes(QUANT, task.block.get());
+    let panel_bytes =
+        Form::<QUANT>::HEAD_BYTES + task.blocks * Form::<QUANT>::superblock_bytes(task.block.get());
     let levels = Levels::new::<QUANT>(task.tables, Neon::<P>::OFFSET);
     for p in 0..task.panels {
         // SAFETY: the task has the panels and the tokens, and the output room for all of them.
@@ -90,10 +89,10 @@ unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
         let zero = Neon::<P>::splat(0.0);
         let mut acc = [Acc { a: zero, b: zero }; TOKENS];
         // Constants as such: what is not for this type is then not even compiled.
-        let head = if const { is_learned(QUANT) } { Some(Head::new::<QUANT>(levels, panel)) } else { None };
+        let head = if Form::<QUANT>::IS_LEARNED { Some(Head::new::<QUANT>(levels, panel)) } else { None };
         for j in 0..task.blocks {
-            let block = panel.add(head_bytes(QUANT) + j * superblock_bytes(QUANT, n));
-            if const { is_learned(QUANT) } {
+            let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * Form::<QUANT>::superblock_bytes(n));
+            if Form::<QUANT>::IS_LEARNED {
                 let Some(head) = &head else { continue };
                 let head: &Head<Neon<P>> = head;
                 let quads = head.codes::<QUANT>(block, j);
@@ -104,7 +103,7 @@ unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
                 continue;
             }
             let ab = &scales::<Neon<P>, QUANT>(block);
-            let words = block.add(codes_offset(QUANT));
+            let words = block.add(Form::<QUANT>::CODES_OFFSET);
             for g in 0..n / ACT_BLOCK {
                 let codes = each!(pair => {
                     let at = (ACT_BLOCK / 4) * g + 2 * pair;
@@ -119,7 +118,7 @@ unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
             }
         }
         for (t, acc) in acc[..count].iter().enumerate() {
-            let sum = if const { has_offset(QUANT) } { Neon::<P>::add(acc.a, acc.b) } else { acc.a };
+            let sum = if Form::<QUANT>::HAS_OFFSET { Neon::<P>::add(acc.a, acc.b) } else { acc.a };
             Neon::<P>::store(sum, out.start.add((first + t) * out.stride));
         }
     }
@@ -184,13 +183,13 @@ impl Group<'_> {
             for i in 0..T {
                 let at = self.index * input.rows() + tokens[i];
                 let (dx, sx) = (*input.scales().as_ptr().add(at), *input.sums().as_ptr().add(at));
-                let offset = const { code_offset::<Neon<P>>(QUANT) };
-                if const { is_signed(QUANT) } && offset != 0 {
+                let offset = const { Form::<QUANT>::code_offset(<Neon<P> as PanelIsa>::OFFSET) };
+                if Form::<QUANT>::IS_SIGNED && offset != 0 {
                     sums[i] = Neon::<P>::subtract(sums[i], offset * *input.code_sums().as_ptr().add(at));
                 }
                 let acc = &mut *acc.add(i);
                 acc.a = each!(r => vfmaq_f32(acc.a[r], vmulq_n_f32(a[r], dx), vcvtq_f32_s32(sums[i][r])));
-                if const { has_offset(QUANT) } {
+                if Form::<QUANT>::HAS_OFFSET {
                     acc.b = each!(r => vfmaq_n_f32(acc.b[r], b[r], sx));
                 }
             }

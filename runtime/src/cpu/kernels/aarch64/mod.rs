@@ -12,8 +12,11 @@ mod i8mm;
 mod neon;
 mod panel_isa;
 
-use super::KernelTable;
+use super::table::KernelTable;
+use dotprod::matmul as dotprod_matmul;
+use i8mm::matmul as i8mm_matmul;
+use neon::matmul as neon_matmul;
 
-pub(super) static NEON: KernelTable = table!("neon", neon::matmul);
-pub(super) static DOTPROD: KernelTable = table!("dotprod", dotprod::matmul);
-pub(super) static I8MM: KernelTable = table!("i8mm", i8mm::matmul);
+pub(super) static NEON: KernelTable = table!("neon", neon_matmul);
+pub(super) static DOTPROD: KernelTable = table!("dotprod", dotprod_matmul);
+pub(super) static I8MM: KernelTable = table!("i8mm", i8mm_matmul);

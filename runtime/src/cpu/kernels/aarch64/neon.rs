@@ -3,9 +3,9 @@
 use core::arch::aarch64::*;
 use core::arch::asm;
 
+use crate::cpu::kernels::form::Form;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::product;
-use crate::cpu::kernels::unpack::is_signed;
 
 use super::batch::{self, TileProducts};
 use super::panel_isa::{Codes, Ints, Neon, Products};
@@ -74,14 +74,14 @@ impl TileProducts for Widening {
             let mut ints = [[vdupq_n_s32(0); 4]; T];
             for (i, codes) in codes.as_flattened().iter().enumerate() {
                 for t in 0..T {
-                    if const { is_signed(QUANT) } {
+                    if Form::<QUANT>::IS_SIGNED {
                         ints[t] = Self::dot_signed(ints[t], *codes, x[t].add(4 * i));
                     } else {
                         dots[t] = Self::dot(dots[t], *codes, x[t].add(4 * i));
                     }
                 }
             }
-            if const { !is_signed(QUANT) } {
+            if !Form::<QUANT>::IS_SIGNED {
                 for t in 0..T {
                     ints[t] = Self::ints(dots[t]);
                 }

@@ -18,9 +18,10 @@ use super::avx512::{self, Avx512};
 use super::group::Group;
 use super::tiles::{Amx, Codes, Floats, SLOTS, STORE_LAG, Sums, TOKENS, TileUnit};
 use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::form::Form;
 use crate::cpu::kernels::learned::{Head, Levels};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::unpack::{has_offset, head_bytes, is_learned, is_signed, scales, superblock_bytes};
+use crate::cpu::kernels::unpack::scales;
 
 /// Panels that share the codes of tokens while these are in the first-level cache.
 const PAIR: usize = 2;
@@ -154,7 +155,7 @@ impl Pass<'_> {
                     for (i, panel) in pair.clone().enumerate() {
                         self.unpack::<QUANT>(panel, i, first, &levels, scratch);
                     }
-                    if const { is_signed(QUANT) } {
+                    if Form::<QUANT>::IS_SIGNED {
                         self.products::<T, true>(unit, pair, first, scratch);
                     } else {
                         self.products::<T, false>(unit, pair, first, scratch);
@@ -202,9 +203,11 @@ impl Pass<'_> {
     /// # Safety
     /// It must be one of the task, which must be of the type with the id `QUANT`.
     unsafe fn panel<const QUANT: u8>(&self, panel: usize) -> *const u8 {
-        let size = superblock_bytes(QUANT, self.task.block.get());
+        let size = Form::<QUANT>::superblock_bytes(self.task.block.get());
         // SAFETY: the caller's promise.
-        unsafe { self.task.weights.as_ptr().add(panel * (head_bytes(QUANT) + self.task.blocks * size)) }
+        unsafe {
+            self.task.weights.as_ptr().add(panel * (Form::<QUANT>::HEAD_BYTES + self.task.blocks * size))
+        }
     }
 
     /// Adds to the results of a pair of panels, whose chunk is unpacked, what the products in the chunk from group `first`
@@ -292,8 +295,8 @@ impl Pass<'_> {
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn finish<const QUANT: u8>(&self, scratch: &mut Scratch, out: PanelOut) {
         let (groups, tiles) = (self.groups(), self.tiles());
-        let (blocks, size) = (self.task.blocks, superblock_bytes(QUANT, self.task.block.get()));
-        if const { has_offset(QUANT) } {
+        let (blocks, size) = (self.task.blocks, Form::<QUANT>::superblock_bytes(self.task.block.get()));
+        if Form::<QUANT>::HAS_OFFSET {
             grow(&mut scratch.sx, tiles * groups, Floats::ZERO);
             grow(&mut scratch.b, self.panels.len() * blocks, Floats::ZERO);
             let (input, all) = (self.task.input, self.task.input.rows());
@@ -308,8 +311,8 @@ impl Pass<'_> {
                 unsafe {
                     let panel = self.panel::<QUANT>(panel);
                     for (j, b) in b.iter_mut().enumerate() {
-                        let block = panel.add(head_bytes(QUANT) + j * size);
-                        let offset = if const { is_learned(QUANT) } {
+                        let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * size);
+                        let offset = if Form::<QUANT>::IS_LEARNED {
                             Head::<Avx512>::new::<QUANT>(&levels, panel).scales::<QUANT>(block).1
                         } else {
                             scales::<Avx512, QUANT>(block).1
@@ -324,7 +327,7 @@ impl Pass<'_> {
             for tile in 0..tiles {
                 for panel in pair..self.panels.len().min(pair + PAIR) {
                     let mut acc_b = [_mm512_setzero_ps(); TOKENS];
-                    if const { has_offset(QUANT) } {
+                    if Form::<QUANT>::HAS_OFFSET {
                         let sx = scratch.sx[tile * groups..][..groups].chunks_exact(groups / blocks);
                         for (b, sx) in scratch.b[panel * blocks..][..blocks].iter().zip(sx) {
                             for sx in sx {
@@ -408,32 +411,26 @@ fn add_offsets(acc: &mut [__m512; TOKENS], b: &Floats, sx: &Floats) {
 pub(super) mod tests {
     use super::*;
     use crate::cpu::isa::Isa;
-    use crate::cpu::kernels::panel::PanelFn;
-    use crate::cpu::kernels::unpack::codes_offset;
     use crate::cpu::kernels::x86_64::tiles::Emulated;
     use crate::cpu::kernels::{Int8Kernel, KernelTable};
     use crate::cpu::tile_permission::tiles_allowed;
     use crate::cpu::{Cpu, activations::Int8Rows};
-    use qsf_format::panels::panel_bytes;
+    use qsf_format::panels::{panel_bytes, superblock_bytes};
     use qsf_format::{BUILT_IN, BlockSize, QuantType};
 
-    /// A kernel of each type with the unit `T`.
-    fn kernels<T: TileUnit>() -> [(QuantType, PanelFn); 13] {
-        [
-            (QuantType::Q2Sym, matmul_tiles::<T, { QuantType::Q2Sym as u8 }>),
-            (QuantType::Q2, matmul_tiles::<T, { QuantType::Q2 as u8 }>),
-            (QuantType::Q3, matmul_tiles::<T, { QuantType::Q3 as u8 }>),
-            (QuantType::Q4, matmul_tiles::<T, { QuantType::Q4 as u8 }>),
-            (QuantType::Ternary, matmul_tiles::<T, { QuantType::Ternary as u8 }>),
-            (QuantType::Q8, matmul_tiles::<T, { QuantType::Q8 as u8 }>),
-            (QuantType::N2, matmul_tiles::<T, { QuantType::N2 as u8 }>),
-            (QuantType::N3, matmul_tiles::<T, { QuantType::N3 as u8 }>),
-            (QuantType::N4, matmul_tiles::<T, { QuantType::N4 as u8 }>),
-            (QuantType::N5, matmul_tiles::<T, { QuantType::N5 as u8 }>),
-            (QuantType::Q6, matmul_tiles::<T, { QuantType::Q6 as u8 }>),
-            (QuantType::T2, matmul_tiles::<T, { QuantType::T2 as u8 }>),
-            (QuantType::T3, matmul_tiles::<T, { QuantType::T3 as u8 }>),
-        ]
+    static EMULATED: &[Option<Int8Kernel>] = &kernels!("emulated", emulated);
+    static AMX: &[Option<Int8Kernel>] = &kernels!("amx", by_unit);
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
+        // SAFETY: the caller's promises.
+        unsafe { matmul_tiles::<Emulated, QUANT>(task, out) }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn by_unit<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
+        // SAFETY: the caller's promises.
+        unsafe { matmul_tiles::<Amx, QUANT>(task, out) }
     }
 
     /// Panels of a type: all bytes random but for tame scales.
@@ -451,8 +448,8 @@ pub(super) mod tests {
         };
         let mut weights: Vec<u8> = (0..panels * panel).map(|_| random()).collect();
         let (size, halves) = match quant.is_learned() {
-            true => (panel, head_bytes(quant as u8)),
-            false => (superblock_bytes(quant as u8, block.get()), codes_offset(quant as u8)),
+            true => (panel, PANEL_ROWS * quant.row_head_bytes()),
+            false => (superblock_bytes(quant, block), PANEL_ROWS * quant.encoding().scale_bytes()),
         };
         for scaled in weights.chunks_exact_mut(size) {
             // The second byte of a half has sign and exponent: below 2.
@@ -475,30 +472,30 @@ pub(super) mod tests {
         out.into_iter().map(f32::to_bits).collect()
     }
 
-    fn check<T: TileUnit>(block: BlockSize, panels: usize, cols: usize, rows: usize) {
+    fn check(kernels: &[Option<Int8Kernel>], block: BlockSize, panels: usize, cols: usize, rows: usize) {
         let x: Vec<f32> = (0..rows * cols).map(|i| ((i * 7919) % 1009) as f32 * 0.013 - 6.0).collect();
         let mut input = Int8Rows::new();
         input.quantize(&Cpu::new(Isa::SCALAR), &x, rows, cols);
-        for (quant, matmul) in kernels::<T>() {
+        for kernel in kernels.iter().flatten() {
+            let quant = kernel.quant();
             let oracle = KernelTable::of(Isa::SCALAR).int8(quant).unwrap();
             let expected = run(oracle, block, panels, &input);
-            let kernel = Int8Kernel { matmul, ..*oracle };
             assert!(
-                run(&kernel, block, panels, &input) == expected,
+                run(kernel, block, panels, &input) == expected,
                 "{quant} {block}: {panels} panels, {rows} rows of {cols}"
             );
         }
     }
 
-    fn check_all<T: TileUnit>() {
+    fn check_all(kernels: &[Option<Int8Kernel>]) {
         for block in BlockSize::ALL {
-            check::<T>(block, 1, 1, 18);
-            check::<T>(block, 3, 300, 35);
-            check::<T>(block, 2, 1100, 50);
+            check(kernels, block, 1, 1, 18);
+            check(kernels, block, 3, 300, 35);
+            check(kernels, block, 2, 1100, 50);
         }
-        check::<T>(BlockSize::B64, PASS_PANELS + 1, 64, 18);
-        check::<T>(BlockSize::B64, 1, 64, PASS_TOKENS + 3);
-        check::<T>(BlockSize::B64, 1, 64, 2 * PASS_TOKENS + 3);
+        check(kernels, BlockSize::B64, PASS_PANELS + 1, 64, 18);
+        check(kernels, BlockSize::B64, 1, 64, PASS_TOKENS + 3);
+        check(kernels, BlockSize::B64, 1, 64, 2 * PASS_TOKENS + 3);
     }
 
     #[test]
@@ -507,9 +504,9 @@ pub(super) mod tests {
             eprintln!("skipped: needs AVX-512");
             return;
         }
-        check_all::<Emulated>();
+        check_all(EMULATED);
         if tiles_allowed() {
-            check_all::<Amx>();
+            check_all(AMX);
         } else {
             eprintln!("the tile unit itself is not tested: this processor has none");
         }

@@ -7,14 +7,12 @@ use std::mem::MaybeUninit;
 use qsf_format::panels::PANEL_ROWS;
 
 use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::form::Form;
 use crate::cpu::kernels::learned::{Head, Levels};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::product;
 use crate::cpu::kernels::tokens::{QUADS, Tokens};
-use crate::cpu::kernels::unpack::{
-    PanelIsa, Q8, codes_offset, fetch, has_offset, head_bytes, is_learned, is_signed, quad, scales,
-    superblock_bytes,
-};
+use crate::cpu::kernels::unpack::{PanelIsa, fetch, quad, scales};
 
 /// Groups that are unpacked at a time: 10 KiB, a third of a small first-level cache. A multiple of the groups of a block.
 const GROUPS: usize = 16;
@@ -59,8 +57,8 @@ pub(super) unsafe fn matmul<I: PanelIsa, const TILE: usize, const QUANT: u8>(
 /// As for [`matmul`].
 #[inline(always)]
 unsafe fn panels<I: PanelIsa, const TILE: usize, const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
-    let n = if const { is_learned(QUANT) } { ACT_BLOCK } else { task.block.get() };
-    let panel_bytes = head_bytes(QUANT) + task.blocks * superblock_bytes(QUANT, n);
+    let n = if Form::<QUANT>::IS_LEARNED { ACT_BLOCK } else { task.block.get() };
+    let panel_bytes = Form::<QUANT>::HEAD_BYTES + task.blocks * Form::<QUANT>::superblock_bytes(n);
     let levels = Levels::new::<QUANT>(task.tables, I::OFFSET);
     let groups = task.blocks * (n / ACT_BLOCK);
     let mut unpacked = [const { MaybeUninit::<Group<I>>::uninit() }; GROUPS];
@@ -77,7 +75,7 @@ unsafe fn panels<I: PanelIsa, const TILE: usize, const QUANT: u8>(task: &PanelTa
                 }
                 for chunk in (0..groups).step_by(GROUPS) {
                     let unpacked = &mut unpacked[..GROUPS.min(groups - chunk)];
-                    if const { is_learned(QUANT) } {
+                    if Form::<QUANT>::IS_LEARNED {
                         unpack_learned::<I, QUANT>(&levels, panel, chunk, unpacked);
                     } else if n == 64 {
                         unpack::<I, QUANT>(panel, 64, chunk, unpacked);
@@ -100,7 +98,7 @@ unsafe fn panels<I: PanelIsa, const TILE: usize, const QUANT: u8>(task: &PanelTa
                 }
                 for (t, acc) in acc[..count].iter().enumerate() {
                     let acc = acc.assume_init_ref();
-                    let sum = if const { has_offset(QUANT) } { I::add(acc.a, acc.b) } else { acc.a };
+                    let sum = if Form::<QUANT>::HAS_OFFSET { I::add(acc.a, acc.b) } else { acc.a };
                     I::store(sum, out.start.add((first + t) * out.stride + PANEL_ROWS * p));
                 }
             }
@@ -120,19 +118,19 @@ unsafe fn unpack<I: PanelIsa, const QUANT: u8>(
     first: usize,
     unpacked: &mut [MaybeUninit<Group<I>>],
 ) {
-    let (per_block, size) = (n / ACT_BLOCK, superblock_bytes(QUANT, n));
+    let (per_block, size) = (n / ACT_BLOCK, Form::<QUANT>::superblock_bytes(n));
     for (j, of_block) in unpacked.chunks_mut(per_block).enumerate() {
         // SAFETY: the caller's promises.
         unsafe {
             let block = panel.add((first / per_block + j) * size);
             fetch::<I>(block.wrapping_add(GROUPS / per_block * size), size);
             let (a, b) = scales::<I, QUANT>(block);
-            let words = block.add(codes_offset(QUANT));
+            let words = block.add(Form::<QUANT>::CODES_OFFSET);
             for (g, unpacked) in of_block.iter_mut().enumerate() {
                 let mut codes = [I::splat_codes(0); QUADS];
                 for (i, codes) in codes.iter_mut().enumerate() {
                     *codes = quad::<I, QUANT>(words, n, QUADS * g + i);
-                    if QUANT == Q8 && const { I::OFFSET != 0 } {
+                    if Form::<QUANT>::IS_SIGNED && const { I::OFFSET != 0 } {
                         *codes = I::add_codes(*codes, I::splat_codes(I::OFFSET));
                     }
                 }
@@ -153,12 +151,12 @@ unsafe fn unpack_learned<I: PanelIsa, const QUANT: u8>(
     first: usize,
     unpacked: &mut [MaybeUninit<Group<I>>],
 ) {
-    let size = superblock_bytes(QUANT, ACT_BLOCK);
+    let size = Form::<QUANT>::superblock_bytes(ACT_BLOCK);
     // SAFETY: the caller's promises.
     unsafe {
         let head = Head::<I>::new::<QUANT>(levels, panel);
         for (j, unpacked) in (first..).zip(unpacked) {
-            let block = panel.add(head_bytes(QUANT) + j * size);
+            let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * size);
             fetch::<I>(block.wrapping_add(GROUPS * size), size);
             let (a, b) = head.scales::<QUANT>(block);
             unpacked.write(Group { codes: head.codes::<QUANT>(block, j), a, b });
@@ -193,7 +191,7 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
             let Group { codes, a, b } = unpacked.assume_init_ref();
             let (mut codes, mut quad) = (codes.as_ptr(), 0);
             let end = opaque(codes.add(QUADS));
-            if const { is_signed(QUANT) } {
+            if Form::<QUANT>::IS_SIGNED {
                 let mut sums = [I::no_ints(); T];
                 while codes != end {
                     for t in 0..T {

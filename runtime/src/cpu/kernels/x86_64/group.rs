@@ -4,10 +4,9 @@ use core::arch::x86_64::*;
 
 use super::avx512::Avx512;
 use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::form::Form;
 use crate::cpu::kernels::learned::{Head, Levels};
-use crate::cpu::kernels::unpack::{
-    PanelIsa, Q6, codes_offset, head_bytes, is_learned, quad, scales, superblock_bytes,
-};
+use crate::cpu::kernels::unpack::{PanelIsa, quad, scales};
 
 /// Quads of a group.
 pub(super) const QUADS: usize = ACT_BLOCK / 4;
@@ -41,7 +40,7 @@ impl Group {
     ) -> Group {
         // SAFETY: the caller's promises.
         unsafe {
-            if const { is_learned(QUANT) } {
+            if Form::<QUANT>::IS_LEARNED {
                 return Group::learned::<QUANT>(levels, panel, group);
             }
             // The default is compiled with all shifts known.
@@ -61,9 +60,9 @@ impl Group {
     unsafe fn linear<const QUANT: u8>(panel: *const u8, n: usize, block: usize, g: usize) -> Group {
         // SAFETY: the caller's promises.
         unsafe {
-            let block = panel.add(block * superblock_bytes(QUANT, n));
+            let block = panel.add(block * Form::<QUANT>::superblock_bytes(n));
             let (a, b) = scales::<Avx512, QUANT>(block);
-            let words = block.add(codes_offset(QUANT));
+            let words = block.add(Form::<QUANT>::CODES_OFFSET);
             let mut codes = [_mm512_setzero_si512(); QUADS];
             for (i, codes) in codes.iter_mut().enumerate() {
                 *codes = quad::<Avx512, QUANT>(words, n, QUADS * g + i);
@@ -85,12 +84,13 @@ impl Group {
     ) -> (__m512, __m512) {
         // SAFETY: the caller's promises.
         unsafe {
-            if const { is_learned(QUANT) } {
-                let block = panel
-                    .add(const { head_bytes(QUANT) } + group * const { superblock_bytes(QUANT, ACT_BLOCK) });
+            if Form::<QUANT>::IS_LEARNED {
+                let block = panel.add(
+                    Form::<QUANT>::HEAD_BYTES + group * const { Form::<QUANT>::superblock_bytes(ACT_BLOCK) },
+                );
                 return Head::<Avx512>::new::<QUANT>(levels, panel).scales::<QUANT>(block);
             }
-            scales::<Avx512, QUANT>(panel.add((group >> shift(n)) * superblock_bytes(QUANT, n)))
+            scales::<Avx512, QUANT>(panel.add((group >> shift(n)) * Form::<QUANT>::superblock_bytes(n)))
         }
     }
 
@@ -103,14 +103,15 @@ impl Group {
         // SAFETY: the caller's promises.
         unsafe {
             let head = Head::<Avx512>::new::<QUANT>(levels, panel);
-            let block =
-                panel.add(const { head_bytes(QUANT) } + group * const { superblock_bytes(QUANT, ACT_BLOCK) });
+            let block = panel.add(
+                Form::<QUANT>::HEAD_BYTES + group * const { Form::<QUANT>::superblock_bytes(ACT_BLOCK) },
+            );
             let (a, b) = head.scales::<QUANT>(block);
             let mut codes = head.codes::<QUANT>(block, group);
-            if QUANT == Q6 {
+            if Form::<QUANT>::EVEN_OFFSET != 0 {
                 // Tiles multiply signed codes as they are.
                 for codes in &mut codes {
-                    *codes = _mm512_sub_epi8(*codes, Avx512::splat_codes(64));
+                    *codes = _mm512_sub_epi8(*codes, Avx512::splat_codes(Form::<QUANT>::EVEN_OFFSET));
                 }
             }
             Group { codes, a, b }

@@ -15,12 +15,16 @@ mod wide_units;
 
 pub(in crate::cpu) use tiles_bf16::AmxBf16;
 
-use super::KernelTable;
-use wide::matmul_amx;
+use super::table::KernelTable;
+use amx::matmul as amx_matmul;
+use avx2::{matmul as avx2_matmul, matmul_vnni};
+use avx512::matmul as avx512_matmul;
+use sse::matmul as sse_matmul;
+use wide::matmul_amx as wide_matmul;
 
-pub(super) static SSE: KernelTable = table!("sse", sse::matmul);
-pub(super) static AVX2: KernelTable = table!("avx2", avx2::matmul);
-pub(super) static AVX_VNNI: KernelTable = table!("avxvnni", avx2::matmul_vnni);
-pub(super) static AVX512: KernelTable = table!("avx512", avx512::matmul);
+pub(super) static SSE: KernelTable = table!("sse", sse_matmul);
+pub(super) static AVX2: KernelTable = table!("avx2", avx2_matmul);
+pub(super) static AVX_VNNI: KernelTable = table!("avxvnni", matmul_vnni);
+pub(super) static AVX512: KernelTable = table!("avx512", avx512_matmul);
 pub(super) static AMX: KernelTable =
-    KernelTable { wide: wide_table!("amx", matmul_amx), ..table!("amx", amx::matmul) };
+    KernelTable { wide: &kernels!("amx-int8-256", wide_matmul), ..table!("amx", amx_matmul) };

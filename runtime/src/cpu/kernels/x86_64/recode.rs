@@ -8,8 +8,8 @@ use qsf_format::CodeTables;
 use super::group::{Group, QUADS};
 use super::tiles::Floats;
 use crate::cpu::activations::ACT_BLOCK;
+use crate::cpu::kernels::form::Form;
 use crate::cpu::kernels::learned::Levels;
-use crate::cpu::kernels::unpack::{Q2, Q2_SYM, Q3, Q4, Q6, Q8, T2, T3, TERNARY, has_offset, is_signed};
 
 /// Largest code.
 const LARGEST: f32 = 127.0;
@@ -30,16 +30,9 @@ impl Recoder {
     /// For the type with the id `QUANT`.
     pub(super) fn new<const QUANT: u8>(tables: &CodeTables) -> Recoder {
         let levels = Levels::new::<QUANT>(tables, 0);
-        let largest = match QUANT {
-            TERNARY => 2.0,
-            Q2_SYM | Q2 => 3.0,
-            Q3 => 7.0,
-            Q4 => 15.0,
-            Q6 => 64.0,
-            Q8 | T2 | T3 => 127.0,
-            // At least 64: the quotient of the scales must be below 2.
-            _ => f32::from(levels.largest().max(64)),
-        };
+        // At least 64: the quotient of the scales must be below 2.
+        let largest = Form::<QUANT>::LARGEST.unwrap_or_else(|| levels.largest().max(64));
+        let largest = f32::from(largest);
         Recoder { levels, largest }
     }
 
@@ -62,7 +55,7 @@ impl Recoder {
             let mut group = groups.start;
             while group < groups.end {
                 let (a, b) = Group::scales::<QUANT>(&self.levels, panel, n, group);
-                let bound = match const { (is_signed(QUANT), has_offset(QUANT)) } {
+                let bound = match (Form::<QUANT>::IS_SIGNED, Form::<QUANT>::HAS_OFFSET) {
                     (true, true) => _mm512_fmadd_ps(_mm512_abs_ps(a), largest, _mm512_abs_ps(b)),
                     (true, false) => _mm512_mul_ps(_mm512_abs_ps(a), largest),
                     _ => {
@@ -101,8 +94,8 @@ impl Recoder {
             let Group { mut codes, a, b } = Group::unpack::<QUANT>(&self.levels, panel, n, group);
             let inverse = _mm512_loadu_ps(inverse.0.as_ptr());
             let (a, b) = (_mm512_mul_ps(a, inverse), _mm512_mul_ps(b, inverse));
-            let b = if const { has_offset(QUANT) } { b } else { _mm512_setzero_ps() };
-            if const { is_signed(QUANT) } {
+            let b = if Form::<QUANT>::HAS_OFFSET { b } else { _mm512_setzero_ps() };
+            if Form::<QUANT>::IS_SIGNED {
                 // The high halves of (256 u) (2^14 a) are 2^6 a u.
                 let a = words(a, 0.0, (1 << (8 + SIGNED_BITS)) as f32);
                 let b = words(b, 0.5, (1 << SIGNED_BITS) as f32);

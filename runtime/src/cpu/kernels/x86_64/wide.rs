@@ -21,8 +21,9 @@ use super::tiles::Floats;
 use super::wide_units::{AmxWide, IntSums, PANELS, Weights, WideUnit};
 use crate::cpu::activations::ACT_BLOCK;
 use crate::cpu::int8x256_rows::{Int8x256Rows, STEPS, STRIP_ROWS, TILE_COLS, TILE_ROWS, TILES, WIDE_GROUP};
+use crate::cpu::kernels::form::Form;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
-use crate::cpu::kernels::unpack::{fetch, head_bytes, superblock_bytes};
+use crate::cpu::kernels::unpack::fetch;
 
 /// Strips of 32 tokens of a pass, and panels: results of 512 KiB.
 const PASS_STRIPS: usize = 16;
@@ -192,7 +193,7 @@ impl Pass<'_> {
     #[inline(always)]
     unsafe fn recode<const QUANT: u8>(&self, item: Item, part: Range<usize>, weights: &mut Weights) {
         let n = self.task.block.get();
-        let (head, block) = (const { head_bytes(QUANT) }, superblock_bytes(QUANT, n));
+        let (head, block) = (Form::<QUANT>::HEAD_BYTES, Form::<QUANT>::superblock_bytes(n));
         // Sizes of blocks are powers of two, by which nothing is divided here: that takes longer than the rest.
         let (bytes, of_group) = (head + self.task.blocks * block, (block * ACT_BLOCK) >> n.trailing_zeros());
         let groups = item.wide * GROUPS..self.groups().min((item.wide + 1) * GROUPS);
@@ -294,7 +295,7 @@ unsafe fn scaled(
 #[cfg(test)]
 mod tests {
     use super::super::amx::tests::random_panels;
-        use super::super::wide_units::EmulatedWide;
+    use super::super::wide_units::EmulatedWide;
     use super::*;
     use crate::cpu::isa::Isa;
     use crate::cpu::kernels::WideKernel;
@@ -302,8 +303,8 @@ mod tests {
     use crate::cpu::{Cpu, decode_panel_row};
     use qsf_format::{BUILT_IN, BlockSize, QuantType};
 
-    static EMULATED: &[WideKernel] = wide_table!("emulated", emulated);
-    static AMX: &[WideKernel] = wide_table!("amx", matmul_amx);
+    static EMULATED: &[Option<WideKernel>] = &kernels!("emulated", emulated);
+    static AMX: &[Option<WideKernel>] = &kernels!("amx", matmul_amx);
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
@@ -334,7 +335,7 @@ mod tests {
         }
 
         /// Results with a stride larger than the rows, of which nothing may be written between.
-        fn run(&self, kernels: &[WideKernel], input: &Int8x256Rows) -> Vec<f32> {
+        fn run(&self, kernels: &[Option<WideKernel>], input: &Int8x256Rows) -> Vec<f32> {
             let rows = self.panels * PANEL_ROWS;
             let mut out = vec![f32::NAN; input.rows() * (rows + 3)];
             let to = PanelOut { start: out.as_mut_ptr(), stride: rows + 3 };
@@ -347,7 +348,7 @@ mod tests {
                 input,
                 tokens: 0..input.rows(),
             };
-            let kernel = kernels.iter().find(|kernel| kernel.quant() == self.quant).unwrap();
+            let kernel = kernels.iter().flatten().find(|kernel| kernel.quant() == self.quant).unwrap();
             // SAFETY: there is room for all results.
             unsafe { kernel.matmul(&task, to) };
             for behind in out.chunks_exact(rows + 3).map(|token| &token[rows..]) {
@@ -370,7 +371,7 @@ mod tests {
         }
 
         /// The weights that a kernel multiplies, row by row: what one activation at a time gives.
-        fn seen(&self, kernels: &[WideKernel]) -> Vec<Vec<f64>> {
+        fn seen(&self, kernels: &[Option<WideKernel>]) -> Vec<Vec<f64>> {
             let mut x = vec![0.0; self.cols * self.cols];
             x.iter_mut().step_by(self.cols + 1).for_each(|x| *x = 127.0);
             let out = self.run(kernels, &quantized(&x, self.cols));
@@ -387,7 +388,7 @@ mod tests {
     }
 
     fn check(
-        kernels: &[WideKernel],
+        kernels: &[Option<WideKernel>],
         quant: QuantType,
         block: BlockSize,
         (panels, cols, rows): (usize, usize, usize),
@@ -425,9 +426,9 @@ mod tests {
         }
     }
 
-    fn check_all(kernels: &[WideKernel]) {
+    fn check_all(kernels: &[Option<WideKernel>]) {
         let some = [QuantType::Q4, QuantType::T3];
-        for quant in kernels.iter().map(WideKernel::quant) {
+        for quant in kernels.iter().flatten().map(WideKernel::quant) {
             for block in BlockSize::ALL {
                 for shape in [(1, 1, 1), (3, 300, 35), (2, 545, 64)] {
                     check(kernels, quant, block, shape);
