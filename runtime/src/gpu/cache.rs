@@ -53,7 +53,8 @@ impl LayerCache {
     pub fn new(
         gpu: &Gpu,
         cache_type: CacheType,
-        (kv_heads, head_dim): (usize, usize),
+        kv_heads: usize,
+        head_dim: usize,
         context: usize,
     ) -> Result<LayerCache> {
         let positions = kv_heads * context;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qsf_format::{Activation, CodeTables, QuantType};
+use qsf_format::{Activation, CodeTables, Encoding, GridLevels, QuantType};
 use rayon::prelude::*;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
@@ -137,7 +137,9 @@ fn with_levels(quant: QuantType, tables: &CodeTables, text: impl Fn(&[f32], f32)
     }
     match tables.grid(quant) {
         // Its levels are a straight line, which kernels know.
-        Some((_, shift)) if quant == QuantType::Q6 => text(&[], f32::from(shift)),
+        Some((_, shift)) if matches!(quant.encoding(), Encoding::Grid { levels: GridLevels::Even, .. }) => {
+            text(&[], f32::from(shift))
+        }
         Some((levels, shift)) => {
             let levels: Vec<f32> = levels.iter().map(|level| f32::from(*level)).collect();
             text(&levels, f32::from(shift))

@@ -13,7 +13,7 @@ use super::dispatch::Dispatcher;
 use super::kernels::Kernel;
 use super::model::GpuLinear;
 use super::panels::panel_bytes;
-use super::step::multiply::{Way, few, many};
+use super::step::multiply::{TokenRows, Way, few, many};
 use super::step::{Command, MANY, padded};
 use super::weights::GpuMatrix;
 use super::wgsl::codes::PanelCodes;
@@ -149,7 +149,10 @@ impl GpuKernelBench {
         let vectors = Arc::new(gpu.buffer_of(&[], "vectors")?);
         let command = match abilities.square {
             Some(square) if tokens >= MANY => many(square, &linear, tokens, &way, &vectors),
-            _ => few(abilities, &linear, (0, 0, tokens), Output::Store, &way, &vectors),
+            _ => {
+                let rows = TokenRows { input: 0, output: 0, count: tokens };
+                few(abilities, &linear, rows, Output::Store, &way, &vectors)
+            }
         };
         let seconds = self.seconds(&command)?;
         let gb_per_second = weight_bytes as f64 / seconds / 1e9;

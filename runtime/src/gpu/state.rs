@@ -88,7 +88,7 @@ impl GpuState {
         let head_dim = config.head_dim as usize;
         let qkv = config.q_rows() + 2 * config.kv_rows();
         let kv_heads = config.kv_heads as usize;
-        let cache = |_| LayerCache::new(gpu, cache_type, (kv_heads, head_dim), context);
+        let cache = |_| LayerCache::new(gpu, cache_type, kv_heads, head_dim, context);
         // Rows of inputs are read four values at a time, in whole blocks.
         let padded = |width: usize| width.next_multiple_of(MAX_BLOCK);
         let (angles, sliding_angles) = angles(config, context)?;

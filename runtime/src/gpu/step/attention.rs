@@ -4,7 +4,7 @@ use qsf_format::{NormKind, PositionConfig, QkNorm};
 
 use super::attend::{AttendBuffers, Attending};
 use super::multiply::Way;
-use super::{Recorder, padded};
+use super::{Recorder, RowPart, padded};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::model::GpuLayer;
 use crate::gpu::wgsl::place::Place;
@@ -29,7 +29,8 @@ impl Recorder<'_> {
         }
         if let (Some(QkNorm::Projection), Some((q_gain, k_gain))) = (config.qk_norm, layer.qk_norm) {
             for (width, first, gain) in [(q_rows, 0, q_gain), (kv_rows, q_rows, k_gain)] {
-                self.norm_in_place(tokens, NormKind::RmsNorm, &buffers.qkv, (width, row, first), gain);
+                let part = RowPart { width, stride: row, first };
+                self.norm_in_place(tokens, NormKind::RmsNorm, &buffers.qkv, part, gain);
             }
         }
         let (rotated, table) = self.rotation(index as u32);

@@ -29,7 +29,7 @@ impl Recorder<'_> {
         {
             let way =
                 Way { input, input_stride, output: &buffers.activated, output_stride: stride, first: 0 };
-            self.by_few(both, (0, tokens), Output::Gated(config.activation), &way);
+            self.by_few(both, 0, tokens, Output::Gated(config.activation), &way);
         } else {
             let row = if *gated { 2 * ffn } else { ffn };
             let mut way = Way { input, input_stride, output: &buffers.inner, output_stride: row, first: 0 };
@@ -74,13 +74,7 @@ impl Recorder<'_> {
         let way =
             Way { input, input_stride, output: &buffers.expert_activated, output_stride: stride, first: 0 };
         let words = experts.inner_words;
-        self.chosen(
-            &experts.inner,
-            words,
-            choices,
-            (Inputs::OfToken, Output::Gated(config.activation)),
-            &way,
-        );
+        self.chosen(&experts.inner, words, choices, Inputs::OfToken, Output::Gated(config.activation), &way);
         let way = Way {
             input: &buffers.expert_activated,
             input_stride: stride,
@@ -88,7 +82,7 @@ impl Recorder<'_> {
             output_stride: hidden,
             first: 0,
         };
-        self.chosen(&experts.down, experts.down_words, choices, (Inputs::OfChoice, Output::Store), &way);
+        self.chosen(&experts.down, experts.down_words, choices, Inputs::OfChoice, Output::Store, &way);
         self.push(
             Kernel::Gather,
             &[&buffers.made, &buffers.projected, &buffers.chosen],

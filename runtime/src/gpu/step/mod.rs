@@ -73,21 +73,24 @@ impl Recorder<'_> {
             (tokens as u32, 1, 1),
         );
         if let Some(norm) = model.embedding_norm {
-            let at = (config.hidden as usize, config.hidden as usize, 0);
-            self.norm_in_place(tokens, config.norm.kind, &buffers.hidden, at, norm);
+            let width = config.hidden as usize;
+            let part = RowPart { width, stride: width, first: 0 };
+            self.norm_in_place(tokens, config.norm.kind, &buffers.hidden, part, norm);
         }
         let next = |at: usize| match model.layers.get(at) {
             Some(layer) => layer.attn_norm,
             None => Some(model.final_norm),
         };
-        self.add_and_norm(tokens, (Added::Nothing, 0), Residual::Sequential, next(0));
+        self.add_and_norm(tokens, Added::Nothing, 0, Residual::Sequential, next(0));
         for (index, layer) in model.layers.iter().enumerate() {
             self.attention(tokens, index, layer);
-            let added = layer.post_attn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
-            self.add_and_norm(tokens, added, model.config.residual, layer.ffn_norm);
+            let (added, norm) =
+                layer.post_attn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
+            self.add_and_norm(tokens, added, norm, model.config.residual, layer.ffn_norm);
             self.feed_forward(tokens, &layer.ffn);
-            let added = layer.post_ffn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
-            self.add_and_norm(tokens, added, Residual::Sequential, next(index + 1));
+            let (added, norm) =
+                layer.post_ffn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
+            self.add_and_norm(tokens, added, norm, Residual::Sequential, next(index + 1));
         }
     }
 
@@ -135,10 +138,12 @@ impl Recorder<'_> {
         ));
     }
 
+    /// Adds what is `added`, normalized with the gains at `norm` where it is so, and normalizes with those at `next`.
     fn add_and_norm(
         &mut self,
         tokens: usize,
-        (added, norm): (Added, u32),
+        added: Added,
+        norm: u32,
         residual: Residual,
         next: Option<u32>,
     ) {
@@ -164,15 +169,16 @@ impl Recorder<'_> {
         );
     }
 
-    /// A norm of a part of each row of `buffer`: `width` values from `first` on, in rows `stride` apart.
+    /// A norm of a part of each row of `buffer`.
     fn norm_in_place(
         &mut self,
         tokens: usize,
         kind: NormKind,
         buffer: &Arc<Buffer>,
-        (width, stride, first): (usize, usize, usize),
+        part: RowPart,
         gains: u32,
     ) {
+        let RowPart { width, stride, first } = part;
         let bias = kind == NormKind::LayerNorm;
         let kernel = NormInPlace { kind, bias, width, threads: threads(width, self.abilities.max_threads) };
         let epsilon = self.model.config.norm.epsilon.to_bits();
@@ -183,6 +189,13 @@ impl Recorder<'_> {
     fn push(&mut self, kernel: Kernel, buffers: &[&Arc<Buffer>], job: &[u32], groups: (u32, u32, u32)) {
         self.commands.push(Command::new(kernel, buffers, job, groups));
     }
+}
+
+/// A part of each row: `width` values from `first` on, in rows `stride` apart.
+struct RowPart {
+    width: usize,
+    stride: usize,
+    first: usize,
 }
 
 /// The likeliest of `count` logits.

@@ -17,6 +17,17 @@ use crate::gpu::wgsl::pointwise;
 /// Tokens that a kernel for few takes at once.
 const FEW: usize = 4;
 
+/// Rows of tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenRows {
+    /// The first in the input.
+    pub input: usize,
+    /// The first in the output.
+    pub output: usize,
+    /// How many.
+    pub count: usize,
+}
+
 /// Where a matrix reads and writes.
 pub struct Way<'a> {
     pub input: &'a Arc<Buffer>,
@@ -40,7 +51,7 @@ impl Recorder<'_> {
             Some(square) if start == 0 && tokens >= MANY => {
                 self.commands.push(many(square, linear, tokens, way, &self.model.vectors));
             }
-            _ => self.by_few(linear, (start, tokens), Output::Store, way),
+            _ => self.by_few(linear, start, tokens, Output::Store, way),
         }
         if let Some(outliers) = &matrix.outliers {
             let job = [
@@ -71,14 +82,15 @@ impl Recorder<'_> {
     pub(super) fn by_few(
         &mut self,
         linear: &GpuLinear,
-        (start, tokens): (usize, usize),
+        start: usize,
+        tokens: usize,
         output: Output,
         way: &Way<'_>,
     ) {
         let mut first = 0;
         while first < tokens {
             let now = if tokens - first >= FEW { FEW } else { 1 };
-            let rows = (start + first, first, now);
+            let rows = TokenRows { input: start + first, output: first, count: now };
             self.commands.push(few(self.abilities, linear, rows, output, way, &self.model.vectors));
             first += now;
         }
@@ -90,7 +102,8 @@ impl Recorder<'_> {
         matrix: &GpuMatrix,
         words: u32,
         choices: usize,
-        (inputs, output): (Inputs, Output),
+        inputs: Inputs,
+        output: Output,
         way: &Way<'_>,
     ) {
         let Some(mixture) = &self.model.config.experts else { return };
@@ -140,16 +153,16 @@ pub fn many(
     Command::new(Kernel::MatMat(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
 }
 
-/// A matrix over `tokens` rows: of the input from one row on, of the output from another.
+/// A matrix over rows of a few tokens.
 pub fn few(
     abilities: Abilities,
     linear: &GpuLinear,
-    (from, to, tokens): (usize, usize, usize),
+    token_rows: TokenRows,
     output: Output,
     way: &Way<'_>,
     vectors: &Arc<Buffer>,
 ) -> Command {
-    let matrix = &linear.matrix;
+    let (matrix, tokens) = (&linear.matrix, token_rows.count);
     // Half of the rows are those of the gate.
     let rows = if output == Output::Store { matrix.rows } else { matrix.rows / 2 };
     let (kernel, groups) = shape(abilities, matrix, rows, tokens, output);
@@ -159,10 +172,10 @@ pub fn few(
         matrix.at + matrix.words(rows),
         matrix.superblocks(),
         rows,
-        (from * way.input_stride / 4) as u32,
+        (token_rows.input * way.input_stride / 4) as u32,
         (way.input_stride / 4) as u32,
         way.output_stride as u32,
-        (to * way.output_stride + way.first) as u32,
+        (token_rows.output * way.output_stride + way.first) as u32,
         linear.bias.unwrap_or(0),
         0,
         1,

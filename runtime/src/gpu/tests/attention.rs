@@ -98,7 +98,7 @@ fn check(bench: &Bench, case: &Case, cache_type: CacheType) {
     let mut numbers = Numbers(11);
     let slopes: Vec<f32> = (0..heads).map(|head| 0.02 * (head + 1) as f32).collect();
     let context = case.steps.iter().sum::<usize>() + 3;
-    let cache = LayerCache::new(&bench.0.gpu, cache_type, (kv_heads, head_dim), context).unwrap();
+    let cache = LayerCache::new(&bench.0.gpu, cache_type, kv_heads, head_dim, context).unwrap();
     let most = case.steps.iter().copied().max().unwrap();
     let stride = heads * head_dim + 5;
     let parts = bench.room(Attending::part_values(most, heads, head_dim, context));

@@ -10,7 +10,9 @@
 
 use std::fmt::Write;
 
-use qsf_format::{BlockSize, QuantType};
+use qsf_format::{
+    BlockSize, Encoding, FloatFormat, GRID_UNIT, GridLevels, PanelPlane, QuantType, TRELLIS_UNIT,
+};
 
 /// A block type in panels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,27 +21,6 @@ pub struct PanelCodes {
     pub quant: QuantType,
     /// Values per block.
     pub block: BlockSize,
-}
-
-/// Where the codes of a plane are: `bits` of each, in `lines` lines, quads one line after the other and then at the next higher bits.
-#[derive(Clone, Copy)]
-struct Plane {
-    first_line: usize,
-    lines: usize,
-    bits: usize,
-    /// Whether the quads of a line come one after the other, a bit each, instead.
-    by_line: bool,
-}
-
-impl Plane {
-    /// Line of a quad, and the bit of each byte there at which its code begins.
-    fn place(self, quad: usize) -> (usize, usize) {
-        if self.by_line {
-            (self.first_line + quad / 8, quad % 8)
-        } else {
-            (self.first_line + quad % self.lines, self.bits * (quad / self.lines))
-        }
-    }
 }
 
 impl PanelCodes {
@@ -65,58 +46,35 @@ impl PanelCodes {
 
     /// Words of a superblock before its lines.
     fn field_words(self) -> usize {
-        match self.quant {
-            QuantType::Q2 | QuantType::Q3 | QuantType::Q4 => 16,
-            QuantType::Q2Sym | QuantType::Ternary | QuantType::Q8 => 8,
-            QuantType::T2 | QuantType::T3 | QuantType::F16 | QuantType::Bf16 | QuantType::F32 => 0,
-            _ => 4,
-        }
+        16 * self.quant.encoding().scale_bytes() / 4
     }
 
-    /// Levels that codes are looked up in, in the order of [`PanelCodes::table`]; 0: none.
+    /// Levels that codes are looked up in, in the order of their codes; 0: none.
     pub fn table_len(self) -> usize {
-        match self.quant {
-            QuantType::N2 => 4,
-            QuantType::N3 => 8,
-            QuantType::N4 => 16,
-            QuantType::N5 | QuantType::T2 | QuantType::T3 => 32,
+        match self.quant.encoding() {
+            Encoding::Grid { planes, levels: GridLevels::Table(_), .. } => 1 << planes.bits(),
+            Encoding::Trellis { .. } => 32,
             _ => 0,
         }
     }
 
     /// The planes of a code, the lowest bits first.
-    fn planes(self) -> Vec<Plane> {
+    fn planes(self) -> Vec<PanelPlane> {
         let n = self.block().get();
-        let plane = |first_line, lines, bits| Plane { first_line, lines, bits, by_line: false };
-        match self.quant {
-            QuantType::Q2Sym | QuantType::Q2 | QuantType::Ternary | QuantType::N2 => {
-                vec![plane(0, n / 16, 2)]
-            }
-            QuantType::Q4 | QuantType::N4 => vec![plane(0, n / 8, 4)],
-            QuantType::Q8 => vec![plane(0, n / 4, 8)],
-            QuantType::Q3 | QuantType::N3 => {
-                let high = Plane { first_line: n / 16, lines: n / 32, bits: 1, by_line: true };
-                vec![plane(0, n / 16, 2), high]
-            }
-            QuantType::N5 => {
-                vec![plane(0, n / 8, 4), Plane { first_line: n / 8, lines: n / 32, bits: 1, by_line: true }]
-            }
-            QuantType::Q6 => vec![plane(0, n / 8, 4), plane(n / 8, n / 16, 2)],
-            _ => Vec::new(),
-        }
+        self.quant.encoding().planes().map_or(Vec::new(), |planes| planes.in_panels(n).collect())
     }
 
     /// Groups of quads that share lines: what is loaded and used together. At most `quads` in each, where lines allow that.
     pub fn groups(self, quads: usize) -> Vec<Vec<usize>> {
         let planes = self.planes();
         let Some(low) = planes.first() else { return vec![(0..self.quads()).collect()] };
-        let parts = self.quads() / low.lines;
-        let lines = (quads / parts).clamp(1, low.lines);
+        let parts = self.quads() / low.words;
+        let lines = (quads / parts).clamp(1, low.words);
         let group = |first: usize| {
-            let lines = first..low.lines.min(first + lines);
-            (0..parts).flat_map(|part| lines.clone().map(move |line| part * low.lines + line)).collect()
+            let lines = first..low.words.min(first + lines);
+            (0..parts).flat_map(|part| lines.clone().map(move |line| part * low.words + line)).collect()
         };
-        (0..low.lines).step_by(lines).map(group).collect()
+        (0..low.words).step_by(lines).map(group).collect()
     }
 
     /// Reads the row's scales: statements that make `a{id}` and `c{id}` from the superblock at word `at{id}`.
@@ -131,30 +89,42 @@ impl PanelCodes {
                 .replace("{s}", &format!("s{id}"))
                 .replace("{m}", &format!("least{id}"))
         };
-        match self.quant {
-            QuantType::Q2Sym => pair("8.0 * {s}", "-11.0 * {s}", false),
-            QuantType::Ternary => pair("4.0 * {s}", "-5.0 * {s}", false),
-            QuantType::Q8 => pair("256.0 * {s}", "-384.0 * {s}", false),
-            QuantType::Q2 => pair("4.0 * {s}", "{m} - 4.0 * {s}", true),
-            QuantType::Q3 => pair("8.0 * {s}", "{m} - 8.0 * {s}", true),
-            QuantType::Q4 => pair("16.0 * {s}", "{m} - 16.0 * {s}", true),
-            QuantType::F16 | QuantType::Bf16 | QuantType::F32 => {
-                format!("let a{id} = 1.0; let c{id} = 0.0;\n")
+        match self.quant.encoding() {
+            Encoding::Affine(planes) => {
+                let one = (1u32 << planes.bits()) as f32;
+                pair(&format!("{one:?} * {{s}}"), &format!("{{m}} - {one:?} * {{s}}"), true)
             }
-            QuantType::T2 | QuantType::T3 => {
-                format!("let a{id} = head{id} * {:?}; let c{id} = 0.0;\n", 1.0 / 128.0)
+            Encoding::Symmetric { .. } | Encoding::SignedBytes => {
+                // Signed bytes have had 128 added.
+                let encoding = self.quant.encoding();
+                let (first, second) = match encoding {
+                    Encoding::SignedBytes => (-128.0, -127.0),
+                    _ => (f32::from(encoding.level(0)), f32::from(encoding.level(1))),
+                };
+                let one = (1u32 << encoding.code_bits()) as f32 * (second - first);
+                pair(&format!("{one:?} * {{s}}"), &format!("{:?} * {{s}}", first - one), false)
             }
-            _ => {
+            Encoding::Float(_) => format!("let a{id} = 1.0; let c{id} = 0.0;\n"),
+            Encoding::Trellis { .. } => {
+                format!("let a{id} = head{id} * {:?}; let c{id} = 0.0;\n", f64::from(TRELLIS_UNIT))
+            }
+            Encoding::Grid { planes, levels, .. } => {
                 // The scale is the upper 7 bits of a signed byte, the choice of grid its lowest.
                 let byte = format!(
                     "let g{id} = bitcast<i32>(w[at{id} + (row >> 2u)] << (24u - ((row & 3u) << 3u))) >> 24u;\n\
                      let s{id} = head{id} * {:?} * f32(g{id} >> 1u); let t{id} = f32(g{id} & 1) * shift;\n",
-                    1.0 / 4096.0
+                    f64::from(GRID_UNIT)
                 );
-                if self.quant == QuantType::Q6 {
-                    byte + &format!("let a{id} = 128.0 * s{id}; let c{id} = s{id} * (t{id} - 192.0);\n")
-                } else {
-                    byte + &format!("let a{id} = s{id}; let c{id} = s{id} * t{id};\n")
+                byte + &match levels {
+                    GridLevels::Table(_) => format!("let a{id} = s{id}; let c{id} = s{id} * t{id};\n"),
+                    GridLevels::Even => {
+                        let codes = (1u32 << planes.bits()) as f32;
+                        format!(
+                            "let a{id} = {:?} * s{id}; let c{id} = s{id} * (t{id} - {:?});\n",
+                            2.0 * codes,
+                            3.0 * codes
+                        )
+                    }
                 }
             }
         }
@@ -184,10 +154,11 @@ impl PanelCodes {
         let mut seen = Vec::new();
         for plane in self.planes() {
             for &quad in quads {
-                let line = plane.place(quad).0;
+                let line = plane.of_quad(quad).0;
                 if !seen.contains(&line) {
                     seen.push(line);
-                    let flip = if self.quant == QuantType::Q8 { " ^ 0x80808080u" } else { "" };
+                    let flip =
+                        if self.quant.encoding() == Encoding::SignedBytes { " ^ 0x80808080u" } else { "" };
                     let word = self.field_words() + 16 * line;
                     let _ = writeln!(out, "let v{id}_{line} = w[at{id} + {word}u + row]{flip};");
                 }
@@ -221,7 +192,7 @@ impl PanelCodes {
 
     /// Words that hold four columns of a float type.
     fn words_per_quad(self) -> usize {
-        if self.quant == QuantType::F32 { 4 } else { 2 }
+        self.quant.encoding().code_bits() / 8
     }
 
     /// Whether values are a scale times a code plus another, with codes that are stored as such.
@@ -240,7 +211,7 @@ impl PanelCodes {
         let mut to = 0;
         let mut parts = Vec::new();
         for plane in self.planes() {
-            let (line, from) = plane.place(quad);
+            let (line, from) = plane.of_quad(quad);
             let mask = (((1u32 << plane.bits) - 1) << to) * 0x0101_0101;
             // Bits move within their bytes only, or are masked out.
             let moved = match from.cmp(&to) {
@@ -271,12 +242,13 @@ impl PanelCodes {
 
     fn value(self, id: &str, quad: usize, c: usize) -> String {
         let word = |c: usize| format!("v{id}_{}", self.words_per_quad() * quad + c);
-        match self.quant {
-            QuantType::F32 => return format!("bitcast<f32>({})", word(c)),
-            QuantType::F16 => return format!("unpack2x16float({}).{}", word(c / 2), ["x", "y"][c % 2]),
-            QuantType::Bf16 if c.is_multiple_of(2) => return format!("bitcast<f32>({} << 16u)", word(c / 2)),
-            QuantType::Bf16 => return format!("bitcast<f32>({} & 0xffff0000u)", word(c / 2)),
-            _ => {}
+        if let Encoding::Float(format) = self.quant.encoding() {
+            return match format {
+                FloatFormat::F32 => format!("bitcast<f32>({})", word(c)),
+                FloatFormat::F16 => format!("unpack2x16float({}).{}", word(c / 2), ["x", "y"][c % 2]),
+                FloatFormat::Bf16 if c.is_multiple_of(2) => format!("bitcast<f32>({} << 16u)", word(c / 2)),
+                FloatFormat::Bf16 => format!("bitcast<f32>({} & 0xffff0000u)", word(c / 2)),
+            };
         }
         if self.quant.is_trellis() {
             let shift = self.superblock_words() / 16 * (quad + 1);
@@ -290,7 +262,7 @@ impl PanelCodes {
         let mut to = if linear { 23 - bits } else { 0 };
         let mut parts = Vec::new();
         for plane in planes {
-            let (line, bit) = plane.place(quad);
+            let (line, bit) = plane.of_quad(quad);
             let from = 8 * c + bit;
             let mask = ((1u32 << plane.bits) - 1) << to;
             let shifted = match from.cmp(&to) {

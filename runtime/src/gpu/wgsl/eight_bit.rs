@@ -2,6 +2,7 @@
 //! (QuaRot, arXiv 2404.00456), and every 32 of its values share a scale in f16. A code is one of -127 to 127, four to a word; what is
 //! stored as the scale is the value of code 127.
 
+use super::template::Template;
 use crate::cpu::hadamard_block;
 
 /// Values that share a scale.
@@ -24,18 +25,12 @@ pub fn rotate(array: &str, dim: usize, threads: usize) -> String {
     if block <= 1 {
         return String::new();
     }
-    format!(
-        "for (var apart = 1u; apart < {block}u; apart <<= 1u) {{
-for (var i = lid; i < {pairs}u; i += {threads}u) {{
-let a = i + (i & ~(apart - 1u)); let b = a + apart; let x = {array}[a]; let y = {array}[b];
-{array}[a] = x + y; {array}[b] = x - y;
-}}
-workgroupBarrier();
-}}
-for (var i = lid; i < {dim}u; i += {threads}u) {{ {array}[i] *= {scale:?}; }}
-workgroupBarrier();
-",
-        pairs = dim / 2,
-        scale = (1.0 / (block as f64).sqrt()) as f32,
-    )
+    Template::part(include_str!("eight_bit.wgsl"), "rotate")
+        .word("ARRAY", array)
+        .number("BLOCK", block)
+        .number("PAIRS", dim / 2)
+        .number("WIDTH", dim)
+        .number("THREADS", threads)
+        .float("SCALE", (1.0 / (block as f64).sqrt()) as f32)
+        .make()
 }

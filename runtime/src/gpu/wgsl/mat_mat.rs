@@ -5,9 +5,11 @@
 //! 8 where the units have those (Metal).
 //! In which order the columns are taken does not matter, as long as weights and inputs agree: it is that of the lines.
 
-use std::fmt::Write;
-
 use super::codes::PanelCodes;
+use super::levels::{fill_table, table};
+use super::template::Template;
+
+const FILE: &str = include_str!("mat_mat.wgsl");
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,154 +52,136 @@ impl MatMat {
     pub fn wgsl(&self, levels: &[f32], shift: f32) -> String {
         let MatMat { codes, square, .. } = *self;
         // naga's Metal takes the address of an element for one of its scalars, which four of them are not.
-        let (element, per_quad) = if square == 8 { ("f16", 4) } else { ("vec4<f16>", 1) };
-        let mut out = String::from("enable f16;\nenable wgpu_cooperative_matrix;\n");
-        let _ = write!(
-            out,
-            "struct Job {{ at: u32, superblocks: u32, rows: u32, tokens: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32 }}
-var<immediate> job: Job;
-@group(0) @binding(0) var<storage, read> w: array<u32>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-@group(0) @binding(3) var<storage, read> vectors: array<f32>;
-var<workgroup> ws: array<{element}, {tile}>;
-var<workgroup> xs: array<{element}, {tile}>;
-var<workgroup> squares: array<f32, {squares}>;
-const shift: f32 = {shift:?};
-",
-            tile = TILE * ROW * per_quad,
-            squares = THREADS / 32 * square * square,
-        );
-        super::write_table(&mut out, levels);
-        let _ = write!(
-            out,
-            "@compute @workgroup_size({THREADS})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {{
-let row = lid & 15u; let mine = (lid >> 4u) & 7u; let half = lid >> 7u;
-let first_row = group.x * {TILE}u; let first_token = group.y * {TILE}u;
-let subgroup = lid >> 5u; let sub_token = (subgroup & 3u) * 32u; let sub_row = (subgroup >> 2u) * 64u;
-let panel0 = job.at + min((first_row >> 4u) + mine, (job.rows - 1u) >> 4u) * ({}u + job.superblocks * {}u);
-{}",
-            codes.head_words(),
-            codes.superblock_words(),
-            codes.head("0")
-        );
-        out += &super::fill_table(levels, THREADS);
-        let (across, down) = (OWN.0 / square, OWN.1 / square);
-        for i in 0..across {
-            for j in 0..down {
-                let _ = writeln!(out, "var c{i}{j} = coop_mat{square}x{square}<f32, C>();");
-            }
-        }
+        let element = if square == 8 { "f16" } else { "vec4<f16>" };
         let (turn, steps) = self.steps();
-        let _ = writeln!(out, "for (var b0 = 0u; b0 < job.superblocks; b0 += {turn}u) {{");
-        for step in &steps {
-            out += "workgroupBarrier();\n";
-            self.write_inputs(&mut out, step);
-            for (half, (offset, quads)) in step.iter().enumerate() {
-                let _ = writeln!(out, "if (half == {half}u) {{ let b = b0 + {offset}u;");
-                // Behind the last superblock inputs are 0, and weights must be numbers.
-                let _ = writeln!(
-                    out,
-                    "let at0 = panel0 + {}u + min(b, job.superblocks - 1u) * {}u;",
-                    codes.head_words(),
-                    codes.superblock_words()
-                );
-                out += &codes.scales("0");
-                out += &codes.lines("0", quads);
-                for (i, quad) in quads.iter().enumerate() {
-                    let place = half * QUADS / 2 + i;
-                    let value = format!("vec4<f16>(a0 * {} + c0)", codes.quad("0", *quad));
-                    let at = format!("(mine * 16u + row) * {ROW}u + {place}u");
-                    self.write_quad(&mut out, "ws", &at, &value);
-                }
-                out += "}\n";
-            }
-            out += "workgroupBarrier();\n";
-            let stride = ROW * per_quad;
-            for k in (0..QUADS).step_by(square / 4) {
-                let k = k * per_quad;
-                out += "{\n";
-                for i in 0..across {
-                    let _ = writeln!(
-                        out,
-                        "let a{i} = coopLoadT<coop_mat{square}x{square}<f16, A>>(&xs[(sub_token + {}u) * {stride}u + {k}u], {stride}u);",
-                        square * i
-                    );
-                }
-                for j in 0..down {
-                    let _ = writeln!(
-                        out,
-                        "let b{j} = coopLoad<coop_mat{square}x{square}<f16, B>>(&ws[(sub_row + {}u) * {stride}u + {k}u], {stride}u);",
-                        square * j
-                    );
-                    for i in 0..across {
-                        let _ = writeln!(out, "c{i}{j} = coopMultiplyAdd(a{i}, b{j}, c{i}{j});");
-                    }
-                }
-                out += "}\n";
-            }
+        let sum = |across, down| self.part("sum").word("SUM_OF", sum_of(across, down)).make();
+        let output = |across, down| {
+            let output = self.part("output").word("SUM_OF", sum_of(across, down));
+            output.number("TOKEN", square * across).number("ROW", square * down).make()
+        };
+        self.sized(Template::new(FILE))
+            .word("ELEMENT", element)
+            .number("TILE_ELEMENTS", TILE * ROW * self.elements_of_quad())
+            .number("SQUARES", THREADS / 32 * square * square)
+            .float("SHIFT", shift)
+            .number("THREADS", THREADS)
+            .number("TURN", turn)
+            .word("TABLE", table(levels))
+            .word("FILL_TABLE", fill_table(levels, THREADS))
+            .word("HEAD", codes.head("0"))
+            .word("SUMS", self.each_square(sum))
+            .word("STEPS", steps.iter().map(|step| self.step(step)).collect::<String>())
+            .word("OUTPUTS", self.each_square(output))
+            .make()
+    }
+
+    /// A text with the sizes of type and units.
+    fn sized(&self, text: Template) -> Template {
+        let MatMat { codes, square, bias } = *self;
+        text.when("BIAS", bias)
+            .number("TILE", TILE)
+            .number("HEAD_WORDS", codes.head_words())
+            .number("SUPERBLOCK_WORDS", codes.superblock_words())
+            .number("QUADS", codes.quads())
+            .word("SIDE", square)
+            .number("SQUARE", square)
+            .number("AREA", square * square)
+            .number("STRIDE", ROW * self.elements_of_quad())
+    }
+
+    fn part(&self, name: &str) -> Template {
+        self.sized(Template::part(FILE, name))
+    }
+
+    /// Elements of workgroup memory that four values take.
+    fn elements_of_quad(&self) -> usize {
+        if self.square == 8 { 4 } else { 1 }
+    }
+
+    /// A text for each square of outputs of a subgroup, by its number across tokens and down outputs.
+    fn each_square(&self, text: impl Fn(usize, usize) -> String) -> String {
+        let (across, down) = self.squares();
+        (0..across).flat_map(|i| (0..down).map(move |j| (i, j))).map(|(i, j)| text(i, j)).collect()
+    }
+
+    /// Squares of a subgroup across tokens, and down outputs.
+    fn squares(&self) -> (usize, usize) {
+        (OWN.0 / self.square, OWN.1 / self.square)
+    }
+
+    /// A step: inputs and weights into workgroup memory, and their products.
+    fn step(&self, step: &Step) -> String {
+        let mut out = self.inputs(step);
+        for (half, (offset, quads)) in step.iter().enumerate() {
+            out += &self.weights(half, *offset, quads);
         }
-        out += "}\n";
-        self.write_outputs(&mut out);
-        out += "}\n";
+        out += "workgroupBarrier();\n";
+        for first in (0..QUADS).step_by(self.square / 4) {
+            out += &self.products(first * self.elements_of_quad());
+        }
         out
     }
 
-    /// Four values of a row in workgroup memory, at a place counted in quads.
-    fn write_quad(&self, out: &mut String, array: &str, at: &str, value: &str) {
-        if self.square == 8 {
-            let _ = writeln!(
-                out,
-                "{{ let q = {value}; let i = 4u * ({at}); {array}[i] = q.x; {array}[i + 1u] = q.y; {array}[i + 2u] = q.z; {array}[i + 3u] = q.w; }}"
-            );
-        } else {
-            let _ = writeln!(out, "{array}[{at}] = {value};");
+    /// Weights of a step that half of the threads decode.
+    fn weights(&self, half: usize, offset: usize, quads: &[usize]) -> String {
+        let puts = quads.iter().enumerate().map(|(i, quad)| {
+            let place = half * QUADS / 2 + i;
+            let value = format!("vec4<f16>(a0 * {} + c0)", self.codes.quad("0", *quad));
+            self.put("ws", &format!("(mine * 16u + row) * {ROW}u + {place}u"), &value)
+        });
+        self.part("weights")
+            .number("HALF", half)
+            .number("OFFSET", offset)
+            .word("SCALES", self.codes.scales("0"))
+            .word("LINES", self.codes.lines("0", quads))
+            .word("PUTS", puts.collect::<String>())
+            .make()
+    }
+
+    /// The products of columns that are in workgroup memory from the place `place` on, as many as a square has.
+    fn products(&self, place: usize) -> String {
+        let (across, down) = self.squares();
+        let load = |part, name, number| {
+            let load = self.part(part).word(name, number).number("PLACE", place);
+            load.number("FIRST", self.square * number).make()
+        };
+        let mut out = String::from("{\n");
+        for i in 0..across {
+            out += &load("load_inputs", "ACROSS", i);
         }
+        for j in 0..down {
+            out += &load("load_weights", "DOWN", j);
+            for i in 0..across {
+                let multiply = self.part("multiply").word("ACROSS", i).word("DOWN", j);
+                out += &multiply.word("SUM_OF", sum_of(i, j)).make();
+            }
+        }
+        out + "}\n"
+    }
+
+    /// Four values of a row in workgroup memory, at a place counted in quads.
+    fn put(&self, array: &str, at: &str, value: &str) -> String {
+        let part = if self.square == 8 { "put_four" } else { "put" };
+        self.part(part).word("ARRAY", array).word("AT", at).word("VALUE", value).make()
     }
 
     /// Inputs of a step: each thread has a quad of every sixteenth token.
-    fn write_inputs(&self, out: &mut String, step: &Step) {
+    fn inputs(&self, step: &Step) -> String {
         let quads = self.codes.quads();
-        let _ = writeln!(out, "{{ let slot = lid & 15u; var quad = 0u;");
-        // Which quad is in which place is known when this is written; a thread looks up its own.
-        let list: Vec<String> = step
+        let order: Vec<String> = step
             .iter()
             .flat_map(|(offset, all)| all.iter().map(move |quad| format!("{}u", offset * quads + quad)))
             .collect();
-        let _ = writeln!(out, "const order = array<u32, {QUADS}>({}); quad = order[slot];", list.join(", "));
-        let _ = write!(
-            out,
-            "let column = b0 * {quads}u + quad;
-for (var t = lid >> 4u; t < {TILE}u; t += {step}u) {{
-var v = vec4<f32>();
-if (first_token + t < job.tokens && column < job.superblocks * {quads}u) {{ v = x[(first_token + t) * job.x_stride + column]; }}
-",
-            step = THREADS / 16,
-        );
-        self.write_quad(out, "xs", &format!("t * {ROW}u + slot"), "vec4<f16>(v)");
-        out.push_str("} }\n");
+        self.part("inputs")
+            .number("STEP_QUADS", QUADS)
+            .word("ORDER", order.join(", "))
+            .number("TOKENS_AT_ONCE", THREADS / 16)
+            .word("PUT", self.put("xs", &format!("t * {ROW}u + slot"), "vec4<f16>(v)"))
+            .make()
     }
+}
 
-    fn write_outputs(&self, out: &mut String) {
-        let bias = if self.bias { " + vectors[job.bias + r]" } else { "" };
-        let square = self.square;
-        let area = square * square;
-        for i in 0..OWN.0 / square {
-            for j in 0..OWN.1 / square {
-                let _ = writeln!(
-                    out,
-                    "workgroupBarrier();
-coopStoreT(c{i}{j}, &squares[subgroup * {area}u], {square}u);
-workgroupBarrier();
-for (var e = lid & 31u; e < {area}u; e += 32u) {{
-let t = first_token + sub_token + {}u + e / {square}u; let r = first_row + sub_row + {}u + e % {square}u;
-if (t < job.tokens && r < job.rows) {{ y[job.y_first + t * job.y_stride + r] = squares[subgroup * {area}u + e]{bias}; }}
-}}",
-                    square * i,
-                    square * j
-                );
-            }
-        }
-    }
+/// The variable with the sums of a square of outputs.
+fn sum_of(across: usize, down: usize) -> String {
+    format!("c{across}{down}")
 }

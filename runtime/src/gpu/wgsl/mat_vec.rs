@@ -4,10 +4,12 @@
 //! superblocks with them; their sums are added in workgroup memory, always in the same order. Inputs are read once for all
 //! panels of the workgroup.
 
-use std::fmt::Write;
-
-use super::codes::PanelCodes;
 use qsf_format::Activation;
+
+use super::activation;
+use super::codes::PanelCodes;
+use super::levels::{fill_table, table};
+use super::template::Template;
 
 /// What becomes of the products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,136 +53,127 @@ pub enum Inputs {
 /// Quads whose inputs are in registers at once.
 pub(super) const QUADS: usize = 8;
 
+const FILE: &str = include_str!("mat_vec.wgsl");
+
 impl MatVec {
     /// The text of the kernel. `levels` are those of a learned type, `shift` that of its second grid.
     pub fn wgsl(&self, levels: &[f32], shift: f32) -> String {
-        let MatVec { codes, tokens, panels, threads, .. } = *self;
-        let mut out = String::new();
-        let sums = threads * panels * tokens;
-        let chosen = match self.experts {
-            Some(_) => "@group(0) @binding(4) var<storage, read> chosen: array<u32>;\n",
-            None => "",
+        let MatVec { tokens, panels, threads, .. } = *self;
+        let activation = match self.output {
+            Output::Store => String::new(),
+            Output::Gated(activation) => activation::expression(activation, "t"),
         };
-        let _ = write!(
-            out,
-            "struct Job {{ at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32 }}
-var<immediate> job: Job;
-@group(0) @binding(0) var<storage, read> w: array<u32>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-@group(0) @binding(3) var<storage, read> vectors: array<f32>;
-{chosen}var<workgroup> part: array<f32, {sums}>;
-const shift: f32 = {shift:?};
-"
-        );
-        if self.integers {
-            self.write_integer_memory(&mut out);
-        } else {
-            super::write_table(&mut out, levels);
-        }
-        let _ = write!(
-            out,
-            "@compute @workgroup_size({threads})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {{
-let row = lid & 15u; let slice = lid >> 4u;
-let first = (group.x + group.y * {MAX_GROUPS}u) * {}u;
-{}",
-            self.own_panels(),
-            match self.experts {
-                Some(_) => {
-                    "let start = chosen[2u * group.z] * job.expert_words; let y_first = job.y_first + group.z * job.y_stride;\n"
-                }
-                None => "let start = 0u; let y_first = job.y_first;\n",
-            }
-        );
-        out += match self.experts {
-            Some(Inputs::OfToken) => "let x_first = job.x_first + group.z / job.used * job.x_stride;\n",
-            Some(Inputs::OfChoice) => "let x_first = job.x_first + group.z * job.x_stride;\n",
-            None => "let x_first = job.x_first;\n",
+        let x_first = match self.experts {
+            Some(Inputs::OfToken) => "job.x_first + group.z / job.used * job.x_stride",
+            Some(Inputs::OfChoice) => "job.x_first + group.z * job.x_stride",
+            None => "job.x_first",
         };
-        if !self.integers {
-            out += &super::fill_table(levels, threads);
-        }
-        let panel_words =
-            format!("({}u + job.superblocks * {}u)", codes.head_words(), codes.superblock_words());
-        for p in 0..panels {
-            // Panels behind the last are read as the last; what is made of them is not written.
-            let (base, number) =
-                if p < self.own_panels() { ("job.at", p) } else { ("job.second", p - self.own_panels()) };
-            let _ = writeln!(
-                out,
-                "let panel{p} = start + {base} + min(first + {number}u, (job.rows - 1u) >> 4u) * {panel_words};\n{}",
-                codes.head(&p.to_string())
-            );
-            for t in 0..tokens {
-                let _ = writeln!(out, "var sum{p}_{t} = 0.0;");
-            }
-        }
-        if self.integers {
-            self.write_integer_loop(&mut out);
+        let text = Template::new(FILE)
+            .when("EXPERTS", self.experts.is_some())
+            .when("BIAS", self.bias)
+            .when("GATED", self.output != Output::Store)
+            .number("SUMS", threads * panels * tokens)
+            .float("SHIFT", shift)
+            .number("THREADS", threads)
+            .number("MAX_GROUPS", MAX_GROUPS)
+            .number("OWN_PANELS", self.own_panels())
+            .word("X_FIRST", x_first)
+            .number("OUTPUTS", 16 * self.own_panels() * tokens)
+            .number("TOKENS", tokens)
+            .number("SLICES", threads / 16)
+            .word("ACTIVATION", activation)
+            .word("PANELS", (0..panels).map(|panel| self.panel(panel)).collect::<String>())
+            .word("PUT_SUMS", self.put_sums());
+        let text = if self.integers {
+            text.word("MEMORY", self.integer_memory())
+                .word("FILL_TABLE", "")
+                .word("LOOP", self.integer_loop())
         } else {
-            self.write_float_loop(&mut out);
-        }
-        for p in 0..panels {
-            for t in 0..tokens {
-                let _ = writeln!(out, "part[{}u + lid] = sum{p}_{t};", (p * tokens + t) * threads);
-            }
-        }
-        out += "workgroupBarrier();\n";
-        self.write_outputs(&mut out);
-        out += "}\n";
-        out
+            text.word("MEMORY", table(levels))
+                .word("FILL_TABLE", fill_table(levels, threads))
+                .word("LOOP", self.float_loop())
+        };
+        text.make()
+    }
+
+    /// A text with the sizes of the type.
+    pub(super) fn sized(&self, text: Template) -> Template {
+        text.number("HEAD_WORDS", self.codes.head_words())
+            .number("SUPERBLOCK_WORDS", self.codes.superblock_words())
+            .number("QUADS", self.codes.quads())
+            .number("SLICES", self.threads / 16)
+    }
+
+    fn part(&self, name: &str) -> Template {
+        self.sized(Template::part(FILE, name))
+    }
+
+    /// Where a panel begins, and sums for it.
+    fn panel(&self, panel: usize) -> String {
+        let own = self.own_panels();
+        let (base, number) = if panel < own { ("job.at", panel) } else { ("job.second", panel - own) };
+        let begin = self.part("panel").word("PANEL", panel).word("BASE", base).number("NUMBER", number);
+        begin.word("HEAD", self.codes.head(&panel.to_string())).make() + &self.each_token("sum", panel)
+    }
+
+    /// A statement for each token.
+    fn each_token(&self, part: &str, panel: usize) -> String {
+        let statement = |token: usize| self.part(part).word("PANEL", panel).word("TOKEN", token).make();
+        (0..self.tokens).map(statement).collect()
+    }
+
+    fn put_sums(&self) -> String {
+        let MatVec { tokens, threads, .. } = *self;
+        let put = |panel: usize, token: usize| {
+            let put = self.part("put_sum").word("PANEL", panel).word("TOKEN", token);
+            put.number("PLACE", (panel * tokens + token) * threads).make()
+        };
+        (0..self.panels).flat_map(|panel| (0..tokens).map(move |token| put(panel, token))).collect()
     }
 
     /// The loop over superblocks, with inputs as they are.
-    fn write_float_loop(&self, out: &mut String) {
-        let MatVec { codes, tokens, panels, threads, .. } = *self;
-        let slices = threads / 16;
-        let _ = writeln!(out, "for (var b = slice; b < job.superblocks; b += {slices}u) {{");
-        for p in 0..panels {
-            let (head, words) = (codes.head_words(), codes.superblock_words());
-            let _ = writeln!(
-                out,
-                "let at{p} = panel{p} + {head}u + b * {words}u;\n{}",
-                codes.scales(&p.to_string())
-            );
-            for t in 0..tokens {
-                let _ = writeln!(out, "var d{p}_{t} = 0.0;");
+    fn float_loop(&self) -> String {
+        let MatVec { codes, tokens, panels, .. } = *self;
+        let mut begin: String = (0..panels)
+            .map(|panel| {
+                let scales = codes.scales(&panel.to_string());
+                self.part("begin").word("PANEL", panel).word("SCALES", scales).make()
+                    + &self.each_token("dot", panel)
+            })
+            .collect();
+        begin += &self.each_token("all", 0);
+        let groups: String = codes.groups(QUADS).iter().map(|quads| self.float_group(quads)).collect();
+        let end =
+            |token: usize, panel: usize| self.part("end").word("PANEL", panel).word("TOKEN", token).make();
+        let end: String =
+            (0..tokens).flat_map(|token| (0..panels).map(move |panel| end(token, panel))).collect();
+        self.part("loop").word("BEGIN", begin).word("GROUPS", groups).word("END", end).make()
+    }
+
+    /// Quads that are loaded together, of all panels and tokens.
+    fn float_group(&self, quads: &[usize]) -> String {
+        let MatVec { codes, tokens, panels, .. } = *self;
+        let mut out = String::from("{\n");
+        for panel in 0..panels {
+            out += &codes.lines(&panel.to_string(), quads);
+        }
+        for token in 0..tokens {
+            for quad in quads {
+                out += &self.part("input").word("TOKEN", token).word("QUAD", quad).make();
             }
         }
-        for t in 0..tokens {
-            let _ = writeln!(out, "var all{t} = vec4<f32>();");
-        }
-        for quads in codes.groups(QUADS) {
-            out.push_str("{\n");
-            for p in 0..panels {
-                out.push_str(&codes.lines(&p.to_string(), &quads));
-            }
-            for t in 0..tokens {
-                for quad in &quads {
-                    let at = format!("x_first + b * {}u + {quad}u + {t}u * job.x_stride", codes.quads());
-                    let _ = writeln!(out, "let x{t}_{quad} = x[{at}]; all{t} += x{t}_{quad};");
+        for panel in 0..panels {
+            for quad in quads {
+                let values = codes.quad(&panel.to_string(), *quad);
+                let weights = self.part("weights").word("PANEL", panel).word("QUAD", quad);
+                out += &weights.word("VALUES", values).make();
+                for token in 0..tokens {
+                    let add = self.part("add_dot").word("PANEL", panel).word("QUAD", quad);
+                    out += &add.word("TOKEN", token).make();
                 }
             }
-            for p in 0..panels {
-                for quad in &quads {
-                    let _ = writeln!(out, "let f{p}_{quad} = {};", codes.quad(&p.to_string(), *quad));
-                    for t in 0..tokens {
-                        let _ = writeln!(out, "d{p}_{t} += dot(x{t}_{quad}, f{p}_{quad});");
-                    }
-                }
-            }
-            out.push_str("}\n");
         }
-        for t in 0..tokens {
-            for p in 0..panels {
-                let _ = writeln!(
-                    out,
-                    "sum{p}_{t} += a{p} * d{p}_{t} + c{p} * (all{t}.x + all{t}.y + all{t}.z + all{t}.w);"
-                );
-            }
-        }
-        out.push_str("}\n");
+        out + "}\n"
     }
 
     /// Panels of a workgroup that make outputs of their own.
@@ -189,40 +182,6 @@ let first = (group.x + group.y * {MAX_GROUPS}u) * {}u;
             Output::Store => self.panels,
             Output::Gated(_) => self.panels / 2,
         }
-    }
-
-    fn write_outputs(&self, out: &mut String) {
-        let MatVec { tokens, threads, .. } = *self;
-        let (own, slices) = (self.own_panels(), threads / 16);
-        let total = |base: &str| {
-            format!(
-                "var t = 0.0; for (var k = 0u; k < {slices}u; k++) {{ t += part[{base} + k * 16u + r]; }}"
-            )
-        };
-        let _ = write!(
-            out,
-            "for (var o = lid; o < {}u; o += {threads}u) {{
-let r = o & 15u; let token = (o >> 4u) % {tokens}u; let p = (o >> 4u) / {tokens}u;
-let output = (first + p) * 16u + r;
-if (output < job.rows) {{
-{}
-",
-            16 * own * tokens,
-            total(&format!("(p * {tokens}u + token) * {threads}u"))
-        );
-        if self.bias {
-            out.push_str("t += vectors[job.bias + output];\n");
-        }
-        if let Output::Gated(activation) = self.output {
-            let second = total(&format!("((p + {own}u) * {tokens}u + token) * {threads}u"));
-            let _ = writeln!(
-                out,
-                "var u = 0.0; {{ {second} {} u = t; }}\nt = {} * u;",
-                if self.bias { "t += vectors[job.bias + job.rows + output];" } else { "" },
-                super::activation::expression(activation, "t")
-            );
-        }
-        out.push_str("y[y_first + token * job.y_stride + output] = t;\n}\n}\n");
     }
 }
 

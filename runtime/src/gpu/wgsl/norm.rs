@@ -2,6 +2,8 @@
 
 use qsf_format::{NormKind, Residual};
 
+use super::template::Template;
+
 /// Most threads of a workgroup.
 const MAX_THREADS: usize = 1024;
 /// Threads that add up what the others have.
@@ -44,61 +46,48 @@ pub enum Added {
 }
 
 impl AddAndNorm {
-    /// The text of the kernel. Rows of what is normed are `job.stride` apart. A thread has its values in registers all along.
+    /// The text of the kernel.
     pub fn wgsl(&self) -> String {
-        let AddAndNorm { width, threads, .. } = *self;
+        let AddAndNorm { width, threads, added, residual, .. } = *self;
+        let file = include_str!("add_and_norm.wgsl");
         let rows = Rows { width, threads, kind: self.kind, bias: self.bias };
-        let mut out = format!(
-            "struct Job {{ next: u32, added: u32, epsilon: f32, stride: u32 }}
-var<immediate> job: Job;
-@group(0) @binding(0) var<storage, read_write> hidden: array<f32>;
-@group(0) @binding(1) var<storage, read> projected: array<f32>;
-@group(0) @binding(2) var<storage, read_write> normed: array<f32>;
-@group(0) @binding(3) var<storage, read> vectors: array<f32>;
-{}@compute @workgroup_size({threads})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {{
-let at = group.x * {width}u;
-",
-            rows.sum()
-        );
-        out += &rows.each(|i, at| format!("let h{i} = hidden[at + {at}];"));
-        if self.added != Added::Nothing {
-            out += &rows.each(|i, at| format!("let p{i} = projected[at + {at}];"));
+        let none = String::new;
+        let adds = added != Added::Nothing;
+        let stream = if adds { "s" } else { "h" };
+        let mut load_added = none();
+        if adds {
+            load_added += &rows.each(Template::part(file, "load_added"), |_, text| text);
         }
-        if self.added == Added::Normalized {
-            out += &rows.normalized("p", "added", "job.added");
+        if added == Added::Normalized {
+            load_added += &rows.normalized("p", "added", "job.added");
         }
-        if self.residual == Residual::Parallel {
-            self.write_normed(&rows, "h", &mut out);
+        let mut add = none();
+        if adds {
+            let value = if added == Added::Normalized { "added" } else { "p" };
+            add +=
+                &rows.each(Template::part(file, "add"), |i, text| text.word("VALUE", format!("{value}{i}")));
+            add += &rows.store("hidden", "at", "s");
         }
-        let stream = match self.added {
-            Added::Nothing => "h",
-            Added::Plain => {
-                out += &rows.each(|i, _| format!("let s{i} = h{i} + p{i};"));
-                "s"
-            }
-            Added::Normalized => {
-                out += &rows.each(|i, _| format!("let s{i} = h{i} + added{i};"));
-                "s"
-            }
-        };
-        if self.added != Added::Nothing {
-            out += &rows.store(|i, at| format!("hidden[at + {at}] = s{i};"));
-        }
-        if self.residual == Residual::Sequential {
-            self.write_normed(&rows, stream, &mut out);
-        }
-        out += "}\n";
-        out
+        let when = |wanted, from| if residual == wanted { self.normed(&rows, from) } else { none() };
+        Template::new(file)
+            .number("THREADS", threads)
+            .number("WIDTH", width)
+            .word("SUM", rows.sum())
+            .word("LOAD", rows.each(Template::part(file, "load"), |_, text| text))
+            .word("LOAD_ADDED", load_added)
+            .word("NORM_OF_STREAM", when(Residual::Parallel, "h"))
+            .word("ADD", add)
+            .word("NORM_OF_SUM", when(Residual::Sequential, stream))
+            .make()
     }
 
-    fn write_normed(&self, rows: &Rows, from: &str, out: &mut String) {
-        let mut name = from;
+    fn normed(&self, rows: &Rows, from: &str) -> String {
+        let base = "group.x * job.stride";
         if self.next {
-            *out += &rows.normalized(from, "next", "job.next");
-            name = "next";
+            rows.normalized(from, "next", "job.next") + &rows.store("normed", base, "next")
+        } else {
+            rows.store("normed", base, from)
         }
-        *out += &rows.store(|i, at| format!("normed[group.x * job.stride + {at}] = {name}{i};"));
     }
 }
 
@@ -116,25 +105,18 @@ pub struct NormInPlace {
 }
 
 impl NormInPlace {
-    /// The text of the kernel. Rows are `job.stride` apart, and the part begins at `job.first` in its row.
+    /// The text of the kernel.
     pub fn wgsl(self) -> String {
         let NormInPlace { kind, bias, width, threads } = self;
+        let file = include_str!("norm_in_place.wgsl");
         let rows = Rows { width, threads, kind, bias };
-        format!(
-            "struct Job {{ stride: u32, first: u32, gains: u32, epsilon: f32 }}
-var<immediate> job: Job;
-@group(0) @binding(0) var<storage, read_write> rows: array<f32>;
-@group(0) @binding(1) var<storage, read> vectors: array<f32>;
-{}@compute @workgroup_size({threads})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {{
-let at = group.x * job.stride + job.first;
-{}{}{}}}
-",
-            rows.sum(),
-            rows.each(|i, at| format!("let v{i} = rows[at + {at}];")),
-            rows.normalized("v", "n", "job.gains"),
-            rows.store(|i, at| format!("rows[at + {at}] = n{i};"))
-        )
+        Template::new(file)
+            .number("THREADS", threads)
+            .word("SUM", rows.sum())
+            .word("LOAD", rows.each(Template::part(file, "load"), |_, text| text))
+            .word("NORM", rows.normalized("v", "n", "job.gains"))
+            .word("STORE", rows.store("rows", "at", "n"))
+            .make()
     }
 }
 
@@ -147,23 +129,33 @@ struct Rows {
 }
 
 impl Rows {
+    fn part(&self, name: &str) -> Template {
+        Template::part(include_str!("norm_rows.wgsl"), name)
+            .number("THREADS", self.threads)
+            .number("WIDTH", self.width)
+            .float("MEAN_OF", self.width as f32)
+            .when("BIAS", self.bias)
+    }
+
     /// Values of a thread.
     fn count(&self) -> usize {
         self.width.div_ceil(self.threads)
     }
 
-    /// Statements for the values of a thread, by number and place. Those behind the row are read as its last, and weigh nothing.
-    fn each(&self, statement: impl Fn(usize, &str) -> String) -> String {
-        (0..self.count()).map(|i| statement(i, &self.place(i)) + "\n").collect()
+    /// A statement for each value of a thread, with its number and place, and what `fill` sets. Values behind the row are read as its
+    /// last, and weigh nothing.
+    fn each(&self, statement: Template, fill: impl Fn(usize, Template) -> Template) -> String {
+        let text = |i| fill(i, statement.clone().word("INDEX", i).word("PLACE", self.place(i))).make();
+        (0..self.count()).map(text).collect()
     }
 
-    /// The same, for writing: nothing behind the row.
-    fn store(&self, statement: impl Fn(usize, &str) -> String) -> String {
-        self.each(|i, _| {
-            let place = format!("(lid + {}u)", i * self.threads);
-            let guard =
-                if self.is_whole(i) { String::new() } else { format!("if ({place} < {}u) ", self.width) };
-            format!("{guard}{{ {} }}", statement(i, &place))
+    /// Statements that write the variables `value` to an array; nothing behind the row.
+    fn store(&self, array: &str, base: &str, value: &str) -> String {
+        let statement = self.part("store").word("ARRAY", array).word("BASE", base);
+        self.each(statement, |i, text| {
+            text.when("INSIDE", self.is_whole(i))
+                .word("PLACE", format!("(lid + {}u)", i * self.threads))
+                .word("VALUE", format!("{value}{i}"))
         })
     }
 
@@ -178,6 +170,27 @@ impl Rows {
 
     /// Statements that make variables `to` of variables `from`, with gains at `gains`.
     fn normalized(&self, from: &str, to: &str, gains: &str) -> String {
+        let part = |name| self.part(name).word("TO", to);
+        let squares = |of: &str| self.total(|i| format!("{of}{i} * {of}{i}"));
+        let (statistics, centred) = match self.kind {
+            NormKind::RmsNorm => (part("rms_factor").word("SQUARES", squares(from)).make(), from.to_owned()),
+            NormKind::LayerNorm => {
+                let centred = format!("{to}_d");
+                let mean = part("mean").word("VALUES", self.total(|i| format!("{from}{i}"))).make();
+                let distances =
+                    self.each(part("distance"), |i, text| text.word("VALUE", format!("{from}{i}")));
+                let factor = part("rms_factor").word("SQUARES", squares(&centred)).make();
+                (mean + &distances + &factor, centred)
+            }
+        };
+        let normalized = self.each(part("normalized").word("GAINS", gains), |i, text| {
+            text.word("RESULT", format!("{to}{i}")).word("VALUE", format!("{centred}{i}"))
+        });
+        statistics + &normalized
+    }
+
+    /// The sum over the values of a thread, those behind the row left out.
+    fn total(&self, term: impl Fn(usize) -> String) -> String {
         let weight = |i: usize| {
             if self.is_whole(i) {
                 String::new()
@@ -185,58 +198,19 @@ impl Rows {
                 format!(" * select(0.0, 1.0, lid + {}u < {}u)", i * self.threads, self.width)
             }
         };
-        let total = |each: &dyn Fn(usize) -> String| {
-            let terms: Vec<String> = (0..self.count()).map(|i| each(i) + &weight(i)).collect();
-            format!("sum(lid, {}) / {:?}", terms.join(" + "), self.width as f32)
-        };
-        let mut out = match self.kind {
-            NormKind::RmsNorm => {
-                let squares = total(&|i| format!("{from}{i} * {from}{i}"));
-                format!("let {to}_factor = inverseSqrt({squares} + job.epsilon);\n")
-            }
-            NormKind::LayerNorm => {
-                let mean = total(&|i| format!("{from}{i}"));
-                let mut text = format!("let {to}_mean = {mean};\n");
-                text += &self.each(|i, _| format!("let {to}_d{i} = {from}{i} - {to}_mean;"));
-                let squares = total(&|i| format!("{to}_d{i} * {to}_d{i}"));
-                text + &format!("let {to}_factor = inverseSqrt({squares} + job.epsilon);\n")
-            }
-        };
-        out += &self.each(|i, at| {
-            let value = match self.kind {
-                NormKind::RmsNorm => format!("{from}{i}"),
-                NormKind::LayerNorm => format!("{to}_d{i}"),
-            };
-            let bias = if self.bias {
-                format!(" + vectors[{gains} + {}u + {at}]", self.width)
-            } else {
-                String::new()
-            };
-            format!("let {to}{i} = {value} * {to}_factor * vectors[{gains} + {at}]{bias};")
-        });
-        out
+        let terms: Vec<String> = (0..self.count()).map(|i| term(i) + &weight(i)).collect();
+        terms.join(" + ")
     }
 
     /// A function that adds a value of every thread up, for every thread, always in the same order.
     fn sum(&self) -> String {
-        let threads = self.threads;
-        let each: Vec<String> =
-            (0..threads / ADDERS).map(|i| format!("part[lid + {}u]", i * ADDERS)).collect();
-        let all: Vec<String> = (0..ADDERS).map(|i| format!("some[{i}u]")).collect();
-        format!(
-            "var<workgroup> part: array<f32, {threads}>;
-var<workgroup> some: array<f32, {ADDERS}>;
-fn sum(lid: u32, value: f32) -> f32 {{
-workgroupBarrier();
-part[lid] = value;
-workgroupBarrier();
-if (lid < {ADDERS}u) {{ some[lid] = {}; }}
-workgroupBarrier();
-return {};
-}}
-",
-            each.join(" + "),
-            all.join(" + ")
-        )
+        let parts: Vec<String> =
+            (0..self.threads / ADDERS).map(|i| format!("part[lid + {}u]", i * ADDERS)).collect();
+        let some: Vec<String> = (0..ADDERS).map(|i| format!("some[{i}u]")).collect();
+        self.part("sum")
+            .number("ADDERS", ADDERS)
+            .word("SUM_OF_PARTS", parts.join(" + "))
+            .word("SUM_OF_SOME", some.join(" + "))
+            .make()
     }
 }
