@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use qsf_format::panels::{PANEL_ROWS, interleave};
-use qsf_format::{Layout, Outliers, QuantType};
+use qsf_format::{Encoding, FloatFormat, Layout, Outliers, QuantType};
 use qsf_runtime::compare::ErrorStats;
 use qsf_runtime::cpu::decode_row;
 use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
@@ -71,10 +71,10 @@ impl Encoder<'_> {
             .collect::<Result<Vec<f32>>>()?
             .into_iter()
             .fold(0.0, f32::max);
-        let range = match wanted {
-            QuantType::F32 | QuantType::Bf16 => 0.0..=f32::INFINITY,
+        let range = match wanted.encoding() {
+            Encoding::Float(FloatFormat::F32 | FloatFormat::Bf16) => 0.0..=f32::INFINITY,
             // Its scale is a 127th of the largest value.
-            QuantType::Q8 => 32.0 * F16_MIN_NORMAL..=127.0 * F16_MAX,
+            Encoding::SignedBytes => 32.0 * F16_MIN_NORMAL..=127.0 * F16_MAX,
             _ => F16_MIN_NORMAL..=F16_MAX,
         };
         Ok(match tensor.stored_type() {

@@ -1,7 +1,7 @@
 //! Random rows in the bytes of a type, without a float in between: codes are random bits, scales make their size.
 
 use half::{bf16, f16};
-use qsf_format::{BUILT_IN, BlockSize, QuantType};
+use qsf_format::{BUILT_IN, BlockSize, Encoding, FloatFormat, GRID_UNIT, QuantType, RowCodes, TRELLIS_UNIT};
 use qsf_runtime::sample::Rng;
 
 /// Values per block of the types that take the file's block size.
@@ -10,9 +10,6 @@ const BLOCK: BlockSize = BlockSize::B64;
 const SPREAD: f32 = 0.25;
 /// Least and most of the magnitude of a learned type's block scale, of at most 63.
 const BLOCK_SCALES: (u8, u8) = (32, 47);
-/// What the scale of a row is multiplied with (SPEC.md sections 6.3 and 6.4).
-const GRID_UNIT: f64 = 1.0 / 4096.0;
-const TRELLIS_UNIT: f64 = 1.0 / 128.0;
 
 /// How the rows of one tensor are made.
 pub(super) struct RandomRows {
@@ -45,9 +42,9 @@ impl RandomRows {
         // Uniform numbers of variance 1.
         let width = 12f64.sqrt() * self.deviation;
         let mut next = || self.constant.unwrap_or_else(|| ((rng.next_f64() - 0.5) * width) as f32);
-        match self.quant {
-            QuantType::F32 => out.as_chunks_mut().0.iter_mut().for_each(|v| *v = next().to_le_bytes()),
-            QuantType::Bf16 => {
+        match self.quant.encoding() {
+            Encoding::Float(FloatFormat::F32) => out.as_chunks_mut().0.iter_mut().for_each(|v| *v = next().to_le_bytes()),
+            Encoding::Float(FloatFormat::Bf16) => {
                 out.as_chunks_mut().0.iter_mut().for_each(|v| *v = bf16::from_f32(next()).to_le_bytes());
             }
             _ => out.as_chunks_mut().0.iter_mut().for_each(|v| *v = f16::from_f32(next()).to_le_bytes()),
@@ -64,9 +61,9 @@ impl RandomRows {
         let mut cols = self.cols;
         for block in blocks.chunks_exact_mut(quant.block_bytes(BLOCK)) {
             fill_random(rng, block);
-            let codes = match quant {
-                QuantType::T2 | QuantType::T3 => block,
-                _ if quant.is_learned() => {
+            let codes = match quant.encoding() {
+                Encoding::Trellis { .. } => block,
+                Encoding::Grid { .. } => {
                     // A sign, so that levels that are not symmetric have mean 0; the lowest bit chooses the grid.
                     let (least, most) = BLOCK_SCALES;
                     let size = (least + (block[0] >> 1) % (most - least + 1)) as i8;
@@ -95,12 +92,8 @@ fn fill_scales(quant: QuantType, scale: f32, block: &mut [u8]) -> &mut [u8] {
     let scale = f16::from_f32(scale);
     let (first, rest) = block.split_at_mut(2);
     first.copy_from_slice(&scale.to_le_bytes());
-    let most = match quant {
-        QuantType::Q2 => 3.0,
-        QuantType::Q3 => 7.0,
-        QuantType::Q4 => 15.0,
-        _ => return rest,
-    };
+    let Encoding::Affine(planes) = quant.encoding() else { return rest };
+    let most = ((1 << planes.bits()) - 1) as f32;
     let (min, codes) = rest.split_at_mut(2);
     min.copy_from_slice(&f16::from_f32(-0.5 * most * scale.to_f32()).to_le_bytes());
     codes
@@ -109,21 +102,21 @@ fn fill_scales(quant: QuantType, scale: f32, block: &mut [u8]) -> &mut [u8] {
 /// What random bits must not be: codes that no writer makes, and padding codes behind the `used` values of a block of `n` that
 /// are not zero (SPEC.md section 6).
 fn repair(quant: QuantType, n: usize, used: usize, codes: &mut [u8]) {
-    match quant {
-        QuantType::Q8 => codes.iter_mut().filter(|code| **code == 0x80).for_each(|code| *code = 0),
-        QuantType::Ternary => {
+    match quant.encoding() {
+        Encoding::SignedBytes => codes.iter_mut().filter(|code| **code == 0x80).for_each(|code| *code = 0),
+        Encoding::Symmetric { rows: RowCodes::SignAndZero, .. } => {
             let (sign, zero) = codes.split_at_mut(n / 8);
             sign.iter_mut().zip(zero).for_each(|(sign, zero)| *sign &= !*zero);
         }
         // Bits of padding are free.
-        QuantType::T2 | QuantType::T3 => return,
+        Encoding::Trellis { .. } => return,
         _ => {}
     }
     if used == n {
         return;
     }
     let mut rest = codes;
-    for &bits in planes(quant) {
+    for bits in planes(quant) {
         let (plane, behind) = rest.split_at_mut(n * bits / 8);
         rest = behind;
         for i in used..n {
@@ -138,15 +131,13 @@ fn repair(quant: QuantType, n: usize, used: usize, codes: &mut [u8]) {
 }
 
 /// Bits of a value in each of the planes that the codes of a block consist of.
-fn planes(quant: QuantType) -> &'static [usize] {
-    match quant {
-        QuantType::Ternary => &[1, 1],
-        QuantType::Q3 | QuantType::N3 => &[2, 1],
-        QuantType::Q4 | QuantType::N4 => &[4],
-        QuantType::N5 => &[4, 1],
-        QuantType::Q6 => &[4, 2],
-        QuantType::Q8 => &[8],
-        _ => &[2],
+fn planes(quant: QuantType) -> Vec<usize> {
+    match quant.encoding() {
+        Encoding::Symmetric { rows: RowCodes::SignAndZero, .. } => vec![1, 1],
+        encoding => {
+            let planes = encoding.planes().map_or([0, 0], |planes| [planes.low, planes.high]);
+            planes.into_iter().filter(|bits| *bits > 0).collect()
+        }
     }
 }
 
@@ -161,19 +152,18 @@ fn code_deviation(quant: QuantType) -> f64 {
     if let Some((levels, shift)) = BUILT_IN.grid(quant) {
         let both = levels.iter().flat_map(|level| [f64::from(*level), f64::from(*level) + f64::from(shift)]);
         let (least, most) = BLOCK_SCALES;
-        return GRID_UNIT * rms(&mut { both }) * rms(&mut (least..=most).map(f64::from));
+        return f64::from(GRID_UNIT) * rms(&mut { both }) * rms(&mut (least..=most).map(f64::from));
     }
     if let Some(sums) = BUILT_IN.sums(quant) {
-        return TRELLIS_UNIT * rms(&mut (0..=255).map(|state| f64::from(sums.level(state))));
+        return f64::from(TRELLIS_UNIT) * rms(&mut (0..=255).map(|state| f64::from(sums.level(state))));
     }
-    match quant {
-        // -3, -1, 1 and 3.
-        QuantType::Q2Sym => 5f64.sqrt(),
-        QuantType::Q2 => uniform(4.0),
-        QuantType::Q3 => uniform(8.0),
-        QuantType::Q4 => uniform(16.0),
+    match quant.encoding() {
+        Encoding::Affine(planes) => uniform(f64::from(1u32 << planes.bits())),
         // Half of them are 0.
-        QuantType::Ternary => 0.5f64.sqrt(),
+        Encoding::Symmetric { rows: RowCodes::SignAndZero, .. } => 0.5f64.sqrt(),
+        encoding @ Encoding::Symmetric { levels, .. } => {
+            rms(&mut (0..levels).map(|code| f64::from(encoding.level(code))))
+        }
         _ => uniform(255.0),
     }
 }

@@ -16,15 +16,14 @@
 //! and the result is `acc + accb`. Every kernel does exactly this, so all give the same bits, alone or in a batch. With the
 //! row scale R of a learned type, for table entries T, A, B and a shift c of [`CodeTables`]:
 //!
-//! | Type | u | a | b |
+//! | [`Encoding`](qsf_format::Encoding) | u | a | b |
 //! |---|---|---|---|
-//! | scale and min | code, unsigned | scale | min |
-//! | `2bit-sym` | code, unsigned | 2d | -3d |
-//! | `ternary` | code, unsigned | d | -d |
-//! | `8bit` | code, signed | d | none: the result is `acc` |
-//! | `n2` to `n5` | T\[code\] | R * 2^-12 * s, exact | a * c, rounded once, for the second grid; 0 for the first |
-//! | `6bit` | 2 * code - 64 | the same | the same |
-//! | `t2`, `t3` | A\[newest\] + B\[oldest\] | R * 2^-7, exact | none: the result is `acc` |
+//! | `Affine` | code, unsigned | scale | min |
+//! | `Symmetric` | code, unsigned | d times the step of levels | d times the first level |
+//! | `SignedBytes` | code, signed | d | none: the result is `acc` |
+//! | `Grid`, levels in a table | T\[code\] | R * 2^-12 * s, exact | a * c, rounded once, for the second grid; 0 for the first |
+//! | `Grid`, even levels | 2 * code - 64 | R * 2^-12 * s, exact | a * c or 0, as with a table |
+//! | `Trellis` | A\[newest\] + B\[oldest\] | R * 2^-7, exact | none: the result is `acc` |
 //!
 //! Wide kernels ([`WideKernel`]) give 256 columns one scale, d of a token and s of a row of weights, whose a, b and u become a code c
 //! of 8 bits, `s * c` being near `a * u + b`. For each such group, in ascending order:

@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use qsf_format::panels::PANEL_ROWS;
 
+use super::amx_scratch::{CHUNK, PAIR, Scratch, grow};
 use super::avx512::{self, Avx512};
 use super::group::Group;
 use super::tiles::{Amx, Codes, Floats, SLOTS, STORE_LAG, Sums, TOKENS, TileUnit};
@@ -23,55 +24,11 @@ use crate::cpu::kernels::learned::{Head, Levels};
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::scales;
 
-/// Panels that share the codes of tokens while these are in the first-level cache.
-const PAIR: usize = 2;
-/// Groups of a chunk: the codes of a pair of panels (16 KiB) stay in the first-level cache for all tokens.
-const CHUNK: usize = 16;
 /// Tokens whose results wait in a scratch for the next chunk, and panels of which they do: half of a second-level cache.
 const PASS_TOKENS: usize = 512;
 const PASS_PANELS: usize = 16;
 /// Products that are started before the sums at work.
 const AHEAD: usize = SLOTS - 1;
-
-/// What a thread needs between the steps of a task. It only grows, and not with the number of tokens.
-#[derive(Default)]
-struct Scratch {
-    /// The sums of the last products.
-    ring: Box<Page<[Sums; SLOTS]>>,
-    /// Codes of a chunk, panel after panel.
-    codes: Box<Page<[[Codes; CHUNK]; PAIR]>>,
-    /// Scales a of a chunk per group.
-    a: Box<Page<[[Floats; CHUNK]; PAIR]>>,
-    /// Offsets b of the panels of a pass: panels x blocks.
-    b: Vec<Floats>,
-    /// Sums sx of the tokens of a pass: tiles x groups.
-    sx: Vec<Floats>,
-    /// Results so far: panels x tiles x tokens.
-    acc: Vec<[Floats; TOKENS]>,
-}
-
-/// Starts at a page, so that a load never seems to depend on a store that has the same place in another page: the processor
-/// compares only those bits at first.
-#[repr(C, align(4096))]
-struct Page<T>(T);
-
-impl Default for Page<[Sums; SLOTS]> {
-    fn default() -> Self {
-        Page([Sums::ZERO; SLOTS])
-    }
-}
-
-impl Default for Page<[[Codes; CHUNK]; PAIR]> {
-    fn default() -> Self {
-        Page([[Codes::ZERO; CHUNK]; PAIR])
-    }
-}
-
-impl Default for Page<[[Floats; CHUNK]; PAIR]> {
-    fn default() -> Self {
-        Page([[Floats::ZERO; CHUNK]; PAIR])
-    }
-}
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
@@ -346,12 +303,6 @@ impl Pass<'_> {
                 }
             }
         }
-    }
-}
-
-fn grow<T: Copy>(buffer: &mut Vec<T>, len: usize, zero: T) {
-    if buffer.len() < len {
-        buffer.resize(len, zero);
     }
 }
 

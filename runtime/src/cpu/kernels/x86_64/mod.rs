@@ -1,6 +1,17 @@
 //! Kernels with the vector instructions of x86-64.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `sse`, `avx2`, `avx512` | what the panel product needs of each set |
+//! | `batch` | the panel product of several tokens, which unpacks codes once for many |
+//! | `fetch` | how far ahead weights are fetched |
+//! | `tiles`, `tiles_bf16` | the tile unit of AMX, for bytes and for bfloat16 |
+//! | `group` | a group of a panel, unpacked for the tile unit |
+//! | `amx`, `amx_scratch` | the panel product by tiles, and what a thread keeps for it |
+//! | `wide`, `wide_units`, `recode` | the product in wide groups, its units, and weights recoded for it |
 
 mod amx;
+mod amx_scratch;
 mod avx2;
 mod avx512;
 mod batch;
