@@ -21,7 +21,7 @@ const NEIGHBOUR_STEPS: usize = 16;
 
 /// Scale and min of a block; what [`fit`] returns is representable in binary16.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Grid {
+pub(super) struct ScaleAndMin {
     /// Distance between two levels, 0 or more.
     pub scale: f32,
     /// Value of code 0.
@@ -31,7 +31,7 @@ pub(super) struct Grid {
 /// A grid and the weighted squared error of the block under it.
 #[derive(Clone, Copy)]
 struct Scored {
-    grid: Grid,
+    grid: ScaleAndMin,
     error: f32,
 }
 
@@ -51,10 +51,10 @@ const fn clips<const TOP: usize>() -> &'static [f32] {
 /// # Errors
 /// When the range of the block needs a scale or min that binary16 cannot hold.
 #[inline(always)]
-pub(super) fn fit<const TOP: usize>(block: &Block<'_>) -> Result<Grid, ScaleOverflow> {
+pub(super) fn fit<const TOP: usize>(block: &Block<'_>) -> Result<ScaleAndMin, ScaleOverflow> {
     let (low, high) = block.range();
     let range = high - low;
-    let plain = Grid { scale: range / TOP as f32, min: low }.rounded().ok_or(ScaleOverflow)?;
+    let plain = ScaleAndMin { scale: range / TOP as f32, min: low }.rounded().ok_or(ScaleOverflow)?;
     if range == 0.0 {
         return Ok(plain);
     }
@@ -63,7 +63,7 @@ pub(super) fn fit<const TOP: usize>(block: &Block<'_>) -> Result<Grid, ScaleOver
     for &clip_low in clips::<TOP>() {
         for &clip_high in clips::<TOP>() {
             let scale = range * (1.0 - clip_low - clip_high) / TOP as f32;
-            fitter.improve(&mut best, Grid { scale, min: low + clip_low * range });
+            fitter.improve(&mut best, ScaleAndMin { scale, min: low + clip_low * range });
         }
     }
     for _ in 0..ALTERNATIONS {
@@ -80,16 +80,16 @@ pub(super) fn fit<const TOP: usize>(block: &Block<'_>) -> Result<Grid, ScaleOver
 
 /// The codes of a block under `grid`, 0 for fillers.
 #[inline(always)]
-pub(super) fn encode<const TOP: usize>(block: &Block<'_>, grid: Grid, codes: &mut Codes) {
+pub(super) fn encode<const TOP: usize>(block: &Block<'_>, grid: ScaleAndMin, codes: &mut Codes) {
     let inverse = inverse(grid.scale);
     block.write_codes(codes, |x| round_to_byte(clamp((x - grid.min) * inverse, 0.0, TOP as f32)));
 }
 
-impl Grid {
+impl ScaleAndMin {
     /// Both numbers rounded to binary16; `None` when one leaves its range.
     #[inline(always)]
-    fn rounded(self) -> Option<Grid> {
-        let grid = Grid { scale: round_to_f16(self.scale), min: round_to_f16(self.min) };
+    fn rounded(self) -> Option<ScaleAndMin> {
+        let grid = ScaleAndMin { scale: round_to_f16(self.scale), min: round_to_f16(self.min) };
         (grid.scale.is_finite() && grid.min.is_finite()).then_some(grid)
     }
 
@@ -127,7 +127,7 @@ impl<'a, const TOP: usize> Fitter<'a, TOP> {
     /// The error that a decoder would see. `scale * q` has at most 15 significant bits, so the fused product and sum
     /// here is the decoder's value to the bit.
     #[inline(always)]
-    fn score(&self, grid: Grid) -> Scored {
+    fn score(&self, grid: ScaleAndMin) -> Scored {
         let inverse = inverse(grid.scale);
         let error = self.block.weighted_squares(|x| {
             let q = round(clamp((x - grid.min) * inverse, 0.0, TOP as f32));
@@ -138,12 +138,12 @@ impl<'a, const TOP: usize> Fitter<'a, TOP> {
 
     /// Replaces `best` by the least-squares fit to the codes that `start` gives, if that is better.
     #[inline(always)]
-    fn improve(&self, best: &mut Scored, start: Grid) -> bool {
+    fn improve(&self, best: &mut Scored, start: ScaleAndMin) -> bool {
         self.least_squares(start).is_some_and(|grid| self.keep_better(best, grid))
     }
 
     #[inline(always)]
-    fn keep_better(&self, best: &mut Scored, grid: Grid) -> bool {
+    fn keep_better(&self, best: &mut Scored, grid: ScaleAndMin) -> bool {
         let scored = self.score(grid);
         let better = scored.error < best.error;
         if better {
@@ -155,7 +155,7 @@ impl<'a, const TOP: usize> Fitter<'a, TOP> {
     /// Minimises `sum w (x - scale * q - min)^2` for the codes q of `start`: first over both, then, with min rounded,
     /// over scale alone, which takes up what the rounding of min left.
     #[inline(always)]
-    fn least_squares(&self, start: Grid) -> Option<Grid> {
+    fn least_squares(&self, start: ScaleAndMin) -> Option<ScaleAndMin> {
         let inverse = inverse(start.scale);
         let mut sum_q = [0.0; LANES];
         let mut sum_qq = [0.0; LANES];
@@ -174,25 +174,25 @@ impl<'a, const TOP: usize> Fitter<'a, TOP> {
         if determinant <= 0.0 {
             // All weight on one code, as where one column carries all importance: no slope to fit, only a shift.
             let shift = (self.weighted - start.scale * q) / self.weight;
-            return Grid { scale: start.scale, min: self.origin + shift }.rounded();
+            return ScaleAndMin { scale: start.scale, min: self.origin + shift }.rounded();
         }
         let min = round_to_f16(self.origin + (self.weighted * qq - qx * q) / determinant);
         let scale = (qx - (min - self.origin) * q) / qq;
-        Grid { scale: if scale > 0.0 { scale } else { 0.0 }, min }.rounded()
+        ScaleAndMin { scale: if scale > 0.0 { scale } else { 0.0 }, min }.rounded()
     }
 
     /// Walks to better binary16 neighbours until there is none.
     #[inline(always)]
     fn search_neighbours(&self, best: &mut Scored) {
         for _ in 0..NEIGHBOUR_STEPS {
-            let Grid { scale, min } = best.grid;
+            let ScaleAndMin { scale, min } = best.grid;
             let (scale_step, min_step) = (f16_spacing(scale), f16_spacing(min));
             let mut better = false;
             for neighbour in 0..9 {
                 let scale = scale + (neighbour % 3 - 1) as f32 * scale_step;
                 let min = min + (neighbour / 3 - 1) as f32 * min_step;
                 if scale >= 0.0
-                    && let Some(grid) = (Grid { scale, min }).rounded()
+                    && let Some(grid) = (ScaleAndMin { scale, min }).rounded()
                 {
                     better |= self.keep_better(best, grid);
                 }

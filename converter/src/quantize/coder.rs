@@ -22,8 +22,8 @@ pub(super) trait Coder<V: Vector> {
     /// Columns of a block, a multiple of 32.
     fn columns(&self) -> usize;
 
-    /// The best scales found for these targets, judged by what [`Part::walk`] says.
-    fn choose(&self, part: &Part<'_>, room: &mut Room) -> Self::Block;
+    /// The best scales found for these targets, judged by what [`UncodedBlock::walk`] says.
+    fn choose(&self, uncoded: &UncodedBlock<'_>, room: &mut Room) -> Self::Block;
 
     /// Prepares scales for use.
     fn ready(&self, block: &Self::Block) -> Self::Ready;
@@ -38,22 +38,22 @@ pub(super) trait Coder<V: Vector> {
         block: &Self::Block,
         values: &mut [Lanes],
         pull: &[Lanes],
-        moment: Local<'_>,
+        moment: DiagonalBlock<'_>,
     ) -> Option<Self::Block>;
 }
 
 /// The part of a matrix that couples the columns of one block.
 #[derive(Clone, Copy)]
-pub(super) struct Local<'a> {
+pub(super) struct DiagonalBlock<'a> {
     matrix: &'a Strips,
     start: usize,
 }
 
-impl<'a> Local<'a> {
+impl<'a> DiagonalBlock<'a> {
     /// The part from column `start` on.
     #[inline(always)]
-    pub(super) fn new(matrix: &'a Strips, start: usize) -> Local<'a> {
-        Local { matrix, start }
+    pub(super) fn new(matrix: &'a Strips, start: usize) -> DiagonalBlock<'a> {
+        DiagonalBlock { matrix, start }
     }
 
     /// Row `row` of the block, in its columns `32 * strip..32 * strip + 32`.
@@ -65,7 +65,7 @@ impl<'a> Local<'a> {
 
 /// A block that is to be coded.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'a> {
+pub(super) struct UncodedBlock<'a> {
     /// What the values would be without any error so far.
     pub originals: &'a [Lanes],
     /// The values of the block, moved by the errors of earlier blocks.
@@ -73,10 +73,10 @@ pub(super) struct Part<'a> {
     /// What a squared distance from the target costs, by column.
     pub weights: &'a [f32],
     /// How an error in the block moves its later targets.
-    pub upper: Option<Local<'a>>,
+    pub upper: Option<DiagonalBlock<'a>>,
 }
 
-impl Part<'_> {
+impl UncodedBlock<'_> {
     /// Codes column after column, with the feedback inside the block; gives what that costs.
     #[inline(always)]
     pub(super) fn walk<V: Vector, C: Coder<V>>(

@@ -5,7 +5,7 @@ use std::ops::Range;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::Vector;
 
-use super::coder::{Coder, Local, MOST_COLUMNS, Part, Room, accumulate_row};
+use super::coder::{Coder, DiagonalBlock, MOST_COLUMNS, Room, UncodedBlock, accumulate_row};
 use super::feedback::Ordered;
 use super::strips::{STRIP, Strips, accumulate};
 use super::vectors::{ZEROS, inverse};
@@ -56,15 +56,15 @@ impl RowGroup {
                     accumulate::<V>(targets, &self.errors[..start], upper.strip(start / STRIP + strip));
                 }
             }
-            let part = Part {
+            let uncoded = UncodedBlock {
                 originals: &self.originals[block.clone()],
                 targets,
                 weights: &weights[block.clone()],
-                upper: upper.map(|upper| Local::new(upper, start)),
+                upper: upper.map(|upper| DiagonalBlock::new(upper, start)),
             };
-            let chosen = coder.choose(&part, &mut room);
+            let chosen = coder.choose(&uncoded, &mut room);
             let ready = coder.ready(&chosen);
-            let _: V = part.walk(coder, &ready, &mut room, Some(&mut self.values[block.clone()]));
+            let _: V = uncoded.walk(coder, &ready, &mut room, Some(&mut self.values[block.clone()]));
             self.set_errors(block, weights);
             blocks.push(chosen);
         }
@@ -117,7 +117,7 @@ impl RowGroup {
             let gained = &mut gained[..block.len()];
             gained.copy_from_slice(&self.values[block.clone()]);
             self.descend_codes(coder, &coder.ready(chosen), ordered, block.clone(), pull);
-            let local = Local::new(&ordered.moment, start);
+            let local = DiagonalBlock::new(&ordered.moment, start);
             let scaled = coder.rescale(chosen, &mut self.values[block.clone()], &pull[block.clone()], local);
             if let Some(better) = scaled {
                 *chosen = better;
@@ -159,7 +159,7 @@ impl RowGroup {
         pull: &mut [Lanes],
     ) {
         let start = block.start;
-        let local = Local::new(&ordered.moment, start);
+        let local = DiagonalBlock::new(&ordered.moment, start);
         let pull = &mut pull[block.clone()];
         for j in 0..block.len() {
             if ordered.pivots[start + j] == 0.0 {

@@ -7,7 +7,7 @@
 use qsf_runtime::cpu::lanes::Lanes;
 use qsf_runtime::cpu::vector::Vector;
 
-use super::coder::{Coder, Local, Part, Room};
+use super::coder::{Coder, DiagonalBlock, Room, UncodedBlock};
 use super::half_scale::round_to_f16;
 use super::levels::Levels;
 use super::strips::STRIP;
@@ -239,16 +239,16 @@ impl<V: Vector, L: Levels> Coder<V> for Learned<'_, L> {
     }
 
     #[inline(always)]
-    fn choose(&self, part: &Part<'_>, room: &mut Room) -> Scales {
-        let best: Best<V> = self.search(part.targets, part.weights);
+    fn choose(&self, uncoded: &UncodedBlock<'_>, room: &mut Room) -> Scales {
+        let best: Best<V> = self.search(uncoded.targets, uncoded.weights);
         let (mut scale, mut second) = best.scales(0);
-        if part.upper.is_some() {
+        if uncoded.upper.is_some() {
             let mut least = V::splat(NONE);
             for candidate in 0..CANDIDATES {
                 let (other, grid) = best.scales(candidate);
                 let step = V::from_lanes(&self.unit).mul(other);
                 let ready = Ready::new(step, grid.mul(V::splat(self.grid.shift)));
-                let loss: V = part.walk(self, &ready, room, None);
+                let loss: V = uncoded.walk(self, &ready, room, None);
                 let loss = V::choose(V::splat(NONE).larger(best.errors[candidate]), loss, V::splat(NONE));
                 let better = least.larger(loss);
                 least = V::choose(better, loss, least);
@@ -257,7 +257,7 @@ impl<V: Vector, L: Levels> Coder<V> for Learned<'_, L> {
             }
         }
         // An all-zero block is scale 0 and its codes are 0.
-        let some = largest::<V>(part.targets).mul(V::from_lanes(&self.unit)).larger(V::splat(0.0));
+        let some = largest::<V>(uncoded.targets).mul(V::from_lanes(&self.unit)).larger(V::splat(0.0));
         let zero = V::splat(0.0);
         Scales {
             scale: V::choose(some, scale, zero).to_lanes(),
@@ -282,7 +282,7 @@ impl<V: Vector, L: Levels> Coder<V> for Learned<'_, L> {
         block: &Scales,
         values: &mut [Lanes],
         pull: &[Lanes],
-        moment: Local<'_>,
+        moment: DiagonalBlock<'_>,
     ) -> Option<Scales> {
         let ready = self.prepare::<V>(block);
         let mut levels = [ZEROS; STRIP];

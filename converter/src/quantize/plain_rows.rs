@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::ScaleOverflow;
 use super::block::{Block, MAX_LANES};
-use super::coder::{Coder, Local, Part, Room};
+use super::coder::{Coder, DiagonalBlock, Room, UncodedBlock};
 use super::feedback::Feedback;
 use super::group::RowGroup;
 use super::rows::BlockType;
@@ -128,17 +128,17 @@ impl<V: Vector, T: BlockType> Coder<V> for PlainRows<'_, T> {
     }
 
     #[inline(always)]
-    fn choose(&self, part: &Part<'_>, _room: &mut Room) -> Self::Block {
+    fn choose(&self, uncoded: &UncodedBlock<'_>, _room: &mut Room) -> Self::Block {
         // Weights of used columns are positive.
-        let used = part.weights.iter().take_while(|weight| **weight > 0.0).count();
+        let used = uncoded.weights.iter().take_while(|weight| **weight > 0.0).count();
         let lanes = self.block.get() / LANES;
         let mut weights = [ZEROS; MAX_LANES];
-        weights.as_flattened_mut()[..used].copy_from_slice(&part.weights[..used]);
+        weights.as_flattened_mut()[..used].copy_from_slice(&uncoded.weights[..used]);
         let mut room = [ZEROS; MAX_LANES];
         let mut chosen = PlainScales { scales: [None; LANES], step: ZEROS, min: ZEROS };
         let mut values = [0.0; MAX_LANES * LANES];
         for lane in 0..LANES {
-            for (value, target) in values.iter_mut().zip(&part.targets[..used]) {
+            for (value, target) in values.iter_mut().zip(&uncoded.targets[..used]) {
                 *value = target[lane];
             }
             let block = Block::new(self.block, &values[..used], &weights[..lanes], &mut room);
@@ -170,7 +170,7 @@ impl<V: Vector, T: BlockType> Coder<V> for PlainRows<'_, T> {
         _block: &Self::Block,
         _values: &mut [Lanes],
         _pull: &[Lanes],
-        _moment: Local<'_>,
+        _moment: DiagonalBlock<'_>,
     ) -> Option<Self::Block> {
         None
     }

@@ -63,22 +63,22 @@ impl<T: BlockType> Vectorized for EncodeRows<'_, T> {
 pub(super) struct Affine<const TOP: usize>;
 
 impl<const TOP: usize> BlockType for Affine<TOP> {
-    type Scales = affine::Grid;
+    type Scales = affine::ScaleAndMin;
 
     const CODES: (f32, f32) = (0.0, TOP as f32);
 
     #[inline(always)]
-    fn fit(&self, block: &Block<'_>) -> Result<affine::Grid, ScaleOverflow> {
+    fn fit(&self, block: &Block<'_>) -> Result<affine::ScaleAndMin, ScaleOverflow> {
         affine::fit::<TOP>(block)
     }
 
     #[inline(always)]
-    fn line(&self, grid: affine::Grid) -> (f32, f32) {
+    fn line(&self, grid: affine::ScaleAndMin) -> (f32, f32) {
         (grid.scale, grid.min)
     }
 
     #[inline(always)]
-    fn write(&self, block: &Block<'_>, grid: affine::Grid, codes: &mut Codes, out: &mut [u8]) {
+    fn write(&self, block: &Block<'_>, grid: affine::ScaleAndMin, codes: &mut Codes, out: &mut [u8]) {
         affine::encode::<TOP>(block, grid, codes);
         let n = block.values.len() * LANES;
         let (codes, packed) = (&codes[..n], &mut out[4..]);

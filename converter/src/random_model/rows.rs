@@ -43,7 +43,9 @@ impl RandomRows {
         let width = 12f64.sqrt() * self.deviation;
         let mut next = || self.constant.unwrap_or_else(|| ((rng.next_f64() - 0.5) * width) as f32);
         match self.quant.encoding() {
-            Encoding::Float(FloatFormat::F32) => out.as_chunks_mut().0.iter_mut().for_each(|v| *v = next().to_le_bytes()),
+            Encoding::Float(FloatFormat::F32) => {
+                out.as_chunks_mut().0.iter_mut().for_each(|v| *v = next().to_le_bytes())
+            }
             Encoding::Float(FloatFormat::Bf16) => {
                 out.as_chunks_mut().0.iter_mut().for_each(|v| *v = bf16::from_f32(next()).to_le_bytes());
             }
