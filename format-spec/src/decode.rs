@@ -21,7 +21,7 @@ use crate::quant_type::QuantType;
 pub fn decode_row(quant: QuantType, block: BlockSize, tables: &CodeTables, bytes: &[u8], out: &mut [f32]) {
     match quant.encoding() {
         Encoding::Float(FloatFormat::F16) => {
-            decode_floats::<2>(bytes, out, |b| f16::from_le_bytes(b).to_f32())
+            decode_floats::<2>(bytes, out, |b| f16::from_le_bytes(b).to_f32());
         }
         Encoding::Float(FloatFormat::Bf16) => {
             decode_floats::<2>(bytes, out, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));

@@ -44,7 +44,7 @@ impl RandomRows {
         let mut next = || self.constant.unwrap_or_else(|| ((rng.next_f64() - 0.5) * width) as f32);
         match self.quant.encoding() {
             Encoding::Float(FloatFormat::F32) => {
-                out.as_chunks_mut().0.iter_mut().for_each(|v| *v = next().to_le_bytes())
+                out.as_chunks_mut().0.iter_mut().for_each(|v| *v = next().to_le_bytes());
             }
             Encoding::Float(FloatFormat::Bf16) => {
                 out.as_chunks_mut().0.iter_mut().for_each(|v| *v = bf16::from_f32(next()).to_le_bytes());
