@@ -1,8 +1,12 @@
-# `just check` is what a change must pass. Install: cargo install just
+# `just ci` is what a change must pass; `just check` is its quick part. Install: cargo install just
 
 set shell := ["sh", "-eu", "-c"]
 
-# Everything that a change must pass
+# Everything that a change must pass, as the workflow runs it on Linux
+ci:
+    .ci/run
+
+# The quick part of it: format, lints, documentation, tests
 check: fmt-check lint doc test
 
 # Format the code
@@ -15,8 +19,7 @@ fmt-check:
 
 # Lints, as errors
 lint:
-    cargo clippy --workspace --all-targets -- -D warnings
-    cargo clippy -p qsf-converter -p qsf-cli --all-targets --features qsf-converter/hub,qsf-cli/hub -- -D warnings
+    cargo clippy --workspace --all-targets --features qsf-tests/hub -- -D warnings
 
 # API documentation, its warnings as errors
 doc:
@@ -24,9 +27,15 @@ doc:
 
 # All tests, with the extra arguments given
 test *args:
-    cargo test --workspace {{args}}
-    cargo test -p qsf-converter --features hub --lib --test hub {{args}}
-    cargo test -p qsf-cli --features hub --test programs {{args}}
+    cargo test --workspace --features qsf-tests/hub {{args}}
+
+# The gate of the thread pool under a model checker
+loom:
+    cargo test --manifest-path loom/Cargo.toml --target-dir target
+
+# What Miri can run. Needs a nightly toolchain with it
+miri *args:
+    scripts/test_miri {{args}}
 
 # The Python package, against the programs; with the arguments of pytest. Needs Python 3.11 and PyPI
 python *args:

@@ -15,7 +15,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=QSF_SHARED");
     println!("cargo::rerun-if-env-changed=QSF_REQUIRE_DATA");
-    let required = env::var_os("QSF_REQUIRE_DATA").is_some();
+    let required = env::var_os("QSF_REQUIRE_DATA").is_some_and(|value| !value.is_empty());
     let folder = env::var_os("QSF_SHARED").unwrap_or_else(|| "../../shared".into());
     if required || Path::new(&folder).is_dir() {
         println!("cargo::rustc-cfg=qsf_data");

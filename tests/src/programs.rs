@@ -198,7 +198,10 @@ fn built_binaries() -> PathBuf {
         other => other,
     };
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--workspace", "--bins", "--quiet", "--profile", profile, "--target-dir"])
+        .args(["build", "--workspace", "--bins", "--quiet", "--profile", profile])
+        // Of another set of features all would be built once more.
+        .args(cfg!(feature = "hub").then_some("--features=qsf-tests/hub"))
+        .arg("--target-dir")
         .arg(dir.parent().unwrap())
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
