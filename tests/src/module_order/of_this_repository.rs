@@ -8,7 +8,7 @@ use super::order::{Order, orders_of};
 use super::source_crate::{Import, SourceCrate};
 
 /// Whose modules must have an order. Of a crate that is not listed here, only its place among the crates is looked at.
-const ORDERED: [&str; 2] = ["qsf-runtime", "qsf-calibration"];
+const ORDERED: [&str; 3] = ["qsf-runtime", "qsf-calibration", "qsf-converter"];
 /// Whose files must not import each other in a circle, however far down.
 const WITHOUT_CIRCLES: [&str; 1] = ["qsf-calibration"];
 
