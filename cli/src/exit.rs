@@ -10,7 +10,18 @@ use qsf_runtime::cpu::CpuError;
 use qsf_runtime::cpu::threads::PoolError;
 
 use crate::batch::BatchError;
-use crate::inspect::Unprotected;
+
+/// A file that is whole as far as it says, which is not far.
+#[derive(Debug)]
+pub struct Unprotected(pub String);
+
+impl std::fmt::Display for Unprotected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unprotected {}
 
 /// Ends a program: prints the error, if any, with its causes, and gives the exit code of its class.
 pub fn exit_with(result: anyhow::Result<()>) -> ExitCode {

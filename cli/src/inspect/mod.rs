@@ -23,6 +23,7 @@ use qsf_format::{Meta, QsfFile, Verification, verify_file};
 use serde_json::Value;
 
 use crate::console::print;
+use crate::exit::Unprotected;
 
 pub use diff::{DiffArgs, print_difference};
 use overview::{describe, text, verification_json};
@@ -49,18 +50,6 @@ pub struct InspectArgs {
     #[arg(long, requires = "verify")]
     allow_plain: bool,
 }
-
-/// A file that is whole as far as it says, which is not far.
-#[derive(Debug)]
-pub struct Unprotected(String);
-
-impl std::fmt::Display for Unprotected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unprotected {}
 
 /// Prints what the flags ask for.
 ///

@@ -5,7 +5,9 @@ use qsf_format::panels::{block_of_row, superblock_bytes};
 use qsf_format::{BlockSize, CodeTables, Encoding, FloatFormat, Planes, QuantType, RowCodes};
 
 use super::decode_learned::DecodeLearned;
+use super::float16::{bf16_to_f32, f16_to_f32};
 use super::isa::{Isa, Vectorized};
+use super::row_blocks::each_block;
 
 /// Decodes one row of `out.len()` columns. Only learned types look at `tables`.
 ///
@@ -144,29 +146,6 @@ impl DecodePanelRow<'_> {
     }
 }
 
-/// An IEEE binary16 as f32, exactly; NaNs become quiet ones. No branches: eight of them become one vector.
-#[inline(always)]
-pub fn f16_to_f32(half: u16) -> f32 {
-    const INFINITY: u32 = 0x7C00 << 13;
-    let sign = u32::from(half & 0x8000) << 16;
-    let magnitude = u32::from(half & 0x7FFF) << 13;
-    // The exponent's bias is 127 instead of 15.
-    let normal = magnitude + (112 << 23);
-    // With an exponent of one the bits of a subnormal are 2^-14 too much.
-    let subnormal = f32::from_bits(magnitude + (113 << 23)) - f32::from_bits(113 << 23);
-    let quiet = if magnitude > INFINITY { 1 << 22 } else { 0 };
-    let special = magnitude | 0x7F80_0000 | quiet;
-    let bits = if magnitude < 1 << 23 { subnormal.to_bits() } else { normal };
-    let bits = if magnitude >= INFINITY { special } else { bits };
-    f32::from_bits(bits | sign)
-}
-
-/// The upper half of an f32.
-#[inline(always)]
-pub fn bf16_to_f32(upper: u16) -> f32 {
-    f32::from_bits(u32::from(upper) << 16)
-}
-
 #[inline(always)]
 fn floats<const W: usize>(bytes: &[u8], out: &mut [f32], read: impl Fn([u8; W]) -> f32) {
     let (values, _) = bytes.as_chunks::<W>();
@@ -182,20 +161,6 @@ fn blocks<const N: usize>(quant: QuantType, block: BlockSize, bytes: &[u8], out:
     each_block::<N>(out, |out| {
         decode_block::<N>(encoding, bytes.next().expect("row shorter than its columns"), out);
     });
-}
-
-/// Fills a row block by block; of the last one as many values as the row has.
-#[inline(always)]
-pub(super) fn each_block<const N: usize>(out: &mut [f32], mut decode: impl FnMut(&mut [f32; N])) {
-    let (full, rest) = out.as_chunks_mut::<N>();
-    for out in full {
-        decode(out);
-    }
-    if !rest.is_empty() {
-        let mut last = [0.0; N];
-        decode(&mut last);
-        rest.copy_from_slice(&last[..rest.len()]);
-    }
 }
 
 /// One block. The values of a row of codes are `a * q + b`, rounded twice as the format says.

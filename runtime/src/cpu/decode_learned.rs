@@ -7,8 +7,9 @@ use qsf_format::{
     step_of_column,
 };
 
-use super::decode::{each_block, f16_to_f32};
+use super::float16::f16_to_f32;
 use super::isa::Vectorized;
+use super::row_blocks::each_block;
 
 /// Values per block.
 const N: usize = BlockSize::B32.get();

@@ -3,7 +3,7 @@
 
 use qsf_format::QuantType;
 
-use super::decode::bf16_to_f32;
+use super::float16::bf16_to_f32;
 use super::isa::Isa;
 use super::lanes::{LANES, Lanes};
 use super::vector::{self, Vector, VectorWork, prefetch_second};

@@ -6,7 +6,7 @@
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
 //! | `activations`, `int8x256_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
 //! | `bf16_unit` | what attention asks of a matrix unit |
-//! | `decode`, `decode_learned` | stored weights to floats |
+//! | `decode`, `decode_learned`, `float16`, `row_blocks` | stored weights to floats |
 //! | `float_matvec` | stored floats times a single token |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
@@ -27,6 +27,7 @@ mod bf16_unit;
 mod decode;
 mod decode_learned;
 mod elementwise;
+mod float16;
 pub(crate) mod float_dot;
 pub(crate) mod float_matvec;
 mod hadamard;
@@ -39,6 +40,7 @@ mod norm;
 mod power_of_two;
 mod rope;
 mod rope_frequencies;
+mod row_blocks;
 mod rows;
 mod second_moments;
 mod shared;
@@ -51,9 +53,10 @@ pub use activations::{ACT_BLOCK, Int8Rows};
 pub use aligned::AlignedFloats;
 pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
 pub use backend::Cpu;
-pub use decode::{bf16_to_f32, decode_panel_row, decode_row, f16_to_f32};
+pub use decode::{decode_panel_row, decode_row};
 pub(crate) use elementwise::gate;
 pub use elementwise::{activate, add_assign, add_scaled, gated, scale, softcap};
+pub use float16::{bf16_to_f32, f16_to_f32};
 #[cfg(feature = "gpu")]
 pub(crate) use hadamard::hadamard_block;
 pub use int8x256_rows::Int8x256Rows;

@@ -8,6 +8,7 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
 use super::likeliest::{entries, words_back};
+use super::step::MAX_BLOCK;
 use super::step::attend::Attending;
 use super::wgsl::choose;
 use crate::cpu::{RopeFrequencies, RopeTable};
@@ -160,9 +161,6 @@ impl Sequence for GpuState {
         Ok(())
     }
 }
-
-/// The largest block: rows of inputs are padded to it, as kernels read whole blocks.
-pub const MAX_BLOCK: usize = 256;
 
 /// Cosines and sines, as words.
 fn angles(config: &ModelConfig, context: usize) -> Result<(Vec<u32>, u32)> {

@@ -188,7 +188,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The names from here on with `::` between them; `None`: it is one name alone.
+    /// The names from here on with `::` between them; `None`: it is one name alone, or that of a macro, which the root hands on
+    /// wherever it is.
     fn path(&mut self) -> Option<Path> {
         let mut path = vec![self.take(0)];
         self.at += 1;
@@ -196,7 +197,7 @@ impl<'a> Reader<'a> {
             path.push(self.take(1));
             self.at += 2;
         }
-        (path.len() > 1).then_some(path)
+        (path.len() > 1 && self.peek(0) != Some("!")).then_some(path)
     }
 
     /// What stands behind `use`, up to `;`, `,` or `}`.

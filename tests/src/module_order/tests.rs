@@ -54,6 +54,7 @@ fn imports_downwards_and_what_stands_in_tests_comments_and_texts_is_free() {
         "#[cfg(all(test, unix))] mod tests { use crate::upper::High; }",
         "pub(in crate::upper) fn f() {} pub(super) struct S(pub(in crate::upper) u8);",
         "use super::Low as L; use self::inner::X; mod inner { pub struct X; }",
+        "crate::a_macro! { crate::lower::Low }",
     ] {
         assert_eq!(complaints("use crate::lower::Low;", text), Vec::<String>::new(), "{text}");
     }

@@ -6,7 +6,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::super::aligned::AlignedFloats;
-use super::super::decode::f16_to_f32;
+use super::super::float16::f16_to_f32;
 use super::super::hadamard::{hadamard, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::Vector;

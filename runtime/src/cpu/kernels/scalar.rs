@@ -8,7 +8,7 @@ use super::form::{EIGHT, FOUR, FOUR_AND_ONE, FOUR_AND_TWO, Form, TWO_AND_ONE};
 use super::panel::{PanelOut, PanelTask};
 use super::table::KernelTable;
 use crate::cpu::activations::ACT_BLOCK;
-use crate::cpu::decode::f16_to_f32;
+use crate::cpu::float16::f16_to_f32;
 
 pub(super) static SCALAR: KernelTable = table!("scalar", matmul);
 

@@ -1,7 +1,7 @@
 //! An array as a vector: what every processor runs, and what the others must equal to the bit.
 
 use super::operations::Vector;
-use crate::cpu::decode::f16_to_f32;
+use crate::cpu::float16::f16_to_f32;
 use crate::cpu::lanes::{self, LANES, Lanes};
 use crate::cpu::power_of_two;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wgpu::Buffer;
 
-use super::{Command, MANY};
+use super::command::{Command, MANY};
 use crate::gpu::cache::LayerCache;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::wgsl::attend::{Attend, Join, PART};

@@ -3,8 +3,9 @@
 use qsf_format::{NormKind, PositionConfig, QkNorm};
 
 use super::attend::{AttendBuffers, Attending};
+use super::command::padded;
 use super::multiply::Way;
-use super::{Recorder, RowPart, padded};
+use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::model::GpuLayer;
 use crate::gpu::wgsl::place::Place;

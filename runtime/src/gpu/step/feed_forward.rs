@@ -1,7 +1,8 @@
 //! The feed-forward of a layer: one for all tokens, or some of many experts for each.
 
+use super::command::padded;
 use super::multiply::Way;
-use super::{Recorder, padded};
+use super::recorder::Recorder;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::model::{GpuExperts, GpuFeedForward, GpuMlp};
 use crate::gpu::wgsl::mat_vec::{Inputs, Output};

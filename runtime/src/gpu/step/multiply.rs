@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use wgpu::Buffer;
 
-use super::{Command, MANY, Recorder};
+use super::command::{Command, MANY};
+use super::recorder::Recorder;
 use crate::gpu::device::Abilities;
 use crate::gpu::kernels::Kernel;
 use crate::gpu::model::GpuLinear;

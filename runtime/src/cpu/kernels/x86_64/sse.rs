@@ -3,7 +3,7 @@
 use core::arch::x86_64::*;
 
 use super::{batch, fetch};
-use crate::cpu::decode::f16_to_f32;
+use crate::cpu::float16::f16_to_f32;
 use crate::cpu::kernels::panel::{PanelOut, PanelTask};
 use crate::cpu::kernels::unpack::PanelIsa;
 use crate::cpu::vector::prefetch_second;
