@@ -44,13 +44,14 @@ pub struct Turn {
 }
 
 impl<'a, R: Runner> Conversation<'a, R> {
-    /// A conversation in an empty state, which has room for all of it. With a template the model is told `system` before; without one there is
+    /// A conversation by `runner` in an empty `state`, which has room for all of it. With a template the model is told `system` before; without one there is
     /// no place for that.
     ///
     /// # Errors
     /// When there is something that the model is to be told and no template.
     pub fn new(
-        (runner, state): (&'a R, R::State),
+        runner: &'a R,
+        state: R::State,
         tokenizer: &'a Tokenizer,
         template: Option<ChatTemplate>,
         system: Option<&str>,

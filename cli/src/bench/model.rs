@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use qsf_runtime::bench::{Bandwidth, ColdLoad, Speed, Test, TestKind, cold_load, read_bandwidth, speed};
+use qsf_runtime::bench::{
+    Bandwidth, ColdLoad, Speed, SpeedOptions, Test, TestKind, cold_load, read_bandwidth, speed,
+};
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::generate::PROMPT_BATCH;
 use qsf_runtime::progress::Cancel;
@@ -138,8 +140,9 @@ struct Measurement<'a> {
 impl Measurement<'_> {
     /// The speed in each of the tests.
     fn speeds<R: Runner>(&self, runner: &R) -> Result<Vec<Speed>> {
-        let cache = (self.kv, self.step);
-        let measure = |test| speed(runner, test, cache, (self.repetitions, self.explain), self.progress);
+        let Measurement { kv, step, repetitions, explain, .. } = *self;
+        let options = SpeedOptions { kv, step, repetitions, explain };
+        let measure = |test| speed(runner, test, options, self.progress);
         self.tests.iter().copied().map(measure).collect()
     }
 }

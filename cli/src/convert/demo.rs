@@ -6,7 +6,7 @@ use std::sync::Arc;
 use qsf_converter::plan::Recipe;
 use qsf_converter::{ConvertError, ConvertOptions, Limits, OutlierChoice, Result, SearchEffort, convert};
 use qsf_format::{BlockSize, Compression, Layout, human_bytes};
-use qsf_runtime::bench::{Test, speed};
+use qsf_runtime::bench::{SpeedOptions, Test, speed};
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, evaluate};
 use qsf_runtime::generate::PROMPT_BATCH;
@@ -144,9 +144,8 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
 }
 
 fn decode_speed(decoder: &Decoder, progress: &dyn Progress) -> Result<f64> {
-    Ok(speed(decoder, Test::decode(64), (KvTypes::F16, PROMPT_BATCH), (1, false), progress)?
-        .tokens_per_second
-        .mean)
+    let options = SpeedOptions { kv: KvTypes::F16, step: PROMPT_BATCH, repetitions: 1, explain: false };
+    Ok(speed(decoder, Test::decode(64), options, progress)?.tokens_per_second.mean)
 }
 
 /// The demonstration as a table.

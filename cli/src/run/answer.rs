@@ -43,7 +43,7 @@ fn converse<R: Runner>(runner: &R, args: &RunArgs, session: &Session, state: R::
     let template = source.chat_template().map(|_| ChatTemplate::of_source(source, tokenizer)).transpose()?;
     let (mut sampler, seed) = args.sampling.sampler()?;
     let system = args.system_prompt.as_deref();
-    let mut conversation = Conversation::new((runner, state), tokenizer, template, system)?;
+    let mut conversation = Conversation::new(runner, state, tokenizer, template, system)?;
     let first = if args.prompt.is_some() || args.file.is_some() { Some(args.text()?) } else { None };
     let options = TurnOptions {
         first: first.as_deref(),

@@ -133,18 +133,30 @@ pub struct Speed {
     pub sampling_ms_per_token: Option<f64>,
 }
 
-/// Measures one test, with keys and values of types `kv` and prompts in steps of up to `step` tokens: one repetition that does not count, then `repetitions`, and with `explain` one more that shows where the
-/// time goes.
+/// How a speed is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct SpeedOptions {
+    /// Types of keys and values.
+    pub kv: KvTypes,
+    /// Most tokens of one step of a prompt.
+    pub step: usize,
+    /// Repetitions that count.
+    pub repetitions: usize,
+    /// Whether one more repetition shows where the time goes.
+    pub explain: bool,
+}
+
+/// Measures one test: one repetition that does not count, then those that do, and perhaps one that shows where the time goes.
 ///
 /// # Errors
 /// When there is nothing to repeat, the context exceeds the model's, memory runs out or the user interrupts.
 pub fn speed<R: Runner>(
     runner: &R,
     test: Test,
-    (kv, step): (KvTypes, usize),
-    (repetitions, explain): (usize, bool),
+    options: SpeedOptions,
     progress: &dyn Progress,
 ) -> Result<Speed> {
+    let SpeedOptions { kv, step, repetitions, explain } = options;
     if test.tokens == 0 || repetitions == 0 {
         return Err(RuntimeError::Request(
             "a measurement needs at least one token and one repetition (-r)".into(),

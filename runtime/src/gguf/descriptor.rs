@@ -52,7 +52,9 @@ pub(super) fn read(
     path: &Path,
     cursor: &mut Cursor<'_>,
     metadata: &Metadata,
-    (count, shard, file_len): (u64, usize, usize),
+    count: u64,
+    shard: usize,
+    file_len: usize,
 ) -> Result<Vec<GgufTensor>> {
     let mut found = Vec::new();
     let mut names = HashSet::new();

@@ -100,7 +100,7 @@ fn open_shard(path: &Path, shard: usize) -> Result<(GgufShard, Metadata, Vec<Ggu
     let tensor_count = descriptor::read_count(&mut cursor)?;
     let key_count = Metadata::read_count(&mut cursor)?;
     let metadata = Metadata::read(path, &mut cursor, &map, key_count)?;
-    let tensors = descriptor::read(path, &mut cursor, &metadata, (tensor_count, shard, map.len()))?;
+    let tensors = descriptor::read(path, &mut cursor, &metadata, tensor_count, shard, map.len())?;
     Ok((GgufShard { path: path.to_owned(), map: Arc::new(map) }, metadata, tensors))
 }
 
