@@ -12,10 +12,9 @@ pub mod attend;
 mod attention;
 mod command;
 mod feed_forward;
-mod layers;
+pub mod layers;
 pub mod multiply;
 mod recorder;
 
 pub use command::{Command, MANY, MAX_BLOCK, padded};
-pub use layers::likeliest;
 pub use recorder::Recorder;

@@ -2,7 +2,7 @@
 
 use super::{Bench, Numbers};
 use crate::gpu::likeliest::{entries, parse, words_back};
-use crate::gpu::step::likeliest;
+use crate::gpu::step::layers::likeliest;
 use crate::gpu::wgsl::likeliest::KEPT;
 use crate::sample::{Likeliest, ROUNDED, Sampler, SamplerOptions};
 
