@@ -5,9 +5,8 @@
 
 use qsf_runtime::cpu::lanes::LANES;
 
-use super::ScaleOverflow;
 use super::block::{Block, Codes, clamp, inverse, round, round_to_byte, total};
-use super::half_scale::{f16_spacing, round_to_f16};
+use super::half_scale::{ScaleOverflow, f16_spacing, round_to_f16};
 
 /// Largest code.
 const TOP: f32 = 127.0;

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use qsf_runtime::cpu::Vectorized;
 
-use super::ScaleOverflow;
+use super::half_scale::ScaleOverflow;
 
 /// Writes values as f16, 2 bytes each.
 pub(super) struct ToF16<'a>(pub &'a [f32], pub &'a mut [u8]);

@@ -5,10 +5,9 @@ use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use rayon::prelude::*;
 
-use super::ScaleOverflow;
 use super::feedback::{Feedback, Ordered};
 use super::group::RowGroup;
-use super::half_scale::round_to_f16;
+use super::half_scale::{ScaleOverflow, round_to_f16};
 use super::learned::{Grid, Learned, Scales};
 use super::levels::Levels;
 use super::pack;

@@ -1,6 +1,12 @@
 //! Rounding to binary16 inside `f32` arithmetic. A search tries dozens of scales per block; going through the integer
 //! form each time would cost more than the search.
 
+/// A scale, a min or an f16 value would leave the finite range of binary16. Nothing is saturated: the caller stores the
+/// tensor in a type with the range of f32 instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("values need a scale beyond the range of f16")]
+pub struct ScaleOverflow;
+
 /// The binary16 value nearest to `v`, ties to even, as `half::f16::from_f32` rounds it; infinite from 65520 on.
 ///
 /// Adding and subtracting the power of two whose `f32` spacing is the binary16 spacing at `v` rounds to that spacing;

@@ -1,17 +1,17 @@
 //! Whole matrices into any stored type, with what calibration knows about their inputs.
 
-use qsf_format::{BlockSize, CodeTables, QuantType};
+use qsf_format::{BUILT_IN, BlockSize, CodeTables, QuantType};
 use qsf_runtime::cpu::Isa;
 
-use super::ScaleOverflow;
 use super::by_type::{TrellisScales, TypeWork, by_type};
 use super::feedback::Feedback;
+use super::floats::{ToBf16, ToF16, ToF32};
 use super::grid_rows::GridRows;
+use super::half_scale::ScaleOverflow;
 use super::learned::Grid;
 use super::levels::{Even, Levels, Table};
 use super::plain_rows::PlainRows;
-use super::quantize_rows;
-use super::rows::BlockType;
+use super::rows::{BlockType, EncodeRows};
 use super::trellis_rows::TrellisRows;
 use super::weights::ColumnWeights;
 
@@ -73,6 +73,42 @@ pub fn quantize_matrix(
     by_type(quant, work)
 }
 
+/// Writes rows of `cols` values as `quant`, with the built-in tables, in the bytes that [`qsf_format::decode_row`] reads. Padding codes of the last
+/// block of a row are 0 in all their bits.
+///
+/// `values` holds whole rows of finite numbers, and `out` as many times [`QuantType::row_bytes`]. `importance` holds one
+/// finite weight of 0 or more per column, in any unit; `None` weighs all columns alike. What is made small is, block by
+/// block, the sum of importance * (value - decoded)^2. Float types have nothing to choose and ignore it.
+///
+/// # Errors
+/// When a scale, min or f16 value leaves the finite range of binary16; `out` then holds no useful bytes.
+///
+/// # Panics
+/// When the lengths of `values`, `out` or `importance` do not fit `cols`.
+pub fn quantize_rows(
+    isa: Isa,
+    quant: QuantType,
+    block: BlockSize,
+    cols: usize,
+    values: &[f32],
+    importance: Option<&[f32]>,
+    out: &mut [u8],
+) -> Result<(), ScaleOverflow> {
+    if values.is_empty() {
+        assert!(out.is_empty(), "{} bytes for no values", out.len());
+        return Ok(());
+    }
+    assert!(cols > 0 && values.len().is_multiple_of(cols), "{} values in rows of {cols}", values.len());
+    let rows = (values.len() / cols) as u64;
+    let bytes = quant.tensor_bytes(block, rows, cols as u64);
+    assert_eq!(Some(out.len() as u64), bytes, "bytes of {rows} x {cols} {quant}");
+    assert!(importance.is_none_or(|w| w.len() == cols), "one importance per column");
+
+    let matrix = Matrix { isa, quant, block, tables: &BUILT_IN, cols };
+    out.copy_from_slice(&quantize_matrix(&matrix, values, None, importance, Effort::FULL)?);
+    Ok(())
+}
+
 /// The arguments of [`quantize_matrix`] on their way to a quantizer.
 struct MatrixWork<'a> {
     matrix: &'a Matrix<'a>,
@@ -100,11 +136,20 @@ impl MatrixWork<'_> {
         rows.encode(self.values)
     }
 
-    fn without_feedback(self) -> Result<Vec<u8>, ScaleOverflow> {
-        let Matrix { isa, quant, block, cols, .. } = *self.matrix;
+    /// Room for the bytes of all rows.
+    fn room(&self) -> Vec<u8> {
+        let Matrix { quant, block, cols, .. } = *self.matrix;
         let row_bytes = quant.row_bytes(block, cols as u64).unwrap_or(0) as usize;
-        let mut out = vec![0; self.values.len() / cols * row_bytes];
-        quantize_rows(isa, quant, block, cols, self.values, self.importance, &mut out)?;
+        vec![0; self.values.len() / cols * row_bytes]
+    }
+
+    /// Each block for itself.
+    fn block_by_block<T: BlockType>(self, block_type: T) -> Result<Vec<u8>, ScaleOverflow> {
+        let Matrix { isa, quant, block, cols, .. } = *self.matrix;
+        let (weights, mut out) = (ColumnWeights::new(block, cols, self.importance), self.room());
+        let block_bytes = quant.block_bytes(block);
+        let (values, weights) = (self.values, &weights);
+        isa.vectorize(EncodeRows { block, block_bytes, cols, values, weights, out: &mut out, block_type })?;
         Ok(out)
     }
 }
@@ -113,11 +158,17 @@ impl TypeWork for MatrixWork<'_> {
     type Output = Result<Vec<u8>, ScaleOverflow>;
 
     fn floats(self) -> Self::Output {
-        self.without_feedback()
+        let (Matrix { isa, quant, .. }, mut out) = (*self.matrix, self.room());
+        match quant {
+            QuantType::F16 => isa.vectorize(ToF16(self.values, &mut out))?,
+            QuantType::Bf16 => isa.vectorize(ToBf16(self.values, &mut out)),
+            _ => isa.vectorize(ToF32(self.values, &mut out)),
+        }
+        Ok(out)
     }
 
     fn blocks<T: BlockType>(self, block_type: T) -> Self::Output {
-        let Some(feedback) = self.feedback else { return self.without_feedback() };
+        let Some(feedback) = self.feedback else { return self.block_by_block(block_type) };
         let Matrix { isa, quant, block, cols, .. } = *self.matrix;
         let block_bytes = quant.block_bytes(block);
         PlainRows { isa, block, block_bytes, cols, feedback, descents: self.effort.descents, block_type }

@@ -7,11 +7,11 @@ use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use rayon::prelude::*;
 
-use super::ScaleOverflow;
 use super::block::{Block, MAX_LANES};
 use super::coder::{Coder, DiagonalBlock, Room, UncodedBlock};
 use super::feedback::Feedback;
 use super::group::RowGroup;
+use super::half_scale::ScaleOverflow;
 use super::rows::BlockType;
 use super::strips::STRIP;
 use super::vectors::{ZEROS, clamp, inverse, round};

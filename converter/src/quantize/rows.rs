@@ -4,8 +4,8 @@ use qsf_format::BlockSize;
 use qsf_runtime::cpu::Vectorized;
 use qsf_runtime::cpu::lanes::LANES;
 
-use super::ScaleOverflow;
 use super::block::{Block, Codes, MAX_LANES};
+use super::half_scale::ScaleOverflow;
 use super::weights::ColumnWeights;
 use super::{affine, eight_bit, pack, two_level};
 

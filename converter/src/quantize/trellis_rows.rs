@@ -6,10 +6,9 @@ use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use rayon::prelude::*;
 
-use super::ScaleOverflow;
 use super::feedback::{Feedback, Ordered, column_of_step};
 use super::group::RowGroup;
-use super::half_scale::round_to_f16;
+use super::half_scale::{ScaleOverflow, round_to_f16};
 use super::strips::STRIP;
 use super::trellis::{Search, Shape, Steps};
 use super::vectors::inverse;

@@ -6,9 +6,8 @@
 //! (sum w a l)^2 / sum w l^2, a the magnitude and l its level. (Ternary Weight Networks, arXiv 1605.04711, state this
 //! objective and approximate it by a threshold of 0.7 of the mean.)
 
-use super::ScaleOverflow;
 use super::block::{Block, Codes};
-use super::half_scale::{f16_spacing, round_to_f16};
+use super::half_scale::{ScaleOverflow, f16_spacing, round_to_f16};
 use qsf_runtime::cpu::lanes::LANES;
 
 /// The two magnitudes in units of the scale.
