@@ -80,6 +80,8 @@ mod meta;
 mod model_config;
 mod outliers;
 mod outline;
+#[cfg(test)]
+mod page_examples;
 pub mod panels;
 mod partial_file;
 pub mod printable;
