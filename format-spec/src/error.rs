@@ -116,6 +116,11 @@ impl FormatError {
         FormatError::Io { path: path.to_owned(), action, source }
     }
 
+    /// A sound file that holds `what`, which only a later version knows.
+    pub fn needs_newer(path: &Path, what: String) -> FormatError {
+        FormatError::Unsupported { path: path.to_owned(), what, hint: "the file needs a newer qsf".into() }
+    }
+
     /// The class, which decides the exit code.
     pub fn failure(&self) -> Failure {
         match self {

@@ -91,6 +91,7 @@ mod sum_tables;
 mod tensor_header;
 mod tensor_kind;
 mod type_table;
+mod unknown_kind;
 mod verify;
 mod writer;
 
@@ -126,5 +127,6 @@ pub use reader::{EmbeddingInfo, MAX_SECTION_BYTES, QsfFile, TensorGroup};
 pub use sum_tables::SumTables;
 pub use tensor_header::TensorEntry;
 pub use tensor_kind::{TensorId, TensorKind};
+pub use unknown_kind::UnknownKind;
 pub use verify::{Verification, verify, verify_file};
 pub use writer::{CompleteFile, EncodedTensor, QsfWriter, WriterOptions, stored_section_bytes};

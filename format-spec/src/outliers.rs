@@ -10,7 +10,9 @@ use half::f16;
 
 use crate::error::Damage;
 use crate::quant_type::QuantType;
+use crate::tensor_header::TensorEntry;
 use crate::tensor_kind::{TensorId, TensorKind};
+use crate::unknown_kind::UnknownKind;
 
 /// Columns are u16: wider matrices have no outliers.
 pub const MAX_OUTLIER_COLS: usize = 1 << 16;
@@ -116,7 +118,7 @@ impl Outliers {
     ///
     /// # Errors
     /// When it is cut off, names no matrix, has columns out of order or values that are not finite.
-    pub fn parse(bytes: &[u8], at: u64) -> Result<(TensorId, Outliers, &[u8]), Damage> {
+    fn parse(bytes: &[u8], at: u64) -> Result<(u32, Outliers, &[u8]), Damage> {
         let damage = |from: usize, expected: &str, found: String| {
             Err(Damage::new("section OUTL", at + from as u64, expected, found))
         };
@@ -124,9 +126,10 @@ impl Outliers {
             return damage(0, "a record header of 8 bytes", format!("{} bytes", bytes.len()));
         };
         let field = |i: usize| u32::from_le_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]]);
-        let Some(id) = tensor_of(field(0)) else {
-            return damage(0, "the number of a matrix", field(0).to_string());
-        };
+        let number = field(0);
+        if !may_have_outliers(number) {
+            return damage(0, "the number of a matrix", number.to_string());
+        }
         let rows = field(4) as usize;
         let Some((counts, rest)) = rows.checked_mul(2).and_then(|bytes| rest.split_at_checked(bytes)) else {
             return damage(4, "rows whose counts are in the section", rows.to_string());
@@ -159,7 +162,7 @@ impl Outliers {
             }
             outliers.starts.push(outliers.cols.len());
         }
-        Ok((id, outliers, rest))
+        Ok((number, outliers, rest))
     }
 }
 
@@ -168,18 +171,31 @@ pub(crate) fn tensor_number(id: TensorId) -> u32 {
     id.layer.unwrap_or(NO_LAYER) << 8 | id.kind.id()
 }
 
-/// The matrix that a number stands for.
-fn tensor_of(number: u32) -> Option<TensorId> {
-    let kind = TensorKind::from_id(number & 0xFF).filter(|kind| kind.is_matrix())?;
+/// The number that stands for a tensor of a part; `None` for kinds that numbers have no room for.
+fn number_in_part(layer: Option<u32>, kind_id: u32) -> Option<u32> {
+    (kind_id < 256).then_some(layer.unwrap_or(NO_LAYER) << 8 | kind_id)
+}
+
+/// Whether a number may stand for a matrix: of a kind that is not known it may.
+fn may_have_outliers(number: u32) -> bool {
+    let of_layer = number >> 8 != NO_LAYER;
+    TensorKind::from_id(number & 0xFF).is_none_or(|kind| kind.is_matrix() && of_layer == kind.is_per_layer())
+}
+
+/// The tensor that a number stands for, in words.
+fn name_of(number: u32) -> String {
     let layer = Some(number >> 8).filter(|layer| *layer != NO_LAYER);
-    (layer.is_some() == kind.is_per_layer()).then_some(TensorId { layer, kind })
+    TensorKind::from_id(number & 0xFF).map_or_else(
+        || UnknownKind { layer, kind_id: number & 0xFF, name: None }.to_string(),
+        |kind| TensorId { layer, kind }.to_string(),
+    )
 }
 
 /// Section OUTL: the outliers of all matrices that have some. Each is handed out once, to the tensor that it belongs to.
 #[derive(Debug, Default)]
 pub struct OutlierTable {
-    /// By tensor, with the offset of the record in the file.
-    records: BTreeMap<TensorId, (u64, Arc<Outliers>)>,
+    /// By the number of the tensor, with the offset of the record in the file.
+    records: BTreeMap<u32, (u64, Arc<Outliers>)>,
 }
 
 impl OutlierTable {
@@ -188,14 +204,14 @@ impl OutlierTable {
         let mut table = OutlierTable::default();
         let mut last = None;
         while !bytes.is_empty() {
-            let (id, outliers, rest) = Outliers::parse(bytes, at)?;
-            let number = Some(tensor_number(id));
-            if number <= last {
-                return Err(Damage::new("section OUTL", at, "tensors in ascending order of numbers", id));
+            let (number, outliers, rest) = Outliers::parse(bytes, at)?;
+            if Some(number) <= last {
+                let (expected, found) = ("tensors in ascending order of numbers", name_of(number));
+                return Err(Damage::new("section OUTL", at, expected, found));
             }
-            table.records.insert(id, (at, Arc::new(outliers)));
+            table.records.insert(number, (at, Arc::new(outliers)));
             at += (bytes.len() - rest.len()) as u64;
-            (bytes, last) = (rest, number);
+            (bytes, last) = (rest, Some(number));
         }
         Ok(table)
     }
@@ -211,8 +227,31 @@ impl OutlierTable {
         rows: u32,
         cols: u32,
     ) -> Result<Option<Arc<Outliers>>, Damage> {
-        let Some((at, outliers)) = self.records.remove(&id) else { return Ok(None) };
-        let place = format!("section OUTL, {id}");
+        self.take_number(tensor_number(id), quant, rows, cols)
+    }
+
+    /// The outliers of a tensor in the part `layer` (`None`: outside of layers), if it has any; its kind need not be known.
+    ///
+    /// # Errors
+    /// When the tensor cannot have such.
+    pub fn take_of_entry(
+        &mut self,
+        layer: Option<u32>,
+        tensor: &TensorEntry,
+    ) -> Result<Option<Arc<Outliers>>, Damage> {
+        let Some(number) = number_in_part(layer, tensor.kind_id) else { return Ok(None) };
+        self.take_number(number, tensor.quant, tensor.rows, tensor.cols)
+    }
+
+    fn take_number(
+        &mut self,
+        number: u32,
+        quant: QuantType,
+        rows: u32,
+        cols: u32,
+    ) -> Result<Option<Arc<Outliers>>, Damage> {
+        let Some((at, outliers)) = self.records.remove(&number) else { return Ok(None) };
+        let place = format!("section OUTL, {}", name_of(number));
         if quant.is_float() {
             return Err(Damage::new(place, at, "a tensor of a type with blocks", quant));
         }
@@ -231,7 +270,9 @@ impl OutlierTable {
     /// Where there is such.
     pub fn check_all_taken(&self) -> Result<(), Damage> {
         match self.records.iter().next() {
-            Some((id, (at, _))) => Err(Damage::new("section OUTL", *at, "a tensor of the file", id)),
+            Some((number, (at, _))) => {
+                Err(Damage::new("section OUTL", *at, "a tensor of the file", name_of(*number)))
+            }
             None => Ok(()),
         }
     }

@@ -140,6 +140,7 @@ impl QsfFile {
         let tensor = TensorEntry {
             kind: Some(TensorKind::TokenEmbedding),
             kind_id: TensorKind::TokenEmbedding.id(),
+            optional: false,
             rows: info.rows,
             cols: info.cols,
             quant: info.quant,

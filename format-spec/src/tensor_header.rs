@@ -31,10 +31,12 @@ struct RawTensorHeader {
 /// One tensor inside raw bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorEntry {
-    /// What the tensor is for; `None` for an optional kind that this version does not know.
+    /// What the tensor is for; `None` for a kind that this version does not know (SPEC.md section 5.1).
     pub kind: Option<TensorKind>,
     /// The kind's id as stored.
     pub kind_id: u32,
+    /// Whether results are the same without it, so that a program may pass over a kind that it does not know.
+    pub optional: bool,
     /// Rows; 1 for vectors.
     pub rows: u32,
     /// Values per row, padding not counted.
@@ -184,13 +186,6 @@ fn parse_tensor(
     }
     let kind_id = header.kind.get();
     let kind = TensorKind::from_id(kind_id);
-    if kind.is_none() && !optional {
-        return Err(damage(
-            start,
-            "a known tensor kind".into(),
-            format!("kind {kind_id}, not marked optional"),
-        ));
-    }
     let quant = if header.quant == LAYER_DEFAULT { default } else { QuantType::from_id(header.quant) };
     let Some(quant) = quant else {
         return Err(damage(start + 12, "a known type id".into(), header.quant.to_string()));
@@ -213,7 +208,7 @@ fn parse_tensor(
             )
         })?;
     let data = data_start..data_start + bytes as usize;
-    Ok(TensorEntry { kind, kind_id, rows, cols, quant, layout, data })
+    Ok(TensorEntry { kind, kind_id, optional, rows, cols, quant, layout, data })
 }
 
 #[cfg(test)]

@@ -36,10 +36,17 @@ pub fn verify(path: &Path) -> Result<Verification, FormatError> {
 /// # Errors
 /// The first damage found.
 pub fn verify_file(file: &QsfFile) -> Result<Verification, FormatError> {
-    check_everything(file).map_err(|damage| damage.in_file(file.path()))
+    let in_file = |damage: Damage| damage.in_file(file.path());
+    let (report, tied_head) = check_parts(file).map_err(in_file)?;
+    // Last: a model of a later version is no damage, and says nothing of the rest.
+    if let Some(meta) = file.meta()? {
+        check_model_parts(file, &meta.model, tied_head).map_err(in_file)?;
+    }
+    Ok(report)
 }
 
-fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
+/// Everything but what META says of the model; and whether the head is the token embedding.
+fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Damage> {
     let mut report = Verification::default();
     check_padding(file)?;
     for section in file.sections() {
@@ -76,9 +83,6 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
     outliers.take(id, embedding.quant, embedding.rows, embedding.cols)?;
     outliers.check_all_taken()?;
     report.tensors += 1;
-    if let Some(meta) = file.read_meta()? {
-        check_model_parts(file, &meta.model, tied_head)?;
-    }
     for tag in [SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE, SectionTag::EVALUATION] {
         file.read_section(tag)?;
     }
@@ -91,17 +95,12 @@ fn check_everything(file: &QsfFile) -> Result<Verification, Damage> {
         report.unprotected =
             ["layer index", "embedding section", "final section"].map(str::to_owned).to_vec();
     }
-    Ok(report)
+    Ok((report, tied_head))
 }
 
 /// Checks the outliers of the tensors of a part against their shapes.
 fn take_outliers(outliers: &mut OutlierTable, layer: Option<u32>, group: &TensorGroup) -> Result<(), Damage> {
-    for tensor in &group.tensors {
-        if let Some(kind) = tensor.kind {
-            outliers.take(TensorId { layer, kind }, tensor.quant, tensor.rows, tensor.cols)?;
-        }
-    }
-    Ok(())
+    group.tensors.iter().try_for_each(|tensor| outliers.take_of_entry(layer, tensor).map(|_| ()))
 }
 
 /// What META says of the model must be what the file holds.

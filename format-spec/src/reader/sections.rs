@@ -36,12 +36,29 @@ impl QsfFile {
     /// META, checked against the header. `None` in a plain file.
     ///
     /// # Errors
-    /// When it is missing from a file with a directory, damaged, of another version, or contradicts the header.
+    /// When it is missing from a file with a directory, damaged, of another version, or contradicts the header; as
+    /// [`FormatError::Unsupported`] when `model` has a field or value that is not known.
     pub fn meta(&self) -> Result<Option<Meta>, FormatError> {
-        self.read_meta().map_err(|damage| damage.in_file(&self.path))
+        let in_file = |damage: Damage| damage.in_file(&self.path);
+        let Some((json, at)) = self.meta_json().map_err(in_file)? else { return Ok(None) };
+        let meta: Meta = serde_json::from_slice(&json).map_err(|e| {
+            let damage = Damage::new("section META", at, META_JSON, &e);
+            if is_unknown(&e) {
+                FormatError::needs_newer(&self.path, format!("META with {e}"))
+            } else {
+                in_file(damage)
+            }
+        })?;
+        let check = || {
+            meta.model.check().map_err(|e| Damage::new("section META, model", at, "a possible model", e))?;
+            self.header.check_against(&meta.model)
+        };
+        check().map_err(in_file)?;
+        Ok(Some(meta))
     }
 
-    pub(crate) fn read_meta(&self) -> Result<Option<Meta>, Damage> {
+    /// The text of META in this version, and where the section is. `None` in a plain file.
+    fn meta_json(&self) -> Result<Option<(Vec<u8>, u64)>, Damage> {
         if self.is_plain() {
             return Ok(None);
         }
@@ -49,16 +66,13 @@ impl QsfFile {
         let Some(json) = self.read_section(SectionTag::META)? else {
             return Err(Damage::new("section directory", at, "an entry META", "none"));
         };
-        let json_error = |e| Damage::new("section META", at, "JSON as SPEC.md section 8 describes", e);
         // The version first: a later schema may not parse as this one.
-        let version: MetaVersion = serde_json::from_slice(&json).map_err(json_error)?;
+        let version: MetaVersion =
+            serde_json::from_slice(&json).map_err(|e| Damage::new("section META", at, META_JSON, e))?;
         if version.version != META_VERSION {
             return Err(Damage::new("section META", at, format!("version {META_VERSION}"), version.version));
         }
-        let meta: Meta = serde_json::from_slice(&json).map_err(json_error)?;
-        meta.model.check().map_err(|e| Damage::new("section META, model", at, "a possible model", e))?;
-        self.header.check_against(&meta.model)?;
-        Ok(Some(meta))
+        Ok(Some((json, at)))
     }
 
     /// The vocabulary clusters, where the file has some.
@@ -105,6 +119,16 @@ impl QsfFile {
         let Some(section) = self.section(SectionTag::OUTLIERS) else { return Ok(OutlierTable::default()) };
         OutlierTable::parse(self.checked(section)?, section.offset)
     }
+}
+
+/// What is expected of META.
+const META_JSON: &str = "JSON as SPEC.md section 8 describes";
+
+/// Whether JSON is sound and says something that this version does not know: only fields of `model` and names of types are
+/// closed lists. serde has no other way to tell.
+fn is_unknown(error: &serde_json::Error) -> bool {
+    let text = error.to_string();
+    error.is_data() && (text.starts_with("unknown field") || text.starts_with("unknown variant"))
 }
 
 #[derive(serde::Deserialize)]

@@ -11,10 +11,12 @@ use crate::error::{Damage, FormatError};
 use crate::file_bytes::{RawBytes, range_in};
 use crate::file_part::FilePart;
 use crate::quant_type::QuantType;
-use crate::tensor_header::{TensorCount, parse_tensors};
+use crate::tensor_header::{TensorCount, TensorEntry, parse_tensors};
 use crate::tensor_kind::TensorKind;
+use crate::unknown_kind::UnknownKind;
 
 impl QsfFile {
+    /// The tensors of a layer.
     ///
     /// # Errors
     /// When the layer is damaged.
@@ -153,6 +155,20 @@ impl QsfFile {
         let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };
         self.check_all_tabled(&group, section.offset, "section POSE")?;
         Ok(Some(group))
+    }
+
+    /// Checks that whoever computes with the model knows every tensor of a part that is not optional.
+    ///
+    /// # Errors
+    /// [`FormatError::Unsupported`] names the first that is not known.
+    pub fn check_kinds_known(&self, layer: Option<u32>, tensors: &[TensorEntry]) -> Result<(), FormatError> {
+        let Some(needed) = tensors.iter().find(|tensor| tensor.kind.is_none() && !tensor.optional) else {
+            return Ok(());
+        };
+        let unknown = UnknownKind::among(layer, tensors, self.meta()?.as_ref());
+        let of_needed = unknown.into_iter().find(|kind| kind.kind_id == needed.kind_id);
+        let found = of_needed.unwrap_or(UnknownKind { layer, kind_id: needed.kind_id, name: None });
+        Err(FormatError::needs_newer(self.path(), format!("tensor {found}")))
     }
 
     /// Without its table a learned type means nothing.

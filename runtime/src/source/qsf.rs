@@ -123,6 +123,7 @@ impl Found<'_> {
     }
 
     pub fn add_group(&mut self, layer: Option<u32>, group: &TensorGroup) -> Result<()> {
+        self.file.check_kinds_known(layer, &group.tensors)?;
         for entry in &group.tensors {
             self.add_entry(layer, entry, tensor_bytes(&group.bytes, entry.data.clone()))?;
         }
@@ -131,8 +132,11 @@ impl Found<'_> {
 
     /// One tensor with these bytes.
     pub fn add_entry(&mut self, layer: Option<u32>, entry: &TensorEntry, bytes: TensorBytes) -> Result<()> {
-        // Optional kinds of later versions.
-        let Some(kind) = entry.kind else { return Ok(()) };
+        let Some(kind) = entry.kind else {
+            // An optional kind of a later version. What it has apart from its blocks is passed over with it.
+            let taken = self.outliers.take_of_entry(layer, entry);
+            return taken.map(|_| ()).map_err(|damage| damage.in_file(self.file.path()).into());
+        };
         let id = TensorId { layer, kind };
         if kind == TensorKind::FfnBiases {
             return self.add_joined_biases(id, entry.quant, &bytes);

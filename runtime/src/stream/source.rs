@@ -89,6 +89,7 @@ impl StreamSource {
         };
         let embedding = place(&mut found, None, embedding, &embedding.outline.tensors[0])?;
         for (layer, part) in (0..).map(Some).zip(layers).chain([(None, last)]) {
+            file.check_kinds_known(layer, &part.outline.tensors)?;
             for entry in &part.outline.tensors {
                 if entry.rows > 1 && entry.kind.is_some() {
                     found.check_experts(
