@@ -114,11 +114,12 @@ impl Outliers {
         bytes
     }
 
-    /// Reads the record at the start of `bytes`, which are at `at` in the file. Returns what follows it, too.
+    /// Reads the record at the start of `bytes`, which are at `at` in the file: the number of its tensor (SPEC.md section 7.8),
+    /// the outliers, and the bytes behind them.
     ///
     /// # Errors
     /// When it is cut off, names no matrix, has columns out of order or values that are not finite.
-    fn parse(bytes: &[u8], at: u64) -> Result<(u32, Outliers, &[u8]), Damage> {
+    pub fn parse(bytes: &[u8], at: u64) -> Result<(u32, Outliers, &[u8]), Damage> {
         let damage = |from: usize, expected: &str, found: String| {
             Err(Damage::new("section OUTL", at + from as u64, expected, found))
         };

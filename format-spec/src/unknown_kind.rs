@@ -37,7 +37,8 @@ impl UnknownKind {
     pub fn among(layer: Option<u32>, tensors: &[TensorEntry], meta: Option<&Meta>) -> Vec<UnknownKind> {
         let is_known = |name: &str| TensorKind::ALL.iter().any(|kind| kind.name() == name);
         let records = meta.map_or(&[][..], |meta| &meta.tensors);
-        let mut names = records.iter().filter(|r| r.layer == layer && !is_known(&r.kind)).map(|r| r.kind.clone());
+        let mut names =
+            records.iter().filter(|r| r.layer == layer && !is_known(&r.kind)).map(|r| r.kind.clone());
         let unknown = tensors.iter().filter(|tensor| tensor.kind.is_none());
         unknown.map(|tensor| UnknownKind { layer, kind_id: tensor.kind_id, name: names.next() }).collect()
     }

@@ -22,6 +22,7 @@ mod tokenizers;
 // Files come out.
 mod batch;
 mod calibration;
+mod conformance;
 mod damage;
 mod determinism;
 mod layouts;
