@@ -5,6 +5,7 @@
 mod small_file;
 
 mod clusters;
+mod conformance;
 mod damage;
 mod exits;
 mod round_trip;
