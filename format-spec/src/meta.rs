@@ -69,12 +69,27 @@ pub struct TensorRecord {
     /// Weights that are stored apart from the blocks (section OUTL).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outliers: u64,
-    /// Cosine between original and stored values.
-    pub cosine: f64,
-    /// Norm of the difference over norm of the original.
-    pub relative_error: f64,
-    /// Largest absolute difference.
-    pub max_abs_error: f64,
+    /// Cosine between original and stored values, where it is known.
+    #[serde(default, skip_serializing_if = "is_no_number")]
+    pub cosine: Option<f64>,
+    /// Norm of the difference over norm of the original, where it is known and finite.
+    #[serde(default, skip_serializing_if = "is_no_number")]
+    pub relative_error: Option<f64>,
+    /// Largest absolute difference, where it is known and finite.
+    #[serde(default, skip_serializing_if = "is_no_number")]
+    pub max_abs_error: Option<f64>,
+}
+
+impl TensorRecord {
+    /// The cosine; 0, which reaches no limit, where it is not known.
+    pub fn cosine_or_zero(&self) -> f64 {
+        self.cosine.unwrap_or(0.0)
+    }
+}
+
+/// What JSON has no number for: left out, as if it were not known.
+fn is_no_number(measure: &Option<f64>) -> bool {
+    !measure.is_some_and(f64::is_finite)
 }
 
 fn is_zero(count: &u64) -> bool {

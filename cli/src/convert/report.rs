@@ -7,6 +7,11 @@ use serde_json::{Value, json};
 
 use crate::console::table;
 
+/// An error measure; there may be none.
+fn measure(found: Option<f64>) -> String {
+    found.map_or("-".into(), |found| format!("{found:.6}"))
+}
+
 /// One row per tensor, then the totals.
 pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
     let mut out = table(
@@ -18,8 +23,8 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
                 tensor_name(t),
                 format!("{}{promoted}{}", t.quant, outliers_of(t)),
                 format!("{:.2}", stored_bits(t, block)),
-                format!("{:.6}", t.cosine),
-                format!("{:.6}", t.relative_error),
+                measure(t.cosine),
+                measure(t.relative_error),
             ]
         }),
     );

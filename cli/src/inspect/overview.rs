@@ -2,7 +2,7 @@
 
 use qsf_format::printable::message;
 use qsf_format::{
-    EarlyExits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, SectionTag, Verification,
+    EarlyExits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, Section, SectionTag, Verification,
     VocabClusters, human_bytes,
 };
 use serde_json::{Value, json};
@@ -30,13 +30,13 @@ pub(super) fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Va
             "positions": exits.positions,
             "exits": exits.exits.iter().map(|e| json!({"layer": e.layer, "agreeing": e.agreeing})).collect::<Vec<_>>(),
         })),
-        "sections": file.sections().iter().map(|s| json!({
+        "sections": listed_sections(file)?.iter().map(|s| json!({
             "tag": s.tag.to_string(), "offset": s.offset, "stored_bytes": s.stored_bytes,
             "crc32": format!("{:08x}", s.crc), "compression": s.compression.name(),
         })).collect::<Vec<_>>(),
         "embedding": {
             "type": embedding.quant, "layout": embedding.layout.name(), "rows": embedding.rows, "cols": embedding.cols,
-            "chunks": embedding.chunks.len(),
+            "chunks": embedding.chunks.len(), "compression": embedding.compression().name(),
         },
         "layers": file.layers().iter().map(|l| json!({
             "offset": l.offset, "stored_bytes": l.stored_bytes, "raw_bytes": l.raw_bytes,
@@ -186,7 +186,7 @@ pub(super) fn text(
     out += &format!("layers: {} in {}\n", file.layers().len(), human_bytes(layer_bytes));
     out += &importance_line(file);
     out += "\n";
-    out += &section_table(file);
+    out += &section_table(&listed_sections(file)?);
     if !tensors.is_empty() {
         out += "\n";
         out += &tensor_table(tensors);
@@ -248,8 +248,18 @@ fn meta_lines(meta: &Meta) -> String {
     out
 }
 
-fn section_table(file: &QsfFile) -> String {
-    let sections = file.sections().iter().map(|section| {
+/// The sections; the embedding with the compression of its chunks, as the section as a whole has none.
+pub(super) fn listed_sections(file: &QsfFile) -> anyhow::Result<Vec<Section>> {
+    let compression = file.embedding_info()?.compression();
+    let listed = |section: &Section| match section.tag {
+        SectionTag::EMBEDDING => Section { compression, ..*section },
+        _ => *section,
+    };
+    Ok(file.sections().iter().map(listed).collect())
+}
+
+fn section_table(sections: &[Section]) -> String {
+    let sections = sections.iter().map(|section| {
         vec![
             section.tag.to_string(),
             section.compression.name().into(),

@@ -1,18 +1,33 @@
 //! The tensors of a QSF file.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use qsf_format::{Layout, Meta, QsfFile, TensorGroup, TensorId, TensorKind};
+use qsf_format::{
+    Layout, Meta, Outliers, QsfFile, TensorGroup, TensorId, TensorKind, TensorRecord, UnknownKind,
+};
 use serde_json::{Value, json};
 
 use crate::console::table;
 
+/// How far a tensor is from its source, where META says so.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Measured {
+    pub(super) cosine: Option<f64>,
+    pub(super) relative_error: Option<f64>,
+    pub(super) max_abs_error: Option<f64>,
+}
+
 /// A tensor as it is stored.
 pub(super) struct TensorLine {
-    pub(super) place: String,
+    /// The part of the file: `embedding`, `layer`, `final` or `positions`.
+    pub(super) place: &'static str,
     /// For tensors of a layer; with the kind, what META knows a tensor by.
     pub(super) layer: Option<u32>,
+    /// The kind's name; of one that is not known, what META calls it, or its number.
     pub(super) kind: String,
+    pub(super) kind_id: u32,
+    pub(super) known: bool,
     pub(super) quant: &'static str,
     pub(super) layout: Layout,
     pub(super) rows: u32,
@@ -20,18 +35,40 @@ pub(super) struct TensorLine {
     pub(super) bytes: u64,
     /// Weights stored apart from the blocks, and their bytes.
     pub(super) outliers: Option<(usize, u64)>,
-    pub(super) error: Option<(f64, f64)>,
+    pub(super) error: Measured,
 }
 
 impl TensorLine {
     pub(super) fn to_json(&self) -> Value {
         json!({
-            "place": self.place, "kind": self.kind, "type": self.quant, "layout": self.layout.name(),
+            "place": self.place, "layer": self.layer, "kind": self.kind, "kind_id": self.kind_id, "known": self.known,
+            "type": self.quant, "layout": self.layout.name(),
             "rows": self.rows, "cols": self.cols, "bytes": self.bytes,
             "outliers": self.outliers.map_or(0, |o| o.0), "outlier_bytes": self.outliers.map_or(0, |o| o.1),
-            "cosine": self.error.map(|e| e.0), "relative_error": self.error.map(|e| e.1),
+            "cosine": self.error.cosine, "relative_error": self.error.relative_error,
+            "max_abs_error": self.error.max_abs_error,
         })
     }
+
+    /// The part of the file, in words.
+    fn part(&self) -> String {
+        self.layer.map_or_else(|| self.place.into(), |layer| format!("layer {layer}"))
+    }
+
+    /// The kind, in words: of one that is not known, its number too.
+    fn kind_text(&self) -> String {
+        let number = kind_number(self.kind_id);
+        if self.known || self.kind == number {
+            self.kind.clone()
+        } else {
+            format!("{} ({number})", self.kind)
+        }
+    }
+}
+
+/// What a kind is called that has no name.
+fn kind_number(kind_id: u32) -> String {
+    format!("kind {kind_id}")
 }
 
 /// Every tensor in file order, with the error that META records for it.
@@ -40,15 +77,16 @@ pub(super) fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Resul
     let embedding = file.embedding_info()?;
     let block = file.header().block;
     let mut outliers = file.outliers()?;
-    let mut apart = |id: Option<TensorId>, quant, (rows, cols)| -> anyhow::Result<Option<(usize, u64)>> {
-        let Some(id) = id else { return Ok(None) };
-        let found = outliers.take(id, quant, rows, cols).map_err(|damage| damage.in_file(file.path()))?;
-        Ok(found.map(|outliers| (outliers.len(), outliers.stored_bytes())))
-    };
+    let sizes = |outliers: Arc<Outliers>| (outliers.len(), outliers.stored_bytes());
+    let of_embedding = outliers
+        .take(TensorId::of_model(TensorKind::TokenEmbedding), embedding.quant, embedding.rows, embedding.cols)
+        .map_err(|damage| damage.in_file(file.path()))?;
     lines.push(TensorLine {
-        place: "embedding".into(),
+        place: "embedding",
         layer: None,
-        kind: "token_embedding".into(),
+        kind: TensorKind::TokenEmbedding.name().into(),
+        kind_id: TensorKind::TokenEmbedding.id(),
+        known: true,
         quant: embedding.quant.name(),
         layout: embedding.layout,
         rows: embedding.rows,
@@ -57,44 +95,49 @@ pub(super) fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Resul
             .quant
             .tensor_bytes(block, embedding.rows.into(), embedding.cols.into())
             .unwrap_or_default(),
-        outliers: apart(
-            Some(TensorId::of_model(TensorKind::TokenEmbedding)),
-            embedding.quant,
-            (embedding.rows, embedding.cols),
-        )?,
-        error: None,
+        outliers: of_embedding.map(sizes),
+        error: Measured::default(),
     });
-    let mut add = |place: String, layer: Option<u32>, group: TensorGroup| -> anyhow::Result<()> {
+    let mut add = |place, layer: Option<u32>, group: TensorGroup| -> anyhow::Result<()> {
+        let mut unknown = UnknownKind::among(layer, &group.tensors, meta).into_iter();
         for t in &group.tensors {
-            let id = t.kind.map(|kind| TensorId { layer, kind });
+            let apart = outliers.take_of_entry(layer, t).map_err(|damage| damage.in_file(file.path()))?;
+            let kind = match t.kind {
+                Some(kind) => kind.name().into(),
+                None => unknown.next().and_then(|kind| kind.name).unwrap_or_else(|| kind_number(t.kind_id)),
+            };
             lines.push(TensorLine {
-                place: place.clone(),
+                place,
                 layer,
-                kind: t.kind.map_or_else(|| format!("kind {}", t.kind_id), |k| k.name().into()),
+                kind,
+                kind_id: t.kind_id,
+                known: t.kind.is_some(),
                 quant: t.quant.name(),
                 layout: t.layout,
                 rows: t.rows,
                 cols: t.cols,
                 bytes: t.data.len() as u64,
-                outliers: apart(id, t.quant, (t.rows, t.cols))?,
-                error: None,
+                outliers: apart.map(sizes),
+                error: Measured::default(),
             });
         }
         Ok(())
     };
     for (layer, i) in (0..file.header().layers).zip(0..) {
-        add(format!("layer {layer}"), Some(layer), file.layer(i)?)?;
+        add("layer", Some(layer), file.layer(i)?)?;
     }
-    add("final".into(), None, file.final_section()?.1)?;
+    add("final", None, file.final_section()?.1)?;
     if let Some(positions) = file.positions()? {
-        add("positions".into(), None, positions)?;
+        add("positions", None, positions)?;
     }
     if let Some(meta) = meta {
         // By name, not by position: META may leave out tensors that its writer did not know, or order them otherwise.
         let records: HashMap<_, _> = meta.tensors.iter().map(|r| ((r.layer, r.kind.as_str()), r)).collect();
         for line in &mut lines {
-            let record = records.get(&(line.layer, line.kind.as_str()));
-            line.error = record.map(|r| (r.cosine, r.relative_error));
+            if let Some(record) = records.get(&(line.layer, line.kind.as_str())) {
+                let &&TensorRecord { cosine, relative_error, max_abs_error, .. } = record;
+                line.error = Measured { cosine, relative_error, max_abs_error };
+            }
         }
     }
     Ok(lines)
@@ -102,21 +145,35 @@ pub(super) fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Resul
 
 /// All of them for people.
 pub(super) fn tensor_table(tensors: &[TensorLine]) -> String {
+    let number = |measure: Option<f64>| measure.map_or("-".into(), |measure| format!("{measure:.6}"));
     table(
-        &["place", "tensor", "type", "layout", "rows", "cols", "bytes", "outliers", "cosine", "rel. error"],
+        &[
+            "place",
+            "tensor",
+            "type",
+            "layout",
+            "rows",
+            "cols",
+            "bytes",
+            "outliers",
+            "cosine",
+            "rel. error",
+            "max. error",
+        ],
         4,
         tensors.iter().map(|t| {
             vec![
-                t.place.clone(),
-                t.kind.clone(),
+                t.part(),
+                t.kind_text(),
                 t.quant.into(),
                 t.layout.name().into(),
                 t.rows.to_string(),
                 t.cols.to_string(),
                 t.bytes.to_string(),
                 t.outliers.map_or("-".into(), |(count, bytes)| format!("{count} ({bytes} bytes)")),
-                t.error.map_or("-".into(), |e| format!("{:.6}", e.0)),
-                t.error.map_or("-".into(), |e| format!("{:.6}", e.1)),
+                number(t.error.cosine),
+                number(t.error.relative_error),
+                number(t.error.max_abs_error),
             ]
         }),
     )

@@ -23,9 +23,9 @@ fn record(layer: Option<u32>, kind: TensorKind, relative_error: f64) -> TensorRe
         quant: QuantType::Q4,
         promoted_from: None,
         outliers: 0,
-        cosine: 1.0,
-        relative_error,
-        max_abs_error: 0.0,
+        cosine: Some(1.0),
+        relative_error: Some(relative_error),
+        max_abs_error: Some(0.5),
     }
 }
 
@@ -63,14 +63,14 @@ fn each_tensor_is_shown_with_its_own_error_whatever_the_order_in_meta_and_beside
         .collect();
     let expected = [
         ("embedding", "token_embedding", Some(0.75)),
-        ("layer 0", "attn_q", Some(0.0625)),
-        ("layer 0", "kind 1000", None),
-        ("layer 0", "ffn_up", Some(0.125)),
-        ("layer 0", "ffn_up_bias", None),
-        ("layer 1", "attn_q", Some(0.25)),
-        ("layer 1", "attn_norm", None),
-        ("layer 1", "ffn_up", None),
-        ("layer 1", "ffn_up_bias", None),
+        ("layer", "attn_q", Some(0.0625)),
+        ("layer", "kind 1000", None),
+        ("layer", "ffn_up", Some(0.125)),
+        ("layer", "ffn_up_bias", None),
+        ("layer", "attn_q", Some(0.25)),
+        ("layer", "attn_norm", None),
+        ("layer", "ffn_up", None),
+        ("layer", "ffn_up_bias", None),
         ("final", "final_norm", None),
         ("final", "final_norm_bias", None),
         ("final", "head", None),
@@ -96,7 +96,7 @@ fn the_layout_of_each_tensor_is_shown() {
     let text = Command::new(env!("CARGO_BIN_EXE_qsf-inspect")).arg(&path).arg("--tensors").output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     let line = text.lines().find(|line| line.contains("attn_norm")).unwrap();
-    assert!(line.split_whitespace().eq("layer 0 attn_norm f16 rows 1 64 128 - - -".split(' ')), "{line}");
+    assert!(line.split_whitespace().eq("layer 0 attn_norm f16 rows 1 64 128 - - - -".split(' ')), "{line}");
 }
 
 #[test]
@@ -125,4 +125,21 @@ fn a_file_whose_name_is_not_utf8_can_be_shown_as_json() {
     write(&path, Compression::None).unwrap();
     let value = inspect(&path, &["--json"]);
     assert!(value["path"].as_str().unwrap().ends_with(".qsf"), "{value}");
+}
+
+#[test]
+fn the_embedding_is_listed_with_the_compression_of_its_chunks_and_errors_with_the_largest() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let mut meta = meta();
+    let unknown =
+        TensorRecord { cosine: None, relative_error: None, ..record(Some(0), TensorKind::AttnQ, 0.0) };
+    meta.tensors = vec![unknown];
+    write_with(&path, options(Compression::Lz4), &meta).unwrap();
+    let value = inspect(&path, &["--json", "--tensors"]);
+    let section = value["sections"].as_array().unwrap().iter().find(|s| s["tag"] == "EMBD").unwrap();
+    assert_eq!((&section["compression"], &value["embedding"]["compression"]), (&"lz4".into(), &"lz4".into()));
+    let query = &value["tensors"][1];
+    assert_eq!((&query["place"], &query["layer"]), (&"layer".into(), &0.into()));
+    assert_eq!((&query["cosine"], &query["max_abs_error"]), (&Value::Null, &0.5.into()), "{query}");
 }

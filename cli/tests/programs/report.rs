@@ -29,9 +29,9 @@ fn hostile_meta() -> Meta {
         quant: QuantType::Q4,
         promoted_from: None,
         outliers: 0,
-        cosine: -1e300,
-        relative_error: 1e300,
-        max_abs_error: 0.0,
+        cosine: Some(-1e300),
+        relative_error: Some(1e300),
+        max_abs_error: Some(0.0),
     }];
     meta
 }

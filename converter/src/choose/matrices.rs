@@ -106,8 +106,8 @@ impl Surveyor<'_> {
             for quant in (self.types)(planned) {
                 let stored = encoder
                     .encode(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
-                best = best.max(stored.record.cosine);
-                if stored.encoded.quant != quant || !self.is_allowed(stored.record.cosine) {
+                best = best.max(stored.record.cosine_or_zero());
+                if stored.encoded.quant != quant || !self.is_allowed(stored.record.cosine_or_zero()) {
                     continue;
                 }
                 let mut replaced = Replaced::new(encoder.source);

@@ -87,11 +87,11 @@ fn near_enough(
     };
     let (mut form, mut fit) = (planned.clone(), fit.clone());
     let mut found = trial(&form, &fit)?;
-    if encoder.sized && found.cosine < wanted {
+    if encoder.sized && found.cosine_or_zero() < wanted {
         fit = Fit::default();
         found = trial(&form, &fit)?;
     }
-    while found.cosine < wanted {
+    while found.cosine_or_zero() < wanted {
         form = encoder.larger(planned, &found, wanted)?;
         found = trial(&form, &fit)?;
     }

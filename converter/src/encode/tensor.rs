@@ -136,7 +136,11 @@ impl<'a> TensorEncoder<'a> {
         let next = if self.sized { None } else { next_larger(record.quant, self.rows.block) };
         match next {
             Some(quant) => Ok(PlannedTensor { quant, ..planned.clone() }),
-            None => Err(ConvertError::BelowCosine { id: planned.info.id, cosine: record.cosine, wanted }),
+            None => Err(ConvertError::BelowCosine {
+                id: planned.info.id,
+                cosine: record.cosine_or_zero(),
+                wanted,
+            }),
         }
     }
 
@@ -172,10 +176,10 @@ impl<'a> TensorEncoder<'a> {
     ) -> Result<StoredTensor> {
         let mut stored = self.encode_in_runs(planned, fits, cache)?;
         let Some(wanted) = self.cosine_wanted(planned) else { return Ok(stored) };
-        if self.sized && stored.record.cosine < wanted {
+        if self.sized && stored.record.cosine_or_zero() < wanted {
             stored = self.encode_in_runs(planned, &[Fit::default()], cache)?;
         }
-        while stored.record.cosine < wanted {
+        while stored.record.cosine_or_zero() < wanted {
             let next = self.larger(planned, &stored.record, wanted)?;
             stored = self.encode_in_runs(&next, fits, cache)?;
             stored.record.promoted_from = Some(planned.quant);

@@ -40,6 +40,7 @@ impl PlannedTensor {
         relative_error: f64,
         max_abs_error: f64,
     ) -> TensorRecord {
+        let finite = |measure: f64| Some(measure).filter(|measure| measure.is_finite());
         TensorRecord {
             layer: self.info.id.layer,
             kind: self.info.id.kind.name().into(),
@@ -49,9 +50,9 @@ impl PlannedTensor {
             quant,
             outliers: 0,
             promoted_from: (quant != self.quant).then_some(self.quant),
-            cosine,
-            relative_error,
-            max_abs_error,
+            cosine: finite(cosine),
+            relative_error: finite(relative_error),
+            max_abs_error: finite(max_abs_error),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::file::QsfFile;
 use crate::alignment::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Compression};
 use crate::directory::{SectionTag, parse_embedding_chunks};
 use crate::error::{Damage, FormatError};
 use crate::file_bytes::{RawBytes, range_in};
@@ -22,6 +22,14 @@ pub struct EmbeddingInfo {
     pub cols: u32,
     /// Chunks of whole rows, in order. A plain file has none listed; its rows follow the header uncompressed.
     pub chunks: Vec<Chunk>,
+}
+
+impl EmbeddingInfo {
+    /// How its chunks are compressed. One that would not shrink is stored as it is all the same.
+    pub fn compression(&self) -> Compression {
+        let mut methods = self.chunks.iter().map(|chunk| chunk.compression);
+        methods.find(|method| *method != Compression::None).unwrap_or(Compression::None)
+    }
 }
 
 impl QsfFile {

@@ -7,6 +7,7 @@ use crate::directory::SectionTag;
 use crate::error::{Damage, FormatError};
 use crate::exits::EarlyExits;
 use crate::meta::{META_VERSION, Meta};
+use crate::model_config::ModelConfig;
 use crate::outliers::OutlierTable;
 
 /// A compressed section (META, TOKN, CTPL) may not hold more than this: far above any real tokenizer, and a bound on what
@@ -41,14 +42,13 @@ impl QsfFile {
     pub fn meta(&self) -> Result<Option<Meta>, FormatError> {
         let in_file = |damage: Damage| damage.in_file(&self.path);
         let Some((json, at)) = self.meta_json().map_err(in_file)? else { return Ok(None) };
-        let meta: Meta = serde_json::from_slice(&json).map_err(|e| {
-            let damage = Damage::new("section META", at, META_JSON, &e);
-            if is_unknown(&e) {
-                FormatError::needs_newer(&self.path, format!("META with {e}"))
-            } else {
-                in_file(damage)
-            }
-        })?;
+        let meta: Meta =
+            serde_json::from_slice(&json).map_err(|e| match serde_json::from_slice::<ModelOnly>(&json) {
+                Err(of_model) if is_unknown(&of_model) => {
+                    FormatError::needs_newer(&self.path, format!("the model in META, with {of_model},"))
+                }
+                _ => in_file(Damage::new("section META", at, META_JSON, e)),
+            })?;
         let check = || {
             meta.model.check().map_err(|e| Damage::new("section META, model", at, "a possible model", e))?;
             self.header.check_against(&meta.model)
@@ -124,11 +124,17 @@ impl QsfFile {
 /// What is expected of META.
 const META_JSON: &str = "JSON as SPEC.md section 8 describes";
 
-/// Whether JSON is sound and says something that this version does not know: only fields of `model` and names of types are
-/// closed lists. serde has no other way to tell.
+/// Whether JSON is sound and says something that this version does not know. serde has no other way to tell.
 fn is_unknown(error: &serde_json::Error) -> bool {
     let text = error.to_string();
     error.is_data() && (text.starts_with("unknown field") || text.starts_with("unknown variant"))
+}
+
+/// What an unknown field or value must not be in, as it would change results.
+#[derive(serde::Deserialize)]
+struct ModelOnly {
+    #[serde(rename = "model")]
+    _model: ModelConfig,
 }
 
 #[derive(serde::Deserialize)]

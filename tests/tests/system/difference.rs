@@ -103,9 +103,10 @@ fn quantizing_differs_by_the_error_that_the_conversion_reports() {
     let mut compared = 0;
     for tensor in value["tensors"].as_array().unwrap() {
         let name = tensor["tensor"].as_str().unwrap();
-        let Some((place, kind)) = name.rsplit_once(' ') else { continue };
+        let Some((layer, kind)) = name.rsplit_once(' ') else { continue };
+        let layer = layer.strip_prefix("layer ").unwrap().parse::<u32>().unwrap();
         let mut listed = listed["tensors"].as_array().unwrap().iter();
-        let listed = listed.find(|l| l["place"] == place && l["kind"] == kind).unwrap();
+        let listed = listed.find(|l| l["layer"] == layer && l["kind"] == kind).unwrap();
         assert_eq!(listed["relative_error"], tensor["relative_error"], "{name}");
         assert_eq!(listed["cosine"], tensor["cosine"], "{name}");
         assert_eq!(listed["type"], tensor["b"]["type"]);

@@ -134,14 +134,14 @@ fn tensor_type_overrides_the_recipe_and_one_that_matches_nothing_is_refused() {
     call(&["attn_v=8bit", "layer 0 *=f16", "token_embedding=3"]).ok();
     let tensors = inspect(&dir.path().join("out.qsf"), "--tensors --verify");
     for tensor in tensors["tensors"].as_array().unwrap() {
-        let (place, kind) = (tensor["place"].as_str().unwrap(), tensor["kind"].as_str().unwrap());
-        let expected = match (place, kind) {
-            ("layer 0", _) | (_, "attn_norm" | "ffn_norm" | "final_norm") => "f16",
+        let (layer, kind) = (tensor["layer"].as_u64(), tensor["kind"].as_str().unwrap());
+        let expected = match (layer, kind) {
+            (Some(0), _) | (_, "attn_norm" | "ffn_norm" | "final_norm") => "f16",
             (_, "attn_v") => "8bit",
             (_, "token_embedding") => "3bit",
             _ => "4bit",
         };
-        assert_eq!(tensor["type"], expected, "{place} {kind}");
+        assert_eq!(tensor["type"], expected, "{layer:?} {kind}");
     }
     let ppl = evaluate(&dir.path().join("out.qsf"))["ppl"].as_f64().unwrap();
     assert!(ppl.is_finite());

@@ -104,7 +104,7 @@ fn down(model: &Path, quant: &str) -> Value {
     assert_eq!(line.contains(&format!("(instead of {quant})")), stored != quant, "{line}");
     let file = program("qsf-inspect").arg(&out).args("--tensors --verify --json").run().json();
     let tensors = file["tensors"].as_array().unwrap();
-    let tensor = tensors.iter().find(|t| t["place"] == "layer 1" && t["kind"] == "ffn_down").unwrap();
+    let tensor = tensors.iter().find(|t| t["layer"] == 1 && t["kind"] == "ffn_down").unwrap();
     assert_eq!(tensor["type"], stored);
     // None of its neighbours is concerned.
     let promoted = records.iter().filter(|t| !t["promoted_from"].is_null()).count();

@@ -84,8 +84,8 @@ fn the_figures_on_the_page_are_those_of_the_files() {
         let section = between(&page, &format!("<section id=\"file-{}\">", i + 1), "</section>");
         assert!(section.contains(&hash.sha256));
         for tensor in facts["tensors"].as_array().unwrap() {
-            let (place, kind) = (tensor["place"].as_str().unwrap(), tensor["kind"].as_str().unwrap());
-            let name = if place.starts_with("layer") { format!("{place} {kind}") } else { kind.to_owned() };
+            let (layer, kind) = (tensor["layer"].as_u64(), tensor["kind"].as_str().unwrap());
+            let name = layer.map_or(kind.to_owned(), |layer| format!("layer {layer} {kind}"));
             let row = between(section, &format!("<th scope=\"row\">{name}</th>"), "</tr>");
             let error =
                 |field: &str| format!("<td class=\"number\">{:.6}</td>", tensor[field].as_f64().unwrap());

@@ -51,9 +51,8 @@ fn a_target_is_never_exceeded_nearly_met_and_better_than_a_uniform_type_of_that_
     call(&model, &again, &format!("--plan {}", plan.display())).run().ok();
     let tensors = program("qsf-inspect").arg(&again).args("--tensors --json").run().json()["tensors"].clone();
     for tensor in tensors.as_array().unwrap() {
-        let place = tensor["place"].as_str().unwrap();
-        let kind = tensor["kind"].as_str().unwrap();
-        let name = if place.starts_with("layer") { format!("{place} {kind}") } else { kind.to_owned() };
+        let (layer, kind) = (tensor["layer"].as_u64(), tensor["kind"].as_str().unwrap());
+        let name = layer.map_or(kind.to_owned(), |layer| format!("layer {layer} {kind}"));
         if let Some(wanted) = types(&plan).get(&name) {
             assert_eq!(&tensor["type"], wanted, "{name}");
         }

@@ -7,7 +7,7 @@ use qsf_runtime::file_hash::hash_file;
 use qsf_runtime::progress::{Cancel, Progress};
 use serde_json::{Value, json};
 
-use crate::inspect::overview::{bits_per_weight, describe, evaluation, verification_json};
+use crate::inspect::overview::{bits_per_weight, describe, evaluation, listed_sections, verification_json};
 use crate::inspect::tensors::{TensorLine, list_tensors};
 
 /// A file that was read and whose checksums hold.
@@ -73,7 +73,7 @@ impl FileFacts {
             bits_per_weight: meta.as_ref().map(|meta| bits_per_weight(meta, header.file_bytes)),
             evaluation: evaluation(&file)?.as_ref().map(Evaluation::of),
             importance: file.layers().iter().map(|layer| layer.importance).collect(),
-            sections: file.sections().to_vec(),
+            sections: listed_sections(&file)?,
             unprotected: verification.unprotected,
             meta,
             tensors,

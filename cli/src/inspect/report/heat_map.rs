@@ -21,7 +21,7 @@ impl Measure {
     fn of(self, tensor: &TensorLine) -> Option<f64> {
         match self {
             Measure::Bits => Some(bits(tensor)),
-            Measure::Error => tensor.error.map(|(_, relative)| relative),
+            Measure::Error => tensor.error.relative_error,
         }
     }
 

@@ -13,7 +13,7 @@ const WORST: usize = 5;
 pub(super) fn tensor_errors(tensors: &[TensorLine]) -> String {
     let mut out = String::from("<h3>Error of tensors</h3>\n");
     let mut known: Vec<(&TensorLine, f64)> =
-        tensors.iter().filter_map(|tensor| Some((tensor, tensor.error?.1))).collect();
+        tensors.iter().filter_map(|tensor| Some((tensor, tensor.error.relative_error?))).collect();
     // Stable: of equal ones the first in the file comes first.
     known.sort_by(|a, b| b.1.total_cmp(&a.1));
     let worst =
@@ -46,7 +46,7 @@ pub(super) fn tensor_errors(tensors: &[TensorLine]) -> String {
 
 /// What a tensor is called; those of the model as a whole by their kind.
 fn name(tensor: &TensorLine) -> String {
-    if tensor.layer.is_some() { format!("{} {}", tensor.place, tensor.kind) } else { tensor.kind.clone() }
+    tensor.layer.map_or_else(|| tensor.kind.clone(), |layer| format!("layer {layer} {}", tensor.kind))
 }
 
 fn row(tensor: &TensorLine) -> String {
@@ -57,8 +57,8 @@ fn row(tensor: &TensorLine) -> String {
         tensor.bytes.to_string(),
         format!("{:.2}", bits(tensor)),
         tensor.outliers.map_or("-".into(), |(count, _)| count.to_string()),
-        error(tensor.error.map(|(cosine, _)| cosine)),
-        error(tensor.error.map(|(_, relative)| relative)),
+        error(tensor.error.cosine),
+        error(tensor.error.relative_error),
     ];
     let mut out = format!(
         "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>",
