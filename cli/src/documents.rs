@@ -2,7 +2,7 @@
 //! command line, so that they cannot fall behind it.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 
 use clap::{Arg, ArgAction, Command, Parser, value_parser};
 use clap_complete::Shell;
@@ -68,10 +68,35 @@ impl Document {
                 let name = command.get_name().to_owned();
                 clap_complete::generate(shell, &mut command, name, &mut out);
             }
-            Document::Man => Man::new(command).render(&mut out)?,
+            Document::Man => manual_page(command, &mut out)?,
         }
         String::from_utf8(out).map_err(io::Error::other)
     }
+}
+
+/// One page for all of a program: [`Man::render`] would refer to pages of their own for subcommands.
+fn manual_page(mut command: Command, out: &mut Vec<u8>) -> io::Result<()> {
+    command.build();
+    let subcommands: Vec<Command> = command.get_subcommands().cloned().collect();
+    let page = Man::new(command).manual("QSF");
+    page.render_title(out)?;
+    page.render_name_section(out)?;
+    page.render_synopsis_section(out)?;
+    page.render_description_section(out)?;
+    page.render_options_section(out)?;
+    for subcommand in subcommands {
+        let name = subcommand.get_bin_name().unwrap_or_else(|| subcommand.get_name()).to_uppercase();
+        writeln!(out, ".SH \"{}\"", name.replace('-', "\\-"))?;
+        let part = Man::new(subcommand);
+        let mut sections = Vec::new();
+        part.render_synopsis_section(&mut sections)?;
+        part.render_description_section(&mut sections)?;
+        part.render_options_section(&mut sections)?;
+        let sections = String::from_utf8(sections).map_err(io::Error::other)?;
+        out.extend(sections.replace("\n.SH ", "\n.SS ").bytes());
+    }
+    page.render_extra_section(out)?;
+    page.render_version_section(out)
 }
 
 #[cfg(test)]

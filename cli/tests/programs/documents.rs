@@ -53,6 +53,8 @@ fn every_program_prints_its_manual_page() {
             let has_threads = part != "--threads" || name != "qsf-inspect";
             assert!(words.contains(part) || !has_threads, "{name}: {part} is not in {page}");
         }
+        // No reference to a page that nobody makes.
+        assert!(!words.contains("(1)"), "{page}");
     }
 }
 
