@@ -65,6 +65,19 @@ impl QuantType {
         most
     };
 
+    /// Its place in [`QuantType::ALL`].
+    pub const fn index(self) -> usize {
+        const BY_ID: [u8; 256] = {
+            let (mut places, mut i) = ([0; 256], 0);
+            while i < QuantType::ALL.len() {
+                places[QuantType::ALL[i].id() as usize] = i as u8;
+                i += 1;
+            }
+            places
+        };
+        BY_ID[self.id() as usize] as usize
+    }
+
     /// The id stored in files.
     pub const fn id(self) -> u8 {
         self as u8
@@ -173,6 +186,7 @@ mod tests {
     fn ids_and_names_come_back() {
         for t in QuantType::ALL {
             assert_eq!(QuantType::from_id(t.id()), Some(t));
+            assert_eq!(QuantType::ALL[t.index()], t);
             assert_eq!(t.name().parse::<QuantType>(), Ok(t));
             assert_eq!(serde_json::to_value(t).unwrap(), serde_json::json!(t.name()));
         }

@@ -36,7 +36,10 @@ impl Levels {
         let Some((levels, shift)) = tables.grid(quant) else {
             return Levels { tables: [[0; 16]; 2], shift: 0.0 };
         };
-        let level = |code: usize| levels[code % levels.len()].cast_unsigned().wrapping_add(offset);
+        // A number that the compiler knows: a division for each level would take as long as a small matrix.
+        let count = const { 1 << Form::<QUANT>::CODE_BITS };
+        let levels = &levels[..count];
+        let level = |code: usize| levels[code % count].cast_unsigned().wrapping_add(offset);
         let table = |first: usize| std::array::from_fn(|i| level(first + i));
         Levels { tables: [table(0), table(16)], shift: f32::from(shift) }
     }

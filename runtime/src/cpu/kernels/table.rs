@@ -39,12 +39,12 @@ impl KernelTable {
 
     /// The int8 kernel for weights of this type; float types have none.
     pub fn int8(&self, quant: QuantType) -> Option<&'static Int8Kernel> {
-        self.int8.iter().flatten().find(|kernel| kernel.quant() == quant)
+        self.int8[quant.index()].as_ref()
     }
 
     /// The wide kernel for weights of this type; float types have none, and few processors.
     pub fn wide(&self, quant: QuantType) -> Option<&'static WideKernel> {
-        self.wide.iter().flatten().find(|kernel| kernel.quant() == quant)
+        self.wide.get(quant.index())?.as_ref()
     }
 
     /// Whether the processor has a matrix unit, and so wide kernels.
