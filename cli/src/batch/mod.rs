@@ -5,7 +5,7 @@
 //! | `any_path` | paths in JSON, UTF-8 or not |
 //! | `args` | flags, and which jobs are this shard's |
 //! | `manifest` | the list of jobs as it is written, with lines |
-//! | `job`, `checker` | what its entries mean: command lines, checked by the command line's own parser |
+//! | `list`, `checker`, `job` | what its entries mean: command lines, checked by the command line's own parser |
 //! | `results` | `results.jsonl`: what came of each job |
 //! | `fingerprint` | what a result was made of, and whether that has changed |
 //! | `record` | one of them |
@@ -28,6 +28,7 @@ mod error;
 mod fingerprint;
 mod forecast;
 mod job;
+mod list;
 pub mod manifest;
 mod protocol;
 mod record;
@@ -49,14 +50,15 @@ pub use dispatch::{Demand, Dispatch};
 pub use errand::Errand;
 pub use error::{BatchError, Problem};
 pub use forecast::{Expected, Forecast};
-pub use job::words_by_name;
+pub use list::words_by_name;
 pub use record::{Record, State};
 pub use summary::{Outcome, Summary};
 pub use worker::Worker;
 
 use budget::Budget;
 use forecast::{FAILS, SKIPPED, TO_DO, needs, threads_of};
-use job::{BatchJob, foreign_output, read_jobs};
+use job::BatchJob;
+use list::{foreign_output, read_jobs};
 use results::Results;
 use schedule::{Schedule, Settings, marker_path, work_of};
 use watch::Watch;

@@ -8,7 +8,7 @@ use qsf_runtime::progress::Cancel;
 use qsf_runtime::{Model, Runner};
 use serde_json::json;
 
-use super::EvalArgs;
+use super::args::EvalArgs;
 use super::measure::{decoder, only_on_cpu};
 use crate::console::print;
 use crate::model_args::Runs;

@@ -13,10 +13,19 @@ use qsf_runtime::text_file::read_text;
 use qsf_runtime::tokenizer::Tokenizer;
 use qsf_runtime::{Decoder, Model, Result, Runner, RuntimeError, WorkPart};
 
-use super::parts::{Fingerprints, MeasuredPart};
+use super::args::EvalArgs;
+use super::parts::{Fingerprints, MeasuredPart, WrittenPart};
 use super::report::{Facts, Names, Report, streaming_report};
-use super::{EvalArgs, Outcome};
 use crate::model_args::{DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming};
+
+/// What came of the flags.
+pub(super) enum Outcome {
+    /// Of `--memory-plan`.
+    Plan(Box<Streaming>),
+    /// Of `--part`.
+    Part(WrittenPart),
+    Measured(Box<Report>),
+}
 
 /// Positions whose logits are held at once within a RAM budget.
 const STREAMED_LOGIT_ROWS: usize = 4;

@@ -5,7 +5,7 @@ use qsf_runtime::{KvOptions, Result, Runner};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::EvalArgs;
+use super::args::EvalArgs;
 use crate::model_args::{ShortcutReport, Streaming};
 use crate::model_name::model_name;
 
