@@ -246,9 +246,15 @@ impl SafetensorsFile {
         *dtype = Dtype::F16;
     }
 
-    /// Makes every `step`-th value of the tensor `name`, which is in half precision, 32 times as large.
+    /// Makes every `step`-th value of the tensor `name`, which is in half or single precision, 32 times as large.
     pub fn enlarge(&mut self, name: &str, step: usize) {
         let (dtype, _, bytes) = self.tensors.get_mut(name).unwrap();
+        if *dtype == Dtype::F32 {
+            for value in bytes.as_chunks_mut::<4>().0.iter_mut().step_by(step) {
+                *value = (32.0 * f32::from_le_bytes(*value)).to_le_bytes();
+            }
+            return;
+        }
         assert_eq!(*dtype, Dtype::F16);
         for value in bytes.as_chunks_mut::<2>().0.iter_mut().step_by(step) {
             let bits = u16::from_le_bytes(*value);

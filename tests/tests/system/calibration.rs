@@ -107,7 +107,8 @@ fn calibration_does_no_harm() {
     let model = demo_model(dir.path());
     let kld = |quant: &str, text: Option<&Path>| {
         let out = dir.path().join("out.qsf");
-        convert(&model, &out, &format!("-q {quant}"), text);
+        let tokens = if text.is_some() { " --calibration-tokens 2048" } else { "" };
+        convert(&model, &out, &format!("-q {quant}{tokens}"), text);
         let call = program("qsf-eval").arg(&out).arg("--base").arg(&model).arg("--file").arg(TEXT);
         call.args("--ctx 256 --chunks 12 --json").run().json()["kld"]["mean"].as_f64().unwrap()
     };

@@ -21,9 +21,8 @@ fn outliers(file: &Path) -> Vec<u64> {
     tensors["tensors"].as_array().unwrap().iter().map(|t| t["outliers"].as_u64().unwrap()).collect()
 }
 
-/// The embedded model with a thousandth of the weights of some matrices far larger.
-fn planted(dir: &Path) -> PathBuf {
-    let model = demo_model(dir);
+/// The model with a thousandth of the weights of some matrices far larger.
+fn planted(model: PathBuf) -> PathBuf {
     let mut weights = SafetensorsFile::of_model(&model);
     let names: Vec<String> = weights.names().map(str::to_owned).collect();
     for name in names.iter().filter(|name| name.contains("mlp") || name.contains("o_proj")) {
@@ -36,7 +35,7 @@ fn planted(dir: &Path) -> PathBuf {
 #[test]
 fn planted_outliers_are_found_and_the_file_is_better_than_without_at_the_same_size() {
     let dir = tempfile::tempdir().unwrap();
-    let model = planted(dir.path());
+    let model = planted(demo_model(dir.path()));
     let text = format!("--calibration {CALIBRATION} --calibration-tokens 4096 --target-size 420kB");
     let (with, without) = (dir.path().join("with.qsf"), dir.path().join("without.qsf"));
     let plan = dir.path().join("plan.json");
@@ -63,14 +62,17 @@ fn planted_outliers_are_found_and_the_file_is_better_than_without_at_the_same_si
 #[test]
 fn outliers_are_the_same_bytes_on_every_instruction_set_and_count_on_every_path() {
     let dir = tempfile::tempdir().unwrap();
-    let model = planted(dir.path());
+    let model = planted(demo_model(dir.path()));
     let file = |name: &str| dir.path().join(name);
+    let small = planted(small_model(dir.path()));
     let args = format!("-q n3 --outliers 0.5% --calibration {CALIBRATION} --calibration-tokens 1500");
     for args in ["-q 2bit --outliers 0.25%", &args] {
         let first = file("first.qsf");
-        call(&model, &first, args).args("-f").run().ok();
-        call(&model, &file("second.qsf"), args).args("-f -t 1").env("QSF_CPU", "scalar").run().ok();
+        call(&small, &first, args).args("-f").run().ok();
+        call(&small, &file("second.qsf"), args).args("-f -t 1").env("QSF_CPU", "scalar").run().ok();
         assert!(fs::read(&first).unwrap() == fs::read(file("second.qsf")).unwrap(), "{args}: other bytes");
+        assert!(outliers(&first).iter().sum::<u64>() > 50, "{args}");
+        call(&model, &first, args).args("-f").run().ok();
         let count: u64 = outliers(&first).iter().sum();
         assert!(count > 400, "{args}: {count}");
         let plain = args.split(" --outliers").next().unwrap();

@@ -110,9 +110,9 @@ fn finish(model: &Path, out: &Path, args: &str) {
 #[test]
 fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
     let dir = tempfile::tempdir().unwrap();
-    let model = demo_model(dir.path());
+    let model = small_model(dir.path());
     let whole = dir.path().join("whole.qsf");
-    let args = format!("--target-bpw 4 --calibration {CALIBRATION} --calibration-tokens 4096");
+    let args = format!("--target-bpw 6 --calibration {CALIBRATION} --calibration-tokens 4096");
     let started = Instant::now();
     call(&model, &whole, &args).run().ok();
     let took = started.elapsed();
@@ -128,7 +128,7 @@ fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
     }
     if journal(&out).exists() {
         // Another model, text or choice is told from this one, and changes nothing.
-        let other = call(&model, &out, &format!("--target-bpw 4.1 --calibration {CALIBRATION}"));
+        let other = call(&model, &out, &format!("--target-bpw 6.1 --calibration {CALIBRATION}"));
         let found = other.run();
         assert_eq!(found.code, 2, "{}", found.stderr);
         assert!(found.stderr.contains("killed.qsf.journal"), "{}", found.stderr);
@@ -139,27 +139,37 @@ fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
 }
 
 #[test]
-fn the_highest_effort_loses_less_at_the_same_size_and_goes_on_where_it_was_stopped() {
+fn the_highest_effort_loses_less_at_the_same_size() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
     let args = format!("--target-bpw 3.6 --calibration {CALIBRATION} --calibration-tokens 4096");
     let [normal, max] = ["normal.qsf", "max.qsf"].map(|name| dir.path().join(name));
     call(&model, &normal, &args).run().ok();
-    let args = format!("{args} --effort max");
-    let started = Instant::now();
-    call(&model, &max, &args).run().ok();
-    let took = started.elapsed();
+    call(&model, &max, &format!("{args} --effort max")).run().ok();
     let size = fs::metadata(&max).unwrap().len();
     assert!(size * 1000 <= fs::metadata(&normal).unwrap().len() * 1005, "{size} bytes");
     let (less, more) = (divergence(&max, &model), divergence(&normal, &model));
     assert!(less < 0.97 * more, "KLD {less} with the highest effort, {more} without");
+}
 
-    let out = dir.path().join("killed.qsf");
+#[test]
+fn the_highest_effort_goes_on_where_it_was_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = small_model(dir.path());
+    let args = format!("--target-bpw 6 --calibration {CALIBRATION} --calibration-tokens 4096 --effort max");
+    let (max, out) = (dir.path().join("max.qsf"), dir.path().join("killed.qsf"));
+    let started = Instant::now();
+    call(&model, &max, &args).run().ok();
+    let took = started.elapsed();
     for part in [3, 5, 7] {
         let mut child = call(&model, &out, &args).start();
         std::thread::sleep(took * part / 10);
         child.kill().unwrap();
         child.wait().unwrap();
+        // A machine that is less busy than it was may be done by now.
+        if out.exists() {
+            break;
+        }
     }
     finish(&model, &out, &args);
     assert!(fs::read(&out).unwrap() == fs::read(&max).unwrap(), "other bytes after kills");
