@@ -2,6 +2,23 @@
 //!
 //! Names are understood in every build, so that one without the feature `hub` can say what to do. With it, `download` asks the
 //! hub for the files of a revision, chooses those that a conversion needs, and gives the folder or GGUF file to open.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `error` | why a model could not be had |
+//! | `reference` | names of models, and what may be one |
+//! | `settings` | what the environment says, as the hub's own tools understand it |
+//! | `watch` | whoever waits for a download |
+//! | `digest` | hashes of files, as the hub has them |
+//! | `select` | the files that a conversion needs |
+//! | `cache` | the folder that all tools of the hub share |
+//! | `partial` | a file on its way |
+//! | `trouble` | which failures pass by themselves |
+//! | `client` | HTTP, with redirects and a token |
+//! | `retry` | when there is another attempt |
+//! | `listing` | what a revision holds |
+//! | `fetch` | files into the cache |
+//! | `model` | from a name to a model on disk |
 
 mod error;
 mod reference;
