@@ -2,7 +2,8 @@
 //!
 //! Directions rather than distances: what puts a token on top is the angle of its row with the hidden state, and lengths
 //! of rows differ more between common and rare tokens than within a meaning. Of the ways that were measured
-//! (docs/quantization.md) it needs the fewest tokens looked at for the same containment without knowing any text.
+//! (docs/measurements/vocabulary-clusters.md) it needs the fewest tokens looked at for the same containment without
+//! knowing any text.
 
 use qsf_runtime::cpu::lanes::dot;
 use qsf_runtime::cpu::{Cpu, Vectorized};

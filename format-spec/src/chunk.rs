@@ -65,7 +65,7 @@ impl Compression {
 
 /// The strongest that LZ4 has: reading is as fast for all of them.
 const LZ4HC_MODE: lz4::block::CompressionMode = lz4::block::CompressionMode::HIGHCOMPRESSION(12);
-/// Weights compress alike at every level (docs/format.md); 3 is zstd's default.
+/// Weights compress alike at every level (docs/measurements/format.md); 3 is zstd's default.
 const ZSTD_LEVEL: i32 = 3;
 
 /// One zstd frame decompressed, an error when it holds more than `limit` bytes or is not all of `stored`.

@@ -2,7 +2,7 @@
 //!
 //! The bytes come by a memory map. Left to page faults alone, a file that is not in the page cache comes in small pieces, in
 //! what order the readers happen to touch them: where the system reads 128 KiB ahead, that was a quarter of the speed of reading
-//! the same file in large pieces (docs/performance.md). So each piece is first read the ordinary way, into a buffer that
+//! the same file in large pieces (docs/measurements/memory.md). So each piece is first read the ordinary way, into a buffer that
 //! nobody looks at; then its pages are there, and the CRC is taken of the map, which is what will be used.
 
 use std::fs::File;

@@ -13,7 +13,7 @@ pub(super) const CHUNK: usize = 512;
 /// Chunks for measurements of the whole model.
 const PROBE_CHUNKS: usize = 4;
 /// Tokens of each. The time of all these measurements grows with the square of a model's depth, and four times as many tokens gave no
-/// better choice (docs/quantization.md).
+/// better choice (docs/measurements/quality.md).
 const PROBE_CHUNK: usize = 128;
 /// Chunks for the moments that types are compared by: what a matrix is fitted to in the end takes more.
 pub(super) const SURVEY_CHUNKS: usize = 32;

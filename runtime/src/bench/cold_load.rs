@@ -105,7 +105,7 @@ fn length(file: &Path) -> Result<u64> {
 }
 
 /// CRC32 of every byte, a stretch of the file for each core: the fastest way to read a file that was found
-/// (docs/performance.md).
+/// (docs/measurements/memory.md).
 fn read_and_check(path: &Path, length: u64) -> Result<u32> {
     const PIECE: u64 = 1 << 20;
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()) as u64;

@@ -2,7 +2,7 @@
 //!
 //! A layer adds to the residual stream, so that without it the stream passes on as it was. Importances were measured one
 //! layer at a time; that several are left out together is an approximation, which is why it is measured
-//! (docs/performance.md).
+//! (docs/measurements/layers-and-exits.md).
 
 use super::Decoder;
 

@@ -117,7 +117,7 @@ fn two_level_types_reach_the_optimum_of_an_exhaustive_search() {
     }
 }
 
-/// Prints the table that docs/quantization.md quotes.
+/// Prints the table that docs/measurements/quality.md quotes.
 #[test]
 fn the_search_beats_plain_scales_for_every_type_and_block_size() {
     for (name, values) in samples(1 << 16) {

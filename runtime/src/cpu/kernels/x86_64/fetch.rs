@@ -1,7 +1,7 @@
 //! How far ahead of the arithmetic weights are fetched from memory, into the second-level cache.
 //!
-//! What is best depends on the maker (docs/performance.md, "What bounds it"): AMD's own prefetching is good, and what is asked
-//! for further ahead takes its place; Intel's stops at the end of each page. Results do not depend on it.
+//! What is best depends on the maker (docs/measurements/cpu-kernels.md, "Fetching ahead"): AMD's own prefetching is good,
+//! and what is asked for further ahead takes its place; Intel's stops at the end of each page. Results do not depend on it.
 
 use core::arch::x86_64::__cpuid;
 use std::sync::OnceLock;
