@@ -1,4 +1,4 @@
-//! The scalar decode of the learned types, by the definition (SPEC.md sections 6.2 to 6.4).
+//! The scalar decode of the learned types, by the definition (SPEC.md section 6.2).
 
 use crate::block_size::BlockSize;
 use crate::code_tables::CodeTables;

@@ -1,4 +1,4 @@
-//! The one description of a model's architecture (SPEC.md section 8.1), shared by converter and runtime and stored as
+//! The one description of a model's architecture (MODEL.md section 1), shared by converter and runtime and stored as
 //! `model` in META. A decoder is configured by it; there is no decoder per architecture.
 
 mod check;

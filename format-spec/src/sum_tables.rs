@@ -1,4 +1,4 @@
-//! The tables of a trellis type (SPEC.md section 6.4).
+//! The tables of a trellis type (SPEC.md section 6.2).
 
 /// The two tables of a trellis type; a level is the sum of one entry of each, in -127..=127.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Panels of the learned types: sixteen row scales, then superblocks (SPEC.md section 6.4).
+//! Panels of the learned types: sixteen row scales, then superblocks (SPEC.md section 6.2).
 
 use super::bits::{gather_bits, spread_bits};
 use super::parts::{BlockParts, Line, Word};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::{Result, RuntimeError};
 
-/// A field of the configuration (SPEC.md section 8.1) that is not the same in both; null is one that is not there.
+/// A field of the configuration (MODEL.md section 1) that is not the same in both; null is one that is not there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldDifference {
     /// Its name, with dots between the names of objects and their fields.

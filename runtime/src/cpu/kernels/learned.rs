@@ -1,4 +1,4 @@
-//! Codes and scales of the learned types in registers (SPEC.md section 6.4): what [`super::unpack`] is for the others.
+//! Codes and scales of the learned types in registers (SPEC.md section 6.2): what [`super::unpack`] is for the others.
 
 use qsf_format::{CodeTables, GRID_UNIT, TRELLIS_UNIT};
 
