@@ -10,43 +10,43 @@ use qsf_tests::*;
 use serde_json::{Value, json};
 
 /// A folder with models, a list of jobs and an output folder `out`.
-struct Place(tempfile::TempDir);
+pub struct Place(pub tempfile::TempDir);
 
 impl Place {
-    fn new() -> Place {
+    pub fn new() -> Place {
         Place(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn list(&self, jobs: &[Value]) {
+    pub fn list(&self, jobs: &[Value]) {
         let lines: String = jobs.iter().map(|job| format!("{job}\n")).collect();
         fs::write(self.path("jobs.jsonl"), lines).unwrap();
     }
 
-    fn batch(&self, args: &str) -> Program {
+    pub fn batch(&self, args: &str) -> Program {
         let call = program("qsf-convert").arg("--batch").arg(self.path("jobs.jsonl"));
         call.arg("--out-dir").arg(self.path("out")).args(args)
     }
 
     /// Runs the batch, which must end with `code`; the summary.
     #[track_caller]
-    fn summary(&self, args: &str, code: i32) -> Value {
+    pub fn summary(&self, args: &str, code: i32) -> Value {
         let output = self.batch(args).args("--json").run();
         assert_eq!(output.code, code, "{}", output.stderr);
         serde_json::from_str(&output.stdout).unwrap()
     }
 
     /// Lines of `results.jsonl`.
-    fn records(&self) -> Vec<Value> {
+    pub fn records(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.path("out/results.jsonl")).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Names in the output folder.
-    fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("out")).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -219,109 +219,6 @@ fn what_has_changed_is_done_again_and_nothing_else() {
     fs::remove_file(&out).unwrap();
     skipped([false, true]);
     assert!(fs::read(&out).unwrap() == whole);
-}
-
-#[test]
-fn a_mistaken_list_is_refused_with_line_and_key_before_anything_is_done() {
-    let place = Place::new();
-    write_llama(&place.path("m"), Size::TINY, 1);
-    let good = r#"{"model": "m", "output": "good.qsf"}"#;
-    for (what, second, says) in [
-        (
-            "unknown key",
-            r#"{"model": "m", "output": "a.qsf", "qant": "4bit"}"#,
-            "key \"qant\": is no option of a conversion; did you mean \"quant\"?",
-        ),
-        (
-            "missing model",
-            r#"{"model": "nowhere", "output": "a.qsf"}"#,
-            "key \"model\": there is no file or folder 'nowhere'",
-        ),
-        (
-            "same output",
-            r#"{"model": "m", "output": "./good.qsf"}"#,
-            "key \"output\": 'good.qsf' is the output of line 1 already",
-        ),
-        (
-            "wrong type",
-            r#"{"model": "m", "output": "a.qsf", "force": "yes"}"#,
-            "key \"force\": expected true or false, found a text",
-        ),
-        (
-            "wrong type",
-            r#"{"model": 5, "output": "a.qsf"}"#,
-            "key \"model\": expected a text, found a number",
-        ),
-        (
-            "wrong value",
-            r#"{"model": "m", "output": "a.qsf", "block_size": 48}"#,
-            "key \"block_size\": invalid value '48'",
-        ),
-        (
-            "wrong value",
-            r#"{"model": "m", "output": "a.qsf", "eval_text": 3}"#,
-            "key \"eval_text\": expected the name of a file, found a number",
-        ),
-        (
-            "missing text",
-            r#"{"model": "m", "output": "a.qsf", "eval_text": "no.txt"}"#,
-            "key \"eval_text\": 'no.txt': there is no such file",
-        ),
-        ("no output", r#"{"model": "m"}"#, "key \"output\": every job needs this key"),
-        (
-            "outside",
-            r#"{"model": "m", "output": "../a.qsf"}"#,
-            "key \"output\": '../a.qsf' leads out of --out-dir",
-        ),
-        ("limit without text", r#"{"model": "m", "output": "a.qsf", "max_kld": 0.1}"#, "required"),
-        (
-            "conflict",
-            r#"{"model": "m", "output": "a.qsf", "quant": "4bit", "target_size": "1MB"}"#,
-            "cannot be used with",
-        ),
-        (
-            "twice",
-            r#"{"model": "m", "output": "a.qsf", "quant": "4bit", "quant_type": "3bit"}"#,
-            "key \"quant_type\": says the same as \"quant\"",
-        ),
-        (
-            "not for jobs",
-            r#"{"model": "m", "output": "a.qsf", "dry_run": true}"#,
-            "key \"dry_run\": makes no file",
-        ),
-        (
-            "of the batch",
-            r#"{"model": "m", "output": "a.qsf", "jobs": 3}"#,
-            "key \"jobs\": is an option of the batch",
-        ),
-        (
-            "a list",
-            r#"{"model": "m", "output": "a.qsf", "quant": ["4bit"]}"#,
-            "key \"quant\": expected a text or a number, found a list",
-        ),
-        ("no JSON", r#"{"model": "m", "output": }"#, "expected one JSON object"),
-    ] {
-        fs::write(place.path("jobs.jsonl"), format!("{good}\n{second}\n")).unwrap();
-        refused(what, place.0.path(), place.batch(""), 2, &["jobs.jsonl: line 2", says]);
-    }
-    // All mistakes at once, and in TOML the line of the key itself.
-    let toml =
-        "[[job]]\nmodel = 'm'\noutput = 'a.qsf'\nqant = '4bit'\n\n[[job]]\nmodel = 'x'\noutput = 'b'\n";
-    fs::write(place.path("jobs.toml"), toml).unwrap();
-    let call = program("qsf-convert").arg("--batch").arg(place.path("jobs.toml")).args("--out-dir out");
-    refused(
-        "TOML",
-        place.0.path(),
-        call,
-        2,
-        &["line 4, key \"qant\"", "line 7, key \"model\"", "line 8, key \"output\""],
-    );
-    // A file that this batch has not made.
-    fs::write(place.path("jobs.jsonl"), format!("\n{good}\n")).unwrap();
-    fs::create_dir(place.path("out")).unwrap();
-    fs::write(place.path("out/good.qsf"), "precious").unwrap();
-    refused("foreign", place.0.path(), place.batch(""), 2, &["line 2, key \"output\"", "good.qsf exists"]);
-    refused("options", place.0.path(), place.batch("--quant 3bit"), 2, &["--quant"]);
 }
 
 #[test]
@@ -518,17 +415,3 @@ mod signals {
 }
 
 /// What a job needs is created and removed by path: a folder that is not there is no panic.
-#[test]
-fn a_list_that_is_not_there_or_is_no_list_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let call = |list: &Path| program("qsf-convert").arg("--batch").arg(list).args("--out-dir out");
-    refused("missing", dir.path(), call(&dir.path().join("no.jsonl")), 3, &["no.jsonl"]);
-    for (name, text, says) in
-        [("a.txt", "", ".jsonl or .toml"), ("a.jsonl", "", "no jobs"), ("a.toml", "x = 1", "[[job]]")]
-    {
-        fs::write(dir.path().join(name), text).unwrap();
-        refused(name, dir.path(), call(&dir.path().join(name)), 2, &[name, says]);
-    }
-    let list = dir.path().join("a.jsonl");
-    refused("no folder", dir.path(), program("qsf-convert").arg("--batch").arg(&list), 2, &["--out-dir"]);
-}

@@ -34,6 +34,48 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap_or_else(|| panic!("{value:#}")).keys().map(String::as_str).collect()
 }
 
+/// Holds a row of the report to what docs/performance.md says of it.
+fn check_row(report: &Value, row: &Value) {
+    assert_eq!(
+        keys(row),
+        [
+            "bandwidth_share",
+            "breakdown",
+            "depth",
+            "disk_bytes_per_token",
+            "gb_per_second",
+            "kind",
+            "name",
+            "sampling_ms_per_token",
+            "threads",
+            "tokens",
+            "tokens_per_second"
+        ]
+    );
+    let samples = row["tokens_per_second"]["samples"].as_array().unwrap();
+    let (a, b) = (samples[0].as_f64().unwrap(), samples[1].as_f64().unwrap());
+    let mean = number(row, "/tokens_per_second/mean");
+    assert!(samples.len() == 2 && (mean - (a + b) / 2.0).abs() <= 1e-9 * a, "{row:#}");
+    let stddev = number(row, "/tokens_per_second/stddev");
+    assert!((stddev - (a - b).abs() / 2_f64.sqrt()).abs() <= 1e-9 * a, "{row:#}");
+    let parts = ["matmul", "attention", "elementwise", "head", "other"];
+    assert_eq!(row["breakdown"].as_object().unwrap().len(), parts.len());
+    let all: f64 = parts.iter().map(|part| number(row, &format!("/breakdown/{part}/percent"))).sum();
+    assert!((all - 100.0).abs() < 0.1, "parts of {all} %: {row:#}");
+    if row["kind"] == "decode" {
+        let bytes = number(report, "/weight_bytes_per_token");
+        let rate = number(row, "/gb_per_second");
+        assert!((rate / (number(row, "/tokens_per_second/mean") * bytes / 1e9) - 1.0).abs() < 1e-9);
+        let threads = row["threads"].as_u64().unwrap();
+        let all = number(report, &format!("/bandwidth/{}/gb_per_second", threads - 1));
+        assert!((number(row, "/bandwidth_share") * all / rate - 1.0).abs() < 1e-9, "{row:#}");
+        assert!(number(row, "/sampling_ms_per_token") > 0.0);
+    } else {
+        assert_eq!(row["kind"], "prompt");
+        assert!(row["gb_per_second"].is_null() && row["bandwidth_share"].is_null(), "{row:#}");
+    }
+}
+
 #[test]
 fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,44 +117,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
     let expected: Vec<_> = [1, 2].iter().flat_map(|&threads| tests.map(|test| (threads, test))).collect();
     assert_eq!(names, expected);
     for row in rows {
-        assert_eq!(
-            keys(row),
-            [
-                "bandwidth_share",
-                "breakdown",
-                "depth",
-                "disk_bytes_per_token",
-                "gb_per_second",
-                "kind",
-                "name",
-                "sampling_ms_per_token",
-                "threads",
-                "tokens",
-                "tokens_per_second"
-            ]
-        );
-        let samples = row["tokens_per_second"]["samples"].as_array().unwrap();
-        let (a, b) = (samples[0].as_f64().unwrap(), samples[1].as_f64().unwrap());
-        let mean = number(row, "/tokens_per_second/mean");
-        assert!(samples.len() == 2 && (mean - (a + b) / 2.0).abs() <= 1e-9 * a, "{row:#}");
-        let stddev = number(row, "/tokens_per_second/stddev");
-        assert!((stddev - (a - b).abs() / 2_f64.sqrt()).abs() <= 1e-9 * a, "{row:#}");
-        let parts = ["matmul", "attention", "elementwise", "head", "other"];
-        assert_eq!(row["breakdown"].as_object().unwrap().len(), parts.len());
-        let all: f64 = parts.iter().map(|part| number(row, &format!("/breakdown/{part}/percent"))).sum();
-        assert!((all - 100.0).abs() < 0.1, "parts of {all} %: {row:#}");
-        if row["kind"] == "decode" {
-            let bytes = number(&report, "/weight_bytes_per_token");
-            let rate = number(row, "/gb_per_second");
-            assert!((rate / (number(row, "/tokens_per_second/mean") * bytes / 1e9) - 1.0).abs() < 1e-9);
-            let threads = row["threads"].as_u64().unwrap();
-            let all = number(&report, &format!("/bandwidth/{}/gb_per_second", threads - 1));
-            assert!((number(row, "/bandwidth_share") * all / rate - 1.0).abs() < 1e-9, "{row:#}");
-            assert!(number(row, "/sampling_ms_per_token") > 0.0);
-        } else {
-            assert_eq!(row["kind"], "prompt");
-            assert!(row["gb_per_second"].is_null() && row["bandwidth_share"].is_null(), "{row:#}");
-        }
+        check_row(&report, row);
     }
     // The older way to ask for it.
     let report = program("qsf-run").arg(&model).args("--bench --pp 16 --tg 0 -r 1 --json").run().json();

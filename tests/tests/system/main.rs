@@ -9,6 +9,7 @@ mod reference;
 // Models come in.
 mod architectures;
 mod bad_input;
+mod bad_requests;
 mod difference;
 mod not_numbers;
 mod number_types;
@@ -21,6 +22,7 @@ mod tokenizers;
 
 // Files come out.
 mod batch;
+mod batch_lists;
 mod calibration;
 mod conformance;
 mod damage;
