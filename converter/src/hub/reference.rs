@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(Reference::of_argument(Path::new(path)).unwrap(), None, "{path}");
         }
         // Tests run in the crate's folder.
-        assert_eq!(Reference::of_argument(Path::new("data/demo-1m")).unwrap(), None);
+        assert_eq!(Reference::of_argument(Path::new("src/hub")).unwrap(), None);
         assert_eq!(Reference::of_argument(Path::new("org/name")).unwrap(), Some(parse("org/name")));
         assert!(Reference::of_argument(Path::new("org/name@..")).is_err());
         assert!(Reference::of_argument(Path::new("hf://a/b/c")).is_err());
