@@ -413,5 +413,3 @@ mod signals {
         assert_eq!(left, ["results.jsonl"]);
     }
 }
-
-/// What a job needs is created and removed by path: a folder that is not there is no panic.

@@ -1,6 +1,7 @@
 //! Lists of jobs with a mistake are refused with its place, before anything is done.
 
 use std::fs;
+use std::path::Path;
 
 use qsf_tests::*;
 
@@ -28,11 +29,7 @@ const MISTAKES: [(&str, &str, &str); 17] = [
         r#"{"model": "m", "output": "a.qsf", "force": "yes"}"#,
         "key \"force\": expected true or false, found a text",
     ),
-    (
-        "wrong type",
-        r#"{"model": 5, "output": "a.qsf"}"#,
-        "key \"model\": expected a text, found a number",
-    ),
+    ("wrong type", r#"{"model": 5, "output": "a.qsf"}"#, "key \"model\": expected a text, found a number"),
     (
         "wrong value",
         r#"{"model": "m", "output": "a.qsf", "block_size": 48}"#,
@@ -112,6 +109,7 @@ fn a_mistaken_list_is_refused_with_line_and_key_before_anything_is_done() {
     refused("options", place.0.path(), place.batch("--quant 3bit"), 2, &["--quant"]);
 }
 
+/// What a job needs is created and removed by path: a folder that is not there is no panic.
 #[test]
 fn a_list_that_is_not_there_or_is_no_list_is_refused() {
     let dir = tempfile::tempdir().unwrap();
