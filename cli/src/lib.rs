@@ -6,7 +6,7 @@
 //! | [`batch`] | `qsf-convert --batch` |
 //! | [`inspect`] | `qsf-inspect` |
 //! | [`evaluate`] | `qsf-eval` |
-//! | [`run`], [`bench`] | `qsf-run`, and its measurements |
+//! | [`run`], [`mod@bench`] | `qsf-run`, and its measurements |
 //! | [`compute`], [`model_args`], [`byte_size`] | flags that programs share |
 //! | [`console`], [`progress`], [`model_name`] | what a user sees |
 //! | [`exit`], [`interrupt`] | how a program ends |

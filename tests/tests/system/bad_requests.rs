@@ -1,7 +1,6 @@
 //! Requests that cannot be met are refused with the reason: prompts, texts, machines, flags without effect.
 
 use std::fs;
-use std::path::Path;
 
 use qsf_tests::*;
 

@@ -2,7 +2,7 @@
 //! in the list is found before anything is done, and one bad job does not spoil the others.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
