@@ -1,7 +1,9 @@
 //! The programs, as a user calls them, on files and servers that are made for the purpose.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+// The same hub that the library's downloads are tested with, which asks more of it.
 #[cfg(feature = "hub")]
+#[allow(dead_code, reason = "the tests of downloads use the rest")]
 #[path = "../../../converter/tests/hub/fake_hub.rs"]
 mod fake_hub;
 #[cfg(feature = "hub")]
