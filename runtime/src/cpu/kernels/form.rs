@@ -61,7 +61,8 @@ impl<const QUANT: u8> Form<QUANT> {
         Encoding::Grid { planes, levels: GridLevels::Even, .. } => 1 << planes.bits(),
         _ => 0,
     };
-    /// The largest magnitude that a code or a level has; `None` where the tables of the file say.
+    /// The largest magnitude that a code or a level has; `None` where the tables of the file say. Only recoding asks.
+    #[cfg(target_arch = "x86_64")]
     pub(super) const LARGEST: Option<u8> = match Self::ENCODING {
         Encoding::Symmetric { levels, .. } => Some(levels - 1),
         Encoding::Affine(planes) => Some((1 << planes.bits()) - 1),

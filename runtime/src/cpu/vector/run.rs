@@ -9,6 +9,10 @@ use crate::cpu::isa::{run_avx2, run_avx512};
 use crate::cpu::lanes::Lanes;
 
 /// Runs `work` with the vectors of an instruction set, compiled for it.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(unused_variables, reason = "one kind of vector serves all of its sets")
+)]
 pub fn run(isa: Isa, work: impl VectorWork) {
     // Not by `Isa::vectorize`, which would compile each kind of vector for every instruction set.
     #[cfg(target_arch = "x86_64")]
