@@ -72,8 +72,7 @@ pub fn statistics_demand(
     options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<(u64, usize)> {
     let args = statistics_args(py, &model, &out, options.as_ref())?;
-    let work =
-        Work::start(move |teller, cancel| qsf_cli::convert::statistics_demand(&args, teller, cancel))?;
+    let work = Work::start(move |teller, cancel| qsf_cli::convert::statistics_demand(&args, teller, cancel))?;
     let demand = work.wait(py, |event| report(py, event, None))?;
     Ok((demand.bytes, demand.tokens))
 }
