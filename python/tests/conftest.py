@@ -34,5 +34,5 @@ def demo(program, tmp_path_factory):
 def text(tmp_path_factory):
     """A text that the model was not trained on."""
     path = tmp_path_factory.mktemp("text") / "heldout.txt"
-    path.write_text((REPOSITORY / "converter" / "data" / "demo.txt").read_text()[:12000])
+    path.write_text((REPOSITORY / "cli" / "data" / "demo.txt").read_text()[:12000])
     return path
