@@ -49,6 +49,12 @@ pub enum FormatError {
         /// The directory.
         path: PathBuf,
     },
+    /// The output is a device, a pipe or a socket, which a file of the same name would replace for all programs.
+    #[error("{}: this is not a regular file, and would be replaced by one; name a file", path.display())]
+    NotRegularFile {
+        /// The device, pipe or socket.
+        path: PathBuf,
+    },
     /// The writer was given something that the format cannot hold.
     #[error("{}: cannot write {what}: {why}", path.display())]
     Unwritable {
@@ -127,7 +133,9 @@ impl FormatError {
             FormatError::Io { source, .. } => Failure::of_io(source),
             FormatError::Damaged { .. } => Failure::BadInput,
             FormatError::Unsupported { .. } => Failure::Unsupported,
-            FormatError::Exists { .. } | FormatError::IsDirectory { .. } => Failure::Usage,
+            FormatError::Exists { .. }
+            | FormatError::IsDirectory { .. }
+            | FormatError::NotRegularFile { .. } => Failure::Usage,
             FormatError::Unwritable { .. } => Failure::Unsupported,
         }
     }

@@ -18,12 +18,18 @@ impl PartialFile {
     /// Starts `path` and gives the empty, locked file to write to.
     ///
     /// # Errors
-    /// When `path` exists and `force` is off, its directory is missing, or another process writes the same file.
+    /// When `path` exists and `force` is off, it is a directory or a device, its directory is missing, or another process
+    /// writes the same file.
     pub fn create(path: &Path, force: bool) -> Result<(PartialFile, File), FormatError> {
         if path.is_dir() {
             return Err(FormatError::IsDirectory { path: path.to_owned() });
         }
-        if !force && path.symlink_metadata().is_ok() {
+        let existing = path.symlink_metadata().ok().map(|m| m.file_type());
+        // `--force` replaces files, but root would lose /dev/null to it. A link is replaced, and not what it leads to.
+        if existing.is_some_and(|kind| !kind.is_file() && !kind.is_symlink()) {
+            return Err(FormatError::NotRegularFile { path: path.to_owned() });
+        }
+        if !force && existing.is_some() {
             return Err(FormatError::Exists { path: path.to_owned() });
         }
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
@@ -127,4 +133,32 @@ fn same_file(path: &Path, file: &File) -> io::Result<bool> {
 #[cfg(not(unix))]
 fn same_file(path: &Path, _file: &File) -> io::Result<bool> {
     Ok(path.symlink_metadata().is_ok())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_never_replaced_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        for force in [false, true] {
+            let refused = PartialFile::create(&socket, force).err().expect("a socket is no file");
+            assert!(matches!(refused, FormatError::NotRegularFile { .. }), "{refused}");
+        }
+        assert!(socket.symlink_metadata().unwrap().file_type().is_socket());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+
+        let link = dir.path().join("link");
+        symlink(&socket, &link).unwrap();
+        let (mut target, file) = PartialFile::create(&link, true).unwrap();
+        target.publish(&file).unwrap();
+        assert!(link.symlink_metadata().unwrap().is_file());
+        assert!(socket.symlink_metadata().unwrap().file_type().is_socket());
+    }
 }

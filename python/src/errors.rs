@@ -101,6 +101,7 @@ impl Details {
             | FormatError::Unsupported { path, .. }
             | FormatError::Exists { path }
             | FormatError::IsDirectory { path }
+            | FormatError::NotRegularFile { path }
             | FormatError::Unwritable { path, .. } => {
                 Details { file: Some(path.clone()), ..Details::default() }
             }
