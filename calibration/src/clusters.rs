@@ -7,7 +7,7 @@
 
 use qsf_runtime::cpu::lanes::dot;
 use qsf_runtime::cpu::{Cpu, Vectorized};
-use qsf_runtime::linear::Input;
+use qsf_runtime::linear::{Input, Products};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::Tensor;
 use qsf_runtime::{Result, RuntimeError};

@@ -3,7 +3,7 @@
 
 use qsf_format::{Containment, VocabClusters};
 use qsf_runtime::cpu::Cpu;
-use qsf_runtime::memory::zeros;
+use qsf_runtime::cpu::zeros;
 use qsf_runtime::progress::Progress;
 use qsf_runtime::{ClusterRanking, Decoder, Result, RuntimeError};
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use qsf_format::{EarlyExits, LayerExit};
-use qsf_runtime::memory::zeros;
+use qsf_runtime::cpu::zeros;
 use qsf_runtime::progress::Progress;
 use qsf_runtime::{Decoder, DecoderState, Result, RuntimeError};
 

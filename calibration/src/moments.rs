@@ -4,8 +4,8 @@
 //! and of chunks in f32 as well. The forward pass has the same bits on every machine: so have these.
 
 use qsf_runtime::Result;
+use qsf_runtime::cpu::zeros;
 use qsf_runtime::cpu::{ColumnPanels, Cpu, Vectorized};
-use qsf_runtime::memory::zeros;
 
 /// How much is kept of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::Result;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::cpu::lanes::dot;
-use qsf_runtime::linear::Input;
+use qsf_runtime::linear::{Input, Products};
 use qsf_runtime::source::{Tensor, WeightSource};
 
 use crate::layer_stats::LayerStats;

@@ -5,8 +5,8 @@ use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 
 use qsf_runtime::cpu::lanes::dot;
+use qsf_runtime::cpu::zeros;
 use qsf_runtime::cpu::{ColumnPanels, Cpu, Vectorized};
-use qsf_runtime::memory::zeros;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::{InputObserver, LayerRunner, LayerWeights, LinearInput, Result, RuntimeError};
 

@@ -14,7 +14,7 @@ use qsf_runtime::cpu::{
     gated, rms_norm,
 };
 use qsf_runtime::ggml::{GgmlType, decode_row};
-use qsf_runtime::linear::Input;
+use qsf_runtime::linear::{Input, Products};
 use qsf_runtime::source::Tensor;
 
 const SHAPES: [(usize, usize); 2] = [(1536, 512), (4096, 4096)];

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use qsf_cpu::OutOfMemory;
 use qsf_format::{Failure, FormatError};
 
 /// Why a model could not be loaded or run.
@@ -125,6 +126,12 @@ impl RuntimeError {
             RuntimeError::OutOfMemory { .. } | RuntimeError::BudgetTooSmall { .. } => Failure::OutOfSpace,
             RuntimeError::Interrupted => Failure::Interrupted,
         }
+    }
+}
+
+impl From<OutOfMemory> for RuntimeError {
+    fn from(OutOfMemory { what, bytes }: OutOfMemory) -> RuntimeError {
+        RuntimeError::OutOfMemory { what, bytes }
     }
 }
 

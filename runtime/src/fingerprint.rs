@@ -2,9 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::cpu::Isa;
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;
+use qsf_cpu::Isa;
 
 /// SHA-256.
 pub type Hash = [u8; 32];

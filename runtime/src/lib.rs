@@ -36,7 +36,6 @@ pub mod bench;
 pub mod chat_template;
 pub mod compare;
 pub mod conversation;
-pub mod cpu;
 mod decoder;
 mod error;
 pub mod eval;
@@ -65,6 +64,8 @@ pub mod tokenizer;
 mod weights;
 
 pub use chat_template::{ChatTemplate, Message};
+pub use qsf_cpu as cpu;
+
 pub use decoder::{
     Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvKeep,
     KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,

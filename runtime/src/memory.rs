@@ -15,18 +15,6 @@ pub fn ask(bytes: u64, what: impl Fn() -> String) -> Result<()> {
     Vec::<u8>::new().try_reserve_exact(len).map_err(|_| refused())
 }
 
-/// `len` zeros for `what`. Pages are touched when they are used, not here.
-///
-/// # Errors
-/// [`RuntimeError::OutOfMemory`] when so much cannot be had.
-pub fn zeros(len: usize, what: &str) -> Result<Vec<f32>> {
-    let refused =
-        || RuntimeError::OutOfMemory { what: what.to_owned(), bytes: (len as u64).saturating_mul(4) };
-    // Asking first: `vec!` takes untouched pages from the system, but aborts where there are none.
-    Vec::<f32>::new().try_reserve_exact(len).map_err(|_| refused())?;
-    Ok(vec![0.0; len])
-}
-
 /// Memory that can be had without pushing others out, as Linux says; at most what the control group of this process may have.
 pub fn available() -> Option<u64> {
     let available = kilobytes(Path::new("/proc/meminfo"), "MemAvailable:")?;

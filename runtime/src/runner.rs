@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use qsf_format::ModelConfig;
 
-use crate::cpu::Cpu;
 use crate::decoder::{Decoder, DecoderState, KvOptions, LayerCount, Profile};
 use crate::error::Result;
 use crate::progress::Cancel;
 use crate::sample::Sampler;
+use qsf_cpu::Cpu;
 
 /// Runs a model.
 pub trait Runner: Sync {

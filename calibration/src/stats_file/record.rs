@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use qsf_runtime::cpu::{OutOfMemory, zeros};
 use qsf_runtime::{LinearInput, RuntimeError};
 
 use crate::moments::Moments;
@@ -19,7 +20,7 @@ const END: u8 = 255;
 pub(super) enum Malformed {
     Io(io::Error),
     Wrong { place: String, expected: String, found: String },
-    Memory(RuntimeError),
+    Memory(OutOfMemory),
 }
 
 impl Malformed {
@@ -37,7 +38,7 @@ impl Malformed {
             Malformed::Wrong { place, expected, found } => {
                 RuntimeError::bad_input(path, place, expected, found)
             }
-            Malformed::Memory(e) => e,
+            Malformed::Memory(e) => e.into(),
         }
     }
 }
@@ -48,8 +49,8 @@ impl From<io::Error> for Malformed {
     }
 }
 
-impl From<RuntimeError> for Malformed {
-    fn from(e: RuntimeError) -> Malformed {
+impl From<OutOfMemory> for Malformed {
+    fn from(e: OutOfMemory) -> Malformed {
         Malformed::Memory(e)
     }
 }
@@ -191,7 +192,7 @@ pub(super) fn read_moments(head: &Head, from: &mut impl Read) -> Result<Moments,
     };
     let (sums, squares) = (wide(from)?, wide(from)?);
     let products = if head.products {
-        let mut products = qsf_runtime::memory::zeros(n.saturating_mul(n), "second moments")?;
+        let mut products = zeros(n.saturating_mul(n), "second moments")?;
         let mut bytes = vec![0; 4 * n];
         for (i, row) in products.chunks_exact_mut(n).enumerate() {
             let bytes = &mut bytes[..4 * (n - i)];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qsf_runtime::cpu::lanes::dot;
 use qsf_runtime::cpu::{Cpu, Isa};
-use qsf_runtime::linear::Input;
+use qsf_runtime::linear::{Input, Products};
 use qsf_runtime::source::Tensor;
 
 use crate::quantize::{Correction, Feedback};

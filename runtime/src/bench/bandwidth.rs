@@ -7,9 +7,9 @@ use memmap2::MmapMut;
 use serde::Serialize;
 
 use super::machine::Caches;
-use crate::cpu::{Isa, Vectorized};
 use crate::error::{Result, RuntimeError};
 use crate::memory;
+use qsf_cpu::{Isa, Vectorized};
 
 /// Read bandwidth of some threads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

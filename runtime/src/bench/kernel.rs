@@ -6,11 +6,11 @@ use qsf_format::{BlockSize, Layout, QuantType};
 use serde::Serialize;
 
 use super::machine::Caches;
-use crate::cpu::{AlignedFloats, Cpu, Int8Rows, Int8x256Rows, KernelTable};
 use crate::decoder::{Activations, LEAST_WIDE_TOKENS};
 use crate::error::{Result, RuntimeError};
-use crate::linear::Input;
+use crate::linear::{Input, Products};
 use crate::tensor::Tensor;
+use qsf_cpu::{AlignedFloats, Cpu, Int8Rows, Int8x256Rows, KernelTable};
 
 /// Columns of every matrix.
 const COLS: usize = 2048;
@@ -220,7 +220,7 @@ fn weights(quant: QuantType, rows: usize) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::Isa;
+    use qsf_cpu::Isa;
 
     #[test]
     fn a_filter_chooses_types_tokens_and_places() {

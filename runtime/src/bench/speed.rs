@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::cpu::KvTypes;
 use crate::decoder::{KvOptions, Profile, Section};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Progress;
 use crate::runner::{Runner, Sequence};
 use crate::sample::{Sampler, SamplerOptions};
+use qsf_cpu::KvTypes;
 
 /// What is done with the tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

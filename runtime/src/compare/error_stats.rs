@@ -1,6 +1,6 @@
 //! How far decoded values are from the original: what reports show per tensor.
 
-use crate::cpu::{Isa, Vectorized};
+use qsf_cpu::{Isa, Vectorized};
 
 /// Lanes of the `f64` sums.
 const LANES: usize = 8;

@@ -11,10 +11,10 @@ pub use error_stats::ErrorStats;
 pub use tensors::{TensorComparison, TensorSide, ValueDifference, compare_tensors};
 pub use tokenizers::tokenizer_difference;
 
-use crate::cpu::Isa;
 use crate::error::Result;
 use crate::progress::{Cancel, Progress};
 use crate::source::WeightSource;
+use qsf_cpu::Isa;
 
 /// What [`compare_models`] has found. The first model is called `a`, the second `b`.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,11 +4,11 @@ use qsf_format::TensorId;
 use rayon::prelude::*;
 
 use super::ErrorStats;
-use crate::cpu::Isa;
 use crate::error::Result;
 use crate::progress::{Cancel, Progress};
 use crate::source::{TensorInfo, WeightSource};
 use crate::tensor::Tensor;
+use qsf_cpu::Isa;
 
 /// Values of the rows that a thread decodes at a time.
 const VALUES_PER_TASK: usize = 1 << 16;

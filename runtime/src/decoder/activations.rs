@@ -1,7 +1,7 @@
 //! What weights of block types are multiplied with, and by what attention over many tokens is computed.
 
-use crate::cpu::{Cpu, Int8Rows, Int8x256Rows};
 use crate::linear::Input;
+use qsf_cpu::{Cpu, Int8Rows, Int8x256Rows};
 
 /// Type of the activations that quantized matrices are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Activations {
     Int8,
     /// Quantized to 8 bits, a scale per 256 values, where there are many tokens; weights are recoded to the like for that, and attention
     /// over them is in bfloat16. Results are not those of other processors. Few tokens,
-    /// and all on processors without kernels for it ([`KernelTable::has_matrix_unit`](crate::cpu::KernelTable::has_matrix_unit)), are as
+    /// and all on processors without kernels for it ([`KernelTable::has_matrix_unit`](qsf_cpu::KernelTable::has_matrix_unit)), are as
     /// [`Activations::Int8`] says.
     Int8Wide,
     /// 32-bit floats: the reference.

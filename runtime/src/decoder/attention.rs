@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
-use crate::cpu::{Attention, RopeTable, rms_norm_in_place};
 use crate::error::Result;
 use crate::weights::{LayerWeights, Norm};
+use qsf_cpu::{Attention, RopeTable, rms_norm_in_place};
 
 /// What normalizing and rotating a value costs, in multiply-adds of matrices.
 const WORK: usize = 8;

@@ -12,11 +12,11 @@ use qsf_format::VocabClusters;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::activations::{Activations, CodedRows};
-use crate::cpu::{Cpu, f16_to_f32};
 use crate::error::{Result, RuntimeError};
-use crate::linear::Input;
+use crate::linear::{Input, Products};
 use crate::tensor::Tensor;
 use crate::weights::{Linear, Model};
+use qsf_cpu::{Cpu, f16_to_f32};
 
 /// Tokens of one task that spreads the logits of centroids.
 const TOKENS_PER_TASK: usize = 1 << 13;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qsf_format::EarlyExits;
 
-use crate::cpu::{Isa, Vectorized, lanes, math};
+use qsf_cpu::{Isa, Vectorized, lanes, math};
 
 /// When to leave.
 pub(super) struct ExitRule {

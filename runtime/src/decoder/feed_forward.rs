@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 
 use super::activations::CodedRows;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Profile, Section};
-use crate::cpu::{activate, add_scaled, gated};
 use crate::error::Result;
+use crate::linear::Products as _;
 use crate::weights::{FeedForward, Linear, Mlp};
+use qsf_cpu::{activate, add_scaled, gated};
 
 /// What an activation costs, in multiply-adds of matrices.
 const WORK: usize = 32;

@@ -3,9 +3,9 @@
 use qsf_format::{ModelConfig, PositionConfig};
 
 use super::kv_keep::{KvKeep, KvPolicy};
-use crate::cpu::{Attention, Cpu, KvLayer, KvShape, KvTypes};
 use crate::error::{Result, RuntimeError};
 use crate::memory;
+use qsf_cpu::{Attention, Cpu, KvLayer, KvShape, KvTypes, zeros};
 
 /// How keys and values are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +77,7 @@ impl KvCache {
                 kv,
                 window: window.map_or(usize::MAX, |size| size as usize),
                 lets_go: options.keep.is_some() && window.is_none(),
-                mass: memory::zeros(mass, "attention of positions")?,
+                mass: zeros(mass, "attention of positions")?,
             })
         };
         let layers = (0..layers).zip(plans).map(layer).collect::<Result<_>>()?;
@@ -118,7 +118,7 @@ impl KvCache {
         }
         let (len, used) = (self.len + positions, self.used + positions);
         let needed = |layer: &Layer| if layer.lets_go { used } else { len };
-        self.layers.iter_mut().try_for_each(|layer| layer.kv.reserve(needed(layer)))
+        Ok(self.layers.iter_mut().try_for_each(|layer| layer.kv.reserve(needed(layer)))?)
     }
 
     fn let_go(&mut self, keep: KvKeep) {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use qsf_format::ModelConfig;
 
 use super::{Activations, Decoder, DecoderState, InputObserver, KvOptions, PROMPT_BATCH};
-use crate::cpu::Cpu;
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;
 use crate::weights::{LayerWeights, Model};
+use qsf_cpu::Cpu;
 
 /// Runs single layers at full precision over chunks of tokens, each from an empty context. In memory are the embedding, the
 /// head, and keys and values of one layer for one chunk.

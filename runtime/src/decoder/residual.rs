@@ -2,9 +2,9 @@
 //! of it at once, on some thread.
 
 use super::{Decoder, DecoderState};
-use crate::cpu::{add_assign, layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place, scale};
 use crate::error::Result;
 use crate::weights::{Embedding, Norm};
+use qsf_cpu::{add_assign, layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place, scale};
 use qsf_format::{NormKind, Residual};
 
 /// What adding and normalizing a value costs, in multiply-adds of matrices.

@@ -2,8 +2,8 @@
 
 use qsf_format::{ModelConfig, PositionConfig};
 
-use crate::cpu::{RopeFrequencies, RopeTable};
 use crate::error::Result;
+use qsf_cpu::{RopeFrequencies, RopeTable};
 
 /// The rotary tables of a model for one length of context.
 pub(super) struct Rotation {
@@ -33,10 +33,8 @@ impl Rotation {
     /// # Errors
     /// When there is no memory for them.
     pub fn reserve(&mut self, positions: usize) -> Result<()> {
-        [&mut self.full, &mut self.sliding]
-            .into_iter()
-            .flatten()
-            .try_for_each(|table| table.reserve(positions))
+        let mut tables = [&mut self.full, &mut self.sliding].into_iter().flatten();
+        Ok(tables.try_for_each(|table| table.reserve(positions))?)
     }
 
     /// Bytes that the tables take for `positions`, without what the allocator adds.

@@ -2,10 +2,9 @@
 
 use qsf_format::ModelConfig;
 
-use crate::cpu::Isa;
-use crate::cpu::math::softmax_in_place;
 use crate::error::Result;
-use crate::memory::zeros;
+use qsf_cpu::math::softmax_in_place;
+use qsf_cpu::{Isa, zeros};
 
 /// Choices of the tokens of one step, and rows on their way to an expert and back. Empty for models without experts.
 #[derive(Default)]

@@ -8,8 +8,8 @@ use super::exit_rule::LayerCount;
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
-use crate::cpu::{AlignedFloats, AttentionBuffer, Int8Rows};
 use crate::error::Result;
+use qsf_cpu::{AlignedFloats, AttentionBuffer, Int8Rows};
 
 /// State of one sequence. All buffers are made once, for the largest step.
 pub struct DecoderState {

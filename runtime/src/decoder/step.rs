@@ -13,10 +13,11 @@ use super::observe::{InputObserver, Unobserved};
 use super::profile::Section;
 use super::rotation::alibi_slopes;
 use super::state::DecoderState;
-use crate::cpu::{Cpu, softcap};
 use crate::error::{Result, RuntimeError};
+use crate::linear::Products as _;
 use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
+use qsf_cpu::{Cpu, softcap};
 
 /// Tokens of one prompt step: large enough to use a weight many times, small enough for the caches.
 pub const PROMPT_BATCH: usize = 512;

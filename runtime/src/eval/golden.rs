@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::perplexity::check_tokens;
 use super::row::{argmax, nll};
-use crate::cpu::KvTypes;
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
 use crate::runner::{Runner, Sequence};
+use qsf_cpu::KvTypes;
 
 /// Length of the prompt whose greedy continuation is expected.
 const GREEDY_PROMPT: usize = 20;

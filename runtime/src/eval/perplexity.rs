@@ -6,14 +6,13 @@ use rayon::prelude::*;
 
 use super::row::{compare, nll};
 use super::sums::{ChunkSums, Decoded, EvaluatedChunks, Evaluation};
-use crate::cpu::KvTypes;
 use crate::decoder::{KvKeep, KvOptions};
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
-use crate::memory::zeros;
 use crate::part::WorkPart;
 use crate::progress::Progress;
 use crate::runner::{Runner, Sequence};
+use qsf_cpu::{KvTypes, zeros};
 
 /// Most positions whose logits are held at once.
 const LOGIT_ROWS: usize = 64;

@@ -1,9 +1,9 @@
 //! Logits of one position: log-probabilities and how two distributions differ. Sums are taken in f64 over short runs of f32
 //! lanes, so that a divergence of 1e-6 is still exact to a few per cent at a vocabulary of 256 k.
 
-use crate::cpu::lanes::{LANES, Lanes, load, sum};
-use crate::cpu::math::{exp, log_sum_exp};
-use crate::cpu::{Isa, Vectorized};
+use qsf_cpu::lanes::{LANES, Lanes, load, sum};
+use qsf_cpu::math::{exp, log_sum_exp};
+use qsf_cpu::{Isa, Vectorized};
 
 /// How far the distribution of `other` is from the one of `base` at one position.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,6 +1,6 @@
 //! Rows as blocks, and reading parts of a block.
 
-use crate::cpu::{Isa, Vectorized, f16_to_f32};
+use qsf_cpu::{Isa, Vectorized, f16_to_f32};
 
 /// Decodes blocks of `B` bytes and `N` values, as many as there are of both.
 pub(super) fn blocks<const B: usize, const N: usize>(

@@ -3,7 +3,7 @@
 use super::blocks::{half, part, u16_at, u32_at};
 use super::simple::nibbles;
 use super::tables::{FOUR_BIT_LEVELS, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, SIGNS};
-use crate::cpu::f16_to_f32;
+use qsf_cpu::f16_to_f32;
 
 /// Eight values of a grid, a sign bit for each, a scale for all.
 #[inline(always)]

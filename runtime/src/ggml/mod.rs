@@ -27,7 +27,7 @@ mod types;
 use qsf_format::{BUILT_IN, BlockSize, QuantType};
 
 use self::blocks::{blocks, numbers};
-use crate::cpu::{self, Isa};
+use qsf_cpu::Isa;
 
 pub use types::GgmlType;
 
@@ -56,8 +56,8 @@ pub fn decode_row(isa: Isa, ty: GgmlType, bytes: &[u8], out: &mut [f32]) {
     match ty {
         GgmlType::F32 => numbers(isa, bytes, out, f32::from_le_bytes),
         // There is an instruction for it.
-        GgmlType::F16 => cpu::decode_row(isa, QuantType::F16, BlockSize::B64, &BUILT_IN, bytes, out),
-        GgmlType::BF16 => numbers(isa, bytes, out, |upper| cpu::bf16_to_f32(u16::from_le_bytes(upper))),
+        GgmlType::F16 => qsf_cpu::decode_row(isa, QuantType::F16, BlockSize::B64, &BUILT_IN, bytes, out),
+        GgmlType::BF16 => numbers(isa, bytes, out, |upper| qsf_cpu::bf16_to_f32(u16::from_le_bytes(upper))),
         GgmlType::F64 => numbers(isa, bytes, out, |v| f64::from_le_bytes(v) as f32),
         GgmlType::I8 => numbers(isa, bytes, out, |v| f32::from(i8::from_le_bytes(v))),
         GgmlType::I16 => numbers(isa, bytes, out, |v| f32::from(i16::from_le_bytes(v))),

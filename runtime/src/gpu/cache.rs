@@ -6,8 +6,8 @@ use wgpu::Buffer;
 
 use super::device::Gpu;
 use super::wgsl::eight_bit::{row_words, scale_words};
-use crate::cpu::KvTypes;
 use crate::error::{Result, RuntimeError};
+use qsf_cpu::KvTypes;
 
 /// Keys and values of a layer: those of all layers together may be larger than a buffer can be.
 pub struct LayerCache {

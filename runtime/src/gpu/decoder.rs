@@ -17,12 +17,12 @@ use super::step::{Command, Recorder};
 use super::times::Times;
 use super::wgsl::choose;
 use super::wgsl::likeliest::KEPT;
-use crate::cpu::Cpu;
 use crate::decoder::{Decoder, KvOptions};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
 use crate::runner::{Runner, Sequence};
 use crate::sample::Sampler;
+use qsf_cpu::Cpu;
 
 /// Runs a model on a graphics processor.
 pub struct GpuDecoder {

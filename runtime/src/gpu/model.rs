@@ -7,10 +7,10 @@ use wgpu::Buffer;
 
 use super::device::Gpu;
 use super::weights::{GpuMatrix, Uploader};
-use crate::cpu::Isa;
 use crate::error::{Result, RuntimeError};
 use crate::tensor::Tensor;
 use crate::weights::{Embedding, FeedForward, LayerWeights, Linear, Mlp, Model, Norm, Weight};
+use qsf_cpu::Isa;
 
 /// A model.
 pub struct GpuModel {

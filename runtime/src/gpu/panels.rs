@@ -5,8 +5,8 @@ use qsf_format::panels::{PANEL_ROWS, interleave};
 use qsf_format::{BlockSize, QuantType};
 
 use super::wgsl::codes::PanelCodes;
-use crate::cpu::Isa;
 use crate::tensor::{NativeRows, StoredType, Tensor};
+use qsf_cpu::Isa;
 
 /// How a tensor is kept: its own type, and floats of other containers as floats.
 pub fn codes_of(tensor: &Tensor) -> PanelCodes {

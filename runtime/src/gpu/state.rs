@@ -11,10 +11,10 @@ use super::likeliest::{entries, words_back};
 use super::step::MAX_BLOCK;
 use super::step::attend::Attending;
 use super::wgsl::choose;
-use crate::cpu::{RopeFrequencies, RopeTable};
 use crate::decoder::Profile;
 use crate::error::{Result, RuntimeError};
 use crate::runner::Sequence;
+use qsf_cpu::{RopeFrequencies, RopeTable};
 
 /// State of one sequence.
 pub struct GpuState {

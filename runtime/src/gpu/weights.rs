@@ -8,9 +8,9 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 use super::device::Gpu;
 use super::panels::{codes_of, panel_bytes, write_panels};
 use super::wgsl::codes::PanelCodes;
-use crate::cpu::Isa;
 use crate::error::{Result, RuntimeError};
 use crate::tensor::Tensor;
+use qsf_cpu::Isa;
 
 /// Bytes that are handed to the driver at once: it copies them to memory of its own first.
 const SLICE_BYTES: usize = 64 << 20;

@@ -6,59 +6,49 @@ use std::ops::Range;
 use qsf_format::Activation;
 
 use super::output::Output;
-use super::{Input, MatrixProduct};
-use crate::cpu::{AlignedFloats, Cpu, Vectorized, gate};
+use super::{Input, MatrixProduct, run_task};
 use crate::tensor::Tensor;
+use qsf_cpu::{AlignedFloats, Cpu, Vectorized, gate};
 
 thread_local! {
     /// Some rows of both results, for all tokens.
     static PARTS: RefCell<[AlignedFloats; 2]> = RefCell::default();
 }
 
-impl Cpu {
-    /// `out = activation(input * gate^T + bias) * (input * up^T + bias)`, value by value, for the pair of `gate` and `up`: the same bits
-    /// as [`Cpu::linears`] and [`gated`](crate::cpu::gated) give. `out` is m x rows of the weights, row major.
-    ///
-    /// # Panics
-    /// When the shapes do not fit together.
-    pub fn gated_linear(
-        &self,
-        activation: Activation,
-        pair: [(&Tensor, Option<&[f32]>); 2],
-        input: &Input<'_>,
-        out: &mut [f32],
-    ) {
-        let (m, k, rows) = (input.rows(), input.cols(), pair[0].0.rows());
-        for (weight, bias) in pair {
-            assert_eq!((weight.rows(), weight.cols()), (rows, k), "weights of different shapes");
-            assert!(bias.is_none_or(|bias| bias.len() == rows), "bias of another length");
-        }
-        assert_eq!(out.len(), m * rows, "output of another size");
-        if m == 0 {
-            return;
-        }
-        let out = Output::columns_of(out, m, 0..rows);
-        let task_rows = input.task_rows(rows, self.threads());
-        let work = (2 * rows).saturating_mul(k).saturating_mul(m);
-        self.for_each(rows.div_ceil(task_rows), work, |task| {
-            let part = task * task_rows..rows.min((task + 1) * task_rows);
-            PARTS.with_borrow_mut(|parts| {
-                for (parts, (weight, bias)) in parts.iter_mut().zip(pair) {
-                    let parts = parts.at_least(m * part.len());
-                    let product = MatrixProduct {
-                        weight,
-                        bias,
-                        out: Output::only(parts, m, part.clone()),
-                        first_task: 0,
-                    };
-                    // SAFETY: the buffer is this thread's.
-                    unsafe { self.run_task(&product, part.clone(), input) };
-                }
-                let [gate, up] = parts.each_ref().map(|parts| &parts[..m * part.len()]);
-                self.isa().vectorize(Product { activation, gate, up, part, out: &out });
-            });
-        });
+/// [`Products::gated_linear`](super::Products::gated_linear).
+pub(super) fn gated_linear(
+    cpu: &Cpu,
+    activation: Activation,
+    pair: [(&Tensor, Option<&[f32]>); 2],
+    input: &Input<'_>,
+    out: &mut [f32],
+) {
+    let (m, k, rows) = (input.rows(), input.cols(), pair[0].0.rows());
+    for (weight, bias) in pair {
+        assert_eq!((weight.rows(), weight.cols()), (rows, k), "weights of different shapes");
+        assert!(bias.is_none_or(|bias| bias.len() == rows), "bias of another length");
     }
+    assert_eq!(out.len(), m * rows, "output of another size");
+    if m == 0 {
+        return;
+    }
+    let out = Output::columns_of(out, m, 0..rows);
+    let task_rows = input.task_rows(rows, cpu.threads());
+    let work = (2 * rows).saturating_mul(k).saturating_mul(m);
+    cpu.for_each(rows.div_ceil(task_rows), work, |task| {
+        let part = task * task_rows..rows.min((task + 1) * task_rows);
+        PARTS.with_borrow_mut(|parts| {
+            for (parts, (weight, bias)) in parts.iter_mut().zip(pair) {
+                let parts = parts.at_least(m * part.len());
+                let product =
+                    MatrixProduct { weight, bias, out: Output::only(parts, m, part.clone()), first_task: 0 };
+                // SAFETY: the buffer is this thread's.
+                unsafe { run_task(cpu, &product, part.clone(), input) };
+            }
+            let [gate, up] = parts.each_ref().map(|parts| &parts[..m * part.len()]);
+            cpu.isa().vectorize(Product { activation, gate, up, part, out: &out });
+        });
+    });
 }
 
 /// The product of the parts, row by row, to columns of the output that are the task's own.

@@ -6,13 +6,14 @@ mod output;
 use std::cell::RefCell;
 use std::ops::Range;
 
+use qsf_format::Activation;
 use qsf_format::panels::PANEL_ROWS;
 
-use crate::cpu::{
-    Cpu, Int8Rows, Int8x256Rows, PanelKernel, PanelTask, RowScratch, RowTask, Rows, float_dot, float_matvec,
-};
 use crate::tensor::{NativeRows, Tensor};
 use output::Output;
+use qsf_cpu::{
+    Cpu, Int8Rows, Int8x256Rows, PanelKernel, PanelTask, RowScratch, RowTask, Rows, float_dot, float_matvec,
+};
 
 /// Decoded weight rows that a thread multiplies with a batch of tokens at a time: each time, all tokens come through the caches.
 const DECODED_ROWS: usize = 16;
@@ -66,7 +67,7 @@ impl<'a> Input<'a> {
     }
 
     /// Floats and their codes in wide groups, for which weights of block types are recoded too. Where the processor has no kernels for
-    /// that ([`KernelTable::has_matrix_unit`](crate::cpu::KernelTable::has_matrix_unit)), weights are decoded to floats.
+    /// that ([`KernelTable::has_matrix_unit`](qsf_cpu::KernelTable::has_matrix_unit)), weights are decoded to floats.
     ///
     /// # Panics
     /// When `k` is 0 or does not divide the length of `x`, or `wide` has another shape.
@@ -123,7 +124,8 @@ struct MatrixProduct<'a> {
     first_task: usize,
 }
 
-impl Cpu {
+/// Products of stored weights and activations, on the threads of a backend.
+pub trait Products {
     /// `out = input * weight^T + bias`: `out` is m x `weight.rows()`, row major.
     ///
     /// Weights of block types use the kernels for the form that the input has; without one, and for float types, rows are
@@ -131,15 +133,55 @@ impl Cpu {
     ///
     /// # Panics
     /// When the shapes do not fit together.
-    pub fn linear(&self, weight: &Tensor, bias: Option<&[f32]>, input: &Input<'_>, out: &mut [f32]) {
-        self.linears(&[(weight, bias)], input, &mut [out]);
-    }
+    fn linear(&self, weight: &Tensor, bias: Option<&[f32]>, input: &Input<'_>, out: &mut [f32]);
 
-    /// [`Cpu::linear`] with up to four weights and one input, spread over the threads together.
+    /// [`Products::linear`] with up to four weights and one input, spread over the threads together.
     ///
     /// # Panics
     /// When the shapes do not fit together, or there are more weights or not one output for each.
-    pub fn linears(&self, weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]) {
+    fn linears(&self, weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]);
+
+    /// [`Products::linear`] with some rows of a weight: fills the columns of `out` from `first` on, as many as `weight` has rows, with what
+    /// the whole weight would give there.
+    ///
+    /// # Panics
+    /// When the shapes do not fit together, or `first` is not at a panel.
+    fn linear_rows(
+        &self,
+        weight: &Tensor,
+        bias: Option<&[f32]>,
+        input: &Input<'_>,
+        out: &mut [f32],
+        first: usize,
+    );
+
+    /// `out[r] = input . weight[r]` for a single input and the rows r of the panels of 16 rows whose numbers are `panels`;
+    /// the rest of `out` stays as it is.
+    ///
+    /// # Panics
+    /// When the shapes do not fit together, there is not one input, or `panels` is not ascending or exceeds the weight.
+    fn linear_panels(&self, weight: &Tensor, panels: &[u32], input: &Input<'_>, out: &mut [f32]);
+
+    /// `out = activation(input * gate^T + bias) * (input * up^T + bias)`, value by value, for the pair of `gate` and `up`: the same bits
+    /// as [`Products::linears`] and [`gated`](qsf_cpu::gated) give. `out` is m x rows of the weights, row major.
+    ///
+    /// # Panics
+    /// When the shapes do not fit together.
+    fn gated_linear(
+        &self,
+        activation: Activation,
+        pair: [(&Tensor, Option<&[f32]>); 2],
+        input: &Input<'_>,
+        out: &mut [f32],
+    );
+}
+
+impl Products for Cpu {
+    fn linear(&self, weight: &Tensor, bias: Option<&[f32]>, input: &Input<'_>, out: &mut [f32]) {
+        self.linears(&[(weight, bias)], input, &mut [out]);
+    }
+
+    fn linears(&self, weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]) {
         assert_eq!(weights.len(), outs.len(), "one output per weight");
         assert!(weights.len() <= MAX_WEIGHTS, "{} weights in one call", weights.len());
         let m = input.rows();
@@ -164,18 +206,14 @@ impl Cpu {
             let product = products.iter().flatten().rev().find(|product| product.first_task <= task);
             if let Some(product) = product {
                 let first = (task - product.first_task) * task_rows;
+                let rows = first..product.weight.rows().min(first + task_rows);
                 // SAFETY: tasks are run once each, and each has rows of its own.
-                unsafe { self.run_task(product, first..product.weight.rows().min(first + task_rows), input) };
+                unsafe { run_task(self, product, rows, input) };
             }
         });
     }
 
-    /// [`Cpu::linear`] with some rows of a weight: fills the columns of `out` from `first` on, as many as `weight` has rows, with what
-    /// the whole weight would give there.
-    ///
-    /// # Panics
-    /// When the shapes do not fit together, or `first` is not at a panel.
-    pub fn linear_rows(
+    fn linear_rows(
         &self,
         weight: &Tensor,
         bias: Option<&[f32]>,
@@ -197,16 +235,11 @@ impl Cpu {
         self.for_each(rows.div_ceil(task_rows), work, |task| {
             let first = task * task_rows;
             // SAFETY: tasks are run once each, and each has rows of its own.
-            unsafe { self.run_task(&product, first..rows.min(first + task_rows), input) };
+            unsafe { run_task(self, &product, first..rows.min(first + task_rows), input) };
         });
     }
 
-    /// `out[r] = input . weight[r]` for a single input and the rows r of the panels of 16 rows whose numbers are `panels`;
-    /// the rest of `out` stays as it is.
-    ///
-    /// # Panics
-    /// When the shapes do not fit together, there is not one input, or `panels` is not ascending or exceeds the weight.
-    pub fn linear_panels(&self, weight: &Tensor, panels: &[u32], input: &Input<'_>, out: &mut [f32]) {
+    fn linear_panels(&self, weight: &Tensor, panels: &[u32], input: &Input<'_>, out: &mut [f32]) {
         assert_eq!((input.rows(), weight.cols()), (1, input.k), "not one input of the weight's columns");
         assert!(panels.is_sorted_by(|a, b| a < b), "panels that do not ascend");
         assert_eq!(out.len(), weight.rows(), "output of another size");
@@ -220,89 +253,99 @@ impl Cpu {
                 let first = run[0] as usize * PANEL_ROWS;
                 let rows = first..weight.rows().min(first + run.len() * PANEL_ROWS);
                 // SAFETY: tasks are run once each, no panel is in two of them, and so each has rows of its own.
-                unsafe { self.run_task(&product, rows, input) };
+                unsafe { run_task(self, &product, rows, input) };
             }
         });
     }
 
-    /// Computes some columns of a product's output.
-    ///
-    /// # Safety
-    /// No other thread may use the same columns of the output at the same time.
-    unsafe fn run_task(&self, product: &MatrixProduct<'_>, rows: Range<usize>, input: &Input<'_>) {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let (weight, out) = (product.weight, &product.out);
-            // SAFETY: the caller's promise.
-            unsafe {
-                let quant = weight.native().map(NativeRows::quant);
-                let scratch_rows = &mut scratch.rows;
-                let done = match input.coded {
-                    Some(Coded::Int8(x)) => {
-                        let kernel = quant.and_then(|quant| self.kernels().int8(quant));
-                        block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
-                    }
-                    Some(Coded::Wide(x)) => {
-                        let kernel = quant.and_then(|quant| self.kernels().wide(quant));
-                        block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
-                    }
-                    None => false,
-                };
-                if !done {
-                    self.float_rows(weight, rows.clone(), input, scratch, out);
-                }
-            }
-            if let Some(bias) = product.bias {
-                for token in 0..input.rows() {
-                    // SAFETY: the caller's promise.
-                    let out = unsafe { product.out.part_of_row(token, rows.clone()) };
-                    for (out, bias) in out.iter_mut().zip(&bias[rows.clone()]) {
-                        *out += bias;
-                    }
-                }
-            }
-        });
-    }
-
-    /// The columns `rows` of the output, from weights decoded to floats: those of float types in registers where there is
-    /// one token, others in memory.
-    ///
-    /// # Safety
-    /// No other thread may use these columns at the same time.
-    unsafe fn float_rows(
+    fn gated_linear(
         &self,
-        weight: &Tensor,
-        rows: Range<usize>,
+        activation: Activation,
+        pair: [(&Tensor, Option<&[f32]>); 2],
         input: &Input<'_>,
-        scratch: &mut Scratch,
-        out: &Output<'_>,
+        out: &mut [f32],
     ) {
-        let (k, m) = (input.k, input.rows());
-        if let Some(native) = weight.native().filter(|native| m == 1 && native.quant().is_float())
-            && !weight.has_outliers()
-        {
-            // SAFETY: the caller's promise.
-            let out = unsafe { out.part_of_row(0, rows.clone()) };
-            return float_matvec::matvec(self.isa(), native.quant(), native.rows(rows), input.x, out);
-        }
-        let Scratch { decoded, results, .. } = scratch;
-        let step = if m == 1 { (DECODED_FLOATS / k).next_multiple_of(4).max(4) } else { DECODED_ROWS };
-        if decoded.len() < step * k {
-            decoded.resize(step * k, 0.0);
-        }
-        if results.len() < step * m {
-            results.resize(step * m, 0.0);
-        }
-        for first in rows.clone().step_by(step) {
-            let part = first..rows.end.min(first + step);
-            let decoded = &mut decoded[..part.len() * k];
-            for (row, decoded) in part.clone().zip(decoded.chunks_exact_mut(k)) {
-                weight.decode_row(self.isa(), row, decoded);
+        gated::gated_linear(self, activation, pair, input, out);
+    }
+}
+
+/// Computes some columns of a product's output.
+///
+/// # Safety
+/// No other thread may use the same columns of the output at the same time.
+unsafe fn run_task(cpu: &Cpu, product: &MatrixProduct<'_>, rows: Range<usize>, input: &Input<'_>) {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let (weight, out) = (product.weight, &product.out);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let quant = weight.native().map(NativeRows::quant);
+            let scratch_rows = &mut scratch.rows;
+            let done = match input.coded {
+                Some(Coded::Int8(x)) => {
+                    let kernel = quant.and_then(|quant| cpu.kernels().int8(quant));
+                    block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
+                }
+                Some(Coded::Wide(x)) => {
+                    let kernel = quant.and_then(|quant| cpu.kernels().wide(quant));
+                    block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
+                }
+                None => false,
+            };
+            if !done {
+                float_rows(cpu, weight, rows.clone(), input, scratch, out);
             }
-            let results = &mut results[..part.len() * m];
-            float_dot::matmul(self.isa(), decoded, input.x, k, results);
-            // SAFETY: the caller's promise.
-            unsafe { out.store_transposed(part, results) };
         }
+        if let Some(bias) = product.bias {
+            for token in 0..input.rows() {
+                // SAFETY: the caller's promise.
+                let out = unsafe { product.out.part_of_row(token, rows.clone()) };
+                for (out, bias) in out.iter_mut().zip(&bias[rows.clone()]) {
+                    *out += bias;
+                }
+            }
+        }
+    });
+}
+
+/// The columns `rows` of the output, from weights decoded to floats: those of float types in registers where there is
+/// one token, others in memory.
+///
+/// # Safety
+/// No other thread may use these columns at the same time.
+unsafe fn float_rows(
+    cpu: &Cpu,
+    weight: &Tensor,
+    rows: Range<usize>,
+    input: &Input<'_>,
+    scratch: &mut Scratch,
+    out: &Output<'_>,
+) {
+    let (k, m) = (input.k, input.rows());
+    if let Some(native) = weight.native().filter(|native| m == 1 && native.quant().is_float())
+        && !weight.has_outliers()
+    {
+        // SAFETY: the caller's promise.
+        let out = unsafe { out.part_of_row(0, rows.clone()) };
+        return float_matvec::matvec(cpu.isa(), native.quant(), native.rows(rows), input.x, out);
+    }
+    let Scratch { decoded, results, .. } = scratch;
+    let step = if m == 1 { (DECODED_FLOATS / k).next_multiple_of(4).max(4) } else { DECODED_ROWS };
+    if decoded.len() < step * k {
+        decoded.resize(step * k, 0.0);
+    }
+    if results.len() < step * m {
+        results.resize(step * m, 0.0);
+    }
+    for first in rows.clone().step_by(step) {
+        let part = first..rows.end.min(first + step);
+        let decoded = &mut decoded[..part.len() * k];
+        for (row, decoded) in part.clone().zip(decoded.chunks_exact_mut(k)) {
+            weight.decode_row(cpu.isa(), row, decoded);
+        }
+        let results = &mut results[..part.len() * m];
+        float_dot::matmul(cpu.isa(), decoded, input.x, k, results);
+        // SAFETY: the caller's promise.
+        unsafe { out.store_transposed(part, results) };
     }
 }
 

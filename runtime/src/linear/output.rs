@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::cpu::PanelOut;
+use qsf_cpu::PanelOut;
 
 /// Some columns of a row-major matrix of m rows (tokens) that is borrowed mutably and filled by columns from several threads.
 pub(super) struct Output<'a> {

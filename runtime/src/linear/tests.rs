@@ -4,8 +4,8 @@ use qsf_format::panels::interleave;
 use qsf_format::{Activation, BlockSize, Layout, Outliers, QuantType};
 
 use super::*;
-use crate::cpu::{Isa, gated, lanes};
 use crate::tensor::TensorBytes;
+use qsf_cpu::{Isa, gated, lanes};
 
 fn floats(seed: usize, len: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7_919 + seed * 104_729) % 2_003) as f32 / 1_000.0 - 1.0).collect()

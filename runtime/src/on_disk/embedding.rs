@@ -7,8 +7,8 @@ use super::chunk_reader::SLACK;
 use super::matrix::MatrixForm;
 use super::part::StreamPart;
 use super::piece_cache::PieceCache;
-use crate::cpu::Isa;
 use crate::error::Result;
+use qsf_cpu::Isa;
 
 /// An embedding on disk, and the panels of 16 rows of it that were used last.
 pub struct EmbeddingRows {

@@ -9,10 +9,10 @@ use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 use super::part::StreamPart;
 use super::piece_cache::PieceCache;
 use super::pipeline::Pipeline;
-use crate::cpu::Cpu;
 use crate::error::{Result, RuntimeError};
-use crate::linear::Input;
+use crate::linear::{Input, Products};
 use crate::tensor::{Tensor, TensorBytes};
+use qsf_cpu::Cpu;
 
 /// How a matrix is stored.
 #[derive(Debug, Clone)]

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::cpu::Isa;
 use crate::tensor::Tensor;
 use crate::tensor::{ForeignRows, StoredType};
+use qsf_cpu::Isa;
 
 /// Which row of a stored matrix each row of a tensor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use qsf_format::{ModelConfig, TensorKind};
 use super::budget::RamBudget;
 use super::source::{Place, StreamSource};
 use crate::arena::REGION_ALIGN;
-use crate::cpu::KvTypes;
 use crate::decoder::{KvOptions, StateBytes};
 use crate::error::{Result, RuntimeError, megabytes};
 use crate::on_disk::chunk_reader::{ReaderBytes, SLACK};
 use crate::on_disk::embedding::EmbeddingRows;
 use crate::source::WeightSource;
+use qsf_cpu::KvTypes;
 
 /// What cannot be foreseen: the allocator's own, stacks, what libraries hold.
 const RESERVE: u64 = 3_000_000;

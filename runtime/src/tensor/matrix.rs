@@ -9,7 +9,7 @@ use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 use super::bytes::TensorBytes;
 use super::native_rows::NativeRows;
 use super::stored_type::StoredType;
-use crate::cpu::Isa;
+use qsf_cpu::Isa;
 
 /// A matrix (or a vector: one row) in its stored type. Cheap to clone: the bytes are shared.
 #[derive(Debug, Clone)]

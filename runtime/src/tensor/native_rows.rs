@@ -7,7 +7,7 @@ use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{BlockSize, CodeTables, Layout, QuantType};
 
 use super::bytes::TensorBytes;
-use crate::cpu::{Isa, decode_panel_row, decode_row};
+use qsf_cpu::{Isa, decode_panel_row, decode_row};
 
 /// Rows in a type and a layout of the file format: what kernels multiply with.
 #[derive(Debug, Clone)]

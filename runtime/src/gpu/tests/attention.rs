@@ -4,12 +4,12 @@
 use half::f16;
 
 use super::{Bench, Numbers};
-use crate::cpu::hadamard_block;
 use crate::gpu::cache::{CacheType, LayerCache};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::step::Command;
 use crate::gpu::step::attend::{AttendBuffers, Attending};
 use crate::gpu::wgsl::place::Place;
+use qsf_cpu::hadamard_block;
 
 /// Distance from the definition in 64 bits, relative to its norm. Storing rounds nothing of the keys and values here.
 const LIMIT: f64 = 1e-3;

@@ -3,7 +3,7 @@
 //! stored as the scale is the value of code 127.
 
 use super::template::Template;
-use crate::cpu::hadamard_block;
+use qsf_cpu::hadamard_block;
 
 /// Values that share a scale.
 pub const GROUP: usize = 32;

@@ -1,8 +1,8 @@
 //! Rows in a type of ggml, decoded as they are needed.
 
-use crate::cpu::Isa;
 use crate::ggml::{self, GgmlType};
 use crate::tensor::{ForeignRows, ForeignType, StoredType, TensorBytes};
+use qsf_cpu::Isa;
 
 /// The rows of a tensor.
 #[derive(Debug)]

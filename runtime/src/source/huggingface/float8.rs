@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use qsf_format::printable::quote;
 
-use crate::cpu::Isa;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::{TensorStore, no_such_tensor};
 use crate::tensor::{ForeignRows, ForeignType, StoredType, Tensor, TensorBytes};
+use qsf_cpu::Isa;
 
 /// Rows and columns that have a scale in common, in the models that do not say.
 pub(super) const DEFAULT_BLOCK: [usize; 2] = [128, 128];

@@ -4,8 +4,8 @@
 use qsf_format::QuantType;
 use safetensors::Dtype;
 
-use crate::cpu::Isa;
 use crate::tensor::{ForeignRows, ForeignType, StoredType, TensorBytes};
+use qsf_cpu::Isa;
 
 /// How a tensor of `dtype` is stored. Types that are not read have a name all the same, for messages.
 pub(super) fn stored_type(dtype: Dtype) -> StoredType {

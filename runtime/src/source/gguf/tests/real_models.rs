@@ -6,11 +6,11 @@ use std::sync::Arc;
 use qsf_format::{ModelConfig, PositionConfig};
 
 use super::*;
-use crate::cpu::{Cpu, Isa, KvTypes};
 use crate::decoder::Decoder;
 use crate::eval::{GoldenExpectation, compare_golden};
 use crate::source::{WeightSource, open_huggingface};
 use crate::weights::Model;
+use qsf_cpu::{Cpu, Isa, KvTypes};
 
 /// Models as llama.cpp's own converter wrote them (scripts/convert_with_llama_cpp.py), and what they came from.
 fn converted_by_llama_cpp() -> Vec<(String, PathBuf, PathBuf)> {

@@ -6,8 +6,8 @@
 
 use qsf_format::QuantType;
 
-use crate::cpu::Isa;
 use crate::tensor::{ForeignRows, StoredType, Tensor, TensorBytes};
+use qsf_cpu::Isa;
 
 /// Widths of codes that can be unpacked.
 pub(super) const WIDTHS: [u32; 6] = [2, 3, 4, 5, 6, 8];

@@ -8,7 +8,6 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cpu::{Cpu, Isa, KvTypes};
 use crate::error::Result;
 use crate::eval::{GoldenExpectation, compare_golden};
 use crate::model_dir::Fields;
@@ -18,6 +17,7 @@ use crate::source::huggingface::plain;
 use crate::source::mapping::TensorStore;
 use crate::tensor::{StoredType, Tensor, TensorBytes};
 use crate::{Activations, Decoder, Model};
+use qsf_cpu::{Cpu, Isa, KvTypes};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/packed").join(name)

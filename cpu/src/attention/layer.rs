@@ -1,0 +1,284 @@
+//! Keys and values of one layer: pages that are added as they are needed, and rings of them.
+
+use std::ops::Range;
+
+use super::super::aligned::AlignedFloats;
+use super::super::backend::Cpu;
+use super::super::isa::Vectorized;
+use super::super::lanes::{LANES, Lanes};
+use super::super::shared::Shared;
+use super::super::vector::Vector;
+use super::scratch::{Scratch, with_scratch};
+use super::sizes::STEP;
+use super::stored::{Order, Stored, StoredShape, rotated_block};
+use super::{KvType, KvTypes};
+use crate::memory::OutOfMemory;
+
+/// Steps of a page, the unit in which memory is taken.
+const PAGE_STEPS: usize = 4;
+
+/// What keys and values of a layer look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvShape {
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Values of a head.
+    pub head_dim: usize,
+    /// How they are stored.
+    pub types: KvTypes,
+}
+
+/// Keys and values of one layer.
+#[derive(Debug)]
+pub struct KvLayer {
+    shape: KvShape,
+    /// Steps that there is room for. Step s of the text is at `s % steps`.
+    steps: usize,
+    /// Whether later positions take the place of the earliest.
+    ring: bool,
+    pages: Vec<Box<[HeadPage]>>,
+}
+
+/// Keys and values of one head in a page.
+#[derive(Debug)]
+struct HeadPage {
+    keys: Stored,
+    values: Stored,
+}
+
+/// Keys and values of one head.
+#[derive(Clone, Copy)]
+pub(super) struct KvHead<'a> {
+    layer: &'a KvLayer,
+    head: usize,
+}
+
+impl KvShape {
+    fn stored(self, positions: usize) -> [StoredShape; 2] {
+        let KvShape { head_dim: dim, types: KvTypes { keys, values }, .. } = self;
+        [(keys, Order::Keys), (values, Order::Values)].map(|(kv_type, order)| StoredShape {
+            kv_type,
+            order,
+            dim,
+            positions,
+        })
+    }
+
+    fn page_bytes(self, positions: usize) -> u64 {
+        let [keys, values] = self.stored(positions).map(StoredShape::bytes);
+        let head = keys.saturating_add(values).saturating_add(size_of::<HeadPage>() as u64);
+        head.saturating_mul(self.kv_heads as u64)
+    }
+}
+
+impl KvLayer {
+    /// Room for `capacity` positions. Memory for them is taken by [`KvLayer::reserve`].
+    pub const fn new(shape: KvShape, capacity: usize) -> KvLayer {
+        KvLayer { shape, steps: capacity.div_ceil(STEP), ring: false, pages: Vec::new() }
+    }
+
+    /// Room for any `kept` positions that follow each other, of a text of `capacity`: what is stored beyond takes the place of
+    /// the earliest.
+    pub fn ring(shape: KvShape, kept: usize, capacity: usize) -> KvLayer {
+        // So many steps such positions lie in at most.
+        let steps = kept.saturating_add(STEP - 2) / STEP + 1;
+        let whole = KvLayer::new(shape, capacity);
+        if steps < whole.steps { KvLayer { steps, ring: true, ..whole } } else { whole }
+    }
+
+    /// Key/value heads.
+    pub const fn kv_heads(&self) -> usize {
+        self.shape.kv_heads
+    }
+
+    /// Values of a head.
+    pub const fn head_dim(&self) -> usize {
+        self.shape.head_dim
+    }
+
+    /// Bytes that it takes when all of its room is in use, without what the allocator adds.
+    pub fn bytes(&self) -> u64 {
+        let (pages, rest) = (self.steps / PAGE_STEPS, self.steps % PAGE_STEPS);
+        let full = self.shape.page_bytes(PAGE_STEPS * STEP).saturating_mul(pages as u64);
+        if rest == 0 { full } else { full.saturating_add(self.shape.page_bytes(rest * STEP)) }
+    }
+
+    /// Takes memory for the first `positions`, of those that there is room for.
+    ///
+    /// # Errors
+    /// When there is not enough.
+    pub fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
+        let pages = positions.div_ceil(STEP).min(self.steps).div_ceil(PAGE_STEPS);
+        while self.pages.len() < pages {
+            let steps = (self.steps - self.pages.len() * PAGE_STEPS).min(PAGE_STEPS);
+            let [keys, values] = self.shape.stored(steps * STEP);
+            let head = |_| Ok(HeadPage { keys: keys.zeros()?, values: values.zeros()? });
+            self.pages.push((0..self.shape.kv_heads).map(head).collect::<Result<_, OutOfMemory>>()?);
+        }
+        Ok(())
+    }
+
+    /// Whether positions `first` to `last` can be there together.
+    pub(super) const fn holds(&self, first: usize, last: usize) -> bool {
+        let steps = last / STEP - first / STEP + 1;
+        if self.ring { steps <= self.steps } else { last / STEP < self.steps }
+    }
+
+    /// The first position that is still there when those below `end` have been stored.
+    pub const fn first_kept(&self, end: usize) -> usize {
+        if self.ring { end.div_ceil(STEP).saturating_sub(self.steps) * STEP } else { 0 }
+    }
+
+    /// Stores keys and values of the positions from `position` on, one row of `kv_heads * head_dim` for each.
+    ///
+    /// # Panics
+    /// When they are not rows, or there is no room or memory for them.
+    pub fn store(&mut self, cpu: &Cpu, position: usize, keys: &[f32], values: &[f32]) {
+        let KvShape { kv_heads, head_dim, types } = self.shape;
+        let width = kv_heads * head_dim;
+        assert!(
+            keys.len() == values.len() && keys.len().is_multiple_of(width),
+            "keys are not rows of {width}"
+        );
+        let tokens = keys.len() / width;
+        assert!(tokens == 0 || self.holds(position, position + tokens - 1), "more keys than fit");
+        let work = store_work(types.keys) + store_work(types.values);
+        let mut done = 0;
+        while done < tokens {
+            let (page, first) = self.page(position + done);
+            // The last page of a ring may be a short one.
+            let steps = (self.steps - page * PAGE_STEPS).min(PAGE_STEPS);
+            let count = (steps * STEP - first).min(tokens - done);
+            let rows = done * width..(done + count) * width;
+            let (keys, values) = (&keys[rows.clone()], &values[rows]);
+            let page = Shared::new(&mut self.pages[page]);
+            cpu.for_each(kv_heads, work * keys.len(), |head| {
+                // SAFETY: each head is in one task.
+                let page = &mut unsafe { page.part(head..head + 1) }[0];
+                let columns = head * head_dim..(head + 1) * head_dim;
+                with_scratch(|Scratch { rows, .. }| {
+                    cpu.isa().vectorize(Store { page, first, keys, values, width, columns, room: rows });
+                });
+            });
+            done += count;
+        }
+    }
+
+    /// Makes the positions `kept` of a head, which ascend, its first, as they are stored.
+    ///
+    /// # Panics
+    /// When there is no memory for one of them.
+    pub fn keep(&mut self, head: usize, kept: &[usize]) {
+        let mut raw = Vec::new();
+        for (to, &from) in kept.iter().enumerate().filter(|(to, from)| to != *from) {
+            let ((page, at), (to_page, to)) = (self.page(from), self.page(to));
+            let stored = &self.pages[page][head];
+            raw.clear();
+            stored.keys.copy(at, &mut raw);
+            let keys = raw.len();
+            stored.values.copy(at, &mut raw);
+            let stored = &mut self.pages[to_page][head];
+            stored.keys.paste(to, &raw[..keys]);
+            stored.values.paste(to, &raw[keys..]);
+        }
+    }
+
+    /// The page of a position, and where it is in there.
+    fn page(&self, position: usize) -> (usize, usize) {
+        let slot = position % (self.steps * STEP);
+        (slot / (PAGE_STEPS * STEP), slot % (PAGE_STEPS * STEP))
+    }
+
+    pub(super) fn head(&self, head: usize) -> KvHead<'_> {
+        KvHead { layer: self, head }
+    }
+}
+
+/// What storing a value takes, in multiply-adds: keys are spread out, and of codes some scales are tried.
+const fn store_work(kv_type: KvType) -> usize {
+    match kv_type {
+        KvType::F32 | KvType::F16 => 4,
+        KvType::Q8 | KvType::Q4 | KvType::Q2 => 48,
+    }
+}
+
+/// Stores some columns of rows in a page, from position `first` of it on.
+struct Store<'a> {
+    page: &'a mut HeadPage,
+    first: usize,
+    keys: &'a [f32],
+    values: &'a [f32],
+    width: usize,
+    columns: Range<usize>,
+    room: &'a mut AlignedFloats,
+}
+
+impl Vectorized for Store<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Store { page, first, keys, values, width, columns, room } = self;
+        for (stored, rows) in [(&mut page.keys, keys), (&mut page.values, values)] {
+            for (position, row) in (first..).zip(rows.chunks_exact(width)) {
+                stored.write(position, &row[columns.clone()], room);
+            }
+        }
+    }
+}
+
+impl<'a> KvHead<'a> {
+    /// Values of a key.
+    #[inline(always)]
+    pub fn dim(&self) -> usize {
+        self.layer.shape.head_dim
+    }
+
+    /// Vectors of a row of values.
+    #[inline(always)]
+    pub fn columns(&self) -> usize {
+        self.dim().div_ceil(LANES)
+    }
+
+    /// Values of keys, and thus of queries, that are rotated together.
+    #[inline(always)]
+    pub fn rotated_keys(&self) -> usize {
+        rotated_block(self.layer.shape.types.keys, self.dim())
+    }
+
+    /// Values of a value, and thus of results, that are rotated together.
+    #[inline(always)]
+    pub fn rotated_values(&self) -> usize {
+        rotated_block(self.layer.shape.types.values, self.dim())
+    }
+
+    /// Keys of the step that positions `seen` are in. Those of the 16 positions from `16 i` of the step on have dimension j in
+    /// vector `i / KEY_LANES * KEY_LANES * dim + i % KEY_LANES + KEY_LANES * j`.
+    #[inline(always)]
+    pub fn keys<'b, V: Vector>(&self, seen: Range<usize>, room: &'b mut AlignedFloats) -> &'b [Lanes]
+    where
+        'a: 'b,
+    {
+        let (page, first, seen) = self.step(seen);
+        page.keys.read::<V>(first, STEP, seen, room)
+    }
+
+    /// Values of the step that positions `seen` are in, [`KvHead::columns`] vectors each.
+    #[inline(always)]
+    pub fn values<'b, V: Vector>(&self, seen: Range<usize>, room: &'b mut AlignedFloats) -> &'b [Lanes]
+    where
+        'a: 'b,
+    {
+        let (page, first, seen) = self.step(seen);
+        page.values.read::<V>(first, STEP, seen, room)
+    }
+
+    /// The page that positions of a step are in; the first position of the step, and the positions, in there.
+    #[inline(always)]
+    fn step(&self, seen: Range<usize>) -> (&'a HeadPage, usize, Range<usize>) {
+        let first = seen.start / STEP * STEP;
+        let (page, within) = self.layer.page(first);
+        let page = &self.layer.pages[page][self.head];
+        (page, within, within + seen.start - first..within + seen.end - first)
+    }
+}

@@ -1,0 +1,315 @@
+//! A layer's attention, spread over the threads.
+
+use super::super::aligned::AlignedFloats;
+use super::super::backend::Cpu;
+#[cfg(any(test, target_arch = "x86_64"))]
+use super::super::bf16_unit::Bf16Unit;
+use super::super::lanes::{LANES, Lanes};
+use super::super::shared::Shared;
+use super::super::vector::{self, Vector, VectorWork};
+use super::chunk::{ChunkBuffers, attend_chunk, pack, packed_lanes};
+use super::join::{JoinAll, clear, finish, join};
+use super::layer::KvLayer;
+use super::queries::{Attention, Queries};
+use super::room::StepRoom;
+use super::scratch::{Scratch, with_scratch};
+use super::sizes::CHUNK;
+use super::tile::ROW_LANES;
+#[cfg(any(test, target_arch = "x86_64"))]
+use super::tiles::{TASK_ROWS, TileBlock};
+use crate::memory::OutOfMemory;
+
+/// Most queries that are computed together: what they read from the second-level cache is shared by so many, and their
+/// scores still fit the first.
+pub(super) const ROWS: usize = 32;
+/// Tasks for a matrix unit that each thread should have at least.
+#[cfg(any(test, target_arch = "x86_64"))]
+const TASKS_PER_THREAD: usize = 4;
+
+/// Results of single chunks on their way to be joined.
+#[derive(Debug)]
+pub struct AttentionBuffer {
+    parts: AlignedFloats,
+}
+
+impl AttentionBuffer {
+    /// A buffer for a token of up to `heads` heads of `head_dim` values that sees up to `capacity` positions.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub fn new(heads: usize, head_dim: usize, capacity: usize) -> Result<AttentionBuffer, OutOfMemory> {
+        let floats = AttentionBuffer::floats(heads, head_dim, capacity);
+        Ok(AttentionBuffer { parts: AlignedFloats::zeros(floats, "results of attention")? })
+    }
+
+    /// Bytes that it takes, without what the allocator adds.
+    pub const fn bytes(heads: usize, head_dim: usize, capacity: usize) -> u64 {
+        AlignedFloats::bytes(AttentionBuffer::floats(heads, head_dim, capacity)) as u64
+    }
+
+    const fn floats(heads: usize, head_dim: usize, capacity: usize) -> usize {
+        let rows = heads.saturating_mul(capacity.div_ceil(CHUNK));
+        rows.saturating_mul((head_dim.div_ceil(LANES) + 1).saturating_mul(LANES))
+    }
+}
+
+impl Cpu {
+    /// `out = softmax(scores of q and keys) values`, for every head of some tokens: `q` and `out` are tokens x heads x head
+    /// size. The first token stands at `position`; keys and values are stored up to the last.
+    ///
+    /// # Panics
+    /// When the heads are not as many for each key/value head, the window is empty, or lengths do not fit together.
+    pub fn attend(
+        &self,
+        attention: &Attention<'_>,
+        kv: &KvLayer,
+        position: usize,
+        q: &[f32],
+        buffer: &mut AttentionBuffer,
+        out: &mut [f32],
+    ) {
+        let Attention { heads, window, slopes, .. } = *attention;
+        let width = heads * kv.head_dim();
+        assert!(heads.is_multiple_of(kv.kv_heads()), "{heads} heads for {} of keys", kv.kv_heads());
+        assert!(window > 0 && (slopes.is_empty() || slopes.len() == heads), "attention of nothing");
+        assert!(q.len() == out.len() && q.len().is_multiple_of(width), "queries are not rows of {width}");
+        let tokens = q.len() / width;
+        let first = (position + 1).saturating_sub(window);
+        assert!(tokens == 0 || kv.holds(first, position + tokens - 1), "positions that are not there");
+        let work = q.len().saturating_mul(2 * (position + tokens).min(window));
+        let layer = Layer { attention, kv, position, q, group: heads / kv.kv_heads() };
+        match tokens {
+            0 => {}
+            1 => self.attend_one(layer, work, buffer, out),
+            _ => self.attend_many(layer, tokens, work, out),
+        }
+    }
+
+    /// One token: chunks are computed apart, as there may be more threads than heads, and then joined.
+    fn attend_one(&self, layer: Layer<'_>, work: usize, buffer: &mut AttentionBuffer, out: &mut [f32]) {
+        let (dim, group) = (layer.kv.head_dim(), layer.group);
+        let first = layer.queries(0, 0);
+        let (seen, lanes) = (first.seen(0), first.kv.columns() + 1);
+        let (first_chunk, chunks) = (seen.start / CHUNK, seen.end.div_ceil(CHUNK) - seen.start / CHUNK);
+        // Key/value heads x chunks x heads of the group.
+        let parts = &mut buffer.parts[..layer.attention.heads * chunks * lanes * LANES];
+        self.for_each_chunk(parts, group * lanes * LANES, work, |task, parts| {
+            let (kv_head, chunk) = (task / chunks, first_chunk + task % chunks);
+            with_scratch(|Scratch { packed, scores, step, .. }| {
+                for (i, parts) in parts.chunks_mut(ROWS * lanes * LANES).enumerate() {
+                    let queries = layer.queries(0, kv_head * group + i * ROWS);
+                    let packed = packed.lanes(packed_lanes(queries.heads, dim));
+                    let scores = scores.lanes(queries.heads * ROW_LANES);
+                    let parts = parts.as_chunks_mut().0;
+                    vector::run(self.isa(), OneChunk { queries, chunk, packed, scores, parts, step });
+                }
+            });
+        });
+        let parts = parts.as_chunks::<LANES>().0;
+        let rotated = first.kv.rotated_values();
+        self.for_each_chunk(out, dim, layer.attention.heads * chunks * dim, |head, out| {
+            let parts = &parts[head / group * group * chunks * lanes..][..group * chunks * lanes];
+            let (parts, step) = (&parts[head % group * lanes..], group * lanes);
+            with_scratch(|Scratch { rows, .. }| {
+                vector::run(self.isa(), JoinAll { parts, step, row: rows.lanes(lanes), out, rotated });
+            });
+        });
+    }
+
+    /// Several tokens: tasks are blocks of them, for the heads of a group.
+    fn attend_many(&self, layer: Layer<'_>, tokens: usize, work: usize, out: &mut [f32]) {
+        let out = Shared::new(out);
+        #[cfg(target_arch = "x86_64")]
+        if layer.attention.by_unit && self.kernels().has_matrix_unit() {
+            // SAFETY: the processor has the unit.
+            return unsafe {
+                self.attend_by_unit::<super::super::kernels::AmxBf16>(layer, tokens, work, &out);
+            };
+        }
+        self.for_each_block(layer, tokens, ROWS, work, |block| self.attend_block(block, &out));
+    }
+
+    /// Calls `task` for blocks of tokens with `rows` rows about, for the heads of every group.
+    fn for_each_block<F>(&self, layer: Layer<'_>, tokens: usize, rows: usize, work: usize, task: F)
+    where
+        F: Fn(Block<'_>) + Sync,
+    {
+        let group = layer.group;
+        let block = (rows / group.min(ROWS)).max(1);
+        let (blocks, parts_of_group) = (tokens.div_ceil(block), group.div_ceil(ROWS));
+        self.for_each(layer.kv.kv_heads() * parts_of_group * blocks, work, |i| {
+            // Later tokens see more. Such blocks come first, so that none of them is left for the end.
+            let (part, token) = (i / blocks, (blocks - 1 - i % blocks) * block);
+            let head = part / parts_of_group * group + part % parts_of_group * ROWS;
+            task(Block { layer, head, token, tokens: block.min(tokens - token) });
+        });
+    }
+
+    fn attend_block(&self, block: Block<'_>, out: &Shared<'_, f32>) {
+        let (queries, tokens, dim) = (block.queries(), block.tokens, block.layer.kv.head_dim());
+        let (count, lanes) = (tokens * queries.heads, queries.kv.columns() + 1);
+        with_scratch(|Scratch { packed, scores, parts, rows, step, .. }| {
+            let rows = rows.lanes(count * lanes);
+            let packed = packed.lanes(packed_lanes(count, dim));
+            let (scores, parts) = (scores.lanes(count * ROW_LANES), parts.lanes(count * lanes));
+            vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows, step });
+            for (row, result) in rows.chunks_exact(lanes).enumerate() {
+                // SAFETY: each head of each token is in one block.
+                unsafe { block.store(row, result.as_flattened(), out) };
+            }
+        });
+    }
+
+    /// Several tokens by a matrix unit.
+    ///
+    /// # Safety
+    /// The unit must be one of this processor.
+    #[cfg(any(test, target_arch = "x86_64"))]
+    pub(super) unsafe fn attend_by_unit<U: Bf16Unit>(
+        &self,
+        layer: Layer<'_>,
+        tokens: usize,
+        work: usize,
+        out: &Shared<'_, f32>,
+    ) {
+        // Fewer rows a task where there are few tasks.
+        let all = (tokens * layer.attention.heads).div_ceil(TASKS_PER_THREAD * self.threads());
+        let rows = all.next_multiple_of(ROWS).min(TASK_ROWS);
+        self.for_each_block(layer, tokens, rows, work, |block| {
+            // SAFETY: the caller's promise.
+            unsafe { self.attend_block_by_unit::<U>(block, out) };
+        });
+    }
+
+    /// # Safety
+    /// As for [`Cpu::attend_by_unit`].
+    #[cfg(any(test, target_arch = "x86_64"))]
+    unsafe fn attend_block_by_unit<U: Bf16Unit>(&self, block: Block<'_>, out: &Shared<'_, f32>) {
+        let (queries, tokens) = (block.queries(), block.tokens);
+        let mut finite = false;
+        with_scratch(|Scratch { tiles, step, .. }| {
+            // SAFETY: each head of each token is in one block.
+            let done = &mut |row: usize, result: &[f32]| unsafe { block.store(row, result, out) };
+            // SAFETY: the caller's promise; this is the only unit of the thread.
+            let unit = unsafe { U::new() };
+            vector::run(
+                self.isa(),
+                TileBlock { queries, tokens, room: tiles, step, done, finite: &mut finite, unit },
+            );
+        });
+        if !finite {
+            let size = (ROWS / queries.heads).max(1);
+            for first in (0..tokens).step_by(size) {
+                let tokens = size.min(tokens - first);
+                self.attend_block(Block { token: block.token + first, tokens, ..block }, out);
+            }
+        }
+    }
+}
+
+/// The arguments of [`Cpu::attend`].
+#[derive(Clone, Copy)]
+pub(super) struct Layer<'a> {
+    pub attention: &'a Attention<'a>,
+    pub kv: &'a KvLayer,
+    pub position: usize,
+    pub q: &'a [f32],
+    /// Heads for each key/value head.
+    pub group: usize,
+}
+
+impl<'a> Layer<'a> {
+    /// Queries of the heads from `first_head` on that share its keys, [`ROWS`] at most, of the tokens from `token` on.
+    pub fn queries(&self, token: usize, first_head: usize) -> Queries<'a> {
+        let Layer { attention, kv, position, q, group } = *self;
+        Queries {
+            attention,
+            kv: kv.head(first_head / group),
+            q: &q[token * attention.heads * kv.head_dim()..],
+            first_head,
+            heads: (group - first_head % group).min(ROWS),
+            position: position + token,
+        }
+    }
+}
+
+/// Some tokens, for heads that share keys and values.
+#[derive(Clone, Copy)]
+struct Block<'a> {
+    layer: Layer<'a>,
+    head: usize,
+    token: usize,
+    tokens: usize,
+}
+
+impl<'a> Block<'a> {
+    fn queries(&self) -> Queries<'a> {
+        self.layer.queries(self.token, self.head)
+    }
+
+    /// Copies the result of a row to where it goes.
+    ///
+    /// # Safety
+    /// No other thread may use the same head of the same token.
+    unsafe fn store(&self, row: usize, result: &[f32], out: &Shared<'_, f32>) {
+        let (queries, dim) = (self.queries(), self.layer.kv.head_dim());
+        let token = self.token + row / queries.heads;
+        let at = (token * self.layer.attention.heads + queries.head(row)) * dim;
+        // SAFETY: the caller's promise.
+        unsafe { out.part(at..at + dim) }.copy_from_slice(&result[..dim]);
+    }
+}
+
+/// All queries of one token over one chunk.
+struct OneChunk<'a> {
+    queries: Queries<'a>,
+    chunk: usize,
+    packed: &'a mut [Lanes],
+    scores: &'a mut [Lanes],
+    parts: &'a mut [Lanes],
+    step: &'a mut StepRoom,
+}
+
+impl VectorWork for OneChunk<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let OneChunk { queries, chunk, packed, scores, parts, step } = self;
+        pack(&queries, queries.heads, packed);
+        attend_chunk::<V>(&queries, chunk, 0..queries.heads, ChunkBuffers { packed, scores, parts, step });
+    }
+}
+
+/// Queries of some tokens over all that they see; the first `dim` values of each row of `rows` are the result.
+struct TokenBlock<'a> {
+    queries: Queries<'a>,
+    tokens: usize,
+    packed: &'a mut [Lanes],
+    scores: &'a mut [Lanes],
+    parts: &'a mut [Lanes],
+    rows: &'a mut [Lanes],
+    step: &'a mut StepRoom,
+}
+
+impl VectorWork for TokenBlock<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let TokenBlock { queries, tokens, packed, scores, parts, rows, step } = self;
+        let lanes = queries.kv.columns() + 1;
+        pack(&queries, tokens * queries.heads, packed);
+        for row in rows.chunks_exact_mut(lanes) {
+            clear(row);
+        }
+        let end = queries.position + tokens;
+        for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {
+            let seeing = queries.seeing(chunk, tokens);
+            let buffers = ChunkBuffers { packed, scores: &mut *scores, parts: &mut *parts, step: &mut *step };
+            attend_chunk::<V>(&queries, chunk, seeing.clone(), buffers);
+            for row in seeing {
+                join::<V>(&mut rows[row * lanes..][..lanes], &parts[row * lanes..][..lanes]);
+            }
+        }
+        for row in rows.chunks_exact_mut(lanes) {
+            finish(row, queries.kv.dim(), queries.kv.rotated_values());
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Keys, or values, of one head at some positions, in their type.
+
+use std::ops::Range;
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+use super::super::aligned::AlignedFloats;
+use super::super::float16::f16_to_f32;
+use super::super::hadamard::{hadamard, hadamard_block};
+use super::super::lanes::{LANES, Lanes};
+use super::super::vector::Vector;
+use super::KvType;
+use super::codes::{Coding, GROUP};
+use crate::memory::OutOfMemory;
+
+/// Positions of a block of keys: the vectors of each dimension that the kernels take at once.
+pub(super) const KEY_BLOCK: usize = KEY_LANES * LANES;
+/// Vectors of a dimension.
+pub(super) const KEY_LANES: usize = 2;
+
+/// Where the values of a position are, in vectors of 16.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Blocks of 32 positions: 32 values of the first dimension, of the second and so on, so that the scores of 16 positions
+    /// are one vector and need no sums across lanes.
+    Keys,
+    /// One row per position, padded to a multiple of 16.
+    Values,
+}
+
+impl Order {
+    /// Vectors of some positions: whole blocks.
+    pub const fn vectors(self, dim: usize, positions: usize) -> usize {
+        match self {
+            Order::Keys => (positions / LANES).saturating_mul(dim),
+            Order::Values => positions.saturating_mul(dim.div_ceil(LANES)),
+        }
+    }
+
+    /// Scales of some positions: one for each 32 dimensions.
+    const fn scales(dim: usize, positions: usize) -> usize {
+        positions.saturating_mul(dim.div_ceil(GROUP))
+    }
+
+    /// Vector and lane of a value.
+    #[inline(always)]
+    fn place(self, dim: usize, position: usize, i: usize) -> (usize, usize) {
+        match self {
+            Order::Keys => {
+                let (block, within) = (position / KEY_BLOCK, position % KEY_BLOCK);
+                ((block * dim + i) * KEY_LANES + within / LANES, within % LANES)
+            }
+            Order::Values => (position * dim.div_ceil(LANES) + i / LANES, i % LANES),
+        }
+    }
+
+    /// The scale of a group of dimensions.
+    #[inline(always)]
+    fn scale(self, dim: usize, position: usize, group: usize) -> usize {
+        let groups = dim.div_ceil(GROUP);
+        match self {
+            Order::Keys => (position / KEY_BLOCK * groups + group) * KEY_BLOCK + position % KEY_BLOCK,
+            Order::Values => position * groups + group,
+        }
+    }
+}
+
+/// Keys or values of one head.
+#[derive(Debug)]
+pub(super) struct Stored {
+    order: Order,
+    dim: usize,
+    vectors: Vectors,
+}
+
+#[derive(Debug)]
+enum Vectors {
+    F32(AlignedFloats),
+    F16(Vec<[u16; LANES]>),
+    Codes {
+        coding: Coding,
+        /// Those of vector v in byte array `v / per_byte`, at bit `v % per_byte * bits`.
+        codes: Vec<[u8; LANES]>,
+        scales: Vec<u16>,
+    },
+}
+
+/// The shape of [`Stored`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoredShape {
+    pub kv_type: KvType,
+    pub order: Order,
+    pub dim: usize,
+    /// A multiple of [`KEY_BLOCK`].
+    pub positions: usize,
+}
+
+impl StoredShape {
+    /// What they take.
+    pub fn bytes(self) -> u64 {
+        let StoredShape { kv_type, order, dim, positions } = self;
+        let vectors = order.vectors(dim, positions);
+        let bytes = match Coding::of(kv_type) {
+            None if kv_type == KvType::F32 => AlignedFloats::bytes(vectors.saturating_mul(LANES)),
+            None => vectors.saturating_mul(size_of::<[u16; LANES]>()),
+            Some(coding) => {
+                let codes = vectors.div_ceil(coding.per_byte()).saturating_mul(LANES);
+                codes.saturating_add(Order::scales(dim, positions).saturating_mul(size_of::<u16>()))
+            }
+        };
+        bytes as u64
+    }
+
+    /// Room for them.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub fn zeros(self) -> Result<Stored, OutOfMemory> {
+        const WHAT: &str = "key/value cache";
+        let StoredShape { kv_type, order, dim, positions } = self;
+        let count = order.vectors(dim, positions);
+        let vectors = match Coding::of(kv_type) {
+            None if kv_type == KvType::F32 => {
+                Vectors::F32(AlignedFloats::zeros(count.saturating_mul(LANES), WHAT)?)
+            }
+            None => Vectors::F16(zeros(count, [0; LANES], WHAT)?),
+            Some(coding) => Vectors::Codes {
+                coding,
+                codes: zeros(count.div_ceil(coding.per_byte()), [0; LANES], WHAT)?,
+                scales: zeros(Order::scales(dim, positions), 0, WHAT)?,
+            },
+        };
+        Ok(Stored { order, dim, vectors })
+    }
+}
+
+/// [`crate::memory::zeros`] of other types.
+fn zeros<T: Copy>(len: usize, zero: T, what: &str) -> Result<Vec<T>, OutOfMemory> {
+    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+    let mut all = Vec::new();
+    all.try_reserve_exact(len).map_err(|_| OutOfMemory { what: what.to_owned(), bytes })?;
+    all.resize(len, zero);
+    Ok(all)
+}
+
+/// Values of a head that are rotated together before they are stored as this type; 1: they are stored as they are.
+pub(super) fn rotated_block(kv_type: KvType, dim: usize) -> usize {
+    if Coding::of(kv_type).is_some() { hadamard_block(dim) } else { 1 }
+}
+
+impl Stored {
+    /// Stores the values of one position; `room` is for what is made of them on the way.
+    #[inline(always)]
+    pub fn write(&mut self, position: usize, row: &[f32], room: &mut AlignedFloats) {
+        let Stored { order, dim, ref mut vectors } = *self;
+        match vectors {
+            Vectors::F32(floats) => {
+                let vectors: &mut [Lanes] = floats.as_chunks_mut().0;
+                for (i, value) in row.iter().enumerate() {
+                    let (vector, lane) = order.place(dim, position, i);
+                    vectors[vector][lane] = *value;
+                }
+            }
+            Vectors::F16(vectors) => {
+                for (group, values) in row.chunks(GROUP).enumerate() {
+                    // Several at a time, where the processor can.
+                    let mut halves = [f16::ZERO; GROUP];
+                    halves[..values.len()].convert_from_f32_slice(values);
+                    for (i, half) in (group * GROUP..).zip(&halves[..values.len()]) {
+                        let (vector, lane) = order.place(dim, position, i);
+                        vectors[vector][lane] = half.to_bits();
+                    }
+                }
+            }
+            Vectors::Codes { coding, codes, scales } => {
+                let room = &mut room.lanes(dim.div_ceil(LANES)).as_flattened_mut()[..dim];
+                room.copy_from_slice(row);
+                hadamard(room, hadamard_block(dim));
+                let mut group_codes = [0; GROUP];
+                for (group, values) in room.chunks(GROUP).enumerate() {
+                    let mut padded = [0.0; GROUP];
+                    padded[..values.len()].copy_from_slice(values);
+                    let scale = coding.quantize(&padded, &mut group_codes);
+                    scales[order.scale(dim, position, group)] = scale.to_bits();
+                    for (i, code) in (group * GROUP..).zip(&group_codes[..values.len()]) {
+                        let (vector, lane) = order.place(dim, position, i);
+                        coding.put(codes, vector, lane, *code);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds what is stored of a position to `raw`, as it is.
+    pub fn copy(&self, position: usize, raw: &mut Vec<u32>) {
+        let Stored { order, dim, ref vectors } = *self;
+        let places = (0..dim).map(|i| order.place(dim, position, i));
+        match vectors {
+            Vectors::F32(floats) => {
+                let vectors: &[Lanes] = floats.as_chunks().0;
+                raw.extend(places.map(|(vector, lane)| vectors[vector][lane].to_bits()));
+            }
+            Vectors::F16(vectors) => {
+                raw.extend(places.map(|(vector, lane)| u32::from(vectors[vector][lane])));
+            }
+            Vectors::Codes { coding, codes, scales } => {
+                raw.extend(places.map(|(vector, lane)| {
+                    let shift = vector % coding.per_byte() * coding.bits();
+                    u32::from(codes[vector / coding.per_byte()][lane] >> shift & coding.top())
+                }));
+                let groups = 0..dim.div_ceil(GROUP);
+                raw.extend(groups.map(|group| u32::from(scales[order.scale(dim, position, group)])));
+            }
+        }
+    }
+
+    /// Stores what [`Stored::copy`] gave of another position.
+    pub fn paste(&mut self, position: usize, raw: &[u32]) {
+        let Stored { order, dim, ref mut vectors } = *self;
+        let (values, rest) = raw.split_at(dim);
+        for (i, &value) in values.iter().enumerate() {
+            let (vector, lane) = order.place(dim, position, i);
+            match vectors {
+                Vectors::F32(floats) => floats[vector * LANES + lane] = f32::from_bits(value),
+                Vectors::F16(vectors) => vectors[vector][lane] = value as u16,
+                Vectors::Codes { coding, codes, .. } => coding.put(codes, vector, lane, value as u8),
+            }
+        }
+        if let Vectors::Codes { scales, .. } = vectors {
+            for (group, &scale) in rest.iter().enumerate() {
+                scales[order.scale(dim, position, group)] = scale as u16;
+            }
+        }
+    }
+
+    /// Vectors of the `step` positions from `first` on, of which those of `seen` hold what is stored there: in place, or made
+    /// in `room`.
+    #[inline(always)]
+    pub fn read<'a, V: Vector>(
+        &'a self,
+        first: usize,
+        step: usize,
+        seen: Range<usize>,
+        room: &'a mut AlignedFloats,
+    ) -> &'a [Lanes] {
+        let Stored { order, dim, ref vectors } = *self;
+        let (start, count) = (order.vectors(dim, first), order.vectors(dim, step));
+        if let Vectors::F32(floats) = vectors {
+            return &floats.as_chunks().0[start..start + count];
+        }
+        let room = room.lanes(count);
+        // Keys are read in blocks.
+        let range = match order {
+            Order::Keys => seen.start / KEY_BLOCK * KEY_BLOCK..seen.end.next_multiple_of(KEY_BLOCK),
+            Order::Values => seen,
+        };
+        let out = &mut room[order.vectors(dim, range.start) - start..order.vectors(dim, range.end) - start];
+        match vectors {
+            Vectors::F32(_) => {}
+            Vectors::F16(vectors) => {
+                let vectors = &vectors[order.vectors(dim, range.start)..order.vectors(dim, range.end)];
+                for (out, vector) in out.iter_mut().zip(vectors) {
+                    *out = V::from_halves(vector).to_lanes();
+                }
+            }
+            Vectors::Codes { coding, codes, scales } => {
+                let read = ReadCodes { coding: *coding, dim, codes, scales };
+                match order {
+                    Order::Keys => read.keys::<V>(range, out),
+                    Order::Values => read.values::<V>(range, out),
+                }
+            }
+        }
+        room
+    }
+}
+
+struct ReadCodes<'a> {
+    coding: Coding,
+    dim: usize,
+    codes: &'a [[u8; LANES]],
+    scales: &'a [u16],
+}
+
+impl ReadCodes<'_> {
+    #[inline(always)]
+    fn keys<V: Vector>(&self, positions: Range<usize>, out: &mut [Lanes]) {
+        let groups = self.dim.div_ceil(GROUP);
+        let mut vector = Order::Keys.vectors(self.dim, positions.start);
+        let mut out = out.iter_mut();
+        for block in positions.start / KEY_BLOCK..positions.end / KEY_BLOCK {
+            for group in 0..groups {
+                let scales = &self.scales[(block * groups + group) * KEY_BLOCK..][..KEY_BLOCK];
+                let mut of_lanes = [V::splat(0.0); KEY_LANES];
+                for (of_lanes, scales) in of_lanes.iter_mut().zip(scales.as_chunks().0) {
+                    *of_lanes = V::from_halves(scales);
+                }
+                for _ in group * GROUP..((group + 1) * GROUP).min(self.dim) {
+                    for scale in of_lanes {
+                        let Some(out) = out.next() else { return };
+                        *out = self.vector(vector, scale).to_lanes();
+                        vector += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn values<V: Vector>(&self, positions: Range<usize>, out: &mut [Lanes]) {
+        const GROUP_LANES: usize = GROUP / LANES;
+        let (groups, columns) = (self.dim.div_ceil(GROUP), self.dim.div_ceil(LANES));
+        let rows = positions.clone().zip(out.chunks_exact_mut(columns));
+        for (position, out) in rows {
+            for (group, out) in out.chunks_mut(GROUP_LANES).enumerate() {
+                let scale = V::splat(f16_to_f32(self.scales[position * groups + group]));
+                for (out, vector) in out.iter_mut().zip(position * columns + group * GROUP_LANES..) {
+                    *out = self.vector(vector, scale).to_lanes();
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn vector<V: Vector>(&self, vector: usize, scale: V) -> V {
+        let coding = self.coding;
+        let bytes = &self.codes[vector / coding.per_byte()];
+        let shift = vector % coding.per_byte() * coding.bits();
+        V::from_codes(bytes, shift as u32, coding.top()).sub(V::splat(coding.center())).mul(scale)
+    }
+}

@@ -1,0 +1,205 @@
+//! Panels with AVX-512 and its VNNI instructions: one register for each value of [`PanelIsa`].
+
+use core::arch::x86_64::*;
+
+use super::{batch, fetch};
+use crate::kernels::panel::{PanelOut, PanelTask};
+use crate::kernels::unpack::PanelIsa;
+use crate::vector::prefetch_second;
+
+pub(super) struct Avx512;
+
+// SAFETY of all blocks: the trait's promises, which each function passes on.
+impl PanelIsa for Avx512 {
+    type Codes = __m512i;
+    type Dots = __m512i;
+    type Ints = __m512i;
+    type Floats = __m512;
+
+    const OFFSET: u8 = 128;
+
+    fn ahead() -> usize {
+        fetch::ahead()
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(address: *const u8) {
+        prefetch_second(address);
+    }
+
+    #[inline(always)]
+    unsafe fn load(codes: *const u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_loadu_si512(codes.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_right(codes: __m512i, bits: usize) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_srl_epi16(codes, _mm_cvtsi32_si128(bits as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left(codes: __m512i, bits: usize) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_sll_epi16(codes, _mm_cvtsi32_si128(bits as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn and(codes: __m512i, mask: u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_and_si512(codes, _mm512_set1_epi8(mask as i8)) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_or_si512(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_codes(a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_add_epi8(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_codes(code: u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_epi8(code as i8) }
+    }
+
+    #[inline(always)]
+    unsafe fn carry(codes: __m512i, before: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_or_si512(_mm512_slli_epi32::<8>(codes), _mm512_srli_epi32::<24>(before)) }
+    }
+
+    #[inline(always)]
+    unsafe fn table(entries: &[u8; 16]) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(entries.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(table: __m512i, codes: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_shuffle_epi8(table, codes) }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(plane: __m512i, bit: usize, clear: __m512i, set: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            let mask = _mm512_test_epi8_mask(plane, _mm512_set1_epi8((1u8 << bit) as i8));
+            _mm512_mask_mov_epi8(clear, mask, set)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn no_dots() -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(dots: __m512i, codes: __m512i, x: *const i8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_dpbusd_epi32(dots, codes, _mm512_set1_epi32(x.cast::<i32>().read_unaligned())) }
+    }
+
+    #[inline(always)]
+    unsafe fn ints(dots: __m512i) -> __m512i {
+        dots
+    }
+
+    #[inline(always)]
+    unsafe fn no_ints() -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_signed(ints: __m512i, codes: __m512i, x: *const i8) -> __m512i {
+        // The instruction wants unsigned codes, whence the offset.
+        // SAFETY: as above.
+        unsafe { Self::dot(ints, codes, x) }
+    }
+
+    #[inline(always)]
+    unsafe fn subtract(ints: __m512i, value: i32) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_sub_epi32(ints, _mm512_set1_epi32(value)) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(bytes: *const u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn half(ints: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_srai_epi32::<1>(ints) }
+    }
+
+    #[inline(always)]
+    unsafe fn where_odd(ints: __m512i, floats: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_maskz_mov_ps(_mm512_test_epi32_mask(ints, _mm512_set1_epi32(1)), floats) }
+    }
+
+    #[inline(always)]
+    unsafe fn halves(halves: *const u8) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(halves.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn floats(ints: __m512i) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtepi32_ps(ints) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(floats: __m512, out: *mut f32) {
+        // SAFETY: as above.
+        unsafe { _mm512_storeu_ps(out, floats) }
+    }
+}
+
+/// The panel product for the type with the id `QUANT`.
+///
+/// # Safety
+/// As for [`PanelFn`](crate::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL
+/// and VNNI.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
+    // SAFETY: the caller's promises.
+    unsafe { batch::matmul::<Avx512, 8, QUANT>(task, out) }
+}

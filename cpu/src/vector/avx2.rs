@@ -1,0 +1,161 @@
+//! Two registers of eight lanes.
+
+use core::arch::x86_64::*;
+
+use super::operations::{Vector, VectorWork};
+use crate::isa::Vectorized;
+use crate::lanes::Lanes;
+
+// Private to `vector`: only `run` makes it, for an `Isa` that has AVX2.
+pub(super) struct OnAvx2<W>(pub(super) W);
+
+impl<W: VectorWork> Vectorized for OnAvx2<W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.0.run::<Pair>();
+    }
+}
+
+/// Lanes 0 to 7 and 8 to 15. Exists only where [`OnAvx2`] runs, so that AVX2 and FMA are there.
+#[derive(Clone, Copy)]
+pub(super) struct Pair(__m256, __m256);
+
+/// `x * 2^n`, rounded once, as [`power_of_two`](crate::power_of_two) says.
+///
+/// # Safety
+/// The processor must have AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn times_power_of_two(x: __m256, n: __m256) -> __m256 {
+    let (n, bias) = (_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    let half = _mm256_srai_epi32::<1>(n);
+    let rest = _mm256_sub_epi32(n, half);
+    let first = _mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias));
+    let second = _mm256_slli_epi32::<23>(_mm256_add_epi32(rest, bias));
+    _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second))
+}
+
+impl Vector for Pair {
+    const MANY: bool = false;
+    /// All bits of a lane, or none.
+    type Mask = (__m256, __m256);
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        // SAFETY: the type is only used where AVX2 is.
+        let v = unsafe { _mm256_set1_ps(value) };
+        Pair(v, v)
+    }
+
+    #[inline(always)]
+    fn from_lanes(lanes: &Lanes) -> Self {
+        // SAFETY: the type is only used where AVX2 is; both loads are inside the array.
+        unsafe { Pair(_mm256_loadu_ps(lanes.as_ptr()), _mm256_loadu_ps(lanes.as_ptr().add(8))) }
+    }
+
+    #[inline(always)]
+    fn from_halves(halves: &[u16; 16]) -> Self {
+        let halves = halves.as_ptr().cast::<__m128i>();
+        // SAFETY: the type is only used where AVX2 and F16C are; both loads are inside the array.
+        unsafe {
+            let (low, high) = (_mm_loadu_si128(halves), _mm_loadu_si128(halves.add(1)));
+            Pair(_mm256_cvtph_ps(low), _mm256_cvtph_ps(high))
+        }
+    }
+
+    #[inline(always)]
+    fn from_codes(bytes: &[u8; 16], shift: u32, mask: u8) -> Self {
+        // SAFETY: the type is only used where AVX2 is; the load is the array.
+        unsafe {
+            let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+            let shift = _mm_cvtsi32_si128(shift as i32);
+            let mask = _mm256_set1_epi32(i32::from(mask));
+            let low = _mm256_cvtepu8_epi32(bytes);
+            let high = _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes));
+            let low = _mm256_and_si256(_mm256_srl_epi32(low, shift), mask);
+            let high = _mm256_and_si256(_mm256_srl_epi32(high, shift), mask);
+            Pair(_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high))
+        }
+    }
+
+    #[inline(always)]
+    fn to_lanes(self) -> Lanes {
+        let mut lanes = Lanes::default();
+        // SAFETY: the type is only used where AVX2 is; both stores are inside the array.
+        unsafe {
+            _mm256_storeu_ps(lanes.as_mut_ptr(), self.0);
+            _mm256_storeu_ps(lanes.as_mut_ptr().add(8), self.1);
+        }
+        lanes
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(_mm256_add_ps(self.0, other.0), _mm256_add_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(_mm256_sub_ps(self.0, other.0), _mm256_sub_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(_mm256_mul_ps(self.0, other.0), _mm256_mul_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(_mm256_div_ps(self.0, other.0), _mm256_div_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self::Mask {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe {
+            (_mm256_cmp_ps::<_CMP_GT_OQ>(self.0, other.0), _mm256_cmp_ps::<_CMP_GT_OQ>(self.1, other.1))
+        }
+    }
+
+    #[inline(always)]
+    fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(_mm256_blendv_ps(no.0, yes.0, mask.0), _mm256_blendv_ps(no.1, yes.1, mask.1)) }
+    }
+
+    #[inline(always)]
+    fn or_larger(self, other: Self) -> Self {
+        // The second where one is NaN.
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(_mm256_max_ps(other.0, self.0), _mm256_max_ps(other.1, self.1)) }
+    }
+
+    #[inline(always)]
+    fn times_power_of_two(self, n: Self) -> Self {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(times_power_of_two(self.0, n.0), times_power_of_two(self.1, n.1)) }
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        // SAFETY: the type is only used where AVX2 and FMA are.
+        unsafe { Pair(_mm256_fmadd_ps(a.0, b.0, self.0), _mm256_fmadd_ps(a.1, b.1, self.1)) }
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe {
+            let v8 = _mm256_add_ps(self.0, self.1);
+            let v4 = _mm_add_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps::<1>(v8));
+            let v2 = _mm_add_ps(v4, _mm_movehl_ps(v4, v4));
+            _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)))
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! One register of sixteen lanes.
+
+use core::arch::x86_64::*;
+
+use super::operations::{Vector, VectorWork};
+use crate::isa::Vectorized;
+use crate::lanes::Lanes;
+
+// Private to `vector`: only `run` makes it, for an `Isa` that has AVX-512.
+pub(super) struct OnAvx512<W>(pub(super) W);
+
+impl<W: VectorWork> Vectorized for OnAvx512<W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.0.run::<Whole>();
+    }
+}
+
+/// All lanes. Exists only where [`OnAvx512`] runs, so that AVX-512 F and DQ, AVX2 and FMA are there.
+#[derive(Clone, Copy)]
+pub(super) struct Whole(__m512);
+
+impl Vector for Whole {
+    const MANY: bool = true;
+    type Mask = __mmask16;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_set1_ps(value) })
+    }
+
+    #[inline(always)]
+    fn from_lanes(lanes: &Lanes) -> Self {
+        // SAFETY: the type is only used where AVX-512 is; the load is the array.
+        Whole(unsafe { _mm512_loadu_ps(lanes.as_ptr()) })
+    }
+
+    #[inline(always)]
+    fn from_halves(halves: &[u16; 16]) -> Self {
+        // SAFETY: the type is only used where AVX-512 and AVX2 are; the load is the array.
+        Whole(unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(halves.as_ptr().cast())) })
+    }
+
+    #[inline(always)]
+    fn from_codes(bytes: &[u8; 16], shift: u32, mask: u8) -> Self {
+        // SAFETY: the type is only used where AVX-512 is; the load is the array.
+        unsafe {
+            let codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let codes = _mm512_srl_epi32(codes, _mm_cvtsi32_si128(shift as i32));
+            let codes = _mm512_and_si512(codes, _mm512_set1_epi32(i32::from(mask)));
+            Whole(_mm512_cvtepi32_ps(codes))
+        }
+    }
+
+    #[inline(always)]
+    fn to_lanes(self) -> Lanes {
+        let mut lanes = Lanes::default();
+        // SAFETY: the type is only used where AVX-512 is; the store is the array.
+        unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), self.0) };
+        lanes
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_add_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_sub_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_mul_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_div_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self::Mask {
+        // SAFETY: the type is only used where AVX-512 is.
+        unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.0, other.0) }
+    }
+
+    #[inline(always)]
+    fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_mask_blend_ps(mask, no.0, yes.0) })
+    }
+
+    #[inline(always)]
+    fn or_larger(self, other: Self) -> Self {
+        // The second where one is NaN.
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_max_ps(other.0, self.0) })
+    }
+
+    #[inline(always)]
+    fn times_power_of_two(self, n: Self) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_scalef_ps(self.0, n.0) })
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_fmadd_ps(a.0, b.0, self.0) })
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // Not `_mm512_reduce_add_ps`, whose order is the library's own.
+        // SAFETY: the type is only used where AVX-512 F and DQ and AVX are.
+        unsafe {
+            let v8 = _mm256_add_ps(_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps::<1>(self.0));
+            let v4 = _mm_add_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps::<1>(v8));
+            let v2 = _mm_add_ps(v4, _mm_movehl_ps(v4, v4));
+            _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)))
+        }
+    }
+}

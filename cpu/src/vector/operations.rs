@@ -1,0 +1,55 @@
+//! What can be done with sixteen lanes, whatever holds them.
+
+use crate::lanes::{self, LANES, Lanes};
+
+/// Sixteen lanes of f32.
+pub trait Vector: Copy {
+    /// Whether the processor holds 32 of these in registers, rather than 8.
+    const MANY: bool;
+
+    /// A truth per lane.
+    type Mask: Copy;
+
+    /// One value in every lane.
+    fn splat(value: f32) -> Self;
+    /// The lanes of an array.
+    fn from_lanes(lanes: &Lanes) -> Self;
+    /// The values of IEEE binary16 numbers; NaNs become quiet ones.
+    fn from_halves(halves: &[u16; LANES]) -> Self;
+    /// `(bytes >> shift) & mask`, as whole numbers.
+    fn from_codes(bytes: &[u8; LANES], shift: u32, mask: u8) -> Self;
+    /// The array of the lanes.
+    fn to_lanes(self) -> Lanes;
+    /// `self + other`.
+    fn add(self, other: Self) -> Self;
+    /// `self - other`.
+    fn sub(self, other: Self) -> Self;
+    /// `self * other`.
+    fn mul(self, other: Self) -> Self;
+    /// `self / other`.
+    fn div(self, other: Self) -> Self;
+    /// `a * b + self`, rounded once.
+    fn fma(self, a: Self, b: Self) -> Self;
+    /// Where `self` is larger than `other`; false where one is NaN.
+    fn larger(self, other: Self) -> Self::Mask;
+    /// `yes` where `mask` is true, else `no`.
+    fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self;
+    /// `other` where it is larger, else, also where that is NaN, `self`.
+    fn or_larger(self, other: Self) -> Self;
+    /// `self * 2^n`, rounded once, for a `self` from 1/2 to 2 and integers n within +-200, or NaN.
+    fn times_power_of_two(self, n: Self) -> Self;
+    /// [`lanes::sum`].
+    fn sum(self) -> f32;
+
+    /// [`lanes::load`].
+    #[inline(always)]
+    fn load(values: &[f32]) -> Self {
+        Self::from_lanes(&lanes::load(values))
+    }
+}
+
+/// Work that is written once for every kind of vector. As with [`Vectorized`](crate::Vectorized), everything must be `#[inline(always)]`.
+pub trait VectorWork {
+    /// Does the work.
+    fn run<V: Vector>(self);
+}
