@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use qsf_calibration::{Detail, StatsHeader, StatsWriter, TextMark, collect};
 use qsf_converter::plan::TypeOverride;
-use qsf_converter::{ConvertOptions, SearchEffort, convert};
+use qsf_converter::{ConvertOptions, convert};
 use qsf_format::{BlockSize, Compression, Layout, QsfFile, verify_file};
 use qsf_fuzz::models::{gpt2_config, gpt2_shapes, llama_config, llama_shapes, safetensors_file};
 use qsf_fuzz::reseal::{reseal, reseal_statistics};
@@ -134,26 +134,12 @@ fn converted(
     let source = open_huggingface(dir.path()).expect("a sound model");
     let out = dir.path().join("model.qsf");
     let options = ConvertOptions {
-        outliers: qsf_converter::OutlierChoice::OFF,
-        min_cosine: None,
         recipe: recipe.parse().expect("a recipe"),
         overrides: overrides.iter().map(|rule| rule.parse::<TypeOverride>().expect("an override")).collect(),
         block: BlockSize::new(32).expect("a block size"),
         compression,
         layout,
-        force: false,
-        keep_tensors: false,
-        skip_tokenizer_check: false,
-        allow_requantize: false,
-        calibration: None,
-        stats_in: Vec::new(),
-        stats_out: None,
-        size_limit: None,
-        effort: SearchEffort::Normal,
-        clusters: None,
-        early_exit: None,
-        evaluation: None,
-        limits: qsf_converter::Limits::default(),
+        ..ConvertOptions::default()
     };
     convert(&source, &out, &options, &Cpu::new(Isa::SCALAR), &Unwatched, &Cancel::default())
         .expect("a conversion");

@@ -68,7 +68,7 @@ pub struct ConvertArgs {
     /// Choose the types so that the file has at most this size, such as 24MB, and is as good as it can be
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["quant", "target_bpw"])]
     pub(super) target_size: Option<ByteSize>,
-    /// The same by bits per weight over the whole file, such as 3.5
+    /// Choose the types so that the whole file has at most so many bits per weight, such as 3.5
     #[arg(long, value_name = "BITS", conflicts_with = "quant")]
     pub(super) target_bpw: Option<f64>,
     /// Types of the matrices as JSON: replayed if the file exists, else written once they are chosen

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use qsf_converter::plan::Recipe;
-use qsf_converter::{ConvertError, ConvertOptions, Limits, OutlierChoice, Result, SearchEffort, convert};
-use qsf_format::{BlockSize, Compression, Layout, human_bytes};
+use qsf_converter::{ConvertError, ConvertOptions, Result, convert};
+use qsf_format::human_bytes;
 use qsf_runtime::bench::{SpeedOptions, Test, speed};
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, evaluate};
@@ -104,28 +104,7 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
         let recipe: Recipe = name.parse().map_err(RuntimeError::Request)?;
         let file = format!("demo-1m-{name}.qsf");
         let path: PathBuf = dir.join(&file);
-        let convert_options = ConvertOptions {
-            recipe,
-            outliers: OutlierChoice::OFF,
-            min_cosine: None,
-            overrides: Vec::new(),
-            block: BlockSize::B64,
-            compression: Compression::None,
-            layout: Layout::Panels16,
-            force: true,
-            keep_tensors: false,
-            skip_tokenizer_check: false,
-            allow_requantize: false,
-            calibration: None,
-            stats_in: Vec::new(),
-            stats_out: None,
-            size_limit: None,
-            effort: SearchEffort::Normal,
-            clusters: None,
-            early_exit: None,
-            evaluation: None,
-            limits: Limits::default(),
-        };
+        let convert_options = ConvertOptions { recipe, force: true, ..ConvertOptions::default() };
         let conversion = convert(&source, &path, &convert_options, cpu, progress, cancel)?;
         let model = Model::load(&QsfSource::open(&path)?)?;
         let decoder = Decoder::new(Arc::new(model), cpu.clone(), None).stop_on(cancel);

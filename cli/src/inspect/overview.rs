@@ -142,18 +142,47 @@ pub(super) fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
 
 /// What not every model has, one line; empty for the plainest.
 fn model_parts(model: &ModelConfig) -> String {
+    // Without `..`: whoever adds a field says here whether people see it.
+    let ModelConfig {
+        architecture: _,
+        layers,
+        hidden: _,
+        heads: _,
+        kv_heads: _,
+        head_dim: _,
+        ffn: _,
+        vocab: _,
+        max_positions: _,
+        norm: _,
+        activation: _,
+        gated_ffn: _,
+        position,
+        tied_head: _,
+        residual: _,
+        qk_norm: _,
+        attention_scale: _,
+        attention_softcap: _,
+        logit_softcap: _,
+        embedding_scale: _,
+        embedding_norm: _,
+        sliding_window,
+        experts,
+        bos: _,
+        stop_tokens: _,
+        pad: _,
+    } = model;
     let mut parts = Vec::new();
-    if let Some(experts) = &model.experts {
-        let layers = model.layers as usize - experts.dense_layers.len();
+    if let Some(experts) = experts {
+        let layers = *layers as usize - experts.dense_layers.len();
         parts.push(format!(
             "{} experts of {} ({} used) in {layers} layers",
             experts.count, experts.ffn, experts.used
         ));
     }
-    if let Some(window) = &model.sliding_window {
+    if let Some(window) = sliding_window {
         parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));
     }
-    match &model.position {
+    match position {
         PositionConfig::Rope { scaling: Some(_), .. } => parts.push("scaled rotary positions".into()),
         PositionConfig::Alibi {} => parts.push("ALiBi".into()),
         _ => {}

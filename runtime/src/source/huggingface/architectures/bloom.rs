@@ -1,7 +1,7 @@
 //! BLOOM: ALiBi positions, a norm of the embedding.
 
 use qsf_format::TensorKind::*;
-use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig};
+use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, Residual};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::reader::declared;
@@ -68,7 +68,17 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         position: PositionConfig::Alibi {},
         tied_head: reader.tied_head(true)?,
         embedding_norm: true,
-        ..ModelConfig::default()
+        residual: Residual::default(),
+        qk_norm: None,
+        attention_scale: None,
+        attention_softcap: None,
+        logit_softcap: None,
+        embedding_scale: None,
+        sliding_window: None,
+        experts: None,
+        bos: None,
+        stop_tokens: Vec::new(),
+        pad: None,
     };
     let biases = [
         EmbeddingNormBias,

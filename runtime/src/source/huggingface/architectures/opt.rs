@@ -1,7 +1,7 @@
 //! OPT: learned positions behind two rows that mean nothing, ReLU.
 
 use qsf_format::TensorKind::*;
-use qsf_format::{ModelConfig, NormConfig, NormKind, PositionConfig};
+use qsf_format::{ModelConfig, NormConfig, NormKind, PositionConfig, Residual};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::QKV_BIASES;
@@ -70,7 +70,18 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         gated_ffn: false,
         position: PositionConfig::Learned {},
         tied_head: reader.tied_head(true)?,
-        ..ModelConfig::default()
+        residual: Residual::default(),
+        qk_norm: None,
+        attention_scale: None,
+        attention_softcap: None,
+        logit_softcap: None,
+        embedding_scale: None,
+        embedding_norm: false,
+        sliding_window: None,
+        experts: None,
+        bos: None,
+        stop_tokens: Vec::new(),
+        pad: None,
     };
     let with_bias = fields.bool("enable_bias")?.unwrap_or(true);
     let mut biases =

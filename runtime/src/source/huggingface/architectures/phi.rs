@@ -65,7 +65,17 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         position: rope.position,
         tied_head: reader.tied_head(false)?,
         residual: Residual::ParallelOneNorm,
-        ..ModelConfig::default()
+        qk_norm: None,
+        attention_scale: None,
+        attention_softcap: None,
+        logit_softcap: None,
+        embedding_scale: None,
+        embedding_norm: false,
+        sliding_window: None,
+        experts: None,
+        bos: None,
+        stop_tokens: Vec::new(),
+        pad: None,
     };
     let biases = [
         AttnNormBias,

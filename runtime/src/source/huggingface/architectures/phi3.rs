@@ -1,7 +1,7 @@
 //! Phi-3 and 4: LLaMA with joined projections, and LongRoPE for long contexts.
 
 use qsf_format::TensorKind::{AttnK, AttnOutput, AttnQ, AttnV, FfnDown, FfnGate, FfnUp};
-use qsf_format::{ModelConfig, NormConfig, NormKind};
+use qsf_format::{ModelConfig, NormConfig, NormKind, Residual};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{IGNORED, MODEL, PRE_NORMS};
@@ -52,7 +52,18 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         gated_ffn: true,
         position: rope.position,
         tied_head: reader.tied_head(false)?,
-        ..ModelConfig::default()
+        residual: Residual::default(),
+        qk_norm: None,
+        attention_scale: None,
+        attention_softcap: None,
+        logit_softcap: None,
+        embedding_scale: None,
+        embedding_norm: false,
+        sliding_window: None,
+        experts: None,
+        bos: None,
+        stop_tokens: Vec::new(),
+        pad: None,
     };
     model.sliding_window = reader.window(&model, reader.window_size(None)?, |_| true);
     Ok(plain(model))
