@@ -1,6 +1,6 @@
 //! Reads QSF files and source models and runs them.
 //!
-//! - [`source::open`] opens a QSF file or a HuggingFace directory behind one trait, weights in their stored type.
+//! - [`source::open`] opens a QSF file, a GGUF file or a HuggingFace directory behind one trait, weights in their stored type.
 //! - [`Model::load`] and [`Decoder`] run it: one decoder, configured by [`ModelConfig`](qsf_format::ModelConfig).
 //! - [`generate`], [`mod@bench`], [`eval`] and [`compare`] are what the binaries do with it.
 //!

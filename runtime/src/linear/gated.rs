@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use qsf_format::Activation;
 
+use super::input::Input;
 use super::output::Output;
-use super::{Input, MatrixProduct, run_task};
+use super::task::{MatrixProduct, run_task};
 use crate::tensor::Tensor;
 use qsf_cpu::{AlignedFloats, Cpu, Vectorized, gate};
 

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
+use qsf_cpu::{Cpu, Int8Rows, Int8x256Rows, Isa, gated, lanes};
 use qsf_format::panels::interleave;
 use qsf_format::{Activation, BlockSize, Layout, Outliers, QuantType};
 
-use super::*;
-use crate::tensor::TensorBytes;
-use qsf_cpu::{Isa, gated, lanes};
+use super::{Input, Products as _};
+use crate::tensor::{Tensor, TensorBytes};
 
 fn floats(seed: usize, len: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7_919 + seed * 104_729) % 2_003) as f32 / 1_000.0 - 1.0).collect()

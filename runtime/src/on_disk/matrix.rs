@@ -120,7 +120,7 @@ impl StreamedMatrix {
         (!matches!(self.pieces, Pieces::InTurn(..))).then_some(slice)
     }
 
-    /// As [`Cpu::linear`], bit for bit.
+    /// As [`Products::linear`], bit for bit.
     ///
     /// # Errors
     /// When the rows cannot be read or are damaged, or belong to a layer that was to be left out; `out` is of no use then.

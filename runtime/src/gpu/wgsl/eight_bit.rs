@@ -1,4 +1,4 @@
-//! Keys and values in codes of 8 bits, as the CPU has them (`cpu/attention/codes.rs`): a head is rotated by a Hadamard matrix
+//! Keys and values in codes of 8 bits, as the CPU has them (`cpu/src/attention/codes.rs`): a head is rotated by a Hadamard matrix
 //! (QuaRot, arXiv 2404.00456), and every 32 of its values share a scale in f16. A code is one of -127 to 127, four to a word; what is
 //! stored as the scale is the value of code 127.
 
@@ -18,7 +18,7 @@ pub const fn scale_words(head_dim: usize) -> usize {
     head_dim.div_ceil(2 * GROUP)
 }
 
-/// Statements by which `threads` threads rotate the `dim` values of an array of the workgroup, as `cpu/hadamard.rs` does. Done
+/// Statements by which `threads` threads rotate the `dim` values of an array of the workgroup, as `cpu/src/hadamard.rs` does. Done
 /// twice, it is undone. All threads must have written before it; all may read behind it.
 pub fn rotate(array: &str, dim: usize, threads: usize) -> String {
     let block = hadamard_block(dim);
