@@ -5,7 +5,7 @@
 
 Every way that a model's tensors are commonly saved in: a module's state dict with its metadata, tied weights, a
 parameter, rows of a larger tensor, a number, and a type that torch saves in its newer form. Values count up, so that the
-test in tests/real.rs knows all of them. Two runs differ in the serialization id only.
+test in pickle/tests/real.rs knows all of them. Two runs differ in the serialization id only.
 """
 
 from pathlib import Path

@@ -75,7 +75,11 @@ impl Encoder<'_> {
             Encoding::Float(FloatFormat::F32 | FloatFormat::Bf16) => 0.0..=f32::INFINITY,
             // Its scale is a 127th of the largest value.
             Encoding::SignedBytes => 32.0 * F16_MIN_NORMAL..=127.0 * F16_MAX,
-            _ => F16_MIN_NORMAL..=F16_MAX,
+            Encoding::Float(FloatFormat::F16)
+            | Encoding::Affine(_)
+            | Encoding::Symmetric { .. }
+            | Encoding::Grid { .. }
+            | Encoding::Trellis { .. } => F16_MIN_NORMAL..=F16_MAX,
         };
         Ok(match tensor.stored_type() {
             _ if largest == 0.0 || range.contains(&largest) => wanted,

@@ -15,6 +15,9 @@
 //! | `trellis`, `trellis_rows` | trellis types |
 //! | `learn` | grids from weights |
 //! | `upstream` | weights that make up for errors before them |
+//! | `floats` | types without blocks |
+//! | `weights`, `finite` | weights of columns made ready for a search; where a tensor is not finite |
+//! | `block`, `vectors`, `half_scale`, `pack` | what searches share: a block, 16 lanes, scales in binary16, codes into bits |
 
 mod affine;
 mod block;

@@ -347,6 +347,7 @@ fn a_broken_gguf_file_is_refused_by_every_program_with_the_place() {
 }
 
 #[test]
+#[cfg_attr(feature = "hub", ignore = "needs programs that cannot download")]
 fn a_build_without_downloads_says_how_a_model_of_the_hub_can_be_had() {
     let dir = tempfile::tempdir().unwrap();
     for argument in ["org/name", "hf://org/name", "org/name@v2", "org/name:model-q4.gguf"] {
