@@ -40,6 +40,7 @@ def found():
         places["python/pyproject.toml"] = project.get("version", "none")
     places |= locked("Cargo.lock", own)
     places |= locked("python/Cargo.lock", own.keys() | {python["name"]})
+    places |= locked("fuzz/Cargo.lock", own)
     return workspace["package"]["version"], places
 
 
