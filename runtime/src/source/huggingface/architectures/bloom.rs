@@ -1,10 +1,10 @@
 //! BLOOM: ALiBi positions, a norm of the embedding.
 
 use qsf_format::TensorKind::*;
-use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, Residual};
+use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
-use super::reader::declared;
+use super::reader::{declared, without_parts};
 use crate::error::Result;
 use crate::source::mapping::{Form, NameTable, formed, rows};
 
@@ -68,17 +68,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         position: PositionConfig::Alibi {},
         tied_head: reader.tied_head(true)?,
         embedding_norm: true,
-        residual: Residual::default(),
-        qk_norm: None,
-        attention_scale: None,
-        attention_softcap: None,
-        logit_softcap: None,
-        embedding_scale: None,
-        sliding_window: None,
-        experts: None,
-        bos: None,
-        stop_tokens: Vec::new(),
-        pad: None,
+        ..without_parts()
     };
     let biases = [
         EmbeddingNormBias,

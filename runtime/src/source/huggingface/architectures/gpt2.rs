@@ -1,10 +1,10 @@
 //! GPT-2: learned positions, projections stored as inputs x outputs.
 
 use qsf_format::TensorKind::*;
-use qsf_format::{ModelConfig, NormConfig, NormKind, PositionConfig, Residual};
+use qsf_format::{ModelConfig, NormConfig, NormKind, PositionConfig};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
-use super::reader::declared;
+use super::reader::{declared, without_parts};
 use crate::error::Result;
 use crate::source::mapping::{Form, NameTable, formed, rows};
 
@@ -64,18 +64,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         gated_ffn: false,
         position: PositionConfig::Learned {},
         tied_head: reader.tied_head(true)?,
-        residual: Residual::default(),
-        qk_norm: None,
-        attention_scale: None,
-        attention_softcap: None,
-        logit_softcap: None,
-        embedding_scale: None,
-        embedding_norm: false,
-        sliding_window: None,
-        experts: None,
-        bos: None,
-        stop_tokens: Vec::new(),
-        pad: None,
+        ..without_parts()
     };
     let biases = [
         AttnNormBias,

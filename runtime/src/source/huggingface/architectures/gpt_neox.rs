@@ -4,7 +4,7 @@ use qsf_format::TensorKind::*;
 use qsf_format::{ModelConfig, NormConfig, NormKind, Residual};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
-use super::reader::declared;
+use super::reader::{declared, without_parts};
 use super::rope::{self, RopeDefaults};
 use crate::error::Result;
 use crate::source::mapping::{Form, NameTable, formed, rows};
@@ -74,17 +74,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         position: rope.position,
         tied_head: reader.tied_head(false)?,
         residual: if parallel { Residual::Parallel } else { Residual::Sequential },
-        qk_norm: None,
-        attention_scale: None,
-        attention_softcap: None,
-        logit_softcap: None,
-        embedding_scale: None,
-        embedding_norm: false,
-        sliding_window: None,
-        experts: None,
-        bos: None,
-        stop_tokens: Vec::new(),
-        pad: None,
+        ..without_parts()
     };
     let with_bias = fields.bool("attention_bias")?.unwrap_or(true);
     let mut biases = declared(&[AttnQBias, AttnKBias, AttnVBias, AttnOutputBias], with_bias);

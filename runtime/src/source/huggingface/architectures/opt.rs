@@ -1,11 +1,11 @@
 //! OPT: learned positions behind two rows that mean nothing, ReLU.
 
 use qsf_format::TensorKind::*;
-use qsf_format::{ModelConfig, NormConfig, NormKind, PositionConfig, Residual};
+use qsf_format::{ModelConfig, NormConfig, NormKind, PositionConfig};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::QKV_BIASES;
-use super::reader::declared;
+use super::reader::{declared, without_parts};
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::{Form, NameRule, NameTable, formed, join_rules, rows};
 
@@ -70,18 +70,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         gated_ffn: false,
         position: PositionConfig::Learned {},
         tied_head: reader.tied_head(true)?,
-        residual: Residual::default(),
-        qk_norm: None,
-        attention_scale: None,
-        attention_softcap: None,
-        logit_softcap: None,
-        embedding_scale: None,
-        embedding_norm: false,
-        sliding_window: None,
-        experts: None,
-        bos: None,
-        stop_tokens: Vec::new(),
-        pad: None,
+        ..without_parts()
     };
     let with_bias = fields.bool("enable_bias")?.unwrap_or(true);
     let mut biases =

@@ -5,7 +5,7 @@ use qsf_format::{ModelConfig, NormConfig, NormKind, Residual};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{IGNORED, QKV_BIASES};
-use super::reader::declared;
+use super::reader::{declared, without_parts};
 use super::rope::{self, RopeDefaults};
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
@@ -65,17 +65,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         position: rope.position,
         tied_head: reader.tied_head(false)?,
         residual: Residual::ParallelOneNorm,
-        qk_norm: None,
-        attention_scale: None,
-        attention_softcap: None,
-        logit_softcap: None,
-        embedding_scale: None,
-        embedding_norm: false,
-        sliding_window: None,
-        experts: None,
-        bos: None,
-        stop_tokens: Vec::new(),
-        pad: None,
+        ..without_parts()
     };
     let biases = [
         AttnNormBias,

@@ -1,11 +1,11 @@
 //! Phi-3 and 4: LLaMA with joined projections, and LongRoPE for long contexts.
 
 use qsf_format::TensorKind::{AttnK, AttnOutput, AttnQ, AttnV, FfnDown, FfnGate, FfnUp};
-use qsf_format::{ModelConfig, NormConfig, NormKind, Residual};
+use qsf_format::{ModelConfig, NormConfig, NormKind};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{IGNORED, MODEL, PRE_NORMS};
-use super::reader::plain;
+use super::reader::{plain, without_parts};
 use super::rope::{self, RopeDefaults};
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
@@ -52,18 +52,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         gated_ffn: true,
         position: rope.position,
         tied_head: reader.tied_head(false)?,
-        residual: Residual::default(),
-        qk_norm: None,
-        attention_scale: None,
-        attention_softcap: None,
-        logit_softcap: None,
-        embedding_scale: None,
-        embedding_norm: false,
-        sliding_window: None,
-        experts: None,
-        bos: None,
-        stop_tokens: Vec::new(),
-        pad: None,
+        ..without_parts()
     };
     model.sliding_window = reader.window(&model, reader.window_size(None)?, |_| true);
     Ok(plain(model))

@@ -1,7 +1,7 @@
 //! What the configurations of most architectures have in common.
 
 use qsf_format::printable::quote;
-use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, Residual, TensorKind};
+use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, Residual, TensorKind};
 
 use super::architecture::{Reader, SourceConfig};
 use super::rope::{self, RopeDefaults};
@@ -159,20 +159,7 @@ impl Reader<'_> {
             gated_ffn: true,
             position: rope.position,
             tied_head: self.tied_head(defaults.tied_head)?,
-            // What LLaMA has none of. An architecture that has sets it; the others are as this one.
-            residual: Residual::Sequential,
-            qk_norm: None,
-            attention_scale: None,
-            attention_softcap: None,
-            logit_softcap: None,
-            embedding_scale: None,
-            embedding_norm: false,
-            sliding_window: None,
-            experts: None,
-            // `ConfigFiles::model` reads them.
-            bos: None,
-            stop_tokens: Vec::new(),
-            pad: None,
+            ..without_parts()
         })
     }
 
@@ -188,6 +175,41 @@ impl Reader<'_> {
     pub fn attention_bias(&self) -> Result<Vec<(TensorKind, bool)>> {
         use TensorKind::*;
         self.declare("attention_bias", &[AttnQBias, AttnKBias, AttnVBias, AttnOutputBias])
+    }
+}
+
+/// A model without the parts that only some architectures have. Every field of the configuration is named here: what a new one is
+/// for architectures that do not mention it is decided in this place.
+pub(super) fn without_parts() -> ModelConfig {
+    ModelConfig {
+        residual: Residual::Sequential,
+        qk_norm: None,
+        attention_scale: None,
+        attention_softcap: None,
+        logit_softcap: None,
+        embedding_scale: None,
+        embedding_norm: false,
+        sliding_window: None,
+        experts: None,
+        // `ConfigFiles::model` reads them.
+        bos: None,
+        stop_tokens: Vec::new(),
+        pad: None,
+        // What every architecture sets.
+        architecture: String::new(),
+        layers: 0,
+        hidden: 0,
+        heads: 0,
+        kv_heads: 0,
+        head_dim: 0,
+        ffn: 0,
+        vocab: 0,
+        max_positions: 0,
+        norm: NormConfig::default(),
+        activation: Activation::default(),
+        gated_ffn: false,
+        position: PositionConfig::default(),
+        tied_head: false,
     }
 }
 
