@@ -24,14 +24,7 @@ impl PartialFile {
         if path.is_dir() {
             return Err(FormatError::IsDirectory { path: path.to_owned() });
         }
-        let existing = path.symlink_metadata().ok().map(|m| m.file_type());
-        // `--force` replaces files, but root would lose /dev/null to it. A link is replaced, and not what it leads to.
-        if existing.is_some_and(|kind| !kind.is_file() && !kind.is_symlink()) {
-            return Err(FormatError::NotRegularFile { path: path.to_owned() });
-        }
-        if !force && existing.is_some() {
-            return Err(FormatError::Exists { path: path.to_owned() });
-        }
+        check_replaceable(path, force)?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         if let Some(parent) = parent.filter(|p| !p.is_dir()) {
             let source = io::Error::new(io::ErrorKind::NotFound, "there is no such folder");
@@ -63,12 +56,10 @@ impl PartialFile {
     /// or to none.
     ///
     /// # Errors
-    /// When the system refuses, or `path` has come into being and `force` is off.
+    /// When the system refuses, or `path` has come into being and `force` is off or it is no file.
     pub fn publish(&mut self, file: &File) -> Result<(), FormatError> {
         file.sync_all().map_err(|e| FormatError::io(&self.partial, "sync", e))?;
-        if !self.force && self.path.symlink_metadata().is_ok() {
-            return Err(FormatError::Exists { path: self.path.clone() });
-        }
+        check_replaceable(&self.path, self.force)?;
         fs::rename(&self.partial, &self.path).map_err(|e| FormatError::io(&self.path, "rename to", e))?;
         self.published = true;
         if cfg!(unix) {
@@ -89,6 +80,16 @@ impl Drop for PartialFile {
             let _ = fs::remove_file(&self.partial);
         }
     }
+}
+
+/// Whether a file may get the name `path`. Asked before the work and again behind it: hours may lie between.
+fn check_replaceable(path: &Path, force: bool) -> Result<(), FormatError> {
+    let Ok(existing) = path.symlink_metadata() else { return Ok(()) };
+    // `--force` replaces files, but root would lose /dev/null to it. A link is replaced, and not what it leads to.
+    if !existing.is_file() && !existing.is_symlink() {
+        return Err(FormatError::NotRegularFile { path: path.to_owned() });
+    }
+    if force { Ok(()) } else { Err(FormatError::Exists { path: path.to_owned() }) }
 }
 
 /// Creates `partial` for this process alone, or takes over what a crashed one left.
@@ -153,6 +154,14 @@ mod tests {
         }
         assert!(socket.symlink_metadata().unwrap().file_type().is_socket());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+
+        // What has come into being during the work.
+        let late = dir.path().join("late");
+        let (mut target, file) = PartialFile::create(&late, true).unwrap();
+        let _listener = UnixListener::bind(&late).unwrap();
+        assert!(matches!(target.publish(&file), Err(FormatError::NotRegularFile { .. })));
+        drop(target);
+        assert!(late.symlink_metadata().unwrap().file_type().is_socket());
 
         let link = dir.path().join("link");
         symlink(&socket, &link).unwrap();
