@@ -64,6 +64,4 @@ pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};
-pub use text::{
-    Document, Passage, Renderer, document_text, parse_jsonl, read_documents, tokenize, tokens_of_part,
-};
+pub use text::{CalibrationText, Document, Renderer, TextTokens, parse_line, tokenize, tokens_of_part};

@@ -1,11 +1,12 @@
-//! Calibration texts: plain text, or JSONL with a document on every line.
+//! Calibration texts: plain text, or JSONL with a document on every line. They are read as far as their tokens are needed.
 
 use std::path::Path;
 
 use qsf_format::ModelConfig;
-use qsf_runtime::text_file::read_text;
+use qsf_runtime::text_file::{Lines, TextFile, TextInMemory, TextSource};
 use qsf_runtime::{LayerRunner, Message, Result, RuntimeError, Tokenizer, WorkPart};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 /// Ends of names of files with a JSON object on every line.
 const JSONL: [&str; 2] = ["jsonl", "ndjson"];
@@ -45,42 +46,23 @@ struct ContentPart {
     text: Option<String>,
 }
 
-/// The documents of a file: of one whose name ends in `.jsonl` or `.ndjson`, one for every line, from the field `text` or
-/// `messages`; else one, the whole file.
+/// The document on a line of JSONL, from its field `text` or `messages`; other fields are passed over. `path` and `number` are
+/// for messages.
 ///
 /// # Errors
-/// When the file cannot be read, is not UTF-8, or a line is neither; the error names the line.
-pub fn read_documents(path: &Path) -> Result<Vec<Document>> {
-    let text = read_text(path)?;
-    let end = path.extension().unwrap_or_default();
-    if JSONL.iter().any(|known| end.eq_ignore_ascii_case(known)) {
-        parse_jsonl(path, &text)
-    } else {
-        Ok(vec![Document::Text(text)])
+/// When the line is no JSON object, or has neither field.
+pub fn parse_line(path: &Path, number: usize, line: &str) -> Result<Document> {
+    let refuse = |found: String| {
+        let expected = "a JSON object with \"text\" or \"messages\"";
+        RuntimeError::bad_input(path, format!("line {number}"), expected, found)
+    };
+    match serde_json::from_str(line).map_err(|e| refuse(e.to_string()))? {
+        Line { text: Some(text), .. } => Ok(Document::Text(text)),
+        Line { messages: Some(messages), .. } => {
+            Ok(Document::Messages(messages.into_iter().map(LineMessage::into_message).collect()))
+        }
+        _ => Err(refuse("neither".into())),
     }
-}
-
-/// The documents of JSONL; `path` is for messages.
-///
-/// # Errors
-/// When a line is no JSON object, or has neither field.
-pub fn parse_jsonl(path: &Path, text: &str) -> Result<Vec<Document>> {
-    let mut documents = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let refuse = |found: String| {
-            let expected = "a JSON object with \"text\" or \"messages\"";
-            RuntimeError::bad_input(path, format!("line {}", number + 1), expected, found)
-        };
-        let line: Line = serde_json::from_str(line).map_err(|e| refuse(e.to_string()))?;
-        documents.push(match line {
-            Line { text: Some(text), .. } => Document::Text(text),
-            Line { messages: Some(messages), .. } => {
-                Document::Messages(messages.into_iter().map(LineMessage::into_message).collect())
-            }
-            _ => return Err(refuse("neither".into())),
-        });
-    }
-    Ok(documents)
 }
 
 impl LineMessage {
@@ -96,56 +78,121 @@ impl LineMessage {
 /// Makes a text of a conversation, as the model's chat template does.
 pub type Renderer<'a> = &'a dyn Fn(&[Message]) -> Result<String>;
 
-/// Text of a document, to be split into tokens.
+/// A calibration text.
+#[derive(Debug, Clone, Copy)]
+pub enum CalibrationText<'a> {
+    /// A file: JSONL where its name ends in `.jsonl` or `.ndjson`, else one document.
+    File(&'a Path),
+    /// A document that comes with the program.
+    BuiltIn(&'a str),
+}
+
+/// What was read of calibration texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passage {
-    /// The text.
-    pub text: String,
-    /// Whether its special tokens are written out already, so that the tokenizer is to add none.
-    pub templated: bool,
+pub struct TextTokens {
+    /// The tokens.
+    pub tokens: Vec<u32>,
+    /// Hash of all bytes of all texts, one behind the other, whether their tokens were needed or not.
+    pub sha256: [u8; 32],
+    /// Conversations that went through the chat template.
+    pub conversations: usize,
 }
 
-/// A document as text. Conversations go through `render`, the chat template, where there is one; else what is said follows
-/// one another, a line each.
+/// The tokens of several texts, one behind the other: at most `max_tokens`, of which every text gets an even share, and more
+/// where texts before it have less than theirs. Conversations go through `render`, the chat template, where there is one; else
+/// what is said follows one another, a line each.
 ///
 /// # Errors
-/// Those of `render`.
-pub fn document_text(document: &Document, render: Option<Renderer<'_>>) -> Result<Passage> {
-    let plain = |text| Passage { text, templated: false };
-    match (document, render) {
-        (Document::Text(text), _) => Ok(plain(text.clone())),
-        (Document::Messages(messages), Some(render)) => {
-            Ok(Passage { text: render(messages)?, templated: true })
-        }
-        (Document::Messages(messages), None) => {
-            Ok(plain(messages.iter().flat_map(|message| [message.content.as_str(), "\n"]).collect()))
-        }
-    }
-}
-
-/// The tokens of several files, each a list of documents, one behind the other: at most `max_tokens`, of which every file
-/// gets an even share, and more where files before it have less than theirs.
-///
-/// # Errors
-/// When a text cannot be split into tokens.
-pub fn tokenize(tokenizer: &Tokenizer, files: &[Vec<Passage>], max_tokens: usize) -> Result<Vec<u32>> {
-    let mut tokens = Vec::new();
-    for (i, documents) in files.iter().enumerate() {
-        let share = (max_tokens - tokens.len()) / (files.len() - i);
-        let end = tokens.len() + share;
-        for document in documents {
-            if tokens.len() >= end {
-                break;
+/// When a text cannot be read or split into tokens, or the template refuses a conversation.
+pub fn tokenize(
+    tokenizer: &Tokenizer,
+    texts: &[CalibrationText<'_>],
+    render: Option<Renderer<'_>>,
+    max_tokens: usize,
+) -> Result<TextTokens> {
+    let mut reading = Reading { tokenizer, render, tokens: Vec::new(), end: 0, conversations: 0 };
+    let mut hash = Sha256::new();
+    for (i, text) in texts.iter().enumerate() {
+        let share = (max_tokens - reading.tokens.len()) / (texts.len() - i);
+        reading.end = reading.tokens.len() + share;
+        match text {
+            CalibrationText::File(path) => {
+                let mut file = TextFile::open_behind(hash, path)?;
+                if is_jsonl(path) {
+                    file = reading.lines(file)?;
+                } else {
+                    reading.text(&mut file, true)?;
+                }
+                hash = file.into_hash()?;
             }
-            tokens.extend(if document.templated {
-                tokenizer.encode_plain(&document.text)?
-            } else {
-                tokenizer.encode(&document.text)?
-            });
+            CalibrationText::BuiltIn(text) => {
+                reading.text(&mut TextInMemory::new(text, Path::new("built-in text")), true)?;
+                hash.update(text);
+            }
         }
-        tokens.truncate(end);
     }
-    Ok(tokens)
+    let Reading { tokens, conversations, .. } = reading;
+    Ok(TextTokens { tokens, sha256: hash.finalize().into(), conversations })
+}
+
+fn is_jsonl(path: &Path) -> bool {
+    let end = path.extension().unwrap_or_default();
+    JSONL.iter().any(|known| end.eq_ignore_ascii_case(known))
+}
+
+/// Texts on their way to tokens.
+struct Reading<'a> {
+    tokenizer: &'a Tokenizer,
+    render: Option<Renderer<'a>>,
+    tokens: Vec<u32>,
+    /// How many tokens there are to be behind the present text.
+    end: usize,
+    conversations: usize,
+}
+
+impl Reading<'_> {
+    /// Takes a document, with `special` those tokens that the tokenizer itself adds.
+    fn text(&mut self, text: &mut dyn TextSource, special: bool) -> Result<()> {
+        let most = self.end - self.tokens.len();
+        if most > 0 {
+            self.tokens.extend(self.tokenizer.encode_first(text, most, special)?);
+        }
+        Ok(())
+    }
+
+    /// Takes as many documents of JSONL as are needed.
+    fn lines(&mut self, file: TextFile) -> Result<TextFile> {
+        let path = file.path().to_owned();
+        let mut lines = Lines::new(file);
+        while self.tokens.len() < self.end
+            && let Some((number, line)) = lines.next_line()?
+        {
+            if !line.trim().is_empty() {
+                let document = parse_line(&path, number, line)?;
+                self.document(&path, number, document)?;
+            }
+        }
+        Ok(lines.into_source())
+    }
+
+    fn document(&mut self, path: &Path, number: usize, document: Document) -> Result<()> {
+        let (text, templated) = match (document, self.render) {
+            (Document::Text(text), _) => (text, false),
+            (Document::Messages(messages), Some(render)) => {
+                self.conversations += 1;
+                let text = render(&messages).map_err(|error| {
+                    let expected = "a conversation that the model's chat template takes";
+                    RuntimeError::bad_input(path, format!("line {number}"), expected, error)
+                })?;
+                (text, true)
+            }
+            (Document::Messages(messages), None) => {
+                (messages.iter().flat_map(|message| [message.content.as_str(), "\n"]).collect(), false)
+            }
+        };
+        // A template writes special tokens out.
+        self.text(&mut TextInMemory::new(&text, path), !templated)
+    }
 }
 
 /// The tokens of a part of a text, cut where the whole text is cut into sequences that know nothing of each other: the sums of
@@ -161,45 +208,78 @@ pub fn tokens_of_part<'a>(config: &ModelConfig, tokens: &'a [u32], part: WorkPar
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
-    fn passage(text: &str, templated: bool) -> Passage {
-        Passage { text: text.into(), templated }
+    /// Words are tokens, of which `?` comes before what is no conversation.
+    fn words() -> Tokenizer {
+        let json =
+            br#"{"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2, "?": 3}, "unk_token": "?"},
+            "pre_tokenizer": {"type": "WhitespaceSplit"},
+            "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "?", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"?": {"id": "?", "ids": [3],
+            "tokens": ["?"]}}}}"#;
+        Tokenizer::from_json(json, Path::new("words")).unwrap()
     }
 
-    fn parse(text: &str) -> Result<Vec<Document>> {
-        parse_jsonl(Path::new("chat.jsonl"), text)
+    fn parse(line: &str) -> Result<Document> {
+        parse_line(Path::new("chat.jsonl"), 7, line)
+    }
+
+    fn files(dir: &tempfile::TempDir, contents: &[(&str, &str)]) -> Vec<PathBuf> {
+        let written = contents.iter().map(|(name, text)| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        written.collect()
+    }
+
+    fn tokens_of(paths: &[PathBuf], render: Option<Renderer<'_>>, most: usize) -> Result<TextTokens> {
+        let texts: Vec<CalibrationText<'_>> = paths.iter().map(|path| CalibrationText::File(path)).collect();
+        tokenize(&words(), &texts, render, most)
     }
 
     #[test]
     fn lines_are_texts_or_conversations() {
-        let documents = parse(
-            "{\"text\": \"one\\ntwo\", \"source\": 1}\n\n\
-             {\"messages\": [{\"role\": \"user\", \"content\": \"a?\"}, {\"role\": \"assistant\", \"content\": \
-             [{\"type\": \"text\", \"text\": \"b\"}, {\"type\": \"image\"}, {\"type\": \"text\", \"text\": \"c\"}]}]}\r\n",
+        let text = parse("{\"text\": \"one\\ntwo\", \"source\": 1}").unwrap();
+        assert_eq!(text, Document::Text("one\ntwo".into()));
+        let conversation = parse(
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"a?\"}, {\"role\": \"assistant\", \"content\": \
+             [{\"type\": \"text\", \"text\": \"b\"}, {\"type\": \"image\"}, {\"type\": \"text\", \"text\": \"c\"}]}]}\r",
         );
-        let conversation = vec![Message::new("user", "a?"), Message::new("assistant", "bc")];
-        let expected = [Document::Text("one\ntwo".into()), Document::Messages(conversation)];
-        assert_eq!(documents.unwrap(), expected);
-        assert_eq!(document_text(&expected[0], None).unwrap(), passage("one\ntwo", false));
-        assert_eq!(document_text(&expected[1], None).unwrap(), passage("a?\nbc\n", false));
+        let expected = vec![Message::new("user", "a?"), Message::new("assistant", "bc")];
+        assert_eq!(conversation.unwrap(), Document::Messages(expected));
+    }
+
+    #[test]
+    fn conversations_go_through_the_template_where_there_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = r#"{"messages": [{"role": "c", "content": "a"}, {"role": "c", "content": "b"}]}"#;
+        let paths = files(&dir, &[("a.jsonl", &format!("{line}\n\n{{\"text\": \"c\"}}\n"))]);
+        let plain = tokens_of(&paths, None, 9).unwrap();
+        assert_eq!((plain.tokens, plain.conversations), (vec![3, 0, 1, 3, 2], 0));
         let render = |messages: &[Message]| {
-            Ok(messages.iter().map(|m| format!("<{}>{}", m.role, m.content)).collect())
+            Ok(messages.iter().map(|m| format!("{} {} ", m.role, m.content)).collect())
         };
-        let rendered = document_text(&expected[1], Some(&render)).unwrap();
-        assert_eq!(rendered, passage("<user>a?<assistant>bc", true));
+        let rendered = tokens_of(&paths, Some(&render), 9).unwrap();
+        assert_eq!((rendered.tokens, rendered.conversations), (vec![2, 0, 2, 1, 3, 2], 1));
+        let refuse = |_: &[Message]| Err(RuntimeError::Request("no such role".into()));
+        let error = tokens_of(&paths, Some(&refuse), 9).unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("no such role"), "{error}");
     }
 
     #[test]
     fn a_line_that_is_neither_is_named() {
-        for (text, parts) in [
-            ("{\"text\": \"a\"}\n{\"txt\": 1}", ["line 2", "neither"]),
-            ("{\"text\": 1}", ["line 1", "invalid type"]),
-            ("\n\ntext", ["line 3", "expected"]),
-            ("{\"messages\": [{\"role\": \"user\"}]}", ["line 1", "content"]),
+        for (line, part) in [
+            ("{\"txt\": 1}", "neither"),
+            ("{\"text\": 1}", "invalid type"),
+            ("text", "expected"),
+            ("{\"messages\": [{\"role\": \"user\"}]}", "content"),
         ] {
-            let error = parse(text).unwrap_err().to_string();
-            assert!(parts.iter().all(|part| error.contains(part)) && error.contains("chat.jsonl"), "{error}");
+            let error = parse(line).unwrap_err().to_string();
+            assert!(["chat.jsonl", "line 7", part].iter().all(|part| error.contains(part)), "{error}");
         }
     }
 
@@ -207,36 +287,36 @@ mod tests {
     fn only_files_of_that_name_are_jsonl() {
         let dir = tempfile::tempdir().unwrap();
         let line = "{\"text\": \"a\"}\n";
-        for (name, expected) in [("a.jsonl", "a"), ("a.NDJSON", "a"), ("a.txt", line), ("jsonl", line)] {
-            let path = dir.path().join(name);
-            std::fs::write(&path, line).unwrap();
-            assert_eq!(read_documents(&path).unwrap(), [Document::Text(expected.into())], "{name}");
+        let paths = files(&dir, &[("a.jsonl", line), ("a.NDJSON", line), ("a.txt", line), ("jsonl", line)]);
+        for (path, expected) in paths.iter().zip([vec![3, 0], vec![3, 0], vec![3, 3, 3], vec![3, 3, 3]]) {
+            assert_eq!(tokens_of(std::slice::from_ref(path), None, 9).unwrap().tokens, expected, "{path:?}");
         }
-        assert!(read_documents(&dir.path().join("none")).is_err());
-        std::fs::write(dir.path().join("a.txt"), b"ab\xff").unwrap();
-        let error = read_documents(&dir.path().join("a.txt")).unwrap_err().to_string();
-        assert!(error.contains("offset 2"), "{error}");
+        assert!(tokens_of(&[dir.path().join("none")], None, 9).is_err());
     }
 
     #[test]
-    fn every_file_gets_an_even_share_of_the_tokens() {
-        let json =
-            br#"{"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2, "?": 3}, "unk_token": "?"},
-            "pre_tokenizer": {"type": "Whitespace"},
-            "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "?", "type_id": 0}},
-            {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"?": {"id": "?", "ids": [3],
-            "tokens": ["?"]}}}}"#;
-        let tokenizer = Tokenizer::from_json(json, Path::new("words")).unwrap();
-        let passages = |texts: &[&str]| texts.iter().map(|text| passage(text, true)).collect::<Vec<_>>();
-        let files = [passages(&["a a", "a a a a"]), passages(&["b"]), passages(&["c c c c c c"])];
-        let tokens = |most| tokenize(&tokenizer, &files, most).unwrap();
-        assert_eq!(tokens(6), [0, 0, 1, 2, 2, 2]);
-        assert_eq!(tokens(1), [2]);
-        assert_eq!(tokens(100), [0, 0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2]);
-        // The tokenizer's own token comes before what is no conversation.
-        let plain = vec![passage("a", false), passage("b", true)];
-        assert_eq!(tokenize(&tokenizer, &[plain], 9).unwrap(), [3, 0, 1]);
+    fn every_text_gets_an_even_share_of_the_tokens() {
+        let dir = tempfile::tempdir().unwrap();
+        let contents =
+            [("1.jsonl", "{\"text\": \"a a\"}\n{\"text\": \"a a a\"}"), ("2", "b"), ("3", "c c c c c c")];
+        let paths = files(&dir, &contents);
+        let tokens = |most| tokens_of(&paths, None, most).unwrap().tokens;
+        assert_eq!(tokens(9), [3, 0, 0, 3, 1, 3, 2, 2, 2]);
+        assert_eq!(tokens(1), [3]);
+        assert_eq!(tokens(100), [3, 0, 0, 3, 0, 0, 0, 3, 1, 3, 2, 2, 2, 2, 2, 2]);
         assert_eq!(tokens(0), [0; 0]);
-        assert_eq!(tokenize(&tokenizer, &[], 5).unwrap(), [0; 0]);
+        assert_eq!(tokens_of(&[], None, 5).unwrap().tokens, [0; 0]);
+    }
+
+    #[test]
+    fn what_is_not_needed_is_hashed_and_not_read_as_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let contents = [("1.jsonl", "{\"text\": \"a a\"}\n{bad}"), ("2", "b")];
+        let paths = files(&dir, &contents);
+        let read = tokens_of(&paths, None, 4).unwrap();
+        assert_eq!(read.tokens, [3, 0, 3, 1]);
+        let whole: String = contents.iter().map(|(_, text)| *text).collect();
+        assert_eq!(read.sha256[..], Sha256::digest(whole)[..]);
+        assert!(tokens_of(&paths, None, 9).is_err());
     }
 }

@@ -58,4 +58,4 @@ pub use options::{Calibration, ClusterOptions, ConvertOptions, EvaluationText, O
 pub use plan_file::{read_plan, write_plan};
 pub use predict::{Prediction, predict, predict_peak, predict_statistics_peak};
 pub use resume::journal_path;
-pub use sections::{TOOL, hash_files};
+pub use sections::{TOOL, evaluation_text, hash_files};

@@ -160,8 +160,12 @@ pub struct ClusterOptions {
 /// A text to evaluate on, and how much of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvaluationText {
-    /// The text.
-    pub text: String,
+    /// As many tokens as are needed, at least a chunk.
+    pub tokens: Vec<u32>,
+    /// Hash of the whole text, lower-case hexadecimal.
+    pub text_sha256: String,
+    /// The token that the tokenizer puts before a text, where it does.
+    pub bos: Option<u32>,
     /// Tokens per chunk.
     pub ctx: usize,
     /// Chunks; all whole ones of the text without it.

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use qsf_calibration::{LayerSummary, StatsReader, parse_jsonl};
+use qsf_calibration::{LayerSummary, StatsReader, parse_line};
 use qsf_fuzz::must_say_something;
 use qsf_fuzz::reseal::reseal_statistics;
 
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     reseal_statistics(&mut bytes);
     read(&bytes);
     if let Ok(text) = std::str::from_utf8(&bytes) {
-        let _ = parse_jsonl(Path::new("memory"), text).inspect_err(must_say_something);
+        let _ = parse_line(Path::new("memory"), 1, text).inspect_err(must_say_something);
     }
 });
 

@@ -49,6 +49,13 @@ pub fn anonymous() -> Option<u64> {
     kilobytes(Path::new("/proc/self/status"), "RssAnon:")
 }
 
+/// The most anonymous memory that this process has had, as far as Linux tells: it knows the most resident memory, of which the
+/// pages of files that are resident now are taken away.
+pub fn peak_anonymous() -> Option<u64> {
+    let files = kilobytes(Path::new("/proc/self/status"), "RssFile:")?;
+    Some(peak_resident()?.saturating_sub(files).max(anonymous()?))
+}
+
 /// The most resident memory that this process has had, as Linux says.
 pub fn peak_resident() -> Option<u64> {
     kilobytes(Path::new("/proc/self/status"), "VmHWM:")

@@ -5,11 +5,14 @@ mod limits;
 mod open;
 mod self_check;
 mod stream;
+mod windows;
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Result, RuntimeError};
 use crate::guard::catch_library_panic;
+use crate::text_file::{TextInMemory, TextSource};
+use windows::Placed;
 
 pub use definition::{Definition, FoundTokenizer, GgufTokenizer, find_tokenizer, read_gguf_tokenizer};
 pub use open::open_tokenizer;
@@ -54,7 +57,7 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer cannot represent the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        self.run("encode text", || Ok(self.inner.encode_fast(text, true)?.get_ids().to_vec()))
+        self.encode_whole(text, true)
     }
 
     /// The tokens of `text` without those that the tokenizer itself adds.
@@ -62,7 +65,44 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer cannot represent the text.
     pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>> {
-        self.run("encode text", || Ok(self.inner.encode_fast(text, false)?.get_ids().to_vec()))
+        self.encode_whole(text, false)
+    }
+
+    /// The first `most` tokens of what [`Tokenizer::encode`] makes of the text, or with `special` false [`Tokenizer::encode_plain`]. No
+    /// more of the text is read than these need, and little of it is held.
+    ///
+    /// # Errors
+    /// The text cannot be read, or the tokenizer cannot represent it.
+    pub fn encode_first(&self, text: &mut dyn TextSource, most: usize, special: bool) -> Result<Vec<u32>> {
+        windows::encode(self, text, most, special)
+    }
+
+    /// Long texts in windows, as libraries take a hundred times the memory of what they encode at once.
+    fn encode_whole(&self, text: &str, special: bool) -> Result<Vec<u32>> {
+        if text.len() > windows::WINDOW {
+            return self.encode_first(&mut TextInMemory::new(text, &self.path), usize::MAX, special);
+        }
+        self.run("encode text", || Ok(self.inner.encode_fast(text, special)?.get_ids().to_vec()))
+    }
+
+    /// The tokens of a window of a text, without those that the tokenizer adds, with their places.
+    fn encode_placed(&self, text: &str) -> Result<Vec<Placed>> {
+        self.run("encode text", || {
+            let encoding = self.inner.encode(text, false)?;
+            let places = encoding.get_ids().iter().zip(encoding.get_offsets());
+            Ok(places.map(|(&id, &(start, end))| Placed { id, start, end }).collect())
+        })
+    }
+
+    /// The tokens that the tokenizer itself puts before a text and behind it.
+    fn added_around(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
+        self.run("encode text", || {
+            let encoding = self.inner.encode_fast(text, true)?;
+            let (ids, added) = (encoding.get_ids(), encoding.get_special_tokens_mask());
+            let before = added.iter().take_while(|&&added| added == 1).count();
+            let behind = added[before..].iter().rev().take_while(|&&added| added == 1).count();
+            Ok((ids[..before].to_vec(), ids[ids.len() - behind..].to_vec()))
+        })
     }
 
     /// Whether special tokens written out in a text count as such, which they do at first.

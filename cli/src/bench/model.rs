@@ -215,6 +215,7 @@ fn need(tests: &[Test], kv: KvTypes) -> Need {
         smaller_kv: Vec::new(),
         skipped: Vec::new(),
         threads: 1,
+        compared_with: None,
     }
 }
 

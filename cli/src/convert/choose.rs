@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use qsf_converter::read_plan;
-use qsf_converter::{ClusterOptions, ConvertOptions, EvaluationText, Limits, OutlierChoice, calibrate};
+use qsf_converter::{ClusterOptions, ConvertOptions, Limits, OutlierChoice, calibrate, evaluation_text};
 use qsf_format::human_bytes;
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::text_file::read_text;
 
 use super::args::{ConvertArgs, OutlierArg};
 use crate::byte_size::ByteSize;
@@ -64,7 +63,7 @@ pub(super) fn choose_options<'a>(
     let evaluation = match &args.eval {
         Some(path) => {
             let chunks = args.eval_chunks.map(|chunks| chunks as usize);
-            Some(EvaluationText { text: read_text(path)?, ctx: EVAL_CTX, chunks })
+            Some(evaluation_text(source, path, EVAL_CTX, chunks)?)
         }
         None => None,
     };

@@ -9,7 +9,7 @@ use qsf_runtime::eval::{Demand, EvalOptions, demand, evaluate_part};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{self, WeightSource};
 use qsf_runtime::stream::Need;
-use qsf_runtime::text_file::read_text;
+use qsf_runtime::text_file::TextFile;
 use qsf_runtime::tokenizer::Tokenizer;
 use qsf_runtime::{Decoder, Model, Result, Runner, RuntimeError, WorkPart};
 
@@ -30,6 +30,9 @@ pub(super) enum Outcome {
 /// Positions whose logits are held at once within a RAM budget.
 const STREAMED_LOGIT_ROWS: usize = 4;
 
+/// Bytes of text for a token, where the text is not read yet: some of code and of other scripts than Latin.
+const BYTES_PER_TOKEN: u64 = 3;
+
 /// A model, and what it is evaluated on.
 struct Opened {
     open: OpenModel,
@@ -39,29 +42,33 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(args: &EvalArgs) -> Result<Opened> {
+    /// Opens and reads all, on `threads` threads.
+    fn new(args: &EvalArgs, threads: usize) -> Result<Opened> {
         let Some(file) = &args.file else {
             return Err(RuntimeError::Request("pass --file or --golden".into()));
         };
         let open = args.stream.open(args.model()?)?;
-        let text = read_text(file)?;
-        let tokenizer = tokenizer(open.source())?;
-        let tokens = tokenizer.encode(&text)?;
-        let bos = tokenizer.bos();
-        drop(tokenizer);
-        let base = match &args.base {
-            Some(path) => Some(base(args.model()?, path, &text, &tokens)?),
-            None => None,
-        };
         let mut options = EvalOptions {
             ctx: args.ctx,
             chunks: args.chunks.map(|n| n as usize),
-            bos,
             kv: args.kv.options(open.default_kv()),
             ..EvalOptions::default()
         };
         if args.stream.ram_budget.is_some() {
             options.logit_rows = STREAMED_LOGIT_ROWS;
+        }
+        let most = options.most_tokens();
+        let bytes = std::fs::metadata(file).map_err(|e| RuntimeError::io(file, "read", e))?.len();
+        let tokens = bytes.div_ceil(BYTES_PER_TOKEN).min(most as u64);
+        let base = args.base.as_deref().map(source::open).transpose()?;
+        // Before the text, so that what cannot be is refused at once.
+        open.check(need(&options, threads, base.as_deref()), tokens * size_of::<u32>() as u64)?;
+        let tokenizer = tokenizer(open.source())?;
+        let tokens = tokenizer.encode_first(&mut TextFile::open(file)?, most, true)?;
+        options.bos = tokenizer.bos();
+        drop(tokenizer);
+        if let Some(base) = &base {
+            check_tokens(args.model()?, base.as_ref(), file, most, &tokens)?;
         }
         Ok(Opened { open, base, tokens, options })
     }
@@ -72,7 +79,7 @@ impl Opened {
 /// # Errors
 /// When a model or the text cannot be read, or the two do not fit together.
 pub fn evaluation_demand(args: &EvalArgs) -> Result<Demand> {
-    let Opened { open, base, tokens, options } = Opened::new(args)?;
+    let Opened { open, base, tokens, options } = Opened::new(args, 1)?;
     demand(open.source(), base.as_deref(), &tokens, options)
 }
 
@@ -86,11 +93,17 @@ pub(super) fn measure(
     if let Some(path) = args.part_out.as_ref().filter(|path| !args.force && path.symlink_metadata().is_ok()) {
         return Err(FormatError::Exists { path: path.clone() }.into());
     }
-    let Opened { mut open, base, tokens, mut options } = Opened::new(args)?;
+    let Opened { mut open, base, tokens, mut options } = Opened::new(args, cpu.threads())?;
     cancel.check()?;
     let fingerprints = match args.part {
         Some(_) => Some(Fingerprints::of(open.source(), base.as_deref(), &tokens, &options)?),
         None => None,
+    };
+    let layers = args.shortcuts.layers(open.source())?;
+    let need = Need {
+        whole_head: args.shortcuts.whole_head(),
+        skipped: layers.as_ref().map_or_else(Vec::new, |layers| layers.skipped().to_vec()),
+        ..need(&options, cpu.threads(), base.as_deref())
     };
     // Before the model, so that a budget counts what it takes.
     let base = match base {
@@ -101,18 +114,7 @@ pub(super) fn measure(
         }
         None => None,
     };
-    let layers = args.shortcuts.layers(open.source())?;
-    let (model, streaming) = open.load(Need {
-        context: options.ctx,
-        least_context: options.ctx,
-        batch: options.ctx.clamp(1, options.step),
-        logit_rows: options.logit_rows,
-        whole_head: args.shortcuts.whole_head(),
-        kv: options.kv,
-        smaller_kv: Vec::new(),
-        skipped: layers.as_ref().map_or_else(Vec::new, |layers| layers.skipped().to_vec()),
-        threads: cpu.threads(),
-    })?;
+    let (model, streaming) = open.load(need)?;
     let streaming = match streaming {
         Some(streaming) if args.stream.memory_plan => return Ok(Outcome::Plan(Box::new(streaming))),
         streaming => streaming,
@@ -196,15 +198,36 @@ fn tokenizer(source: &dyn WeightSource) -> Result<Tokenizer> {
     }
 }
 
-/// The base model at `path`, after checking that it reads the text as the same tokens as `model`.
-fn base(model: &Path, path: &Path, text: &str, tokens: &[u32]) -> Result<Box<dyn WeightSource>> {
-    let source = source::open(path)?;
-    if tokenizer(source.as_ref())?.encode(text)? != tokens {
-        return Err(RuntimeError::Request(format!(
-            "{} and {} have different tokenizers: their distributions cannot be compared",
-            model.display(),
-            path.display()
-        )));
+/// Checks that the base model reads the text as the same tokens as `model`.
+fn check_tokens(
+    model: &Path,
+    base: &dyn WeightSource,
+    text: &Path,
+    most: usize,
+    tokens: &[u32],
+) -> Result<()> {
+    if tokenizer(base)?.encode_first(&mut TextFile::open(text)?, most, true)? == tokens {
+        return Ok(());
     }
-    Ok(source)
+    Err(RuntimeError::Request(format!(
+        "{} and {} have different tokenizers: their distributions cannot be compared",
+        model.display(),
+        base.path().display()
+    )))
+}
+
+/// What an evaluation needs of memory, beside tokens.
+fn need(options: &EvalOptions, threads: usize, base: Option<&dyn WeightSource>) -> Need {
+    Need {
+        context: options.ctx,
+        least_context: options.ctx,
+        batch: options.ctx.clamp(1, options.step),
+        logit_rows: options.logit_rows,
+        whole_head: false,
+        kv: options.kv,
+        smaller_kv: Vec::new(),
+        skipped: Vec::new(),
+        threads,
+        compared_with: base.map(|base| (base.config().clone(), options.base_kv.into())),
+    }
 }

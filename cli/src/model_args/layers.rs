@@ -91,9 +91,12 @@ impl LayerReport {
     fn skipped_line(&self) -> String {
         let LayerReport { quality, layers, skipped, .. } = self;
         if skipped.is_empty() {
-            return format!(
-                "quality {quality}: all {layers} layers are run, one less would be less than that"
-            );
+            // The share alone would leave out so many.
+            let why = match layers - (quality * *layers as f64 - 1e-9).ceil() as usize {
+                0 => "one less would be less than that",
+                _ => "as the first two, the last two and those of unknown importance always are",
+            };
+            return format!("quality {quality}: all {layers} layers are run, {why}");
         }
         let numbers: Vec<String> = skipped.iter().map(usize::to_string).collect();
         format!(

@@ -5,8 +5,10 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use qsf_runtime::cpu::{KvType, KvTypes};
 use qsf_runtime::source::{self, WeightSource};
-use qsf_runtime::stream::{Io, MemoryPlan, Need, RamBudget, StreamSource, StreamStatus, StreamedModel};
-use qsf_runtime::{KvOptions, Model, Result, RuntimeError, megabytes, memory};
+use qsf_runtime::stream::{
+    InUse, Io, MemoryPlan, Need, RamBudget, StreamSource, StreamStatus, StreamedModel,
+};
+use qsf_runtime::{KvOptions, Model, Result, RuntimeError, megabytes};
 use serde_json::{Value, json};
 
 /// Flags of programs that can run a model within a RAM budget.
@@ -115,6 +117,19 @@ impl OpenModel {
         }
     }
 
+    /// Whether a budget has room for the least that a model needs, before more memory is taken: what `need` says, and `more` bytes
+    /// that will come.
+    ///
+    /// # Errors
+    /// When the budget is too small.
+    pub fn check(&self, need: Need, more: u64) -> Result<()> {
+        if let OpenModel::Streamed(source, budget) = self {
+            let InUse { now, peak } = InUse::of_process(UNKNOWN_USE);
+            MemoryPlan::new(source, need, *budget, InUse { now: now.saturating_add(more), peak })?;
+        }
+        Ok(())
+    }
+
     /// The model: with a budget one that can do what `need` says, beside what the process has taken so far.
     ///
     /// # Errors
@@ -124,8 +139,7 @@ impl OpenModel {
             OpenModel::Whole(source) => Ok((Model::load(source.as_ref())?, None)),
             OpenModel::Streamed(source, budget) => {
                 source.drop_tokenizer_json();
-                let in_use = memory::anonymous().unwrap_or(UNKNOWN_USE);
-                let plan = MemoryPlan::new(source, need, *budget, in_use)?;
+                let plan = MemoryPlan::new(source, need, *budget, InUse::of_process(UNKNOWN_USE))?;
                 let StreamedModel { model, plan, status } = StreamedModel::load(source, plan)?;
                 Ok((model, Some(Streaming { plan, status, io: source.io() })))
             }

@@ -1,12 +1,12 @@
 //! The command line of `qsf-run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser};
 use qsf_runtime::Result;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
-use qsf_runtime::text_file::read_text;
+use qsf_runtime::text_file::{TextFile, TextInMemory, TextSource, read_text};
 
 use super::{InteractiveArgs, TokenizeArgs};
 use crate::bench::BenchArgs;
@@ -109,13 +109,27 @@ pub(super) struct SamplingArgs {
 }
 
 impl RunArgs {
-    /// The text of -p or -f.
+    /// The text of -p or -f, to be read piece by piece.
+    pub(super) fn input(&self) -> Result<Box<dyn TextSource + '_>> {
+        Ok(match (&self.prompt, &self.file) {
+            (None, Some(file)) => Box::new(TextFile::open(file)?),
+            (text, _) => Box::new(TextInMemory::new(text.as_deref().unwrap_or_default(), Path::new("-p"))),
+        })
+    }
+
+    /// The text of -p or -f, where it is needed as a whole.
     pub(super) fn text(&self) -> Result<String> {
         match (&self.prompt, &self.file) {
             (Some(text), _) => Ok(text.clone()),
             (None, Some(file)) => read_text(file),
             (None, None) => Ok(String::new()),
         }
+    }
+
+    /// Whether the text of -p or -f is empty.
+    pub(super) fn has_no_text(&self) -> Result<bool> {
+        let mut first = String::new();
+        Ok(!self.input()?.read_piece(&mut first)?)
     }
 
     /// Whether there is something to continue.

@@ -19,14 +19,20 @@ pub(super) fn prompt_tokens(
     if args.interactive.interactive {
         return Ok(Vec::new());
     }
-    let text = args.text()?;
     if args.chat {
-        return chat_tokens(args, source, tokenizer, text);
+        return chat_tokens(args, source, tokenizer, args.text()?);
     }
-    if text.is_empty() {
+    if args.has_no_text()? {
         return Ok(Vec::new());
     }
-    tokenizer.ok_or_else(|| no_tokenizer(source.path()))?.encode(&text)
+    let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(source.path()))?;
+    let limit = args.ctx_size.unwrap_or(source.config().max_positions as usize);
+    let tokens = tokenizer.encode_first(args.input()?.as_mut(), limit.saturating_add(1), true)?;
+    if tokens.len() > limit {
+        let problem = format!("the prompt has more tokens than the context of {limit}: shorten it");
+        return Err(RuntimeError::Request(problem));
+    }
+    Ok(tokens)
 }
 
 /// The tokens of a conversation of one turn, up to where the answer begins.

@@ -55,6 +55,7 @@ impl Session {
             smaller_kv: if args.kv.kv_type.is_some() { Vec::new() } else { open.smaller_kv() },
             skipped: layers.as_ref().map_or_else(Vec::new, |layers| layers.skipped().to_vec()),
             threads: cpu.threads(),
+            compared_with: None,
         })?;
         if let Some(streaming) = streaming.as_ref().filter(|_| args.stream.memory_plan) {
             print(&streaming.describe(args.json))?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use qsf_runtime::text_file::TextSource;
 use qsf_runtime::tokenizer::open_tokenizer;
 use serde_json::json;
 
@@ -28,10 +29,15 @@ pub struct TokenizeArgs {
 ///
 /// # Errors
 /// There is no tokenizer at `path`, or it cannot represent the text.
-pub fn print_tokens(args: &TokenizeArgs, path: &Path, text: &str, as_json: bool) -> anyhow::Result<()> {
+pub fn print_tokens(
+    args: &TokenizeArgs,
+    path: &Path,
+    text: &mut dyn TextSource,
+    as_json: bool,
+) -> anyhow::Result<()> {
     let mut tokenizer = open_tokenizer(path)?;
     tokenizer.parse_special(!args.no_parse_special);
-    let ids = if args.no_bos { tokenizer.encode_plain(text)? } else { tokenizer.encode(text)? };
+    let ids = tokenizer.encode_first(text, usize::MAX, !args.no_bos)?;
     if as_json {
         let value = json!({"model": model_name(path), "tokens": ids, "count": ids.len()});
         print(&format!("{value}\n"))?;

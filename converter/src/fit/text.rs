@@ -1,9 +1,9 @@
 //! The calibration text: what tells which errors of the weights matter.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use qsf_calibration::{Document, Passage, document_text, read_documents, tokenize};
-use qsf_runtime::file_hash::sha256;
+use qsf_calibration::{CalibrationText, Renderer, TextTokens, tokenize};
+use qsf_runtime::file_hash::hex;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::{ChatTemplate, Message, RuntimeError, Tokenizer};
 
@@ -39,39 +39,23 @@ pub fn calibrate(
     })?;
     let tokenizer = Tokenizer::from_json(json, source.path())?;
     let template = if chat { Some(ChatTemplate::of_source(source, &tokenizer)?) } else { None };
-    let mut texts = Vec::new();
-    for path in files {
-        texts.push(read_passages(path, template.as_ref())?);
-    }
-    if chat && !texts.iter().flatten().any(|passage| passage.templated) {
-        let problem = "--chat-template: no calibration text has conversations: it takes files that end in .jsonl or .ndjson, \
-                       with \"messages\" on their lines";
+    let texts = match files {
+        [] => vec![CalibrationText::BuiltIn(DEFAULT_TEXT)],
+        files => files.iter().map(|path| CalibrationText::File(path)).collect(),
+    };
+    let render = template.as_ref().map(|template| |messages: &[Message]| template.render(messages, false));
+    let max_tokens = max_tokens.unwrap_or_else(|| default_tokens(source));
+    let render = render.as_ref().map(|render| render as Renderer<'_>);
+    let TextTokens { tokens, sha256, conversations } = tokenize(&tokenizer, &texts, render, max_tokens)?;
+    if chat && conversations == 0 {
+        let problem = "--chat-template: what was read of the calibration text has no conversations: it takes files that end \
+                       in .jsonl or .ndjson, with \"messages\" on their lines";
         return Err(RuntimeError::Request(problem.into()).into());
     }
-    if texts.is_empty() {
-        texts.push(vec![Passage { text: DEFAULT_TEXT.to_owned(), templated: false }]);
-    }
-    let max_tokens = max_tokens.unwrap_or_else(|| default_tokens(source));
-    let tokens = tokenize(&tokenizer, &texts, max_tokens)?;
     if tokens.is_empty() {
         return Err(RuntimeError::Request("the calibration text is empty".into()).into());
     }
-    let text: String = texts.iter().flatten().map(|passage| passage.text.as_str()).collect();
-    Ok(Calibration { tokens, text_sha256: sha256(text.as_bytes()), chat_template: chat })
-}
-
-/// The documents of a file as text. A conversation that the template refuses is named by its place among them.
-fn read_passages(path: &Path, template: Option<&ChatTemplate>) -> qsf_runtime::Result<Vec<Passage>> {
-    let render = template.map(|template| |messages: &[Message]| template.render(messages, false));
-    let documents = read_documents(path)?;
-    let passages = documents.iter().zip(1..).map(|(document, number): (&Document, usize)| {
-        let passage = document_text(document, render.as_ref().map(|render| render as _));
-        passage.map_err(|error| {
-            let expected = "a conversation that the model's chat template takes";
-            RuntimeError::bad_input(path, format!("document {number}"), expected, error)
-        })
-    });
-    passages.collect()
+    Ok(Calibration { tokens, text_sha256: hex(&sha256), chat_template: chat })
 }
 
 fn default_tokens(source: &dyn WeightSource) -> usize {

@@ -25,8 +25,6 @@ const PROBE_LOGITS: u64 = 64 << 20;
 
 /// What finding clusters takes beside the model and the rows of its head.
 const CLUSTER_BUFFERS: u64 = 16 << 20;
-/// Memory for each byte of a text while it becomes tokens, measured on 518 kB of prose.
-const BYTES_PER_TEXT_BYTE: u64 = 128;
 /// This part more is kept free for each of several conversions that share a machine: of three models in four types, the largest took
 /// 1.32 times what shapes say.
 const MARGIN: u64 = 2;
@@ -55,7 +53,7 @@ pub fn predict_peak(source: &dyn WeightSource, options: &ConvertOptions) -> Resu
     let evaluation = match &options.evaluation {
         Some(text) => {
             let logits = 2 * 4 * text.ctx as u64 * u64::from(config.vocab);
-            file.saturating_add(file_bytes(source)? + logits + BYTES_PER_TEXT_BYTE * text.text.len() as u64)
+            file.saturating_add(file_bytes(source)? + logits)
         }
         None => 0,
     };

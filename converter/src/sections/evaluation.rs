@@ -5,36 +5,51 @@ use std::sync::Arc;
 
 use qsf_runtime::cpu::KvTypes;
 use qsf_runtime::eval::{EvalOptions, Evaluation, evaluate};
-use qsf_runtime::file_hash::sha256;
+use qsf_runtime::file_hash::hex;
 use qsf_runtime::source::{QsfSource, WeightSource};
+use qsf_runtime::text_file::TextFile;
 use qsf_runtime::tokenizer::Tokenizer;
 use qsf_runtime::{Decoder, Model, RuntimeError};
 use serde_json::{Value, json};
+use sha2::Digest;
 
 use crate::error::Result;
 use crate::options::EvaluationText;
 use crate::session::Session;
 
+/// As many chunks of `ctx` tokens of the text at `path` as are to be evaluated, by the tokenizer of `source`.
+///
+/// # Errors
+/// When the text cannot be read or has not one whole chunk, or the source has no tokenizer.
+pub fn evaluation_text(
+    source: &dyn WeightSource,
+    path: &Path,
+    ctx: usize,
+    chunks: Option<usize>,
+) -> Result<EvaluationText> {
+    let json = source.tokenizer_json().ok_or_else(|| {
+        let expected = "a tokenizer for the text to evaluate on";
+        RuntimeError::bad_input(source.path(), "tokenizer.json", expected, "none")
+    })?;
+    let tokenizer = Tokenizer::from_json(json, source.path())?;
+    let mut file = TextFile::open(path)?;
+    let options = EvalOptions { ctx, chunks, ..EvalOptions::default() };
+    let tokens = tokenizer.encode_first(&mut file, options.most_tokens(), true)?;
+    options.chunks_of(&tokens)?;
+    let text_sha256 = hex(&file.into_hash()?.finalize());
+    Ok(EvaluationText { tokens, text_sha256, bos: tokenizer.bos(), ctx, chunks })
+}
+
 /// The file at `path` against `source`, as section EVAL has it.
 ///
 /// # Errors
-/// When the source has no tokenizer, the text has not one whole chunk, or the user interrupts.
+/// When one of the two cannot be run, or the user interrupts.
 pub(crate) fn evaluate_file(
     path: &Path,
     source: &dyn WeightSource,
     text: &EvaluationText,
     session: &Session<'_>,
 ) -> Result<Value> {
-    let json = source.tokenizer_json().ok_or_else(|| {
-        RuntimeError::bad_input(
-            source.path(),
-            "tokenizer.json",
-            "a tokenizer for the text to evaluate on",
-            "none",
-        )
-    })?;
-    let tokenizer = Tokenizer::from_json(json, source.path())?;
-    let tokens = tokenizer.encode(&text.text)?;
     let base =
         Decoder::new(Arc::new(Model::load(source)?), session.cpu.clone(), None).stop_on(session.cancel);
     let converted = QsfSource::open(path)?;
@@ -45,12 +60,12 @@ pub(crate) fn evaluate_file(
     let options = EvalOptions {
         ctx: text.ctx,
         chunks: text.chunks,
-        bos: tokenizer.bos(),
+        bos: text.bos,
         kv: kv.into(),
         base_kv,
         ..EvalOptions::default()
     };
-    let found = evaluate(&model, Some(&base), &tokens, options, session.progress)?;
+    let found = evaluate(&model, Some(&base), &text.tokens, options, session.progress)?;
     Ok(record(&found, text, &model))
 }
 
@@ -58,7 +73,7 @@ pub(crate) fn evaluate_file(
 fn record(found: &Evaluation, text: &EvaluationText, model: &Decoder) -> Value {
     let divergence = found.divergence.as_ref();
     json!({
-        "text_sha256": sha256(text.text.as_bytes()),
+        "text_sha256": text.text_sha256,
         "ctx": found.ctx,
         "chunks": found.chunks,
         "tokens": found.tokens,

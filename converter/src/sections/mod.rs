@@ -16,6 +16,7 @@ mod sizes;
 
 pub(crate) use clusters::clusters_of_file;
 pub(crate) use evaluation::evaluate_file;
+pub use evaluation::evaluation_text;
 pub(crate) use exits::exits_of_file;
 pub(crate) use sizes::{bytes_at_most, bytes_expected};
 

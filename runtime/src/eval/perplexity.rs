@@ -43,6 +43,11 @@ pub struct EvalOptions {
 }
 
 impl EvalOptions {
+    /// How many tokens of a text can be needed.
+    pub fn most_tokens(&self) -> usize {
+        self.chunks.map_or(usize::MAX, |chunks| chunks.saturating_mul(self.ctx))
+    }
+
     /// How many chunks of `tokens` are evaluated.
     ///
     /// # Errors

@@ -17,5 +17,5 @@ mod source;
 pub use crate::on_disk::Io;
 pub use budget::RamBudget;
 pub use load::{StreamStatus, StreamedModel};
-pub use plan::{MemoryPlan, Need};
+pub use plan::{InUse, MemoryPlan, Need};
 pub use source::StreamSource;

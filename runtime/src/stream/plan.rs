@@ -11,6 +11,7 @@ use super::source::{Place, StreamSource};
 use crate::arena::REGION_ALIGN;
 use crate::decoder::{KvOptions, StateBytes};
 use crate::error::{Result, RuntimeError, megabytes};
+use crate::memory;
 use crate::on_disk::chunk_reader::{ReaderBytes, SLACK};
 use crate::on_disk::embedding::EmbeddingRows;
 use crate::source::WeightSource;
@@ -68,6 +69,25 @@ pub struct Need {
     pub skipped: Vec<usize>,
     /// Threads that compute.
     pub threads: usize,
+    /// The model that this one is compared with, step by step, and how its keys and values are kept.
+    pub compared_with: Option<(ModelConfig, KvOptions)>,
+}
+
+/// Anonymous memory that a process has taken before it loads a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InUse {
+    /// Bytes now.
+    pub now: u64,
+    /// The most so far: a budget below it was exceeded already.
+    pub peak: u64,
+}
+
+impl InUse {
+    /// Of this process, as the system says; `unknown` bytes where it does not.
+    pub fn of_process(unknown: u64) -> InUse {
+        let now = memory::anonymous().unwrap_or(unknown);
+        InUse { now, peak: memory::peak_anonymous().unwrap_or(now) }
+    }
 }
 
 /// What memory is for.
@@ -110,19 +130,19 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// Spends `budget` on `source`, in a process that has taken `in_use` bytes of anonymous memory so far.
+    /// Spends `budget` on `source`, in a process that has taken `in_use` so far.
     ///
     /// # Errors
     /// [`RuntimeError::BudgetTooSmall`], which says what would be enough.
-    pub fn new(source: &StreamSource, need: Need, budget: RamBudget, in_use: u64) -> Result<MemoryPlan> {
-        let mut costs = Costs { source, config: source.config(), need, in_use };
+    pub fn new(source: &StreamSource, need: Need, budget: RamBudget, in_use: InUse) -> Result<MemoryPlan> {
+        let mut costs = Costs { source, config: source.config(), need, in_use: in_use.now };
         let contexts = contexts(&costs.need);
         let wanted = costs.need.kv;
         let smaller_kv = std::mem::take(&mut costs.need.smaller_kv);
         for types in std::iter::once(wanted.types).chain(smaller_kv) {
             for &context in &contexts {
                 (costs.need.kv, costs.need.context) = (KvOptions { types, ..wanted }, context);
-                if let Some(plan) = costs.fit(budget) {
+                if let Some(plan) = costs.fit(budget).filter(|_| in_use.peak <= budget.0) {
                     return Ok(plan);
                 }
             }
@@ -131,7 +151,7 @@ impl MemoryPlan {
             path: source.path().to_owned(),
             budget: budget.0,
             context: costs.need.context,
-            least: costs.total(LADDER[LADDER.len() - 1], 1),
+            least: costs.total(LADDER[LADDER.len() - 1], 1).max(in_use.peak),
         })
     }
 
@@ -251,6 +271,10 @@ impl Costs<'_> {
         let panel = region(EmbeddingRows::panel_bytes(&self.source.embedding().form));
         let logits = (self.need.logit_rows * size_of::<f32>()) as u64;
         let readers = 2 + u64::from(self.has_experts());
+        let compared = self.need.compared_with.as_ref().map_or(0, |(config, kv)| {
+            StateBytes::of(config, self.need.context, batch, *kv).total()
+                + u64::from(config.vocab).saturating_mul(logits)
+        });
         vec![
             ("program, tokenizer, norms and biases so far", self.in_use),
             ("threads and reserve", other),
@@ -258,6 +282,7 @@ impl Costs<'_> {
             ("key/value cache", state.kv),
             ("activations", state.activations),
             ("rotary tables and attention", state.tables),
+            ("state of the model compared with", compared),
             ("chunks being read", readers * self.reader_bytes()),
             ("embedding rows", panels as u64 * panel),
             ("buffers of streamed weights", buffers as u64 * region(self.buffer_bytes(piece, false))),

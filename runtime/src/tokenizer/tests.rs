@@ -189,3 +189,19 @@ fn files_that_are_known_to_crash_the_library_are_errors_or_work() {
         }
     }
 }
+
+#[test]
+fn a_long_text_gets_what_the_tokenizer_adds_once_and_a_beginning_only_what_stands_before() {
+    let tokenizer = tokenizer(&byte_level(template(&["<s>", "A", "</s>"]))).unwrap();
+    let text = "Words, and spaces.\n".repeat(20_000);
+    let ids = tokenizer.encode(&text).unwrap();
+    assert_eq!(ids.len(), text.len() + 2, "one token per byte");
+    assert_eq!((ids[0], ids[ids.len() - 1]), (256, 257));
+    assert_eq!(ids[1..ids.len() - 1], tokenizer.encode_plain(&text).unwrap());
+    let first = |text: &str, most| {
+        tokenizer.encode_first(&mut TextInMemory::new(text, Path::new("text")), most, true).unwrap()
+    };
+    assert_eq!(first(&text, 1000), ids[..1000]);
+    assert_eq!(first("", 9), [256, 257]);
+    assert_eq!(first("a", 2).len(), 2);
+}

@@ -28,6 +28,7 @@ mod conformance;
 mod damage;
 mod determinism;
 mod layouts;
+mod long_texts;
 mod min_cosine;
 mod outliers;
 mod parts;

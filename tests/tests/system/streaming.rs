@@ -9,7 +9,7 @@ use std::sync::Arc;
 use qsf_format::{CHUNK_BYTES, QsfFile};
 use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
 use qsf_runtime::source::QsfSource;
-use qsf_runtime::stream::{Io, MemoryPlan, Need, RamBudget, StreamSource, StreamedModel};
+use qsf_runtime::stream::{InUse, Io, MemoryPlan, Need, RamBudget, StreamSource, StreamedModel};
 use qsf_runtime::{Decoder, KvOptions, Model, RuntimeError};
 use qsf_tests::*;
 
@@ -69,11 +69,12 @@ fn need() -> Need {
         whole_head: false,
         skipped: Vec::new(),
         threads: 2,
+        compared_with: None,
     }
 }
 
 fn plan(source: &StreamSource, budget: u64) -> Result<MemoryPlan, RuntimeError> {
-    MemoryPlan::new(source, need(), RamBudget(budget), 0)
+    MemoryPlan::new(source, need(), RamBudget(budget), InUse::default())
 }
 
 /// The smallest budget for a model.
@@ -200,7 +201,7 @@ fn layers_that_are_left_out_are_not_read() {
     let budget = least(&source);
     let run = |skipped: &[usize]| {
         let need = Need { skipped: skipped.to_vec(), ..need() };
-        let plan = MemoryPlan::new(&source, need, RamBudget(budget), 0).unwrap();
+        let plan = MemoryPlan::new(&source, need, RamBudget(budget), InUse::default()).unwrap();
         let batch = plan.batch;
         let StreamedModel { model, plan, .. } = StreamedModel::load(&source, plan).unwrap();
         let cpu = Cpu::with_threads(Isa::best(), 1).unwrap();
@@ -225,11 +226,11 @@ fn a_head_by_clusters_stays_in_memory() {
     let plan_with = |whole_head: bool| {
         let need = Need { whole_head, ..need() };
         let Err(RuntimeError::BudgetTooSmall { least, .. }) =
-            MemoryPlan::new(&source, need.clone(), RamBudget(1), 0)
+            MemoryPlan::new(&source, need.clone(), RamBudget(1), InUse::default())
         else {
             panic!("a budget of one byte")
         };
-        MemoryPlan::new(&source, need, RamBudget(least), 0).unwrap()
+        MemoryPlan::new(&source, need, RamBudget(least), InUse::default()).unwrap()
     };
     let (with, without) = (plan_with(true), plan_with(false));
     assert!(with.budget.0 > without.budget.0, "the head is larger than a buffer");
@@ -253,7 +254,7 @@ fn a_small_budget_shortens_what_nobody_asked_for_and_then_its_cache() {
         let kv = types("f32").into();
         let smaller_kv = smaller.iter().map(|name| types(name)).collect();
         let need = Need { context, least_context, kv, smaller_kv, ..need() };
-        MemoryPlan::new(&source, need, RamBudget(budget), 0)
+        MemoryPlan::new(&source, need, RamBudget(budget), InUse::default())
     };
     let least = |context: usize| match short(context, context, &[], 1) {
         Err(RuntimeError::BudgetTooSmall { least, .. }) => least,

@@ -59,7 +59,7 @@ fn a_token_beyond_the_vocabulary_is_found_wherever_it_stands() {
             }
             let call = program("qsf-eval").arg(model).arg("--base").arg(model).arg("--file").arg(&text);
             refused("base", dir.path(), call.args("--ctx 600"), 2, &["vocabulary of 2048"]);
-            let call = program("qsf-run").arg(model).arg("-f").arg(&text).args("-n 1 --json");
+            let call = program("qsf-run").arg(model).arg("-f").arg(&text).args("-n 1 -c 4096 --json");
             refused("run", dir.path(), call, 2, &["2048"]);
         }
         let call = program("qsf-convert").arg(&model).arg(dir.path().join("calibrated.qsf"));

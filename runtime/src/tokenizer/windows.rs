@@ -1,0 +1,180 @@
+//! Tokens of a text that is read piece by piece.
+//!
+//! What a tokenizer joins is its own affair: words, added tokens, merges without words. So the windows of the text that are
+//! encoded overlap, and their tokens are put together only in the middle of a stretch where both have the same tokens at the
+//! same places. What the ends of a window spoil lies outside of that stretch.
+
+use super::Tokenizer;
+use crate::error::{Result, RuntimeError};
+use crate::text_file::TextSource;
+
+/// Bytes of a text that are encoded at once.
+pub(super) const WINDOW: usize = 1 << 16;
+
+/// Bytes that two windows share. Their middle half has to agree: some hundred tokens.
+const OVERLAP: usize = 1 << 13;
+
+/// Most bytes of a window. It grows where two do not agree, as in a word as long as the window. Some tokenizers take a hundred
+/// times as much memory.
+const MAX_WINDOW: usize = 1 << 20;
+
+/// A token, and the bytes of the text that it stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub id: u32,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// A part of the text, and its tokens. Places are those in the text.
+struct Window {
+    start: usize,
+    end: usize,
+    tokens: Vec<Placed>,
+}
+
+/// The first `most` tokens of a text; with `special` those that the tokenizer itself adds are among them.
+///
+/// # Errors
+/// When the text cannot be read, the tokenizer cannot represent it, or no windows agree.
+pub(super) fn encode(
+    tokenizer: &Tokenizer,
+    source: &mut dyn TextSource,
+    most: usize,
+    special: bool,
+) -> Result<Vec<u32>> {
+    let mut text = Text { source, start: 0, held: String::new(), ended: false };
+    let end = text.read_to(WINDOW)?;
+    let (mut ids, behind) =
+        if special { tokenizer.added_around(text.part(0, end))? } else { (Vec::new(), Vec::new()) };
+    let mut window = Window::new(tokenizer, &text, 0, end)?;
+    // Tokens of the window that are in `ids`.
+    let mut taken = 0;
+    loop {
+        let rest = &window.tokens[taken..];
+        if text.is_end(window.end) {
+            ids.extend(rest.iter().map(|token| token.id).chain(behind));
+            break;
+        }
+        let settled = rest.iter().take_while(|token| token.end + OVERLAP <= window.end).count();
+        if ids.len().saturating_add(settled) >= most {
+            ids.extend(rest[..settled].iter().map(|token| token.id));
+            break;
+        }
+        let next = window.next(tokenizer, &mut text)?;
+        match window.agreement(&next) {
+            Some((to, from)) if to >= taken => {
+                ids.extend(window.tokens[taken..to].iter().map(|token| token.id));
+                text.forget(next.start);
+                (window, taken) = (next, from);
+            }
+            _ => (window, taken) = window.longer(tokenizer, &mut text, taken)?,
+        }
+    }
+    ids.truncate(most);
+    Ok(ids)
+}
+
+impl Window {
+    fn new(tokenizer: &Tokenizer, text: &Text<'_>, start: usize, end: usize) -> Result<Window> {
+        let mut tokens = tokenizer.encode_placed(text.part(start, end))?;
+        for token in &mut tokens {
+            token.start += start;
+            token.end += start;
+        }
+        Ok(Window { start, end, tokens })
+    }
+
+    /// The window that overlaps the end of this one. It begins where a token does: so runs of one character, and of digits,
+    /// are divided as in this window.
+    fn next(&self, tokenizer: &Tokenizer, text: &mut Text<'_>) -> Result<Window> {
+        let latest = self.end - OVERLAP;
+        let begins = self
+            .tokens
+            .iter()
+            .map(|token| token.start)
+            .filter(|start| (self.start + 1..=latest).contains(start));
+        let start = text.floor(begins.max().unwrap_or(latest));
+        let end = text.read_to(start + WINDOW)?;
+        Window::new(tokenizer, text, start, end)
+    }
+
+    /// Where this window and the `next` have the same tokens: how many of this one belong to the text before it, and how many
+    /// of the next do.
+    fn agreement(&self, next: &Window) -> Option<(usize, usize)> {
+        let quarter = (self.end - next.start) / 4;
+        let (low, middle, high) = (next.start + quarter, next.start + 2 * quarter, next.start + 3 * quarter);
+        let within = |window: &Window| -> Vec<Placed> {
+            window.tokens.iter().filter(|token| token.start < high && token.end > low).copied().collect()
+        };
+        let before = |window: &Window| {
+            let first = window.tokens.iter().position(|token| token.start >= middle);
+            first.unwrap_or(window.tokens.len())
+        };
+        (within(self) == within(next)).then(|| (before(self), before(next)))
+    }
+
+    /// The window of twice the length that begins where this one does, and how many of its tokens are the first `taken`.
+    fn longer(&self, tokenizer: &Tokenizer, text: &mut Text<'_>, taken: usize) -> Result<(Window, usize)> {
+        let length = 2 * (self.end - self.start);
+        let path = text.source.path().to_owned();
+        let refuse = || {
+            let expected = "text that can be cut: no single word, and no character again and again";
+            RuntimeError::bad_input(
+                &path,
+                format!("offset {}", self.start),
+                expected,
+                format!("{length} bytes of it"),
+            )
+        };
+        if length > MAX_WINDOW {
+            return Err(refuse());
+        }
+        let end = text.read_to(self.start + length)?;
+        let window = Window::new(tokenizer, text, self.start, end)?;
+        let taken = match self.tokens.get(taken) {
+            Some(first) if taken > 0 => {
+                window.tokens.iter().position(|token| token == first).ok_or_else(refuse)?
+            }
+            _ => taken,
+        };
+        Ok((window, taken))
+    }
+}
+
+/// The part of the text that is held in memory.
+struct Text<'a> {
+    source: &'a mut dyn TextSource,
+    start: usize,
+    held: String,
+    ended: bool,
+}
+
+impl Text<'_> {
+    /// Reads on until the text up to `end` is there, and it is known whether it ends there. The end that a window has which is
+    /// to end at `end`.
+    fn read_to(&mut self, end: usize) -> Result<usize> {
+        while !self.ended && self.start + self.held.len() <= end {
+            self.ended = !self.source.read_piece(&mut self.held)?;
+        }
+        Ok(self.floor(end))
+    }
+
+    /// The last place between two characters that is not behind `at`.
+    fn floor(&self, at: usize) -> usize {
+        self.start + self.held.floor_char_boundary(at - self.start)
+    }
+
+    fn is_end(&self, at: usize) -> bool {
+        self.ended && at == self.start + self.held.len()
+    }
+
+    fn part(&self, start: usize, end: usize) -> &str {
+        &self.held[start - self.start..end - self.start]
+    }
+
+    fn forget(&mut self, before: usize) {
+        self.held.drain(..before - self.start);
+        self.start = before;
+    }
+}
