@@ -33,6 +33,9 @@ const STREAMED_LOGIT_ROWS: usize = 4;
 /// Bytes of text for a token, where the text is not read yet: some of code and of other scripts than Latin.
 const BYTES_PER_TOKEN: u64 = 3;
 
+/// What a tokenizer takes while it reads a text, of which it leaves most to what comes then.
+const ENCODING: u64 = 3_000_000;
+
 /// A model, and what it is evaluated on.
 struct Opened {
     open: OpenModel,
@@ -61,9 +64,10 @@ impl Opened {
         let bytes = std::fs::metadata(file).map_err(|e| RuntimeError::io(file, "read", e))?.len();
         let tokens = bytes.div_ceil(BYTES_PER_TOKEN).min(most as u64);
         let base = args.base.as_deref().map(source::open).transpose()?;
-        // Before the text, so that what cannot be is refused at once.
-        open.check(need(&options, threads, base.as_deref()), tokens * size_of::<u32>() as u64)?;
         let tokenizer = tokenizer(open.source())?;
+        // Before the text, so that what cannot be is refused at once.
+        let reading = tokens * size_of::<u32>() as u64 + ENCODING;
+        open.check(need(&options, threads, base.as_deref()), reading)?;
         let tokens = tokenizer.encode_first(&mut TextFile::open(file)?, most, true)?;
         options.bos = tokenizer.bos();
         drop(tokenizer);
