@@ -24,7 +24,9 @@ pub struct ProbeText<'a> {
 }
 
 /// A model at the entry of one of its layers.
-pub struct Probe {
+pub struct Probe<'a> {
+    /// The unchanged model.
+    source: &'a dyn WeightSource,
     runner: LayerRunner,
     layers: Vec<LayerWeights>,
     cancel: Cancel,
@@ -42,13 +44,18 @@ pub struct Probe {
     logits: Vec<f32>,
 }
 
-impl Probe {
+impl<'a> Probe<'a> {
     /// Runs the unchanged model over the text; the probe then stands at the first layer. Of every chunk positions of the
     /// second half are compared, which have some context to go by.
     ///
     /// # Errors
     /// When the text is shorter than a chunk, the model is damaged, or memory runs out.
-    pub fn new(source: &dyn WeightSource, cpu: &Cpu, text: ProbeText<'_>, cancel: &Cancel) -> Result<Probe> {
+    pub fn new(
+        source: &'a dyn WeightSource,
+        cpu: &Cpu,
+        text: ProbeText<'_>,
+        cancel: &Cancel,
+    ) -> Result<Probe<'a>> {
         let runner = LayerRunner::new(source, cpu.clone())?;
         let ctx = text.ctx.min(runner.chunk());
         let chunks: Vec<Vec<u32>> =
@@ -66,6 +73,7 @@ impl Probe {
         let most = (MAX_LOGIT_BYTES / (size_of::<f32>() * vocab * chunks.len())).max(1);
         let positions: Vec<usize> = (ctx / 2..ctx).step_by((ctx - ctx / 2).div_ceil(most)).collect();
         let mut probe = Probe {
+            source,
             runner,
             layers,
             cancel: cancel.clone(),
@@ -125,6 +133,7 @@ impl Probe {
         for hidden in &mut self.hidden {
             run(&mut self.runner, self.at, &self.layers[self.at], hidden)?;
         }
+        self.source.release(Some(self.at as u32));
         self.at += 1;
         Ok(())
     }
@@ -164,7 +173,7 @@ impl Probe {
         result
     }
 
-    fn measure(&mut self, go_on: impl Fn(&mut Probe, &mut [f32]) -> Result<()>) -> Result<f64> {
+    fn measure(&mut self, go_on: impl Fn(&mut Probe<'a>, &mut [f32]) -> Result<()>) -> Result<f64> {
         self.measure_chunks(|probe, chunk| {
             let mut hidden = probe.hidden[chunk].clone();
             go_on(probe, &mut hidden)?;
@@ -173,7 +182,7 @@ impl Probe {
     }
 
     /// Mean divergence where `leave` gives what leaves the last layer.
-    fn measure_chunks(&mut self, leave: impl Fn(&mut Probe, usize) -> Result<Vec<f32>>) -> Result<f64> {
+    fn measure_chunks(&mut self, leave: impl Fn(&mut Probe<'a>, usize) -> Result<Vec<f32>>) -> Result<f64> {
         let vocab = self.runner.config().vocab as usize;
         let (isa, mut sum) = (self.runner.cpu().isa(), 0.0);
         for chunk in 0..self.chunks.len() {
@@ -191,6 +200,9 @@ impl Probe {
         for (i, layer) in self.layers.iter().enumerate().skip(from) {
             self.cancel.check()?;
             run(&mut self.runner, i, layer, hidden)?;
+            // The whole model runs again and again: what of it is mapped goes back to the system, whose cache has it for the
+            // next time, so that this process never holds more than a layer.
+            self.source.release(Some(i as u32));
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub(crate) struct Surveyor<'a> {
 
 impl Surveyor<'_> {
     /// The matrices of the layer that the probe stands at.
-    pub(super) fn layer(&self, layer: u32, stats: &LayerStats, probe: &mut Probe) -> Result<SurveyedLayer> {
+    pub(super) fn layer(&self, layer: u32, stats: &LayerStats, probe: &mut Probe<'_>) -> Result<SurveyedLayer> {
         let mut fits = Fits::of_stats(self.encoder.rows.isa, stats);
         let mut tensors = Vec::new();
         for planned in self.wanted_of(Some(layer)) {
@@ -93,7 +93,7 @@ impl Surveyor<'_> {
     }
 
     /// Embedding and head. Every form costs a run of the model there, so outliers are those of the plan.
-    pub(super) fn ends(&self, stats: &LayerStats, probe: &mut Probe) -> Result<SurveyedLayer> {
+    pub(super) fn ends(&self, stats: &LayerStats, probe: &mut Probe<'_>) -> Result<SurveyedLayer> {
         let encoder = self.encoder;
         let mut fits = Fits::of_stats(encoder.rows.isa, stats);
         let mut tensors = Vec::new();
@@ -135,7 +135,7 @@ impl Surveyor<'_> {
         layer: u32,
         planned: &PlannedTensor,
         fit: &Fit,
-        probe: &mut Probe,
+        probe: &mut Probe<'_>,
     ) -> Result<Vec<(StoredForm, f64)>> {
         let (encoder, id) = (self.encoder, planned.info.id);
         let probed = encoder.encode(&as_probe(planned), std::slice::from_ref(fit))?;

@@ -146,7 +146,7 @@ impl Refinement<'_> {
         now: &Plan,
         divergence: f64,
         variants: &Variants<'_>,
-        probe: &mut Probe,
+        probe: &mut Probe<'_>,
     ) -> Result<Vec<Candidate>> {
         let (layers, progress) = (self.encoder.source.config().layers, self.session.progress);
         let mut measured = Vec::new();
@@ -209,7 +209,7 @@ impl<'s> Variants<'s> {
     }
 
     /// Divergence of the model in the types of `plan`, which the probe then stands at the first layer of.
-    fn divergence(&self, probe: &mut Probe, plan: &Plan) -> Result<f64> {
+    fn divergence(&self, probe: &mut Probe<'_>, plan: &Plan) -> Result<f64> {
         let model = self.model(plan)?;
         let layers = (0..self.source.config().layers).map(|layer| LayerWeights::load(&model, layer));
         probe.restart(&model, layers.collect::<qsf_runtime::Result<_>>()?)?;

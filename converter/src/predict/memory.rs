@@ -10,7 +10,7 @@ use qsf_runtime::source::{WeightSource, file_bytes};
 use super::time::SAMPLE_TOKENS;
 use crate::encode::VALUES_PER_RUN;
 use crate::error::Result;
-use crate::options::ConvertOptions;
+use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
 
 /// Matrices as large as the moment of an input that are in memory at once for it: sums of the input and across the two
@@ -22,6 +22,9 @@ const COPIES_OF_SUMS: u64 = 2;
 pub(super) const BUFFERS: u64 = 8 << 20;
 /// Bytes of logits that the survey keeps (calibration/src/probe.rs).
 const PROBE_LOGITS: u64 = 64 << 20;
+
+/// The forms of a matrix that a choice checked on the whole model holds: its own, the next larger and the next smaller one.
+const FORMS_OF_A_MATRIX: u64 = 3;
 
 /// What finding clusters takes beside the model and the rows of its head.
 const CLUSTER_BUFFERS: u64 = 16 << 20;
@@ -95,13 +98,18 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     if options.size_limit.is_none() {
         return Ok(streams);
     }
-    // The survey keeps the whole model in use.
-    let source: u64 = tensors.iter().map(stored).sum();
-    let survey = source
+    // The survey holds a layer of the model that its probe runs, and one that it encodes.
+    let survey = ends
+        + 2 * one_layer
         + hidden
         + COPIES_OF_MOMENTS / 2 * moments
         + PROBE_LOGITS.min(4 * 1024 * u64::from(config.vocab));
-    Ok(streams.max(survey))
+    // A choice that is checked on the whole model holds each matrix in its type and the next ones.
+    let variants = match options.effort {
+        SearchEffort::Max => FORMS_OF_A_MATRIX * options.size_limit.unwrap_or(0),
+        SearchEffort::Normal => 0,
+    };
+    Ok(streams.max(survey + variants))
 }
 
 /// The sums of products of all inputs of a layer.

@@ -360,3 +360,29 @@ fn no_budget_is_exceeded() {
         fs::remove_file(&file).unwrap();
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_evaluation_keeps_its_budget_and_a_refusal_names_one_that_is_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let file = converted(dir.path(), "m.qsf", &model, "--quant 8bit");
+    let text = dir.path().join("text.txt");
+    fs::write(&text, fs::read_to_string(TEXT).unwrap().repeat(40)).unwrap();
+    for base in [None, Some(&model)] {
+        let call = |budget: f64| {
+            let call = program("qsf-eval").arg(&file).arg("--file").arg(&text).args("--chunks 2");
+            let call = base.into_iter().fold(call, |call, base| call.arg("--base").arg(base));
+            call.arg("--ram-budget").arg(format!("{budget}"))
+        };
+        let refused = call(4.0).run();
+        assert_eq!(refused.code, 5, "{}", refused.stderr);
+        let (_, named) = refused.stderr.split_once(" a budget of ").unwrap();
+        let enough: f64 = named.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(call(0.88 * enough).run().code, 5, "{enough} MB were named, and less is enough");
+        for budget in [enough, 40.0, 100.0] {
+            let most = most_anonymous_memory(call(budget));
+            assert!(most > 0 && most as f64 <= budget * 1e6, "{most} bytes with {budget} MB");
+        }
+    }
+}
