@@ -276,7 +276,8 @@ mod tests {
         let huge = ODD
             .replace(r#""num_hidden_layers": 3"#, r#""num_hidden_layers": 1"#)
             .replace("100,", "16777216,")
-            .replace("72,", "1048572,");
+            .replace("72,", r#"1048572, "head_dim": 64,"#)
+            .replace("90,", "1,");
         let (config, tensors) = configured_model(Path::new("config.json"), huge.as_bytes()).unwrap();
         let recipe = "f32".parse().unwrap();
         let compression = Compression::None;
