@@ -2,7 +2,7 @@
 """Writes blocks of every tensor type of ggml with the CRC32 of their values, for the tests of runtime/src/ggml.
 
     make_ggml_vectors.py OUT                  runtime/src/ggml/testdata/vectors.bin, the fixture of the repository
-    make_ggml_vectors.py OUT --blocks 20000   a large one; QSF_GGML_VECTORS=OUT makes the tests read it as well
+    make_ggml_vectors.py OUT --blocks 20000   a large one; QSF_GGML_VECTORS=OUT makes the tests read it instead
     make_ggml_vectors.py OUT --ggml LIB       also compares all values with ggml's own C code
 
 LIB is a shared library. In the folder ggml of llama.cpp:

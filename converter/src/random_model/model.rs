@@ -7,6 +7,7 @@ use qsf_format::{
     BlockSize, CodeTables, Compression, EncodedTensor, Layout, META_VERSION, Meta, ModelConfig, Provenance,
     QsfWriter, TensorKind, WriterOptions,
 };
+use qsf_runtime::memory;
 use qsf_runtime::source::TensorInfo;
 use qsf_runtime::tokenizer::Tokenizer;
 use rayon::prelude::*;
@@ -47,7 +48,7 @@ impl RandomModel<'_> {
     /// Writes the model to `out`, verified. Gives the size of the file.
     ///
     /// # Errors
-    /// When the tokenizer is none or the file cannot be written.
+    /// When the tokenizer is none, the file cannot be written, or memory has no room for a layer.
     pub fn write(&self, out: &Path) -> Result<u64> {
         if let Some(json) = self.tokenizer {
             Tokenizer::from_json(json, Path::new("tokenizer.json"))?;
@@ -69,8 +70,10 @@ impl RandomModel<'_> {
             }
         }
         for layer in 0..self.config.layers {
-            let of_layer = planned.iter().enumerate().filter(|(_, t)| t.info.id.layer == Some(layer));
-            let encoded = of_layer.map(|(i, tensor)| self.rows(i, tensor).all(tensor.info.id.kind));
+            let of_layer = || planned.iter().enumerate().filter(|(_, t)| t.info.id.layer == Some(layer));
+            let bytes = of_layer().map(|(i, tensor)| self.rows(i, tensor).bytes());
+            memory::ask(bytes.fold(0, u64::saturating_add), || format!("weights of layer {layer}"))?;
+            let encoded = of_layer().map(|(i, tensor)| self.rows(i, tensor).all(tensor.info.id.kind));
             writer.layer(encoded.collect(), None)?;
         }
         writer.begin_final(self.config.tied_head)?;
@@ -164,6 +167,11 @@ impl TensorRows {
         let run = (VALUES_PER_RUN / self.cols).max(1).next_multiple_of(PANEL_ROWS);
         let rows = self.rows;
         (0..rows).step_by(run).map(move |first| first..rows.min(first + run))
+    }
+
+    /// Bytes of the tensor.
+    fn bytes(&self) -> u64 {
+        (self.rows as u64).saturating_mul(self.random.row_bytes() as u64)
     }
 
     /// The tensor.
@@ -260,6 +268,23 @@ mod tests {
             std::fs::read(out).unwrap()
         };
         assert!(file("a.qsf") == file("b.qsf"));
+    }
+
+    #[test]
+    fn a_layer_that_no_memory_holds_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let huge = ODD
+            .replace(r#""num_hidden_layers": 3"#, r#""num_hidden_layers": 1"#)
+            .replace("100,", "16777216,")
+            .replace("72,", r#"1048572, "head_dim": 64,"#)
+            .replace("90,", "1,");
+        let (config, tensors) = configured_model(Path::new("config.json"), huge.as_bytes()).unwrap();
+        let recipe = "f32".parse().unwrap();
+        let compression = Compression::None;
+        let model =
+            RandomModel { config, tensors, tokenizer: None, recipe, compression, seed: 1, force: true };
+        let error = model.write(&dir.path().join("out.qsf")).unwrap_err();
+        assert!(error.to_string().contains("weights of layer 0"), "{error}");
     }
 
     #[test]

@@ -212,10 +212,11 @@ impl Journal {
         let mut rest = payload;
         let mut buffer = vec![0; 1 << 16];
         while rest > 0 {
-            let part = buffer.len().min(rest as usize);
-            file.read_exact(&mut buffer[..part])?;
-            sum.update(&buffer[..part]);
-            rest -= part as u64;
+            let part = rest.min(buffer.len() as u64);
+            let read = &mut buffer[..part as usize];
+            file.read_exact(read)?;
+            sum.update(read);
+            rest -= part;
         }
         let whole = sum.finalize() == u32::from_le_bytes(stored);
         Ok(String::from_utf8(found_name).ok().filter(|_| whole).map(|name| (name, payload)))

@@ -113,6 +113,10 @@ fn contradiction(sums: &EvaluatedChunks) -> Option<String> {
         return Some(format!("{} chunks from {first} on, of {total}", chunks.len()));
     }
     let scored = ctx - 1 - ctx / 2;
+    // So that no sum over all chunks can overflow.
+    if scored.checked_mul(*total).is_none() {
+        return Some(format!("{total} chunks of {ctx} tokens"));
+    }
     let with_base = chunks[0].divergence.is_some();
     for (number, chunk) in (*first..).zip(chunks) {
         let divergence = chunk.divergence.as_ref();
@@ -325,8 +329,14 @@ mod tests {
 
     #[test]
     fn sums_that_contradict_themselves_are_refused_whatever_their_hash() {
-        let changes: [&dyn Fn(&mut EvaluatedChunks); 9] = [
+        let changes: [&dyn Fn(&mut EvaluatedChunks); 10] = [
             &|sums| sums.ctx = 0,
+            // Without a base nothing else says how many positions there are.
+            &|sums| {
+                sums.ctx = usize::MAX;
+                let scored = sums.ctx / 2;
+                sums.chunks.iter_mut().for_each(|chunk| (chunk.count, chunk.divergence) = (scored, None));
+            },
             &|sums| sums.first = usize::MAX,
             &|sums| sums.total = 2,
             &|sums| sums.chunks.clear(),

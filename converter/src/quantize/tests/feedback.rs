@@ -4,7 +4,7 @@ use qsf_format::{BUILT_IN, BlockSize, QuantType, decode_row};
 use qsf_runtime::cpu::Isa;
 
 use super::super::*;
-use super::{BLOCK_TYPES, Random};
+use super::{Random, block_types};
 
 fn learned() -> impl Iterator<Item = QuantType> {
     QuantType::ALL.into_iter().filter(|quant| quant.is_learned())
@@ -89,7 +89,7 @@ fn bytes_depend_neither_on_the_instruction_set_nor_on_the_threads() {
     let moment = moment(&mut random, n);
     let values = random.gaussian(35 * n, 1.0);
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    for quant in learned().chain(BLOCK_TYPES) {
+    for quant in learned().chain(block_types()) {
         let bytes = |isa| {
             let feedback = Feedback::new(isa, &moment, 0.01).unwrap();
             quantize_matrix(&matrix(isa, quant, n), &values, Some(&feedback), None, Effort::FULL).unwrap()
@@ -182,7 +182,7 @@ fn feedback_makes_the_outputs_of_plain_types_more_exact_at_every_block_size() {
     let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
     let diagonal: Vec<f32> = (0..n).map(|i| moment[i * n + i]).collect();
     let values = random.gaussian(17 * n, 0.02);
-    for quant in BLOCK_TYPES {
+    for quant in block_types() {
         for block in [32, 128, 256] {
             let block = BlockSize::new(block).unwrap();
             let of = |feedback| {

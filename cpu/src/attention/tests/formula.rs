@@ -4,26 +4,29 @@ use super::*;
 
 #[test]
 fn attention_is_the_naive_formula_for_all_groups_and_sizes_of_heads_on_every_instruction_set() {
-    let heads = [(1, 1), (4, 2), (3, 1), (8, 1), (16, 2), (7, 7), (41, 1)];
+    let all_heads =
+        [heads(1, 1), heads(4, 2), heads(3, 1), heads(8, 1), heads(16, 2), heads(7, 7), heads(41, 1)];
     let dims = [64, 1, 33, 80, 65, 16, 15];
-    for (i, heads) in heads.into_iter().enumerate() {
-        for (j, positions) in [(0, 1), (0, 5), (30, 4), (61, 10)].into_iter().enumerate() {
+    for (i, heads) in all_heads.into_iter().enumerate() {
+        for (j, positions) in
+            [positions(0, 1), positions(0, 5), positions(30, 4), positions(61, 10)].into_iter().enumerate()
+        {
             let dim = dims[(i + j) % dims.len()];
             Case::new(heads, dim, positions).check(&format!("{heads:?} {dim} {positions:?}"));
         }
     }
-    Case::new((2, 1), 300, (3, 2)).check("wide heads");
+    Case::new(heads(2, 1), 300, positions(3, 2)).check("wide heads");
 }
 
 #[test]
 fn attention_over_several_chunks_is_the_naive_formula_and_the_same_in_every_batch() {
     for (heads, dim, positions) in [
-        ((2, 2), 33, (255, 1)),
-        ((2, 2), 16, (256, 1)),
-        ((1, 1), 24, (250, 13)),
-        ((3, 1), 24, (500, 17)),
-        ((4, 1), 16, (600, 3)),
-        ((1, 1), 8, (0, 270)),
+        (heads(2, 2), 33, positions(255, 1)),
+        (heads(2, 2), 16, positions(256, 1)),
+        (heads(1, 1), 24, positions(250, 13)),
+        (heads(3, 1), 24, positions(500, 17)),
+        (heads(4, 1), 16, positions(600, 3)),
+        (heads(1, 1), 8, positions(0, 270)),
     ] {
         Case::new(heads, dim, positions).check(&format!("{heads:?} {dim} {positions:?}"));
     }
@@ -31,16 +34,16 @@ fn attention_over_several_chunks_is_the_naive_formula_and_the_same_in_every_batc
 
 #[test]
 fn windows_caps_and_slopes_are_those_of_the_naive_formula() {
-    for positions in [(0, 40), (240, 40), (530, 1)] {
+    for positions in [positions(0, 40), positions(240, 40), positions(530, 1)] {
         for window in [1, 4, 16, 33, 200, 256, 257, 1000] {
-            let mut case = Case::new((2, 1), 16, positions);
+            let mut case = Case::new(heads(2, 1), 16, positions);
             case.window = window;
             case.check(&format!("window {window} {positions:?}"));
         }
-        let mut capped = Case::new((3, 3), 24, positions);
+        let mut capped = Case::new(heads(3, 3), 24, positions);
         capped.softcap = Some(1.5);
         capped.check(&format!("cap {positions:?}"));
-        let mut sloped = Case::new((4, 2), 24, positions);
+        let mut sloped = Case::new(heads(4, 2), 24, positions);
         sloped.slopes = vec![0.25, 0.0625, 0.5, 0.001];
         sloped.check(&format!("slopes {positions:?}"));
         sloped.window = 20;
@@ -52,7 +55,7 @@ fn windows_caps_and_slopes_are_those_of_the_naive_formula() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     // Large enough to be spread over threads.
-    let case = Case::new((8, 2), 64, (600, 37));
+    let case = Case::new(heads(8, 2), 64, positions(600, 37));
     let isa = Isa::best();
     let results = [1, 2, 3].map(|threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -64,7 +67,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
 #[test]
 fn what_a_query_does_not_see_does_not_reach_it() {
     // As after tokens were taken back: the cache holds what was there before. And the batch goes on with damage.
-    let mut case = Case::new((2, 1), 24, (20, 12));
+    let mut case = Case::new(heads(2, 1), 24, positions(20, 12));
     case.window = 7;
     let damaged = 5;
     let types = KvType::ALL.map(KvTypes::from);
@@ -89,20 +92,24 @@ fn what_a_query_does_not_see_does_not_reach_it() {
 
 #[test]
 fn a_matrix_unit_gives_the_naive_formula() {
-    let all = [(1, 1), (4, 2), (3, 1), (8, 1), (16, 2), (7, 7), (41, 1)];
+    let all = [heads(1, 1), heads(4, 2), heads(3, 1), heads(8, 1), heads(16, 2), heads(7, 7), heads(41, 1)];
     for (i, heads) in all.into_iter().enumerate() {
-        for (j, positions) in [(0, 2), (0, 70), (30, 45), (210, 90), (500, 19)].into_iter().enumerate() {
+        for (j, positions) in
+            [positions(0, 2), positions(0, 70), positions(30, 45), positions(210, 90), positions(500, 19)]
+                .into_iter()
+                .enumerate()
+        {
             let dim = [64, 1, 33, 80, 65, 16, 15][(i + j) % 7];
             Case::new(heads, dim, positions).check_by_unit(&format!("{heads:?} {dim} {positions:?}"));
         }
     }
-    Case::new((2, 1), 300, (3, 40)).check_by_unit("wide heads");
+    Case::new(heads(2, 1), 300, positions(3, 40)).check_by_unit("wide heads");
     for window in [1, 16, 33, 200, 257, 1000] {
-        let mut case = Case::new((2, 1), 16, (240, 300));
+        let mut case = Case::new(heads(2, 1), 16, positions(240, 300));
         case.window = window;
         case.check_by_unit(&format!("window {window}"));
     }
-    let mut all = Case::new((4, 2), 24, (240, 40));
+    let mut all = Case::new(heads(4, 2), 24, positions(240, 40));
     (all.slopes, all.softcap) = (vec![0.25, 0.0625, 0.5, 0.001], Some(1.5));
     all.check_by_unit("slopes and a cap");
 }
@@ -110,7 +117,7 @@ fn a_matrix_unit_gives_the_naive_formula() {
 #[test]
 fn a_matrix_unit_takes_keys_and_values_of_all_types() {
     for kv_type in KvType::ALL {
-        let mut case = Case::new((4, 2), 64, (100, 70));
+        let mut case = Case::new(heads(4, 2), 64, positions(100, 70));
         case.types = kv_type.into();
         let layer = case.layer(0);
         let expected = case.run_on(Isa::best(), &layer, &[70]);
@@ -126,7 +133,7 @@ fn a_matrix_unit_takes_keys_and_values_of_all_types() {
 #[test]
 fn damage_does_not_reach_who_does_not_see_it_through_a_matrix_unit() {
     for (bad, what) in [f32::NAN, f32::INFINITY].into_iter().flat_map(|bad| (0..3).map(move |i| (bad, i))) {
-        let mut case = Case::new((2, 1), 24, (20, 12));
+        let mut case = Case::new(heads(2, 1), 24, positions(20, 12));
         let (damaged, width) = (5, case.kv_heads * case.dim);
         let floats = [&mut case.q, &mut case.keys, &mut case.values].into_iter().nth(what).unwrap();
         let at = if what == 0 { damaged * 2 * 24 } else { (case.past + damaged) * width };
@@ -143,7 +150,7 @@ fn damage_does_not_reach_who_does_not_see_it_through_a_matrix_unit() {
 #[test]
 fn what_no_query_sees_does_not_matter_to_a_matrix_unit() {
     for kv_type in KvType::ALL {
-        let mut case = Case::new((2, 1), 24, (20, 12));
+        let mut case = Case::new(heads(2, 1), 24, positions(20, 12));
         (case.window, case.types) = (7, kv_type.into());
         let expected = case.run_by_unit(&case.layer(10));
         let mut layer = case.layer(10);
@@ -159,7 +166,7 @@ fn what_no_query_sees_does_not_matter_to_a_matrix_unit() {
 #[test]
 fn keys_infinitely_far_away_have_no_weight_unless_all_are() {
     let dim = 2;
-    let mut case = Case::new((1, 1), dim, (299, 1));
+    let mut case = Case::new(heads(1, 1), dim, positions(299, 1));
     case.q = vec![1.0, 0.0];
     for position in 0..280 {
         case.keys[position * dim] = f32::NEG_INFINITY;
@@ -167,7 +174,7 @@ fn keys_infinitely_far_away_have_no_weight_unless_all_are() {
     for isa in Isa::available() {
         let out = case.run(isa, &[1]);
         assert!(out.iter().zip(case.naive()).all(|(out, exact)| (f64::from(*out) - exact).abs() < 1e-5));
-        let mut none = Case::new((1, 1), dim, (299, 1));
+        let mut none = Case::new(heads(1, 1), dim, positions(299, 1));
         (none.q, none.keys) = (vec![1.0, 1.0], vec![f32::NEG_INFINITY; 600]);
         assert!(none.run(isa, &[1]).iter().all(|v| v.is_nan()));
     }
@@ -175,7 +182,7 @@ fn keys_infinitely_far_away_have_no_weight_unless_all_are() {
 
 #[test]
 fn one_position_is_its_value() {
-    let case = Case::new((3, 1), 5, (0, 1));
+    let case = Case::new(heads(3, 1), 5, positions(0, 1));
     assert_eq!(case.run(Isa::best(), &[1]), case.values.repeat(3));
 }
 

@@ -13,6 +13,28 @@ fn floats(seed: usize, len: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7_919 + seed * 104_729) % 2_003) as f32 / 500.0 - 2.0).collect()
 }
 
+/// Heads of queries, and those of keys and values that they share.
+#[derive(Debug, Clone, Copy)]
+struct Heads {
+    query: usize,
+    kv: usize,
+}
+
+/// Tokens, and those before them.
+#[derive(Debug, Clone, Copy)]
+struct Positions {
+    past: usize,
+    tokens: usize,
+}
+
+const fn heads(query: usize, kv: usize) -> Heads {
+    Heads { query, kv }
+}
+
+const fn positions(past: usize, tokens: usize) -> Positions {
+    Positions { past, tokens }
+}
+
 /// Tokens behind `past` others, and everything that they see.
 struct Case {
     heads: usize,
@@ -31,7 +53,9 @@ struct Case {
 }
 
 impl Case {
-    fn new((heads, kv_heads): (usize, usize), dim: usize, (past, tokens): (usize, usize)) -> Case {
+    fn new(heads: Heads, dim: usize, positions: Positions) -> Case {
+        let Heads { query: heads, kv: kv_heads } = heads;
+        let Positions { past, tokens } = positions;
         let stored = (past + tokens) * kv_heads * dim;
         Case {
             heads,

@@ -11,12 +11,12 @@ fn all_types() -> Vec<KvTypes> {
 fn every_type_has_the_same_bits_on_every_instruction_set_in_every_batch_and_stored_one_at_a_time() {
     for types in all_types() {
         for (heads, dim, positions, window) in [
-            ((4, 2), 64, (0, 5), usize::MAX),
-            ((2, 2), 33, (61, 10), usize::MAX),
-            ((3, 1), 80, (250, 13), 70),
-            ((1, 1), 300, (30, 4), usize::MAX),
-            ((2, 1), 1, (500, 17), 9),
-            ((8, 1), 16, (255, 2), usize::MAX),
+            (heads(4, 2), 64, positions(0, 5), usize::MAX),
+            (heads(2, 2), 33, positions(61, 10), usize::MAX),
+            (heads(3, 1), 80, positions(250, 13), 70),
+            (heads(1, 1), 300, positions(30, 4), usize::MAX),
+            (heads(2, 1), 1, positions(500, 17), 9),
+            (heads(8, 1), 16, positions(255, 2), usize::MAX),
         ] {
             let mut case = Case::new(heads, dim, positions);
             (case.types, case.window) = (types, window);
@@ -39,7 +39,7 @@ fn few_bits_stay_near_what_floats_give() {
     // Root of the mean squared difference, as a part of that of the values.
     let bounds = [0.0, 3e-4, 8e-3, 0.1, 0.4];
     for dim in [64, 96, 33] {
-        let mut case = Case::new((4, 2), dim, (300, 20));
+        let mut case = Case::new(heads(4, 2), dim, positions(300, 20));
         let exact = case.run(Isa::best(), &[20]);
         let mut last = -1.0;
         for (kv_type, bound) in KvType::ALL.into_iter().zip(bounds) {
@@ -59,7 +59,7 @@ fn few_bits_stay_near_what_floats_give() {
 #[test]
 fn every_type_has_the_same_bits_on_every_number_of_threads() {
     for types in all_types() {
-        let mut case = Case::new((8, 2), 64, (600, 37));
+        let mut case = Case::new(heads(8, 2), 64, positions(600, 37));
         case.types = types;
         let (width, isa) = (case.heads * case.dim, Isa::best());
         let run = |threads| {
@@ -84,7 +84,7 @@ fn a_ring_gives_what_all_positions_give() {
     let isa = Isa::best();
     for types in all_types() {
         for (window, batch) in [(1, 1), (7, 5), (64, 64), (100, 3), (300, 30), (65, 1)] {
-            let mut case = Case::new((2, 1), 24, (0, 900));
+            let mut case = Case::new(heads(2, 1), 24, positions(0, 900));
             (case.types, case.window) = (types, window);
             let steps = [vec![batch; 900 / batch], vec![900 % batch]].concat();
             let expected = case.run(isa, &steps);
@@ -111,7 +111,7 @@ fn a_ring_gives_what_all_positions_give() {
 #[test]
 #[should_panic(expected = "positions that are not there")]
 fn a_ring_that_is_too_small_is_not_read() {
-    let case = Case::new((1, 1), 4, (0, 200));
+    let case = Case::new(heads(1, 1), 4, positions(0, 200));
     let mut ring = KvLayer::ring(case.shape(), 10, 200);
     ring.reserve(200).unwrap();
     (0..200).for_each(|at| case.store(Isa::SCALAR, &mut ring, at..at + 1));

@@ -372,12 +372,16 @@ pub(super) mod tests {
     static EMULATED: &[Option<Int8Kernel>] = &kernels!("emulated", emulated);
     static AMX: &[Option<Int8Kernel>] = &kernels!("amx", by_unit);
 
+    /// # Safety
+    /// As for [`matmul_tiles`]; the processor must have these instructions.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
         // SAFETY: the caller's promises.
         unsafe { matmul_tiles::<Emulated, QUANT>(task, out) }
     }
 
+    /// # Safety
+    /// As for [`matmul_tiles`]; the processor must have these instructions, and the tile unit.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn by_unit<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
         // SAFETY: the caller's promises.

@@ -19,6 +19,9 @@ struct Avx2<const VNNI: bool>;
 
 impl<const VNNI: bool> Avx2<VNNI> {
     /// The four codes at `x` in every lane.
+    ///
+    /// # Safety
+    /// As for [`PanelIsa`].
     #[inline(always)]
     unsafe fn broadcast(x: *const i8) -> __m256i {
         // SAFETY: the promises of `PanelIsa`.

@@ -306,6 +306,8 @@ mod tests {
     static EMULATED: &[Option<WideKernel>] = &kernels!("emulated", emulated);
     static AMX: &[Option<WideKernel>] = &kernels!("amx", matmul_amx);
 
+    /// # Safety
+    /// As for [`matmul`]; the processor must have these instructions.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
         // SAFETY: the caller's promises.
@@ -387,12 +389,16 @@ mod tests {
         input
     }
 
-    fn check(
-        kernels: &[Option<WideKernel>],
-        quant: QuantType,
-        block: BlockSize,
-        (panels, cols, rows): (usize, usize, usize),
-    ) {
+    /// A product: of a matrix, and of so many rows of activations.
+    #[derive(Clone, Copy)]
+    struct Shape {
+        panels: usize,
+        cols: usize,
+        rows: usize,
+    }
+
+    fn check(kernels: &[Option<WideKernel>], quant: QuantType, block: BlockSize, shape: Shape) {
+        let Shape { panels, cols, rows } = shape;
         let case = Case::new(quant, block, panels, cols);
         let seen = case.seen(kernels);
         // Codes of learned types need not come near the largest that a scale is made for.
@@ -428,16 +434,19 @@ mod tests {
 
     fn check_all(kernels: &[Option<WideKernel>]) {
         let some = [QuantType::Q4, QuantType::T3];
+        // Beyond what one pass takes.
+        let (many_panels, many_rows) = (PASS_PANELS + 3, PASS_STRIPS * STRIP_ROWS + 3);
         for quant in kernels.iter().flatten().map(WideKernel::quant) {
             for block in BlockSize::ALL {
-                for shape in [(1, 1, 1), (3, 300, 35), (2, 545, 64)] {
-                    check(kernels, quant, block, shape);
-                }
+                check(kernels, quant, block, Shape { panels: 1, cols: 1, rows: 1 });
+                check(kernels, quant, block, Shape { panels: 3, cols: 300, rows: 35 });
+                check(kernels, quant, block, Shape { panels: 2, cols: 545, rows: 64 });
             }
-            check(kernels, quant, BlockSize::B64, (PASS_PANELS + 1, 63, 18));
-            check(kernels, quant, BlockSize::B64, (1, 65, PASS_STRIPS * STRIP_ROWS + 3));
+            let check = |shape| check(kernels, quant, BlockSize::B64, shape);
+            check(Shape { panels: PASS_PANELS + 1, cols: 63, rows: 18 });
+            check(Shape { panels: 1, cols: 65, rows: many_rows });
             if some.contains(&quant) {
-                check(kernels, quant, BlockSize::B64, (PASS_PANELS + 3, 300, PASS_STRIPS * STRIP_ROWS + 3));
+                check(Shape { panels: many_panels, cols: 300, rows: many_rows });
             }
         }
     }
