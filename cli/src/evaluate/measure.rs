@@ -34,7 +34,7 @@ const STREAMED_LOGIT_ROWS: usize = 4;
 const BYTES_PER_TOKEN: u64 = 3;
 
 /// What a tokenizer takes while it reads a text, of which it leaves most to what comes then.
-const ENCODING: u64 = 3_000_000;
+const ENCODING: u64 = 6_000_000;
 
 /// A model, and what it is evaluated on.
 struct Opened {

@@ -9,10 +9,10 @@ use crate::error::{Result, RuntimeError};
 use crate::text_file::TextSource;
 
 /// Bytes of a text that are encoded at once.
-pub(super) const WINDOW: usize = 1 << 16;
+pub(super) const WINDOW: usize = 1 << 15;
 
 /// Bytes that two windows share. Their middle half has to agree: some hundred tokens.
-const OVERLAP: usize = 1 << 13;
+const OVERLAP: usize = 1 << 12;
 
 /// Most bytes of a window. It grows where two do not agree, as in a word as long as the window. Some tokenizers take a hundred
 /// times as much memory.
