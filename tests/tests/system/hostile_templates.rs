@@ -29,7 +29,7 @@ fn deep() -> Vec<(&'static str, String)> {
         ("brackets", format!("{{{{ {}1{} }}}}", many("("), many(")"))),
         ("lists", format!("{{{{ {}1{} }}}}", many("["), many("]"))),
         ("maps", format!("{{{{ {}1{} }}}}", many("{1:"), many("}"))),
-        ("choices", format!("{{{{ {}1 }}}}", many("1 if 0 else "))),
+        ("choices", format!("{{{{ {}1 }}}}", "1 if 0 else ".repeat(80_000))),
         ("blocks", many("{% if 1 %}")),
         ("elif", format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(80_000))),
         ("recursive macro", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}".into()),

@@ -102,7 +102,7 @@ fn every_program_that_is_told_to_end_at_any_moment_does_so() {
     let long = dir.path().join("long.txt");
     fs::write(&long, "the cat, and the dog ".repeat(400_000)).unwrap();
     let calls: [&dyn Fn() -> Program; 7] = [
-        &|| program("qsf-run").arg(&file).args("-p Hello -n 2000 --temp 0"),
+        &|| program("qsf-run").arg(&file).args("-p Hello -n 500 --temp 0"),
         &|| program("qsf-run").arg(&file).args("--tokenize -f").arg(&long),
         &|| program("qsf-run").arg(&file).args("--bench -r 100000"),
         &|| program("qsf-eval").arg(&file).arg("--file").arg(TEXT).arg("--base").arg(&model),
