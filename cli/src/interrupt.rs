@@ -37,13 +37,13 @@ pub fn cancel_on_interrupt() -> anyhow::Result<Cancel> {
     if let Some(cancel) = CANCEL.get() {
         return Ok(cancel.clone());
     }
-    let cancel = CANCEL.get_or_init(Cancel::default).clone();
+    let cancel = Cancel::default();
     #[cfg(unix)]
     termination::watch(&cancel)?;
     let flag = cancel.clone();
     ctrlc::set_handler(move || interrupted(&flag, CONVERSATION.load(Ordering::Relaxed)))
         .context("cannot handle Ctrl-C")?;
-    Ok(cancel)
+    Ok(CANCEL.get_or_init(|| cancel).clone())
 }
 
 /// From here on Ctrl-C ends an answer and not the program. SIGTERM ends it as before.

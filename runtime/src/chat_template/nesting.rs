@@ -41,9 +41,12 @@ pub(super) fn check_nesting(template: &str) -> Result<(), Refusal> {
 
 /// How long a raw block is, in which nothing is a tag but its end.
 fn raw_length(text: &str) -> usize {
+    let mark = |text: &str| usize::from(text.starts_with(['-', '+']));
     let ends = text.match_indices("{%").find(|(at, _)| {
-        let (end, name, signs) = read_tag(&text[*at..], "%}");
-        name == "endraw" && signs == 1 && text[..at + end].ends_with("%}")
+        let tag = &text[at + 2..];
+        let name = tag[mark(tag)..].trim_ascii_start();
+        let end = name.strip_prefix("endraw").map(str::trim_ascii_start);
+        end.is_some_and(|end| end[mark(end)..].starts_with("%}"))
     });
     ends.map_or(text.len(), |(at, _)| at)
 }
@@ -141,6 +144,7 @@ mod tests {
         assert_eq!(found(&format!("{{{{ '{}' }}}}", "- ".repeat(9000))), "");
         assert_eq!(found(&format!("{{# {} #}}{{{{ 'é' }}}} {{", "{{- ".repeat(9000))), "");
         assert_eq!(found(&format!("{{% raw %}}{}{{% endraw %}}", "{% if a %}".repeat(900))), "");
+        assert_eq!(found(&format!("{{% raw %}}{}", "{%".repeat(400_000))), "");
         for operator in ["-", "not ", "(", "[", "{1:", ".a", "|upper", "~'a'", "+1", "[0]", " if a else "] {
             let template = format!("a\n{{{{ a{} }}}}", operator.repeat(9000));
             assert!(found(&template).contains("too deeply"), "{operator}");
