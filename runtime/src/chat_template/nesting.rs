@@ -55,7 +55,7 @@ fn raw_length(text: &str) -> usize {
 fn count_block(blocks: &mut Vec<usize>, name: &str) {
     match name {
         "if" | "for" | "macro" | "call" | "filter" | "block" | "with" | "autoescape" | "set" => {
-            blocks.push(1)
+            blocks.push(1);
         }
         "elif" => {
             if let Some(last) = blocks.last_mut() {
