@@ -10,6 +10,7 @@
 //! | [`compute`], [`model_args`], [`byte_size`] | flags that programs share |
 //! | [`console`], [`progress`], [`model_name`] | what a user sees |
 //! | [`exit`], [`interrupt`] | how a program ends |
+//! | [`template_process`] | where chat templates run |
 //! | [`documents`] | completions for shells, manual pages |
 //!
 //! Whoever has options of another kind than a command line, such as keyword arguments, gives them by name. They go through the
@@ -54,3 +55,4 @@ pub mod model_args;
 pub mod model_name;
 pub mod progress;
 pub mod run;
+pub mod template_process;

@@ -121,7 +121,7 @@ pub use model_config::{
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;
-pub use partial_file::PartialFile;
+pub use partial_file::{PartialFile, abandon_partial_files};
 pub use quant_type::QuantType;
 pub use reader::{EmbeddingInfo, MAX_SECTION_BYTES, QsfFile, TensorGroup};
 pub use sum_tables::SumTables;

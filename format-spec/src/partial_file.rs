@@ -3,8 +3,28 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::FormatError;
+
+/// The partial files of this process, for [`abandon_partial_files`].
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes the partial files of this process, which is to end at once: from here on it begins and finishes no more of them, and
+/// whoever tries waits for that end. A file that has its name keeps it.
+pub fn abandon_partial_files() {
+    let mut unfinished = unfinished();
+    for partial in unfinished.drain(..) {
+        // Nothing more can be done if this fails; the name says that the file is partial.
+        let _ = fs::remove_file(partial);
+    }
+    // Never unlocked: a file that is begun now would be left behind, and one that is renamed now is gone.
+    std::mem::forget(unfinished);
+}
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The two names of a file in the making. Dropped before [`PartialFile::publish`], it removes what was written.
 pub struct PartialFile {
@@ -33,7 +53,10 @@ impl PartialFile {
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
+        let mut unfinished = unfinished();
         let file = claim(&partial)?;
+        unfinished.push(partial.clone());
+        drop(unfinished);
         Ok((PartialFile { path: path.to_owned(), partial, force, published: false }, file))
     }
 
@@ -60,7 +83,11 @@ impl PartialFile {
     pub fn publish(&mut self, file: &File) -> Result<(), FormatError> {
         file.sync_all().map_err(|e| FormatError::io(&self.partial, "sync", e))?;
         check_replaceable(&self.path, self.force)?;
-        fs::rename(&self.partial, &self.path).map_err(|e| FormatError::io(&self.path, "rename to", e))?;
+        {
+            let mut unfinished = unfinished();
+            fs::rename(&self.partial, &self.path).map_err(|e| FormatError::io(&self.path, "rename to", e))?;
+            unfinished.retain(|partial| *partial != self.partial);
+        }
         self.published = true;
         if cfg!(unix) {
             let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
@@ -76,6 +103,8 @@ impl PartialFile {
 impl Drop for PartialFile {
     fn drop(&mut self) {
         if !self.published {
+            let mut unfinished = unfinished();
+            unfinished.retain(|partial| *partial != self.partial);
             // Nothing more can be done if this fails; the name says that the file is partial.
             let _ = fs::remove_file(&self.partial);
         }

@@ -15,6 +15,7 @@ use qsf_runtime::source::WeightSource;
 
 use super::fingerprint::SeenFile;
 use super::protocol::{Finished, GO, Report, STOP, Stopped};
+use crate::interrupt::{end_now, end_soon_as_a_job};
 
 /// Progress is told at most so often.
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -157,11 +158,14 @@ fn listen(cancel: &Cancel, go: &Sender<()>) {
                 // Nobody waits for it only when the job is over.
                 let _ = go.send(());
             }
-            Ok(STOP) => return cancel.request(),
+            Ok(STOP) => {
+                cancel.request();
+                end_soon_as_a_job();
+            }
             _ => break,
         }
     }
-    std::process::exit(Failure::Interrupted.exit_code().into());
+    end_now();
 }
 
 /// Errors of disks and networks that come and go; what lacks room, rights or a file does so the next time as well.

@@ -12,6 +12,7 @@ use super::args::ConvertArgs;
 use super::choose::{choose_options, type_name};
 use super::model::{open_model, output};
 use super::report::conversion_json;
+use crate::interrupt::{how_it_goes_on, note_at_the_end};
 
 /// A conversion that is done, and of what.
 pub(super) struct Made {
@@ -32,15 +33,13 @@ pub(super) fn make(
     let source = source.as_ref();
     let (options, plan_to_write) = choose_options(args, source)?;
     ready(source, &options)?;
+    note_at_the_end(journal_path(&out));
     let conversion = convert(source, &out, &options, cpu, progress, cancel).inspect_err(|error| {
         let journal = journal_path(&out);
         // After other errors the same command would come to the same end.
         let stopped = matches!(error.failure(), Failure::Interrupted | Failure::OutOfSpace);
         if stopped && journal.exists() {
-            progress.note(&format!(
-                "{} keeps what is done: the same command goes on from there",
-                journal.display()
-            ));
+            progress.note(&how_it_goes_on(&journal));
         }
     })?;
     if let Some(path) = plan_to_write {

@@ -28,14 +28,20 @@ use crate::documents;
 use crate::exit::{class_of, exit_with};
 use crate::interrupt::cancel_on_interrupt;
 use crate::progress::ProgressLine;
+use crate::template_process::render_if_asked;
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    if let Some(code) = render_if_asked() {
+        return code;
+    }
+    // For a process of a batch, too, which tells of an error of this itself.
+    let handler = cancel_on_interrupt();
     let args: ConvertArgs = documents::parse();
     if args.batch.batch_worker {
         return ExitCode::from(work(&args));
     }
-    exit_with(run(&args))
+    exit_with(handler.and_then(|_| run(&args)))
 }
 
 fn run(args: &ConvertArgs) -> anyhow::Result<()> {

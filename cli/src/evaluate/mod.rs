@@ -36,7 +36,7 @@ pub use report::Report;
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    exit_with(print_evaluation(&documents::parse::<EvalArgs>()))
+    exit_with(cancel_on_interrupt().and_then(|_| print_evaluation(&documents::parse())))
 }
 
 /// Prints what the flags ask for.

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use super::{DiffArgs, InspectArgs, ReportArgs, inspect, print_difference, write_report};
 use crate::documents;
 use crate::exit::exit_with;
+use crate::interrupt::cancel_on_interrupt;
 
 /// Shows what a QSF file holds and checks that it is whole, compares two models, or writes a page about files.
 #[derive(Debug, Parser)]
@@ -44,15 +45,18 @@ Exit codes: 0 ok, 1 models that differ, 2 usage, 3 unreadable or damaged file, 4
 /// Of a comparison that has found something, as of diff(1).
 const DIFFERENT: u8 = 1;
 
-/// The whole program.
-pub fn main() -> ExitCode {
-    let args: InspectProgram = documents::parse();
-    let result = match &args.command {
+/// What the command line asks for. Gives whether two models compute the same, where that was the question.
+fn run(args: &InspectProgram) -> anyhow::Result<bool> {
+    match &args.command {
         Some(Command::Diff(diff)) => print_difference(diff),
         Some(Command::Report(report)) => write_report(report).map(|()| true),
         None => inspect(&args.inspect).map(|()| true),
-    };
-    match result {
+    }
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    match cancel_on_interrupt().and_then(|_| run(&documents::parse())) {
         Ok(false) => ExitCode::from(DIFFERENT),
         result => exit_with(result.map(|_| ())),
     }

@@ -16,6 +16,7 @@ use super::prompt::no_tokenizer;
 use super::rates::Rates;
 use super::session::Session;
 use crate::console::print;
+use crate::interrupt::ctrl_c_ends_an_answer;
 use crate::model_args::Streaming;
 use crate::model_name::model_name;
 
@@ -51,6 +52,7 @@ fn converse<R: Runner>(runner: &R, args: &RunArgs, session: &Session, state: R::
         json: args.json,
         verbose: args.verbose,
     };
+    ctrl_c_ends_an_answer();
     let turns = answer_turns(&mut conversation, &options, &mut sampler, runner.cancel())?;
     if args.json {
         let mut value = json!({

@@ -32,6 +32,7 @@ use crate::documents;
 use crate::exit::exit_with;
 use crate::interrupt::cancel_on_interrupt;
 use crate::model_args::{Runs, only_on_cpu};
+use crate::template_process::render_if_asked;
 
 pub use self::args::RunArgs;
 pub use self::interactive::{DEFAULT_CONTEXT, InteractiveArgs, TurnOptions, answer_turns};
@@ -39,7 +40,10 @@ pub use self::tokenize::{TokenizeArgs, print_tokens};
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    exit_with(run(&documents::parse::<RunArgs>()))
+    if let Some(code) = render_if_asked() {
+        return code;
+    }
+    exit_with(cancel_on_interrupt().and_then(|_| run(&documents::parse())))
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<()> {

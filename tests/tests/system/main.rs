@@ -48,7 +48,11 @@ mod streaming;
 mod report;
 
 // The system around them.
+#[cfg(target_os = "linux")]
+mod hostile_templates;
 #[cfg(unix)]
 mod interrupts;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(target_os = "linux")]
+mod signals;

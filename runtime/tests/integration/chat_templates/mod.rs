@@ -101,6 +101,17 @@ fn a_template_that_never_ends_or_never_stops_talking_is_stopped() {
     assert!(error_of(recursive).contains("recursion limit"));
     assert!(error_of(&"{% if true %}".repeat(2000)).contains("Jinja"));
     assert!(error_of(&format!("{{{{ {}1{} }}}}", "(".repeat(9000), ")".repeat(9000))).contains("Jinja"));
+    for operator in ["-", "not ", "[", ".a", "|upper", "~'a'", "+1", " if a else "] {
+        let error = error_of(&format!("\n{{{{ 1{} }}}}", operator.repeat(50_000)));
+        assert!(error.contains("line 2") && error.contains("too deeply"), "{operator}: {error}");
+    }
+    // As deep as is allowed, in a thread of its own: neither the parser nor what drops its trees takes all of the stack.
+    for operator in ["-", "not ", "-", ".a", "|upper", "~'a'", "+1", "[0]"] {
+        let (before, after) = if matches!(operator, "-" | "not ") { (operator, "") } else { ("", operator) };
+        let times = 1900 / operator.trim().len().clamp(1, 3);
+        let _ = rendered(&format!("{{{{ {}1{} }}}}", before.repeat(times), after.repeat(times)));
+    }
+    assert!(error_of(&format!("{{% if 0 %}}{}", "{% elif 0 %}".repeat(50_000))).contains("too deeply"));
     assert!(error_of(&" ".repeat((1 << 20) + 1)).contains("at most 1048576 bytes"));
     assert!(error_of("{{ 'a' | indent(9999999999999999999) }}").contains("template"));
 }

@@ -1,0 +1,115 @@
+//! The chat template of a model: Jinja that makes a text of a conversation.
+//!
+//! The same conversation gives the same text at any time: the date that a template asks for is fixed (`strftime_now`).
+//!
+//! A template is a program of a stranger. It has no way out of its own text. Programs have it run in a process of its own, which
+//! ends where it takes too much memory, time or stack ([`set_renderer`]). Without one it runs on a thread of this process:
+//! nesting, steps and text are limited there, and memory is not (docs/security.md).
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `message`, `refusal` | what is rendered, and why it is not |
+//! | `engine`, `functions` | reads and renders with the library; what transformers gives to templates |
+//! | `nesting` | how deeply a template is nested, before the library reads it |
+//! | `limits` | memory, time and stack |
+//! | `process`, `serve`, `protocol` | the process that renders, from outside, from inside, and the talk with it |
+//! | `renderer` | whether there is such a process |
+
+mod engine;
+mod functions;
+mod limits;
+mod message;
+mod nesting;
+mod process;
+mod protocol;
+mod refusal;
+mod renderer;
+mod serve;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+pub use self::message::Message;
+pub use self::renderer::set_renderer;
+pub use self::serve::serve_renderer;
+
+use self::message::Input;
+use self::process::Failed;
+use self::renderer::Renderer;
+use crate::error::{Result, RuntimeError};
+use crate::source::WeightSource;
+use crate::tokenizer::Tokenizer;
+
+/// Bytes that a template may have: those of models have up to some ten thousand.
+const MAX_TEMPLATE_BYTES: usize = 1 << 20;
+
+/// A chat template, ready to render.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    /// One conversation at a time.
+    renderer: Mutex<Renderer>,
+    path: PathBuf,
+    bos: Option<String>,
+    eos: Option<String>,
+}
+
+impl ChatTemplate {
+    /// The template of a model, whose tokens have the names that `tokenizer` knows.
+    ///
+    /// # Errors
+    /// When the model has none, or it is not Jinja; the error names the line.
+    pub fn of_source(source: &dyn WeightSource, tokenizer: &Tokenizer) -> Result<ChatTemplate> {
+        let text = source.chat_template().ok_or_else(|| {
+            // chat_template.jinja, or a field of tokenizer_config.json; in a GGUF file tokenizer.chat_template.
+            let expected = "one, as models for conversations have (this may be a base model: use it without)";
+            RuntimeError::bad_input(source.path(), "the chat template", expected, "none")
+        })?;
+        let config = source.config();
+        let name = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id));
+        let (bos, eos) = (name(config.bos.or(tokenizer.bos())), name(config.stop_tokens.first().copied()));
+        ChatTemplate::new(text, source.path(), bos, eos)
+    }
+
+    /// Reads a template; `path` is where it came from, for messages. `bos` and `eos` are the texts of the tokens that begin and
+    /// end a text, where the model has them.
+    ///
+    /// # Errors
+    /// When it is not UTF-8 or not Jinja, too large or nested too deeply.
+    pub fn new(text: &[u8], path: &Path, bos: Option<String>, eos: Option<String>) -> Result<ChatTemplate> {
+        let refuse = |expected: &str, found: String| {
+            RuntimeError::bad_input(path, "the chat template", expected, found)
+        };
+        if text.len() > MAX_TEMPLATE_BYTES {
+            let expected = format!("at most {MAX_TEMPLATE_BYTES} bytes");
+            return Err(refuse(&expected, format!("{} bytes", text.len())));
+        }
+        let text = std::str::from_utf8(text).map_err(|e| refuse("UTF-8", e.to_string()))?;
+        let renderer = Renderer::new(text).map_err(|failed| error(path, failed))?;
+        Ok(ChatTemplate { renderer: Mutex::new(renderer), path: path.to_owned(), bos, eos })
+    }
+
+    /// The text of a conversation; with `prompt_reply` up to where the assistant's next message begins.
+    ///
+    /// Its special tokens are written out, a first one among them: it is to be split by
+    /// [`Tokenizer::encode_plain`], which adds none.
+    ///
+    /// # Errors
+    /// When the template refuses the conversation or fails, with its line. When it takes too many steps, too much time or memory,
+    /// or makes too much text.
+    pub fn render(&self, messages: &[Message], prompt_reply: bool) -> Result<String> {
+        let (messages, bos, eos) = (messages.to_vec(), self.bos.clone(), self.eos.clone());
+        let input = Input { messages, prompt_reply, bos, eos };
+        let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
+        renderer.render(input).map_err(|failed| error(&self.path, failed))
+    }
+}
+
+/// Why there is no text, with the file.
+fn error(path: &Path, failed: Failed) -> RuntimeError {
+    match failed {
+        Failed::Refused(refusal) => {
+            RuntimeError::bad_input(path, refusal.place(), &refusal.expected, &refusal.found)
+        }
+        Failed::Start(source) => RuntimeError::io(path, "start a process for the chat template", source),
+    }
+}
