@@ -11,7 +11,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use qsf_format::PartialFile;
+use qsf_format::{JsonLimits, PartialFile, from_json};
 use qsf_runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +93,7 @@ pub fn read_plan(path: &Path) -> Result<Vec<TypeOverride>> {
         return Err(refused(format!("{size} bytes")));
     }
     let json = fs::read(path).map_err(|e| ConvertError::io(path, "read", e))?;
-    let file: PlanFile = serde_json::from_slice(&json).map_err(|e| refused(e.to_string()))?;
+    let file: PlanFile = from_json(&json, JsonLimits::DESCRIPTION).map_err(refused)?;
     if file.version != VERSION {
         return Err(refused(format!("version {}", file.version)));
     }

@@ -57,6 +57,7 @@
 
 mod alignment;
 mod block_size;
+mod bounded_json;
 mod built_in;
 mod chunk;
 mod clusters;
@@ -97,6 +98,7 @@ mod writer;
 
 pub use alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
 pub use block_size::BlockSize;
+pub use bounded_json::{JsonLimits, check_json, from_json};
 pub use chunk::{Chunk, ChunkDecoder, Compression, MAX_EXPANSION};
 pub use clusters::{Containment, MAX_CLUSTERS, VocabClusters};
 pub use code_tables::{BUILT_IN, CodeTables, Grid};

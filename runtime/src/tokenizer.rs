@@ -37,7 +37,7 @@ impl Tokenizer {
     /// The text is not a tokenizer, or is one that fails at its first use.
     pub fn from_json(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
         let inner = catch_library_panic("tokenizer", || {
-            limits::check_growth(&serde_json::from_slice(bytes)?)?;
+            limits::check(bytes)?;
             let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
             inner.with_truncation(None)?;
             inner.with_padding(None);

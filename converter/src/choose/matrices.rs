@@ -79,7 +79,12 @@ pub(crate) struct Surveyor<'a> {
 
 impl Surveyor<'_> {
     /// The matrices of the layer that the probe stands at.
-    pub(super) fn layer(&self, layer: u32, stats: &LayerStats, probe: &mut Probe<'_>) -> Result<SurveyedLayer> {
+    pub(super) fn layer(
+        &self,
+        layer: u32,
+        stats: &LayerStats,
+        probe: &mut Probe<'_>,
+    ) -> Result<SurveyedLayer> {
         let mut fits = Fits::of_stats(self.encoder.rows.isa, stats);
         let mut tensors = Vec::new();
         for planned in self.wanted_of(Some(layer)) {

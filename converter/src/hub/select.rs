@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use qsf_format::printable::{message, quote};
+use qsf_format::{JsonLimits, from_json};
 
 use super::error::{HubError, Result};
 use super::reference::is_plain_path;
@@ -101,7 +102,7 @@ pub(super) fn indexed_files(
         weight_map: BTreeMap<String, String>,
     }
     let wrong = |expected: String, found| HubError::NoModel { repo: repo.to_owned(), expected, found };
-    let Index { weight_map } = serde_json::from_slice(content)
+    let Index { weight_map } = from_json(content, JsonLimits::LIST)
         .map_err(|e| wrong(format!("an object with `weight_map` in {index}"), message(e)))?;
     let files: BTreeSet<String> = weight_map.into_values().collect();
     for file in &files {

@@ -1,6 +1,7 @@
 //! Sections that are read whole: META, texts, clusters, exits, outliers.
 
 use super::file::QsfFile;
+use crate::bounded_json::{JsonLimits, check_json};
 use crate::chunk::{Compression, zstd_at_most};
 use crate::clusters::VocabClusters;
 use crate::directory::SectionTag;
@@ -29,7 +30,8 @@ impl QsfFile {
         if section.compression == Compression::None {
             return Ok(Some(stored.to_vec()));
         }
-        zstd_at_most(stored, MAX_SECTION_BYTES)
+        let most = if tag == SectionTag::META { JsonLimits::DESCRIPTION.bytes } else { MAX_SECTION_BYTES };
+        zstd_at_most(stored, most)
             .map(Some)
             .map_err(|found| Damage::new(format!("section {tag}"), section.offset, "a zstd frame", found))
     }
@@ -42,6 +44,7 @@ impl QsfFile {
     pub fn meta(&self) -> Result<Option<Meta>, FormatError> {
         let in_file = |damage: Damage| damage.in_file(&self.path);
         let Some((json, at)) = self.meta_json().map_err(in_file)? else { return Ok(None) };
+        // Within limits, as meta_json has checked.
         let meta: Meta =
             serde_json::from_slice(&json).map_err(|e| match serde_json::from_slice::<ModelOnly>(&json) {
                 Err(of_model) if is_unknown(&of_model) => {
@@ -66,6 +69,8 @@ impl QsfFile {
         let Some(json) = self.read_section(SectionTag::META)? else {
             return Err(Damage::new("section directory", at, "an entry META", "none"));
         };
+        check_json(&json, JsonLimits::DESCRIPTION)
+            .map_err(|found| Damage::new("section META", at, "a description of ordinary size", found))?;
         // The version first: a later schema may not parse as this one.
         let version: MetaVersion =
             serde_json::from_slice(&json).map_err(|e| Damage::new("section META", at, META_JSON, e))?;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use qsf_format::PartialFile;
+use qsf_format::{JsonLimits, PartialFile, from_json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -90,10 +90,10 @@ impl EvaluationPart {
         if hash != found {
             return refuse("the contents", &format!("SHA-256 {}", hash.escape_default()), found);
         }
-        let part = serde_json::from_slice::<EvaluationPart>(json);
+        let part = from_json::<EvaluationPart>(json, JsonLimits::LIST);
         let part = match part {
             Ok(part) => part,
-            Err(error) => return refuse("the contents", "a part of an evaluation", error.to_string()),
+            Err(error) => return refuse("the contents", "a part of an evaluation", error),
         };
         match contradiction(&part.sums) {
             Some(found) => refuse("the sums", "those of whole chunks", found),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Result, RuntimeError};
 use qsf_format::printable::message;
+use qsf_format::{JsonLimits, from_json};
 
 /// Largest `config.json` and the like: real ones take a few KB, those with per-layer tables a few MB.
 pub const MAX_CONFIG_BYTES: u64 = 64 << 20;
@@ -44,15 +45,24 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The JSON object in a file of at most [`MAX_CONFIG_BYTES`].
+/// The JSON object in a file that describes something.
 pub fn read_object(path: &Path) -> Result<Map<String, Value>> {
-    parse_object(path, &read(path, MAX_CONFIG_BYTES)?)
+    parse_object(path, &read(path, JsonLimits::DESCRIPTION.bytes as u64)?)
+}
+
+/// The JSON object in a file that lists tensors or tokens, of which there may be very many.
+pub fn read_list(path: &Path) -> Result<Map<String, Value>> {
+    parse_within(path, &read(path, MAX_CONFIG_BYTES)?, JsonLimits::LIST)
 }
 
 /// The JSON object that the bytes of a file are.
 pub fn parse_object(path: &Path, bytes: &[u8]) -> Result<Map<String, Value>> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| RuntimeError::bad_input(path, "the file", "a JSON object", message(e)))
+    parse_within(path, bytes, JsonLimits::DESCRIPTION)
+}
+
+fn parse_within(path: &Path, bytes: &[u8], limits: JsonLimits) -> Result<Map<String, Value>> {
+    from_json(bytes, limits)
+        .map_err(|e| RuntimeError::bad_input(path, "the file", "a JSON object of ordinary size", message(e)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,13 @@
 //! Limits on what a `tokenizer.json` may make of a text. The library applies whatever the file says: a few hundred bytes of
 //! chained replacements turn one letter into gigabytes, and a failed allocation cannot be caught.
 
+use std::fmt;
+
+use qsf_format::{JsonLimits, from_json};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::definition::Charsmap;
 
@@ -16,24 +22,119 @@ const MAX_ADDED: usize = 4096;
 const MAX_ADDED_TOKENS: usize = 1 << 16;
 const MAX_ADDED_TOKEN_BYTES: usize = 1 << 20;
 
-/// The parts of a `tokenizer.json` that can multiply a text; the vocabulary, which is most of it, is passed over.
-#[derive(Debug, Default, serde::Deserialize)]
+/// Most pieces of a vocabulary, and most merges: the library takes some hundred bytes for each. The largest in use have some
+/// 260 000 and 520 000.
+const MAX_PIECES: usize = 1 << 20;
+/// Of a normalizer and the like. Tables of replacements are texts of some hundred kilobytes in them; real ones have a few members.
+const STEPS: JsonLimits = JsonLimits { bytes: 16 << 20, memory: 24 << 20 };
+
+/// The parts of a `tokenizer.json`, of which nothing is built yet.
+#[derive(Deserialize)]
+struct RawParts<'a> {
+    #[serde(borrow)]
+    normalizer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pre_tokenizer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    decoder: Option<&'a RawValue>,
+    #[serde(borrow)]
+    post_processor: Option<&'a RawValue>,
+    #[serde(borrow)]
+    added_tokens: Option<&'a RawValue>,
+    model: Option<ModelSize>,
+}
+
+/// How large the model of a tokenizer is.
+#[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Parts {
+struct ModelSize {
+    vocab: Count,
+    merges: Count,
+}
+
+/// The number of members or elements, which are passed over.
+#[derive(Default)]
+struct Count(usize);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Count, D::Error> {
+        struct Counter;
+
+        impl<'de> Visitor<'de> for Counter {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list or an object")
+            }
+
+            fn visit_unit<E>(self) -> Result<Count, E> {
+                Ok(Count(0))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Count, A::Error> {
+                let mut count = 0;
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Count(count))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Count, A::Error> {
+                let mut count = 0;
+                while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Count(count))
+            }
+        }
+
+        deserializer.deserialize_any(Counter)
+    }
+}
+
+/// Checks the size of a `tokenizer.json` and what it may do, before the library builds anything of it.
+///
+/// # Errors
+/// What is too large or wrong, in words.
+pub(super) fn check(json: &[u8]) -> Result<(), String> {
+    let parts: RawParts<'_> = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    if let Some(ModelSize { vocab: Count(vocab), merges: Count(merges) }) = parts.model
+        && vocab.max(merges) > MAX_PIECES
+    {
+        return Err(format!("{vocab} pieces and {merges} merges; at most {MAX_PIECES} each are accepted"));
+    }
+    let read = |part: Option<&RawValue>, limits| match part {
+        Some(part) => from_json::<Value>(part.get().as_bytes(), limits),
+        None => Ok(Value::Null),
+    };
+    let added = read(parts.added_tokens, JsonLimits::LIST).map_err(|e| format!("its added tokens: {e}"))?;
+    let step = |name: &str, part| read(part, STEPS).map_err(|e| format!("its {name}: {e}"));
+    check_growth(&Parts {
+        normalizer: step("normalizer", parts.normalizer)?,
+        pre_tokenizer: step("pre_tokenizer", parts.pre_tokenizer)?,
+        decoder: step("decoder", parts.decoder)?,
+        post_processor: step("post_processor", parts.post_processor)?,
+        added_tokens: added.as_array().cloned().unwrap_or_default(),
+        has_model: parts.model.is_some(),
+    })
+}
+
+/// The parts of a `tokenizer.json` that can multiply a text; the vocabulary, which is most of it, is none.
+struct Parts {
     normalizer: Value,
     pre_tokenizer: Value,
     decoder: Value,
     post_processor: Value,
     added_tokens: Vec<Value>,
-    model: Option<serde::de::IgnoredAny>,
+    has_model: bool,
 }
 
 /// Checks the parts of a tokenizer that can multiply a text, and tables that the library follows unchecked.
 ///
 /// # Errors
 /// Which part, and by how much it could grow a text, or what is wrong with the table.
-pub(super) fn check_growth(parts: &Parts) -> Result<(), String> {
-    if parts.model.is_none() {
+fn check_growth(parts: &Parts) -> Result<(), String> {
+    if !parts.has_model {
         return Err(
             "JSON without a model: a tokenizer.json has one; for vocab.json pass the directory".to_owned()
         );
@@ -122,7 +223,27 @@ mod tests {
 
     fn check(mut json: Value) -> Result<(), String> {
         json["model"] = json!({});
-        check_growth(&serde_json::from_value(json).unwrap())
+        super::check(json.to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_vocabulary_of_millions_is_refused_before_it_is_built() {
+        let merges = format!("{{\"model\": {{\"merges\": [{}\"a b\"]}}}}", "\"a b\",".repeat(MAX_PIECES));
+        let error = super::check(merges.as_bytes()).unwrap_err();
+        assert!(error.contains("1048577 merges"), "{error}");
+        super::check(br#"{"model": {"vocab": {"a": 0}, "merges": []}}"#).unwrap();
+        super::check(br#"{"model": {"vocab": [["a", 0.5]], "merges": null}}"#).unwrap();
+    }
+
+    #[test]
+    fn a_million_steps_are_refused_before_they_are_built() {
+        for part in ["normalizer", "pre_tokenizer", "decoder", "post_processor"] {
+            let steps = format!("{}{{}}", "{\"type\":\"NFC\"},".repeat(200_000));
+            let json =
+                format!("{{\"model\": {{}}, \"{part}\": {{\"type\": \"Sequence\", \"steps\": [{steps}]}}}}");
+            let error = super::check(json.as_bytes()).unwrap_err();
+            assert!(error.contains(part) && error.contains("MiB of memory"), "{error}");
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod report;
 
 // The system around them.
 #[cfg(target_os = "linux")]
+mod hostile_json;
 mod hostile_templates;
 #[cfg(unix)]
 mod interrupts;

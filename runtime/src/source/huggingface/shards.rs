@@ -127,7 +127,7 @@ impl Shards {
     }
 
     fn add_indexed(&mut self, form: &Form, dir: &Path, index: &Path) -> Result<()> {
-        let map = files::read_object(index)?;
+        let map = files::read_list(index)?;
         let fields = Fields { path: index, within: "", map: &map };
         let Some(weight_map) = fields.object("weight_map", "weight_map of ")? else {
             return Err(fields.wrong("weight_map", "an object", "no such field"));

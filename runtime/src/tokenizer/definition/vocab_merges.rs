@@ -61,7 +61,7 @@ pub(super) fn read_vocab_merges(
 ) -> Result<ByteLevelBpe> {
     let class = class_of(vocab_path, config)?;
     let mut vocab = Vec::new();
-    for (token, id) in files::read_object(vocab_path)? {
+    for (token, id) in files::read_list(vocab_path)? {
         let id = token_id(vocab_path, &token, &id)?;
         vocab.push((token, id));
     }
