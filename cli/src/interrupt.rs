@@ -109,8 +109,12 @@ mod termination {
     use qsf_runtime::progress::Cancel;
 
     pub(super) fn watch(cancel: &Cancel) -> anyhow::Result<()> {
-        let signals: SigSet = [Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+        let mut signals: SigSet = [Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
         signals.thread_block().context("cannot handle SIGTERM")?;
+        // Whoever has it ignored, as nohup does, wants the work to go on without a terminal: it stays blocked then.
+        if is_ignored(Signal::SIGHUP) {
+            signals.remove(Signal::SIGHUP);
+        }
         let cancel = cancel.clone();
         let waiting = thread::Builder::new().name("signals".into()).spawn(move || {
             while signals.wait().is_ok() {
@@ -118,5 +122,13 @@ mod termination {
             }
         });
         waiting.context("cannot handle SIGTERM").map(drop)
+    }
+
+    /// Whether the process was started with this signal ignored, as Linux says (proc_pid_status(5)).
+    fn is_ignored(signal: Signal) -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask >> (signal as u32 - 1) & 1 == 1)
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Result, RuntimeError};
 use crate::guard::catch_library_panic;
 use crate::text_file::{TextInMemory, TextSource};
-use windows::Placed;
+use windows::{Encoder, Placed};
 
 pub use definition::{Definition, FoundTokenizer, GgufTokenizer, find_tokenizer, read_gguf_tokenizer};
 pub use open::open_tokenizer;
@@ -85,8 +85,28 @@ impl Tokenizer {
         self.run("encode text", || Ok(self.inner.encode_fast(text, special)?.get_ids().to_vec()))
     }
 
-    /// The tokens of a window of a text, without those that the tokenizer adds, with their places.
-    fn encode_placed(&self, text: &str) -> Result<Vec<Placed>> {
+    /// Only what stands first both before nothing and before something, and was not part of the text: a token that is
+    /// added at the end stands first before nothing, too.
+    fn find_bos(&self) -> Result<Option<u32>> {
+        let first = |text| {
+            self.run("encode a first text", || {
+                let encoding = self.inner.encode(text, true)?;
+                let added = encoding.get_special_tokens_mask().first() == Some(&1);
+                Ok(encoding.get_ids().first().copied().filter(|_| added))
+            })
+        };
+        Ok(first("")?.filter(|&id| matches!(first("a"), Ok(Some(other)) if other == id)))
+    }
+
+    fn run<T>(&self, action: &str, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+        catch_library_panic("tokenizer", work).map_err(|problem| {
+            RuntimeError::bad_input(&self.path, "the tokenizer", format!("it to {action}"), problem)
+        })
+    }
+}
+
+impl Encoder for Tokenizer {
+    fn placed(&self, text: &str) -> Result<Vec<Placed>> {
         self.run("encode text", || {
             let encoding = self.inner.encode(text, false)?;
             let places = encoding.get_ids().iter().zip(encoding.get_offsets());
@@ -94,7 +114,6 @@ impl Tokenizer {
         })
     }
 
-    /// The tokens that the tokenizer itself puts before a text and behind it.
     fn added_around(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
         self.run("encode text", || {
             let encoding = self.inner.encode_fast(text, true)?;
@@ -131,25 +150,6 @@ impl Tokenizer {
     /// Number of tokens, special and added ones included.
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
-    }
-
-    /// Only what stands first both before nothing and before something, and was not part of the text: a token that is
-    /// added at the end stands first before nothing, too.
-    fn find_bos(&self) -> Result<Option<u32>> {
-        let first = |text| {
-            self.run("encode a first text", || {
-                let encoding = self.inner.encode(text, true)?;
-                let added = encoding.get_special_tokens_mask().first() == Some(&1);
-                Ok(encoding.get_ids().first().copied().filter(|_| added))
-            })
-        };
-        Ok(first("")?.filter(|&id| matches!(first("a"), Ok(Some(other)) if other == id)))
-    }
-
-    fn run<T>(&self, action: &str, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
-        catch_library_panic("tokenizer", work).map_err(|problem| {
-            RuntimeError::bad_input(&self.path, "the tokenizer", format!("it to {action}"), problem)
-        })
     }
 }
 

@@ -4,7 +4,6 @@
 //! encoded overlap, and their tokens are put together only in the middle of a stretch where both have the same tokens at the
 //! same places. What the ends of a window spoil lies outside of that stretch.
 
-use super::Tokenizer;
 use crate::error::{Result, RuntimeError};
 use crate::text_file::TextSource;
 
@@ -26,6 +25,15 @@ pub(super) struct Placed {
     pub end: usize,
 }
 
+/// What makes tokens of a short text.
+pub(super) trait Encoder {
+    /// The tokens of a text with their places, without those that the tokenizer itself adds.
+    fn placed(&self, text: &str) -> Result<Vec<Placed>>;
+
+    /// The tokens that the tokenizer itself puts before a text and behind it.
+    fn added_around(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)>;
+}
+
 /// A part of the text, and its tokens. Places are those in the text.
 struct Window {
     start: usize,
@@ -38,7 +46,7 @@ struct Window {
 /// # Errors
 /// When the text cannot be read, the tokenizer cannot represent it, or no windows agree.
 pub(super) fn encode(
-    tokenizer: &Tokenizer,
+    encoder: &dyn Encoder,
     source: &mut dyn TextSource,
     most: usize,
     special: bool,
@@ -46,8 +54,8 @@ pub(super) fn encode(
     let mut text = Text { source, start: 0, held: String::new(), ended: false };
     let end = text.read_to(WINDOW)?;
     let (mut ids, behind) =
-        if special { tokenizer.added_around(text.part(0, end))? } else { (Vec::new(), Vec::new()) };
-    let mut window = Window::new(tokenizer, &text, 0, end)?;
+        if special { encoder.added_around(text.part(0, end))? } else { (Vec::new(), Vec::new()) };
+    let mut window = Window::new(encoder, &text, 0, end)?;
     // Tokens of the window that are in `ids`.
     let mut taken = 0;
     loop {
@@ -61,14 +69,14 @@ pub(super) fn encode(
             ids.extend(rest[..settled].iter().map(|token| token.id));
             break;
         }
-        let next = window.next(tokenizer, &mut text)?;
+        let next = window.next(encoder, &mut text)?;
         match window.agreement(&next) {
             Some((to, from)) if to >= taken => {
                 ids.extend(window.tokens[taken..to].iter().map(|token| token.id));
                 text.forget(next.start);
                 (window, taken) = (next, from);
             }
-            _ => (window, taken) = window.longer(tokenizer, &mut text, taken)?,
+            _ => (window, taken) = window.longer(encoder, &mut text, taken)?,
         }
     }
     ids.truncate(most);
@@ -76,8 +84,8 @@ pub(super) fn encode(
 }
 
 impl Window {
-    fn new(tokenizer: &Tokenizer, text: &Text<'_>, start: usize, end: usize) -> Result<Window> {
-        let mut tokens = tokenizer.encode_placed(text.part(start, end))?;
+    fn new(encoder: &dyn Encoder, text: &Text<'_>, start: usize, end: usize) -> Result<Window> {
+        let mut tokens = encoder.placed(text.part(start, end))?;
         for token in &mut tokens {
             token.start += start;
             token.end += start;
@@ -87,7 +95,7 @@ impl Window {
 
     /// The window that overlaps the end of this one. It begins where a token does: so runs of one character, and of digits,
     /// are divided as in this window.
-    fn next(&self, tokenizer: &Tokenizer, text: &mut Text<'_>) -> Result<Window> {
+    fn next(&self, encoder: &dyn Encoder, text: &mut Text<'_>) -> Result<Window> {
         let latest = self.end - OVERLAP;
         let begins = self
             .tokens
@@ -96,7 +104,7 @@ impl Window {
             .filter(|start| (self.start + 1..=latest).contains(start));
         let start = text.floor(begins.max().unwrap_or(latest));
         let end = text.read_to(start + WINDOW)?;
-        Window::new(tokenizer, text, start, end)
+        Window::new(encoder, text, start, end)
     }
 
     /// Where this window and the `next` have the same tokens: how many of this one belong to the text before it, and how many
@@ -115,7 +123,7 @@ impl Window {
     }
 
     /// The window of twice the length that begins where this one does, and how many of its tokens are the first `taken`.
-    fn longer(&self, tokenizer: &Tokenizer, text: &mut Text<'_>, taken: usize) -> Result<(Window, usize)> {
+    fn longer(&self, encoder: &dyn Encoder, text: &mut Text<'_>, taken: usize) -> Result<(Window, usize)> {
         let length = 2 * (self.end - self.start);
         let path = text.source.path().to_owned();
         let refuse = || {
@@ -131,7 +139,7 @@ impl Window {
             return Err(refuse());
         }
         let end = text.read_to(self.start + length)?;
-        let window = Window::new(tokenizer, text, self.start, end)?;
+        let window = Window::new(encoder, text, self.start, end)?;
         let taken = match self.tokens.get(taken) {
             Some(first) if taken > 0 => {
                 window.tokens.iter().position(|token| token == first).ok_or_else(refuse)?

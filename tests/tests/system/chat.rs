@@ -75,7 +75,7 @@ fn what_a_template_cannot_take_is_refused_with_file_and_document() {
     let call =
         |model: &Path, text: &Path| calibrated(model, &dir.path().join("no.qsf"), text, "--chat-template");
     fs::write(&text, conversation(["user", "assistant"]) + &conversation(["user", "parrot"])).unwrap();
-    let parts = ["chat.jsonl", "document 2", "line 2", "who is parrot?"];
+    let parts = ["chat.jsonl", "line 2", "who is parrot?"];
     refused("role", dir.path(), call(&model, &text), 3, &parts);
     fs::write(&text, "{\"text\": \"abc\"}\n").unwrap();
     refused("no conversation", dir.path(), call(&model, &text), 2, &["--chat-template", "messages"]);

@@ -133,6 +133,20 @@ fn a_conversation_that_is_told_to_end_does_so_at_the_prompt_and_in_an_answer() {
     }
 }
 
+#[test]
+fn a_program_that_is_to_outlive_its_terminal_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let call = program("qsf-convert").arg(&model).arg(dir.path().join("out.qsf"));
+    let call = call.args("-t 1 -q 3bit --calibration-tokens 1500 --calibration").arg(TEXT);
+    // As nohup does.
+    let mut child = call.through_shell("trap '' HUP; exec \"$@\"").start();
+    wait_for_handler(&mut child);
+    sleep(Duration::from_millis(100));
+    assert!(Command::new("kill").args(["-s", "HUP", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 /// A conversation whose stdin stays open.
 fn talk(model: &Path) -> Child {
     program("qsf-run").arg(model).args("-i -p Hello -n 60 --temp 0").start_talking()

@@ -96,7 +96,8 @@ fn a_long_list_of_nothing_costs_no_more_than_its_file() {
     let start = std::time::Instant::now();
     let file = open(&Writer::new().set("k", Value::Raw(9, empty)).bytes()).unwrap();
     assert_eq!(file.metadata.strings("k").unwrap().unwrap().len(), count as usize);
-    assert!(start.elapsed().as_secs_f32() < 1.0);
+    // Generous, for other work on the machine.
+    assert!(start.elapsed().as_secs_f32() < 5.0);
     let count = 5_000_000u64;
     let mut bytes = [0u32.to_le_bytes().as_slice(), &count.to_le_bytes()].concat();
     bytes.resize(12 + count as usize, 0);
