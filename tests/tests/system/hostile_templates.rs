@@ -161,6 +161,6 @@ fn a_conversion_refuses_a_hostile_template_as_well() {
         let model = model_with(dir.path(), &template);
         let call = program("qsf-convert").arg(&model).arg(dir.path().join("out.qsf"));
         let call = call.args("-q 8bit --chat-template --calibration").arg(&text);
-        refused("hostile", dir.path(), call, 3, &["chat.jsonl", "document 1", "the chat template"]);
+        refused("hostile", dir.path(), call, 3, &["chat.jsonl", "line 1", "the chat template"]);
     }
 }
