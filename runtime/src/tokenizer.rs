@@ -85,6 +85,34 @@ impl Tokenizer {
         self.run("encode text", || Ok(self.inner.encode_fast(text, special)?.get_ids().to_vec()))
     }
 
+    /// Whether special tokens written out in a text count as such, which they do at first.
+    pub fn parse_special(&mut self, parse: bool) {
+        self.inner.set_encode_special_tokens(!parse);
+    }
+
+    /// The token that the tokenizer itself puts before every text, where it does.
+    pub fn bos(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// The text of `ids`; with `skip_special` without special tokens such as the end of text.
+    ///
+    /// # Errors
+    /// The tokenizer's decoder fails.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
+        self.run("decode tokens", || self.inner.decode(ids, skip_special))
+    }
+
+    /// The token as the vocabulary spells it, which is not the text it stands for: `Ġthe`, `<0x0A>`.
+    pub fn token_text(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// Number of tokens, special and added ones included.
+    pub fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
     /// Only what stands first both before nothing and before something, and was not part of the text: a token that is
     /// added at the end stands first before nothing, too.
     fn find_bos(&self) -> Result<Option<u32>> {
@@ -122,34 +150,6 @@ impl Encoder for Tokenizer {
             let behind = added[before..].iter().rev().take_while(|&&added| added == 1).count();
             Ok((ids[..before].to_vec(), ids[ids.len() - behind..].to_vec()))
         })
-    }
-
-    /// Whether special tokens written out in a text count as such, which they do at first.
-    pub fn parse_special(&mut self, parse: bool) {
-        self.inner.set_encode_special_tokens(!parse);
-    }
-
-    /// The token that the tokenizer itself puts before every text, where it does.
-    pub fn bos(&self) -> Option<u32> {
-        self.bos
-    }
-
-    /// The text of `ids`; with `skip_special` without special tokens such as the end of text.
-    ///
-    /// # Errors
-    /// The tokenizer's decoder fails.
-    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
-        self.run("decode tokens", || self.inner.decode(ids, skip_special))
-    }
-
-    /// The token as the vocabulary spells it, which is not the text it stands for: `Ġthe`, `<0x0A>`.
-    pub fn token_text(&self, id: u32) -> Option<String> {
-        self.inner.id_to_token(id)
-    }
-
-    /// Number of tokens, special and added ones included.
-    pub fn vocab_size(&self) -> usize {
-        self.inner.get_vocab_size(true)
     }
 }
 

@@ -160,9 +160,8 @@ fn a_thousand_times_the_text_takes_no_more_memory_and_little_more_time() {
             let call = program("qsf-convert").arg(&model).arg(&out).args("--force --calibration").arg(text);
             call.args("--calibration-tokens 1024")
         };
-        let calls: [(&str, &dyn Fn(&Path) -> Program); 2] =
-            [("evaluation", &evaluate), ("calibration", &convert)];
-        for (what, call) in calls {
+        let calls: [&dyn Fn(&Path) -> Program; 2] = [&evaluate, &convert];
+        for (call, what) in calls.into_iter().zip(["evaluation", "calibration"]) {
             let measure = |text: &Path| {
                 let started = Instant::now();
                 let (output, peak) = call(text).run_measured();
