@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use qsf_tests::*;
 
 /// Time in which a program is gone. The programs end themselves after 1.5 s; the rest is for a machine with much other load.
-const SOON: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(8);
 
 /// Pseudorandom moments up to `most` milliseconds (xorshift64*), the same in every run.
 fn moments(seed: u64, most: u64) -> impl Iterator<Item = Duration> {
