@@ -2,8 +2,8 @@
 
 use qsf_format::printable::message;
 use qsf_format::{
-    EarlyExits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, Section, SectionTag, Verification,
-    VocabClusters, human_bytes,
+    EarlyExits, JsonLimits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, Section, SectionTag,
+    Verification, VocabClusters, from_json, human_bytes,
 };
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ pub(super) fn verification_json(v: &Verification) -> Value {
 /// What section EVAL says; `None` without one, or where it is no JSON, which is no reason not to show the rest.
 pub(super) fn evaluation(file: &QsfFile) -> anyhow::Result<Option<Value>> {
     let json = file.section_bytes(SectionTag::EVALUATION)?;
-    Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
+    Ok(json.and_then(|json| from_json(&json, JsonLimits::DESCRIPTION).ok()))
 }
 
 /// What section EVAL says, in a line for people.

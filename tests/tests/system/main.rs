@@ -50,6 +50,7 @@ mod report;
 // The system around them.
 #[cfg(target_os = "linux")]
 mod hostile_json;
+#[cfg(target_os = "linux")]
 mod hostile_templates;
 #[cfg(unix)]
 mod interrupts;
