@@ -105,9 +105,9 @@ fn tokens_of_pieces_are_those_of_the_whole_for_every_vocabulary() {
     ];
     let real = real.map(|name| {
         let text = fs::read_to_string(shared(name)).unwrap();
-        text[..text.floor_char_boundary(150_000)].to_owned()
+        text[..text.floor_char_boundary(80_000)].to_owned()
     });
-    let texts: Vec<String> = real.into_iter().chain((1..4).map(|seed| fuzzed(seed, 150_000))).collect();
+    let texts: Vec<String> = real.into_iter().chain((1..4).map(|seed| fuzzed(seed, 80_000))).collect();
     for origin in found {
         let (tokenizer, library) = both(&origin);
         for (number, text) in texts.iter().enumerate() {
