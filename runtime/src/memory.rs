@@ -49,6 +49,11 @@ pub fn anonymous() -> Option<u64> {
     kilobytes(Path::new("/proc/self/status"), "RssAnon:")
 }
 
+/// Anonymous memory of the process with this number now, as Linux says.
+pub fn anonymous_of(process: u32) -> Option<u64> {
+    kilobytes(Path::new(&format!("/proc/{process}/status")), "RssAnon:")
+}
+
 /// The most anonymous memory that this process has had, as far as Linux tells: it knows the most resident memory, of which the
 /// pages of files that are resident now are taken away.
 pub fn peak_anonymous() -> Option<u64> {

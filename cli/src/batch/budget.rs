@@ -15,6 +15,12 @@ impl Budget {
     /// No bound: somebody else sees to memory.
     pub const NONE: Budget = Budget(None);
 
+    /// So many bytes for all jobs.
+    #[cfg(test)]
+    pub const fn of(bytes: u64) -> Budget {
+        Budget(Some(bytes))
+    }
+
     /// `ram` bytes for this process and all jobs; without it four fifths of what is free. Where the system does not tell, there
     /// is no bound.
     pub fn new(ram: Option<u64>) -> Budget {

@@ -81,13 +81,14 @@ impl<'a> Checker<'a> {
                 self.problem(entry.line, Some(key), "every job needs this key");
             }
         }
-        let model_path = model.as_deref().and_then(|model| self.model(entry, model));
+        let mut missing = Vec::new();
+        let model_path = model.as_deref().and_then(|model| self.model(entry, model, &mut missing));
         if self.problems.len() > before {
             return None;
         }
         let (model, output) = (model?, output?);
         let matches = self.parse(entry, &model, &output, &options)?;
-        let inputs = self.inputs(entry, &matches);
+        let inputs = self.inputs(&matches, &mut missing);
         (self.problems.len() == before).then(|| BatchJob {
             line: entry.line,
             also_written: one_path(&matches, "stats_out").map(|path| self.folder.join(path)),
@@ -99,6 +100,7 @@ impl<'a> Checker<'a> {
             output,
             options,
             inputs,
+            missing,
         })
     }
 
@@ -196,8 +198,8 @@ impl<'a> Checker<'a> {
         best.map_or(String::new(), |(_, known)| format!("; did you mean \"{}\"?", known.replace('-', "_")))
     }
 
-    /// The place of the model.
-    fn model(&mut self, entry: &Entry, model: &str) -> Option<PathBuf> {
+    /// The place of the model. One that is not there is no mistake of the list: it may be on its way.
+    fn model(&mut self, entry: &Entry, model: &str, missing: &mut Vec<String>) -> Option<PathBuf> {
         let path = self.folder.join(model);
         if path.exists() {
             return Some(path);
@@ -207,12 +209,8 @@ impl<'a> Checker<'a> {
             Ok(Some(_)) if cfg!(feature = "hub") => {}
             Err(error) => self.problem(line, Some(MODEL), error.to_string()),
             Ok(_) => {
-                let looked = self.folder.display();
-                self.problem(
-                    line,
-                    Some(MODEL),
-                    format!("there is no file or folder '{model}' (in {looked})"),
-                );
+                missing.push(format!("there is no file or folder '{model}' (in {})", self.folder.display()));
+                return Some(path);
             }
         }
         None
@@ -255,8 +253,8 @@ impl<'a> Checker<'a> {
         None
     }
 
-    /// The files that the options name, which must be there.
-    fn inputs(&mut self, entry: &Entry, matches: &ArgMatches) -> Vec<(String, PathBuf)> {
+    /// The files that the options name.
+    fn inputs(&self, matches: &ArgMatches, missing: &mut Vec<String>) -> Vec<(String, PathBuf)> {
         let ids: Vec<(String, String)> = self
             .command
             .get_arguments()
@@ -276,11 +274,8 @@ impl<'a> Checker<'a> {
                         }
                         _ => "there is no such file",
                     };
-                    let what = format!("'{}': {what} (in {})", path.display(), self.folder.display());
-                    let (line, key) = self
-                        .pair_of(entry, &id)
-                        .map_or((entry.line, long.clone()), |pair| (pair.line, pair.key.clone()));
-                    self.problem(line, Some(&key), what);
+                    let (path, folder) = (path.display(), self.folder.display());
+                    missing.push(format!("--{long} '{path}': {what} (in {folder})"));
                 }
                 inputs.push((long.clone(), full));
             }

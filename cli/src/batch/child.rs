@@ -111,6 +111,11 @@ impl Child {
         qsf_runtime::memory::peak_resident_of(self.process.id())
     }
 
+    /// What it has of memory now that is no page of a file, where the system tells.
+    pub fn anonymous(&self) -> Option<u64> {
+        qsf_runtime::memory::anonymous_of(self.process.id())
+    }
+
     /// How it ended, and its last words on stderr.
     pub fn end(mut self) -> (io::Result<ExitStatus>, String) {
         let status = self.process.wait();

@@ -160,7 +160,7 @@ impl Dispatch {
     /// # Errors
     /// When results cannot be written.
     pub fn take(&mut self, position: usize, record: Record) -> Result<bool, BatchError> {
-        self.results.append(record.clone())?;
+        self.results.note(&self.jobs[position], record.clone())?;
         self.watch.end(position, work_of(&self.jobs[position]), &line_of(&record));
         let done = record.state == State::Done;
         self.outcomes[position] = Outcome::Ended(record);

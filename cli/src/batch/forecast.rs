@@ -34,9 +34,9 @@ pub(super) fn needs(
     cancel: &Cancel,
 ) -> Result<Vec<Need>, BatchError> {
     let (sender, events) = channel();
-    let mut pending: VecDeque<usize> = (0..jobs.len()).collect();
+    let mut pending: VecDeque<usize> = (0..jobs.len()).filter(|i| jobs[*i].missing.is_empty()).collect();
     let mut running: BTreeMap<usize, Child> = BTreeMap::new();
-    let mut found: Vec<Option<Need>> = vec![None; jobs.len()];
+    let mut found: Vec<Option<Need>> = jobs.iter().map(|job| job.cannot_begin().map(Err)).collect();
     while !(pending.is_empty() && running.is_empty()) {
         if cancel.is_requested() {
             // They have begun nothing that could be half done.

@@ -1,10 +1,14 @@
-//! A job that can be done.
+//! A job, as its entry in the list describes it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A job that can be done.
+use qsf_format::Failure;
+
+use super::protocol::Stopped;
+
+/// A job whose entry in the list is right.
 #[derive(Debug, Clone)]
 pub struct BatchJob {
     /// Where it is in the list.
@@ -23,6 +27,8 @@ pub struct BatchJob {
     pub settings: BTreeMap<String, Vec<String>>,
     /// Files that it reads beside the model, each with the option that names it.
     pub inputs: Vec<(String, PathBuf)>,
+    /// What its entry names and is not there, as messages: the job fails, and the others are done.
+    pub missing: Vec<String>,
     /// Whether a file that is there may be replaced.
     pub force: bool,
     /// Threads that it takes, where it says so.
@@ -30,6 +36,13 @@ pub struct BatchJob {
 }
 
 impl BatchJob {
+    /// Why it cannot be done: a file that it names is not there. Nothing of what an earlier batch made is touched.
+    pub fn cannot_begin(&self) -> Option<Stopped> {
+        let error = Some(self.missing.join("; ")).filter(|error| !error.is_empty())?;
+        let exit_code = Failure::BadInput.exit_code();
+        Some(Stopped { error, exit_code, may_pass: false, peak_rss_bytes: None })
+    }
+
     /// The model by its full path, or by its name on the hub.
     pub fn model_name(&self) -> String {
         self.model_path.as_ref().map_or_else(|| self.model.clone(), |path| path.display().to_string())

@@ -10,7 +10,7 @@
 //! | `fingerprint` | what a result was made of, and whether that has changed |
 //! | `record` | one of them |
 //! | `schedule` | which job runs when |
-//! | `budget` | memory that running jobs share |
+//! | `budget`, `growth` | memory that running jobs share, and what is done about one that takes more |
 //! | `child`, `protocol`, `worker` | the process of a job, from outside, the talk with it, and from inside |
 //! | `forecast` | what jobs will take, before they run |
 //! | `dispatch`, `errand` | a batch whose jobs other machines do, and a job there |
@@ -27,6 +27,7 @@ mod errand;
 mod error;
 mod fingerprint;
 mod forecast;
+mod growth;
 mod job;
 mod list;
 pub mod manifest;

@@ -82,6 +82,11 @@ impl Results {
         self.by_output.get(output)
     }
 
+    /// The last record of an output, if it says that there is a file.
+    fn made(&self, output: &Path) -> Option<&Record> {
+        self.of(output).filter(|record| record.state != State::Failed)
+    }
+
     /// The record of a job whose file, inputs and options are what they were; and whether it is to be written again, because
     /// times have changed.
     ///
@@ -93,7 +98,7 @@ impl Results {
         out_dir: &Path,
         cancel: &Cancel,
     ) -> qsf_converter::Result<Option<(Record, bool)>> {
-        let Some(old) = self.of(&job.output).filter(|record| record.state != State::Failed) else {
+        let Some(old) = self.made(&job.output).filter(|_| job.missing.is_empty()) else {
             return Ok(None);
         };
         let mut record = old.clone();
@@ -121,6 +126,18 @@ impl Results {
         }
         let refreshed = record.inputs != old.inputs || record.file != old.file;
         Ok(Some((record, refreshed)))
+    }
+
+    /// Adds what came of `job`. One that could not begin has changed nothing: what an earlier batch made is still there, and
+    /// so is its record.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn note(&mut self, job: &BatchJob, record: Record) -> Result<(), BatchError> {
+        if !job.missing.is_empty() && self.made(&job.output).is_some() {
+            return Ok(());
+        }
+        self.append(record)
     }
 
     /// Adds a record; it survives a crash once this returns.

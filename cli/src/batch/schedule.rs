@@ -15,6 +15,7 @@ use super::budget::{Budget, UNKNOWN};
 use super::child::{Child, Event, Program, crash};
 use super::error::BatchError;
 use super::fingerprint::SeenFile;
+use super::growth::{Taken, Verdict, share_after, verdict};
 use super::job::BatchJob;
 use super::protocol::{Report, Stopped};
 use super::record::{Record, State, Tries};
@@ -22,7 +23,7 @@ use super::results::Results;
 use super::summary::{Outcome, line_of};
 use super::watch::Watch;
 
-/// How often a batch looks whether it is to stop.
+/// How often a batch looks whether it is to stop, and what its jobs take.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Jobs that are asked to stop are ended after so long: whoever asked the batch gives it five seconds.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -56,6 +57,8 @@ pub(super) struct Schedule<'a> {
     running: BTreeMap<usize, Running>,
     /// Jobs that wait for memory, in the order in which they asked.
     asking: VecDeque<usize>,
+    /// What is set aside for jobs that were put off, since they took more than was predicted.
+    shares: HashMap<usize, u64>,
     outcomes: Vec<Outcome>,
     events: (Sender<Event>, Receiver<Event>),
     /// Texts that were hashed for one job, for the next.
@@ -80,6 +83,8 @@ struct Running {
     predicted: Option<u64>,
     began: bool,
     peak: Option<u64>,
+    /// It was ended to make room, and is to be done later.
+    put_off: bool,
     /// Its last report.
     outcome: Option<Report>,
 }
@@ -101,6 +106,7 @@ impl<'a> Schedule<'a> {
             pending: VecDeque::new(),
             running: BTreeMap::new(),
             asking: VecDeque::new(),
+            shares: HashMap::new(),
             outcomes: vec![Outcome::NotStarted; jobs.len()],
             events: channel(),
             texts: HashMap::new(),
@@ -126,7 +132,8 @@ impl<'a> Schedule<'a> {
     }
 
     fn skip_what_is_done(&mut self) -> std::result::Result<(), BatchError> {
-        for (i, job) in self.jobs.iter().enumerate() {
+        let jobs = self.jobs;
+        for (i, job) in jobs.iter().enumerate().filter(|(_, job)| job.missing.is_empty()) {
             if self.cancel.is_requested() {
                 return Ok(());
             }
@@ -151,10 +158,18 @@ impl<'a> Schedule<'a> {
                 Err(error) => return if self.cancel.is_requested() { Ok(()) } else { Err(error.into()) },
             }
         }
+        // Said before hours of work, not behind them.
+        for (i, job) in jobs.iter().enumerate() {
+            if let Some(stopped) = job.cannot_begin() {
+                let tries = Tries { attempts: 0, began: Instant::now() };
+                self.end(i, Record::failed(job, tries, stopped, None))?;
+            }
+        }
         Ok(())
     }
 
     fn do_the_others(&mut self) -> std::result::Result<(), BatchError> {
+        let mut looked = Instant::now();
         while !(self.pending.is_empty() && self.running.is_empty()) {
             if self.cancel.is_requested() && self.stopped_at.is_none() {
                 self.stop();
@@ -167,11 +182,14 @@ impl<'a> Schedule<'a> {
             match self.events.1.recv_timeout(LOOK_EVERY) {
                 Ok(Event::Said(job, report)) => self.hear(job, report),
                 Ok(Event::Closed(job)) => self.close(job)?,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    for running in self.running.values_mut() {
-                        running.peak = running.child.peak().or(running.peak);
-                    }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            if looked.elapsed() >= LOOK_EVERY {
+                looked = Instant::now();
+                for running in self.running.values_mut() {
+                    running.peak = running.child.peak().or(running.peak);
                 }
+                self.watch_growth();
             }
         }
         Ok(())
@@ -257,6 +275,7 @@ impl<'a> Schedule<'a> {
             predicted: None,
             began: false,
             peak: None,
+            put_off: false,
             outcome: None,
         })
     }
@@ -287,7 +306,8 @@ impl<'a> Schedule<'a> {
                 self.asking.pop_front();
                 continue;
             };
-            let needs = running.predicted.unwrap_or(UNKNOWN);
+            let share = self.shares.get(&job).copied().unwrap_or(0);
+            let needs = running.predicted.unwrap_or(UNKNOWN).max(share);
             if !self.settings.budget.allows(needs) {
                 // What waits beside takes little, but this takes more than there is at all.
                 let most = human_bytes(self.settings.budget.bytes());
@@ -310,6 +330,38 @@ impl<'a> Schedule<'a> {
             }
             self.asking.pop_front();
         }
+    }
+
+    /// Ends a job that takes what the others were promised. It goes on from its journal when there is room.
+    fn watch_growth(&mut self) {
+        let budget = self.settings.budget;
+        let began = self.running.iter().filter(|(_, running)| running.began && !running.put_off);
+        let taken = began.filter_map(|(job, running)| {
+            let anonymous = running.child.anonymous()?;
+            Some(Taken { job: *job, anonymous, reserved: running.reserved })
+        });
+        let taken: Vec<Taken> = taken.collect();
+        let (Verdict::PutOff(job) | Verdict::TooLarge(job)) = verdict(budget, &taken) else { return };
+        let anonymous = taken.iter().find(|taken| taken.job == job).map_or(0, |taken| taken.anonymous);
+        let Some(running) = self.running.get_mut(&job) else { return };
+        let (has, most) = (human_bytes(anonymous), human_bytes(budget.bytes()));
+        if taken.len() == 1 {
+            running.outcome = Some(Report::Stopped(Stopped {
+                error: format!("it has grown to {has} of memory, and {most} are left of --ram: raise --ram"),
+                exit_code: Failure::OutOfSpace.exit_code(),
+                may_pass: false,
+                peak_rss_bytes: None,
+            }));
+        } else {
+            running.put_off = true;
+            self.shares.insert(job, share_after(anonymous, budget));
+            let name = self.jobs[job].output.display();
+            let predicted = human_bytes(running.reserved);
+            self.watch.note(&format!(
+                "{name}: has grown to {has} of memory, and {predicted} were predicted; it is put off until there is room"
+            ));
+        }
+        running.child.kill();
     }
 
     fn hear(&mut self, job: usize, report: Report) {
@@ -335,6 +387,12 @@ impl<'a> Schedule<'a> {
         let tries = Tries { attempts: running.attempt, began: running.child.started };
         let peak = running.peak;
         let (status, said) = running.child.end();
+        if running.put_off && !matches!(running.outcome, Some(Report::Finished(_))) {
+            if self.stopped_at.is_none() {
+                self.pending.push_back(Pending { job, attempt: tries.attempts, not_before: Instant::now() });
+            }
+            return Ok(());
+        }
         let stopped = match running.outcome {
             Some(Report::Finished(finished)) => {
                 let Running { inputs, predicted, .. } = running;
@@ -371,9 +429,11 @@ impl<'a> Schedule<'a> {
 
     /// Writes down what came of a job.
     fn end(&mut self, job: usize, record: Record) -> std::result::Result<(), BatchError> {
-        self.results.append(record.clone())?;
-        // If it stays, the next batch does not mind.
-        let _ = fs::remove_file(marker_path(&self.settings.out_dir.join(&record.output)));
+        self.results.note(&self.jobs[job], record.clone())?;
+        if self.jobs[job].missing.is_empty() {
+            // If it stays, the next batch does not mind.
+            let _ = fs::remove_file(marker_path(&self.settings.out_dir.join(&record.output)));
+        }
         self.watch.end(job, work_of(&self.jobs[job]), &line_of(&record));
         if record.state != State::Done && self.settings.fail_fast {
             self.pending.clear();
@@ -404,3 +464,6 @@ fn bytes_of(path: &Path) -> u64 {
         Err(_) => size(path),
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

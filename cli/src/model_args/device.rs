@@ -66,7 +66,12 @@ fn choose_gpu(decoder: Decoder, if_possible: bool) -> Result<Runs> {
     // One that is a program on the CPU is slower than the CPU: only for who insists.
     let taken = Gpu::open(!if_possible).and_then(|gpu| GpuDecoder::new(gpu, &decoder));
     match taken {
-        Ok(decoder) => Ok(Runs::OnGpu(Box::new(decoder))),
+        Ok(decoder) => {
+            if let Some(note) = decoder.room().note() {
+                eprintln!("note: {note}");
+            }
+            Ok(Runs::OnGpu(Box::new(decoder)))
+        }
         Err(_) if if_possible => Ok(Runs::OnCpu(Box::new(decoder))),
         Err(error) => Err(error),
     }

@@ -12,6 +12,7 @@ use super::dispatch::{CopyBack, Dispatcher};
 use super::likeliest::{parse, words_back};
 use super::model::GpuModel;
 use super::probe::matrix_units_are_right;
+use super::room::Room;
 use super::state::GpuState;
 use super::step::{Command, Recorder};
 use super::times::Times;
@@ -65,6 +66,11 @@ impl GpuDecoder {
     /// The device.
     pub fn gpu(&self) -> &Gpu {
         &self.dispatcher.gpu
+    }
+
+    /// What the matrices take on the device.
+    pub fn room(&self) -> Room {
+        self.model.room
     }
 
     /// Records one pass and hands it over; with `back`, so many bytes of a buffer are copied to where they can be read.

@@ -1,6 +1,6 @@
 //! Models on a graphics processor, by wgpu: Vulkan, Metal and DX12.
 //!
-//! Weights stay in their types, in the panels of the file. A step, of a prompt or of one token, is one compute pass; what comes
+//! Weights of the file format stay in their types, in the panels of the file; types of GGUF become f32. A step, of a prompt or of one token, is one compute pass; what comes
 //! back are the logits that were asked for.
 //!
 //! | File | Duty |
@@ -9,6 +9,7 @@
 //! | `wgsl` | the text of the kernels |
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
+//! | `room` | whether a model fits |
 //! | `model` | a model in buffers |
 //! | `state`, `cache` | what changes while it runs; keys and values |
 //! | `step` | what is recorded for a step |
@@ -30,6 +31,7 @@ mod measure;
 mod model;
 mod panels;
 mod probe;
+mod room;
 mod state;
 mod step;
 #[cfg(test)]
@@ -42,5 +44,6 @@ mod wgsl;
 pub use decoder::GpuDecoder;
 pub use device::{AdapterSummary, Gpu, adapters};
 pub use measure::{GpuKernelBench, GpuKernelRow};
+pub use room::Room;
 pub use state::GpuState;
 pub use texts::{KernelText, kernel_texts};

@@ -6,6 +6,7 @@ use qsf_format::{BUILT_IN, CodeTables, ModelConfig, NormKind};
 use wgpu::Buffer;
 
 use super::device::Gpu;
+use super::room::Room;
 use super::weights::{GpuMatrix, Uploader};
 use crate::error::{Result, RuntimeError};
 use crate::tensor::Tensor;
@@ -36,6 +37,8 @@ pub struct GpuModel {
     pub tables: CodeTables,
     /// Where the slopes of ALiBi are.
     pub slopes: Option<u32>,
+    /// What its matrices take.
+    pub room: Room,
 }
 
 /// A layer.
@@ -114,6 +117,8 @@ impl GpuModel {
         // A file has one set for all of its tensors.
         let learned = tensors.iter().chain([&embedding]).find_map(native);
         let tables = learned.map_or(BUILT_IN, |rows| *rows.tables());
+        let room = Room::of(tensors.iter().copied().chain([embedding]));
+        room.check(gpu)?;
         let mut uploader = Uploader::new(gpu, isa, tensors.into_iter().chain([embedding]));
         let config = &model.config;
         let tied_head = check_known(config);
@@ -146,6 +151,7 @@ impl GpuModel {
             vectors: Arc::new(vectors),
             slopes,
             tables,
+            room,
         })
     }
 }

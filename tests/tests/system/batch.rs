@@ -141,6 +141,37 @@ fn folders_whose_names_are_no_text_are_as_good_as_others() {
     assert!(folder.join("out/demo.qsf").is_file());
 }
 
+/// A model may be on its way still, or gone since its file was made: neither costs the work of the other jobs.
+#[test]
+fn a_missing_model_or_text_fails_its_own_job_and_costs_no_file() {
+    let place = Place::new();
+    demo_model(place.0.path());
+    write_llama(&place.path("gone"), Size::TINY, 1);
+    place.list(&[json!({ "model": "gone", "output": "made.qsf" })]);
+    place.summary("", 0);
+    let made = fs::read(place.path("out/made.qsf")).unwrap();
+    fs::rename(place.path("gone"), place.path("elsewhere")).unwrap();
+    place.list(&[
+        json!({ "model": "gone", "output": "made.qsf" }),
+        json!({ "model": "demo-1m", "output": "textless.qsf", "eval_text": "no.txt" }),
+        json!({ "model": "demo-1m", "output": "good.qsf" }),
+    ]);
+    let dry = place.summary("--dry-run", 6);
+    assert_eq!(states(&dry), ["fails", "fails", "to do"]);
+    let found = place.summary("", 6);
+    assert_eq!(states(&found), ["failed", "failed", "done"], "{found}");
+    let error = |i: usize| found["jobs"][i]["error"].as_str().unwrap().to_owned();
+    assert!(error(0).contains("there is no file or folder 'gone'"), "{found}");
+    assert!(error(1).contains("--eval 'no.txt': there is no such file"), "{found}");
+    assert_eq!(found["jobs"][0]["exit_code"], 3);
+    assert!(fs::read(place.path("out/made.qsf")).unwrap() == made, "a file was lost with its model");
+    // The model is back: its file is as good as before.
+    fs::rename(place.path("elsewhere"), place.path("gone")).unwrap();
+    place.list(&[json!({ "model": "gone", "output": "made.qsf" })]);
+    assert_eq!(states(&place.summary("", 0)), ["done"]);
+    assert!(fs::read(place.path("out/made.qsf")).unwrap() == made);
+}
+
 #[test]
 fn a_dry_run_says_what_is_to_be_done_with_its_memory_and_makes_nothing() {
     let place = Place::new();

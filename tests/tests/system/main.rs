@@ -23,6 +23,7 @@ mod tokenizers;
 // Files come out.
 mod batch;
 mod batch_lists;
+mod batch_memory;
 mod calibration;
 mod conformance;
 mod damage;
