@@ -74,7 +74,29 @@ impl Tokenizer {
     /// # Errors
     /// The text cannot be read, or the tokenizer cannot represent it.
     pub fn encode_first(&self, text: &mut dyn TextSource, most: usize, special: bool) -> Result<Vec<u32>> {
-        windows::encode(self, text, most, special)
+        let mut ids = Vec::new();
+        self.encode_each(text, most, special, &mut |some| {
+            ids.extend_from_slice(some);
+            Ok(())
+        })?;
+        Ok(ids)
+    }
+
+    /// What reading a text of any length takes at most, beside the tokens: windows of it, and what the library makes of them.
+    pub const READING_BYTES: u64 = 6_000_000;
+
+    /// As [`Tokenizer::encode_first`], for tokens that nobody wants all at once: `take` gets them in order, some at a time.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode_first`], and of `take`.
+    pub fn encode_each(
+        &self,
+        text: &mut dyn TextSource,
+        most: usize,
+        special: bool,
+        take: &mut dyn FnMut(&[u32]) -> Result<()>,
+    ) -> Result<()> {
+        windows::encode(self, text, most, special, take)
     }
 
     /// Long texts in windows, as libraries take a hundred times the memory of what they encode at once.

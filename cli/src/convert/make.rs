@@ -1,7 +1,7 @@
 //! The conversion that a command line asks for.
 
 use qsf_converter::write_plan;
-use qsf_converter::{Conversion, ConvertError, ConvertOptions, convert, journal_path};
+use qsf_converter::{Conversion, ConvertError, ConvertOptions, convert, journal_path, predict_peak};
 use qsf_format::Failure;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use super::args::ConvertArgs;
 use super::choose::{choose_options, type_name};
 use super::model::{open_model, output};
+use super::ram::Ram;
 use super::report::conversion_json;
+use crate::exit::class_of;
 use crate::interrupt::{how_it_goes_on, note_at_the_end};
 
 /// A conversion that is done, and of what.
@@ -32,12 +34,15 @@ pub(super) fn make(
     let (name, source) = open_model(args, Some(&out), progress, cancel)?;
     let source = source.as_ref();
     let (options, plan_to_write) = choose_options(args, source)?;
+    let ram = Ram::of(args);
+    ram.check(|| predict_peak(source, &options))?;
     ready(source, &options)?;
     note_at_the_end(journal_path(&out));
-    let conversion = convert(source, &out, &options, cpu, progress, cancel).inspect_err(|error| {
+    let converted = ram.watch(cancel, || Ok(convert(source, &out, &options, cpu, progress, cancel)?));
+    let conversion = converted.inspect_err(|error| {
         let journal = journal_path(&out);
         // After other errors the same command would come to the same end.
-        let stopped = matches!(error.failure(), Failure::Interrupted | Failure::OutOfSpace);
+        let stopped = matches!(class_of(error), Some(Failure::Interrupted | Failure::OutOfSpace));
         if stopped && journal.exists() {
             progress.note(&how_it_goes_on(&journal));
         }

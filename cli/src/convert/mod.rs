@@ -8,6 +8,7 @@
 //! | `make` | the conversion |
 //! | `named` | command lines whose options come by name, from another language |
 //! | `stats` | statistics files without a conversion |
+//! | `ram` | the most memory that it may take |
 //! | `report`, `stats_report` | what is printed of a conversion, and of statistics files |
 //! | `demo` | `--demo` |
 //! | `run` | everything that the program does and prints |
@@ -18,6 +19,7 @@ mod demo;
 mod make;
 mod model;
 mod named;
+mod ram;
 mod report;
 mod run;
 mod stats;

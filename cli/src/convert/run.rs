@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Command, CommandFactory as _, Parser as _};
 use qsf_converter::write_plan;
-use qsf_converter::{ConvertOptions, predict};
+use qsf_converter::{ConvertOptions, predict, predict_peak};
 use qsf_format::{Compression, Failure};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
@@ -19,6 +19,7 @@ use super::choose::{choose_options, type_name};
 use super::demo::{demo_table, run_demo};
 use super::make::{Made, make};
 use super::model::open_model;
+use super::ram::Ram;
 use super::report::{conversion_table, plan_table, prediction_json, prediction_lines};
 use super::stats::{statistics_json, statistics_line};
 use super::stats_report::StatsReport;
@@ -155,6 +156,7 @@ fn dry_run(
     cancel: &Cancel,
 ) -> anyhow::Result<()> {
     let (options, plan_to_write) = choose_options(args, source)?;
+    Ram::of(args).check(|| predict_peak(source, &options))?;
     let found = predict(source, &options, cpu, progress, cancel)?;
     if let Some(path) = plan_to_write {
         write_plan(path, &found.plan)?;

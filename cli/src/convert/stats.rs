@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::args::ConvertArgs;
 use super::model::open_model;
+use super::ram::Ram;
 
 /// What `--stats-only` takes, for whoever has to find a machine for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +46,9 @@ pub fn statistics_json(
     let (_, source) = open_model(args, None, progress, cancel)?;
     let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
     let tokens = tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?;
-    let file = StatisticsFile { path: out, force: args.force };
-    collect_statistics(source.as_ref(), tokens, file, &cpu, progress, cancel)?;
+    let (file, ram) = (StatisticsFile { path: out, force: args.force }, Ram::of(args));
+    ram.check(|| predict_statistics_peak(source.as_ref(), tokens.len()))?;
+    ram.watch(cancel, || Ok(collect_statistics(source.as_ref(), tokens, file, &cpu, progress, cancel)?))?;
     let part = args.stats_part.map(|part| part.to_string());
     Ok(Some(json!({ "path": path, "tokens": tokens.len(), "texts": 1, "part": part })))
 }

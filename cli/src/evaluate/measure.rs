@@ -33,9 +33,6 @@ const STREAMED_LOGIT_ROWS: usize = 4;
 /// Bytes of text for a token, where the text is not read yet: some of code and of other scripts than Latin.
 const BYTES_PER_TOKEN: u64 = 3;
 
-/// What a tokenizer takes while it reads a text, of which it leaves most to what comes then.
-const ENCODING: u64 = 6_000_000;
-
 /// A model, and what it is evaluated on.
 struct Opened {
     open: OpenModel,
@@ -66,7 +63,7 @@ impl Opened {
         let base = args.base.as_deref().map(source::open).transpose()?;
         let tokenizer = tokenizer(open.source())?;
         // Before the text, so that what cannot be is refused at once.
-        let reading = tokens * size_of::<u32>() as u64 + ENCODING;
+        let reading = tokens * size_of::<u32>() as u64 + Tokenizer::READING_BYTES;
         open.check(need(&options, threads, base.as_deref()), reading)?;
         let tokens = tokenizer.encode_first(&mut TextFile::open(file)?, most, true)?;
         options.bos = tokenizer.bos();

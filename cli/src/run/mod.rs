@@ -66,7 +66,8 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
     };
     args.activations.check(cpu.isa(), &args.stream)?;
     if args.tokens.tokenize {
-        return print_tokens(&args.tokens, path, args.input()?.as_mut(), args.json);
+        let budget = args.stream.ram_budget;
+        return print_tokens(&args.tokens, path, args.input()?.as_mut(), budget, args.json);
     }
     if !args.has_input() && !args.interactive.interactive {
         let nothing = "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids, or -i";

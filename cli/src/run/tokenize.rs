@@ -1,11 +1,14 @@
 //! `--tokenize`: prints the tokens of a text. Needs a tokenizer, not a model.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use clap::Args;
+use qsf_runtime::RuntimeError;
+use qsf_runtime::stream::{InUse, RamBudget};
 use qsf_runtime::text_file::TextSource;
-use qsf_runtime::tokenizer::open_tokenizer;
-use serde_json::json;
+use qsf_runtime::tokenizer::{Tokenizer, open_tokenizer};
+use serde::Serialize;
 
 use crate::console::print;
 use crate::model_name::model_name;
@@ -15,7 +18,7 @@ use crate::model_name::model_name;
 #[command(next_help_heading = "Tokens")]
 pub struct TokenizeArgs {
     /// Print the token ids of -p or -f and stop; MODEL may also be a tokenizer.json, a tokenizer.model or a vocabulary in a GGUF file
-    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "max_tokens", "ctx_size", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io"])]
+    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "max_tokens", "ctx_size", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "memory_plan", "io"])]
     pub tokenize: bool,
     /// With --tokenize: leave out the tokens that the tokenizer itself puts around a text
     #[arg(long, requires = "tokenize")]
@@ -25,25 +28,61 @@ pub struct TokenizeArgs {
     pub no_parse_special: bool,
 }
 
-/// Prints the ids of `text`: one line with spaces between, or one JSON object.
+/// Bytes of a token that waits to be printed: its id, and what is written of it.
+const PER_TOKEN: u64 = 16;
+
+/// Prints the ids of `text`: one line with spaces between, as soon as they are known, or one JSON object.
 ///
 /// # Errors
-/// There is no tokenizer at `path`, or it cannot represent the text.
+/// There is no tokenizer at `path`, it cannot represent the text, or the budget is too small.
 pub fn print_tokens(
     args: &TokenizeArgs,
     path: &Path,
     text: &mut dyn TextSource,
+    budget: Option<RamBudget>,
     as_json: bool,
 ) -> anyhow::Result<()> {
     let mut tokenizer = open_tokenizer(path)?;
     tokenizer.parse_special(!args.no_parse_special);
-    let ids = tokenizer.encode_first(text, usize::MAX, !args.no_bos)?;
+    let in_use = InUse::of_process(0).peak.saturating_add(Tokenizer::READING_BYTES);
+    let room_for = |tokens: usize| {
+        let bytes = in_use.saturating_add(PER_TOKEN * tokens as u64);
+        match budget {
+            Some(RamBudget(most)) if bytes > most => {
+                let what = format!("tokenizer and {tokens} tokens within --ram-budget");
+                Err(RuntimeError::OutOfMemory { what, bytes })
+            }
+            _ => Ok(()),
+        }
+    };
+    room_for(0)?;
     if as_json {
-        let value = json!({"model": model_name(path), "tokens": ids, "count": ids.len()});
-        print(&format!("{value}\n"))?;
-    } else {
-        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-        print(&format!("{}\n", ids.join(" ")))?;
+        let mut ids = Vec::new();
+        tokenizer.encode_each(text, usize::MAX, !args.no_bos, &mut |some| {
+            ids.extend_from_slice(some);
+            room_for(ids.len())
+        })?;
+        let tokens = Tokens { model: model_name(path), count: ids.len(), tokens: ids };
+        print(&format!("{}\n", serde_json::to_string(&tokens)?))?;
+        return Ok(());
     }
+    let mut before = "";
+    tokenizer.encode_each(text, usize::MAX, !args.no_bos, &mut |some| {
+        let mut line = String::new();
+        for id in some {
+            let _ = write!(line, "{before}{id}");
+            before = " ";
+        }
+        print(&line).map_err(|error| RuntimeError::io(Path::new("stdout"), "write", error))
+    })?;
+    print("\n")?;
     Ok(())
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Tokens {
+    model: String,
+    count: usize,
+    tokens: Vec<u32>,
 }

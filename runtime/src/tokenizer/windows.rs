@@ -41,31 +41,38 @@ struct Window {
     tokens: Vec<Placed>,
 }
 
-/// The first `most` tokens of a text; with `special` those that the tokenizer itself adds are among them.
+/// Hands the first `most` tokens of a text to `take`, in order, as soon as they are known; with `special` those that the
+/// tokenizer itself adds are among them.
 ///
 /// # Errors
-/// When the text cannot be read, the tokenizer cannot represent it, or no windows agree.
+/// When the text cannot be read, the tokenizer cannot represent it, no windows agree, or `take` fails.
 pub(super) fn encode(
     encoder: &dyn Encoder,
     source: &mut dyn TextSource,
     most: usize,
     special: bool,
-) -> Result<Vec<u32>> {
+    take: &mut dyn FnMut(&[u32]) -> Result<()>,
+) -> Result<()> {
     let mut text = Text { source, start: 0, held: String::new(), ended: false };
     let end = text.read_to(WINDOW)?;
     let (mut ids, behind) =
         if special { encoder.added_around(text.part(0, end))? } else { (Vec::new(), Vec::new()) };
     let mut window = Window::new(encoder, &text, 0, end)?;
-    // Tokens of the window that are in `ids`.
+    // Tokens of the window that are in `ids` or were handed over.
     let mut taken = 0;
+    let mut left = most;
     loop {
+        let known = ids.len().min(left);
+        take(&ids[..known])?;
+        left -= known;
+        ids.clear();
         let rest = &window.tokens[taken..];
         if text.is_end(window.end) {
             ids.extend(rest.iter().map(|token| token.id).chain(behind));
             break;
         }
         let settled = rest.iter().take_while(|token| token.end + OVERLAP <= window.end).count();
-        if ids.len().saturating_add(settled) >= most {
+        if settled >= left {
             ids.extend(rest[..settled].iter().map(|token| token.id));
             break;
         }
@@ -79,8 +86,8 @@ pub(super) fn encode(
             _ => (window, taken) = window.longer(encoder, &mut text, taken)?,
         }
     }
-    ids.truncate(most);
-    Ok(ids)
+    ids.truncate(left);
+    take(&ids)
 }
 
 impl Window {

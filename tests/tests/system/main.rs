@@ -24,6 +24,7 @@ mod tokenizers;
 mod batch;
 mod batch_lists;
 mod batch_memory;
+mod budgets;
 mod calibration;
 mod conformance;
 mod damage;
