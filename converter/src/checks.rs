@@ -1,8 +1,9 @@
 //! What cannot end well, found before anything is read: the user hears it now, not when everything else is done.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use qsf_format::{FormatError, MAX_CLUSTERS};
+use qsf_format::{BlockSize, FormatError, MAX_CLUSTERS, QuantType};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
@@ -64,6 +65,29 @@ pub(crate) fn check_tokenizer(source: &dyn WeightSource, options: &ConvertOption
         source.check_tokenizer(&tokenizer).map_err(ConvertError::TokenizerDiffers)?;
     }
     Ok(())
+}
+
+/// Flags that would change nothing of this file: whoever gives one expects something of it.
+pub(crate) fn check_effect(plan: &Plan, options: &ConvertOptions) -> Result<()> {
+    if options.size_limit.is_some() {
+        // The types are not known yet.
+        return Ok(());
+    }
+    let takes_outliers = || plan.tensors().iter().any(|t| !t.form().outliers_in(t.info.cols).is_none());
+    let sized = |quant: QuantType| quant.block_size(BlockSize::B32) != quant.block_size(BlockSize::B64);
+    let fits_something = options.early_exit.is_some() || options.stats_out.is_some();
+    let problem = if !options.outliers.share().is_none() && !takes_outliers() {
+        "--outliers: no tensor of this file is stored in blocks that weights could be kept apart from"
+    } else if options.block != BlockSize::B64 && !plan.tensors().iter().any(|t| sized(t.quant)) {
+        "--block-size: the types of this file have no block size, or one of their own"
+    } else if options.calibration.is_some() && !plan.quantizes() && !fits_something {
+        "--calibration: nothing of this file is quantized, so nothing would be fitted to the text"
+    } else {
+        return Ok(());
+    };
+    let types: BTreeSet<&str> = plan.tensors().iter().map(|t| t.quant.name()).collect();
+    let types = types.into_iter().collect::<Vec<_>>().join(", ");
+    Err(RuntimeError::Request(format!("{problem} ({types}); leave the flag out")).into())
 }
 
 /// Errors of quantizing what is quantized already add up: only who asks for that gets it.

@@ -12,6 +12,7 @@ use qsf_runtime::source::WeightSource;
 use super::memory::{BUFFERS, peak_bytes, resident_bytes};
 use super::size::{predicted_file_bytes, provenance};
 use super::time::seconds_of_conversion;
+use crate::checks::check_effect;
 use crate::choose::{SizeRequest, Surveyor, survey};
 use crate::encode::TensorEncoder;
 use crate::error::Result;
@@ -58,6 +59,7 @@ pub fn predict(
     cancel: &Cancel,
 ) -> Result<Prediction> {
     let mut plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    check_effect(&plan, options)?;
     let resident = resident_bytes();
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
     let session = Session { cpu, tokens, progress, cancel };
