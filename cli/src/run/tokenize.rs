@@ -31,6 +31,9 @@ pub struct TokenizeArgs {
 /// Bytes of a token that waits to be printed: its id, and what is written of it.
 const PER_TOKEN: u64 = 16;
 
+/// What is written of a piece of the text, and what the allocator keeps.
+const PRINTING: u64 = 2_000_000;
+
 /// Prints the ids of `text`: one line with spaces between, as soon as they are known, or one JSON object.
 ///
 /// # Errors
@@ -44,7 +47,7 @@ pub fn print_tokens(
 ) -> anyhow::Result<()> {
     let mut tokenizer = open_tokenizer(path)?;
     tokenizer.parse_special(!args.no_parse_special);
-    let in_use = InUse::of_process(0).peak.saturating_add(Tokenizer::READING_BYTES);
+    let in_use = InUse::of_process(0).peak.saturating_add(Tokenizer::READING_BYTES + PRINTING);
     let room_for = |tokens: usize| {
         let bytes = in_use.saturating_add(PER_TOKEN * tokens as u64);
         match budget {
