@@ -1,15 +1,20 @@
 //! Limits on what a `tokenizer.json` may make of a text. The library applies whatever the file says: a few hundred bytes of
 //! chained replacements turn one letter into gigabytes, and a failed allocation cannot be caught.
 
-use std::fmt;
+mod added;
+mod model;
+mod scalar;
+mod steps;
 
 use qsf_format::{JsonLimits, from_json};
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::definition::Charsmap;
+use added::AddedTokens;
+use model::CheckedModel;
+use steps::check_steps;
 
 /// Most bytes that normalizers or decoders may make of one byte. Real ones replace a space by a three-byte mark, or escape a
 /// character.
@@ -17,20 +22,12 @@ const MAX_GROWTH: f64 = 256.0;
 /// Most special tokens that a post-processor may add to a text. Real ones add one or two.
 const MAX_ADDED: usize = 4096;
 
-/// Most added tokens, and bytes of all of them: the library makes an automaton of them that takes 75 times as much. Real
-/// tokenizers have some thousand of some ten bytes.
-const MAX_ADDED_TOKENS: usize = 1 << 16;
-const MAX_ADDED_TOKEN_BYTES: usize = 1 << 20;
-
-/// Most pieces of a vocabulary, and most merges: the library takes some hundred bytes for each. The largest in use have some
-/// 260 000 and 520 000.
-const MAX_PIECES: usize = 1 << 20;
 /// Of a normalizer and the like. Tables of replacements are texts of some hundred kilobytes in them; real ones have a few members.
-const STEPS: JsonLimits = JsonLimits { bytes: 16 << 20, memory: 24 << 20 };
+const STEPS: JsonLimits = JsonLimits { bytes: 8 << 20, memory: 12 << 20 };
 
-/// The parts of a `tokenizer.json`, of which nothing is built yet.
+/// The parts of a `tokenizer.json`. Of normalizer and the like nothing is built yet, of the others nothing at all.
 #[derive(Deserialize)]
-struct RawParts<'a> {
+struct Parts<'a> {
     #[serde(borrow)]
     normalizer: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -39,57 +36,9 @@ struct RawParts<'a> {
     decoder: Option<&'a RawValue>,
     #[serde(borrow)]
     post_processor: Option<&'a RawValue>,
-    #[serde(borrow)]
-    added_tokens: Option<&'a RawValue>,
-    model: Option<ModelSize>,
-}
-
-/// How large the model of a tokenizer is.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ModelSize {
-    vocab: Count,
-    merges: Count,
-}
-
-/// The number of members or elements, which are passed over.
-#[derive(Default)]
-struct Count(usize);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Count, D::Error> {
-        struct Counter;
-
-        impl<'de> Visitor<'de> for Counter {
-            type Value = Count;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list or an object")
-            }
-
-            fn visit_unit<E>(self) -> Result<Count, E> {
-                Ok(Count(0))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Count, A::Error> {
-                let mut count = 0;
-                while list.next_element::<IgnoredAny>()?.is_some() {
-                    count += 1;
-                }
-                Ok(Count(count))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Count, A::Error> {
-                let mut count = 0;
-                while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
-                    count += 1;
-                }
-                Ok(Count(count))
-            }
-        }
-
-        deserializer.deserialize_any(Counter)
-    }
+    #[serde(rename = "added_tokens")]
+    _added: Option<AddedTokens>,
+    model: Option<CheckedModel>,
 }
 
 /// Checks the size of a `tokenizer.json` and what it may do, before the library builds anything of it.
@@ -97,75 +46,50 @@ impl<'de> Deserialize<'de> for Count {
 /// # Errors
 /// What is too large or wrong, in words.
 pub(super) fn check(json: &[u8]) -> Result<(), String> {
-    let parts: RawParts<'_> = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-    if let Some(ModelSize { vocab: Count(vocab), merges: Count(merges) }) = parts.model
-        && vocab.max(merges) > MAX_PIECES
-    {
-        return Err(format!("{vocab} pieces and {merges} merges; at most {MAX_PIECES} each are accepted"));
-    }
-    let read = |part: Option<&RawValue>, limits| match part {
-        Some(part) => from_json::<Value>(part.get().as_bytes(), limits),
-        None => Ok(Value::Null),
-    };
-    let added = read(parts.added_tokens, JsonLimits::LIST).map_err(|e| format!("its added tokens: {e}"))?;
-    let step = |name: &str, part| read(part, STEPS).map_err(|e| format!("its {name}: {e}"));
-    check_growth(&Parts {
-        normalizer: step("normalizer", parts.normalizer)?,
-        pre_tokenizer: step("pre_tokenizer", parts.pre_tokenizer)?,
-        decoder: step("decoder", parts.decoder)?,
-        post_processor: step("post_processor", parts.post_processor)?,
-        added_tokens: added.as_array().cloned().unwrap_or_default(),
-        has_model: parts.model.is_some(),
-    })
-}
-
-/// The parts of a `tokenizer.json` that can multiply a text; the vocabulary, which is most of it, is none.
-struct Parts {
-    normalizer: Value,
-    pre_tokenizer: Value,
-    decoder: Value,
-    post_processor: Value,
-    added_tokens: Vec<Value>,
-    has_model: bool,
-}
-
-/// Checks the parts of a tokenizer that can multiply a text, and tables that the library follows unchecked.
-///
-/// # Errors
-/// Which part, and by how much it could grow a text, or what is wrong with the table.
-fn check_growth(parts: &Parts) -> Result<(), String> {
-    if !parts.has_model {
+    let parts: Parts<'_> = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    if parts.model.is_none() {
         return Err(
             "JSON without a model: a tokenizer.json has one; for vocab.json pass the directory".to_owned()
         );
     }
-    let texts = parts.added_tokens.iter().map(|token| token["content"].as_str().map_or(0, str::len));
-    let (count, bytes) = (parts.added_tokens.len(), texts.sum::<usize>());
-    if count > MAX_ADDED_TOKENS || bytes > MAX_ADDED_TOKEN_BYTES {
+    // One after another: each may be large.
+    check_part("normalizer", parts.normalizer, |part| {
+        check_charsmaps(part)?;
+        check_growth(part)
+    })?;
+    check_part("pre_tokenizer", parts.pre_tokenizer, check_growth)?;
+    check_part("decoder", parts.decoder, check_growth)?;
+    check_part("post_processor", parts.post_processor, check_added)
+}
+
+/// Weighs a part of a tokenizer, builds it and checks its steps, then whatever `check` does.
+fn check_part(
+    name: &str,
+    part: Option<&RawValue>,
+    check: impl FnOnce(&Value) -> Result<(), String>,
+) -> Result<(), String> {
+    let Some(part) = part else { return Ok(()) };
+    let part = from_json::<Value>(part.get().as_bytes(), STEPS);
+    part.and_then(|part| check_steps(&part).and_then(|()| check(&part)))
+        .map_err(|e| format!("its {name}: {e}"))
+}
+
+/// Checks how long a step, or a chain of them, could make a text.
+fn check_growth(step: &Value) -> Result<(), String> {
+    let growth = growth(step);
+    if growth > MAX_GROWTH {
         return Err(format!(
-            "{count} added tokens of {bytes} bytes in all; at most {MAX_ADDED_TOKENS} of {MAX_ADDED_TOKEN_BYTES} \
-             bytes are accepted"
+            "it could make a text {growth:.0} times as long; at most {MAX_GROWTH} is accepted"
         ));
     }
-    let chains = [
-        ("normalizer", &parts.normalizer),
-        ("pre_tokenizer", &parts.pre_tokenizer),
-        ("decoder", &parts.decoder),
-    ];
-    check_charsmaps(&parts.normalizer)?;
-    for (part, chain) in chains {
-        let growth = growth(chain);
-        if growth > MAX_GROWTH {
-            return Err(format!(
-                "its {part} could make a text {growth:.0} times as long; at most {MAX_GROWTH} is accepted"
-            ));
-        }
-    }
-    let added = added(&parts.post_processor);
+    Ok(())
+}
+
+/// Checks how many tokens a post-processor adds to a text.
+fn check_added(step: &Value) -> Result<(), String> {
+    let added = added_by(step);
     if added > MAX_ADDED {
-        return Err(format!(
-            "its post-processor adds {added} tokens to a text; at most {MAX_ADDED} is accepted"
-        ));
+        return Err(format!("it adds {added} tokens to a text; at most {MAX_ADDED} is accepted"));
     }
     Ok(())
 }
@@ -201,7 +125,7 @@ fn growth(step: &Value) -> f64 {
 }
 
 /// Tokens that templates add: every piece that names a special token stands for all of its ids.
-fn added(step: &Value) -> usize {
+fn added_by(step: &Value) -> usize {
     let ids = |name: &Value| {
         let name = name.as_str().unwrap_or_default();
         step["special_tokens"][name]["ids"].as_array().map_or(1, Vec::len)
@@ -211,7 +135,7 @@ fn added(step: &Value) -> usize {
         .filter_map(|piece| piece.get("SpecialToken"))
         .map(|special| ids(&special["id"]))
         .fold(0, usize::saturating_add);
-    let nested = step["processors"].as_array().into_iter().flatten().map(added);
+    let nested = step["processors"].as_array().into_iter().flatten().map(added_by);
     nested.fold(own, usize::saturating_add)
 }
 
@@ -219,6 +143,7 @@ fn added(step: &Value) -> usize {
 mod tests {
     use serde_json::json;
 
+    use super::model::MAX_PIECES;
     use super::*;
 
     fn check(mut json: Value) -> Result<(), String> {
@@ -258,8 +183,11 @@ mod tests {
     fn added_tokens_cannot_fill_the_memory() {
         let token = |length| json!({"id": 0, "content": "x".repeat(length)});
         check(json!({"added_tokens": vec![token(10); 5000]})).unwrap();
-        check(json!({"added_tokens": vec![token(1); MAX_ADDED_TOKENS + 1]})).unwrap_err();
-        check(json!({"added_tokens": [token(MAX_ADDED_TOKEN_BYTES + 1)]})).unwrap_err();
+        let error = |tokens: Vec<Value>| check(json!({"added_tokens": tokens})).unwrap_err();
+        assert!(error(vec![token(1); (1 << 16) + 1]).contains("at most 65536"));
+        assert!(error(vec![token((1 << 20) + 1)]).contains("at most 65536 of 1048576 bytes"));
+        assert!(error(vec![json!({"content": "x", "junk": [[]]})]).contains("invalid type: sequence"));
+        assert!(error(vec![(0..100).map(|i| (i.to_string(), json!(0))).collect()]).contains("members"));
     }
 
     #[test]

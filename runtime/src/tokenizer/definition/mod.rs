@@ -29,7 +29,7 @@ pub use directory::{FoundTokenizer, find_tokenizer};
 pub use gguf::{GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use piece_model::{Algorithm, PieceModel, Prefix, SPACE_MARK, byte_of};
 pub(crate) use tokenizer_config::TokenizerConfig;
-pub(crate) use tokenizer_json::AddedToken;
+pub(crate) use tokenizer_json::{AddedSum, AddedToken};
 
 use crate::error::Result;
 

@@ -44,6 +44,37 @@ impl AddedToken {
     }
 }
 
+/// Most added tokens, and bytes of all of them: the library makes an automaton of them that takes 75 times as much. Real
+/// tokenizers have some thousand of some ten bytes.
+const MAX_ADDED_TOKENS: usize = 1 << 16;
+const MAX_ADDED_BYTES: usize = 1 << 20;
+
+/// The added tokens of a tokenizer, counted before they are built.
+#[derive(Debug, Default)]
+pub(crate) struct AddedSum {
+    count: usize,
+    bytes: usize,
+}
+
+impl AddedSum {
+    /// Counts a token with a text of so many bytes.
+    ///
+    /// # Errors
+    /// When these are too many, in words.
+    pub fn add(&mut self, bytes: usize) -> Result<(), String> {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.count > MAX_ADDED_TOKENS || self.bytes > MAX_ADDED_BYTES {
+            let AddedSum { count, bytes } = self;
+            return Err(format!(
+                "{count} added tokens of {bytes} bytes in all, or more; at most {MAX_ADDED_TOKENS} of {MAX_ADDED_BYTES} bytes \
+                 are accepted"
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// The tokens that a tokenizer puts around every text, as (id, spelling).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Around {
