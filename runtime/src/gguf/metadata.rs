@@ -170,6 +170,13 @@ impl Metadata {
         strings.collect::<Result<Vec<&str>>>().map(Some)
     }
 
+    /// How many elements an array has, where there is one: to be asked before it is read.
+    pub fn array_length(&self, key: &str) -> Option<u64> {
+        let pair = self.find(key)?;
+        let head = self.array_head(pair, &mut self.cursor(pair)).ok()?;
+        head.map(|(_, count)| count)
+    }
+
     /// An array of numbers with fractions, where present.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+pub use super::flat_json::FlatJson;
 use crate::error::{Result, RuntimeError};
 use qsf_format::printable::message;
 use qsf_format::{JsonLimits, from_json};
@@ -50,9 +51,13 @@ pub fn read_object(path: &Path) -> Result<Map<String, Value>> {
     parse_object(path, &read(path, JsonLimits::DESCRIPTION.bytes as u64)?)
 }
 
-/// The JSON object in a file that lists tensors or tokens, of which there may be very many.
-pub fn read_list(path: &Path) -> Result<Map<String, Value>> {
-    parse_within(path, &read(path, MAX_CONFIG_BYTES)?, JsonLimits::LIST)
+/// The JSON object in a file that lists tensors or tokens, of which there may be very many, but with little in each.
+pub fn read_flat(path: &Path, limits: FlatJson) -> Result<Map<String, Value>> {
+    let bytes = read(path, JsonLimits::LIST.bytes as u64)?;
+    limits.check(&bytes).map_err(|e| {
+        RuntimeError::bad_input(path, "the file", "a JSON object of ordinary size", message(e))
+    })?;
+    parse_within(path, &bytes, JsonLimits::LIST)
 }
 
 /// The JSON object that the bytes of a file are.

@@ -2,5 +2,6 @@
 
 mod fields;
 pub mod files;
+mod flat_json;
 
 pub use fields::{Fields, describe};

@@ -5,7 +5,7 @@
 //! | `source`, `configured` | a directory as a source of weights; what a configuration alone says of a model |
 //! | `config`, `architectures`, `recognize` | which architecture, and what its fields mean |
 //! | `names` | what stands before the names of tensors, and which of them are of the language model |
-//! | `shards`, `plain`, `pickle` | files of weights, of safetensors and of torch |
+//! | `shards`, `safetensors_header`, `plain`, `pickle` | files of weights, of safetensors and of torch |
 //! | `packed`, `float8` | tensors that belong together, as one |
 //! | `tied_head`, `chat_template` | whether the head is a copy of the embedding; the chat template |
 
@@ -19,6 +19,7 @@ mod packed;
 mod pickle;
 mod plain;
 mod recognize;
+mod safetensors_header;
 mod shards;
 mod source;
 mod tied_head;

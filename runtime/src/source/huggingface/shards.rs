@@ -8,22 +8,23 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 use qsf_format::BlockSize;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
 
 use super::pickle;
 use super::plain::{self, PlainRows};
+use super::safetensors_header::{FoundTensor, read_safetensors};
 use crate::error::{Result, RuntimeError};
 use crate::mapped::{map_file, release_pages};
-use crate::model_dir::files;
+use crate::model_dir::files::{self, FlatJson};
 use crate::model_dir::{Fields, describe};
 use crate::source::mapping::{TensorStore, no_such_tensor};
 use crate::tensor::{StoredType, Tensor, TensorBytes};
-use qsf_format::printable::{message, quote};
+use qsf_format::printable::quote;
 
 /// Longest name of a tensor. Real ones take less than 100 bytes; what looks for prefixes looks at each of their parts.
 const MAX_NAME_BYTES: usize = 1024;
-/// Longest header of a safetensors file: real ones take some MB at most, and the library makes ten times as much of it.
-const MAX_HEADER_BYTES: u64 = 8 << 20;
+/// Most tensors of an index; the largest in use have some 140 000.
+const MAX_INDEXED: usize = 1 << 18;
 
 /// What a form of weight files is called in a directory.
 #[derive(Debug)]
@@ -34,9 +35,6 @@ struct Form {
     suffix: &'static str,
     read: fn(&Path, &[u8]) -> Result<Vec<FoundTensor>>,
 }
-
-/// Name, type, shape and bytes of a tensor in a file.
-type FoundTensor = (String, Dtype, Vec<usize>, Range<usize>);
 
 const SAFETENSORS: Form = Form {
     single: "model.safetensors",
@@ -127,7 +125,7 @@ impl Shards {
     }
 
     fn add_indexed(&mut self, form: &Form, dir: &Path, index: &Path) -> Result<()> {
-        let map = files::read_list(index)?;
+        let map = files::read_flat(index, FlatJson { members: MAX_INDEXED, depth: 2 })?;
         let fields = Fields { path: index, within: "", map: &map };
         let Some(weight_map) = fields.object("weight_map", "weight_map of ")? else {
             return Err(fields.wrong("weight_map", "an object", "no such field"));
@@ -178,7 +176,7 @@ impl Shards {
             }
             if let Some(other) = self.get(&name) {
                 let place = format!("tensor {}", quote(&name));
-                let other = self.files[other.shard].path.display();
+                let other = self.files.get(other.shard).map_or(&path, |shard| &shard.path).display();
                 let found = format!("one here and one in {other}");
                 return Err(RuntimeError::bad_input(&path, place, "one tensor of this name", found));
             }
@@ -252,31 +250,6 @@ impl TensorStore for Shards {
             release_pages(&self.files[shard].map, range);
         }
     }
-}
-
-/// By place in the file, so that the tensor that a message names is the same in each run.
-fn read_safetensors(path: &Path, file: &[u8]) -> Result<Vec<FoundTensor>> {
-    let damaged = |found: &dyn ToString| {
-        let expected = "a complete safetensors file";
-        RuntimeError::bad_input(path, "the header", expected, message(found.to_string()))
-    };
-    if file.is_empty() {
-        return Err(damaged(&"an empty file"));
-    }
-    if let Some(length) =
-        file.first_chunk().map(|length| u64::from_le_bytes(*length)).filter(|&n| n > MAX_HEADER_BYTES)
-    {
-        let expected = format!("a length of at most {MAX_HEADER_BYTES}");
-        return Err(RuntimeError::bad_input(path, "the header", expected, length));
-    }
-    let (header, metadata) = SafeTensors::read_metadata(file).map_err(|e| damaged(&e))?;
-    let data = size_of::<u64>() + header;
-    let found = metadata.offset_keys().into_iter().filter_map(|name| {
-        let info = metadata.info(&name)?;
-        let range = data + info.data_offsets.0..data + info.data_offsets.1;
-        Some((name, info.dtype, info.shape.clone(), range))
-    });
-    Ok(found.collect())
 }
 
 /// By name.

@@ -14,6 +14,69 @@ use crate::error::{Result, RuntimeError};
 /// Longest token that merges may form; what makes a crafted list of merges cheap to check. Real ones reach a few
 /// hundred bytes.
 const MAX_TOKEN_BYTES: usize = 1 << 16;
+/// Most merges; the largest lists in use have 520 thousand.
+const MAX_MERGES: usize = 1 << 20;
+
+/// The merges of a vocabulary, checked one by one as they are read: a list of wrong ones is not kept.
+#[derive(Debug)]
+pub(super) struct Merges<'a> {
+    tokens: HashSet<&'a str>,
+    path: &'a Path,
+    formed: String,
+    rank: usize,
+    list: Vec<(String, String)>,
+}
+
+impl<'a> Merges<'a> {
+    /// For the tokens of `vocab` in order of their ids, from `vocab_path`; `path` is where the merges are.
+    ///
+    /// # Errors
+    /// When there are no tokens, or a token or an id is there twice.
+    pub fn of(vocab: &'a [(String, u32)], vocab_path: &Path, path: &'a Path) -> Result<Merges<'a>> {
+        if vocab.is_empty() {
+            return Err(RuntimeError::bad_input(vocab_path, "the vocabulary", "tokens", "0 tokens"));
+        }
+        check_unique(vocab_path, "the vocabulary", vocab.iter().map(|(token, id)| (&**token, *id)))?;
+        let tokens = vocab.iter().map(|(token, _)| &**token).collect();
+        Ok(Merges { tokens, path, formed: String::new(), rank: 0, list: Vec::new() })
+    }
+
+    /// Adds the next merge.
+    ///
+    /// # Errors
+    /// When it is not of tokens, makes no token, or is one too many.
+    pub fn add(&mut self, left: &str, right: &str) -> Result<()> {
+        let Merges { tokens, path, formed, rank, .. } = self;
+        let wrong = |expected: &str, found: &str| {
+            Err(RuntimeError::bad_input(path, format!("merge {rank}"), expected, quote(found)))
+        };
+        if self.list.len() == MAX_MERGES {
+            return Err(RuntimeError::bad_input(path, "merges", format!("at most {MAX_MERGES}"), "more"));
+        }
+        for side in [left, right] {
+            if side.is_empty() || !tokens.contains(side) {
+                return wrong("tokens of the vocabulary", side);
+            }
+        }
+        if left.len() + right.len() > MAX_TOKEN_BYTES {
+            return wrong("tokens of at most 64 KiB", left);
+        }
+        formed.clear();
+        formed.push_str(left);
+        formed.push_str(right);
+        if !tokens.contains(&**formed) {
+            return wrong("a merge that makes a token of the vocabulary", formed);
+        }
+        self.list.push((left.to_owned(), right.to_owned()));
+        self.rank += 1;
+        Ok(())
+    }
+
+    /// All of them, best first.
+    pub fn list(self) -> Vec<(String, String)> {
+        self.list
+    }
+}
 
 /// A vocabulary of byte-level tokens, its merges, and the rules by which a text is split into words.
 #[derive(Debug, Clone)]
@@ -37,40 +100,6 @@ pub(crate) struct ByteLevelBpe {
 }
 
 impl ByteLevelBpe {
-    /// Checks that tokens and ids are unique, and that every merge is of tokens and makes a token.
-    ///
-    /// # Errors
-    /// The first that is wrong.
-    pub fn check(&self, merges_path: &Path, merges_place: &str) -> Result<()> {
-        if self.vocab.is_empty() {
-            return Err(RuntimeError::bad_input(&self.path, "the vocabulary", "tokens", "0 tokens"));
-        }
-        check_unique(&self.path, "the vocabulary", self.vocab.iter().map(|(token, id)| (&**token, *id)))?;
-        let tokens: HashSet<&str> = self.vocab.iter().map(|(token, _)| &**token).collect();
-        let mut formed = String::new();
-        for ((left, right), rank) in self.merges.iter().zip(0..) {
-            let wrong = |expected: &str, found: &str| {
-                let place = format!("{merges_place} {rank}");
-                Err(RuntimeError::bad_input(merges_path, place, expected, quote(found)))
-            };
-            for side in [left, right] {
-                if side.is_empty() || !tokens.contains(&**side) {
-                    return wrong("tokens of the vocabulary", side);
-                }
-            }
-            if left.len() + right.len() > MAX_TOKEN_BYTES {
-                return wrong("tokens of at most 64 KiB", left);
-            }
-            formed.clear();
-            formed.push_str(left);
-            formed.push_str(right);
-            if !tokens.contains(&*formed) {
-                return wrong("a merge that makes a token of the vocabulary", &formed);
-            }
-        }
-        Ok(())
-    }
-
     /// The text of a `tokenizer.json` that does the same.
     ///
     /// # Errors

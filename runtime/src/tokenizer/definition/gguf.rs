@@ -6,11 +6,11 @@ use std::collections::HashSet;
 
 use qsf_format::printable::{message, quote};
 
-use super::byte_level::ByteLevelBpe;
+use super::byte_level::{ByteLevelBpe, Merges};
 use super::charsmap::Charsmap;
 use super::piece_model::{Algorithm, Piece, PieceKind, PieceModel, Prefix, TextRules, byte_of};
 use super::pre_tokenizers;
-use super::tokenizer_json::{AddedToken, Around};
+use super::tokenizer_json::{AddedSum, AddedToken, Around};
 use super::{Definition, Model};
 use crate::error::{Result, RuntimeError};
 use crate::gguf::Metadata;
@@ -24,7 +24,11 @@ const MERGES: &str = "tokenizer.ggml.merges";
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 
 /// Most tokens; the largest vocabularies in use have 262 thousand.
-const MAX_TOKENS: usize = 1 << 20;
+const MAX_TOKENS: u64 = 1 << 20;
+/// Most bytes of all tokens, of which there are several copies at a time; the largest vocabularies in use have 2 MB.
+const MAX_TEXT: usize = 16 << 20;
+/// Most lines with merges; the largest lists in use have 520 thousand.
+const MAX_MERGES: u64 = 1 << 20;
 
 /// Texts that end an answer in one model or another. Files mark them as text at times, and still mean the token.
 const END_TEXTS: [&str; 22] = [
@@ -92,37 +96,48 @@ struct Vocabulary<'a> {
     kinds: Vec<PieceKind>,
 }
 
+/// The kinds of the tokens with these texts.
+fn read_kinds(metadata: &Metadata, texts: &[&str]) -> Result<Vec<PieceKind>> {
+    let Some(types) = metadata.i32s(TYPES)? else {
+        let kind = |text: &&str| byte_of(text).map_or(PieceKind::Normal, |_| PieceKind::Byte);
+        return Ok(texts.iter().map(kind).collect());
+    };
+    if types.len() != texts.len() {
+        return Err(metadata.wrong(TYPES, format!("{} types", texts.len()), types.len()));
+    }
+    let kind = |&number: &i32| match number {
+        // No type given.
+        0 => Ok(PieceKind::Normal),
+        number => {
+            PieceKind::from_number(number).ok_or_else(|| metadata.wrong(TYPES, "types from 0 to 6", number))
+        }
+    };
+    types.iter().map(kind).collect()
+}
+
 impl<'a> Vocabulary<'a> {
     fn read(metadata: &'a Metadata) -> Result<Vocabulary<'a>> {
-        let texts = metadata.strings(TOKENS)?.unwrap_or_default();
-        if texts.is_empty() || texts.len() > MAX_TOKENS {
-            return Err(metadata.wrong(TOKENS, format!("1 to {MAX_TOKENS} tokens"), texts.len()));
+        let count = metadata.array_length(TOKENS).unwrap_or_default();
+        if count > MAX_TOKENS {
+            return Err(metadata.wrong(TOKENS, format!("1 to {MAX_TOKENS} tokens"), count));
         }
+        let texts = metadata.strings(TOKENS)?.unwrap_or_default();
+        if texts.is_empty() {
+            return Err(metadata.wrong(TOKENS, format!("1 to {MAX_TOKENS} tokens"), 0));
+        }
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        if bytes > MAX_TEXT {
+            return Err(metadata.wrong(TOKENS, format!("at most {MAX_TEXT} bytes of tokens"), bytes));
+        }
+        let kinds = read_kinds(metadata, &texts)?;
         let named = |(i, text): (usize, &&str)| {
             // Tokens without text cannot be told apart otherwise.
             if text.is_empty() { format!("[EMPTY_{i}]") } else { (*text).to_owned() }
         };
         let tokens: Vec<String> = texts.iter().enumerate().map(named).collect();
-        let kinds = match metadata.i32s(TYPES)? {
-            Some(types) if types.len() != tokens.len() => {
-                return Err(metadata.wrong(TYPES, format!("{} types", tokens.len()), types.len()));
-            }
-            Some(types) => {
-                let kind = |&number: &i32| match number {
-                    // No type given.
-                    0 => Ok(PieceKind::Normal),
-                    number => PieceKind::from_number(number)
-                        .ok_or_else(|| metadata.wrong(TYPES, "types from 0 to 6", number)),
-                };
-                types.iter().map(kind).collect::<Result<_>>()?
-            }
-            None => tokens
-                .iter()
-                .map(|text| byte_of(text).map_or(PieceKind::Normal, |_| PieceKind::Byte))
-                .collect(),
-        };
         let mut vocabulary = Vocabulary { metadata, tokens, kinds };
         vocabulary.correct_kinds()?;
+        vocabulary.count_added()?;
         Ok(vocabulary)
     }
 
@@ -141,6 +156,17 @@ impl<'a> Vocabulary<'a> {
             if END_TEXTS.contains(&&**text) {
                 *kind = PieceKind::Control;
             }
+        }
+        Ok(())
+    }
+
+    /// Counts the tokens that would be cut out of a text, before anything is made of them.
+    fn count_added(&self) -> Result<()> {
+        let mut sum = AddedSum::default();
+        for (text, _) in self.tokens.iter().zip(&self.kinds).filter(|(_, kind)| kind.is_cut_out()) {
+            sum.add(text.len()).map_err(|problem| {
+                self.metadata.wrong(TYPES, "control and user-defined tokens within limits", problem)
+            })?;
         }
         Ok(())
     }
@@ -212,25 +238,26 @@ impl<'a> Vocabulary<'a> {
             what: format!("the pre-tokenizer {}", quote(name)),
             supported: format!("{} are", pre_tokenizers::names().join(", ")),
         })?;
-        let bpe = ByteLevelBpe {
+        let vocab: Vec<(String, u32)> = self.tokens.iter().cloned().zip(0..).collect();
+        Ok(ByteLevelBpe {
             path: metadata.path().to_owned(),
-            vocab: self.tokens.iter().cloned().zip(0..).collect(),
-            merges: self.merges()?,
+            merges: self.merges(Merges::of(&vocab, metadata.path(), metadata.path())?)?,
+            vocab,
             splits: kind.splits,
             nfc: false,
             add_prefix_space: false,
             added: self.added()?,
             around: self.around(self.id("bos")?, kind.add_bos, self.id("eos")?, false)?,
-        };
-        bpe.check(metadata.path(), "merge")?;
-        Ok(bpe)
+        })
     }
 
-    fn merges(&self) -> Result<Vec<(String, String)>> {
+    fn merges(&self, mut merges: Merges<'_>) -> Result<Vec<(String, String)>> {
+        if let Some(count) = self.metadata.array_length(MERGES).filter(|&count| count > MAX_MERGES) {
+            return Err(self.metadata.wrong(MERGES, format!("at most {MAX_MERGES} merges"), count));
+        }
         let lines = self.metadata.strings(MERGES)?;
         let lines = lines.ok_or_else(|| self.metadata.wrong(MERGES, "an array of merges", "no such key"))?;
         let mut seen = HashSet::new();
-        let mut merges = Vec::with_capacity(lines.len());
         for (line, rank) in lines.into_iter().zip(0..) {
             // The first character may be a space itself.
             let first = line.chars().next().map_or(0, char::len_utf8);
@@ -241,10 +268,10 @@ impl<'a> Vocabulary<'a> {
             };
             // Of a pair that is there twice, the first counts.
             if seen.insert(line) {
-                merges.push((line[..cut].to_owned(), line[cut + 1..].to_owned()));
+                merges.add(&line[..cut], &line[cut + 1..])?;
             }
         }
-        Ok(merges)
+        Ok(merges.list())
     }
 
     fn pieces(&self, algorithm: Algorithm) -> Result<PieceModel> {

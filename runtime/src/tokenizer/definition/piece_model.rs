@@ -81,6 +81,11 @@ impl PieceKind {
         use PieceKind::{Byte, Control, Normal, Unknown, Unused, UserDefined};
         [Normal, Unknown, Control, UserDefined, Unused, Byte].into_iter().find(|kind| *kind as i32 == number)
     }
+
+    /// Whether it is cut out of a text before the model sees it.
+    pub fn is_cut_out(self) -> bool {
+        matches!(self, PieceKind::Unknown | PieceKind::Control | PieceKind::UserDefined)
+    }
 }
 
 /// How a text is split into pieces.

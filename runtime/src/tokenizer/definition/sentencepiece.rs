@@ -9,7 +9,7 @@ use super::charsmap::Charsmap;
 use super::piece_model::{Algorithm, Piece, PieceKind, PieceModel, Prefix, TextRules};
 use super::protobuf::{Field, Message};
 use super::tokenizer_config::TokenizerConfig;
-use super::tokenizer_json::{AddedToken, Around};
+use super::tokenizer_json::{AddedSum, AddedToken, Around};
 use crate::error::{Result, RuntimeError};
 
 /// Most pieces of a model; the largest vocabularies in use have 262 thousand.
@@ -51,6 +51,12 @@ pub(super) fn read_sentencepiece(path: &Path, bytes: &[u8], config: &TokenizerCo
         return unsupported("treat_whitespace_as_suffix".into(), "spaces in front of words are");
     }
     let mut pieces = proto.pieces;
+    let mut sum = AddedSum::default();
+    for piece in pieces.iter().filter(|piece| piece.kind.is_cut_out()) {
+        sum.add(piece.text.len()).map_err(|problem| {
+            RuntimeError::bad_input(path, "pieces", "control and user-defined ones within limits", problem)
+        })?;
+    }
     let unk = one_unknown(path, &pieces)?;
     let charsmap = (!proto.charsmap.is_empty()).then_some(proto.charsmap);
     if let Some(table) = charsmap {

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::tokenizer_json::AddedToken;
 use crate::error::{Result, RuntimeError};
-use crate::model_dir::{Fields, describe, files};
+use crate::model_dir::files::{self, FlatJson};
+use crate::model_dir::{Fields, describe};
 
 /// Most tokens that may be added to a vocabulary; the largest real lists have a few thousand.
 const MAX_ADDED: usize = 1 << 16;
@@ -59,7 +60,7 @@ impl TokenizerConfig {
             }
         }
         if let Some(path) = files::find(dir, "added_tokens.json")? {
-            let map = files::read_object(&path)?;
+            let map = files::read_flat(&path, FlatJson { members: MAX_ADDED, depth: 1 })?;
             for (content, id) in &map {
                 let id = token_id(&path, content, id)?;
                 // The newer list knows more about each token.
@@ -94,6 +95,14 @@ impl TokenizerConfig {
         }
         // transformers 5 calls the list `extra_special_tokens`; an object there names roles of its own.
         for name in ["additional_special_tokens", "extra_special_tokens"] {
+            let count = match fields.get(name) {
+                Some(Value::Array(list)) => list.len(),
+                Some(Value::Object(named)) => named.len(),
+                _ => 0,
+            };
+            if count > MAX_ADDED {
+                return Err(fields.wrong(name, format!("at most {MAX_ADDED} tokens"), count));
+            }
             match fields.get(name) {
                 Some(Value::Array(list)) => {
                     self.further_special.extend(list.iter().filter_map(content).map(Into::into));

@@ -6,13 +6,16 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::byte_level::ByteLevelBpe;
+use super::byte_level::{ByteLevelBpe, Merges};
 use super::pre_tokenizers::{GPT2, PreTokenizer, QWEN2};
 use super::tokenizer_config::{TokenizerConfig, token_id};
 use super::tokenizer_json::{AddedToken, Around};
 use crate::error::{Result, RuntimeError};
-use crate::model_dir::files;
+use crate::model_dir::files::{self, FlatJson};
 use qsf_format::printable::quote;
+
+/// Most tokens; the largest vocabularies in use have 262 thousand.
+const MAX_TOKENS: usize = 1 << 20;
 
 /// A class of transformers whose tokenizers are kept as these two files.
 struct Class {
@@ -61,12 +64,12 @@ pub(super) fn read_vocab_merges(
 ) -> Result<ByteLevelBpe> {
     let class = class_of(vocab_path, config)?;
     let mut vocab = Vec::new();
-    for (token, id) in files::read_list(vocab_path)? {
+    for (token, id) in files::read_flat(vocab_path, FlatJson { members: MAX_TOKENS, depth: 1 })? {
         let id = token_id(vocab_path, &token, &id)?;
         vocab.push((token, id));
     }
     vocab.sort_unstable_by_key(|(_, id)| *id);
-    let merges = read_merges(merges_path)?;
+    let merges = read_merges(merges_path, Merges::of(&vocab, vocab_path, merges_path)?)?;
     let added = added_tokens(vocab_path, &vocab, class, config)?;
     let around = {
         let token = |wanted: Option<bool>, role: &str| {
@@ -76,7 +79,7 @@ pub(super) fn read_vocab_merges(
         };
         Around { first: token(config.add_bos, "bos_token"), last: token(config.add_eos, "eos_token") }
     };
-    let bpe = ByteLevelBpe {
+    Ok(ByteLevelBpe {
         path: vocab_path.to_owned(),
         vocab,
         merges,
@@ -85,9 +88,7 @@ pub(super) fn read_vocab_merges(
         add_prefix_space: config.add_prefix_space.unwrap_or(false),
         added,
         around,
-    };
-    bpe.check(merges_path, "merge")?;
-    Ok(bpe)
+    })
 }
 
 fn unsupported(path: &Path, what: String) -> RuntimeError {
@@ -155,12 +156,11 @@ fn added_tokens(
     Ok(added)
 }
 
-fn read_merges(path: &Path) -> Result<Vec<(String, String)>> {
+fn read_merges(path: &Path, mut merges: Merges<'_>) -> Result<Vec<(String, String)>> {
     let bytes = files::read(path, files::MAX_CONFIG_BYTES)?;
     let text = std::str::from_utf8(&bytes).map_err(|e| {
         RuntimeError::bad_input(path, format!("offset {}", e.valid_up_to()), "UTF-8 text", "other bytes")
     })?;
-    let mut merges = Vec::new();
     for (line, number) in text.lines().zip(1..) {
         // The first line names the version; some files end in an empty line.
         if line.is_empty() || number == 1 && line.starts_with("#version") {
@@ -170,7 +170,7 @@ fn read_merges(path: &Path) -> Result<Vec<(String, String)>> {
             let place = format!("line {number}");
             return Err(RuntimeError::bad_input(path, place, "two tokens with a space between", quote(line)));
         };
-        merges.push((left.to_owned(), right.to_owned()));
+        merges.add(left, right)?;
     }
-    Ok(merges)
+    Ok(merges.list())
 }

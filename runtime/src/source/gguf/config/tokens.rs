@@ -12,9 +12,9 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 /// # Errors
 /// When there are more tokens than the model has rows for, or one of these is none of them.
 pub(super) fn read(metadata: &Metadata, config: &mut ModelConfig) -> Result<()> {
-    if let Some(tokens) = metadata.strings(TOKENS)?.filter(|tokens| tokens.len() > config.vocab as usize) {
+    if let Some(tokens) = metadata.array_length(TOKENS).filter(|&tokens| tokens > u64::from(config.vocab)) {
         let expected = format!("at most {}, as the embedding has rows", config.vocab);
-        return Err(metadata.wrong(TOKENS, expected, tokens.len()));
+        return Err(metadata.wrong(TOKENS, expected, tokens));
     }
     config.bos = token(metadata, "bos", config.vocab)?;
     config.pad = token(metadata, "padding", config.vocab)?;
