@@ -7,10 +7,9 @@ use qsf_format::FormatError;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::{Demand, EvalOptions, demand, evaluate_part};
 use qsf_runtime::progress::{Cancel, Progress};
-use qsf_runtime::source::{self, WeightSource};
+use qsf_runtime::source::{self, WeightSource, tokenizer_of};
 use qsf_runtime::stream::Need;
 use qsf_runtime::text_file::TextFile;
-use qsf_runtime::tokenizer::Tokenizer;
 use qsf_runtime::{Decoder, Model, Result, Runner, RuntimeError, WorkPart};
 
 use super::args::EvalArgs;
@@ -61,7 +60,7 @@ impl Opened {
         let bytes = std::fs::metadata(file).map_err(|e| RuntimeError::io(file, "read", e))?.len();
         let tokens = bytes.div_ceil(BYTES_PER_TOKEN).min(most as u64);
         let base = args.base.as_deref().map(source::open).transpose()?;
-        let tokenizer = tokenizer(open.source())?;
+        let tokenizer = tokenizer_of(open.source(), "the text to evaluate on")?;
         // Before the text, so that what cannot be is refused at once.
         let reading = tokens * size_of::<u32>() as u64 + Tokenizer::READING_BYTES;
         open.check(need(&options, threads, base.as_deref()), reading)?;
@@ -192,13 +191,6 @@ pub(super) fn decoder(args: &EvalArgs, cpu: &Cpu, model: Model) -> Result<Decode
     args.activations.decoder(Arc::new(model), cpu.clone())
 }
 
-fn tokenizer(source: &dyn WeightSource) -> Result<Tokenizer> {
-    match source.tokenizer_json() {
-        Some(json) => Tokenizer::from_json(json, source.path()),
-        None => Err(RuntimeError::bad_input(source.path(), "tokenizer.json", "a tokenizer", "none")),
-    }
-}
-
 /// Checks that the base model reads the text as the same tokens as `model`.
 fn check_tokens(
     model: &Path,
@@ -207,7 +199,9 @@ fn check_tokens(
     most: usize,
     tokens: &[u32],
 ) -> Result<()> {
-    if tokenizer(base)?.encode_first(&mut TextFile::open(text)?, most, true)? == tokens {
+    if tokenizer_of(base, "the text to evaluate on")?.encode_first(&mut TextFile::open(text)?, most, true)?
+        == tokens
+    {
         return Ok(());
     }
     Err(RuntimeError::Request(format!(

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use qsf_calibration::{CalibrationText, Renderer, TextTokens, tokenize};
 use qsf_runtime::file_hash::hex;
-use qsf_runtime::source::WeightSource;
-use qsf_runtime::{ChatTemplate, Message, RuntimeError, Tokenizer};
+use qsf_runtime::source::{WeightSource, tokenizer_of};
+use qsf_runtime::{ChatTemplate, Message, RuntimeError};
 
 use crate::error::Result;
 use crate::options::Calibration;
@@ -33,11 +33,7 @@ pub fn calibrate(
     max_tokens: Option<usize>,
     chat: bool,
 ) -> Result<Calibration> {
-    let json = source.tokenizer_json().ok_or_else(|| {
-        let expected = "a tokenizer for the calibration text";
-        RuntimeError::bad_input(source.path(), "tokenizer.json", expected, "none")
-    })?;
-    let tokenizer = Tokenizer::from_json(json, source.path())?;
+    let tokenizer = tokenizer_of(source, "the calibration text")?;
     let template = if chat { Some(ChatTemplate::of_source(source, &tokenizer)?) } else { None };
     let texts = match files {
         [] => vec![CalibrationText::BuiltIn(DEFAULT_TEXT)],

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use qsf_runtime::cpu::KvTypes;
 use qsf_runtime::eval::{EvalOptions, Evaluation, evaluate};
 use qsf_runtime::file_hash::hex;
-use qsf_runtime::source::{QsfSource, WeightSource};
+use qsf_runtime::source::{QsfSource, WeightSource, tokenizer_of};
 use qsf_runtime::text_file::TextFile;
-use qsf_runtime::tokenizer::Tokenizer;
-use qsf_runtime::{Decoder, Model, RuntimeError};
+use qsf_runtime::{Decoder, Model};
 use serde_json::{Value, json};
 use sha2::Digest;
 
@@ -27,11 +26,7 @@ pub fn evaluation_text(
     ctx: usize,
     chunks: Option<usize>,
 ) -> Result<EvaluationText> {
-    let json = source.tokenizer_json().ok_or_else(|| {
-        let expected = "a tokenizer for the text to evaluate on";
-        RuntimeError::bad_input(source.path(), "tokenizer.json", expected, "none")
-    })?;
-    let tokenizer = Tokenizer::from_json(json, source.path())?;
+    let tokenizer = tokenizer_of(source, "the text to evaluate on")?;
     let mut file = TextFile::open(path)?;
     let options = EvalOptions { ctx, chunks, ..EvalOptions::default() };
     let tokens = tokenizer.encode_first(&mut file, options.most_tokens(), true)?;

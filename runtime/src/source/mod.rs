@@ -8,6 +8,7 @@
 //! | `qsf`, `gguf`, `huggingface` | the kinds |
 //! | `mapping`, `arrangement`, `transpose` | from tensors as they are stored to those of the model |
 //! | `shape` | which tensors a model has, in which shapes |
+//! | `text_tokens` | the tokenizer of a source |
 //! | `replaced` | a source with other values for some tensors |
 
 mod arrangement;
@@ -18,6 +19,7 @@ mod open;
 mod qsf;
 mod replaced;
 mod shape;
+mod text_tokens;
 mod transpose;
 mod weight_source;
 
@@ -29,5 +31,6 @@ pub use qsf::QsfSource;
 pub(crate) use qsf::{Found, has_gate, model_config};
 pub use replaced::Replaced;
 pub use shape::{check_complete, expected_shape, required_tensors};
+pub use text_tokens::tokenizer_of;
 pub(crate) use weight_source::quantized_types;
 pub use weight_source::{TensorInfo, WeightSource, file_bytes};
