@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
-use qsf_format::ModelConfig;
-use qsf_runtime::text_file::{Lines, TextFile, TextInMemory, TextSource};
+use qsf_format::{JsonLimits, ModelConfig, from_json};
+use qsf_runtime::text_file::{Lines, MAX_WHOLE_BYTES, TextFile, TextInMemory, TextSource};
 use qsf_runtime::{LayerRunner, Message, Result, RuntimeError, Tokenizer, WorkPart};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 /// Ends of names of files with a JSON object on every line.
 const JSONL: [&str; 2] = ["jsonl", "ndjson"];
+
+/// A line of JSONL: as long as one may be, and many messages.
+const LINE: JsonLimits = JsonLimits { bytes: MAX_WHOLE_BYTES, memory: MAX_WHOLE_BYTES + (64 << 20) };
 
 /// A document of a calibration text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +59,7 @@ pub fn parse_line(path: &Path, number: usize, line: &str) -> Result<Document> {
         let expected = "a JSON object with \"text\" or \"messages\"";
         RuntimeError::bad_input(path, format!("line {number}"), expected, found)
     };
-    match serde_json::from_str(line).map_err(|e| refuse(e.to_string()))? {
+    match from_json(line.as_bytes(), LINE).map_err(refuse)? {
         Line { text: Some(text), .. } => Ok(Document::Text(text)),
         Line { messages: Some(messages), .. } => {
             Ok(Document::Messages(messages.into_iter().map(LineMessage::into_message).collect()))

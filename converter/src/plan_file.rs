@@ -7,8 +7,8 @@
 //! The type `n3+0.5%` stores half a percent of the weights apart from the blocks.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use qsf_format::{JsonLimits, PartialFile, from_json};
@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ConvertError, Result};
 use crate::plan::{Plan, TypeOverride};
 
-/// Largest plan that is read: thousands of bytes per tensor of the largest models.
-const MAX_BYTES: u64 = 1 << 26;
+/// Most tensors of a plan, of which every one becomes a rule.
+const MAX_TENSORS: usize = 1 << 17;
 const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,6 +53,9 @@ impl<'de> Deserialize<'de> for Types {
             fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Types, A::Error> {
                 let mut types = BTreeMap::new();
                 while let Some((name, form)) = map.next_entry::<String, String>()? {
+                    if types.len() == MAX_TENSORS {
+                        return Err(serde::de::Error::custom(format!("more than {MAX_TENSORS} tensors")));
+                    }
                     if types.insert(name.clone(), form).is_some() {
                         return Err(serde::de::Error::custom(format!("tensor '{name}' comes twice")));
                     }
@@ -84,15 +87,18 @@ pub fn write_plan(path: &Path, plan: &Plan) -> Result<()> {
 /// # Errors
 /// When the file cannot be read, is no plan, or names a tensor twice.
 pub fn read_plan(path: &Path) -> Result<Vec<TypeOverride>> {
-    let size = fs::metadata(path).map_err(|e| ConvertError::io(path, "read", e))?.len();
     let refused = |found: String| {
         let expected = "a plan: {\"version\": 1, \"types\": {\"layer 0 attn_q\": \"n4\", ...}}";
         ConvertError::Runtime(RuntimeError::bad_input(path, "plan", expected, found))
     };
-    if size > MAX_BYTES {
-        return Err(refused(format!("{size} bytes")));
+    let file = File::open(path).map_err(|e| ConvertError::io(path, "open", e))?;
+    let mut json = Vec::new();
+    // One byte beyond the limit tells a file that is too large, also one that grows meanwhile.
+    let most = JsonLimits::DESCRIPTION.bytes as u64;
+    file.take(most + 1).read_to_end(&mut json).map_err(|e| ConvertError::io(path, "read", e))?;
+    if json.len() as u64 > most {
+        return Err(refused(format!("more than {most} bytes")));
     }
-    let json = fs::read(path).map_err(|e| ConvertError::io(path, "read", e))?;
     let file: PlanFile = from_json(&json, JsonLimits::DESCRIPTION).map_err(refused)?;
     if file.version != VERSION {
         return Err(refused(format!("version {}", file.version)));

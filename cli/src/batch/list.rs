@@ -10,6 +10,9 @@ use super::error::{BatchError, Problem};
 use super::job::BatchJob;
 use super::manifest::{self, Given, Pair};
 
+/// Problems after which no others are looked for.
+const MAX_PROBLEMS: usize = 100;
+
 /// Reads and checks the list at `path`; `command` is the command line that options are of.
 ///
 /// # Errors
@@ -22,7 +25,14 @@ pub fn read_jobs(path: &Path, command: &Command) -> Result<Vec<BatchJob>, BatchE
     if entries.is_empty() {
         checker.problem(1, None, "there are no jobs in it");
     }
-    let jobs: Vec<BatchJob> = entries.iter().filter_map(|entry| checker.job(entry)).collect();
+    let mut jobs = Vec::new();
+    for entry in &entries {
+        jobs.extend(checker.job(entry));
+        // Who has made so many mistakes has made one in all of them.
+        if checker.problems.len() > MAX_PROBLEMS {
+            break;
+        }
+    }
     checker.names_are_taken_once(&jobs);
     if checker.problems.is_empty() {
         return Ok(jobs);

@@ -2,9 +2,11 @@
 //! `job.rs`.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 
+use qsf_format::{JsonLimits, check_json};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use toml::Spanned;
@@ -12,8 +14,14 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{BatchError, Problem};
 
-/// More than any list of jobs has.
-const MAX_BYTES: u64 = 64 << 20;
+/// More than any list of jobs has. The tree of a TOML text takes thirty times as much.
+const MAX_BYTES: u64 = 16 << 20;
+const MAX_TOML_BYTES: u64 = 1 << 20;
+/// Most jobs, and most problems that are told of.
+const MAX_JOBS: usize = 1 << 16;
+const MAX_PROBLEMS: usize = 100;
+/// Of a job in JSON. Real ones have some hundred bytes.
+const JOB: JsonLimits = JsonLimits { bytes: 1 << 20, memory: 4 << 20 };
 /// The table of TOML that is a job.
 const JOB_TABLE: &str = "job";
 
@@ -88,11 +96,17 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, BatchError> {
         Some("toml") => Syntax::Toml,
         _ => return Err(whole("a list of jobs has a name that ends in .jsonl or .toml".into())),
     };
+    let most = if syntax == Syntax::Toml { MAX_TOML_BYTES } else { MAX_BYTES };
     let found = fs::metadata(path).map_err(|e| BatchError::io(path, "read", e))?;
-    if !found.is_file() || found.len() > MAX_BYTES {
-        return Err(whole(format!("expected a file of at most {MAX_BYTES} bytes, found {}", found.len())));
+    let file = found.is_file().then(|| File::open(path)).transpose();
+    let mut bytes = Vec::new();
+    if let Some(file) = file.map_err(|e| BatchError::io(path, "read", e))? {
+        // One byte beyond the limit tells a file that is too large, also one that grows meanwhile.
+        file.take(most + 1).read_to_end(&mut bytes).map_err(|e| BatchError::io(path, "read", e))?;
     }
-    let bytes = fs::read(path).map_err(|e| BatchError::io(path, "read", e))?;
+    if !found.is_file() || bytes.len() as u64 > most {
+        return Err(whole(format!("expected a file of at most {most} bytes, found {}", found.len())));
+    }
     let text = String::from_utf8(bytes).map_err(|e| {
         whole(format!("expected UTF-8 text, found other bytes at offset {}", e.utf8_error().valid_up_to()))
     })?;
@@ -116,6 +130,17 @@ pub fn parse(text: &str, syntax: Syntax) -> Result<Vec<Entry>, Vec<(usize, Strin
 fn parse_json_lines(text: &str) -> Result<Vec<Entry>, Vec<(usize, String)>> {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+        if entries.len() == MAX_JOBS || problems.len() == MAX_PROBLEMS {
+            problems.push((
+                line,
+                format!("more than {MAX_JOBS} jobs or {MAX_PROBLEMS} wrong lines before this one"),
+            ));
+            break;
+        }
+        if let Err(problem) = check_json(text.as_bytes(), JOB) {
+            problems.push((line, problem));
+            continue;
+        }
         let mut json = serde_json::Deserializer::from_str(text);
         let pairs = json.deserialize_map(Pairs).and_then(|pairs| json.end().map(|()| pairs));
         match pairs {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use qsf_calibration::{Probe, ProbeText, spread};
-use qsf_format::{TensorId, TensorKind};
+use qsf_format::{JsonLimits, TensorId, TensorKind, from_json};
 use qsf_runtime::LayerWeights;
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,8 @@ impl Refinement<'_> {
     pub fn of(&self, mut plan: Plan, stats: &mut StatsFiles, records: &mut dyn Records) -> Result<Plan> {
         for round in 0..ROUNDS {
             let name = format!("types after round {round}");
-            let known = records.get(&name)?.and_then(|json| serde_json::from_slice::<Types>(&json).ok());
+            let known =
+                records.get(&name)?.and_then(|json| from_json::<Types>(&json, JsonLimits::DESCRIPTION).ok());
             let next = match known.filter(|types| types.0.len() == self.candidates.len()) {
                 Some(types) => {
                     let mut next = plan.clone();

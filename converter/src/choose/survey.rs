@@ -1,6 +1,7 @@
 //! What each type would do to each matrix: measured before types are chosen for a size, layer by layer.
 
 use qsf_calibration::{Probe, ProbeText, spread};
+use qsf_format::{JsonLimits, from_json};
 
 use super::matrices::{SurveyedLayer, SurveyedTensor, Surveyor};
 use crate::error::Result;
@@ -58,7 +59,9 @@ pub(crate) fn survey(
     let mut survey = Survey::default();
     stats.for_each_layer(source, &Session { tokens: &heard, ..*session }, |stats| {
         let (layer, name) = (stats.layer, record_name(stats.layer));
-        let known = records.get(&name)?.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok());
+        let known = records
+            .get(&name)?
+            .and_then(|json| from_json::<SurveyedLayer>(&json, JsonLimits::DESCRIPTION).ok());
         let found = match (known, layer) {
             (Some(known), _) => known,
             (None, Some(layer)) => surveyor.layer(layer, &stats, &mut probe)?,
@@ -88,7 +91,9 @@ fn from_records(layers: u32, records: &mut dyn Records) -> Result<Option<Survey>
     let mut survey = Survey::default();
     for layer in (0..layers).map(Some).chain([None]) {
         let json = records.get(&record_name(layer))?;
-        let Some(found) = json.and_then(|json| serde_json::from_slice::<SurveyedLayer>(&json).ok()) else {
+        let Some(found) =
+            json.and_then(|json| from_json::<SurveyedLayer>(&json, JsonLimits::DESCRIPTION).ok())
+        else {
             return Ok(None);
         };
         survey.add(layer, found);

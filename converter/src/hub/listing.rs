@@ -1,5 +1,6 @@
 //! What a revision of a repository holds: `/api/models/REPO/revision/REVISION` (huggingface.co/docs/hub/api).
 
+use qsf_format::{JsonLimits, from_json};
 use serde::Deserialize;
 
 use qsf_format::printable::{message, quote};
@@ -58,7 +59,8 @@ fn attempt(client: &Client<'_>, url: &str, page: &str) -> Result<Listing, Troubl
     }
     let url = reply.url.clone();
     let wrong = |expected: &str, found| HubError::Response { url, expected: expected.into(), found };
-    let answer: Answer = match serde_json::from_slice(&reply.body(MAX_BYTES)?) {
+    let limits = JsonLimits { bytes: MAX_BYTES, ..JsonLimits::LIST };
+    let answer: Answer = match from_json(&reply.body(MAX_BYTES)?, limits) {
         Ok(answer) => answer,
         Err(e) => return Err(wrong("a JSON object with `sha` and `siblings`", message(e)).into()),
     };

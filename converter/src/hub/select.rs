@@ -1,8 +1,9 @@
 //! Which files of a repository make the model that is to be converted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use qsf_format::printable::{message, quote};
 use qsf_format::{JsonLimits, from_json};
@@ -90,6 +91,39 @@ pub(super) fn select(repo: &str, names: &[String], file: Option<&str>) -> Result
     }
 }
 
+/// Most files of a model; the largest have some hundred.
+const MAX_FILES: usize = 1 << 16;
+
+/// The values of an object, each once: an index has a line for each tensor, and few files.
+struct IndexedFiles(BTreeSet<String>);
+
+impl<'de> Deserialize<'de> for IndexedFiles {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<IndexedFiles, D::Error> {
+        struct Files;
+
+        impl<'de> Visitor<'de> for Files {
+            type Value = IndexedFiles;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object with the file of each tensor")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<IndexedFiles, A::Error> {
+                let mut files = BTreeSet::new();
+                while let Some((_, file)) = map.next_entry::<IgnoredAny, String>()? {
+                    files.insert(file);
+                    if files.len() > MAX_FILES {
+                        return Err(A::Error::custom(format!("more than {MAX_FILES} files")));
+                    }
+                }
+                Ok(IndexedFiles(files))
+            }
+        }
+
+        deserializer.deserialize_map(Files)
+    }
+}
+
 /// The files that an index names in its `weight_map`, each of which must be one of `names` where those are known.
 pub(super) fn indexed_files(
     repo: &str,
@@ -99,12 +133,11 @@ pub(super) fn indexed_files(
 ) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Index {
-        weight_map: BTreeMap<String, String>,
+        weight_map: IndexedFiles,
     }
     let wrong = |expected: String, found| HubError::NoModel { repo: repo.to_owned(), expected, found };
-    let Index { weight_map } = from_json(content, JsonLimits::LIST)
+    let Index { weight_map: IndexedFiles(files) } = from_json(content, JsonLimits::LIST)
         .map_err(|e| wrong(format!("an object with `weight_map` in {index}"), message(e)))?;
-    let files: BTreeSet<String> = weight_map.into_values().collect();
     for file in &files {
         check_name(repo, file)?;
         if names.is_some_and(|names| !names.contains(file)) {

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use qsf_format::{EncodedTensor, Layout, Outliers, TensorId, TensorKind, TensorRecord};
+use qsf_format::{
+    EncodedTensor, JsonLimits, Layout, Outliers, TensorId, TensorKind, TensorRecord, from_json,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::encode::StoredTensor;
@@ -49,7 +51,7 @@ pub(crate) fn to_parts(tensors: &[StoredTensor]) -> Vec<Cow<'_, [u8]>> {
 pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Vec<StoredTensor>> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let (list, mut data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-    let entries: Vec<Entry> = serde_json::from_slice(list).ok()?;
+    let entries: Vec<Entry> = from_json(list, JsonLimits::DESCRIPTION).ok()?;
     let mut tensors = Vec::with_capacity(entries.len());
     for Entry { record, layout, bytes, outlier_bytes } in entries {
         let (own, rest) = data.split_at_checked(bytes)?;
