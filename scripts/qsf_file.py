@@ -13,7 +13,7 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     shared_up shared_down attn_sinks rope_factors""".split()))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias""".split(), start=64))
-MIB, SECTION_LIMIT = 1 << 20, 1 << 28
+MIB = 1 << 20
 Tensor = namedtuple("Tensor", "layer kind rows cols type layout flags offset crc data own_type")  # data: quantized bytes
 
 
@@ -26,6 +26,11 @@ def chunk_rows(layout, rb):
     """Section 7.3: rows of a chunk of the embedding."""
     p = max(1, MIB // rb)
     return p if layout == 0 else max(16, p // 16 * 16)
+
+
+def section_limit(tag, stored):
+    """Section 7: what a zstd section of this many stored bytes may hold."""
+    return min(1 << (24 if tag == "META" else 28), max(MIB, 64 * stored))
 
 
 class Reader:
@@ -241,7 +246,9 @@ class Reader:
         data = self.view[s.offset:s.offset + s.stored]
         check_crc(data, s.crc, place)
         compressed = s.compression == 3 and tag in ("META", "TOKN", "CTPL", "EVAL")
-        return zstd_frame(data, SECTION_LIMIT, place) if compressed else data
+        data = zstd_frame(data, section_limit(tag, s.stored), place) if compressed else data
+        need(tag != "META" or len(data) <= 1 << 24, place, f"{len(data)} bytes")
+        return data
 
     def clusters(self):
         """ANNEX.md, CLUS: None, or a dict with centroids, leads and the cluster of each token as arrays."""

@@ -1,13 +1,12 @@
 //! Chunks: the units in which layers and the embedding are stored, checked and decompressed (SPEC.md section 4.1).
 
 use std::borrow::Cow;
-use std::io::Read;
 
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::alignment::{ALIGN, CHUNK_BYTES, first_nonzero};
-use crate::error::Damage;
+use crate::error::{Damage, Unread, reserve};
 use crate::header::check_crc;
 
 /// Compression of a chunk or a section.
@@ -49,18 +48,6 @@ impl Compression {
             Compression::Zstd => zstd::bulk::compress(raw, ZSTD_LEVEL),
         }
     }
-
-    /// `stored` decompressed to exactly `raw_bytes`.
-    pub(crate) fn decode(self, stored: &[u8], raw_bytes: usize) -> Result<Vec<u8>, String> {
-        let raw = match self {
-            Compression::None => stored.to_vec(),
-            Compression::Lz4 | Compression::Lz4Hc => {
-                lz4_flex::block::decompress(stored, raw_bytes).map_err(|e| e.to_string())?
-            }
-            Compression::Zstd => zstd_at_most(stored, raw_bytes)?,
-        };
-        if raw.len() == raw_bytes { Ok(raw) } else { Err(format!("{} bytes", raw.len())) }
-    }
 }
 
 /// The strongest that LZ4 has: reading is as fast for all of them.
@@ -68,18 +55,46 @@ const LZ4HC_MODE: lz4::block::CompressionMode = lz4::block::CompressionMode::HIG
 /// Weights compress alike at every level (docs/measurements/format.md); 3 is zstd's default.
 const ZSTD_LEVEL: i32 = 3;
 
-/// One zstd frame decompressed, an error when it holds more than `limit` bytes or is not all of `stored`.
-pub(crate) fn zstd_at_most(stored: &[u8], limit: usize) -> Result<Vec<u8>, String> {
-    let decoder = zstd::stream::read::Decoder::with_buffer(stored).map_err(|e| e.to_string())?;
-    let mut limited = decoder.single_frame().take(limit as u64 + 1);
-    let mut raw = Vec::new();
-    limited.read_to_end(&mut raw).map_err(|e| e.to_string())?;
-    if raw.len() > limit {
-        return Err(format!("more than {limit} bytes"));
+/// One zstd frame decompressed. In one go, so that no window is kept beside the output, whatever the frame asks for.
+///
+/// # Errors
+/// When it holds more than `limit` bytes or is not all of `stored`, or when there is not the memory.
+pub(crate) fn zstd_at_most(stored: &[u8], limit: usize, place: &str, at: u64) -> Result<Vec<u8>, Unread> {
+    let damage =
+        |found: String| Damage::new(place, at, format!("a zstd frame of at most {limit} bytes"), found);
+    check_one_frame(stored).map_err(damage)?;
+    let stated = zstd::zstd_safe::get_frame_content_size(stored).ok().flatten();
+    if let Some(bytes) = stated.filter(|&bytes| bytes > limit as u64) {
+        return Err(damage(format!("{bytes} bytes")).into());
     }
-    let behind = limited.into_inner().finish();
-    if behind.is_empty() { Ok(raw) } else { Err(format!("{} bytes behind the frame", behind.len())) }
+    // A frame may keep its size to itself. Memory that is not written to costs nothing.
+    let mut raw = Vec::new();
+    reserve(&mut raw, stated.map_or(limit, |bytes| bytes as usize), place)?;
+    let mut decoder = zstd::bulk::Decompressor::new().map_err(|e| damage(e.to_string()))?;
+    match decoder.decompress_to_buffer(stored, &mut raw) {
+        Ok(_) => {
+            raw.shrink_to_fit();
+            Ok(raw)
+        }
+        Err(_) if stated.is_none() => Err(damage("more than that, or a damaged frame".into()).into()),
+        Err(error) => Err(damage(error.to_string()).into()),
+    }
 }
+
+/// Checks that `stored` is one frame with content, and nothing else.
+fn check_one_frame(stored: &[u8]) -> Result<(), String> {
+    if !stored.starts_with(&ZSTD_MAGIC) {
+        return Err("bytes that begin in another way".into());
+    }
+    match zstd::zstd_safe::find_frame_compressed_size(stored) {
+        Ok(bytes) if bytes == stored.len() => Ok(()),
+        Ok(bytes) => Err(format!("{} bytes behind the frame", stored.len().saturating_sub(bytes))),
+        Err(code) => Err(zstd::zstd_safe::get_error_name(code).to_owned()),
+    }
+}
+
+/// How a frame begins that is not skippable (RFC 8878, section 3.1.1).
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// A chunk may expand at most this many times; what would shrink further is stored raw. It bounds what a small hostile
 /// file can make a reader allocate, and LZ4 cannot do better anyway.
@@ -98,22 +113,6 @@ pub struct Chunk {
     pub crc: u32,
     /// Compression.
     pub compression: Compression,
-}
-
-impl Chunk {
-    /// The chunk, whose CRC in `file` was checked, decompressed. Places are named `place`.
-    pub(crate) fn decompress(&self, file: &[u8], place: &str) -> Result<Vec<u8>, Damage> {
-        // The chunk's range was checked when its table was read.
-        let stored = &file[self.offset as usize..][..self.stored_bytes as usize];
-        self.compression.decode(stored, self.raw_bytes as usize).map_err(|found| {
-            Damage::new(
-                place,
-                self.offset,
-                format!("{} data of {} raw bytes", self.compression.name(), self.raw_bytes),
-                found,
-            )
-        })
-    }
 }
 
 /// Checks and decompresses chunks one after the other into memory of the caller, with what that needs kept between them.
@@ -165,11 +164,7 @@ impl ChunkDecoder {
 
     /// In one go, so that no window is kept beside the output, whatever the frame asks for.
     fn one_frame(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<usize, String> {
-        match zstd::zstd_safe::find_frame_compressed_size(stored) {
-            Ok(bytes) if bytes == stored.len() => {}
-            Ok(bytes) => return Err(format!("{} bytes behind the frame", stored.len() - bytes)),
-            Err(code) => return Err(zstd::zstd_safe::get_error_name(code).to_owned()),
-        }
+        check_one_frame(stored)?;
         let zstd = match &mut self.zstd {
             Some(zstd) => zstd,
             none => none.insert(zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?),
@@ -261,43 +256,42 @@ pub(crate) fn parse_table(
     offset: u64,
     raw_bytes: u64,
     place: &str,
-) -> Result<Vec<Chunk>, Damage> {
+) -> Result<Vec<Chunk>, Unread> {
     let place = format!("{place}, chunk table");
     let damage = |at: u64, expected: &str, found: String| Damage::new(&place, offset + at, expected, found);
     let Ok((header, rest)) = RawTableHeader::ref_from_prefix(stored) else {
-        return Err(damage(0, "16 bytes", format!("{} bytes", stored.len())));
+        return Err(damage(0, "16 bytes", format!("{} bytes", stored.len())).into());
     };
     let count = header.count.get() as usize;
     if count as u64 != raw_bytes.div_ceil(CHUNK_BYTES as u64) {
-        return Err(damage(0, &format!("chunks for {raw_bytes} raw bytes"), format!("{count} chunks")));
+        return Err(damage(0, &format!("chunks for {raw_bytes} raw bytes"), format!("{count} chunks")).into());
     }
     let Ok((entries, rest)) = <[RawTableEntry]>::ref_from_prefix_with_elems(rest, count) else {
-        return Err(damage(0, &format!("{count} entries"), format!("{} bytes", rest.len())));
+        return Err(damage(0, &format!("{count} entries"), format!("{} bytes", rest.len())).into());
     };
     check_crc(&place, offset + 4, entries.as_bytes(), header.crc.get())?;
     let table_bytes = stored.len() - rest.len();
     let padding = table_bytes.next_multiple_of(ALIGN as usize) - table_bytes;
     if header.zero.iter().any(|&z| z != 0) {
-        return Err(damage(8, "zeros", "other bytes".into()));
+        return Err(damage(8, "zeros", "other bytes".into()).into());
     }
     match rest.get(..padding) {
         Some(zeros) if first_nonzero(zeros).is_none() => {}
         _ => {
-            return Err(damage(table_bytes as u64, "zero padding to a multiple of 64", "other bytes".into()));
+            let expected = "zero padding to a multiple of 64";
+            return Err(damage(table_bytes as u64, expected, "other bytes".into()).into());
         }
     }
     let mut at = (table_bytes + padding) as u64;
     let mut raw_left = raw_bytes;
-    let mut chunks = Vec::with_capacity(count);
+    let mut chunks = Vec::new();
+    reserve(&mut chunks, count, &place)?;
     for (i, entry) in entries.iter().enumerate() {
         let entry_at = (16 + 16 * i) as u64;
         let raw = u64::from(entry.raw.get());
         if raw != raw_left.min(CHUNK_BYTES as u64) {
-            return Err(damage(
-                entry_at,
-                &format!("{} raw bytes", raw_left.min(CHUNK_BYTES as u64)),
-                raw.to_string(),
-            ));
+            let expected = format!("{} raw bytes", raw_left.min(CHUNK_BYTES as u64));
+            return Err(damage(entry_at, &expected, raw.to_string()).into());
         }
         let chunk = Chunk {
             offset: offset + at,
@@ -313,7 +307,8 @@ pub(crate) fn parse_table(
         chunks.push(chunk);
     }
     if at != stored.len() as u64 {
-        return Err(damage(0, &format!("chunks of {} stored bytes in all", stored.len()), at.to_string()));
+        let expected = format!("chunks of {} stored bytes in all", stored.len());
+        return Err(damage(0, &expected, at.to_string()).into());
     }
     Ok(chunks)
 }

@@ -7,7 +7,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::chunk::{Chunk, Compression, check_sizes};
-use crate::error::Damage;
+use crate::error::{Damage, Unread, reserve};
 
 const MAGIC: [u8; 4] = *b"QSFD";
 const VERSION: u32 = 1;
@@ -256,7 +256,7 @@ pub(crate) fn parse_embedding_chunks(
     at: u64,
     span: Range<u64>,
     raw_sizes: impl ExactSizeIterator<Item = u64>,
-) -> Result<Vec<Chunk>, Damage> {
+) -> Result<Vec<Chunk>, Unread> {
     let damage = |i: usize, expected: String, found: String| {
         let at = at + (i * EMBEDDING_CHUNK_BYTES) as u64;
         Damage::new(format!("section ECHK, entry {i}"), at, expected, found)
@@ -264,10 +264,12 @@ pub(crate) fn parse_embedding_chunks(
     let expected = raw_sizes.len();
     let Some(entries) = <[RawEmbeddingChunk]>::ref_from_bytes(bytes).ok().filter(|e| e.len() == expected)
     else {
-        return Err(damage(0, format!("{expected} entries of 24 bytes"), format!("{} bytes", bytes.len())));
+        let found = format!("{} bytes", bytes.len());
+        return Err(damage(0, format!("{expected} entries of 24 bytes"), found).into());
     };
     let Range { start: mut next, end } = span;
-    let mut chunks = Vec::with_capacity(expected);
+    let mut chunks = Vec::new();
+    reserve(&mut chunks, expected, "section ECHK")?;
     for ((i, entry), raw) in entries.iter().enumerate().zip(raw_sizes) {
         let chunk = Chunk {
             offset: entry.offset.get(),
@@ -282,21 +284,19 @@ pub(crate) fn parse_embedding_chunks(
                 i,
                 format!("offset {next}, {raw} raw bytes"),
                 format!("offset {}, {} raw bytes", chunk.offset, chunk.raw_bytes),
-            ));
+            )
+            .into());
         }
         check_sizes(&chunk, "section ECHK", at + (i * EMBEDDING_CHUNK_BYTES) as u64)?;
         next += u64::from(chunk.stored_bytes);
         if next > end {
-            return Err(damage(i, format!("an end at or before {end}"), next.to_string()));
+            return Err(damage(i, format!("an end at or before {end}"), next.to_string()).into());
         }
         chunks.push(chunk);
     }
     if next != end {
-        return Err(damage(
-            expected,
-            format!("chunks up to {end}, the end of section EMBD"),
-            next.to_string(),
-        ));
+        let found = next.to_string();
+        return Err(damage(expected, format!("chunks up to {end}, the end of section EMBD"), found).into());
     }
     Ok(chunks)
 }

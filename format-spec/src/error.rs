@@ -37,6 +37,16 @@ pub enum FormatError {
         /// What the user can do.
         hint: String,
     },
+    /// The system has not the memory that a part of the file needs.
+    #[error("{}: {place} needs {bytes} bytes of memory, and the system has no more", path.display())]
+    NoMemory {
+        /// The file.
+        path: PathBuf,
+        /// The part.
+        place: String,
+        /// What was asked for.
+        bytes: usize,
+    },
     /// The output exists and may not be replaced.
     #[error("{}: the file exists; pass --force to replace it", path.display())]
     Exists {
@@ -92,18 +102,79 @@ impl Damage {
         Damage { place: place.into(), offset, expected: expected.to_string(), found: found.to_string() }
     }
 
-    /// Moves an offset inside of raw bytes into the place: compressed bytes have no offset of their own in the file, only that of
-    /// their compressed form, `stored_at`.
-    pub(crate) fn in_decompressed(mut self, what: &str, stored_at: u64) -> Damage {
-        self.place = format!("{}, byte {} of the decompressed {what}", self.place, self.offset);
-        self.offset = stored_at;
-        self
-    }
-
     /// The error that names the file, too.
     pub fn in_file(self, path: &Path) -> FormatError {
         FormatError::Damaged { path: path.to_owned(), damage: Box::new(self) }
     }
+}
+
+/// Where raw bytes come from: what a byte of theirs is called in messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// They stand in the file, the first of them at this offset.
+    InFile(u64),
+    /// They were decompressed, and have no offsets of their own in the file: only their compressed form, which is at this one.
+    Decompressed(u64),
+}
+
+impl Origin {
+    /// A contradiction at raw byte `at`.
+    pub fn damage(
+        self,
+        place: impl Into<String>,
+        at: usize,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Damage {
+        match self {
+            Origin::InFile(first) => Damage::new(place, first.saturating_add(at as u64), expected, found),
+            Origin::Decompressed(stored_at) => {
+                let place = format!("{}, byte {at} of the decompressed layer", place.into());
+                Damage::new(place, stored_at, expected, found)
+            }
+        }
+    }
+}
+
+/// Why a part of a file was not read. The name of the file is added at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// It is damaged.
+    Damaged(Damage),
+    /// It needs memory that the system has not.
+    NoMemory {
+        /// The part.
+        place: String,
+        /// What was asked for.
+        bytes: usize,
+    },
+}
+
+impl From<Damage> for Unread {
+    fn from(damage: Damage) -> Unread {
+        Unread::Damaged(damage)
+    }
+}
+
+impl Unread {
+    /// The error that names the file, too.
+    pub fn in_file(self, path: &Path) -> FormatError {
+        match self {
+            Unread::Damaged(damage) => damage.in_file(path),
+            Unread::NoMemory { place, bytes } => {
+                FormatError::NoMemory { path: path.to_owned(), place, bytes }
+            }
+        }
+    }
+}
+
+/// Makes room for exactly `more` values, whose number a file has a say in. A failed allocation ends the process by
+/// default; this is an error instead.
+pub(crate) fn reserve<T>(values: &mut Vec<T>, more: usize, place: &str) -> Result<(), Unread> {
+    values.try_reserve_exact(more).map_err(|_| {
+        let bytes = values.len().saturating_add(more).saturating_mul(size_of::<T>());
+        Unread::NoMemory { place: place.to_owned(), bytes }
+    })
 }
 
 impl std::fmt::Display for Damage {
@@ -132,6 +203,7 @@ impl FormatError {
         match self {
             FormatError::Io { source, .. } => Failure::of_io(source),
             FormatError::Damaged { .. } => Failure::BadInput,
+            FormatError::NoMemory { .. } => Failure::OutOfSpace,
             FormatError::Unsupported { .. } => Failure::Unsupported,
             FormatError::Exists { .. }
             | FormatError::IsDirectory { .. }

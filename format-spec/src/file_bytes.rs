@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use crate::error::Damage;
+use crate::error::{Damage, Origin};
 
 /// The bytes of a whole file.
 #[derive(Debug, Clone)]
@@ -67,19 +67,11 @@ impl RawBytes {
         }
     }
 
-    /// Where the first byte stands in the file; `None` when it does not, being decompressed.
-    pub(crate) fn file_offset(&self) -> Option<u64> {
+    /// Where these bytes come from, whose stored form begins at `stored_at` in the file.
+    pub(crate) fn origin(&self, stored_at: u64) -> Origin {
         match self {
-            RawBytes::InFile(_, range) => Some(range.start as u64),
-            RawBytes::Owned(_) => None,
-        }
-    }
-
-    /// Completes a damage of these bytes, whose offset counts from [`file_offset`](Self::file_offset) or 0.
-    pub(crate) fn locate(&self, damage: Damage, stored_at: u64) -> Damage {
-        match self {
-            RawBytes::InFile(..) => damage,
-            RawBytes::Owned(_) => damage.in_decompressed("layer", stored_at),
+            RawBytes::InFile(_, range) => Origin::InFile(range.start as u64),
+            RawBytes::Owned(_) => Origin::Decompressed(stored_at),
         }
     }
 }

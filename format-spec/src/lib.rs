@@ -60,6 +60,7 @@ mod block_size;
 mod bounded_json;
 mod built_in;
 mod chunk;
+mod chunk_span;
 mod clusters;
 mod code_tables;
 mod codes;

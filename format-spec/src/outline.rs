@@ -4,19 +4,20 @@
 //! that it is in. Sections that are under one checksum are read once, to check it; on the way they get checksums of
 //! their own for each piece, so that they too can be read and checked in pieces.
 
-use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crc32fast::Hasher;
 
 use crate::alignment::CHUNK_BYTES;
-use crate::chunk::{Chunk, ChunkDecoder, Compression, parse_table};
+use crate::chunk::{Chunk, Compression, parse_table};
+use crate::chunk_span::ChunkSpan;
 use crate::directory::SectionTag;
-use crate::error::{Damage, FormatError};
+use crate::error::{Damage, FormatError, Unread, reserve};
 use crate::file_bytes::RawBytes;
 use crate::file_part::FilePart;
-use crate::reader::{QsfFile, TensorGroup};
-use crate::tensor_header::{RawSpan, TensorCount, TensorEntry, parse_tensors};
+use crate::reader::{QsfFile, layer_place};
+use crate::tensor_header::TensorEntry;
 use crate::tensor_kind::TensorKind;
 
 /// The chunks of a part of a file, and the tensors in the raw bytes that these decompress to.
@@ -57,7 +58,7 @@ impl QsfFile {
     /// # Panics
     /// When there is no such layer.
     pub fn layer_outline(&self, layer: usize) -> Result<Outline, FormatError> {
-        let outline = self.outline_layer(layer).map_err(|damage| damage.in_file(self.path()))?;
+        let outline = self.outline_layer(layer).map_err(|e| e.in_file(self.path()))?;
         let entry = &self.layers()[layer];
         // Some chunks were read for their headers, more were mapped with them.
         self.bytes().release(entry.offset, entry.offset + entry.stored_bytes);
@@ -69,7 +70,7 @@ impl QsfFile {
     /// # Errors
     /// When the section is damaged.
     pub fn final_outline(&self) -> Result<(bool, Outline), FormatError> {
-        let outline = self.outline_final().map_err(|damage| damage.in_file(self.path()))?;
+        let outline = self.outline_final().map_err(|e| e.in_file(self.path()))?;
         if let Some(section) = self.section(SectionTag::FINAL) {
             self.bytes().release(section.offset, section.offset + section.stored_bytes);
         }
@@ -81,40 +82,21 @@ impl QsfFile {
     /// # Errors
     /// When its header or its list of chunks is damaged.
     pub fn embedding_outline(&self) -> Result<Outline, FormatError> {
-        self.outline_embedding().map_err(|damage| damage.in_file(self.path()))
+        self.outline_embedding().map_err(|e| e.in_file(self.path()))
     }
 
-    fn outline_layer(&self, layer: usize) -> Result<Outline, Damage> {
+    fn outline_layer(&self, layer: usize) -> Result<Outline, Unread> {
         let entry = &self.layers()[layer];
-        let place = format!("layer {layer}");
+        let place = layer_place(layer);
         let stored = &self.bytes()[entry.offset as usize..][..entry.stored_bytes as usize];
         let chunks = parse_table(stored, entry.offset, entry.raw_bytes, &place)?;
-        let in_file = chunks.iter().all(|chunk| chunk.compression == Compression::None);
-        let first = chunks.first().map_or(0, |chunk| chunk.offset);
-        let raw_bytes = entry.raw_bytes as usize;
-        let span = LayerSpan {
-            file: self,
-            chunks: &chunks,
-            place: &place,
-            raw_bytes,
-            held: None,
-            decoder: ChunkDecoder::default(),
-        };
-        let at = if in_file { first } else { 0 };
-        let count = TensorCount::Exactly(entry.tensors.into());
-        let tensors = parse_tensors(span, at, 0, count, Some(entry.quant), self.header().block, &place)?;
-        let bytes = if in_file {
-            RawBytes::InFile(self.bytes().clone(), first as usize..first as usize + raw_bytes)
-        } else {
-            RawBytes::Owned(std::sync::Arc::default())
-        };
-        let group = TensorGroup { bytes, tensors };
-        group.check_placement(entry.offset, &place, TensorKind::is_per_layer)?;
-        self.check_all_tabled(&group, entry.offset, &place)?;
-        Ok(Outline { place, chunks, tensors: group.tensors })
+        let bytes = self.in_place(&chunks).unwrap_or_else(|| RawBytes::Owned(Arc::default()));
+        let mut span = ChunkSpan::new(self.bytes(), &chunks, &place);
+        let tensors = self.group_of_layer(layer, &mut span, bytes, &place)?.tensors;
+        Ok(Outline { place, chunks, tensors })
     }
 
-    fn outline_final(&self) -> Result<(bool, Outline), Damage> {
+    fn outline_final(&self) -> Result<(bool, Outline), Unread> {
         let range = self.final_range()?;
         let crc = self.section(SectionTag::FINAL).map(|section| section.crc);
         let chunks = self.pieces(range.clone(), "final section", crc)?;
@@ -122,7 +104,7 @@ impl QsfFile {
         Ok((tied, Outline { place: "final section".into(), chunks, tensors: group.tensors }))
     }
 
-    fn outline_embedding(&self) -> Result<Outline, Damage> {
+    fn outline_embedding(&self) -> Result<Outline, Unread> {
         let info = self.read_embedding_info()?;
         let place = "embedding section".to_owned();
         let bytes = info.quant.tensor_bytes(self.header().block, info.rows.into(), info.cols.into());
@@ -151,10 +133,11 @@ impl QsfFile {
     }
 
     /// Reads a range of the file once, compares its checksum with `crc`, and takes it in chunks with checksums of their own.
-    fn pieces(&self, range: Range<usize>, place: &str, crc: Option<u32>) -> Result<Vec<Chunk>, Damage> {
+    fn pieces(&self, range: Range<usize>, place: &str, crc: Option<u32>) -> Result<Vec<Chunk>, Unread> {
         let mut part = FilePart::new(self.path(), self.bytes(), range.clone());
         let mut whole = Hasher::new();
-        let mut chunks = Vec::with_capacity(range.len().div_ceil(CHUNK_BYTES));
+        let mut chunks = Vec::new();
+        reserve(&mut chunks, range.len().div_ceil(CHUNK_BYTES), place)?;
         for start in range.clone().step_by(CHUNK_BYTES) {
             let end = range.end.min(start + CHUNK_BYTES);
             let hash = part.hash(start..end);
@@ -172,56 +155,10 @@ impl QsfFile {
         match crc {
             Some(crc) if crc != found => {
                 let (expected, found) = (format!("CRC32 {crc:08x}"), format!("{found:08x}"));
-                Err(Damage::new(place, range.start as u64, expected, found))
+                Err(Damage::new(place, range.start as u64, expected, found).into())
             }
             _ => Ok(chunks),
         }
-    }
-}
-
-/// The raw bytes of a layer, of which the newest chunk that was asked for is kept.
-struct LayerSpan<'a> {
-    file: &'a QsfFile,
-    chunks: &'a [Chunk],
-    place: &'a str,
-    raw_bytes: usize,
-    held: Option<(usize, Vec<u8>)>,
-    decoder: ChunkDecoder,
-}
-
-impl LayerSpan<'_> {
-    /// Chunk `index`, checked and decompressed.
-    fn hold(&mut self, index: usize) -> Result<&[u8], Damage> {
-        if self.held.as_ref().is_none_or(|(held, _)| *held != index) {
-            let chunk = &self.chunks[index];
-            let place = format!("{}, chunk {index}", self.place);
-            let stored = &self.file.bytes()[chunk.offset as usize..][..chunk.stored_bytes as usize];
-            ChunkDecoder::check(chunk, stored, &place)?;
-            let mut raw = self.held.take().map_or_else(Vec::new, |(_, buffer)| buffer);
-            raw.resize(chunk.raw_bytes as usize, 0);
-            self.decoder.decode(chunk, stored, &mut raw, &place)?;
-            self.held = Some((index, raw));
-        }
-        Ok(self.held.as_ref().map_or(&[], |(_, raw)| raw))
-    }
-}
-
-impl RawSpan for LayerSpan<'_> {
-    fn len(&self) -> usize {
-        self.raw_bytes
-    }
-
-    fn bytes(&mut self, range: Range<usize>) -> Result<Cow<'_, [u8]>, Damage> {
-        let mut bytes = Vec::with_capacity(range.len());
-        let mut at = range.start;
-        while at < range.end {
-            let (index, inside) = (at / CHUNK_BYTES, at % CHUNK_BYTES);
-            let raw = self.hold(index)?;
-            let end = raw.len().min(inside + range.end - at);
-            bytes.extend_from_slice(&raw[inside..end]);
-            at += end - inside;
-        }
-        Ok(Cow::Owned(bytes))
     }
 }
 

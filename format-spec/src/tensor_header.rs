@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::alignment::{TENSOR_HEADER_BYTES, first_nonzero, next_tensor_header};
 use crate::block_size::BlockSize;
-use crate::error::Damage;
+use crate::error::{Origin, Unread};
 use crate::layout::Layout;
 use crate::quant_type::QuantType;
 use crate::tensor_kind::TensorKind;
@@ -93,8 +93,8 @@ pub(crate) trait RawSpan {
     /// Some of them, checked. The range is inside of them and no longer than a header with its padding.
     ///
     /// # Errors
-    /// When they are damaged.
-    fn bytes(&mut self, range: Range<usize>) -> Result<Cow<'_, [u8]>, Damage>;
+    /// When they are damaged, or do not fit into memory.
+    fn bytes(&mut self, range: Range<usize>) -> Result<Cow<'_, [u8]>, Unread>;
 }
 
 impl RawSpan for &[u8] {
@@ -102,22 +102,21 @@ impl RawSpan for &[u8] {
         <[u8]>::len(self)
     }
 
-    fn bytes(&mut self, range: Range<usize>) -> Result<Cow<'_, [u8]>, Damage> {
+    fn bytes(&mut self, range: Range<usize>) -> Result<Cow<'_, [u8]>, Unread> {
         Ok(Cow::Borrowed(&self[range]))
     }
 }
 
-/// Walks over the tensors in `raw`, whose first byte stands at `at` in the file (0 when `raw` is decompressed: damage then
-/// counts from the start of `raw`). The first `lead` bytes belong to the caller; all other bytes that are no header and no data must be zero.
+/// Walks over the tensors in `raw`, which comes from `origin`. The first `lead` bytes belong to the caller; all other bytes that are no header and no data must be zero.
 pub(crate) fn parse_tensors(
     mut raw: impl RawSpan,
-    at: u64,
+    origin: Origin,
     lead: usize,
     count: TensorCount,
     default: Option<QuantType>,
     block: BlockSize,
     place: &str,
-) -> Result<Vec<TensorEntry>, Damage> {
+) -> Result<Vec<TensorEntry>, Unread> {
     let mut tensors = Vec::new();
     // A set: a hostile file can hold so many optional tensors that comparing each with all would take hours.
     let mut kinds = HashSet::new();
@@ -131,26 +130,17 @@ pub(crate) fn parse_tensors(
             break;
         }
         let place = format!("{place}, tensor {}", tensors.len());
-        let entry = parse_tensor(&mut raw, at, end, default, block, &place)?;
+        let entry = parse_tensor(&mut raw, origin, end, default, block, &place)?;
         if !kinds.insert(entry.kind_id) {
-            let start = at + entry.with_header().start as u64;
-            return Err(Damage::new(
-                place,
-                start,
-                "each kind once",
-                format!("a second kind {}", entry.kind_id),
-            ));
+            let found = format!("a second kind {}", entry.kind_id);
+            return Err(origin.damage(place, entry.with_header().start, "each kind once", found).into());
         }
         end = entry.data.end;
         tensors.push(entry);
     }
     if !matches!(count, TensorCount::Plain(_)) && end != raw.len() {
-        return Err(Damage::new(
-            place,
-            at + end as u64,
-            "the end after the last tensor",
-            format!("{} more bytes", raw.len() - end),
-        ));
+        let found = format!("{} more bytes", raw.len() - end);
+        return Err(origin.damage(place, end, "the end after the last tensor", found).into());
     }
     Ok(tensors)
 }
@@ -158,14 +148,13 @@ pub(crate) fn parse_tensors(
 /// The tensor whose header follows bytes that end at `end`.
 fn parse_tensor(
     raw: &mut impl RawSpan,
-    at: u64,
+    origin: Origin,
     end: usize,
     default: Option<QuantType>,
     block: BlockSize,
     place: &str,
-) -> Result<TensorEntry, Damage> {
-    let damage =
-        |from: usize, expected: String, found: String| Damage::new(place, at + from as u64, expected, found);
+) -> Result<TensorEntry, Unread> {
+    let damage = |from: usize, expected: String, found: String| origin.damage(place, from, expected, found);
     let start = next_tensor_header(end as u64)
         .and_then(|start| usize::try_from(start).ok())
         .filter(|&start| start < raw.len())
@@ -174,27 +163,29 @@ fn parse_tensor(
     let bytes = raw.bytes(end..total.min(start + TENSOR_HEADER_BYTES as usize))?;
     let (padding, header) = bytes.split_at(start - end);
     if let Some(i) = first_nonzero(padding) {
-        return Err(damage(end + i, "zero padding".into(), format!("byte {:#04x}", padding[i])));
+        return Err(damage(end + i, "zero padding".into(), format!("byte {:#04x}", padding[i])).into());
     }
     let Ok(header) = RawTensorHeader::read_from_bytes(header) else {
         let found = format!("{} bytes", header.len());
-        return Err(damage(start, "a tensor header of 16 bytes".into(), found));
+        return Err(damage(start, "a tensor header of 16 bytes".into(), found).into());
     };
     let optional = header.flags == u16::from(OPTIONAL);
     if header.flags != 0 && !optional {
-        return Err(damage(start + 14, "flags 0 or 1".into(), header.flags.to_string()));
+        return Err(damage(start + 14, "flags 0 or 1".into(), header.flags.to_string()).into());
     }
     let kind_id = header.kind.get();
     let kind = TensorKind::from_id(kind_id);
     let quant = if header.quant == LAYER_DEFAULT { default } else { QuantType::from_id(header.quant) };
     let Some(quant) = quant else {
-        return Err(damage(start + 12, "a known type id".into(), header.quant.to_string()));
+        return Err(damage(start + 12, "a known type id".into(), header.quant.to_string()).into());
     };
     let layout = Layout::parse(header.layout, quant)
         .map_err(|expected| damage(start + 13, expected.into(), format!("layout {}", header.layout)))?;
     let (rows, cols) = (header.rows.get(), header.cols.get());
     if rows == 0 || cols == 0 {
-        return Err(damage(start + 4, "at least one row and column".into(), format!("{rows} x {cols}")));
+        return Err(
+            damage(start + 4, "at least one row and column".into(), format!("{rows} x {cols}")).into()
+        );
     }
     let data_start = start + TENSOR_HEADER_BYTES as usize;
     let bytes = quant
@@ -217,6 +208,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::error::Damage;
 
     /// A final section of optional 1 x 1 tensors of these unknown kinds.
     fn optional_tensors(kinds: impl Iterator<Item = u32>) -> Vec<u8> {
@@ -233,7 +225,11 @@ mod tests {
     }
 
     fn walk(raw: &[u8]) -> Result<Vec<TensorEntry>, Damage> {
-        parse_tensors(raw, 0, 1, TensorCount::ToEnd, None, BlockSize::B64, "final section")
+        let (origin, count) = (Origin::InFile(0), TensorCount::ToEnd);
+        parse_tensors(raw, origin, 1, count, None, BlockSize::B64, "final section").map_err(|e| match e {
+            Unread::Damaged(damage) => damage,
+            Unread::NoMemory { .. } => panic!("{e:?}"),
+        })
     }
 
     #[test]

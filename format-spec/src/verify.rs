@@ -4,10 +4,10 @@ use std::path::Path;
 
 use crate::alignment::first_nonzero;
 use crate::directory::SectionTag;
-use crate::error::{Damage, FormatError};
+use crate::error::{Damage, FormatError, Unread};
 use crate::model_config::{ModelConfig, PositionConfig};
 use crate::outliers::OutlierTable;
-use crate::reader::{QsfFile, TensorGroup};
+use crate::reader::{QsfFile, TensorGroup, layer_place};
 use crate::tensor_kind::{TensorId, TensorKind};
 
 /// What a verification covered.
@@ -36,17 +36,21 @@ pub fn verify(path: &Path) -> Result<Verification, FormatError> {
 /// # Errors
 /// The first damage found.
 pub fn verify_file(file: &QsfFile) -> Result<Verification, FormatError> {
-    let in_file = |damage: Damage| damage.in_file(file.path());
-    let (report, tied_head) = check_parts(file).map_err(in_file)?;
-    // Last: a model of a later version is no damage, and says nothing of the rest.
-    if let Some(meta) = file.meta()? {
-        check_model_parts(file, &meta.model, tied_head).map_err(in_file)?;
+    // First, since it is soon read: what is no description of a model need not be decompressed. A model of a later version is
+    // no damage, though, and says nothing of the rest.
+    let meta = match file.meta() {
+        Err(error @ FormatError::Unsupported { .. }) => Err(error),
+        read => Ok(read?),
+    };
+    let (report, tied_head) = check_parts(file).map_err(|e| e.in_file(file.path()))?;
+    if let Some(meta) = meta? {
+        check_model_parts(file, &meta.model, tied_head).map_err(|damage| damage.in_file(file.path()))?;
     }
     Ok(report)
 }
 
 /// Everything but what META says of the model; and whether the head is the token embedding.
-fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Damage> {
+fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Unread> {
     let mut report = Verification::default();
     check_padding(file)?;
     for section in file.sections() {
@@ -59,26 +63,26 @@ fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Damage> {
     let stored = file.checked_section(SectionTag::TENSOR_CRCS)?;
     let mut crcs = TensorCrcs { stored, at: at(SectionTag::TENSOR_CRCS), next: 0 };
     for layer in 0..file.layers().len() {
-        let group = file.read_layer(layer)?;
+        let (group, found) = file.check_layer(layer)?;
         let entry = &file.layers()[layer];
-        crcs.check(&group, entry.offset, &format!("layer {layer}"))?;
+        crcs.check(&group, &found, entry.offset, &layer_place(layer))?;
         take_outliers(&mut outliers, Some(layer as u32), &group)?;
         report.tensors += group.tensors.len();
         report.layers += 1;
         file.bytes().release(entry.offset, entry.offset + entry.stored_bytes);
     }
     let (tied_head, last) = file.read_final()?;
-    crcs.check(&last, at(SectionTag::FINAL), "final section")?;
+    crcs.check(&last, &last.crcs(), at(SectionTag::FINAL), "final section")?;
     take_outliers(&mut outliers, None, &last)?;
     report.tensors += last.tensors.len();
     if let Some(positions) = file.read_positions()? {
-        crcs.check(&positions, at(SectionTag::POSITIONS), "section POSE")?;
+        crcs.check(&positions, &positions.crcs(), at(SectionTag::POSITIONS), "section POSE")?;
         take_outliers(&mut outliers, None, &positions)?;
         report.tensors += positions.tensors.len();
     }
     crcs.check_all_used()?;
     let embedding = file.read_embedding_info()?;
-    file.read_embedding(&embedding)?;
+    file.check_embedding(&embedding)?;
     let id = TensorId::of_model(TensorKind::TokenEmbedding);
     outliers.take(id, embedding.quant, embedding.rows, embedding.cols)?;
     outliers.check_all_taken()?;
@@ -144,18 +148,23 @@ struct TensorCrcs<'a> {
 }
 
 impl TensorCrcs<'_> {
-    /// Checks the tensors of a part whose stored bytes begin at `stored_at`.
-    fn check(&mut self, group: &TensorGroup, stored_at: u64, place: &str) -> Result<(), Damage> {
+    /// Checks the tensors of a part, of which `found` are the CRCs; its stored bytes begin at `stored_at`.
+    fn check(
+        &mut self,
+        group: &TensorGroup,
+        found: &[u32],
+        stored_at: u64,
+        place: &str,
+    ) -> Result<(), Damage> {
         let Some(stored) = self.stored else { return Ok(()) };
-        for (i, tensor) in group.tensors.iter().enumerate() {
+        for (i, (tensor, found)) in group.tensors.iter().zip(found).enumerate() {
             let Some(crc) = stored.as_chunks::<4>().0.get(self.next) else {
                 let found = format!("{} CRCs", self.next);
                 return Err(Damage::new("section TCRC", self.at, "a CRC per tensor", found));
             };
             self.next += 1;
             let stored = u32::from_le_bytes(*crc);
-            let found = crc32fast::hash(&group.bytes.as_slice()[tensor.with_header()]);
-            if stored != found {
+            if stored != *found {
                 let place = format!("{place}, tensor {i}");
                 let expected = format!("CRC32 {stored:08x} as in section TCRC");
                 return Err(group.damage(tensor, stored_at, &place, expected, format!("{found:08x}")));

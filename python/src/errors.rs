@@ -99,6 +99,7 @@ impl Details {
             },
             FormatError::Io { path, .. }
             | FormatError::Unsupported { path, .. }
+            | FormatError::NoMemory { path, .. }
             | FormatError::Exists { path }
             | FormatError::IsDirectory { path }
             | FormatError::NotRegularFile { path }
@@ -123,7 +124,12 @@ fn class(error: &anyhow::Error) -> Option<&'static str> {
             Some(ConvertError::Runtime(error)) => Some(error),
             _ => error.downcast_ref(),
         };
+        let of_format = match of_runtime {
+            Some(RuntimeError::Format(error)) => Some(error),
+            _ => error.downcast_ref(),
+        };
         matches!(of_runtime, Some(RuntimeError::OutOfMemory { .. } | RuntimeError::BudgetTooSmall { .. }))
+            || matches!(of_format, Some(FormatError::NoMemory { .. }))
     };
     Some(match class_of(error) {
         None => "QsfError",

@@ -3,11 +3,15 @@
 use super::file::QsfFile;
 use crate::alignment::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
 use crate::chunk::{Chunk, Compression};
+use crate::chunk_span::ChunkSpan;
 use crate::directory::{SectionTag, parse_embedding_chunks};
-use crate::error::{Damage, FormatError};
+use crate::error::{Damage, FormatError, Unread};
 use crate::file_bytes::{RawBytes, range_in};
 use crate::layout::Layout;
 use crate::quant_type::QuantType;
+
+/// The part, in messages.
+const PLACE: &str = "embedding section";
 
 /// The token embedding.
 #[derive(Debug, Clone)]
@@ -38,18 +42,18 @@ impl QsfFile {
     /// # Errors
     /// When either is damaged.
     pub fn embedding_info(&self) -> Result<EmbeddingInfo, FormatError> {
-        self.read_embedding_info().map_err(|damage| damage.in_file(&self.path))
+        self.read_embedding_info().map_err(|e| e.in_file(&self.path))
     }
 
-    pub(crate) fn read_embedding_info(&self) -> Result<EmbeddingInfo, Damage> {
+    pub(crate) fn read_embedding_info(&self) -> Result<EmbeddingInfo, Unread> {
         let at = self.header.embedding_offset;
-        let place = "embedding section";
+        let place = PLACE;
         let header = range_in(&self.bytes, at, TENSOR_HEADER_BYTES, place, 64)?;
         let bytes = &self.bytes[header.clone()];
         let field = |i: usize| u32::from_le_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
         let (type_id, size, rows, cols) = (field(0), field(4), field(8), field(12));
         let [quant_id, layout_id, 0, 0] = type_id.to_le_bytes() else {
-            return Err(Damage::new(place, at, "a type id and a layout", type_id));
+            return Err(Damage::new(place, at, "a type id and a layout", type_id).into());
         };
         let quant = QuantType::from_id(quant_id)
             .ok_or_else(|| Damage::new(place, at, "a known type id", quant_id))?;
@@ -58,12 +62,8 @@ impl QsfFile {
             .map_err(|expected| Damage::new(place, at + 1, expected, format!("layout {layout_id}")))?;
         let expected = (self.header.vocab, self.header.hidden);
         if (rows, cols) != expected || rows == 0 || cols == 0 {
-            return Err(Damage::new(
-                place,
-                at + 8,
-                format!("{} x {} as in the file header", expected.0, expected.1),
-                format!("{rows} x {cols}"),
-            ));
+            let expected = format!("{} x {} as in the file header", expected.0, expected.1);
+            return Err(Damage::new(place, at + 8, expected, format!("{rows} x {cols}")).into());
         }
         let too_large = || Damage::new(place, at + 8, "a size below 2^63", format!("{rows} x {cols}"));
         let row_bytes = quant.row_bytes(self.header.block, cols.into()).ok_or_else(too_large)?;
@@ -71,22 +71,18 @@ impl QsfFile {
         let Some(section) = self.section(SectionTag::EMBEDDING) else {
             let stored = u64::from(size);
             if stored != total {
-                return Err(Damage::new(
-                    place,
-                    at + 4,
-                    format!("{total} uncompressed bytes (plain file)"),
-                    stored,
-                ));
+                let expected = format!("{total} uncompressed bytes (plain file)");
+                return Err(Damage::new(place, at + 4, expected, stored).into());
             }
             range_in(&self.bytes, at + TENSOR_HEADER_BYTES, total, place, at)?;
             return Ok(EmbeddingInfo { quant, layout, rows, cols, chunks: Vec::new() });
         };
         let end = section.offset + section.stored_bytes;
         let Some(stored) = section.stored_bytes.checked_sub(TENSOR_HEADER_BYTES) else {
-            return Err(Damage::new(place, at, "at least 16 bytes", section.stored_bytes));
+            return Err(Damage::new(place, at, "at least 16 bytes", section.stored_bytes).into());
         };
         if size != u32::try_from(stored).unwrap_or(u32::MAX) {
-            return Err(Damage::new(place, at + 4, format!("size {stored}"), size));
+            return Err(Damage::new(place, at + 4, format!("size {stored}"), size).into());
         }
         let per_chunk = embedding_rows_per_chunk(layout, row_bytes);
         // At most `rows` chunks, a u32.
@@ -108,22 +104,33 @@ impl QsfFile {
     /// # Errors
     /// When it is damaged.
     pub fn embedding(&self, info: &EmbeddingInfo) -> Result<RawBytes, FormatError> {
-        self.read_embedding(info).map_err(|damage| damage.in_file(&self.path))
+        self.read_embedding(info).map_err(|e| e.in_file(&self.path))
     }
 
-    pub(crate) fn read_embedding(&self, info: &EmbeddingInfo) -> Result<RawBytes, Damage> {
+    pub(crate) fn read_embedding(&self, info: &EmbeddingInfo) -> Result<RawBytes, Unread> {
+        self.check_embedding_crcs(info)?;
         if !self.is_plain() {
-            let place = "embedding section";
-            // The chunks' CRCs cover the data, the section's also the 16 bytes before it.
-            if let Some(section) = self.section(SectionTag::EMBEDDING) {
-                let name = format!("section {}", section.tag);
-                self.part(section).check_with_chunks(&name, section.crc, place, &info.chunks)?;
-            }
-            return self.join(&info.chunks, place);
+            return self.join(&info.chunks, PLACE);
         }
         let at = self.header.embedding_offset + TENSOR_HEADER_BYTES;
         let bytes = info.quant.tensor_bytes(self.header.block, info.rows.into(), info.cols.into());
-        let range = range_in(&self.bytes, at, bytes.unwrap_or(u64::MAX), "embedding section", at)?;
+        let range = range_in(&self.bytes, at, bytes.unwrap_or(u64::MAX), PLACE, at)?;
         Ok(RawBytes::InFile(self.bytes.clone(), range))
+    }
+
+    /// Checks every chunk and decompresses it, one at a time.
+    pub(crate) fn check_embedding(&self, info: &EmbeddingInfo) -> Result<(), Unread> {
+        self.check_embedding_crcs(info)?;
+        if info.compression() != Compression::None {
+            ChunkSpan::new(&self.bytes, &info.chunks, PLACE).crcs(&[])?;
+        }
+        Ok(())
+    }
+
+    /// The chunks' CRCs cover the data, the section's also the 16 bytes before it. A plain file has neither.
+    fn check_embedding_crcs(&self, info: &EmbeddingInfo) -> Result<(), Damage> {
+        let Some(section) = self.section(SectionTag::EMBEDDING) else { return Ok(()) };
+        let name = format!("section {}", section.tag);
+        self.part(section).check_with_chunks(&name, section.crc, PLACE, &info.chunks)
     }
 }

@@ -17,4 +17,6 @@ mod tensors;
 pub use embedding::EmbeddingInfo;
 pub use file::QsfFile;
 pub use sections::MAX_SECTION_BYTES;
+pub(crate) use sections::most_raw_bytes;
 pub use tensor_group::TensorGroup;
+pub(crate) use tensors::layer_place;

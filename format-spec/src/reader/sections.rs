@@ -5,35 +5,48 @@ use crate::bounded_json::{JsonLimits, check_json};
 use crate::chunk::{Compression, zstd_at_most};
 use crate::clusters::VocabClusters;
 use crate::directory::SectionTag;
-use crate::error::{Damage, FormatError};
+use crate::error::{Damage, FormatError, Unread, reserve};
 use crate::exits::EarlyExits;
 use crate::meta::{META_VERSION, Meta};
 use crate::model_config::ModelConfig;
 use crate::outliers::OutlierTable;
 
-/// A compressed section (META, TOKN, CTPL) may not hold more than this: far above any real tokenizer, and a bound on what
-/// a hostile file can make a reader allocate.
+/// A section (META, TOKN, CTPL, EVAL) may not hold more than this: far above any real tokenizer.
 pub const MAX_SECTION_BYTES: usize = 1 << 28;
+/// A compressed section may expand this many times, and to a mebibyte in any case. Tokenizers and templates of real models
+/// shrink to between a half and a sixth (format-spec/SPEC.md, section 7), so a small hostile file cannot ask for more than
+/// a real one of its size would.
+const MAX_SECTION_EXPANSION: usize = 64;
+/// What a section may expand to however small it is.
+const SMALL_SECTION_BYTES: usize = 1 << 20;
+
+/// The most that a compressed section of `stored_bytes` may hold.
+pub(crate) fn most_raw_bytes(tag: SectionTag, stored_bytes: usize) -> usize {
+    let most = if tag == SectionTag::META { JsonLimits::DESCRIPTION.bytes } else { MAX_SECTION_BYTES };
+    stored_bytes.saturating_mul(MAX_SECTION_EXPANSION).max(SMALL_SECTION_BYTES).min(most)
+}
 
 impl QsfFile {
     /// A section's content, checked and decompressed.
     ///
     /// # Errors
-    /// When it is damaged or larger than [`MAX_SECTION_BYTES`].
+    /// When it is damaged, or holds more than a section of its size may.
     pub fn section_bytes(&self, tag: SectionTag) -> Result<Option<Vec<u8>>, FormatError> {
-        self.read_section(tag).map_err(|damage| damage.in_file(&self.path))
+        self.read_section(tag).map_err(|e| e.in_file(&self.path))
     }
 
-    pub(crate) fn read_section(&self, tag: SectionTag) -> Result<Option<Vec<u8>>, Damage> {
+    pub(crate) fn read_section(&self, tag: SectionTag) -> Result<Option<Vec<u8>>, Unread> {
         let Some(section) = self.section(tag) else { return Ok(None) };
         let stored = self.checked(section)?;
-        if section.compression == Compression::None {
-            return Ok(Some(stored.to_vec()));
+        let place = format!("section {tag}");
+        if section.compression != Compression::None {
+            let most = most_raw_bytes(tag, stored.len());
+            return zstd_at_most(stored, most, &place, section.offset).map(Some);
         }
-        let most = if tag == SectionTag::META { JsonLimits::DESCRIPTION.bytes } else { MAX_SECTION_BYTES };
-        zstd_at_most(stored, most)
-            .map(Some)
-            .map_err(|found| Damage::new(format!("section {tag}"), section.offset, "a zstd frame", found))
+        let mut raw = Vec::new();
+        reserve(&mut raw, stored.len(), &place)?;
+        raw.extend_from_slice(stored);
+        Ok(Some(raw))
     }
 
     /// META, checked against the header. `None` in a plain file.
@@ -43,7 +56,8 @@ impl QsfFile {
     /// [`FormatError::Unsupported`] when `model` has a field or value that is not known.
     pub fn meta(&self) -> Result<Option<Meta>, FormatError> {
         let in_file = |damage: Damage| damage.in_file(&self.path);
-        let Some((json, at)) = self.meta_json().map_err(in_file)? else { return Ok(None) };
+        let json = self.meta_json().map_err(|e| e.in_file(&self.path))?;
+        let Some((json, at)) = json else { return Ok(None) };
         // Within limits, as meta_json has checked.
         let meta: Meta =
             serde_json::from_slice(&json).map_err(|e| match serde_json::from_slice::<ModelOnly>(&json) {
@@ -61,13 +75,13 @@ impl QsfFile {
     }
 
     /// The text of META in this version, and where the section is. `None` in a plain file.
-    fn meta_json(&self) -> Result<Option<(Vec<u8>, u64)>, Damage> {
+    fn meta_json(&self) -> Result<Option<(Vec<u8>, u64)>, Unread> {
         if self.is_plain() {
             return Ok(None);
         }
         let at = self.section(SectionTag::META).map_or(0, |s| s.offset);
         let Some(json) = self.read_section(SectionTag::META)? else {
-            return Err(Damage::new("section directory", at, "an entry META", "none"));
+            return Err(Damage::new("section directory", at, "an entry META", "none").into());
         };
         check_json(&json, JsonLimits::DESCRIPTION)
             .map_err(|found| Damage::new("section META", at, "a description of ordinary size", found))?;
@@ -75,7 +89,8 @@ impl QsfFile {
         let version: MetaVersion =
             serde_json::from_slice(&json).map_err(|e| Damage::new("section META", at, META_JSON, e))?;
         if version.version != META_VERSION {
-            return Err(Damage::new("section META", at, format!("version {META_VERSION}"), version.version));
+            let expected = format!("version {META_VERSION}");
+            return Err(Damage::new("section META", at, expected, version.version).into());
         }
         Ok(Some((json, at)))
     }
@@ -85,7 +100,7 @@ impl QsfFile {
     /// # Errors
     /// When they are damaged, or not those of a vocabulary and of hidden states as the header has them.
     pub fn clusters(&self) -> Result<Option<VocabClusters>, FormatError> {
-        self.read_clusters().map_err(|damage| damage.in_file(&self.path))
+        self.read_clusters().map_err(|e| e.in_file(&self.path))
     }
 
     pub(crate) fn read_clusters(&self) -> Result<Option<VocabClusters>, Damage> {
@@ -101,7 +116,7 @@ impl QsfFile {
     /// # Errors
     /// When they are damaged, or not those of layers and of hidden states as the header has them.
     pub fn early_exits(&self) -> Result<Option<EarlyExits>, FormatError> {
-        self.read_early_exits().map_err(|damage| damage.in_file(&self.path))
+        self.read_early_exits().map_err(|e| e.in_file(&self.path))
     }
 
     pub(crate) fn read_early_exits(&self) -> Result<Option<EarlyExits>, Damage> {
@@ -117,7 +132,7 @@ impl QsfFile {
     /// # Errors
     /// When the section is damaged.
     pub fn outliers(&self) -> Result<OutlierTable, FormatError> {
-        self.read_outliers().map_err(|damage| damage.in_file(&self.path))
+        self.read_outliers().map_err(|e| e.in_file(&self.path))
     }
 
     pub(crate) fn read_outliers(&self) -> Result<OutlierTable, Damage> {

@@ -24,8 +24,13 @@ impl TensorGroup {
         expected: impl ToString,
         found: impl ToString,
     ) -> Damage {
-        let at = self.bytes.file_offset().unwrap_or(0) + tensor.with_header().start as u64;
-        self.bytes.locate(Damage::new(place, at, expected, found), stored_at)
+        self.bytes.origin(stored_at).damage(place, tensor.with_header().start, expected, found)
+    }
+
+    /// The CRC32 of each tensor with its header.
+    pub(crate) fn crcs(&self) -> Vec<u32> {
+        let raw = self.bytes.as_slice();
+        self.tensors.iter().map(|tensor| crc32fast::hash(&raw[tensor.with_header()])).collect()
     }
 
     /// Checks that every known tensor of a part belongs there.

@@ -5,15 +5,21 @@ use std::sync::Arc;
 
 use super::file::QsfFile;
 use super::tensor_group::TensorGroup;
-use crate::chunk::{Chunk, Compression, parse_table};
+use crate::chunk::{Chunk, ChunkDecoder, Compression, parse_table};
+use crate::chunk_span::ChunkSpan;
 use crate::directory::SectionTag;
-use crate::error::{Damage, FormatError};
+use crate::error::{Damage, FormatError, Origin, Unread, reserve};
 use crate::file_bytes::{RawBytes, range_in};
 use crate::file_part::FilePart;
 use crate::quant_type::QuantType;
-use crate::tensor_header::{TensorCount, TensorEntry, parse_tensors};
+use crate::tensor_header::{RawSpan, TensorCount, TensorEntry, parse_tensors};
 use crate::tensor_kind::TensorKind;
 use crate::unknown_kind::UnknownKind;
+
+/// A layer, in messages.
+pub(crate) fn layer_place(layer: usize) -> String {
+    format!("layer {layer}")
+}
 
 impl QsfFile {
     /// The tensors of a layer.
@@ -24,52 +30,93 @@ impl QsfFile {
     /// # Panics
     /// When there is no such layer.
     pub fn layer(&self, layer: usize) -> Result<TensorGroup, FormatError> {
-        self.read_layer(layer).map_err(|damage| damage.in_file(&self.path))
+        self.read_layer(layer).map_err(|e| e.in_file(&self.path))
     }
 
-    pub(crate) fn read_layer(&self, layer: usize) -> Result<TensorGroup, Damage> {
+    pub(crate) fn read_layer(&self, layer: usize) -> Result<TensorGroup, Unread> {
+        let place = layer_place(layer);
+        let chunks = self.checked_chunks(layer, &place)?;
+        let bytes = self.join(&chunks, &place)?;
+        let raw = bytes.clone();
+        self.group_of_layer(layer, raw.as_slice(), bytes, &place)
+    }
+
+    /// Checks a layer as [`read_layer`](Self::read_layer) does, with one chunk at a time in memory: its tensors, without their
+    /// bytes where these are compressed, and the CRC32 of each.
+    pub(crate) fn check_layer(&self, layer: usize) -> Result<(TensorGroup, Vec<u32>), Unread> {
+        let place = layer_place(layer);
+        let chunks = self.checked_chunks(layer, &place)?;
+        if let Some(bytes) = self.in_place(&chunks) {
+            let raw = bytes.clone();
+            let group = self.group_of_layer(layer, raw.as_slice(), bytes, &place)?;
+            let crcs = group.crcs();
+            return Ok((group, crcs));
+        }
+        let mut span = ChunkSpan::new(&self.bytes, &chunks, &place);
+        let group = self.group_of_layer(layer, &mut span, RawBytes::Owned(Arc::default()), &place)?;
+        let crcs = span.crcs(&group.tensors)?;
+        Ok((group, crcs))
+    }
+
+    /// The chunks of a layer, with all of their CRCs checked.
+    fn checked_chunks(&self, layer: usize, place: &str) -> Result<Vec<Chunk>, Unread> {
         let entry = &self.layers[layer];
-        let place = format!("layer {layer}");
         let start = entry.offset as usize;
         let mut part = FilePart::new(&self.path, &self.bytes, start..start + entry.stored_bytes as usize);
-        let chunks = match parse_table(part.bytes(), entry.offset, entry.raw_bytes, &place) {
+        let chunks = match parse_table(part.bytes(), entry.offset, entry.raw_bytes, place) {
             Ok(chunks) => chunks,
             // Rather damaged than written so.
             Err(malformed) => {
-                part.check(&place, entry.crc)?;
+                part.check(place, entry.crc)?;
                 return Err(malformed);
             }
         };
-        part.check_with_chunks(&place, entry.crc, &place, &chunks)?;
-        let bytes = self.join(&chunks, &place)?;
-        let tensors = parse_tensors(
-            bytes.as_slice(),
-            bytes.file_offset().unwrap_or(0),
-            0,
-            TensorCount::Exactly(entry.tensors.into()),
-            Some(entry.quant),
-            self.header.block,
-            &place,
-        )
-        .map_err(|damage| bytes.locate(damage, entry.offset))?;
+        part.check_with_chunks(place, entry.crc, place, &chunks)?;
+        Ok(chunks)
+    }
+
+    /// The tensors of a layer, whose raw bytes are `raw`; these become `bytes` of the group.
+    pub(crate) fn group_of_layer(
+        &self,
+        layer: usize,
+        raw: impl RawSpan,
+        bytes: RawBytes,
+        place: &str,
+    ) -> Result<TensorGroup, Unread> {
+        let entry = &self.layers[layer];
+        let (origin, count) = (bytes.origin(entry.offset), TensorCount::Exactly(entry.tensors.into()));
+        let tensors = parse_tensors(raw, origin, 0, count, Some(entry.quant), self.header.block, place)?;
         let group = TensorGroup { bytes, tensors };
-        group.check_placement(entry.offset, &place, TensorKind::is_per_layer)?;
-        self.check_all_tabled(&group, entry.offset, &place)?;
+        group.check_placement(entry.offset, place, TensorKind::is_per_layer)?;
+        self.check_all_tabled(&group, entry.offset, place)?;
         Ok(group)
     }
 
-    /// Contiguous chunks, checked already, as one: in place when none is compressed.
-    pub(super) fn join(&self, chunks: &[Chunk], place: &str) -> Result<RawBytes, Damage> {
+    /// Contiguous chunks as one, where they stand in the file; `None` when one of them is compressed.
+    pub(crate) fn in_place(&self, chunks: &[Chunk]) -> Option<RawBytes> {
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
-            return Ok(RawBytes::Owned(Arc::default()));
+            return Some(RawBytes::Owned(Arc::default()));
         };
-        if chunks.iter().all(|c| c.compression == Compression::None) {
-            let range = first.offset as usize..last.offset as usize + last.stored_bytes as usize;
-            return Ok(RawBytes::InFile(self.bytes.clone(), range));
+        let range = first.offset as usize..last.offset as usize + last.stored_bytes as usize;
+        let plain = chunks.iter().all(|chunk| chunk.compression == Compression::None);
+        plain.then(|| RawBytes::InFile(self.bytes.clone(), range))
+    }
+
+    /// Contiguous chunks, checked already, as one: in place when none is compressed.
+    pub(super) fn join(&self, chunks: &[Chunk], place: &str) -> Result<RawBytes, Unread> {
+        if let Some(bytes) = self.in_place(chunks) {
+            return Ok(bytes);
         }
         let mut raw = Vec::new();
+        reserve(&mut raw, chunks.iter().map(|chunk| chunk.raw_bytes as usize).sum(), place)?;
+        let mut decoder = ChunkDecoder::default();
         for (i, chunk) in chunks.iter().enumerate() {
-            raw.extend_from_slice(&chunk.decompress(&self.bytes, &format!("{place}, chunk {i}"))?);
+            // The chunk's range was checked when its table was read.
+            let stored = &self.bytes[chunk.offset as usize..][..chunk.stored_bytes as usize];
+            let start = raw.len();
+            // Page by page as chunks turn out to be sound, not all at once on the word of a table.
+            raw.resize(start + chunk.raw_bytes as usize, 0);
+            decoder.decode(chunk, stored, &mut raw[start..], &format!("{place}, chunk {i}"))?;
         }
         Ok(RawBytes::Owned(Arc::new(raw)))
     }
@@ -79,10 +126,10 @@ impl QsfFile {
     /// # Errors
     /// When the section is damaged.
     pub fn final_section(&self) -> Result<(bool, TensorGroup), FormatError> {
-        self.read_final().map_err(|damage| damage.in_file(&self.path))
+        self.read_final().map_err(|e| e.in_file(&self.path))
     }
 
-    pub(crate) fn read_final(&self) -> Result<(bool, TensorGroup), Damage> {
+    pub(crate) fn read_final(&self) -> Result<(bool, TensorGroup), Unread> {
         let range = self.final_range()?;
         self.checked_section(SectionTag::FINAL)?;
         self.parse_final(range)
@@ -101,7 +148,7 @@ impl QsfFile {
     }
 
     /// The final section, checked already.
-    pub(crate) fn parse_final(&self, range: Range<usize>) -> Result<(bool, TensorGroup), Damage> {
+    pub(crate) fn parse_final(&self, range: Range<usize>) -> Result<(bool, TensorGroup), Unread> {
         let (place, at) = ("final section", range.start as u64);
         let bytes = &self.bytes[range.clone()];
         let tied = match bytes.first() {
@@ -109,7 +156,7 @@ impl QsfFile {
             Some(0) => false,
             other => {
                 let found = other.map_or("nothing".into(), |b| format!("{b:#04x}"));
-                return Err(Damage::new(place, at, "flag byte 0xFF or 0x00", found));
+                return Err(Damage::new(place, at, "flag byte 0xFF or 0x00", found).into());
             }
         };
         let count = if self.is_plain() {
@@ -118,7 +165,7 @@ impl QsfFile {
         } else {
             TensorCount::ToEnd
         };
-        let tensors = parse_tensors(bytes, at, 1, count, None, self.header.block, place)?;
+        let tensors = parse_tensors(bytes, Origin::InFile(at), 1, count, None, self.header.block, place)?;
         let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };
         group.check_placement(at, place, |kind| {
             !kind.is_per_layer() && !matches!(kind, TensorKind::Positions | TensorKind::TokenEmbedding)
@@ -132,15 +179,15 @@ impl QsfFile {
     /// # Errors
     /// When the section is damaged.
     pub fn positions(&self) -> Result<Option<TensorGroup>, FormatError> {
-        self.read_positions().map_err(|damage| damage.in_file(&self.path))
+        self.read_positions().map_err(|e| e.in_file(&self.path))
     }
 
-    pub(crate) fn read_positions(&self) -> Result<Option<TensorGroup>, Damage> {
+    pub(crate) fn read_positions(&self) -> Result<Option<TensorGroup>, Unread> {
         let Some(section) = self.section(SectionTag::POSITIONS) else { return Ok(None) };
         let bytes = self.checked(section)?;
         let tensors = parse_tensors(
             bytes,
-            section.offset,
+            Origin::InFile(section.offset),
             0,
             TensorCount::Exactly(1),
             None,
@@ -149,7 +196,7 @@ impl QsfFile {
         )?;
         if tensors.iter().any(|t| t.kind != Some(TensorKind::Positions)) {
             let found = tensors.first().map_or(0, |t| t.kind_id);
-            return Err(Damage::new("section POSE", section.offset, "kind 68 (positions)", found));
+            return Err(Damage::new("section POSE", section.offset, "kind 68 (positions)", found).into());
         }
         let range = section.offset as usize..(section.offset + section.stored_bytes) as usize;
         let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };

@@ -14,7 +14,7 @@ use crate::exits::EarlyExits;
 use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::LayerEntry;
 use crate::meta::Meta;
-use crate::reader::MAX_SECTION_BYTES;
+use crate::reader::{MAX_SECTION_BYTES, most_raw_bytes};
 use crate::verify::verify;
 
 /// Bytes that a writer stores of a META, tokenizer or chat template: zstd-compressed where that is smaller.
@@ -22,9 +22,16 @@ use crate::verify::verify;
 /// # Errors
 /// When compression fails.
 pub fn stored_section_bytes(raw: &[u8]) -> Result<u64, FormatError> {
-    let packed = Compression::Zstd.encode(raw);
+    let packed = pack_section(raw);
     let packed = packed.map_err(|e| FormatError::io(Path::new("a section"), "compress", e))?;
-    Ok(packed.len().min(raw.len()) as u64)
+    Ok(packed.map_or(raw.len(), |packed| packed.len()) as u64)
+}
+
+/// A section compressed; `None` where it is stored raw, since it would not shrink, or more than readers believe.
+fn pack_section(raw: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
+    let packed = Compression::Zstd.encode(raw)?;
+    let keep = packed.len() < raw.len() && raw.len() <= most_raw_bytes(SectionTag::TOKENIZER, packed.len());
+    Ok(keep.then_some(packed))
 }
 
 /// A file that is written and verified, under its name with `.partial`. Dropped, it is removed.
@@ -222,12 +229,10 @@ impl QsfWriter {
             let why = format!("{} bytes, readers accept at most {MAX_SECTION_BYTES}", raw.len());
             return Err(self.unwritable(&format!("section {tag}"), &why));
         }
-        let packed = Compression::Zstd.encode(raw).map_err(|e| self.io("compress for", e))?;
-        let (compression, stored) = if packed.len() < raw.len() {
-            (Compression::Zstd, &packed[..])
-        } else {
-            (Compression::None, raw)
-        };
-        self.whole_section(tag, stored, compression)
+        let packed = pack_section(raw).map_err(|e| self.io("compress for", e))?;
+        match &packed {
+            Some(packed) => self.whole_section(tag, packed, Compression::Zstd),
+            None => self.whole_section(tag, raw, Compression::None),
+        }
     }
 }

@@ -8,4 +8,5 @@ mod clusters;
 mod conformance;
 mod damage;
 mod exits;
+mod expansion;
 mod round_trip;
