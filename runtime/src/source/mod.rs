@@ -8,10 +8,12 @@
 //! | `qsf`, `gguf`, `huggingface` | the kinds |
 //! | `mapping`, `arrangement`, `transpose` | from tensors as they are stored to those of the model |
 //! | `shape` | which tensors a model has, in which shapes |
+//! | `expansion` | the same of a compressed file, before it is decompressed |
 //! | `text_tokens` | the tokenizer of a source |
 //! | `replaced` | a source with other values for some tensors |
 
 mod arrangement;
+mod expansion;
 pub mod gguf;
 pub(crate) mod huggingface;
 mod mapping;

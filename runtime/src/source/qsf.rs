@@ -10,6 +10,7 @@ use qsf_format::{
 };
 use rayon::prelude::*;
 
+use super::expansion::{check_headers, is_suspicious};
 use super::shape::check_complete;
 use super::{TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
@@ -41,6 +42,11 @@ impl QsfSource {
     /// # Errors
     /// As [`QsfSource::open`].
     pub fn from_file(file: QsfFile) -> Result<QsfSource> {
+        // What describes no model, or another than the tensors are of, need not be decompressed.
+        let meta = file.meta()?;
+        if let Some(meta) = meta.as_ref().filter(|_| is_suspicious(&file)) {
+            check_headers(&file, &meta.model)?;
+        }
         // The two parts that may be far larger than a layer come first, so that no thread is left alone with one.
         let layer = |layer| file.layer(layer);
         let embedding = || file.embedding_info().and_then(|info| Ok((file.embedding(&info)?, info)));
@@ -68,7 +74,7 @@ impl QsfSource {
         check_complete(file.path(), &config, &infos)?;
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
-        let quantized_before = file.meta()?.map_or_else(Vec::new, |meta| meta.provenance.requantized_from);
+        let quantized_before = meta.map_or_else(Vec::new, |meta| meta.provenance.requantized_from);
         Ok(QsfSource { config, tokenizer, chat_template, tensors, infos, quantized_before, file })
     }
 

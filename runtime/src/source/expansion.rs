@@ -1,0 +1,68 @@
+//! Compressed files that expand far more than weights do. A chunk may expand 255 times, so a small file could take much memory
+//! before its tensors are found not to be those of its model. Here their headers are compared with the model first, with one
+//! decompressed chunk in memory.
+
+use qsf_format::{ModelConfig, QsfFile, TensorEntry, TensorId, TensorKind};
+
+use super::TensorInfo;
+use super::shape::check_complete;
+use crate::error::Result;
+
+/// Quantized weights shrink by some per cent, floats by a third (docs/measurements/format.md). What expands more often than this
+/// is looked at twice, which costs reading many chunks twice.
+const USUAL_EXPANSION: u64 = 4;
+/// What any file may expand to without that.
+const SMALL: u64 = 8 << 20;
+
+/// Whether the layers of a file expand to so much that headers are to be read before they are decompressed.
+pub(crate) fn is_suspicious(file: &QsfFile) -> bool {
+    let layers = file.layers().iter();
+    let raw = layers.fold(0, |sum: u64, layer| sum.saturating_add(layer.raw_bytes));
+    raw > file.header().file_bytes.saturating_mul(USUAL_EXPANSION).saturating_add(SMALL)
+}
+
+/// Compares the tensors of all parts with what the model needs, by their headers alone.
+///
+/// # Errors
+/// When a header is damaged, or a tensor is missing, of another shape or of another model.
+pub(crate) fn check_headers(file: &QsfFile, config: &ModelConfig) -> Result<()> {
+    let embedding = file.embedding_info()?;
+    let id = TensorId::of_model(TensorKind::TokenEmbedding);
+    let mut infos = vec![info(id, embedding.rows, embedding.cols, embedding.quant.into())];
+    for layer in 0..file.layers().len() {
+        add(file, config, &mut infos, Some(layer as u32), &file.layer_outline(layer)?.tensors)?;
+    }
+    add(file, config, &mut infos, None, &file.final_section()?.1.tensors)?;
+    if let Some(positions) = file.positions()? {
+        add(file, config, &mut infos, None, &positions.tensors)?;
+    }
+    check_complete(file.path(), config, &infos)
+}
+
+fn add(
+    file: &QsfFile,
+    config: &ModelConfig,
+    infos: &mut Vec<TensorInfo>,
+    layer: Option<u32>,
+    tensors: &[TensorEntry],
+) -> Result<()> {
+    file.check_kinds_known(layer, tensors)?;
+    for entry in tensors {
+        let quant = entry.quant.into();
+        match entry.kind {
+            // Two vectors in one.
+            Some(TensorKind::FfnBiases) => {
+                let parts = [(TensorKind::FfnUpBias, config.ffn), (TensorKind::FfnDownBias, config.hidden)];
+                infos.extend(parts.map(|(kind, cols)| info(TensorId { layer, kind }, 1, cols, quant)));
+            }
+            Some(kind) => infos.push(info(TensorId { layer, kind }, entry.rows, entry.cols, quant)),
+            // Passed over, as it is optional.
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn info(id: TensorId, rows: u32, cols: u32, stored: crate::tensor::StoredType) -> TensorInfo {
+    TensorInfo { id, name: id.to_string(), rows: rows as usize, cols: cols as usize, stored }
+}
