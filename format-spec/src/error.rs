@@ -212,3 +212,18 @@ impl FormatError {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_the_system_has_not_is_an_error_of_its_own_class() {
+        let mut values: Vec<u64> = Vec::new();
+        reserve(&mut values, 3, "layer 0").unwrap();
+        let error = reserve(&mut values, usize::MAX / 16, "layer 0").unwrap_err().in_file(Path::new("a.qsf"));
+        assert_eq!(error.failure(), Failure::OutOfSpace);
+        assert!(error.to_string().starts_with("a.qsf: layer 0 needs "), "{error}");
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use qsf_fuzz::must_say_something;
-use qsf_fuzz::reseal::sealed_part;
+use qsf_fuzz::seal_parts::sealed_part;
 use qsf_runtime::eval::EvaluationPart;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -3,10 +3,14 @@
 
 use std::fs;
 
-use libfuzzer_sys::fuzz_target;
-use qsf_fuzz::{fresh_dir, load_all, must_say_something};
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
+use qsf_fuzz::{fresh_dir, load_all, must_say_something, mutate, mutated};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::gguf::{GgufFile, open_gguf};
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    mutated(data, size, max_size, seed, |file, dice| mutate::gguf::mutate(file, dice))
+});
 
 fuzz_target!(|bytes: &[u8]| {
     let dir = fresh_dir();

@@ -4,13 +4,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use qsf_format::{QsfFile, verify_file};
 use qsf_fuzz::reseal::reseal;
-use qsf_fuzz::{load_all, must_say_something};
+use qsf_fuzz::{load_all, must_say_something, mutate, mutated};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::source::{QsfSource, WeightSource};
 use qsf_runtime::{ClusteredHead, Decoder, Model};
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    mutated(data, size, max_size, seed, mutate::qsf::mutate)
+});
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes.to_vec());

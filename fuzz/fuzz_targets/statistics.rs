@@ -7,7 +7,7 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use qsf_calibration::{LayerSummary, StatsReader, parse_line};
 use qsf_fuzz::must_say_something;
-use qsf_fuzz::reseal::reseal_statistics;
+use qsf_fuzz::seal_parts::reseal_statistics;
 
 fuzz_target!(|bytes: &[u8]| {
     read(bytes);

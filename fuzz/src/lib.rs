@@ -1,7 +1,14 @@
 //! What several fuzz targets share: tiny models, directories in memory, checksums made right again.
 
 pub mod models;
+// Of the tests of the main workspace.
+#[path = "../../tests/src/forged.rs"]
+pub mod forged;
+#[path = "../../tests/src/mutate/mod.rs"]
+pub mod mutate;
+#[path = "../../tests/src/reseal.rs"]
 pub mod reseal;
+pub mod seal_parts;
 pub mod torch;
 
 use std::fs;
@@ -11,6 +18,31 @@ use qsf_runtime::Result;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::source::{HuggingFaceSource, WeightSource, open_huggingface};
 use tempfile::TempDir;
+
+use crate::mutate::Dice;
+
+/// What a custom mutator does: half of the time libFuzzer's own mutations, else those of `mutate`, which knows the fields of
+/// the file. Gives the size of the result.
+pub fn mutated(
+    data: &mut [u8],
+    size: usize,
+    max_size: usize,
+    seed: u32,
+    mutate: impl Fn(&mut Vec<u8>, &mut Dice),
+) -> usize {
+    let mut dice = Dice::new(seed);
+    if dice.below(2) == 0 {
+        return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
+    }
+    let mut file = data[..size].to_vec();
+    mutate(&mut file, &mut dice);
+    // A file that has grown too long is left as it was.
+    if let Some(place) = data.get_mut(..file.len()).filter(|place| place.len() <= max_size) {
+        place.copy_from_slice(&file);
+        return file.len();
+    }
+    size
+}
 
 /// An empty directory, in memory where the system has such a place; it is removed when dropped.
 pub fn fresh_dir() -> TempDir {

@@ -5,12 +5,15 @@
 
 mod data;
 mod folders;
+pub mod forged;
 mod gguf;
 mod models;
 #[cfg(test)]
 mod module_order;
+pub mod mutate;
 mod programs;
 mod refused;
+pub mod reseal;
 
 pub use data::{CALIBRATION, TEXT, golden, shared};
 pub use folders::{Snapshot, leftovers};

@@ -32,6 +32,7 @@ mod determinism;
 mod layouts;
 mod long_texts;
 mod min_cosine;
+mod mutations;
 mod outliers;
 mod parts;
 mod targets;
@@ -51,6 +52,8 @@ mod report;
 
 // The system around them.
 #[cfg(target_os = "linux")]
+mod hostile_files;
+#[cfg(target_os = "linux")]
 mod hostile_json;
 #[cfg(target_os = "linux")]
 mod hostile_templates;
@@ -60,3 +63,5 @@ mod interrupts;
 mod memory;
 #[cfg(target_os = "linux")]
 mod signals;
+#[cfg(target_os = "linux")]
+mod stacks;
