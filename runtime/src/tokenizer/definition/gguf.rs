@@ -96,6 +96,17 @@ struct Vocabulary<'a> {
     kinds: Vec<PieceKind>,
 }
 
+/// Counts the tokens that would be cut out of a text, before anything is made of them.
+fn count_cut_out(metadata: &Metadata, texts: &[&str], kinds: &[PieceKind]) -> Result<()> {
+    let mut sum = AddedSum::default();
+    for (text, _) in texts.iter().zip(kinds).filter(|(_, kind)| kind.is_cut_out()) {
+        sum.add(text.len()).map_err(|problem| {
+            metadata.wrong(TYPES, "control and user-defined tokens within limits", problem)
+        })?;
+    }
+    Ok(())
+}
+
 /// The kinds of the tokens with these texts.
 fn read_kinds(metadata: &Metadata, texts: &[&str]) -> Result<Vec<PieceKind>> {
     let Some(types) = metadata.i32s(TYPES)? else {
@@ -130,6 +141,7 @@ impl<'a> Vocabulary<'a> {
             return Err(metadata.wrong(TOKENS, format!("at most {MAX_TEXT} bytes of tokens"), bytes));
         }
         let kinds = read_kinds(metadata, &texts)?;
+        count_cut_out(metadata, &texts, &kinds)?;
         let named = |(i, text): (usize, &&str)| {
             // Tokens without text cannot be told apart otherwise.
             if text.is_empty() { format!("[EMPTY_{i}]") } else { (*text).to_owned() }
@@ -137,7 +149,6 @@ impl<'a> Vocabulary<'a> {
         let tokens: Vec<String> = texts.iter().enumerate().map(named).collect();
         let mut vocabulary = Vocabulary { metadata, tokens, kinds };
         vocabulary.correct_kinds()?;
-        vocabulary.count_added()?;
         Ok(vocabulary)
     }
 
@@ -156,17 +167,6 @@ impl<'a> Vocabulary<'a> {
             if END_TEXTS.contains(&&**text) {
                 *kind = PieceKind::Control;
             }
-        }
-        Ok(())
-    }
-
-    /// Counts the tokens that would be cut out of a text, before anything is made of them.
-    fn count_added(&self) -> Result<()> {
-        let mut sum = AddedSum::default();
-        for (text, _) in self.tokens.iter().zip(&self.kinds).filter(|(_, kind)| kind.is_cut_out()) {
-            sum.add(text.len()).map_err(|problem| {
-                self.metadata.wrong(TYPES, "control and user-defined tokens within limits", problem)
-            })?;
         }
         Ok(())
     }

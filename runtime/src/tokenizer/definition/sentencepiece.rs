@@ -51,12 +51,6 @@ pub(super) fn read_sentencepiece(path: &Path, bytes: &[u8], config: &TokenizerCo
         return unsupported("treat_whitespace_as_suffix".into(), "spaces in front of words are");
     }
     let mut pieces = proto.pieces;
-    let mut sum = AddedSum::default();
-    for piece in pieces.iter().filter(|piece| piece.kind.is_cut_out()) {
-        sum.add(piece.text.len()).map_err(|problem| {
-            RuntimeError::bad_input(path, "pieces", "control and user-defined ones within limits", problem)
-        })?;
-    }
     let unk = one_unknown(path, &pieces)?;
     let charsmap = (!proto.charsmap.is_empty()).then_some(proto.charsmap);
     if let Some(table) = charsmap {
@@ -169,6 +163,7 @@ fn read_proto<'a>(path: &'a Path, bytes: &'a [u8]) -> Result<ModelProto<'a>> {
         remove_extra_whitespaces: true,
         escape_whitespaces: true,
     };
+    let mut cut_out = AddedSum::default();
     let mut file = Message::of_file(path, bytes);
     while let Some(field) = file.next()? {
         match field.number {
@@ -177,7 +172,14 @@ fn read_proto<'a>(path: &'a Path, bytes: &'a [u8]) -> Result<ModelProto<'a>> {
                     let expected = format!("at most {MAX_PIECES} pieces");
                     return Err(RuntimeError::bad_input(path, "pieces", expected, "more"));
                 }
-                proto.pieces.push(read_piece(path, file.within(&field)?)?);
+                let piece = read_piece(path, file.within(&field)?)?;
+                if piece.kind.is_cut_out() {
+                    cut_out.add(piece.text.len()).map_err(|problem| {
+                        let expected = "control and user-defined ones within limits";
+                        RuntimeError::bad_input(path, "pieces", expected, problem)
+                    })?;
+                }
+                proto.pieces.push(piece);
             }
             2 => read_each(file.within(&field)?, |field| proto.trainer_field(path, field))?,
             3 => read_each(file.within(&field)?, |field| proto.normalizer_field(path, field))?,

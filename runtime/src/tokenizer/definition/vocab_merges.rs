@@ -16,6 +16,8 @@ use qsf_format::printable::quote;
 
 /// Most tokens; the largest vocabularies in use have 262 thousand.
 const MAX_TOKENS: usize = 1 << 20;
+/// Largest `merges.txt`; the largest in use have 5 MB.
+const MAX_MERGES_BYTES: u64 = 32 << 20;
 
 /// A class of transformers whose tokenizers are kept as these two files.
 struct Class {
@@ -157,7 +159,7 @@ fn added_tokens(
 }
 
 fn read_merges(path: &Path, mut merges: Merges<'_>) -> Result<Vec<(String, String)>> {
-    let bytes = files::read(path, files::MAX_CONFIG_BYTES)?;
+    let bytes = files::read(path, MAX_MERGES_BYTES)?;
     let text = std::str::from_utf8(&bytes).map_err(|e| {
         RuntimeError::bad_input(path, format!("offset {}", e.valid_up_to()), "UTF-8 text", "other bytes")
     })?;
