@@ -109,6 +109,8 @@ pub fn read_plan(path: &Path) -> Result<Vec<TypeOverride>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use qsf_format::{QuantType, TensorId, TensorKind};
     use qsf_runtime::source::TensorInfo;
 
