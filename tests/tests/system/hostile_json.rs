@@ -1,10 +1,9 @@
-//! JSON of strangers that would take gigabytes as a tree of values: refused soon, before it is built.
+//! JSON of strangers that would take gigabytes as a tree of values: refused soon, before it is built. That of QSF files is in
+//! `hostile_files`.
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use qsf_format::*;
 use qsf_tests::*;
 use serde_json::{Value, json};
 
@@ -34,60 +33,6 @@ fn refused_cheaply_with(code: i32, what: &str, call: Program, says: &[&str]) {
     println!("{what}: {more} bytes more, {took:?}");
     assert!(more < MORE_MEMORY, "{what}: {more} bytes");
     assert!(took < SOON, "{what}: {took:?}");
-}
-
-/// Writes a file with `bomb` in META, which compressed has a few kilobytes; the writer reads it back as every program does.
-fn write_with_options(path: &Path, bomb: Value) -> Result<(), Box<dyn std::error::Error>> {
-    let model = ModelConfig {
-        architecture: "llama".into(),
-        layers: 1,
-        hidden: 4,
-        heads: 1,
-        kv_heads: 1,
-        head_dim: 4,
-        ffn: 8,
-        vocab: 3,
-        max_positions: 16,
-        position: PositionConfig::rope(10_000.0, None),
-        tied_head: true,
-        ..ModelConfig::default()
-    };
-    let (block, compression) = (BlockSize::B64, Compression::None);
-    let options = WriterOptions { force: true, block, compression, tables: CodeTables::default() };
-    let floats = |count: u32| (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>();
-    let (quant, layout, cols) = (QuantType::F32, Layout::Rows, model.hidden);
-    let mut writer = QsfWriter::create(path, model.layers, options).unwrap();
-    writer.begin_embedding(quant, layout, model.vocab, cols).unwrap();
-    writer.embedding_rows(&floats(model.vocab * cols)).unwrap();
-    let norm = EncodedTensor { kind: TensorKind::AttnNorm, rows: 1, cols, quant, layout, data: floats(4) };
-    writer.layer(vec![norm], None).unwrap();
-    writer.begin_final(model.tied_head).unwrap();
-    writer.begin_tensor(TensorKind::FinalNorm, 1, cols, quant, layout).unwrap();
-    writer.tensor_rows(&floats(4)).unwrap();
-    writer.end_final();
-    let options = [("bomb".to_owned(), bomb)].into_iter().collect();
-    let provenance =
-        Provenance { tool: "a test".into(), sources: Vec::new(), requantized_from: Vec::new(), options };
-    let meta = Meta { version: META_VERSION, model, provenance, tensors: Vec::new() };
-    writer.finish(&meta, quant.id(), None, None)?;
-    Ok(())
-}
-
-#[test]
-fn metadata_of_very_many_values_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("bomb.qsf");
-    let bombs = [
-        ("maps", Value::Array(vec![json!({"a": 1}); 300_000]), "MiB of memory"),
-        ("lists", Value::Array(vec![json!([]); 1_000_000]), "MiB of memory"),
-        ("numbers", Value::Array(vec![json!(1); 3_000_000]), "MiB of memory"),
-        ("text", json!("x".repeat(60_000_000)), "zstd"),
-    ];
-    for (what, bomb, says) in bombs {
-        let error = write_with_options(&file, bomb).unwrap_err().to_string();
-        assert!(error.contains("section META") && error.contains(says), "{what}: {error}");
-    }
-    write_with_options(&file, json!([1, {"a": []}])).unwrap();
 }
 
 #[test]
