@@ -22,7 +22,7 @@ impl Dice {
     }
 
     /// The next number (xorshift64*).
-    pub fn next(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -31,7 +31,7 @@ impl Dice {
 
     /// A number below `end`, or 0.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() >> 16) as usize % end.max(1)
+        (self.roll() >> 16) as usize % end.max(1)
     }
 }
 
@@ -77,7 +77,7 @@ fn change_a_field(file: &mut [u8], fields: &[Field], dice: &mut Dice) {
         8 => (1 << dice.below(8 * field.width)) - 1,
         9 => file.len() as u64,
         10 => other,
-        _ => dice.next(),
+        _ => dice.roll(),
     };
     field.set(file, value);
 }
