@@ -465,5 +465,5 @@ fn bytes_of(path: &Path) -> u64 {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{self, WeightSource, tokenizer_of};
 use qsf_runtime::stream::Need;
 use qsf_runtime::text_file::TextFile;
+use qsf_runtime::tokenizer::Tokenizer;
 use qsf_runtime::{Decoder, Model, Result, Runner, RuntimeError, WorkPart};
 
 use super::args::EvalArgs;

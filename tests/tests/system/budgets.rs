@@ -23,7 +23,7 @@ fn most_anonymous_memory(call: Program) -> u64 {
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
         most = most.max(kilobytes.unwrap_or(0) * 1024);
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
     }
     assert!(child.wait().unwrap().success());
     most

@@ -2,6 +2,7 @@
 //! `hostile_files`.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use qsf_tests::*;

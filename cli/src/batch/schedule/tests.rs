@@ -1,4 +1,5 @@
-//! Jobs that take more than was predicted, played by scripts that say what conversions say.
+//! Jobs that take more than was predicted, played by scripts that say what conversions say. Only Linux tells of memory.
+#![cfg(target_os = "linux")]
 
 use std::os::unix::fs::PermissionsExt;
 
