@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::console::print;
+use crate::untrusted::{obey, untrusted_flag};
 
 const COMPLETIONS: &str = "completions";
 const MAN: &str = "man";
@@ -24,10 +25,12 @@ pub fn parse<A: Parser>() -> A {
         printed.unwrap_or_else(|error| clap::Error::raw(clap::error::ErrorKind::Io, error).exit());
         std::process::exit(0);
     }
-    A::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    let matches = command.get_matches();
+    obey(&matches);
+    A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// The command line of a program, with the flags that ask for its documents.
+/// The command line of a program, with the flags that all programs have.
 pub fn command<A: Parser>() -> Command {
     let completions = Arg::new(COMPLETIONS)
         .long(COMPLETIONS)
@@ -37,7 +40,7 @@ pub fn command<A: Parser>() -> Command {
         .help("Print completions: bash, elvish, fish, powershell or zsh");
     let man = Arg::new(MAN).long(MAN).action(ArgAction::SetTrue).help("Print the manual page, for man -l -");
     let setup = [completions, man].map(|arg| arg.exclusive(true).help_heading(HEADING));
-    A::command().args(setup)
+    A::command().arg(untrusted_flag()).args(setup)
 }
 
 /// What a program can print of itself.

@@ -56,3 +56,4 @@ pub mod model_name;
 pub mod progress;
 pub mod run;
 pub mod template_process;
+pub mod untrusted;

@@ -11,7 +11,7 @@ use qsf_runtime::tokenizer::Tokenizer;
 use crate::error::{ConvertError, Result};
 use crate::limits::rejected_path;
 use crate::options::ConvertOptions;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedTensor};
 
 /// The output, and the sections that are asked for.
 pub(crate) fn check_request(source: &dyn WeightSource, out: &Path, options: &ConvertOptions) -> Result<()> {
@@ -88,6 +88,17 @@ pub(crate) fn check_effect(plan: &Plan, options: &ConvertOptions) -> Result<()> 
     let types: BTreeSet<&str> = plan.tensors().iter().map(|t| t.quant.name()).collect();
     let types = types.into_iter().collect::<Vec<_>>().join(", ");
     Err(RuntimeError::Request(format!("{problem} ({types}); leave the flag out")).into())
+}
+
+/// What a block size has an effect on, where that is not all that is quantized.
+pub(crate) fn block_size_note(plan: &Plan, options: &ConvertOptions) -> Option<String> {
+    let sized = |t: &&PlannedTensor| t.quant.block_size(BlockSize::B32) != t.quant.block_size(BlockSize::B64);
+    let quantized = || plan.tensors().iter().filter(|t| !t.quant.is_float());
+    let (of, all) = (quantized().filter(sized).count(), quantized().count());
+    (options.block != BlockSize::B64 && options.size_limit.is_none() && of < all).then(|| {
+        let size = u16::from(options.block);
+        format!("--block-size {size} holds for {of} of {all} quantized tensors; the types of the others have their own")
+    })
 }
 
 /// Errors of quantizing what is quantized already add up: only who asks for that gets it.

@@ -3,6 +3,8 @@
 
 use serde::de::DeserializeOwned;
 
+use crate::trust::in_force;
+
 /// Bytes that serde's `Value` takes, and about those of any other value.
 const VALUE: usize = 32;
 /// Bytes of the smallest node of a B-tree of values by names.
@@ -44,6 +46,7 @@ pub fn from_json<T: DeserializeOwned>(json: &[u8], limits: JsonLimits) -> Result
 /// # Errors
 /// Which limit it exceeds, in words.
 pub fn check_json(json: &[u8], limits: JsonLimits) -> Result<(), String> {
+    let limits = JsonLimits { bytes: in_force(limits.bytes), memory: in_force(limits.memory) };
     if json.len() > limits.bytes {
         return Err(format!("{} bytes of JSON; at most {} are accepted", json.len(), limits.bytes));
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use qsf_format::Failure;
 
 use super::protocol::Stopped;
+use crate::untrusted::word_for_others;
 
 /// A job whose entry in the list is right.
 #[derive(Debug, Clone)]
@@ -51,6 +52,7 @@ impl BatchJob {
     /// The words for the process that writes it to `output`, on `threads` threads where it does not say how many.
     pub fn command_line(&self, output: &Path, threads: usize) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["--batch-worker".into()];
+        words.extend(word_for_others());
         if self.threads.is_none() {
             words.push(format!("--threads={threads}").into());
         }

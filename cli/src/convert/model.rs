@@ -12,6 +12,7 @@ use qsf_runtime::source::{self, WeightSource};
 use super::args::ConvertArgs;
 use super::choose::type_name;
 use crate::model_name::model_name;
+use crate::untrusted::refuse_if_untrusted;
 
 /// The file to write.
 pub(super) fn output(args: &ConvertArgs) -> anyhow::Result<PathBuf> {
@@ -34,6 +35,7 @@ pub(super) fn open_model(
     let (reference, name) = name_model(args, model)?;
     let model = match reference {
         Some(reference) => {
+            refuse_if_untrusted(&format!("{reference}, a model of the hub"))?;
             // Found now, not after the download.
             if let Some(path) = out.filter(|out| !args.force && out.symlink_metadata().is_ok()) {
                 return Err(FormatError::Exists { path: path.to_owned() }.into());

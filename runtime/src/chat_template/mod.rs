@@ -33,6 +33,8 @@ pub use self::message::Message;
 pub use self::renderer::set_renderer;
 pub use self::serve::serve_renderer;
 
+use qsf_format::is_untrusted;
+
 use self::message::Input;
 use self::process::Failed;
 use self::renderer::Renderer;
@@ -79,6 +81,13 @@ impl ChatTemplate {
         let refuse = |expected: &str, found: String| {
             RuntimeError::bad_input(path, "the chat template", expected, found)
         };
+        if is_untrusted() {
+            return Err(RuntimeError::Unsupported {
+                path: path.to_owned(),
+                what: "a chat template, which is a program of the model's author, with --untrusted".into(),
+                supported: "text without --chat and -i".into(),
+            });
+        }
         if text.len() > MAX_TEMPLATE_BYTES {
             let expected = format!("at most {MAX_TEMPLATE_BYTES} bytes");
             return Err(refuse(&expected, format!("{} bytes", text.len())));

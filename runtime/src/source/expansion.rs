@@ -6,7 +6,7 @@ use qsf_format::{ModelConfig, QsfFile, TensorEntry, TensorId, TensorKind};
 
 use super::TensorInfo;
 use super::shape::check_complete;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 
 /// Quantized weights shrink by some per cent, floats by a third (docs/measurements/format.md). What expands more often than this
 /// is looked at twice, which costs reading many chunks twice.
@@ -19,6 +19,15 @@ pub(crate) fn is_suspicious(file: &QsfFile) -> bool {
     let layers = file.layers().iter();
     let raw = layers.fold(0, |sum: u64, layer| sum.saturating_add(layer.raw_bytes));
     raw > file.header().file_bytes.saturating_mul(USUAL_EXPANSION).saturating_add(SMALL)
+}
+
+/// Why such a file is refused where its author is not trusted: all of its layers may be of the right shapes, and zeros.
+pub(crate) fn too_expansive(file: &QsfFile) -> RuntimeError {
+    RuntimeError::Unsupported {
+        path: file.path().to_owned(),
+        what: format!("layers that expand to more than {USUAL_EXPANSION} times the file, with --untrusted"),
+        supported: "what weights compress to".into(),
+    }
 }
 
 /// Compares the tensors of all parts with what the model needs, by their headers alone.

@@ -7,10 +7,11 @@ use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
     BlockSize, Damage, EarlyExits, EmbeddingInfo, FileBytes, Layout, ModelConfig, OutlierTable, QsfFile,
     QuantType, RawBytes, SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind, VocabClusters,
+    is_untrusted,
 };
 use rayon::prelude::*;
 
-use super::expansion::{check_headers, is_suspicious};
+use super::expansion::{check_headers, is_suspicious, too_expansive};
 use super::shape::check_complete;
 use super::{TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
@@ -45,6 +46,9 @@ impl QsfSource {
         // What describes no model, or another than the tensors are of, need not be decompressed.
         let meta = file.meta()?;
         if let Some(meta) = meta.as_ref().filter(|_| is_suspicious(&file)) {
+            if is_untrusted() {
+                return Err(too_expansive(&file));
+            }
             check_headers(&file, &meta.model)?;
         }
         // The two parts that may be far larger than a layer come first, so that no thread is left alone with one.

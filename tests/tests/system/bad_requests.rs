@@ -135,7 +135,6 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         (run().args("--tokenize -p hi --temp 0.5"), "--temp"),
         (run().args("-i --kv-window 64"), "--kv-window"),
         (convert().args("--quant f16 --outliers 1%"), "--outliers"),
-        (convert().args("--quant n3 --block-size 256"), "--block-size"),
         (convert().args("--quant bf16 --block-size 32 --dry-run"), "--block-size"),
         (convert().args("--quant f16 --calibration").arg(&text), "--calibration"),
         (run().arg("--system"), "MODEL"),

@@ -97,7 +97,7 @@ fn a_model_of_a_tokenizer_with_much_besides_pieces_is_refused() {
     let model = demo_model(dir.path());
     let path = model.join("tokenizer.json");
     let original: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let piece = |i: usize| format!("[\"{:060}\",0]", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let piece = |i: usize| format!("[\"{:0<60}\",0]", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let pieces = format!("[{}]", (0..60_000).map(piece).collect::<Vec<_>>().join(","));
     let bombs = [
         ("junk", list("{\"a\":1}", 500_000), "bytes of JSON"),

@@ -19,6 +19,7 @@ mod real_tokenizers;
 mod reference_configurations;
 mod texts;
 mod tokenizers;
+mod untrusted;
 
 // Files come out.
 mod batch;

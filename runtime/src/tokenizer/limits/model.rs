@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use qsf_format::{JsonLimits, check_json};
+use qsf_format::{JsonLimits, check_json, in_force};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -88,10 +88,11 @@ impl Sum {
     fn add<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
         self.count += 1;
         self.bytes += bytes;
-        if self.count > MAX_PIECES || self.bytes > MAX_TEXT {
+        let (most, most_bytes) = (in_force(MAX_PIECES), in_force(MAX_TEXT));
+        if self.count > most || self.bytes > most_bytes {
             let Sum { what, count, bytes } = self;
             return Err(E::custom(format!(
-                "{count} {what} of {bytes} bytes, or more; at most {MAX_PIECES} {what} of {MAX_TEXT} bytes are accepted"
+                "{count} {what} of {bytes} bytes, or more; at most {most} {what} of {most_bytes} bytes are accepted"
             )));
         }
         Ok(())
