@@ -1,9 +1,8 @@
 //! What cannot end well, found before anything is read: the user hears it now, not when everything else is done.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
-use qsf_format::{BlockSize, FormatError, MAX_CLUSTERS, QuantType};
+use qsf_format::{BlockSize, FormatError, MAX_CLUSTERS};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
@@ -67,38 +66,35 @@ pub(crate) fn check_tokenizer(source: &dyn WeightSource, options: &ConvertOption
     Ok(())
 }
 
-/// Flags that would change nothing of this file: whoever gives one expects something of it.
-pub(crate) fn check_effect(plan: &Plan, options: &ConvertOptions) -> Result<()> {
+/// What is to be said of flags that change nothing of this file, or little: whoever gives one expects something of it.
+pub(crate) fn notes_on_flags(plan: &Plan, options: &ConvertOptions) -> Vec<String> {
+    let mut notes = Vec::new();
     if options.size_limit.is_some() {
         // The types are not known yet.
-        return Ok(());
+        return notes;
     }
-    let takes_outliers = || plan.tensors().iter().any(|t| !t.form().outliers_in(t.info.cols).is_none());
-    let sized = |quant: QuantType| quant.block_size(BlockSize::B32) != quant.block_size(BlockSize::B64);
-    let fits_something = options.early_exit.is_some() || options.stats_out.is_some();
-    let problem = if !options.outliers.share().is_none() && !takes_outliers() {
-        "--outliers: no tensor of this file is stored in blocks that weights could be kept apart from"
-    } else if options.block != BlockSize::B64 && !plan.tensors().iter().any(|t| sized(t.quant)) {
-        "--block-size: the types of this file have no block size, or one of their own"
-    } else if options.calibration.is_some() && !plan.quantizes() && !fits_something {
-        "--calibration: nothing of this file is quantized, so nothing would be fitted to the text"
-    } else {
-        return Ok(());
-    };
-    let types: BTreeSet<&str> = plan.tensors().iter().map(|t| t.quant.name()).collect();
-    let types = types.into_iter().collect::<Vec<_>>().join(", ");
-    Err(RuntimeError::Request(format!("{problem} ({types}); leave the flag out")).into())
-}
-
-/// What a block size has an effect on, where that is not all that is quantized.
-pub(crate) fn block_size_note(plan: &Plan, options: &ConvertOptions) -> Option<String> {
+    let tensors = plan.tensors();
+    if !options.outliers.share().is_none()
+        && tensors.iter().all(|t| t.form().outliers_in(t.info.cols).is_none())
+    {
+        notes.push("--outliers has no effect: no tensor of this file is stored in blocks".to_owned());
+    }
     let sized = |t: &&PlannedTensor| t.quant.block_size(BlockSize::B32) != t.quant.block_size(BlockSize::B64);
-    let quantized = || plan.tensors().iter().filter(|t| !t.quant.is_float());
-    let (of, all) = (quantized().filter(sized).count(), quantized().count());
-    (options.block != BlockSize::B64 && options.size_limit.is_none() && of < all).then(|| {
-        let size = u16::from(options.block);
-        format!("--block-size {size} holds for {of} of {all} quantized tensors; the types of the others have their own")
-    })
+    let all = tensors.iter().filter(|t| !t.quant.is_float()).count();
+    let size = u16::from(options.block);
+    match tensors.iter().filter(sized).count() {
+        _ if options.block == BlockSize::B64 => {}
+        0 => notes.push(format!("--block-size {size} has no effect: no type of this file has blocks of a size to choose")),
+        some if some < all => notes.push(format!(
+            "--block-size {size} holds for {some} of {all} quantized tensors: the types of the others have a size of their own"
+        )),
+        _ => {}
+    }
+    let fits_something = plan.quantizes() || options.early_exit.is_some() || options.stats_out.is_some();
+    if options.calibration.is_some() && !fits_something {
+        notes.push("--calibration has no effect: nothing of this file is quantized".to_owned());
+    }
+    notes
 }
 
 /// Errors of quantizing what is quantized already add up: only who asks for that gets it.

@@ -14,7 +14,7 @@ use qsf_runtime::source::WeightSource;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::checks::{block_size_note, check_effect, check_requantizing, check_request, check_tokenizer};
+use crate::checks::{check_requantizing, check_request, check_tokenizer, notes_on_flags};
 use crate::choose::SizeRequest;
 use crate::encode::{NoCache, TensorCache, TensorEncoder};
 use crate::error::{ConvertError, Result};
@@ -85,8 +85,7 @@ pub fn convert(
         check_tokenizer(source, options)?;
     }
     let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
-    check_effect(&plan, options)?;
-    block_size_note(&plan, options).iter().for_each(|note| progress.note(note));
+    notes_on_flags(&plan, options).iter().for_each(|note| progress.note(note));
     check_requantizing(source, &plan, options)?;
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
     let session = Session { cpu, tokens, progress, cancel };

@@ -12,7 +12,7 @@ use qsf_runtime::source::WeightSource;
 use super::memory::{BUFFERS, peak_bytes, resident_bytes};
 use super::size::{predicted_file_bytes, provenance};
 use super::time::seconds_of_conversion;
-use crate::checks::check_effect;
+use crate::checks::notes_on_flags;
 use crate::choose::{SizeRequest, Surveyor, survey};
 use crate::encode::TensorEncoder;
 use crate::error::Result;
@@ -59,7 +59,7 @@ pub fn predict(
     cancel: &Cancel,
 ) -> Result<Prediction> {
     let mut plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
-    check_effect(&plan, options)?;
+    notes_on_flags(&plan, options).iter().for_each(|note| progress.note(note));
     let resident = resident_bytes();
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
     let session = Session { cpu, tokens, progress, cancel };

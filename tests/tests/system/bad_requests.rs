@@ -134,9 +134,6 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         (run().args("-p hi --prompt-ids 1,2"), "--prompt-ids"),
         (run().args("--tokenize -p hi --temp 0.5"), "--temp"),
         (run().args("-i --kv-window 64"), "--kv-window"),
-        (convert().args("--quant f16 --outliers 1%"), "--outliers"),
-        (convert().args("--quant bf16 --block-size 32 --dry-run"), "--block-size"),
-        (convert().args("--quant f16 --calibration").arg(&text), "--calibration"),
         (run().arg("--system"), "MODEL"),
         (program("qsf-run").args("--system --bench"), "--bench"),
         (program("qsf-run").args("--system -p hi"), "--prompt"),
@@ -153,5 +150,30 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         (golden().arg("--base").arg(&model), "--base"),
     ] {
         refused(&format!("{call:?}"), dir.path(), call, 2, &[says]);
+    }
+}
+
+/// Types decide what some flags do: a script that tries them all need not fail, and nobody believes that they did something.
+#[test]
+fn a_flag_without_an_effect_on_the_types_of_a_file_is_named_in_a_note() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let text = dir.path().join("text.txt");
+    fs::write(&text, "Some text to fit weights to.\n".repeat(100)).unwrap();
+    let convert = || program("qsf-convert").arg(&model).arg(dir.path().join("out.qsf")).args("--force");
+    let fitted = |call: Program| call.args("--calibration-tokens 64 --calibration").arg(&text);
+    for (call, says) in [
+        (convert().args("--quant f16 --outliers 1%"), Some("--outliers has no effect")),
+        (convert().args("--quant bf16 --block-size 32 --dry-run"), Some("--block-size 32 has no effect")),
+        (convert().args("--quant n3 --block-size 256"), Some("quantized tensors: the types of the others")),
+        (fitted(convert().args("--quant f16")), Some("--calibration has no effect")),
+        (convert().args("--quant 4bit --outliers 1% --block-size 32"), None),
+        (fitted(convert().args("--quant 4bit")), None),
+    ] {
+        let stderr = call.run().ok().stderr;
+        match says {
+            Some(says) => assert!(stderr.contains(says), "{says}: {stderr}"),
+            None => assert!(!stderr.contains("note:"), "{stderr}"),
+        }
     }
 }
