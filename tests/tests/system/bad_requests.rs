@@ -164,13 +164,15 @@ fn a_flag_without_an_effect_on_the_types_of_a_file_is_named_in_a_note() {
     let fitted = |call: Program| call.args("--calibration-tokens 64 --calibration").arg(&text);
     for (call, says) in [
         (convert().args("--quant f16 --outliers 1%"), Some("--outliers has no effect")),
-        (convert().args("--quant bf16 --block-size 32 --dry-run"), Some("--block-size 32 has no effect")),
+        (convert().args("--quant bf16 --block-size 32"), Some("--block-size 32 has no effect")),
         (convert().args("--quant n3 --block-size 256"), Some("quantized tensors: the types of the others")),
         (fitted(convert().args("--quant f16")), Some("--calibration has no effect")),
         (convert().args("--quant 4bit --outliers 1% --block-size 32"), None),
         (fitted(convert().args("--quant 4bit")), None),
     ] {
-        let stderr = call.run().ok().stderr;
+        let output = call.run();
+        let stderr = output.stderr;
+        assert_eq!(output.code, 0, "{stderr}");
         match says {
             Some(says) => assert!(stderr.contains(says), "{says}: {stderr}"),
             None => assert!(!stderr.contains("note:"), "{stderr}"),

@@ -85,20 +85,27 @@ fn the_same_text_gives_the_same_bytes_and_another_others() {
             }
         }
     }
-    let weights = |args: &str, text: Option<&Path>| {
-        convert(&model, &out, args, text);
+    let errors = || {
         let tensors =
             program("qsf-inspect").arg(&out).args("--tensors --verify --json").run().json()["tensors"]
                 .clone();
         tensors.as_array().unwrap().iter().map(|t| t["relative_error"].to_string()).collect::<Vec<_>>()
+    };
+    let weights = |args: &str, text: Option<&Path>| {
+        convert(&model, &out, args, text);
+        errors()
     };
     let other = dir.path().join("other.txt");
     fs::write(&other, "zzz qqq 123 ".repeat(500)).unwrap();
     let with = weights("--calibration-tokens 2000", Some(Path::new(TEXT)));
     assert_ne!(with, weights("", None), "a text must make a difference");
     assert_ne!(with, weights("--calibration-tokens 2000", Some(&other)), "and which text as well");
-    // Floats have no scales to choose.
-    assert_eq!(weights("-q bf16 --calibration-tokens 300", Some(Path::new(TEXT))), weights("-q bf16", None));
+    // Floats have no scales to choose, which a note says.
+    let plain = weights("-q bf16", None);
+    let call = program("qsf-convert").arg(&model).arg(&out).args("-q bf16 --force --calibration").arg(TEXT);
+    let noted = call.args("--calibration-tokens 300").run();
+    assert!(noted.code == 0 && noted.stderr.contains("--calibration has no effect"), "{}", noted.stderr);
+    assert_eq!(errors(), plain);
 }
 
 #[test]
