@@ -165,7 +165,11 @@ fn a_flag_without_an_effect_on_the_types_of_a_file_is_named_in_a_note() {
     for (call, says) in [
         (convert().args("--quant f16 --outliers 1%"), Some("--outliers has no effect")),
         (convert().args("--quant bf16 --block-size 32"), Some("--block-size 32 has no effect")),
-        (convert().args("--quant n3 --block-size 256"), Some("quantized tensors: the types of the others")),
+        (convert().args("--quant n3 --block-size 256"), Some("--block-size 256 has no effect")),
+        (
+            convert().args("--quant n3 --block-size 256 --tensor-type attn_v=8bit"),
+            Some("quantized tensors: the types of the others"),
+        ),
         (fitted(convert().args("--quant f16")), Some("--calibration has no effect")),
         (convert().args("--quant 4bit --outliers 1% --block-size 32"), None),
         (fitted(convert().args("--quant 4bit")), None),
