@@ -11,6 +11,7 @@
 //! | [`console`], [`progress`], [`model_name`] | what a user sees |
 //! | [`exit`], [`interrupt`] | how a program ends |
 //! | [`template_process`] | where chat templates run |
+//! | [`json_document`] | what is the same in all that `--json` prints |
 //! | [`documents`] | completions for shells, manual pages |
 //!
 //! Whoever has options of another kind than a command line, such as keyword arguments, gives them by name. They go through the
@@ -51,6 +52,7 @@ pub mod evaluate;
 pub mod exit;
 pub mod inspect;
 pub mod interrupt;
+pub mod json_document;
 pub mod model_args;
 pub mod model_name;
 pub mod progress;

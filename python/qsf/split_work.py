@@ -110,7 +110,7 @@ class Calibration(Split):
         merged = merge_statistics(files, self.out, force=self.force)
         for file in files:
             os.remove(file)
-        found = {"path": self.out, "tokens": merged["tokens"], "shards": self.count}
+        found = {**merged, "shards": self.count}
         return f"{self.out}: statistics of {merged['tokens']} tokens, from {self.count} shards\n", found
 
 

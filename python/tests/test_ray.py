@@ -70,7 +70,7 @@ def files(folder):
 
 def records(folder):
     """What does not depend on when and where."""
-    of_run = ("seconds", "ended_ms", "peak_rss_bytes", "predicted_rss_bytes", "attempts", "file")
+    of_run = ("seconds", "ended_ms", "peak_rss_bytes", "predicted_peak_rss_bytes", "attempts", "file")
     lines = map(json.loads, (folder / "results.jsonl").read_text().splitlines())
     return {record["output"]: {key: record[key] for key in record if key not in of_run} for record in lines}
 

@@ -28,7 +28,8 @@ pub struct SeenFile {
     #[serde(with = "super::any_path")]
     pub path: PathBuf,
     /// Its size.
-    pub bytes: u64,
+    #[serde(alias = "bytes")]
+    pub file_bytes: u64,
     /// When it was changed last, in nanoseconds since 1970.
     pub modified_ns: u64,
     /// Of its contents; of a folder, of the names in it.
@@ -68,7 +69,7 @@ impl SeenFile {
         SeenFile {
             role: role.to_owned(),
             path: path.to_owned(),
-            bytes: if found.is_dir() { 0 } else { found.len() },
+            file_bytes: if found.is_dir() { 0 } else { found.len() },
             modified_ns: modified(found),
             sha256,
         }
@@ -86,7 +87,7 @@ impl SeenFile {
     pub fn is_unchanged(&mut self, cancel: &Cancel) -> Result<bool> {
         let Ok(found) = fs::metadata(&self.path) else { return Ok(false) };
         let bytes = if found.is_dir() { 0 } else { found.len() };
-        if bytes != self.bytes {
+        if bytes != self.file_bytes {
             return Ok(false);
         }
         if modified(&found) == self.modified_ns {
@@ -184,7 +185,7 @@ mod tests {
         let file = SeenFile {
             role: "model".into(),
             path: "/m/a".into(),
-            bytes: 1,
+            file_bytes: 1,
             modified_ns: 2,
             sha256: "3".into(),
         };

@@ -17,6 +17,7 @@ use super::job::BatchJob;
 use super::protocol::{Report, Stopped};
 use super::schedule::Settings;
 use crate::console::table;
+use crate::json_document::document;
 
 /// How often it is looked whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -153,14 +154,15 @@ impl Forecast {
             json!({
                 "line": job.line,
                 "output": job.output,
-                "state": job.state,
-                "predicted_rss_bytes": job.bytes,
+                "state": job.state.replace(' ', "_"),
+                "predicted_peak_rss_bytes": job.bytes,
                 "threads": job.threads,
                 "error": job.error.as_ref().map(|(error, _)| error),
                 "exit_code": job.error.as_ref().map_or(0, |(_, exit_code)| *exit_code),
             })
         });
-        json!({ "jobs": jobs.collect::<Vec<_>>(), "total": self.jobs.len(), "ram_bytes": self.ram_bytes })
+        let (jobs, total) = (jobs.collect::<Vec<_>>(), self.jobs.len());
+        document("batch_forecast", json!({ "jobs": jobs, "total": total, "ram_bytes": self.ram_bytes }))
     }
 }
 

@@ -50,17 +50,21 @@ pub struct Record {
     /// How often it was tried.
     pub attempts: u32,
     /// Size of the file.
-    pub bytes: Option<u64>,
+    #[serde(alias = "bytes")]
+    pub file_bytes: Option<u64>,
     /// Weights of the model.
     pub weights: Option<u64>,
     /// Bits of the whole file per weight.
     pub bits_per_weight: Option<f64>,
     /// Perplexity on the text to evaluate on.
-    pub perplexity: Option<f64>,
+    #[serde(alias = "perplexity")]
+    pub ppl: Option<f64>,
     /// That of the model before.
-    pub base_perplexity: Option<f64>,
+    #[serde(alias = "base_perplexity")]
+    pub base_ppl: Option<f64>,
     /// Mean KL divergence from the model before, in nats per token.
-    pub kld: Option<f64>,
+    #[serde(alias = "kld")]
+    pub kld_mean: Option<f64>,
     /// Positions with the same likeliest token as before, in percent.
     pub top1: Option<f64>,
     /// Wall time of the process of the last try.
@@ -68,7 +72,8 @@ pub struct Record {
     /// Peak of its resident memory, where the system tells.
     pub peak_rss_bytes: Option<u64>,
     /// What that was predicted to be.
-    pub predicted_rss_bytes: Option<u64>,
+    #[serde(alias = "predicted_rss_bytes")]
+    pub predicted_peak_rss_bytes: Option<u64>,
     /// When it ended, in milliseconds since 1970.
     pub ended_ms: u64,
     /// Hash of the file.
@@ -107,15 +112,15 @@ impl Record {
             state: if rejected { State::Rejected } else { State::Done },
             error: rejected.then(|| found.missed.join("; ")),
             exit_code: if rejected { Failure::LimitsMissed.exit_code() } else { 0 },
-            bytes: Some(found.file.bytes),
+            file_bytes: Some(found.file.file_bytes),
             weights: Some(found.weights),
             bits_per_weight: Some(found.bits_per_weight),
-            perplexity: number("/ppl"),
-            base_perplexity: number("/base_ppl"),
-            kld: number("/kld/mean"),
+            ppl: number("/ppl"),
+            base_ppl: number("/base_ppl"),
+            kld_mean: number("/kld/mean"),
             top1: number("/top1"),
             peak_rss_bytes: found.peak_rss_bytes,
-            predicted_rss_bytes: predicted,
+            predicted_peak_rss_bytes: predicted,
             sha256: Some(found.file.sha256.clone()),
             fingerprint: Some(fingerprint(&job.settings, &inputs)),
             file: Some(found.file),
@@ -130,7 +135,7 @@ impl Record {
             error: Some(stopped.error),
             exit_code: stopped.exit_code,
             peak_rss_bytes: stopped.peak_rss_bytes,
-            predicted_rss_bytes: predicted,
+            predicted_peak_rss_bytes: predicted,
             ..Record::empty(job, tries)
         }
     }
@@ -151,16 +156,16 @@ impl Record {
             error: None,
             exit_code: 0,
             attempts: tries.attempts,
-            bytes: None,
+            file_bytes: None,
             weights: None,
             bits_per_weight: None,
-            perplexity: None,
-            base_perplexity: None,
-            kld: None,
+            ppl: None,
+            base_ppl: None,
+            kld_mean: None,
             top1: None,
             seconds: tries.began.elapsed().as_secs_f64(),
             peak_rss_bytes: None,
-            predicted_rss_bytes: None,
+            predicted_peak_rss_bytes: None,
             ended_ms: now.as_millis() as u64,
             sha256: None,
             fingerprint: None,

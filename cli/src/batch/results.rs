@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 
 use qsf_converter::rejected_path;
 use qsf_runtime::progress::Cancel;
+use serde_json::{Value, json};
 
 use super::args::Shard;
 use super::error::BatchError;
 use super::fingerprint::fingerprint;
 use super::job::BatchJob;
 use super::record::{Record, State};
+use crate::json_document::{SCHEMA, document};
 
 /// The records of a folder, and the file that new ones go to, which is this process's alone.
 pub struct Results {
@@ -145,7 +147,8 @@ impl Results {
     /// # Errors
     /// When writing fails.
     pub fn append(&mut self, record: Record) -> Result<(), BatchError> {
-        let mut line = serde_json::to_vec(&record).expect("numbers, names and texts are JSON");
+        let written = document("batch_record", json!(record));
+        let mut line = serde_json::to_vec(&written).expect("numbers, names and texts are JSON");
         line.push(b'\n');
         if let Some(file) = &mut self.file {
             let end = file.stream_position().map_err(|e| BatchError::io(&self.path, "write", e))?;
@@ -165,10 +168,9 @@ impl Results {
             if text.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let record: Record = serde_json::from_slice(text).map_err(|error| BatchError::Results {
-                path: path.to_owned(),
-                line,
-                why: error.to_string(),
+            let record = read_record(text).map_err(|why| {
+                let path = path.to_owned();
+                BatchError::Results { path, line, why }
             })?;
             let newer = self.by_output.get(&record.output).is_none_or(|old| old.ended_ms <= record.ended_ms);
             if newer {
@@ -176,6 +178,17 @@ impl Results {
             }
         }
         Ok(())
+    }
+}
+
+/// A line of results. One without a schema is of a time before there was one, and has its names.
+fn read_record(text: &[u8]) -> Result<Record, String> {
+    let value: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    match value.get("schema") {
+        Some(schema) if *schema != SCHEMA => Err(format!(
+            "expected schema {SCHEMA}, found {schema}: results of another version of this program"
+        )),
+        _ => serde_json::from_value(value).map_err(|error| error.to_string()),
     }
 }
 
@@ -234,6 +247,23 @@ mod tests {
         fs::write(&path, "{\"output\": 1}\n").unwrap();
         let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err().to_string();
         assert!(error.contains("results.jsonl") && error.contains("line 1"), "{error}");
+        fs::write(&path, "{\"schema\": 2}\n").unwrap();
+        let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err().to_string();
+        assert!(error.contains("expected schema 1, found 2"), "{error}");
+    }
+
+    #[test]
+    fn records_with_the_names_of_before_there_was_a_schema_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = r#"{"output": "a.qsf", "model": "m", "state": "done", "exit_code": 0, "attempts": 1, "bytes": 9,
+            "perplexity": 2.5, "base_perplexity": 2.0, "kld": 0.5, "predicted_rss_bytes": 7, "seconds": 0.5, "ended_ms": 1,
+            "file": {"role": "output", "path": "a.qsf", "bytes": 9, "modified_ns": 1, "sha256": ""}, "inputs": [], "options": {}}"#;
+        fs::write(dir.path().join("results.jsonl"), old.replace('\n', "") + "\n").unwrap();
+        let results = Results::open(dir.path(), Shard::ALL).unwrap();
+        let found = results.of(Path::new("a.qsf")).unwrap();
+        assert_eq!((found.file_bytes, found.ppl, found.kld_mean), (Some(9), Some(2.5), Some(0.5)));
+        assert_eq!((found.base_ppl, found.predicted_peak_rss_bytes), (Some(2.0), Some(7)));
+        assert_eq!(found.file.as_ref().unwrap().file_bytes, 9);
     }
 
     #[test]

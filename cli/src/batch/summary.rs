@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::record::{Record, State};
 use crate::console::table;
+use crate::json_document::document;
 
 /// What became of a job in this run.
 #[derive(Debug, Clone)]
@@ -102,7 +103,7 @@ impl Summary {
             text += &qsf_format::printable::printable(&reasons.concat());
         }
         let bytes: u64 =
-            self.jobs.iter().filter_map(|(_, _, o)| o.record().filter(|_| o.is_done())?.bytes).sum();
+            self.jobs.iter().filter_map(|(_, _, o)| o.record().filter(|_| o.is_done())?.file_bytes).sum();
         text + &format!("\n{}; {} in {:.1} s\n", self.numbers(), human_bytes(bytes), self.seconds)
     }
 
@@ -129,14 +130,14 @@ impl Summary {
         let jobs = self.jobs.iter().map(|(line, output, outcome)| {
             let mut value = json!(outcome.record());
             if !value.is_object() {
-                value = json!({ "output": output, "state": "not started" });
+                value = json!({ "output": output, "state": "not_started" });
             }
             value["line"] = json!(line);
             value["skipped"] = json!(matches!(outcome, Outcome::Skipped(_)));
             value
         });
         let of = |state| self.count(|o| o.record().is_some_and(|record| record.state == state));
-        json!({
+        let members = json!({
             "jobs": jobs.collect::<Vec<_>>(),
             "total": self.jobs.len(),
             "done": of(State::Done),
@@ -145,7 +146,8 @@ impl Summary {
             "failed": of(State::Failed),
             "not_started": self.count(|o| matches!(o, Outcome::NotStarted)),
             "seconds": self.seconds,
-        })
+        });
+        document("batch", members)
     }
 }
 
@@ -156,10 +158,10 @@ fn figures(record: &Record) -> Vec<String> {
     };
     let bytes = |value: Option<u64>| value.map_or("-".into(), human_bytes);
     vec![
-        bytes(record.bytes),
+        bytes(record.file_bytes),
         number(record.bits_per_weight, 3),
-        number(record.perplexity, 3),
-        number(record.kld, 5),
+        number(record.ppl, 3),
+        number(record.kld_mean, 5),
         number(record.top1, 2),
         format!("{:.2}", record.seconds),
         bytes(record.peak_rss_bytes),
@@ -169,10 +171,10 @@ fn figures(record: &Record) -> Vec<String> {
 /// A job that has ended, in one line.
 pub(super) fn line_of(record: &Record) -> String {
     let mut text = format!("{}: {}", record.output.display(), record.state.name());
-    if let (Some(bytes), Some(bits)) = (record.bytes, record.bits_per_weight) {
+    if let (Some(bytes), Some(bits)) = (record.file_bytes, record.bits_per_weight) {
         text += &format!(", {}, {bits:.3} bits per weight", human_bytes(bytes));
     }
-    if let Some(kld) = record.kld {
+    if let Some(kld) = record.kld_mean {
         text += &format!(", KLD {kld:.5}");
     }
     text += &format!(", {:.2} s", record.seconds);

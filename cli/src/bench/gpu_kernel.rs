@@ -8,13 +8,14 @@ use serde::Serialize;
 use super::sheet::Sheet;
 use super::{BenchArgs, OutputFormat};
 use crate::console::print;
+use crate::json_document::document;
 use crate::progress::ProgressLine;
 
 /// What was found; the fields are those of the JSON, described in docs/performance.md.
 #[derive(Debug, Serialize)]
 struct GpuKernelReport {
     version: &'static str,
-    device: AdapterSummary,
+    adapter: AdapterSummary,
     read_gb_per_second: f64,
     rows: Vec<GpuKernelRow>,
 }
@@ -43,13 +44,13 @@ pub fn run_gpu_kernels(args: &BenchArgs, json: bool, cancel: &Cancel) -> anyhow:
     progress.end();
     let report = GpuKernelReport {
         version: env!("CARGO_PKG_VERSION"),
-        device: bench.gpu().summary().clone(),
+        adapter: bench.gpu().summary().clone(),
         read_gb_per_second: bench.read_gb_per_second,
         rows,
     };
     print(&match args.format(json) {
         OutputFormat::Table => report.text(),
-        OutputFormat::Json => format!("{:#}\n", serde_json::to_value(&report)?),
+        OutputFormat::Json => format!("{:#}\n", document("gpu_kernels", serde_json::to_value(&report)?)),
         OutputFormat::Csv => report.sheet().to_csv(),
         OutputFormat::Md => report.sheet().to_markdown(),
     })?;
@@ -60,8 +61,8 @@ impl GpuKernelReport {
     fn text(&self) -> String {
         format!(
             "{} ({}), a plain sum reads {:.0} GB/s\n{}",
-            self.device.name,
-            self.device.backend,
+            self.adapter.name,
+            self.adapter.backend,
             self.read_gb_per_second,
             self.sheet().to_table()
         )

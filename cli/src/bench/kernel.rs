@@ -12,6 +12,7 @@ use super::sheet::Sheet;
 use super::{BenchArgs, OutputFormat};
 use crate::compute::ComputeArgs;
 use crate::console::print;
+use crate::json_document::document;
 #[cfg(not(feature = "gpu"))]
 use crate::model_args::built_without;
 use crate::model_args::{Device, DeviceArgs};
@@ -71,7 +72,7 @@ pub fn run_kernels(
     let report = KernelReport { version: env!("CARGO_PKG_VERSION"), isa, clock_ghz, rows };
     print(&match args.format(json) {
         OutputFormat::Table => report.text(),
-        OutputFormat::Json => format!("{:#}\n", serde_json::to_value(&report)?),
+        OutputFormat::Json => format!("{:#}\n", document("kernels", serde_json::to_value(&report)?)),
         OutputFormat::Csv => report.full_sheet().to_csv(),
         OutputFormat::Md => report.sheet().to_markdown(),
     })?;

@@ -12,7 +12,7 @@ use qsf_runtime::generate::PROMPT_BATCH;
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::source::{self, WeightSource};
 use qsf_runtime::stream::Need;
-use qsf_runtime::{Decoder, KvOptions, Model, Result, Runner};
+use qsf_runtime::{Decoder, KvOptions, Model, Result, Runner, RuntimeError};
 
 use super::report::BenchReport;
 use super::{BenchArgs, OutputFormat};
@@ -81,7 +81,7 @@ pub fn run_bench(
         ..need(&tests, kv)
     })?;
     if let Some(streaming) = streaming.as_ref().filter(|_| how.stream.memory_plan) {
-        return Ok(print(&streaming.describe(json))?);
+        return print_plan(streaming, format);
     }
     let (model, source) = (Arc::new(model), open.source());
     let decoder = how.decoder(model.clone(), &cpu, cancel)?;
@@ -101,6 +101,7 @@ pub fn run_bench(
         Runs::OnCpu(decoder) => report.of_runner(&*decoder),
         #[cfg(feature = "gpu")]
         Runs::OnGpu(decoder) => {
+            one_count(&counts)?;
             report.of_runner(&*decoder);
             report.add_rows(1, measurement.speeds(&*decoder)?, None);
             return report.print(format);
@@ -123,6 +124,25 @@ pub fn run_bench(
     report.streaming = streaming.as_ref().map(Streaming::to_json);
     report.streaming_text = streaming.map(|streaming| streaming.describe(false));
     report.print(format)
+}
+
+/// Prints what memory would be used for: a text or an object, no rows.
+fn print_plan(streaming: &Streaming, format: OutputFormat) -> anyhow::Result<()> {
+    if matches!(format, OutputFormat::Csv | OutputFormat::Md) {
+        let problem = "--memory-plan: is no table of measurements; pass -o json, or no -o";
+        return Err(RuntimeError::Request(problem.into()).into());
+    }
+    Ok(print(&streaming.describe(format == OutputFormat::Json))?)
+}
+
+/// A graphics processor is measured once, however many threads wait for it.
+#[cfg(feature = "gpu")]
+fn one_count(counts: &[usize]) -> Result<()> {
+    if counts.len() > 1 {
+        let problem = "--threads: a list of several numbers is for the processor; pass one, or --device cpu";
+        return Err(RuntimeError::Request(problem.into()));
+    }
+    Ok(())
 }
 
 /// What is measured of a runner, and how.
@@ -162,7 +182,7 @@ fn empty_report(
         activations: decoder.activations().name(),
         kv_type: kv.to_string(),
         head: in_use.head.map(HeadReport::to_json),
-        layers: in_use.layers.as_ref().map(LayerReport::to_json),
+        layer_selection: in_use.layers.as_ref().map(LayerReport::to_json),
         layers_line: in_use.layers.as_ref().map(LayerReport::line),
         // By clusters or with early exits, it depends on the token.
         weight_bytes_per_token: (in_use.head.is_none() && !decoder.exits_early())

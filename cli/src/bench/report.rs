@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::sheet::{OutputFormat, Sheet};
 use crate::console::print;
+use crate::json_document::document;
 
 #[derive(Debug, Serialize)]
 pub(super) struct BenchReport {
@@ -22,7 +23,7 @@ pub(super) struct BenchReport {
     /// The clusters that logits are made by; `None`: by the whole head.
     pub head: Option<Value>,
     /// Layers that are left out; `None`: all are run.
-    pub layers: Option<Value>,
+    pub layer_selection: Option<Value>,
     /// Those layers in a line for people.
     #[serde(skip)]
     pub layers_line: Option<String>,
@@ -94,7 +95,7 @@ impl BenchReport {
     pub fn print(&self, format: OutputFormat) -> anyhow::Result<()> {
         print(&match format {
             OutputFormat::Table => self.text(),
-            OutputFormat::Json => format!("{:#}\n", serde_json::to_value(self)?),
+            OutputFormat::Json => format!("{:#}\n", document("bench", serde_json::to_value(self)?)),
             OutputFormat::Csv => self.to_csv(),
             OutputFormat::Md => self.to_markdown(),
         })?;
@@ -132,7 +133,7 @@ impl BenchReport {
     fn weights_text(&self) -> String {
         match (self.weight_bytes_per_token, &self.head) {
             (Some(bytes), _) => format!("{} of weights per decoded token", human_bytes(bytes)),
-            (None, Some(head)) => format!("head by {} of {} clusters", head["probed"], head["clusters"]),
+            (None, Some(head)) => format!("head by {} of {} clusters", head["probed"], head["count"]),
             (None, None) => "an unknown amount of weights per decoded token".into(),
         }
     }

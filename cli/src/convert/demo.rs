@@ -42,17 +42,18 @@ pub struct DemoLine {
     #[serde(rename = "type")]
     pub name: String,
     /// The file, relative to the output folder.
+    #[serde(rename = "path")]
     pub file: String,
     /// Bytes of the file (of the weights, for the source).
-    pub bytes: u64,
+    pub file_bytes: u64,
     /// Bits of the file per weight.
     pub bits_per_weight: f64,
     /// Perplexity on the bundled text.
     pub ppl: f64,
     /// Mean KL divergence from the source in nats.
-    pub kld: Option<f64>,
+    pub kld_mean: Option<f64>,
     /// Decoded tokens per second.
-    pub tokens_per_second: f64,
+    pub decode_tokens_per_second: f64,
 }
 
 /// Writes the embedded model's files into `dir`, which is made.
@@ -94,11 +95,11 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
     let mut lines = vec![DemoLine {
         name: "source (f16)".into(),
         file: "demo-1m".into(),
-        bytes: source_bytes,
+        file_bytes: source_bytes,
         bits_per_weight: 16.0,
         ppl: evaluated.ppl,
-        kld: None,
-        tokens_per_second: decode_speed(&reference, progress)?,
+        kld_mean: None,
+        decode_tokens_per_second: decode_speed(&reference, progress)?,
     }];
     for name in RECIPES {
         let recipe: Recipe = name.parse().map_err(RuntimeError::Request)?;
@@ -112,11 +113,11 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
         lines.push(DemoLine {
             name: name.into(),
             file,
-            bytes: conversion.file_bytes,
+            file_bytes: conversion.file_bytes,
             bits_per_weight: conversion.bits_per_weight(),
             ppl: result.ppl,
-            kld: result.divergence.map(|d| d.kld.mean),
-            tokens_per_second: decode_speed(&decoder, progress)?,
+            kld_mean: result.divergence.map(|d| d.kld.mean),
+            decode_tokens_per_second: decode_speed(&decoder, progress)?,
         });
     }
     Ok(lines)
@@ -136,11 +137,11 @@ pub fn demo_table(lines: &[DemoLine]) -> String {
             vec![
                 line.name.clone(),
                 line.file.clone(),
-                human_bytes(line.bytes),
+                human_bytes(line.file_bytes),
                 format!("{:.2}", line.bits_per_weight),
                 format!("{:.2}", line.ppl),
-                line.kld.map_or("-".into(), |kld| format!("{kld:.5}")),
-                format!("{:.0}", line.tokens_per_second),
+                line.kld_mean.map_or("-".into(), |kld| format!("{kld:.5}")),
+                format!("{:.0}", line.decode_tokens_per_second),
             ]
         }),
     )

@@ -15,6 +15,7 @@ use super::ram::Ram;
 use super::report::conversion_json;
 use crate::exit::class_of;
 use crate::interrupt::{how_it_goes_on, note_at_the_end};
+use crate::json_document::document;
 
 /// A conversion that is done, and of what.
 pub(super) struct Made {
@@ -60,7 +61,7 @@ impl Made {
         value["path"] = json!(self.conversion.path.display().to_string());
         value["model"] = json!(self.name);
         value["type"] = json!(type_name(args));
-        value
+        document("conversion", value)
     }
 
     /// The error that a file is which misses its limits.

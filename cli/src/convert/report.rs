@@ -78,14 +78,23 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
         "weights": conversion.weights,
         "bits_per_weight": conversion.bits_per_weight(),
         "seconds": conversion.seconds,
-        "tensors": conversion.tensors,
+        "tensors": conversion.tensors.iter().map(record_json).collect::<Vec<_>>(),
         "clusters": conversion.clusters.as_ref().map(clusters_json),
         "early_exits": conversion.early_exits.as_ref().map(|exits| json!({
             "positions": exits.positions,
             "exits": exits.exits.iter().map(|e| json!({"layer": e.layer, "agreeing": e.agreeing})).collect::<Vec<_>>(),
         })),
         "evaluation": conversion.evaluation,
-        "missed": conversion.missed,
+        "missed_limits": conversion.missed,
+    })
+}
+
+/// A tensor with what is not known or was not done as null, not left out as in META.
+fn record_json(record: &TensorRecord) -> Value {
+    json!({
+        "tensor": tensor_name(record), "layer": record.layer, "kind": record.kind, "rows": record.rows, "cols": record.cols,
+        "type": record.quant, "promoted_from": record.promoted_from, "outliers": record.outliers,
+        "cosine": record.cosine, "relative_error": record.relative_error, "max_abs_error": record.max_abs_error,
     })
 }
 
@@ -128,16 +137,22 @@ pub fn prediction_json(found: &Prediction, block: BlockSize) -> Value {
         .plan
         .tensors()
         .iter()
-        .map(|tensor| json!({ "tensor": tensor.info.id.to_string(), "type": tensor.quant }))
+        .map(|tensor| {
+            let (id, info) = (tensor.info.id, &tensor.info);
+            json!({
+                "tensor": id.to_string(), "layer": id.layer, "kind": id.kind.name(), "rows": info.rows, "cols": info.cols,
+                "type": tensor.quant,
+            })
+        })
         .collect();
     json!({
         "weights": found.weights,
         "predicted_weight_bytes": found.plan.predicted_bytes(block),
         "predicted_file_bytes": found.file_bytes,
         "predicted_bits_per_weight": found.bits_per_weight(),
-        "predicted_kld": found.divergence,
+        "predicted_kld_mean": found.divergence,
         "predicted_seconds": found.seconds,
-        "predicted_peak_bytes": found.peak_bytes,
+        "predicted_peak_rss_bytes": found.peak_bytes,
         "tensors": types,
     })
 }

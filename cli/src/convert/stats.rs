@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 use super::args::ConvertArgs;
 use super::model::open_model;
 use super::ram::Ram;
+use crate::json_document::document;
+
+/// What is said of a statistics file that was written.
+const STATISTICS_FILE: &str = "statistics_file";
 
 /// What `--stats-only` takes, for whoever has to find a machine for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,8 @@ pub fn statistics_json(
     if !args.merge_stats.is_empty() {
         let header = merge_statistics(&args.merge_stats, out, args.force)?;
         let (tokens, texts) = (header.tokens(), header.texts.len());
-        return Ok(Some(json!({ "path": path, "tokens": tokens, "texts": texts, "part": null })));
+        let members = json!({ "path": path, "tokens": tokens, "texts": texts, "part": null });
+        return Ok(Some(document(STATISTICS_FILE, members)));
     }
     let cpu = cpu()?;
     let (_, source) = open_model(args, None, progress, cancel)?;
@@ -50,7 +55,8 @@ pub fn statistics_json(
     ram.check(|| predict_statistics_peak(source.as_ref(), tokens.len()))?;
     ram.watch(cancel, || Ok(collect_statistics(source.as_ref(), tokens, file, &cpu, progress, cancel)?))?;
     let part = args.stats_part.map(|part| part.to_string());
-    Ok(Some(json!({ "path": path, "tokens": tokens.len(), "texts": 1, "part": part })))
+    let members = json!({ "path": path, "tokens": tokens.len(), "texts": 1, "part": part });
+    Ok(Some(document(STATISTICS_FILE, members)))
 }
 
 /// A line for people of what [`statistics_json`] found.

@@ -11,6 +11,7 @@ use qsf_runtime::source::WeightSource;
 use serde_json::{Value, json};
 
 use crate::console::table;
+use crate::json_document::document;
 
 /// What is to be told of statistics files.
 #[derive(Debug)]
@@ -84,25 +85,27 @@ impl StatsReport {
             layer.inputs.iter().map(|input| {
                 json!({
                     "layer": layer.layer, "input": format!("{:?}", input.input), "tokens": input.tokens,
-                    "columns": input.cols, "mean_square": input.mean_square, "dead": input.channels.dead,
-                    "outliers": input.channels.outliers, "bytes": input.bytes,
+                    "cols": input.cols, "mean_square": input.mean_square, "dead_cols": input.channels.dead,
+                    "outlier_cols": input.channels.outliers, "stored_bytes": input.bytes,
                 })
             })
         });
+        let spread = |[min, median, max]: [f64; 3]| json!({ "min": min, "median": median, "max": max });
         let of_layers = self.layers.iter().filter(|layer| layer.layer.is_some());
         let matrices = self.matrices.as_ref().map(|matrices| {
             let matrix = |matrix: &MatrixSummary| {
                 json!({
-                    "layer": matrix.id.layer, "kind": matrix.id.kind.name(), "rows": matrix.rows,
-                    "row_norm": matrix.norm, "output_variance": matrix.variance,
+                    "tensor": matrix.id.to_string(), "layer": matrix.id.layer, "kind": matrix.id.kind.name(), "rows": matrix.rows,
+                    "row_norm": spread(matrix.norm), "output_variance": matrix.variance.map(spread),
                 })
             };
             matrices.iter().map(matrix).collect::<Vec<_>>()
         });
-        json!({
-            "model": hex(&self.header.model), "tokens": self.header.tokens(), "texts": self.header.texts.len(),
+        let members = json!({
+            "model_fingerprint": hex(&self.header.model), "tokens": self.header.tokens(), "texts": self.header.texts.len(),
             "influence": of_layers.map(|layer| layer.influence).collect::<Vec<_>>(),
             "inputs": inputs.collect::<Vec<_>>(), "matrices": matrices,
-        })
+        });
+        document("statistics", members)
     }
 }

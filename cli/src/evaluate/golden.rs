@@ -11,6 +11,7 @@ use serde_json::json;
 use super::args::EvalArgs;
 use super::measure::{decoder, only_on_cpu};
 use crate::console::print;
+use crate::json_document::document;
 use crate::model_args::Runs;
 use crate::model_name::model_name;
 
@@ -39,15 +40,15 @@ fn compare<R: Runner>(args: &EvalArgs, runner: &R, kv: KvTypes, path: &Path) -> 
         value["device"] = json!(runner.device());
         value["activations"] = json!(runner.activations());
         value["kv_type"] = json!(kv.to_string());
-        format!("{value:#}\n")
+        format!("{:#}\n", document("agreement", value))
     } else {
         format!(
-            "{} against {}: {} tokens\nlogits_rel_err  {:.3e}\nnll_mean_err    {:.3e}\ngreedy_equal    {}\n",
+            "{} against {}: {} tokens\nlogits_relative_error  {:.3e}\nnll_mean_abs_error     {:.3e}\ngreedy_equal           {}\n",
             model_name(args.model()?),
             path.display(),
             result.tokens,
-            result.logits_rel_err,
-            result.nll_mean_err,
+            result.logits_relative_error,
+            result.nll_mean_abs_error,
             result.greedy_equal
         )
     };

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::report::{Facts, Names, Report};
+use crate::json_document::document;
 
 /// Figures of one version are not those of another, and neither are their sums.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -86,10 +87,11 @@ impl WrittenPart {
     /// What `--json` prints.
     pub fn to_json(&self) -> Value {
         let WrittenPart { path, part, sums } = self;
-        json!({
+        let members = json!({
             "part": part.to_string(), "path": path.display().to_string(), "first_chunk": sums.range().start,
             "chunks": sums.range().len(), "total_chunks": sums.total(), "tokens": sums.tokens(), "seconds": sums.seconds(),
-        })
+        });
+        document("evaluation_part", members)
     }
 
     /// A line for people.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::args::EvalArgs;
+use crate::json_document::document;
 use crate::model_args::{ShortcutReport, Streaming};
 use crate::model_name::model_name;
 
@@ -25,7 +26,8 @@ pub struct Report {
 pub(super) struct Names {
     pub model: String,
     pub base: Option<String>,
-    pub text: String,
+    #[serde(alias = "text")]
+    pub text_file: String,
 }
 
 /// How the model was run, as far as figures depend on it.
@@ -48,7 +50,7 @@ impl Names {
         Ok(Names {
             model: model_name(args.model()?),
             base: args.base.as_deref().map(model_name),
-            text: args.file.as_deref().map(model_name).unwrap_or_default(),
+            text_file: args.file.as_deref().map(model_name).unwrap_or_default(),
         })
     }
 }
@@ -85,7 +87,7 @@ impl Report {
         let mut value = serde_json::to_value(result)?;
         value["model"] = json!(names.model);
         value["base"] = json!(names.base);
-        value["text"] = json!(names.text);
+        value["text_file"] = json!(names.text_file);
         value["device"] = json!(facts.device);
         value["activations"] = json!(facts.activations);
         value["kv_type"] = json!(facts.kv_type);
@@ -98,7 +100,7 @@ impl Report {
         if let Some(parts) = parts {
             value["parts"] = parts.clone();
         }
-        Ok(value)
+        Ok(document("evaluation", value))
     }
 
     /// Figures, shortcuts and a budget in lines for people.
@@ -114,7 +116,7 @@ impl Report {
         let mut out = format!(
             "{} on {}: {} chunks of {} tokens, {} positions scored, {}, {} activations, {} KV cache{}, {:.1} s\n",
             names.model,
-            names.text,
+            names.text_file,
             result.chunks,
             result.ctx,
             result.tokens,
@@ -128,7 +130,7 @@ impl Report {
         if let Some(decoding) = &result.decoding {
             out += &format!(
                 "layers per token      {:.2} of {}, decoded at {:.1} tokens/s\n",
-                decoding.layers_per_token, facts.model_layers, decoding.tokens_per_second
+                decoding.layers_per_token, facts.model_layers, decoding.decode_tokens_per_second
             );
         }
         if let (Some(d), Some(base)) = (&result.divergence, &names.base) {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::console::{print, table};
 use crate::interrupt::cancel_on_interrupt;
+use crate::json_document::{document, print_document};
 use crate::progress::ProgressLine;
 
 /// What to compare.
@@ -41,9 +42,9 @@ pub fn print_difference(args: &DiffArgs) -> anyhow::Result<bool> {
     let found = compare_models(a.as_ref(), b.as_ref(), isa, &ProgressLine::default(), &cancel)?;
     if args.json {
         let mut value = to_json(&found);
-        value["a"] = json!(args.a.display().to_string());
-        value["b"] = json!(args.b.display().to_string());
-        print(&format!("{value:#}\n"))?;
+        value["path_a"] = json!(args.a.display().to_string());
+        value["path_b"] = json!(args.b.display().to_string());
+        print_document(&document("difference", value))?;
     } else {
         print(&printable(&text(args, a.as_ref(), b.as_ref(), &found)))?;
     }
@@ -59,8 +60,8 @@ fn to_json(found: &ModelComparison) -> Value {
     let fields = found.configuration.iter();
     json!({
         "equal": found.is_equal(),
-        "configuration": fields.map(|d| json!({"field": d.field, "a": d.a, "b": d.b})).collect::<Vec<_>>(),
-        "tokenizer": found.tokenizer,
+        "config_differences": fields.map(|d| json!({"field": d.field, "a": d.a, "b": d.b})).collect::<Vec<_>>(),
+        "tokenizer_difference": found.tokenizer,
         "chat_template_equal": !found.chat_template,
         "tensors": found.tensors.iter().map(tensor_json).collect::<Vec<_>>(),
     })
@@ -69,12 +70,14 @@ fn to_json(found: &ModelComparison) -> Value {
 fn tensor_json(tensor: &TensorComparison) -> Value {
     let side = |side: &Option<TensorSide>| {
         side.as_ref().map(
-            |s| json!({"name": s.name, "rows": s.rows, "cols": s.cols, "type": s.stored, "bytes": s.bytes}),
+            |s| json!({"name": s.name, "rows": s.rows, "cols": s.cols, "type": s.stored, "stored_bytes": s.bytes}),
         )
     };
     let values = tensor.values.as_ref();
     json!({
         "tensor": tensor.id.to_string(),
+        "layer": tensor.id.layer,
+        "kind": tensor.id.kind.name(),
         "equal": tensor.is_equal(),
         "a": side(&tensor.a),
         "b": side(&tensor.b),

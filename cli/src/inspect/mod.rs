@@ -24,6 +24,7 @@ use serde_json::Value;
 
 use crate::console::print;
 use crate::exit::Unprotected;
+use crate::json_document::{document, print_document};
 
 pub use diff::{DiffArgs, print_difference};
 use overview::{describe, text, verification_json};
@@ -59,7 +60,7 @@ pub fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
     let path = args.file.as_deref().context("no file given")?;
     let found = Found::look(path, args.tensors, args.verify)?;
     if args.json {
-        print(&format!("{:#}\n", found.to_json()?))?;
+        print_document(&found.to_json()?)?;
     } else {
         let Found { file, meta, tensors, verification } = &found;
         print(&printable(&text(file, meta.as_ref(), tensors, verification.as_ref())?))?;
@@ -103,7 +104,7 @@ impl Found {
         if let Some(v) = &self.verification {
             value["verified"] = verification_json(v);
         }
-        Ok(value)
+        Ok(document("file", value))
     }
 
     /// That a file which was to be verified has checksums, unless it may be without.

@@ -22,7 +22,7 @@ pub(super) fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Va
         "block_size": u16::from(header.block),
         "plain": file.is_plain(),
         "bits_per_weight": meta.map(|m| bits_per_weight(m, header.file_bytes)),
-        "model": meta.map(|m| &m.model),
+        "config": meta.map(|m| &m.model),
         "provenance": meta.map(|m| &m.provenance),
         "evaluation": evaluation(file)?,
         "clusters": file.clusters()?.as_ref().map(clusters_json),
@@ -98,7 +98,7 @@ fn exits_line(exits: &EarlyExits) -> String {
 fn clusters_json(clusters: &VocabClusters) -> Value {
     let sizes = cluster_sizes(clusters);
     json!({
-        "count": clusters.count(), "cols": clusters.cols, "tokens": clusters.cluster_of.len(),
+        "count": clusters.count(), "cols": clusters.cols, "vocab": clusters.cluster_of.len(),
         "largest": sizes.iter().max(), "empty": sizes.iter().filter(|size| **size == 0).count(),
         "positions": clusters.positions,
         "containment": clusters.containments.iter().map(|c| json!({

@@ -41,13 +41,18 @@ pub(super) struct TensorLine {
 impl TensorLine {
     pub(super) fn to_json(&self) -> Value {
         json!({
-            "place": self.place, "layer": self.layer, "kind": self.kind, "kind_id": self.kind_id, "known": self.known,
+            "tensor": self.name(), "place": self.place, "layer": self.layer, "kind": self.kind, "kind_id": self.kind_id, "known": self.known,
             "type": self.quant, "layout": self.layout.name(),
-            "rows": self.rows, "cols": self.cols, "bytes": self.bytes,
+            "rows": self.rows, "cols": self.cols, "stored_bytes": self.bytes,
             "outliers": self.outliers.map_or(0, |o| o.0), "outlier_bytes": self.outliers.map_or(0, |o| o.1),
             "cosine": self.error.cosine, "relative_error": self.error.relative_error,
             "max_abs_error": self.error.max_abs_error,
         })
+    }
+
+    /// Its name in options and plans.
+    fn name(&self) -> String {
+        self.layer.map_or_else(|| self.kind.clone(), |layer| format!("layer {layer} {}", self.kind))
     }
 
     /// The part of the file, in words.

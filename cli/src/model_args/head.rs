@@ -62,8 +62,8 @@ impl HeadReport {
     /// For JSON.
     pub fn to_json(self) -> Value {
         json!({
-            "clusters": self.clusters, "probed": self.probed,
-            "contained": self.contained.map(|(share, _)| share),
+            "count": self.clusters, "probed": self.probed,
+            "share": self.contained.map(|(share, _)| share),
             "positions": self.contained.map(|(_, positions)| positions),
         })
     }

@@ -78,8 +78,9 @@ impl LayerReport {
     /// For JSON.
     pub fn to_json(&self) -> Value {
         let exits = self.exits.as_ref();
-        let exits = exits.map(|exits| json!({ "confidence": exits.confidence, "behind": exits.behind() }));
-        json!({ "quality": self.quality, "layers": self.layers, "skipped": self.skipped, "early_exit": exits })
+        let exits =
+            exits.map(|exits| json!({ "confidence": exits.confidence, "behind_layers": exits.behind() }));
+        json!({ "quality": self.quality, "count": self.layers, "skipped": self.skipped, "early_exit": exits })
     }
 
     /// A line for people.

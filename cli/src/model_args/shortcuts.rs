@@ -94,6 +94,6 @@ impl ShortcutReport {
     /// Adds fields to a JSON object; null is what is not in use.
     pub fn add_to(&self, object: &mut Value) {
         object["head"] = self.head.map(HeadReport::to_json).into();
-        object["layers"] = self.layers.as_ref().map(LayerReport::to_json).into();
+        object["layer_selection"] = self.layers.as_ref().map(LayerReport::to_json).into();
     }
 }

@@ -11,6 +11,8 @@ use qsf_runtime::stream::{
 use qsf_runtime::{KvOptions, Model, Result, RuntimeError, megabytes};
 use serde_json::{Value, json};
 
+use crate::json_document::document;
+
 /// Flags of programs that can run a model within a RAM budget.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Memory")]
@@ -170,7 +172,7 @@ impl Streaming {
     /// A map of the memory, as text or as JSON.
     pub fn describe(&self, json: bool) -> String {
         if json {
-            return format!("{:#}\n", self.to_json());
+            return format!("{:#}\n", document("memory_plan", self.to_json()));
         }
         let waited = self.status.waited().as_secs_f64();
         let waited =
@@ -185,7 +187,7 @@ impl Streaming {
         json!({
             "budget_bytes": self.plan.budget.0,
             "planned_bytes": self.plan.total(),
-            "regions": regions,
+            "region_bytes": regions,
             "context": self.plan.context,
             "kv_type": self.plan.kv.types.to_string(),
             "prompt_step": self.plan.batch,

@@ -17,6 +17,7 @@ use super::rates::Rates;
 use super::session::Session;
 use crate::console::print;
 use crate::interrupt::ctrl_c_ends_an_answer;
+use crate::json_document::{document, print_document};
 use crate::model_args::Streaming;
 use crate::model_name::model_name;
 
@@ -65,7 +66,7 @@ fn converse<R: Runner>(runner: &R, args: &RunArgs, session: &Session, state: R::
             "streaming": session.streaming.as_ref().map(Streaming::to_json),
         });
         session.shortcuts.add_to(&mut value);
-        print(&format!("{value:#}\n"))?;
+        print_document(&document("conversation", value))?;
     }
     Ok(())
 }
@@ -136,8 +137,10 @@ fn report<R: Runner>(runner: &R, args: &RunArgs, session: &Session, found: &Gene
         let mut value = json!({
             "model": model_name(session.open.source().path()),
             "text": text,
-            "tokens": generation.tokens,
-            "prompt_tokens": prompt,
+            "tokens": generation.tokens.len(),
+            "token_ids": generation.tokens,
+            "prompt_tokens": prompt.len(),
+            "prompt_token_ids": prompt,
             "stop_reason": generation.stop,
             "seed": seed,
             "device": runner.device(),
@@ -154,7 +157,7 @@ fn report<R: Runner>(runner: &R, args: &RunArgs, session: &Session, found: &Gene
             "layers_per_token": layers_per_token,
         });
         shortcuts.add_to(&mut value);
-        print(&format!("{value:#}\n"))?;
+        print_document(&document("generation", value))?;
     } else {
         print("\n")?;
     }

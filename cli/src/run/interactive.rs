@@ -23,7 +23,7 @@ pub const DEFAULT_CONTEXT: usize = 4096;
 pub struct InteractiveArgs {
     /// Answer what is typed, line by line, in the model's chat template, or continue it where there is none; -p or -f is the
     /// first line. A line that ends with \ goes on. Ctrl-C stops an answer, at the prompt it ends the program
-    #[arg(short, long, group = "conversation", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system", "chat", "kv_window", "kv_policy"])]
+    #[arg(short, long, group = "conversation", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system", "chat"])]
     pub interactive: bool,
 }
 
@@ -147,7 +147,8 @@ fn turn_json(said: &str, turn: &Turn) -> Value {
     json!({
         "user": said,
         "text": turn.text,
-        "tokens": generation.tokens,
+        "tokens": generation.tokens.len(),
+        "token_ids": generation.tokens,
         "prompt_tokens": turn.prompt_tokens,
         "prompt_tokens_run": turn.prompt_run,
         "forgot": turn.forgot,

@@ -7,6 +7,7 @@ use qsf_runtime::cpu::{Cpu, Isa};
 use serde_json::{Value, json};
 
 use crate::console::{print, table};
+use crate::json_document::{document, print_document};
 use crate::model_args::{adapters_json, adapters_text};
 
 /// Prints what `cpu` computes with, and which graphics processors there are.
@@ -17,13 +18,13 @@ pub(super) fn print_system(cpu: &Cpu, as_json: bool) -> anyhow::Result<()> {
     let cores = physical_cores().map(<[usize]>::len);
     if as_json {
         let kernels: Vec<Value> =
-            kernels.map(|k| json!({"type": k.quant, "path": k.path, "kernel": k.kernel})).collect();
+            kernels.map(|k| json!({"type": k.quant, "activations": k.path, "kernel": k.kernel})).collect();
         let value = json!({
             "arch": ARCH, "os": OS, "threads": threads,
             "physical_cores": cores, "pinned": pinned, "isa_available": available, "isa": cpu.isa().name(), "kernels": kernels,
             "adapters": adapters_json(),
         });
-        print(&format!("{value:#}\n"))?;
+        print_document(&document("system", value))?;
         return Ok(());
     }
     let mut out = format!(

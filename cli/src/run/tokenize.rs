@@ -8,9 +8,10 @@ use qsf_runtime::RuntimeError;
 use qsf_runtime::stream::{InUse, RamBudget};
 use qsf_runtime::text_file::TextSource;
 use qsf_runtime::tokenizer::{Tokenizer, open_tokenizer};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::console::print;
+use crate::json_document::document;
 use crate::model_name::model_name;
 
 /// Flags of `--tokenize`.
@@ -18,7 +19,7 @@ use crate::model_name::model_name;
 #[command(next_help_heading = "Tokens")]
 pub struct TokenizeArgs {
     /// Print the token ids of -p or -f and stop; MODEL may also be a tokenizer.json, a tokenizer.model or a vocabulary in a GGUF file
-    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "max_tokens", "ctx_size", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "memory_plan", "io", "temperature", "top_k", "top_p", "min_p", "seed"])]
+    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "verbose", "device", "threads", "pin", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "memory_plan", "io"])]
     pub tokenize: bool,
     /// With --tokenize: leave out the tokens that the tokenizer itself puts around a text
     #[arg(long, requires = "tokenize")]
@@ -65,8 +66,9 @@ pub fn print_tokens(
             ids.extend_from_slice(some);
             room_for(ids.len())
         })?;
-        let tokens = Tokens { model: model_name(path), count: ids.len(), tokens: ids };
-        print(&format!("{}\n", serde_json::to_string(&tokens)?))?;
+        let members = json!({ "model": model_name(path), "tokens": ids.len(), "token_ids": ids });
+        // On one line: a line for each id would be most of it.
+        print(&format!("{}\n", document("tokens", members)))?;
         return Ok(());
     }
     let mut before = "";
@@ -80,12 +82,4 @@ pub fn print_tokens(
     })?;
     print("\n")?;
     Ok(())
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Tokens {
-    model: String,
-    count: usize,
-    tokens: Vec<u32>,
 }

@@ -32,9 +32,9 @@ pub struct GoldenExpectation {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GoldenReport {
     /// Norm of the difference of the logits of the last positions, over the norm of the expected ones.
-    pub logits_rel_err: f64,
+    pub logits_relative_error: f64,
     /// Mean absolute difference of the negative log-likelihoods.
-    pub nll_mean_err: f64,
+    pub nll_mean_abs_error: f64,
     /// Whether the greedy continuation is the same, token for token.
     pub greedy_equal: bool,
     /// Input tokens.
@@ -132,9 +132,9 @@ pub fn compare_golden<R: Runner>(
             }
         }
     }
-    let logits_rel_err = (difference / norm).sqrt();
-    let nll_mean_err = nll_error / golden.nll.len() as f64;
-    if !(logits_rel_err.is_finite() && nll_mean_err.is_finite()) {
+    let logits_relative_error = (difference / norm).sqrt();
+    let nll_mean_abs_error = nll_error / golden.nll.len() as f64;
+    if !(logits_relative_error.is_finite() && nll_mean_abs_error.is_finite()) {
         return Err(RuntimeError::NotANumber { what: "logits that are not finite".into() });
     }
     state.rewind(0)?;
@@ -148,8 +148,8 @@ pub fn compare_golden<R: Runner>(
         runner.logits(&mut state, 0..1, &mut row)?;
     }
     Ok(GoldenReport {
-        logits_rel_err,
-        nll_mean_err,
+        logits_relative_error,
+        nll_mean_abs_error,
         greedy_equal: greedy == golden.greedy,
         tokens: ids.len(),
     })

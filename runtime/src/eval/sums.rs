@@ -37,7 +37,7 @@ pub struct Decoding {
     /// Layers that each went through, on average.
     pub layers_per_token: f64,
     /// How fast, with the head.
-    pub tokens_per_second: f64,
+    pub decode_tokens_per_second: f64,
 }
 
 /// What was summed over chunks that are in a row: all of an evaluation, or a part of them.
@@ -155,7 +155,7 @@ pub(super) fn evaluation_of(parts: &[&EvaluatedChunks]) -> Result<Evaluation> {
         let layers = LayerCount { tokens: tokens as u64, layers };
         Decoding {
             layers_per_token: layers.mean().unwrap_or_default(),
-            tokens_per_second: tokens as f64 / seconds,
+            decode_tokens_per_second: tokens as f64 / seconds,
         }
     });
     Ok(Evaluation {

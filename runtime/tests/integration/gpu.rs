@@ -93,7 +93,7 @@ fn every_architecture_computes_what_transformers_and_the_cpu_compute() {
         let expected = GoldenExpectation::read(&golden).unwrap();
         let gpu = gpu_decoder(&cpu_decoder(source.as_ref()));
         let report = compare_golden(&gpu, KvTypes::F16, &golden, &expected).unwrap();
-        assert!(report.logits_rel_err <= LIMIT, "{name}: {report:?}");
+        assert!(report.logits_relative_error <= LIMIT, "{name}: {report:?}");
     }
 }
 

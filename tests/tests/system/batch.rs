@@ -96,13 +96,13 @@ fn a_batch_makes_the_files_of_single_conversions_and_skips_them_afterwards() {
     for record in &records {
         assert_eq!(record["state"], "done");
         let file = place.path("out").join(record["output"].as_str().unwrap());
-        assert_eq!(record["bytes"], fs::metadata(file).unwrap().len());
+        assert_eq!(record["file_bytes"], fs::metadata(file).unwrap().len());
         assert!(record["bits_per_weight"].as_f64().unwrap() > 2.0, "{record}");
         assert_eq!(record["sha256"].as_str().unwrap().len(), 64);
     }
     let fitted = records.iter().find(|record| record["output"] == "sub/fitted.qsf").unwrap();
     assert!(
-        fitted["kld"].as_f64().unwrap() < 1.0 && fitted["perplexity"].as_f64().unwrap() > 20.0,
+        fitted["kld_mean"].as_f64().unwrap() < 1.0 && fitted["ppl"].as_f64().unwrap() > 20.0,
         "{fitted}"
     );
     let left: Vec<String> = place.names().into_iter().filter(|name| !name.ends_with(".qsf")).collect();
@@ -157,7 +157,7 @@ fn a_missing_model_or_text_fails_its_own_job_and_costs_no_file() {
         json!({ "model": "demo-1m", "output": "good.qsf" }),
     ]);
     let dry = place.summary("--dry-run", 6);
-    assert_eq!(states(&dry), ["fails", "fails", "to do"]);
+    assert_eq!(states(&dry), ["fails", "fails", "to_do"]);
     let found = place.summary("", 6);
     assert_eq!(states(&found), ["failed", "failed", "done"], "{found}");
     let error = |i: usize| found["jobs"][i]["error"].as_str().unwrap().to_owned();
@@ -187,9 +187,9 @@ fn a_dry_run_says_what_is_to_be_done_with_its_memory_and_makes_nothing() {
     jobs.push(job("demo-1m", "c.qsf"));
     place.list(&jobs);
     let found = place.summary("--dry-run --threads 4", 0);
-    assert_eq!(states(&found), ["skipped", "to do", "to do"]);
+    assert_eq!(states(&found), ["skipped", "to_do", "to_do"]);
     assert_eq!((&found["jobs"][1]["threads"], &found["jobs"][2]["threads"]), (&json!(3), &json!(2)));
-    let predicted = found["jobs"][2]["predicted_rss_bytes"].as_u64().unwrap();
+    let predicted = found["jobs"][2]["predicted_peak_rss_bytes"].as_u64().unwrap();
     let peak = done["jobs"][0]["peak_rss_bytes"].as_u64().unwrap();
     assert!((peak..4 * peak).contains(&predicted), "{predicted} for {peak}");
     jobs.push(job("broken", "d.qsf"));
@@ -295,7 +295,7 @@ fn bad_jobs_fail_with_their_reasons_and_the_others_are_done() {
     place
         .list(&[json!({ "model": "cut", "output": "2.qsf" }), json!({ "model": "good", "output": "7.qsf" })]);
     let summary = place.summary("--fail-fast --jobs 1", 6);
-    assert_eq!(states(&summary), ["failed", "not started"]);
+    assert_eq!(states(&summary), ["failed", "not_started"]);
 }
 
 #[test]

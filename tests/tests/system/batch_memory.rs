@@ -47,7 +47,7 @@ fn predictions_of_memory_are_near_what_jobs_take() {
     assert_eq!(records.len(), jobs.len());
     for record in records {
         let bytes = |field: &str| record[field].as_u64().unwrap_or_else(|| panic!("{field}: {record}"));
-        let (predicted, peak) = (bytes("predicted_rss_bytes"), bytes("peak_rss_bytes"));
+        let (predicted, peak) = (bytes("predicted_peak_rss_bytes"), bytes("peak_rss_bytes"));
         let ratio = predicted as f64 / peak as f64;
         assert!(
             (0.9..2.5).contains(&ratio),

@@ -214,7 +214,7 @@ fn the_random_model_converts_runs_and_has_the_weights_that_its_shape_promises() 
     assert_eq!(bench(&model)["weight_bytes_per_token"], WEIGHTS * 2);
     // Through random layers, activations neither die nor explode: tokens are told apart.
     let generate = |ids: &str| {
-        program("qsf-run").arg(&out).args("-n 8 --temp 0 --json --prompt-ids").arg(ids).run().json()["tokens"]
+        program("qsf-run").arg(&out).args("-n 8 --temp 0 --json --prompt-ids").arg(ids).run().json()["token_ids"]
             .clone()
     };
     assert_ne!(generate("1,2,3"), generate("3,2,1"));
@@ -229,7 +229,7 @@ fn the_random_model_as_gguf_computes_what_its_directory_does() {
     assert_eq!(call.arg(&hf).arg("--gguf").arg(&gguf).args(shape).run().code, 0);
     let generate = |path: &Path| {
         let call = program("qsf-run").arg(path).args("--prompt-ids 5,7,11 -n 20 --temp 0 --json");
-        call.run().json()["tokens"].clone()
+        call.run().json()["token_ids"].clone()
     };
     assert_eq!(generate(&gguf), generate(&hf));
     let again = dir.path().join("again");

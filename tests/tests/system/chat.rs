@@ -60,9 +60,9 @@ fn a_calibration_text_of_conversations_goes_through_the_models_template_on_reque
     calibrated(&model, &plain, &text, "").run().json();
     calibrated(&model, &chat, &text, "--chat-template").run().json();
     let (plain, chat) = (recorded(&plain), recorded(&chat));
-    assert_eq!(chat["tokens"], tokens(&model, RENDERED).len());
+    assert_eq!(chat["token_ids"], tokens(&model, RENDERED).len());
     assert_eq!((&plain["chat_template"], &chat["chat_template"]), (&Value::Bool(false), &Value::Bool(true)));
-    assert_ne!(plain["tokens"], chat["tokens"], "the template changed nothing");
+    assert_ne!(plain["token_ids"], chat["token_ids"], "the template changed nothing");
     let of_file = sha256(&fs::read(&text).unwrap());
     assert_eq!((&plain["text_sha256"], &chat["text_sha256"]), (&json!(of_file), &json!(of_file)));
 }
@@ -101,10 +101,10 @@ fn an_answer_continues_the_rendered_conversation_and_only_it_is_printed() {
             program("qsf-run").arg(model_path).args("--chat --temp 0 -n 12 --system-prompt").arg("Be short.")
         };
         let json = call().arg("-p").arg("Hello there").arg("--json").run().json();
-        assert_eq!(json["prompt_tokens"], json!(tokens(&model, prompt)));
+        assert_eq!(json["prompt_token_ids"], json!(tokens(&model, prompt)));
         let ids: Vec<String> = tokens(&model, prompt).iter().map(u32::to_string).collect();
         let same = program("qsf-run").arg(model_path).args("--temp 0 -n 12 --json --prompt-ids");
-        assert_eq!(json["tokens"], same.arg(ids.join(",")).run().json()["tokens"]);
+        assert_eq!(json["token_ids"], same.arg(ids.join(",")).run().json()["token_ids"]);
         let said = call().arg("-p").arg("Hello there").run().ok().stdout;
         assert_eq!(said, format!("{}\n", json["text"].as_str().unwrap()));
     }

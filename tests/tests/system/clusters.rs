@@ -123,9 +123,9 @@ fn all_clusters_are_the_exact_head_and_few_come_close() {
     let (exact, all) = (eval("exact"), eval(&format!("clusters:{count}")));
     assert_eq!(exact["ppl"], all["ppl"]);
     assert_eq!((&exact["head"], &all["head"]["probed"]), (&Value::Null, &Value::from(count)));
-    assert_eq!(run("exact")["tokens"], run(&format!("clusters:{count}"))["tokens"]);
+    assert_eq!(run("exact")["token_ids"], run(&format!("clusters:{count}"))["token_ids"]);
     let default = eval("clusters");
-    assert!(default["head"]["contained"].as_f64().unwrap() >= 0.99, "{}", default["head"]);
+    assert!(default["head"]["share"].as_f64().unwrap() >= 0.99, "{}", default["head"]);
     let probed = default["head"]["probed"].as_u64().unwrap();
     assert!(probed < count as u64, "{}", default["head"]);
     let (exact_ppl, ppl) = (exact["ppl"].as_f64().unwrap(), default["ppl"].as_f64().unwrap());
@@ -160,7 +160,7 @@ fn rows_of_every_type_and_order_are_the_same_in_the_order_of_their_clusters() {
                 .arg(&file)
                 .args("-n 24 --temp 0 --json --prompt-ids 5,6,700 --head")
                 .arg(head);
-            call.run().json()["tokens"].clone()
+            call.run().json()["token_ids"].clone()
         };
         let eval = |head: &str| {
             let call = program("qsf-eval").arg(&file).arg("--file").arg(TEXT);

@@ -98,7 +98,7 @@ fn quantizing_differs_by_the_error_that_the_conversion_reports() {
     let demo = demo_model(dir.path());
     let file = converted(dir.path(), "demo.qsf", &demo, "--quant 4bit");
     let value = difference(&demo, &file);
-    assert_eq!((&value["configuration"], &value["tokenizer"]), (&json!([]), &Value::Null));
+    assert_eq!((&value["config_differences"], &value["tokenizer_difference"]), (&json!([]), &Value::Null));
     let listed = program("qsf-inspect").arg(&file).args("--tensors --json").run().json();
     let mut compared = 0;
     for tensor in value["tensors"].as_array().unwrap() {
@@ -110,7 +110,7 @@ fn quantizing_differs_by_the_error_that_the_conversion_reports() {
         assert_eq!(listed["relative_error"], tensor["relative_error"], "{name}");
         assert_eq!(listed["cosine"], tensor["cosine"], "{name}");
         assert_eq!(listed["type"], tensor["b"]["type"]);
-        assert_eq!(listed["bytes"], tensor["b"]["bytes"]);
+        assert_eq!(listed["stored_bytes"], tensor["b"]["stored_bytes"]);
         compared += 1;
     }
     assert_eq!(compared, 4 * 9);
@@ -127,11 +127,11 @@ fn other_configurations_shapes_and_tensors_are_named() {
     change_config(&b, "rms_norm_eps", json!(1e-3));
     let value = difference(&a, &b);
     assert_eq!(different(&value), [""; 0]);
-    let field = &value["configuration"][0];
+    let field = &value["config_differences"][0];
     assert_eq!((&field["field"], &field["b"]), (&json!("norm.epsilon"), &json!(1e-3)));
     let value = difference(&a, &c);
     let fields: Vec<&Value> =
-        value["configuration"].as_array().unwrap().iter().map(|field| &field["field"]).collect();
+        value["config_differences"].as_array().unwrap().iter().map(|field| &field["field"]).collect();
     assert_eq!(fields, ["ffn", "layers"]);
     let named = different(&value);
     assert!(named.contains(&"layer 0 ffn_up") && named.contains(&"layer 2 attn_q"), "{named:?}");

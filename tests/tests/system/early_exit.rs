@@ -31,8 +31,8 @@ fn a_surer_exit_is_a_later_one_and_nearer_to_the_whole_model() {
         let found = evaluated(&file, &format!("--early-exit {confidence}"));
         let now = (number(&found, "/layers_per_token"), number(&found, "/kld/mean"));
         assert!(now.0 >= before.0 && now.1 <= before.1, "{confidence}: {now:?} after {before:?}");
-        assert_eq!(found["layers"]["early_exit"]["behind"].as_array().unwrap().len(), 2);
-        assert!(number(&found, "/tokens_per_second") > 0.0);
+        assert_eq!(found["layer_selection"]["early_exit"]["behind_layers"].as_array().unwrap().len(), 2);
+        assert!(number(&found, "/decode_tokens_per_second") > 0.0);
         if confidence == "0.7" {
             assert!(now.0 > 2.0 && now.0 < 4.0, "a classifier that always says the same: {now:?}");
         }

@@ -201,10 +201,10 @@ fn a_dry_run_predicts_the_size_and_writes_nothing() {
     assert_eq!(fs::read_dir(&here).unwrap().count(), 0);
     let tensors = inspect(&convert(&model, &dir.path().join("3.qsf"), "--quant 3bit"), "--tensors");
     let stored: u64 =
-        tensors["tensors"].as_array().unwrap().iter().map(|t| t["bytes"].as_u64().unwrap()).sum();
+        tensors["tensors"].as_array().unwrap().iter().map(|t| t["stored_bytes"].as_u64().unwrap()).sum();
     assert_eq!(prediction["predicted_weight_bytes"], stored);
     assert_eq!(prediction["weights"], 1_049_728);
-    assert_eq!(prediction["predicted_kld"], Value::Null);
+    assert_eq!(prediction["predicted_kld_mean"], Value::Null);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn json_of_every_program_has_the_documented_fields_and_nothing_around_it() {
     assert!(order.is_sorted() && order[0] > 0.0, "{order:?}");
 
     let run = program("qsf-run").arg(&out).args("-p Hello -n 5 --json --seed 7").run().json();
-    assert_eq!(run["tokens"].as_array().unwrap().len(), 5);
+    assert_eq!(run["token_ids"].as_array().unwrap().len(), 5);
     assert_eq!((&run["stop_reason"], &run["seed"]), (&"max_tokens".into(), &7.into()));
     let system = program("qsf-run").args("--system --json").run().json();
     assert!(system["isa_available"].as_array().unwrap().contains(&system["isa"]), "{system}");
@@ -257,12 +257,12 @@ fn generated_text_follows_the_prompt_and_nothing_else_is_printed() {
     // A prompt from a file and as ids gives what it gives as text.
     let prompt = dir.path().join("prompt.txt");
     fs::write(&prompt, "It was a dark").unwrap();
-    let ids: Vec<String> = json["prompt_tokens"].as_array().unwrap().iter().map(Value::to_string).collect();
+    let ids: Vec<String> = json["prompt_token_ids"].as_array().unwrap().iter().map(Value::to_string).collect();
     for call in [
         program("qsf-run").arg(&out).arg("-f").arg(&prompt),
         program("qsf-run").arg(&out).arg("--prompt-ids").arg(ids.join(",")),
     ] {
-        assert_eq!(call.args("-n 12 --temp 0 --json").run().json()["tokens"], json["tokens"]);
+        assert_eq!(call.args("-n 12 --temp 0 --json").run().json()["token_ids"], json["token_ids"]);
     }
 }
 
@@ -272,7 +272,7 @@ fn a_seed_repeats_a_sampled_text() {
     let model = demo_model(dir.path());
     let sample = |seed: u32| {
         let args = format!("-p Hello -n 24 --temp 1.5 --top-k 0 --top-p 1 --seed {seed} --json");
-        program("qsf-run").arg(&model).args(&args).run().json()["tokens"].clone()
+        program("qsf-run").arg(&model).args(&args).run().json()["token_ids"].clone()
     };
     assert_eq!(sample(1), sample(1));
     assert_ne!(sample(1), sample(2));
@@ -315,7 +315,7 @@ fn models_without_tokenizer_convert_and_run_on_token_ids() {
         inspect(&out, "--verify");
         let tokens = |path: &Path| {
             let args = "--prompt-ids 1,2,3,90 -n 20 --temp 0 --json";
-            program("qsf-run").arg(path).args(args).run().json()["tokens"].clone()
+            program("qsf-run").arg(path).args(args).run().json()["token_ids"].clone()
         };
         assert_eq!(tokens(&out), tokens(&model), "{name}");
         let text = program("qsf-run").arg(&out).args("-p text -n 4").run();

@@ -34,7 +34,7 @@ fn tokens(dir: &Path, text: &str) -> Vec<u32> {
 fn answer(model: &Path, prompt: &[u32]) -> Value {
     let ids: Vec<String> = prompt.iter().map(u32::to_string).collect();
     let call = program("qsf-run").arg(model).args("--temp 0 -n 9 --json --prompt-ids").arg(ids.join(","));
-    call.run().json()["tokens"].clone()
+    call.run().json()["token_ids"].clone()
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn every_answer_is_that_of_the_whole_conversation_and_only_its_new_tokens_are_ru
         text += &format!("<|endoftext|>user: {said}\nassistant:");
         let prompt = tokens(dir.path(), &text);
         assert_eq!(turn["prompt_tokens"], prompt.len());
-        assert_eq!(turn["tokens"], answer(&model, &prompt), "{said}");
+        assert_eq!(turn["token_ids"], answer(&model, &prompt), "{said}");
         text.truncate(text.len() - "assistant:".len());
         text += &format!("<|endoftext|>assistant: {}\n", turn["text"].as_str().unwrap());
     }
@@ -79,8 +79,8 @@ fn without_a_template_the_text_goes_on_and_the_cache_with_it() {
     for (turn, said) in turns.iter().zip(["", "\nand then", ""]) {
         let new = if said.is_empty() { Vec::new() } else { tokens(dir.path(), said) };
         all.extend(&new);
-        assert_eq!(turn["tokens"], answer(&model, &all), "{said}");
-        let generated = turn["tokens"].as_array().unwrap();
+        assert_eq!(turn["token_ids"], answer(&model, &all), "{said}");
+        let generated = turn["token_ids"].as_array().unwrap();
         all.extend(generated.iter().map(|id| id.as_u64().unwrap() as u32));
     }
     // The last token of an answer was not run yet.

@@ -35,11 +35,11 @@ fn text_is_generated_with_every_type_and_the_type_is_in_the_report() {
         let call = program("qsf-run").arg(&model).args("-n 12 --temp 0 --json --prompt-ids 5,6,7").args(args);
         call.run().json()
     };
-    assert_eq!(run("")["tokens"], run("--kv-type f16")["tokens"]);
+    assert_eq!(run("")["token_ids"], run("--kv-type f16")["token_ids"]);
     for types in ["f32", "f16", "8bit", "8bit,4bit", "2bit"] {
         let found = run(&format!("--kv-type {types}"));
         assert_eq!(found["kv_type"], types);
-        assert_eq!(found["tokens"].as_array().unwrap().len(), 12);
+        assert_eq!(found["token_ids"].as_array().unwrap().len(), 12);
     }
 }
 

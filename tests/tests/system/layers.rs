@@ -42,20 +42,20 @@ fn the_least_important_layers_are_left_out_as_asked_for_and_reported() {
     inner.sort_by(|a, b| importance[*a as usize].total_cmp(&importance[*b as usize]));
 
     let full = evaluated(&file, "");
-    assert_eq!(full["layers"], Value::Null);
+    assert_eq!(full["layer_selection"], Value::Null);
     assert_eq!(evaluated(&file, "--quality 1"), full);
     let mut before = full["ppl"].clone();
     for (quality, count) in [("0.85", 1), ("0.7", 2), ("0.5", 3), ("0", 3)] {
         let found = evaluated(&file, &format!("--quality {quality}"));
         let mut expected = inner[..count].to_vec();
         expected.sort_unstable();
-        assert_eq!(numbers(&found["layers"]["skipped"]), expected, "quality {quality}");
+        assert_eq!(numbers(&found["layer_selection"]["skipped"]), expected, "quality {quality}");
         assert!(found["ppl"] != before || quality == "0", "{count} layers less change nothing");
         before = found["ppl"].clone();
     }
     let call = || program("qsf-run").arg(&file).args("-p Once -n 4 --temp 0 --quality 0.7");
     let json = call().arg("--json").run().json();
-    assert_eq!(json["layers"]["skipped"].as_array().unwrap().len(), 2);
+    assert_eq!(json["layer_selection"]["skipped"].as_array().unwrap().len(), 2);
     let said = call().arg("--verbose").run();
     assert!(said.stderr.contains("2 of 7 layers are left out"), "{}", said.stderr);
     let bench = |args: &str| {
@@ -63,7 +63,7 @@ fn the_least_important_layers_are_left_out_as_asked_for_and_reported() {
         call.args(args).run().json()
     };
     let (all, less) = (bench(""), bench("--quality 0.7"));
-    assert_eq!(numbers(&less["layers"]["skipped"]).len(), 2);
+    assert_eq!(numbers(&less["layer_selection"]["skipped"]).len(), 2);
     let bytes = |value: &Value| value["weight_bytes_per_token"].as_u64().unwrap();
     assert!(bytes(&less) < bytes(&all), "what is left out is not read");
 }

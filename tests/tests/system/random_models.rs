@@ -31,7 +31,7 @@ fn a_random_model_verifies_and_generates_in_every_program() {
         let said = program("qsf-inspect").arg(&out).arg("--verify").run().ok().stdout;
         assert!(said.contains("verified: header"), "{said}");
         let json = program("qsf-run").arg(&out).args("-p Once -n 8 --temp 0 --json").run().json();
-        assert_eq!(json["tokens"].as_array().unwrap().len(), 8, "{json}");
+        assert_eq!(json["token_ids"].as_array().unwrap().len(), 8, "{json}");
         let call = program("qsf-eval").arg(&out).arg("--file").arg(TEXT).args("--ctx 64 --chunks 2 --json");
         // Nothing learned: every one of 2048 tokens is about as likely.
         let ppl = call.run().json()["ppl"].as_f64().unwrap();

@@ -23,12 +23,12 @@ fn check_continuations(name: &str) {
         let call = || program("qsf-run").arg(&model).args("-n 48 --temp 0 --json");
         let prompt = expected["prompt"].as_str().unwrap();
         let run = call().arg("--prompt-ids").arg(ids(&expected["prompt_ids"])).run().json();
-        assert_eq!(run["tokens"], expected["greedy_ids"], "{name}: {prompt:?}");
+        assert_eq!(run["token_ids"], expected["greedy_ids"], "{name}: {prompt:?}");
         assert_eq!(run["text"], expected["text"], "{name}: {prompt:?}");
         if i < 2 {
             let run = call().arg("-p").arg(prompt).run().json();
-            assert_eq!(run["prompt_tokens"], expected["prompt_ids"], "{name}: {prompt:?}");
-            assert_eq!(run["tokens"], expected["greedy_ids"], "{name}: {prompt:?}");
+            assert_eq!(run["prompt_token_ids"], expected["prompt_ids"], "{name}: {prompt:?}");
+            assert_eq!(run["token_ids"], expected["greedy_ids"], "{name}: {prompt:?}");
         }
     }
 }
@@ -74,7 +74,7 @@ fn golden_comparison_notices_another_model() {
     program("qsf-convert").arg(&llama).arg(&file).args("--quant 2bit").run().ok();
     let expected = llama.join("expected.safetensors");
     let report = program("qsf-eval").arg(&file).arg("--golden").arg(&expected).arg("--json").run().json();
-    assert!(report["logits_rel_err"].as_f64().unwrap() > 1e-2, "{report}");
+    assert!(report["logits_relative_error"].as_f64().unwrap() > 1e-2, "{report}");
 }
 
 #[test]

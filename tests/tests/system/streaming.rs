@@ -239,7 +239,7 @@ fn a_head_by_clusters_stays_in_memory() {
     // The command line asks for that where the head is one by clusters.
     let run = |args: &str| {
         let fixed = "--prompt-ids 1,2,3 -n 12 --temp 0 --kv-type f16 --json --head clusters:4";
-        program("qsf-run").arg(&file).args(fixed).args(args).run().json()["tokens"].clone()
+        program("qsf-run").arg(&file).args(fixed).args(args).run().json()["token_ids"].clone()
     };
     assert_eq!(run("--ram-budget 12"), run(""));
 }
@@ -317,7 +317,7 @@ fn a_plan_says_where_the_memory_goes_and_adds_up() {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
     let value = plan("14 --json").json();
-    let regions = value["regions"].as_object().unwrap();
+    let regions = value["region_bytes"].as_object().unwrap();
     let sum: u64 = regions.values().map(|bytes| bytes.as_u64().unwrap()).sum();
     assert_eq!(Some(sum), value["planned_bytes"].as_u64());
     assert!(sum <= 14_000_000 && value["bytes_read_per_token"].as_u64().unwrap() > 0, "{value}");

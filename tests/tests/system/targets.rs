@@ -340,7 +340,7 @@ fn a_dry_run_predicts_size_and_quality_and_its_plan_can_be_replayed() {
         if what == "type" {
             call(&model, &out, &format!("-q n3 {text} --force")).run().ok();
         }
-        let (expected, found) = (number(&predicted, "predicted_kld"), divergence(&out, &model));
+        let (expected, found) = (number(&predicted, "predicted_kld_mean"), divergence(&out, &model));
         assert!(
             expected < 2.0 * found && found < 2.0 * expected,
             "{what}: KLD {expected} predicted, {found} measured"
@@ -361,7 +361,7 @@ fn a_dry_run_predicts_the_peak_of_memory() {
         [(&demo, text.clone()), (&large, "-q 4bit".to_owned()), (&large, format!("-q 4bit {text}"))]
     {
         let dry = program("qsf-convert").arg(model).args("--dry-run --json").args(&args).run().json();
-        let predicted = dry["predicted_peak_bytes"].as_u64().unwrap();
+        let predicted = dry["predicted_peak_rss_bytes"].as_u64().unwrap();
         let (output, peak) = call(model, &dir.path().join("out.qsf"), &args).args("--force").run_measured();
         output.ok();
         assert!(

@@ -217,7 +217,7 @@ fn every_chunk_begins_with_the_start_token_that_the_tokenizer_puts_before_a_text
     assert_eq!(eval(&out)["chunks"], chunks + 1);
     assert!((eval(&out)["ppl"].as_f64().unwrap() / with - 1.0).abs() < 1e-9);
     let run = program("qsf-run").arg(&out).args("-p Hello -n 1 --json").run().json();
-    assert_eq!(run["prompt_tokens"][0], 0, "{run}");
+    assert_eq!(run["prompt_token_ids"][0], 0, "{run}");
     // Another reading of the text is another text.
     let call = program("qsf-eval").arg(&bos).arg("--base").arg(&plain).arg("--file").arg(&file);
     refused("base without start token", dir.path(), call.args("--ctx 64"), 2, &["tokenizers"]);

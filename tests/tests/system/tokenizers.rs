@@ -29,21 +29,21 @@ fn tokens_are_shown_for_a_model_a_file_of_it_and_a_tokenizer_alone() {
     fs::write(&text, "Once upon a time, there was a fox.\n").unwrap();
     let tokens = |path| program("qsf-run").arg(path).args("--tokenize --json --file").arg(&text).run().json();
     let first = tokens(&model);
-    let count = first["tokens"].as_array().unwrap().len();
-    assert!(count > 5 && first["count"] == json!(count), "{first}");
+    let count = first["token_ids"].as_array().unwrap().len();
+    assert!(count > 5 && first["tokens"] == json!(count), "{first}");
     for path in [&qsf, &model.join("tokenizer.json")] {
-        assert_eq!(tokens(path)["tokens"], first["tokens"], "{}", path.display());
+        assert_eq!(tokens(path)["token_ids"], first["token_ids"], "{}", path.display());
     }
     let plain = program("qsf-run").arg(&qsf).args("--tokenize -f").arg(&text).run().stdout;
     let ids: Vec<Value> = plain.split_whitespace().map(|id| id.parse().unwrap()).collect();
-    assert_eq!(json!(ids), first["tokens"]);
+    assert_eq!(json!(ids), first["token_ids"]);
 }
 
 #[test]
 fn the_start_token_can_be_left_out() {
     let tokens = |flags: &str| {
         let call = program("qsf-run").arg(OTHER).args("--tokenize --json").args(flags);
-        call.arg("-p").arg("<s>and").run().json()["tokens"].clone()
+        call.arg("-p").arg("<s>and").run().json()["token_ids"].clone()
     };
     let (all, without) = (tokens(""), tokens("--no-bos"));
     assert_eq!((&all[0], &all[1], &without[0]), (&json!(1), &json!(1), &json!(1)));

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::inspect::overview::{bits_per_weight, describe, evaluation, listed_sections, verification_json};
 use crate::inspect::tensors::{TensorLine, list_tensors};
+use crate::json_document::document;
 
 /// A file that was read and whose checksums hold.
 pub(super) struct FileFacts {
@@ -77,7 +78,7 @@ impl FileFacts {
             unprotected: verification.unprotected,
             meta,
             tensors,
-            json,
+            json: document("file", json),
         })
     }
 

@@ -40,6 +40,7 @@ use serde_json::json;
 
 use crate::console::print;
 use crate::interrupt::cancel_on_interrupt;
+use crate::json_document::{document, print_document};
 use crate::progress::ProgressLine;
 
 /// What to report on, and where to.
@@ -90,11 +91,11 @@ pub fn write_report(args: &ReportArgs) -> anyhow::Result<()> {
     }
     if args.json {
         let value = json!({
-            "report": args.out.display().to_string(),
-            "card": args.card.as_ref().map(|path| path.display().to_string()),
+            "path": args.out.display().to_string(),
+            "card_path": args.card.as_ref().map(|path| path.display().to_string()),
             "files": files.into_iter().map(|file| file.json).collect::<Vec<_>>(),
         });
-        print(&format!("{value:#}\n"))?;
+        print_document(&document("report", value))?;
     } else {
         print(&printable(&said))?;
     }

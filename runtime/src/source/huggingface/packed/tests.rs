@@ -168,7 +168,7 @@ fn models_of_every_tool_compute_what_their_expanded_weights_compute() {
         let model = Model::load(&source).unwrap();
         let decoder = Decoder::new(Arc::new(model), Cpu::new(Isa::best()), Some(Activations::F32));
         let report = compare_golden(&decoder, KvTypes::default(), &path, &golden).unwrap();
-        assert!(report.logits_rel_err < 1e-5 && report.greedy_equal, "{name}: {report:?}");
+        assert!(report.logits_relative_error < 1e-5 && report.greedy_equal, "{name}: {report:?}");
     }
 }
 
