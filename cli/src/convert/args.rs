@@ -107,7 +107,7 @@ pub struct ConvertArgs {
     pub(super) merge_stats: Vec<PathBuf>,
     /// Print what statistics files hold and stop. With MODEL, before it, also how long the rows of its matrices are, and how
     /// much their outputs vary
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "demo", "dry_run", "plan", "eval", "calibration", "stats_in", "stats_out", "target_size", "target_bpw"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "revision", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "demo", "dry_run", "plan", "eval", "max_size", "clusters", "early_exit", "calibration", "stats_in", "stats_out", "target_size", "target_bpw", "skip_tokenizer_check", "force", "allow_requantize"])]
     pub(super) show_stats: Vec<PathBuf>,
     /// Group the tokens of the vocabulary into N clusters, measured on the calibration text, for qsf-run --head clusters [default:
     /// none; without a number 256]
@@ -144,10 +144,10 @@ pub struct ConvertArgs {
     /// Predict size, time, memory and, with a target or --calibration, the divergence from MODEL, and stop. With a target the
     /// types are chosen, which takes a part of the time of the conversion; --plan keeps them for it. With --batch, say which jobs
     /// are to be done, and the memory and threads of each
-    #[arg(long, conflicts_with_all = ["out", "force", "eval", "stats_out", "min_cosine", "clusters", "early_exit", "max_size"])]
+    #[arg(long, conflicts_with_all = ["out", "force", "eval", "stats_out", "min_cosine", "clusters", "early_exit", "max_size", "skip_tokenizer_check", "retry", "fail_fast"])]
     pub(super) dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "max_size", "stats_in", "stats_out", "show_stats"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "skip_tokenizer_check", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "max_size", "stats_in", "stats_out", "show_stats"])]
     pub(super) demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]

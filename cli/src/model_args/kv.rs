@@ -12,8 +12,8 @@ pub struct KvArgs {
     /// on a graphics processor f16 or 8bit [default: f16; with --ram-budget 8bit,4bit]
     #[arg(long, value_name = "TYPE")]
     pub kv_type: Option<KvTypes>,
-    /// Keep N positions of a text (between N and N + 64, while a prompt is read up to N + 512) in layers that see all of it
-    /// [default: all]
+    /// Keep N positions of a text (between N and N + 64, while a prompt is read up to N + 512) in layers that see all of it;
+    /// not with --interactive, which forgets the oldest turns instead [default: all]
     #[arg(long, value_name = "N")]
     pub kv_window: Option<usize>,
     /// With --kv-window: keep the first 4 and the last (window), or the last half and those that got most attention (h2o)

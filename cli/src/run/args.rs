@@ -74,7 +74,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub(super) bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "verbose", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
     pub(super) system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -94,15 +94,15 @@ pub(super) struct SamplingArgs {
     /// Temperature; 0 always takes the likeliest token
     #[arg(long, visible_alias = "temp", value_name = "T", default_value_t = 0.7)]
     pub(super) temperature: f32,
-    /// Keep the K likeliest tokens; 0 keeps all
-    #[arg(long, value_name = "K", default_value_t = 40)]
-    pub(super) top_k: usize,
-    /// Keep the likeliest tokens until their probabilities reach P; 1 keeps all
-    #[arg(long, value_name = "P", default_value_t = 0.9)]
-    pub(super) top_p: f32,
-    /// Keep tokens at least P times as likely as the likeliest; 0 keeps all
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    pub(super) min_p: f32,
+    /// Keep the K likeliest tokens; 0 keeps all [default: 40]
+    #[arg(long, value_name = "K")]
+    pub(super) top_k: Option<usize>,
+    /// Keep the likeliest tokens until their probabilities reach P; 1 keeps all [default: 0.9]
+    #[arg(long, value_name = "P")]
+    pub(super) top_p: Option<f32>,
+    /// Keep tokens at least P times as likely as the likeliest; 0 keeps all [default: 0]
+    #[arg(long, value_name = "P")]
+    pub(super) min_p: Option<f32>,
     /// Seed of the random choices [default: from the clock, shown by --verbose and --json]
     #[arg(short, long, value_name = "N")]
     pub(super) seed: Option<u64>,
@@ -139,11 +139,35 @@ impl RunArgs {
 }
 
 impl SamplingArgs {
-    /// The sampler that the flags ask for, and its seed.
+    /// The sampler that the flags ask for, and its seed. Says which of them change nothing: not an error, as whoever tries
+    /// several temperatures has the others on the same line.
     pub(super) fn sampler(&self) -> Result<(Sampler, u64)> {
+        let idle = self.without_effect();
+        if !idle.is_empty() {
+            let flags = idle.join(", ");
+            eprintln!("note: {flags}: without effect at --temp 0, which always takes the likeliest token");
+        }
         let seed = self.seed.unwrap_or_else(clock_seed);
-        let options = SamplerOptions::new(self.temperature, self.top_k, self.top_p, self.min_p, seed)?;
+        let (top_k, top_p, min_p) =
+            (self.top_k.unwrap_or(40), self.top_p.unwrap_or(0.9), self.min_p.unwrap_or(0.0));
+        let options = SamplerOptions::new(self.temperature, top_k, top_p, min_p, seed)?;
         Ok((Sampler::new(options), seed))
+    }
+}
+
+impl SamplingArgs {
+    /// The flags given that change nothing.
+    fn without_effect(&self) -> Vec<&'static str> {
+        if self.temperature != 0.0 {
+            return Vec::new();
+        }
+        let flags = [
+            ("--top-k", self.top_k.is_some()),
+            ("--top-p", self.top_p.is_some()),
+            ("--min-p", self.min_p.is_some()),
+            ("--seed", self.seed.is_some()),
+        ];
+        flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
 }
 

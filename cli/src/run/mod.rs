@@ -69,6 +69,11 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
         let budget = args.stream.ram_budget;
         return print_tokens(&args.tokens, path, args.input()?.as_mut(), budget, args.json);
     }
+    if args.interactive.interactive && args.kv.kv_window.is_some() {
+        let why = "--kv-window: not with --interactive, which goes back to where a conversation changes, and needs the positions \
+                   before it; a conversation that outgrows its context (-c) forgets its oldest turns";
+        return Err(RuntimeError::Request(why.into()).into());
+    }
     if !args.has_input() && !args.interactive.interactive {
         let nothing = "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids, or -i";
         return Err(RuntimeError::Request(nothing.into()).into());

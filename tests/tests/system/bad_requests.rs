@@ -137,6 +137,28 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         (run().arg("--system"), "MODEL"),
         (program("qsf-run").args("--system --bench"), "--bench"),
         (program("qsf-run").args("--system -p hi"), "--prompt"),
+        (program("qsf-run").args("--system -n 5"), "--max-tokens"),
+        (program("qsf-run").args("--system -c 5"), "--ctx-size"),
+        (program("qsf-run").args("--system --temp 0"), "--temp"),
+        (program("qsf-run").args("--system --seed 5"), "--seed"),
+        (program("qsf-run").args("--system -v"), "--verbose"),
+        (program("qsf-run").args("--kernel 4bit -v"), "--verbose"),
+        (run().args("--tokenize -p hi --temp 0"), "--temp"),
+        (run().args("--tokenize -p hi --top-k 5"), "--top-k"),
+        (run().args("--tokenize -p hi --seed 5"), "--seed"),
+        (run().args("--tokenize -p hi -t 1"), "--threads"),
+        (run().args("--tokenize -p hi --pin"), "--pin"),
+        (run().args("--tokenize -p hi --device cpu"), "--device"),
+        (run().args("--tokenize -p hi -v"), "--verbose"),
+        (run().args("-i --kv-window 80"), "forgets its oldest turns"),
+        (run().args("-i --kv-window 80 --kv-policy h2o"), "forgets its oldest turns"),
+        (run().args("-p hi --kv-policy h2o"), "--kv-window"),
+        (run().args("-p hi --memory-plan"), "--ram-budget"),
+        (run().args("-p hi --io pread"), "--io"),
+        (run().args("-p hi --early-exit 0.5"), "has no classifiers"),
+        (run().args("-p hi --quality 0.5"), "does not say how important"),
+        (run().args("-p hi --head clusters"), "has no vocabulary clusters"),
+        (run().args("-p hi --system-prompt Hello"), "--chat"),
         (convert().args("--demo-dir x"), "--demo-dir"),
         (convert().arg("--demo"), "--demo"),
         (convert().args("--calibration-tokens 5"), "--calibration"),
@@ -145,6 +167,20 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         (program("qsf-convert").arg(&model).args("--dry-run --force"), "--force"),
         (program("qsf-convert").args("--demo --quant 2bit"), "--quant"),
         (convert().arg("--pin"), "--calibration"),
+        (
+            program("qsf-convert").arg(&model).args("--dry-run --skip-tokenizer-check"),
+            "--skip-tokenizer-check",
+        ),
+        (program("qsf-convert").args("--demo --skip-tokenizer-check"), "--skip-tokenizer-check"),
+        (program("qsf-convert").args("--quant 2bit --show-stats a.stats"), "--quant"),
+        (program("qsf-convert").args("--force --show-stats a.stats"), "--force"),
+        (program("qsf-convert").args("--allow-requantize --show-stats a.stats"), "--allow-requantize"),
+        (program("qsf-convert").args("--batch a.jsonl --out-dir b --dry-run --fail-fast"), "--fail-fast"),
+        (program("qsf-convert").args("--batch a.jsonl --out-dir b --dry-run --retry 1"), "--retry"),
+        (convert().args("--chat-template"), "--calibration"),
+        (convert().args("-q 3bit --effort max"), "--calibration"),
+        (convert().args("--eval-chunks 3"), "--eval"),
+        (convert().args("--max-kld 3"), "--eval"),
         (golden().args("--ctx 64"), "--ctx"),
         (golden().args("--chunks 2"), "--chunks"),
         (golden().arg("--base").arg(&model), "--base"),
@@ -181,5 +217,26 @@ fn a_flag_without_an_effect_on_the_types_of_a_file_is_named_in_a_note() {
             Some(says) => assert!(stderr.contains(says), "{says}: {stderr}"),
             None => assert!(!stderr.contains("note:"), "{stderr}"),
         }
+    }
+}
+
+#[test]
+fn a_flag_of_random_choices_at_temperature_0_is_said_to_have_no_effect() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = small_model(dir.path());
+    let run = |args: &str| program("qsf-run").arg(&model).args("--prompt-ids 1,2 -n 2").args(args).run();
+    for (args, says) in [
+        ("--temp 0", ""),
+        ("--temp 0.5 --seed 3 --top-k 5", ""),
+        ("--temp 0 --seed 3", "note: --seed: without effect at --temp 0"),
+        ("--temp 0 --min-p 0.1 --top-k 5 --top-p 0.5", "note: --top-k, --top-p, --min-p: without effect"),
+    ] {
+        let output = run(args);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert!(
+            output.stderr.starts_with(says) && output.stderr.is_empty() == says.is_empty(),
+            "{args}: {}",
+            output.stderr
+        );
     }
 }
