@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use qsf_format::printable::printable;
+use serde_json::Value;
 
 /// A table in plain text: the first `text_columns` columns to the left, all others, being numbers, to the right.
 pub fn table(header: &[&str], text_columns: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -31,4 +32,12 @@ pub fn print(text: &str) -> std::io::Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => result,
     }
+}
+
+/// Prints what `--json` asks for.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(document: &Value) -> std::io::Result<()> {
+    print(&format!("{document:#}\n"))
 }

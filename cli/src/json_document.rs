@@ -2,8 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::console::print;
-
 /// The description that documents follow, `docs/schema/`. A member that gets another name or meaning makes the next one.
 pub const SCHEMA: u32 = 1;
 
@@ -12,12 +10,4 @@ pub fn document(name: &str, mut members: Value) -> Value {
     members["schema"] = json!(SCHEMA);
     members["document"] = json!(name);
     members
-}
-
-/// Prints a document to stdout.
-///
-/// # Errors
-/// When writing fails.
-pub fn print_document(document: &Value) -> std::io::Result<()> {
-    print(&format!("{document:#}\n"))
 }

@@ -15,7 +15,7 @@ use crate::values::to_object;
 /// verify: check every checksum and every padding byte; BadInputError says where the first damage is.
 /// allow_plain: with verify, accept a plain file, most of which is under no checksum.
 ///
-/// Returns what qsf-inspect --json prints, as a dict: "file_bytes", "type", "block_size", "bits_per_weight", "model",
+/// Returns what qsf-inspect --json prints, as a dict: "file_bytes", "type", "block_size", "bits_per_weight", "config",
 /// "provenance", "evaluation", "sections", "layers" and, if asked for, "tensors" and "verified".
 #[pyfunction]
 #[pyo3(signature = (path, *, tensors = false, verify = false, allow_plain = false))]

@@ -7,6 +7,7 @@ mod data;
 mod folders;
 pub mod forged;
 mod gguf;
+mod json_schema;
 mod models;
 #[cfg(test)]
 mod module_order;
@@ -18,6 +19,7 @@ pub mod reseal;
 pub use data::{CALIBRATION, TEXT, golden, shared};
 pub use folders::{Snapshot, leftovers};
 pub use gguf::write_sparse_gguf;
+pub use json_schema::JsonSchemas;
 pub use models::{
     SafetensorsFile, Size, change_config, demo_model, small_model, write_gpt2, write_llama, write_mixtral,
     write_sparse_llama,

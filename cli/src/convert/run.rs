@@ -24,11 +24,11 @@ use super::report::{conversion_table, plan_table, prediction_json, prediction_li
 use super::stats::{statistics_json, statistics_line};
 use super::stats_report::StatsReport;
 use crate::batch::{BatchError, Worker, forecast_batch, run_batch};
-use crate::console::print;
+use crate::console::{print, print_json};
 use crate::documents;
 use crate::exit::{class_of, exit_with};
 use crate::interrupt::cancel_on_interrupt;
-use crate::json_document::{document, print_document};
+use crate::json_document::document;
 use crate::progress::ProgressLine;
 use crate::template_process::render_if_asked;
 
@@ -131,7 +131,7 @@ fn batch(args: &ConvertArgs, jobs: &Path) -> anyhow::Result<()> {
 
 fn report(args: &ConvertArgs, made: &Made) -> anyhow::Result<()> {
     if args.json {
-        print_document(&made.to_json(args))?;
+        print_json(&made.to_json(args))?;
     } else {
         let table = conversion_table(&made.conversion, args.block_size);
         print(&format!("{table}{}: written and verified\n", made.conversion.path.display()))?;
@@ -171,7 +171,7 @@ fn dry_run(
         value["compressed"] = json!(options.compression != Compression::None);
         value["quantized_from"] = json!(quantized_from);
         value["needs_allow_requantize"] = json!(needs_permission);
-        print_document(&document("prediction", value))?;
+        print_json(&document("prediction", value))?;
         return Ok(());
     }
     let mut out = String::new();
@@ -196,7 +196,7 @@ fn demo(args: &ConvertArgs, cpu: &Cpu, cancel: &Cancel) -> anyhow::Result<()> {
     let lines = run_demo(&args.demo_dir, cpu, &ProgressLine::default(), cancel)?;
     if args.json {
         let value = json!({ "folder": args.demo_dir.display().to_string(), "files": lines });
-        print_document(&document("demo", value))?;
+        print_json(&document("demo", value))?;
     } else {
         // Under `cargo run` nothing is installed: the suggestion must work as it stands.
         let run = if std::env::var_os("CARGO").is_some() {

@@ -81,16 +81,16 @@ impl StatsReport {
 
     /// For programs.
     pub fn to_json(&self) -> Value {
+        let spread = |[min, median, max]: [f64; 3]| json!({ "min": min, "median": median, "max": max });
         let inputs = self.layers.iter().flat_map(|layer| {
             layer.inputs.iter().map(|input| {
                 json!({
                     "layer": layer.layer, "input": format!("{:?}", input.input), "tokens": input.tokens,
-                    "cols": input.cols, "mean_square": input.mean_square, "dead_cols": input.channels.dead,
+                    "cols": input.cols, "mean_square": spread(input.mean_square), "dead_cols": input.channels.dead,
                     "outlier_cols": input.channels.outliers, "stored_bytes": input.bytes,
                 })
             })
         });
-        let spread = |[min, median, max]: [f64; 3]| json!({ "min": min, "median": median, "max": max });
         let of_layers = self.layers.iter().filter(|layer| layer.layer.is_some());
         let matrices = self.matrices.as_ref().map(|matrices| {
             let matrix = |matrix: &MatrixSummary| {

@@ -12,9 +12,9 @@ use qsf_runtime::source::{self, WeightSource};
 use qsf_runtime::stream::{Io, StreamSource};
 use serde_json::{Value, json};
 
-use crate::console::{print, table};
+use crate::console::{print, print_json, table};
 use crate::interrupt::cancel_on_interrupt;
-use crate::json_document::{document, print_document};
+use crate::json_document::document;
 use crate::progress::ProgressLine;
 
 /// What to compare.
@@ -44,7 +44,7 @@ pub fn print_difference(args: &DiffArgs) -> anyhow::Result<bool> {
         let mut value = to_json(&found);
         value["path_a"] = json!(args.a.display().to_string());
         value["path_b"] = json!(args.b.display().to_string());
-        print_document(&document("difference", value))?;
+        print_json(&document("difference", value))?;
     } else {
         print(&printable(&text(args, a.as_ref(), b.as_ref(), &found)))?;
     }

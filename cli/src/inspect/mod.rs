@@ -22,9 +22,9 @@ use qsf_format::printable::printable;
 use qsf_format::{Meta, QsfFile, Verification, verify_file};
 use serde_json::Value;
 
-use crate::console::print;
+use crate::console::{print, print_json};
 use crate::exit::Unprotected;
-use crate::json_document::{document, print_document};
+use crate::json_document::document;
 
 pub use diff::{DiffArgs, print_difference};
 use overview::{describe, text, verification_json};
@@ -60,7 +60,7 @@ pub fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
     let path = args.file.as_deref().context("no file given")?;
     let found = Found::look(path, args.tensors, args.verify)?;
     if args.json {
-        print_document(&found.to_json()?)?;
+        print_json(&found.to_json()?)?;
     } else {
         let Found { file, meta, tensors, verification } = &found;
         print(&printable(&text(file, meta.as_ref(), tensors, verification.as_ref())?))?;

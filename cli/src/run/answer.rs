@@ -15,9 +15,9 @@ use super::lengths::DEFAULT_TOKENS;
 use super::prompt::no_tokenizer;
 use super::rates::Rates;
 use super::session::Session;
-use crate::console::print;
+use crate::console::{print, print_json};
 use crate::interrupt::ctrl_c_ends_an_answer;
-use crate::json_document::{document, print_document};
+use crate::json_document::document;
 use crate::model_args::Streaming;
 use crate::model_name::model_name;
 
@@ -66,7 +66,7 @@ fn converse<R: Runner>(runner: &R, args: &RunArgs, session: &Session, state: R::
             "streaming": session.streaming.as_ref().map(Streaming::to_json),
         });
         session.shortcuts.add_to(&mut value);
-        print_document(&document("conversation", value))?;
+        print_json(&document("conversation", value))?;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ fn report<R: Runner>(runner: &R, args: &RunArgs, session: &Session, found: &Gene
             "layers_per_token": layers_per_token,
         });
         shortcuts.add_to(&mut value);
-        print_document(&document("generation", value))?;
+        print_json(&document("generation", value))?;
     } else {
         print("\n")?;
     }

@@ -6,8 +6,8 @@ use qsf_runtime::cpu::threads::{Pinning, physical_cores};
 use qsf_runtime::cpu::{Cpu, Isa};
 use serde_json::{Value, json};
 
-use crate::console::{print, table};
-use crate::json_document::{document, print_document};
+use crate::console::{print, print_json, table};
+use crate::json_document::document;
 use crate::model_args::{adapters_json, adapters_text};
 
 /// Prints what `cpu` computes with, and which graphics processors there are.
@@ -24,7 +24,7 @@ pub(super) fn print_system(cpu: &Cpu, as_json: bool) -> anyhow::Result<()> {
             "physical_cores": cores, "pinned": pinned, "isa_available": available, "isa": cpu.isa().name(), "kernels": kernels,
             "adapters": adapters_json(),
         });
-        print_document(&document("system", value))?;
+        print_json(&document("system", value))?;
         return Ok(());
     }
     let mut out = format!(

@@ -33,7 +33,11 @@ fn check_against_transformers(models: &[PathBuf]) {
         for path in [model, &file] {
             let report = compare(path, model);
             let name = path.display();
-            assert!(error(&report, "logits_relative_error") <= 1e-5, "{name} of {}: {report}", model.display());
+            assert!(
+                error(&report, "logits_relative_error") <= 1e-5,
+                "{name} of {}: {report}",
+                model.display()
+            );
             assert!(error(&report, "nll_mean_abs_error") <= 5e-5, "{name} of {}: {report}", model.display());
             assert_eq!(report["greedy_equal"], true, "{name} of {}: {report}", model.display());
         }

@@ -101,10 +101,7 @@ fn a_batch_makes_the_files_of_single_conversions_and_skips_them_afterwards() {
         assert_eq!(record["sha256"].as_str().unwrap().len(), 64);
     }
     let fitted = records.iter().find(|record| record["output"] == "sub/fitted.qsf").unwrap();
-    assert!(
-        fitted["kld_mean"].as_f64().unwrap() < 1.0 && fitted["ppl"].as_f64().unwrap() > 20.0,
-        "{fitted}"
-    );
+    assert!(fitted["kld_mean"].as_f64().unwrap() < 1.0 && fitted["ppl"].as_f64().unwrap() > 20.0, "{fitted}");
     let left: Vec<String> = place.names().into_iter().filter(|name| !name.ends_with(".qsf")).collect();
     assert_eq!(left, ["results.jsonl", "sub"]);
 

@@ -49,6 +49,7 @@ mod layers;
 mod streaming;
 
 // What is shown.
+mod json_documents;
 mod report;
 
 // The system around them.

@@ -38,9 +38,9 @@ use qsf_format::{FormatError, PartialFile, human_bytes};
 use qsf_runtime::{Result, RuntimeError};
 use serde_json::json;
 
-use crate::console::print;
+use crate::console::{print, print_json};
 use crate::interrupt::cancel_on_interrupt;
-use crate::json_document::{document, print_document};
+use crate::json_document::document;
 use crate::progress::ProgressLine;
 
 /// What to report on, and where to.
@@ -95,7 +95,7 @@ pub fn write_report(args: &ReportArgs) -> anyhow::Result<()> {
             "card_path": args.card.as_ref().map(|path| path.display().to_string()),
             "files": files.into_iter().map(|file| file.json).collect::<Vec<_>>(),
         });
-        print_document(&document("report", value))?;
+        print_json(&document("report", value))?;
     } else {
         print(&printable(&said))?;
     }
