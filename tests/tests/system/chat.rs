@@ -60,9 +60,9 @@ fn a_calibration_text_of_conversations_goes_through_the_models_template_on_reque
     calibrated(&model, &plain, &text, "").run().json();
     calibrated(&model, &chat, &text, "--chat-template").run().json();
     let (plain, chat) = (recorded(&plain), recorded(&chat));
-    assert_eq!(chat["token_ids"], tokens(&model, RENDERED).len());
+    assert_eq!(chat["tokens"], tokens(&model, RENDERED).len());
     assert_eq!((&plain["chat_template"], &chat["chat_template"]), (&Value::Bool(false), &Value::Bool(true)));
-    assert_ne!(plain["token_ids"], chat["token_ids"], "the template changed nothing");
+    assert_ne!(plain["tokens"], chat["tokens"], "the template changed nothing");
     let of_file = sha256(&fs::read(&text).unwrap());
     assert_eq!((&plain["text_sha256"], &chat["text_sha256"]), (&json!(of_file), &json!(of_file)));
 }
