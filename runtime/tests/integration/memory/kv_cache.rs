@@ -1,12 +1,10 @@
 //! What the key/value cache takes is what is said beforehand, and no more than the positions so far need.
 
-use std::sync::atomic::Ordering;
-
 use qsf_format::{ModelConfig, SlidingWindow};
 use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
 use qsf_runtime::{KvCache, KvOptions};
 
-use super::{HELD, alone};
+use super::{HELD_BY_THREAD, alone};
 
 fn config(window: Option<u32>) -> ModelConfig {
     ModelConfig {
@@ -39,13 +37,13 @@ fn a_cache_takes_what_it_says_and_grows_with_its_positions() {
             drop(cache);
 
             let mut held = Vec::with_capacity(700);
-            let before = HELD.load(Ordering::Relaxed);
+            let before = HELD_BY_THREAD.get();
             let mut cache = KvCache::new(&config, 3, 700, 8, options).unwrap();
             for _ in 0..700 {
                 cache.reserve(1).unwrap();
                 (0..3).for_each(|layer| cache.store(&cpu, layer, &row, &row));
                 cache.advance(1);
-                held.push(HELD.load(Ordering::Relaxed) - before);
+                held.push((HELD_BY_THREAD.get() - before) as usize);
             }
             // Lists of layers and pages come on top.
             let (full, lists) = (held[699], 2_000);

@@ -1,11 +1,13 @@
 //! What code takes from the allocator. The allocator counts for all threads, so each of these tests runs in a process of its
-//! own, where the harness has no other test and does nothing meanwhile.
+//! own, where the harness has no other test. Its main thread still gives back a little while the test begins: what must be
+//! exact is counted by thread.
 
 mod allocations;
 mod kv_cache;
 mod pickle_limits;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -22,7 +24,14 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that were held at once at most, since this was set.
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
+thread_local! {
+    /// Bytes that this thread took, less those that it gave back. Without a destructor, so that the allocator can use it at any
+    /// time.
+    static HELD_BY_THREAD: Cell<isize> = const { Cell::new(0) };
+}
+
 fn count(bytes: usize) {
+    HELD_BY_THREAD.set(HELD_BY_THREAD.get() + bytes as isize);
     TAKEN.fetch_add(1, Relaxed);
     PEAK.fetch_max(HELD.fetch_add(bytes, Relaxed) + bytes, Relaxed);
 }
@@ -44,6 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Relaxed);
+        HELD_BY_THREAD.set(HELD_BY_THREAD.get() - layout.size() as isize);
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(place, layout) }
     }
