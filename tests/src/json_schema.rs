@@ -75,10 +75,10 @@ impl JsonSchemas {
                     }
                 }
                 "type" if !has_type(value, wanted) => {
-                    problems.push(format!("{place}: expected {wanted}, found {value}"))
+                    problems.push(format!("{place}: expected {wanted}, found {value}"));
                 }
                 "const" if value != wanted => {
-                    problems.push(format!("{place}: expected {wanted}, found {value}"))
+                    problems.push(format!("{place}: expected {wanted}, found {value}"));
                 }
                 "enum" if !wanted.as_array().unwrap().contains(value) => {
                     problems.push(format!("{place}: expected one of {wanted}, found {value}"));

@@ -79,7 +79,10 @@ fn models_of_llama_cpp_compute_what_transformers_computes() {
         let report =
             compare_golden(&Decoder::new(model, cpu.clone(), None), KvTypes::default(), &expected, &golden)
                 .unwrap();
-        assert!(report.logits_relative_error < 1e-5 && report.nll_mean_abs_error < 5e-5, "{name}: {report:?}");
+        assert!(
+            report.logits_relative_error < 1e-5 && report.nll_mean_abs_error < 5e-5,
+            "{name}: {report:?}"
+        );
         assert!(report.greedy_equal, "{name}: {report:?}");
     }
 }
