@@ -37,7 +37,7 @@ pub fn print(text: &str) -> std::io::Result<()> {
 /// Prints what `--json` asks for.
 ///
 /// # Errors
-/// As [`print`].
+/// When writing fails for another reason than a closed pipe.
 pub fn print_json(document: &Value) -> std::io::Result<()> {
     print(&format!("{document:#}\n"))
 }
