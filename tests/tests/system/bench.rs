@@ -89,6 +89,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "bandwidth",
             "cold_load",
             "device",
+            "document",
             "head",
             "isa",
             "kv_type",
@@ -96,6 +97,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "load_seconds",
             "model",
             "rows",
+            "schema",
             "streaming",
             "version",
             "weight_bytes_per_token"
@@ -147,7 +149,7 @@ fn every_form_of_a_bench_has_a_line_for_each_test() {
 #[test]
 fn kernels_are_measured_without_a_model() {
     let report = program("qsf-run").args("--kernel bit/1/cache -t 1,2 -o json").run().json();
-    assert_eq!(keys(&report), ["clock_ghz", "isa", "rows", "version"]);
+    assert_eq!(keys(&report), ["clock_ghz", "document", "isa", "rows", "schema", "version"]);
     assert!(number(&report, "/clock_ghz") > 0.1);
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 10, "2bit, 3bit, 4bit, 6bit and 8bit on 1 and 2 threads: {report:#}");

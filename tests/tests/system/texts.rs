@@ -110,8 +110,8 @@ fn spaces_kept(model: &Path, prompt: &str) -> usize {
         let ids = |field: &str| -> Vec<u32> {
             run[field].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
         };
-        let before = ids("prompt_tokens");
-        let whole = tokenizer.decode(&[before.clone(), ids("tokens")].concat(), true).unwrap();
+        let before = ids("prompt_token_ids");
+        let whole = tokenizer.decode(&[before.clone(), ids("token_ids")].concat(), true).unwrap();
         let text = run["text"].as_str().unwrap();
         assert_eq!(tokenizer.decode(&before, true).unwrap(), prompt);
         assert_eq!(format!("{prompt}{text}"), whole, "seed {seed}");
