@@ -8,6 +8,7 @@
 //! | [`evaluate`] | `qsf-eval` |
 //! | [`run`], [`mod@bench`] | `qsf-run`, and its measurements |
 //! | [`compute`], [`model_args`], [`byte_size`] | flags that programs share |
+//! | [`kept_model`] | a model that another language keeps, opened by options |
 //! | [`console`], [`progress`], [`model_name`] | what a user sees |
 //! | [`exit`], [`interrupt`] | how a program ends |
 //! | [`template_process`] | where chat templates run |
@@ -53,6 +54,7 @@ pub mod exit;
 pub mod inspect;
 pub mod interrupt;
 pub mod json_document;
+pub mod kept_model;
 pub mod model_args;
 pub mod model_name;
 pub mod progress;

@@ -54,7 +54,21 @@ def generate(
 def open(path: _Path) -> TensorFile: ...
 
 class Model:
-    def __init__(self, path: _Path, *, threads: int | None = None) -> None: ...
+    def __init__(
+        self,
+        path: _Path,
+        *,
+        threads: int | None = None,
+        ram_budget: str | float | None = None,
+        ctx_size: int | None = None,
+        kv_type: str | None = None,
+        kv_window: int | None = None,
+        kv_policy: str | None = None,
+        activations: str | None = None,
+        quality: float | None = None,
+        early_exit: float | None = None,
+        head: str | None = None,
+    ) -> None: ...
     def generate(self, prompt: str, *, on_token: _OnToken | None = None, **options: Unpack[_Generation]) -> str: ...
     def stream(self, prompt: str, **options: Unpack[_Generation]) -> TextStream: ...
     def tokenize(self, text: str) -> list[int]: ...

@@ -24,11 +24,3 @@ pub fn cpu_of(compute: &ComputeArgs) -> anyhow::Result<Cpu> {
     });
     compute.cpu(threads)
 }
-
-/// The backend for a number of threads; `None`: one for each physical core.
-///
-/// # Errors
-/// As [`cpu_of`].
-pub fn cpu_with(threads: Option<usize>) -> anyhow::Result<Cpu> {
-    cpu_of(&ComputeArgs { threads: threads.into_iter().collect(), pin: false })
-}

@@ -1,20 +1,21 @@
 //! `qsf.Model`: text from a model, whole or piece by piece.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use qsf_runtime::cpu::{Cpu, KvTypes};
-use qsf_runtime::generate::{GenerateRequest, PROMPT_BATCH, check_lengths, generate};
+use qsf_cli::convert::parse_named;
+use qsf_cli::kept_model::{KeptModel, KeptModelArgs};
+use qsf_runtime::generate::{GenerateRequest, check_lengths, generate};
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
-use qsf_runtime::source::{self, WeightSource};
-use qsf_runtime::{ChatTemplate, Decoder, Message, RuntimeError, Tokenizer};
+use qsf_runtime::{ChatTemplate, Message, RuntimeError};
 
 use crate::errors::raise;
-use crate::machine::cpu_with;
+use crate::machine::cpu_of;
+use crate::values::named_options;
 use crate::work::{Event, Teller, Work, report};
 
 /// Tokens generated when no number is given and the context has room: as qsf-run does.
@@ -23,9 +24,12 @@ const DEFAULT_TOKENS: usize = 256;
 /// A model in memory, ready to generate.
 ///
 /// path: a QSF file, HuggingFace directory or GGUF file; the latter two are run at full precision.
-/// threads: threads that run it; by default one for each physical core.
+/// options: those of qsf-run by their names with "_" for "-": threads=2; ram_budget="200MB" (bytes of the whole process, what
+/// Python holds included); kv_type="8bit,4bit"; activations="f32"; quality=0.8; head="clusters"; early_exit=0.9; kv_window=1024;
+/// ctx_size=4096 (positions that a prompt and its text may take: by default what the model was made for, and with a budget 2048).
 ///
-/// Calls from several threads of Python run side by side, each with keys and values of its own.
+/// Calls from several threads of Python run side by side, each with keys and values of its own. With a budget, which has room for
+/// one, they wait for each other.
 #[pyclass(frozen, module = "qsf")]
 pub struct Model {
     loaded: Arc<Loaded>,
@@ -33,10 +37,9 @@ pub struct Model {
 
 /// What a generation needs, shared with the threads that generate.
 struct Loaded {
-    source: Box<dyn WeightSource>,
-    weights: Arc<qsf_runtime::Model>,
-    tokenizer: Tokenizer,
-    cpu: Cpu,
+    model: KeptModel,
+    /// Held by the sequence that a budget has room for.
+    turn: Mutex<()>,
 }
 
 /// What to generate, and how.
@@ -49,18 +52,6 @@ struct Request {
 }
 
 impl Loaded {
-    fn open(path: &std::path::Path, threads: Option<usize>, cancel: &Cancel) -> anyhow::Result<Loaded> {
-        let cpu = cpu_with(threads)?;
-        let source = source::open(path)?;
-        cancel.check()?;
-        let json = source.tokenizer_json();
-        let json =
-            json.ok_or_else(|| RuntimeError::bad_input(path, "tokenizer.json", "a tokenizer", "none"))?;
-        let tokenizer = Tokenizer::from_json(json, path)?;
-        let weights = Arc::new(qsf_runtime::Model::load(source.as_ref())?);
-        Ok(Loaded { source, weights, tokenizer, cpu })
-    }
-
     /// The tokens of the prompt; of a chat up to where the answer begins.
     fn tokens(&self, request: &Request) -> Result<Vec<u32>, RuntimeError> {
         if !request.chat {
@@ -68,30 +59,32 @@ impl Loaded {
             return if request.prompt.is_empty() {
                 Ok(Vec::new())
             } else {
-                self.tokenizer.encode(&request.prompt)
+                self.model.tokenizer.encode(&request.prompt)
             };
         }
-        let template = ChatTemplate::of_source(self.source.as_ref(), &self.tokenizer)?;
+        let template = ChatTemplate::of_source(self.model.open.source(), &self.model.tokenizer)?;
         let system = request.system_prompt.as_ref().map(|text| Message::new("system", text));
         let messages: Vec<Message> =
             system.into_iter().chain([Message::new("user", &request.prompt)]).collect();
-        self.tokenizer.encode_plain(&template.render(&messages, true)?)
+        self.model.tokenizer.encode_plain(&template.render(&messages, true)?)
     }
 
     /// Generates, and tells every piece of text as soon as later tokens cannot change it.
     fn generate(&self, request: &Request, teller: &Teller, cancel: &Cancel) -> anyhow::Result<()> {
-        let config = &self.weights.config;
         let prompt = self.tokens(request)?;
-        let longest = config.max_positions as usize;
-        check_lengths(prompt.len(), request.max_tokens.unwrap_or(0), longest)?;
+        let KeptModel { decoder, context: longest, batch, kv, budget, .. } = &self.model;
+        check_lengths(prompt.len(), request.max_tokens.unwrap_or(0), *longest)?;
         let max_tokens = request.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(longest - prompt.len()));
-        let decoder = Decoder::new(self.weights.clone(), self.cpu.clone(), None).stop_on(cancel);
+        // Whoever panicked has left no state behind.
+        let _turn = budget.map(|_| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        let decoder = &decoder.clone().stop_on(cancel);
         let context = prompt.len() + max_tokens;
-        let mut state = decoder.state_with(context, prompt.len().min(PROMPT_BATCH), KvTypes::F16.into())?;
+        let mut state = decoder.state_with(context, prompt.len().min(*batch), *kv)?;
         let mut sampler = Sampler::new(request.sampling);
-        let mut stream = self.tokenizer.stream_after(&prompt)?;
-        let what = GenerateRequest { prompt: &prompt, max_tokens, stop_tokens: &config.stop_tokens };
-        generate(&decoder, &mut state, what, &mut sampler, |token| {
+        let mut stream = self.model.tokenizer.stream_after(&prompt)?;
+        let what =
+            GenerateRequest { prompt: &prompt, max_tokens, stop_tokens: &decoder.model().config.stop_tokens };
+        generate(decoder, &mut state, what, &mut sampler, |token| {
             stream.push(token)?.map_or(Ok(()), |piece| teller.text(piece))
         })?;
         if let Some(rest) = stream.finish()? {
@@ -111,11 +104,18 @@ impl Model {
 #[pymethods]
 impl Model {
     #[new]
-    #[pyo3(signature = (path, *, threads = None))]
-    fn new(py: Python<'_>, path: PathBuf, threads: Option<usize>) -> PyResult<Model> {
-        let work = Work::start(move |_, cancel| Loaded::open(&path, threads, cancel))?;
-        let loaded = Arc::new(work.wait(py, |event| report(py, event, None))?);
-        Ok(Model { loaded })
+    #[pyo3(signature = (path, **options))]
+    fn new(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Model> {
+        let given = named_options(options)?;
+        let refused =
+            ["io", "memory_plan", "pin"].into_iter().find(|name| given.iter().any(|(o, _)| o == name));
+        if let Some(name) = refused {
+            return Err(raise(py)(RuntimeError::Request(format!("Model has no option {name:?}"))));
+        }
+        let args: KeptModelArgs = parse_named(&given, &[], &[], &[&path]).map_err(raise(py))?;
+        let work = Work::start(move |_, cancel| args.load(cpu_of(args.compute())?, cancel))?;
+        let model = work.wait(py, |event| report(py, event, None))?;
+        Ok(Model { loaded: Arc::new(Loaded { model, turn: Mutex::new(()) }) })
     }
 
     /// The text that continues a prompt.
@@ -177,17 +177,17 @@ impl Model {
 
     /// The token ids of a text, with those that the tokenizer itself adds.
     fn tokenize(&self, py: Python<'_>, text: String) -> PyResult<Vec<u32>> {
-        py.detach(|| self.loaded.tokenizer.encode(&text)).map_err(raise(py))
+        py.detach(|| self.loaded.model.tokenizer.encode(&text)).map_err(raise(py))
     }
 
     /// The text of token ids; with skip_special without special tokens such as the end of text.
     #[pyo3(signature = (ids, *, skip_special = true))]
     fn detokenize(&self, py: Python<'_>, ids: Vec<u32>, skip_special: bool) -> PyResult<String> {
-        py.detach(|| self.loaded.tokenizer.decode(&ids, skip_special)).map_err(raise(py))
+        py.detach(|| self.loaded.model.tokenizer.decode(&ids, skip_special)).map_err(raise(py))
     }
 
     fn __repr__(&self) -> String {
-        format!("qsf.Model({:?})", self.loaded.source.path().display().to_string())
+        format!("qsf.Model({:?})", self.loaded.model.open.source().path().display().to_string())
     }
 }
 

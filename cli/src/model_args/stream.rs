@@ -137,11 +137,24 @@ impl OpenModel {
     /// # Errors
     /// When the budget is too small, or weights are damaged or cannot be read.
     pub fn load(&mut self, need: Need) -> Result<(Model, Option<Streaming>)> {
+        self.load_beside(need, InUse::of_process)
+    }
+
+    /// [`OpenModel::load`] where `in_use` says what the process has taken so far, given what to say where the system does not
+    /// tell: for a program that has done other things before.
+    ///
+    /// # Errors
+    /// As [`OpenModel::load`].
+    pub fn load_beside(
+        &mut self,
+        need: Need,
+        in_use: impl FnOnce(u64) -> InUse,
+    ) -> Result<(Model, Option<Streaming>)> {
         match self {
             OpenModel::Whole(source) => Ok((Model::load(source.as_ref())?, None)),
             OpenModel::Streamed(source, budget) => {
                 source.drop_tokenizer_json();
-                let plan = MemoryPlan::new(source, need, *budget, InUse::of_process(UNKNOWN_USE))?;
+                let plan = MemoryPlan::new(source, need, *budget, in_use(UNKNOWN_USE))?;
                 let StreamedModel { model, plan, status } = StreamedModel::load(source, plan)?;
                 Ok((model, Some(Streaming { plan, status, io: source.io() })))
             }

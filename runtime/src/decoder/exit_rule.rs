@@ -7,6 +7,7 @@ use qsf_format::EarlyExits;
 use qsf_cpu::{Isa, Vectorized, lanes, math};
 
 /// When to leave.
+#[derive(Clone)]
 pub(super) struct ExitRule {
     /// For each layer, the number of its classifier.
     pub(super) of_layer: Vec<Option<usize>>,

@@ -27,7 +27,8 @@ const MAX_LINEARS: usize = 3;
 /// What capping a logit costs, in multiply-adds of matrices.
 const SOFTCAP_WORK: usize = 32;
 
-/// Runs a model.
+/// Runs a model. A clone shares the model and the threads.
+#[derive(Clone)]
 pub struct Decoder {
     pub(super) model: Arc<Model>,
     pub(super) cpu: Cpu,
@@ -39,7 +40,7 @@ pub struct Decoder {
     /// When the rest of these is left out.
     pub(super) exit_rule: Option<ExitRule>,
     /// What logits are made by in place of the whole head.
-    pub(super) clustered: Option<ClusteredHead>,
+    pub(super) clustered: Option<Arc<ClusteredHead>>,
     cancel: Cancel,
 }
 
@@ -111,13 +112,13 @@ impl Decoder {
     /// Makes [`Decoder::logits`] compute those of the likeliest clusters of tokens only.
     #[must_use]
     pub fn with_clusters(mut self, head: ClusteredHead) -> Decoder {
-        self.clustered = Some(head);
+        self.clustered = Some(Arc::new(head));
         self
     }
 
     /// The clusters that logits are made by; `None` where they are made by the whole head.
     pub fn clustered_head(&self) -> Option<&ClusteredHead> {
-        self.clustered.as_ref()
+        self.clustered.as_deref()
     }
 
     /// The flag that stops this decoder.
