@@ -93,7 +93,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "head",
             "isa",
             "kv_type",
-            "layers",
+            "layer_selection",
             "load_seconds",
             "model",
             "rows",

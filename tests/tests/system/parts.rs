@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Without what depends on how fast a machine is.
 fn figures(mut value: Value) -> Value {
-    for name in ["seconds", "tokens_per_second"] {
+    for name in ["seconds", "decode_tokens_per_second"] {
         if !value[name].is_null() {
             assert!(value[name].as_f64().unwrap() > 0.0);
             value[name] = Value::Null;

@@ -296,9 +296,14 @@ fn a_budget_that_is_too_small_is_refused_with_one_that_is_not() {
         let flag = flags.split(' ').nth(1).unwrap();
         refused(what, dir.path(), program("qsf-run").args(flags), 2, &[flag]);
     }
-    for flags in ["--tokenize -p a --memory-plan", "--bench --kv-policy h2o", "-i --kv-policy h2o"] {
+    for (flags, why) in [
+        ("--tokenize -p a --memory-plan", "cannot be used with"),
+        ("--bench --kv-policy h2o", "cannot be used with"),
+        ("-i --kv-policy h2o", "--kv-window <N>"),
+        ("-i --kv-policy h2o --kv-window 64", "not with --interactive"),
+    ] {
         let call = program("qsf-run").arg(&file).args(flags);
-        refused(flags, dir.path(), call, 2, &["cannot be used with"]);
+        refused(flags, dir.path(), call, 2, &[why]);
     }
     let source = program("qsf-run").arg(demo_model(dir.path())).args("-p a --ram-budget 100");
     refused("a directory", dir.path(), source, 4, &["qsf-convert"]);
