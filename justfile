@@ -41,6 +41,10 @@ miri *args:
 python *args:
     scripts/test_python {{args}}
 
+# The C library, from C and from Python's ctypes. Runs behind `just test`, whose programs it compares with
+capi:
+    scripts/test_capi
+
 # Kernels and quantizers, with the arguments of criterion: just bench --save-baseline before
 bench *args:
     cargo bench -p qsf-runtime --bench kernels -- {{args}}

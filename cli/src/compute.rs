@@ -1,12 +1,15 @@
 //! Threads and kernels, as the flags of a program say.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use anyhow::Context;
 use clap::Args;
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::threads::{MAX_THREADS, Pinning, Pool, default_threads};
 use qsf_runtime::cpu::{Cpu, Isa};
+
+/// What reads and encodes is on one pool for a whole process, as large as the first call of a library says.
+static LOADERS: Once = Once::new();
 
 /// Flags of every binary that computes.
 #[derive(Debug, Clone, Args)]
@@ -32,6 +35,22 @@ impl ComputeArgs {
             return Err(RuntimeError::Request(several.into()).into());
         };
         self.start_loaders()?;
+        self.cpu(threads)
+    }
+
+    /// [`ComputeArgs::start`] for a library, which is called many times in a process that is not its own.
+    ///
+    /// # Errors
+    /// As [`ComputeArgs::start`], but for the pool of what reads: where the process has one, that is used as it is.
+    pub fn start_in_library(&self) -> anyhow::Result<Cpu> {
+        let counts = self.counts()?;
+        let [threads] = counts[..] else {
+            return Err(RuntimeError::Request("threads: expected one number".into()).into());
+        };
+        LOADERS.call_once(|| {
+            // Refused where something else in this process has started the pool.
+            let _ = self.start_loaders();
+        });
         self.cpu(threads)
     }
 

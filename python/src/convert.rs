@@ -7,7 +7,6 @@ use pyo3::types::PyDict;
 use qsf_cli::convert::{ConvertArgs, convert_json, parse_named};
 
 use crate::errors::raise;
-use crate::machine::cpu_of;
 use crate::values::{named_options, to_object};
 use crate::work::{Work, report};
 
@@ -35,7 +34,7 @@ pub fn convert<'py>(
     let given = named_options(options.as_ref())?;
     let args: ConvertArgs = parse_named(&given, &[], &[], &[&model, &out]).map_err(raise(py))?;
     let work = Work::start(move |teller, cancel| {
-        let cpu = cpu_of(args.compute())?;
+        let cpu = args.compute().start_in_library()?;
         convert_json(&args, &cpu, teller, cancel)
     })?;
     let made = work.wait(py, |event| report(py, event, progress.as_ref()))?;

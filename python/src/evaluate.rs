@@ -8,7 +8,6 @@ use qsf_cli::convert::parse_named;
 use qsf_cli::evaluate::{EvalArgs, evaluation_json};
 
 use crate::errors::raise;
-use crate::machine::cpu_of;
 use crate::values::{named_options, to_object};
 use crate::work::{Work, report};
 
@@ -42,7 +41,7 @@ pub fn evaluate<'py>(
     files.extend(base.as_deref().map(|base| ("base", base)));
     let args: EvalArgs = parse_named(&given, &[], &files, &[&model]).map_err(raise(py))?;
     let work = Work::start(move |teller, cancel| {
-        let cpu = cpu_of(args.compute())?;
+        let cpu = args.compute().start_in_library()?;
         evaluation_json(&args, &cpu, teller, cancel)
     })?;
     let found = work.wait(py, |event| report(py, event, progress.as_ref()))?;

@@ -6,7 +6,6 @@
 //! | `work` | long work on a thread of its own, while Python hears signals and calls callbacks |
 //! | `errors` | errors of the crates as exceptions |
 //! | `values` | options and results: between objects of Python and those of the command lines |
-//! | `machine` | threads and kernels |
 //! | `convert`, `inspect`, `evaluate` | a function each |
 //! | `model` | text from a model |
 //! | `batch` | a batch whose jobs other machines do |
@@ -19,7 +18,6 @@ mod convert;
 mod errors;
 mod evaluate;
 mod inspect;
-mod machine;
 mod model;
 mod split;
 mod tensors;

@@ -1,25 +1,19 @@
 //! `qsf.Model`: text from a model, whole or piece by piece.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use qsf_cli::convert::parse_named;
-use qsf_cli::kept_model::{KeptModel, KeptModelArgs};
-use qsf_runtime::generate::{GenerateRequest, check_lengths, generate};
-use qsf_runtime::progress::Cancel;
-use qsf_runtime::sample::{Sampler, SamplerOptions};
-use qsf_runtime::{ChatTemplate, Message, RuntimeError};
+use qsf_cli::kept_model::{KeptModel, KeptModelArgs, TextRequest};
+use qsf_runtime::RuntimeError;
+use qsf_runtime::sample::SamplerOptions;
 
 use crate::errors::raise;
-use crate::machine::cpu_of;
 use crate::values::named_options;
-use crate::work::{Event, Teller, Work, report};
-
-/// Tokens generated when no number is given and the context has room: as qsf-run does.
-const DEFAULT_TOKENS: usize = 256;
+use crate::work::{Event, Work, report};
 
 /// A model in memory, ready to generate.
 ///
@@ -32,72 +26,16 @@ const DEFAULT_TOKENS: usize = 256;
 /// one, they wait for each other.
 #[pyclass(frozen, module = "qsf")]
 pub struct Model {
-    loaded: Arc<Loaded>,
-}
-
-/// What a generation needs, shared with the threads that generate.
-struct Loaded {
-    model: KeptModel,
-    /// Held by the sequence that a budget has room for.
-    turn: Mutex<()>,
-}
-
-/// What to generate, and how.
-struct Request {
-    prompt: String,
-    max_tokens: Option<usize>,
-    sampling: SamplerOptions,
-    chat: bool,
-    system_prompt: Option<String>,
-}
-
-impl Loaded {
-    /// The tokens of the prompt; of a chat up to where the answer begins.
-    fn tokens(&self, request: &Request) -> Result<Vec<u32>, RuntimeError> {
-        if !request.chat {
-            // The tokenizer's own first token is no prompt.
-            return if request.prompt.is_empty() {
-                Ok(Vec::new())
-            } else {
-                self.model.tokenizer.encode(&request.prompt)
-            };
-        }
-        let template = ChatTemplate::of_source(self.model.open.source(), &self.model.tokenizer)?;
-        let system = request.system_prompt.as_ref().map(|text| Message::new("system", text));
-        let messages: Vec<Message> =
-            system.into_iter().chain([Message::new("user", &request.prompt)]).collect();
-        self.model.tokenizer.encode_plain(&template.render(&messages, true)?)
-    }
-
-    /// Generates, and tells every piece of text as soon as later tokens cannot change it.
-    fn generate(&self, request: &Request, teller: &Teller, cancel: &Cancel) -> anyhow::Result<()> {
-        let prompt = self.tokens(request)?;
-        let KeptModel { decoder, context: longest, batch, kv, budget, .. } = &self.model;
-        check_lengths(prompt.len(), request.max_tokens.unwrap_or(0), *longest)?;
-        let max_tokens = request.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(longest - prompt.len()));
-        // Whoever panicked has left no state behind.
-        let _turn = budget.map(|_| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let decoder = &decoder.clone().stop_on(cancel);
-        let context = prompt.len() + max_tokens;
-        let mut state = decoder.state_with(context, prompt.len().min(*batch), *kv)?;
-        let mut sampler = Sampler::new(request.sampling);
-        let mut stream = self.model.tokenizer.stream_after(&prompt)?;
-        let what =
-            GenerateRequest { prompt: &prompt, max_tokens, stop_tokens: &decoder.model().config.stop_tokens };
-        generate(decoder, &mut state, what, &mut sampler, |token| {
-            stream.push(token)?.map_or(Ok(()), |piece| teller.text(piece))
-        })?;
-        if let Some(rest) = stream.finish()? {
-            teller.text(rest)?;
-        }
-        Ok(())
-    }
+    loaded: Arc<KeptModel>,
 }
 
 impl Model {
-    fn start(&self, request: Request) -> PyResult<Work<()>> {
+    fn start(&self, request: TextRequest) -> PyResult<Work<()>> {
         let loaded = self.loaded.clone();
-        Work::start(move |teller, cancel| loaded.generate(&request, teller, cancel))
+        Work::start(move |teller, cancel| {
+            loaded.generate(&request, cancel, &mut |piece| teller.text(piece))?;
+            Ok(())
+        })
     }
 }
 
@@ -113,9 +51,9 @@ impl Model {
             return Err(raise(py)(RuntimeError::Request(format!("Model has no option {name:?}"))));
         }
         let args: KeptModelArgs = parse_named(&given, &[], &[], &[&path]).map_err(raise(py))?;
-        let work = Work::start(move |_, cancel| args.load(cpu_of(args.compute())?, cancel))?;
+        let work = Work::start(move |_, cancel| args.load(args.compute().start_in_library()?, cancel))?;
         let model = work.wait(py, |event| report(py, event, None))?;
-        Ok(Model { loaded: Arc::new(Loaded { model, turn: Mutex::new(()) }) })
+        Ok(Model { loaded: Arc::new(model) })
     }
 
     /// The text that continues a prompt.
@@ -171,23 +109,24 @@ impl Model {
         system_prompt: Option<String>,
     ) -> PyResult<TextStream> {
         let sampling = sampling(py, temperature, top_k, top_p, min_p, seed)?;
-        let request = checked(py, Request { prompt, max_tokens, sampling, chat, system_prompt })?;
+        let request = TextRequest { prompt, max_tokens, sampling, chat, system_prompt };
+        request.check().map_err(raise(py))?;
         Ok(TextStream { work: Some(self.start(request)?) })
     }
 
     /// The token ids of a text, with those that the tokenizer itself adds.
     fn tokenize(&self, py: Python<'_>, text: String) -> PyResult<Vec<u32>> {
-        py.detach(|| self.loaded.model.tokenizer.encode(&text)).map_err(raise(py))
+        py.detach(|| self.loaded.tokenizer.encode(&text)).map_err(raise(py))
     }
 
     /// The text of token ids; with skip_special without special tokens such as the end of text.
     #[pyo3(signature = (ids, *, skip_special = true))]
     fn detokenize(&self, py: Python<'_>, ids: Vec<u32>, skip_special: bool) -> PyResult<String> {
-        py.detach(|| self.loaded.model.tokenizer.decode(&ids, skip_special)).map_err(raise(py))
+        py.detach(|| self.loaded.tokenizer.decode(&ids, skip_special)).map_err(raise(py))
     }
 
     fn __repr__(&self) -> String {
-        format!("qsf.Model({:?})", self.loaded.model.open.source().path().display().to_string())
+        format!("qsf.Model({:?})", self.loaded.open.source().path().display().to_string())
     }
 }
 
@@ -202,16 +141,6 @@ fn sampling(
 ) -> PyResult<SamplerOptions> {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     SamplerOptions::new(temperature, top_k, top_p, min_p, seed.unwrap_or_else(clock)).map_err(raise(py))
-}
-
-/// A request that can be carried out, as far as that is known before there are tokens.
-fn checked(py: Python<'_>, request: Request) -> PyResult<Request> {
-    let problem = match &request {
-        Request { max_tokens: Some(0), .. } => "max_tokens is 0, expected at least 1",
-        Request { chat: false, system_prompt: Some(_), .. } => "system_prompt goes with chat=True",
-        _ => return Ok(request),
-    };
-    Err(raise(py)(RuntimeError::Request(problem.into())))
 }
 
 /// Pieces of a text that is being generated.

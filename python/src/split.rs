@@ -9,7 +9,6 @@ use qsf_cli::evaluate::{EvalArgs, Report};
 use serde_json::json;
 
 use crate::errors::raise;
-use crate::machine::cpu_of;
 use crate::values::{named_options, to_object};
 use crate::work::{Work, report};
 
@@ -33,7 +32,7 @@ pub fn calibrate<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let args = statistics_args(py, &model, &out, options.as_ref())?;
     let work =
-        Work::start(move |teller, cancel| statistics_json(&args, || cpu_of(args.compute()), teller, cancel))?;
+        Work::start(move |teller, cancel| statistics_json(&args, || args.compute().start_in_library(), teller, cancel))?;
     let found = work.wait(py, |event| report(py, event, progress.as_ref()))?;
     to_object(py, &json!(found))
 }
@@ -57,7 +56,7 @@ pub fn merge_statistics<'py>(
     let switches: &[&str] = if force { &["force"] } else { &[] };
     let args: ConvertArgs = parse_named(&[], switches, &named, &[]).map_err(raise(py))?;
     let work =
-        Work::start(move |teller, cancel| statistics_json(&args, || cpu_of(args.compute()), teller, cancel))?;
+        Work::start(move |teller, cancel| statistics_json(&args, || args.compute().start_in_library(), teller, cancel))?;
     let found = work.wait(py, |event| report(py, event, None))?;
     to_object(py, &json!(found))
 }

@@ -1,7 +1,7 @@
-//! A model that a caller keeps, opened by options that come by name: for other languages.
+//! Opens a model by options that come by name.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use clap::Parser;
 use qsf_runtime::cpu::Cpu;
@@ -54,8 +54,10 @@ pub struct KeptModel {
     pub batch: usize,
     /// How keys and values are kept.
     pub kv: KvOptions,
-    /// The budget, where there is one. It counts one sequence at a time.
+    /// The budget, where there is one. It has room for one sequence.
     pub budget: Option<u64>,
+    /// Held by the sequence that a budget has room for.
+    pub turn: Mutex<()>,
 }
 
 impl KeptModelArgs {
@@ -101,7 +103,8 @@ impl KeptModelArgs {
         let plan = streaming.as_ref().map(|streaming| &streaming.plan);
         let (context, batch, kv) =
             plan.map_or((context, PROMPT_BATCH, kv), |plan| (plan.context, plan.batch, plan.kv));
-        Ok(KeptModel { budget: plan.map(|plan| plan.budget.0), open, tokenizer, decoder, context, batch, kv })
+        let budget = plan.map(|plan| plan.budget.0);
+        Ok(KeptModel { open, tokenizer, decoder, context, batch, kv, budget, turn: Mutex::new(()) })
     }
 }
 

@@ -1,0 +1,108 @@
+//! Text that continues a prompt, piece by piece.
+
+use std::sync::PoisonError;
+
+use qsf_runtime::generate::{GenerateRequest, Generation, check_lengths, generate};
+use qsf_runtime::progress::Cancel;
+use qsf_runtime::sample::{Sampler, SamplerOptions};
+use qsf_runtime::{ChatTemplate, Message, Result, RuntimeError};
+
+use super::KeptModel;
+
+/// Tokens generated when no number is given and the context has room: as qsf-run does.
+const DEFAULT_TOKENS: usize = 256;
+
+/// What to generate, and how.
+#[derive(Debug, Clone)]
+pub struct TextRequest {
+    /// Text; with `chat` what a user says.
+    pub prompt: String,
+    /// Tokens to generate at most; by default 256, or what the context leaves.
+    pub max_tokens: Option<usize>,
+    /// How tokens are chosen.
+    pub sampling: SamplerOptions,
+    /// Whether the prompt goes through the model's chat template.
+    pub chat: bool,
+    /// What stands before it there.
+    pub system_prompt: Option<String>,
+}
+
+impl KeptModel {
+    /// The tokens of the prompt; of a chat up to where the answer begins.
+    ///
+    /// # Errors
+    /// When the text cannot be encoded, or the model has no chat template.
+    pub fn prompt_tokens(&self, request: &TextRequest) -> Result<Vec<u32>> {
+        if !request.chat {
+            // The tokenizer's own first token is no prompt.
+            return if request.prompt.is_empty() {
+                Ok(Vec::new())
+            } else {
+                self.tokenizer.encode(&request.prompt)
+            };
+        }
+        let template = ChatTemplate::of_source(self.open.source(), &self.tokenizer)?;
+        let system = request.system_prompt.as_ref().map(|text| Message::new("system", text));
+        let messages: Vec<Message> =
+            system.into_iter().chain([Message::new("user", &request.prompt)]).collect();
+        self.tokenizer.encode_plain(&template.render(&messages, true)?)
+    }
+
+    /// Generates, and gives every piece of text as soon as later tokens cannot change it. `on_text` ends the generation with
+    /// [`RuntimeError::Interrupted`].
+    ///
+    /// # Errors
+    /// When the request cannot be carried out, or `on_text` fails otherwise.
+    pub fn generate(
+        &self,
+        request: &TextRequest,
+        cancel: &Cancel,
+        on_text: &mut dyn FnMut(String) -> Result<()>,
+    ) -> Result<Generated> {
+        request.check()?;
+        let prompt = self.prompt_tokens(request)?;
+        let longest = self.context;
+        check_lengths(prompt.len(), request.max_tokens.unwrap_or(0), longest)?;
+        let max_tokens = request.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(longest - prompt.len()));
+        // Whoever panicked has left no state behind.
+        let _turn = self.budget.map(|_| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        let decoder = self.decoder.clone().stop_on(cancel);
+        let context = prompt.len() + max_tokens;
+        let mut state = decoder.state_with(context, prompt.len().min(self.batch), self.kv)?;
+        let mut sampler = Sampler::new(request.sampling);
+        let mut stream = self.tokenizer.stream_after(&prompt)?;
+        let stop_tokens = &decoder.model().config.stop_tokens;
+        let what = GenerateRequest { prompt: &prompt, max_tokens, stop_tokens };
+        let generation = generate(&decoder, &mut state, what, &mut sampler, |token| {
+            stream.push(token)?.map_or(Ok(()), &mut *on_text)
+        })?;
+        if let Some(rest) = stream.finish()? {
+            on_text(rest)?;
+        }
+        Ok(Generated { prompt_tokens: prompt.len(), generation })
+    }
+}
+
+/// What came out of a request.
+#[derive(Debug, Clone)]
+pub struct Generated {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// The rest.
+    pub generation: Generation,
+}
+
+impl TextRequest {
+    /// Whether it can be carried out, as far as that is known before there are tokens.
+    ///
+    /// # Errors
+    /// When not; the message names the arguments.
+    pub fn check(&self) -> Result<()> {
+        let problem = match self {
+            TextRequest { max_tokens: Some(0), .. } => "max_tokens is 0, expected at least 1",
+            TextRequest { chat: false, system_prompt: Some(_), .. } => "system_prompt goes with chat",
+            _ => return Ok(()),
+        };
+        Err(RuntimeError::Request(problem.into()))
+    }
+}
