@@ -1,6 +1,8 @@
 //! What a decoder relies on in a configuration.
 
-use super::{ExpertGroups, Experts, ModelConfig, NormPlacement, PositionConfig, Residual, RopeScaling};
+use super::{
+    Activation, ExpertGroups, Experts, ModelConfig, NormPlacement, PositionConfig, Residual, RopeScaling,
+};
 
 impl ModelConfig {
     /// Checks what a decoder relies on: no zero or absurd dimension, heads that divide, token ids inside the vocabulary,
@@ -25,6 +27,13 @@ impl ModelConfig {
             attention_softcap,
             logit_softcap,
             embedding_scale,
+            residual_scale,
+            logit_scale,
+            qkv_clip,
+            query_growth,
+            gate_clip,
+            activation,
+            gated_ffn,
             sliding_window,
             experts,
             bos,
@@ -32,10 +41,9 @@ impl ModelConfig {
             pad,
             // Any text, any of the enum's values, or either truth is possible.
             architecture: _,
-            activation: _,
-            gated_ffn: _,
             tied_head: _,
             qk_norm: _,
+            attention_sinks: _,
             embedding_norm: _,
         } = self;
         let limits = [
@@ -73,8 +81,22 @@ impl ModelConfig {
             ("attention_softcap", *attention_softcap),
             ("logit_softcap", *logit_softcap),
             ("embedding_scale", *embedding_scale),
+            ("residual_scale", *residual_scale),
+            ("logit_scale", *logit_scale),
+            ("qkv_clip", *qkv_clip),
+            ("query_growth factor", query_growth.map(|growth| growth.factor)),
+            ("gate_clip alpha", gate_clip.map(|clip| clip.alpha)),
+            ("gate_clip limit", gate_clip.map(|clip| clip.limit)),
         ] {
             factor.map_or(Ok(()), |factor| positive(name, factor))?;
+        }
+        let positions = query_growth.map(|growth| growth.original_positions);
+        positions.map_or(Ok(()), |positions| up_to("query_growth original_positions", positions, 1 << 30))?;
+        if gate_clip.is_some() && (!gated_ffn || *activation != Activation::Silu) {
+            return Err("gate_clip is there, which goes with gated_ffn and activation silu only".into());
+        }
+        if *activation == Activation::Xielu && (*gated_ffn || experts.is_some()) {
+            return Err("activation is xielu, which goes without gated_ffn and experts only".into());
         }
         if *residual != Residual::Sequential && norm.placement != NormPlacement::Pre {
             return Err("residual is parallel, which goes with norm placement pre only".into());
