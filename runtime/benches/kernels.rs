@@ -10,8 +10,8 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::cpu::{
-    Attention, AttentionBuffer, ColumnPanels, Cpu, Function, Int8Rows, KvLayer, KvShape, RopeFrequencies, RopeTable,
-    gated, rms_norm,
+    Attention, AttentionBuffer, ColumnPanels, Cpu, Function, Int8Rows, KvLayer, KvShape, RopeFrequencies,
+    RopeTable, gated, rms_norm,
 };
 use qsf_runtime::ggml::{GgmlType, decode_row};
 use qsf_runtime::linear::{Input, Products};

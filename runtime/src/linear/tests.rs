@@ -313,10 +313,7 @@ fn a_gated_pair_gives_the_bits_of_both_products_and_their_gate() {
                     gated(cpu.isa(), function, &mut gate, &up);
                     cpu.gated_linear(function, pair, &input, &mut out);
                     let same = out.iter().zip(&gate).all(|(a, b)| a.to_bits() == b.to_bits());
-                    assert!(
-                        same,
-                        "{quants:?} {rows} x {cols}, {m} tokens, {function:?}, {threads} threads"
-                    );
+                    assert!(same, "{quants:?} {rows} x {cols}, {m} tokens, {function:?}, {threads} threads");
                 }
             }
         }

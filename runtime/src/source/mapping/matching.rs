@@ -30,6 +30,8 @@ pub struct MappingRequest<'a> {
     pub bare: &'a [(&'a str, &'a str)],
     /// Kinds that the configuration says are there, or are not.
     pub declared: &'a [(TensorKind, bool)],
+    /// Layers behind the last that predict tokens further ahead, and are left out.
+    pub layers_ahead: u32,
 }
 
 /// Every tensor of a model and where it comes from.
@@ -203,7 +205,9 @@ impl Mapping {
                 && request.table.rules.iter().any(|rule| {
                     rule.kinds == [TensorKind::Head] && full_name(request, rule.name, None) == name
                 });
-            tied_copy || request.table.ignored.iter().any(|end| name.ends_with(end))
+            tied_copy
+                || request.table.ignored.iter().any(|end| name.ends_with(end))
+                || is_ahead(request, name)
         };
         let unused = store.names().filter(|&name| !self.used.contains(name) && !ignored(name));
         match unused.filter(|name| !store.adds_nothing(name)).min() {
@@ -297,6 +301,18 @@ fn full_name(request: &MappingRequest<'_>, name: &str, layer: Option<u32>) -> St
     let prefix = bare.map_or(request.prefix, |(_, prefix)| prefix);
     let layer = layer.map_or_else(String::new, |layer| layer.to_string());
     format!("{prefix}{}", name.replace("{}", &layer))
+}
+
+/// Whether a tensor belongs to what predicts tokens further ahead: layers behind the last, or parts with "mtp" in their name.
+fn is_ahead(request: &MappingRequest<'_>, name: &str) -> bool {
+    if request.layers_ahead == 0 {
+        return false;
+    }
+    let layer = name.strip_prefix(request.prefix).and_then(|rest| rest.strip_prefix("layers."));
+    let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+    let layers = request.config.layers;
+    let behind = layer.is_some_and(|layer| layer >= layers && layer - layers < request.layers_ahead);
+    behind || name.split('.').any(|part| part == "mtp" || part.starts_with("mtp_"))
 }
 
 /// Values of each head that are rotated.

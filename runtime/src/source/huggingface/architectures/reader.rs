@@ -137,12 +137,22 @@ impl Reader<'_> {
     /// A model with the field names of LLaMA: RMS norms before attention and feed-forward, rotary positions, a gated
     /// feed-forward.
     pub(super) fn llama_like(&self, defaults: &Defaults) -> Result<ModelConfig> {
+        self.llama_like_part(defaults, None)
+    }
+
+    /// [`Reader::llama_like`] with rotation of a part of each head: of how much by default, and the name of the field.
+    pub(super) fn llama_like_part(
+        &self,
+        defaults: &Defaults,
+        part: Option<(f64, &'static str)>,
+    ) -> Result<ModelConfig> {
         let fields = self.fields;
         let hidden = self.dimension(&["hidden_size"], defaults.hidden)?;
         let heads = self.dimension(&["num_attention_heads"], defaults.heads)?;
         let (head_dim, kv_heads) = self.heads(hidden, heads, defaults.head_dim, defaults.kv_heads)?;
         let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
-        let rope = rope::positions(fields, &RopeDefaults::new(defaults.theta, head_dim, positions))?;
+        let rope = RopeDefaults { part, ..RopeDefaults::new(defaults.theta, head_dim, positions) };
+        let rope = rope::positions(fields, &rope)?;
         Ok(ModelConfig {
             architecture: self.architecture.name().to_owned(),
             layers: self.layers(&["num_hidden_layers"], defaults.layers)?,
