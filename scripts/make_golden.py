@@ -157,7 +157,7 @@ def later_cases(scale):
     yield "stablelm", t.StableLmConfig, square(
         scale, use_qkv_bias=True, num_key_value_heads=3, rope_parameters=rope("default", partial_rotary_factor=0.5)), True
     yield "stablelm_parallel", t.StableLmConfig, square(
-        scale, use_parallel_residual=True, qk_layernorm=True, num_key_value_heads=1,
+        scale, use_parallel_residual=True, num_key_value_heads=1,
         rope_parameters=rope("default", partial_rotary_factor=0.5)), True
     yield "ministral", t.MinistralConfig, base(
         scale, num_hidden_layers=3, layer_types=["full_attention", "sliding_attention", "sliding_attention"],

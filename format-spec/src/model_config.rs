@@ -67,7 +67,7 @@ pub struct ModelConfig {
     /// What logits are multiplied with, before any cap.
     #[serde(default, skip_serializing_if = "is_default")]
     pub logit_scale: Option<f32>,
-    /// Queries, keys and values are limited to as much on both sides of 0, before norm and rotation.
+    /// Queries, keys and values are limited to as much on both sides of 0, behind their norm and before rotation.
     #[serde(default, skip_serializing_if = "is_default")]
     pub qkv_clip: Option<f32>,
     /// Whether each head has a score of its own that takes part in the softmax and has no value.

@@ -41,7 +41,7 @@ impl Decoder {
         self.linears(&[&layer.q, &layer.k, &layer.v], normed, coded, &mut [q, k, v])?;
         profile.lap(Section::Matmul);
         if let Some(limit) = config.qkv_clip {
-            [&mut *q, k, v].into_iter().for_each(|values| clip(self.cpu.isa(), values, limit));
+            clip(self.cpu.isa(), v, limit);
         }
         self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
         profile.lap(Section::Elementwise);
@@ -65,7 +65,7 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Normalizes queries and keys of tokens from `position` on, and turns them to their positions.
+    /// Normalizes and limits queries and keys of tokens from `position` on, and turns them to their positions.
     pub(super) fn place(
         &self,
         layer: &LayerWeights,
@@ -75,8 +75,8 @@ impl Decoder {
         k: &mut [f32],
     ) {
         let config = &self.model.config;
-        if layer.q_norm.is_none() && layer.k_norm.is_none() && rope.is_none() && config.query_growth.is_none()
-        {
+        let of_config = config.qkv_clip.is_some() || config.query_growth.is_some();
+        if layer.q_norm.is_none() && layer.k_norm.is_none() && rope.is_none() && !of_config {
             return;
         }
         let norms_first = config.qk_norm != Some(QkNorm::RotatedHead);
@@ -88,6 +88,10 @@ impl Decoder {
                 if norms_first {
                     self.norm_heads(layer.q_norm.as_ref(), q);
                     self.norm_heads(layer.k_norm.as_ref(), k);
+                }
+                if let Some(limit) = config.qkv_clip {
+                    clip(isa, q, limit);
+                    clip(isa, k, limit);
                 }
                 if let Some(rope) = rope {
                     rope.apply(isa, q, position + t);

@@ -33,9 +33,9 @@ pub(super) const HUNYUAN_MOE: Architecture = Architecture {
             QKV_BIASES,
             OUTPUT_BIAS,
             NORMS,
+            SHARED,
             ROUTED_EXPERTS,
-            JOINED_EXPERTS,
-            SHARED
+            JOINED_EXPERTS
         ),
         ignored: IGNORED,
     },
