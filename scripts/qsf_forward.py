@@ -16,9 +16,11 @@ def tensor_kinds(m, layer=None):
     q, kv, h, f, v = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"], m["hidden"], m["ffn"], m["vocab"]
     biased = m["norm"]["kind"] == "layer_norm"
     if layer is None:
-        must, may = {69: (v, h), 64: (1, h)}, {67: (1, v)}
-        if biased:
-            must[65] = 1, h
+        must, may = {69: (v, h)}, {67: (1, v)}
+        if not m["norm"]["without_gain"]:
+            must[64] = 1, h
+            if biased:
+                may[65] = 1, h
         if not m["tied_head"]:
             must[66] = v, h
         if m["position"]["kind"] == "learned":
@@ -30,22 +32,39 @@ def tensor_kinds(m, layer=None):
         return must, may
     must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
     may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
-    placement = m["norm"]["placement"]
-    norms = {} if placement == "post" else {7: 18} if m["residual"] == "parallel_one_norm" else {7: 18, 8: 19}
+    if m["attention_sinks"]:
+        must[30] = 1, m["heads"]
+    placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
+    norms = {} if placement == "post" or not gains else {7: 18} if m["residual"] == "parallel_one_norm" else {7: 18, 8: 19}
     for gain, bias in norms.items():
         must[gain] = 1, h
         if biased:
             may[bias] = 1, h
-    if placement != "pre":
+    if placement != "pre" and gains:
         must[16] = must[17] = 1, h
     if m["qk_norm"]:
-        head = m["qk_norm"] == "head"
+        head = m["qk_norm"] in ("head", "rotated_head")
         must[14], must[15] = (1, m["head_dim"] if head else q), (1, m["head_dim"] if head else kv)
     e = m["experts"]
     if e and layer not in e["dense_layers"]:
-        must.update({23: (e["count"], h), 24: (e["count"] * e["ffn"], h), 25: (e["count"] * e["ffn"], h), 26: (e["count"] * h, e["ffn"])})
+        inner, outer = e["count"] * e["ffn"], e["count"] * h
+        must.update({23: (e["count"], h), 25: (inner, h), 26: (outer, e["ffn"])})
+        may.update({32: (1, e["count"]), 35: (1, inner), 36: (1, outer)})
+        if m["gated_ffn"]:
+            must[24], may[34] = (inner, h), (1, inner)
+        if e["choice_bias"]:
+            must[33] = 1, e["count"]
+        if e["shared"]:
+            s = e["shared"]["ffn"]
+            must.update({28: (s, h), 29: (h, s)})
+            if m["gated_ffn"]:
+                must[27] = s, h
+            if e["shared"]["gated"]:
+                must[37] = 1, h
         return must, may
     must[5], must[6] = (f, h), (h, f)
+    if m["activation"] == "xielu":
+        must[38] = must[39] = 1, 1
     may.update({13: (1, f + h), 21: (1, f), 22: (1, h)})
     if m["gated_ffn"]:
         must[4], may[20] = (f, h), (1, f)
@@ -72,7 +91,12 @@ def act(x, name):
     if name == "silu":
         with np.errstate(over="ignore"):  # exp(-x) = inf gives the right limit, 0
             return x / (1 + np.exp(-x))
-    return np.maximum(x, 0)
+    return np.maximum(x, 0) ** (2 if name == "relu2" else 1)
+
+
+def xielu(x, above, below):
+    softplus = lambda a: np.logaddexp(0, a)
+    return np.where(x > 0, softplus(above) * x * x, (0.5 + softplus(below)) * (np.expm1(np.minimum(x, -1e-6)) - x)) + x / 2
 
 
 def softmax(x):
@@ -143,6 +167,11 @@ def attention(m, t, layer, a, length):
     q, k, v = cut(q), cut(k), cut(v)
     if m["qk_norm"] == "head":
         q, k = rms(q, 14), rms(k, 15)
+    if m["qk_norm"] == "heads_apart":
+        apart = lambda x, kind: norm(x, t[kind].reshape(-1, d), None, "layer_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
+        q, k = apart(q, 14), apart(k, 15)
+    if m["qkv_clip"] is not None:
+        q, k, v = (np.clip(x, -m["qkv_clip"], m["qkv_clip"]) for x in (q, k, v))
     windowed, p = m["sliding_window"] and layer in m["sliding_window"]["layers"], m["position"]
     if p["kind"] == "rope" and layer not in p["unrotated_layers"]:
         theta, scaling = p["theta"], p["scaling"]
@@ -150,6 +179,11 @@ def attention(m, t, layer, a, length):
             theta, scaling = p["sliding_theta"], None
         f, factor = frequencies(theta, scaling, d if p["dims"] is None else p["dims"], length)
         q, k = rotate(q, f, factor), rotate(k, f, factor)
+    if m["qk_norm"] == "rotated_head":
+        q, k = rms(q, 14), rms(k, 15)
+    if m["query_growth"] is not None:
+        g = m["query_growth"]
+        q = q * (1 + g["factor"] * np.log1p(np.arange(positions) // g["original_positions"]))[:, None, None]
     group = heads // m["kv_heads"]
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)  # head h: key/value head floor(h / group)
     scale = 1 / math.sqrt(d) if m["attention_scale"] is None else m["attention_scale"]
@@ -163,23 +197,63 @@ def attention(m, t, layer, a, length):
     seen = distance >= 0
     if windowed:
         seen &= distance < m["sliding_window"]["size"]
-    o = np.einsum("hij,jhd->ihd", softmax(np.where(seen, s, -np.inf)), v)
+    s = np.where(seen, s, -np.inf)
+    if m["attention_sinks"]:
+        s = np.concatenate([s, np.broadcast_to(t[30][0][:, None, None], (heads, positions, 1))], axis=-1)
+    o = np.einsum("hij,jhd->ihd", softmax(s)[:, :, :positions], v)
     return linear(t, 3, 12, o.reshape(positions, -1))
 
 
-def feed_forward(m, t, layer, f):
-    e, name = m["experts"], m["activation"]
-    if not e or layer in e["dense_layers"]:
-        u = linear(t, 5, 21, f)
+def sigmoid(x):
+    with np.errstate(over="ignore"):  # exp(-x) = inf gives the right limit, 0
+        return 1 / (1 + np.exp(-x))
+
+
+def mlp(m, t, f):
+    """A feed-forward of kinds 4 to 6 and 20 to 22."""
+    u, name, clip = linear(t, 5, 21, f), m["activation"], m["gate_clip"]
+    if clip is not None:
+        gate = np.minimum(linear(t, 4, 20, f), clip["limit"])
+        u = gate * sigmoid(clip["alpha"] * gate) * (1 + np.clip(u, -clip["limit"], clip["limit"]))
+    elif name == "xielu":
+        u = xielu(u, t[38][0, 0], t[39][0, 0])
+    else:
         u = act(linear(t, 4, 20, f), name) * u if m["gated_ffn"] else act(u, name)
-        return linear(t, 6, 22, u)
-    p = softmax(f @ t[23].T)
-    order = np.argsort(-p, axis=-1, kind="stable")  # stable: of equal ones the first stays
-    np.put_along_axis(p, order[:, e["used"]:], 0, axis=-1)
+    return linear(t, 6, 22, u)
+
+
+def route(e, t, f):
+    """Weights of all experts, 0 where they are not chosen."""
+    scores = linear(t, 23, 32, f)
+    p = softmax(scores) if e["score"] == "softmax" else sigmoid(scores)
+    c = p + t[33][0] if e["choice_bias"] else p.copy()
+    if e["groups"]:
+        g = e["groups"]
+        parts = c.reshape(len(c), g["count"], -1)
+        score = np.sort(parts, axis=-1)[..., -g["best"]:].sum(axis=-1)
+        worst = np.argsort(-score, axis=-1, kind="stable")[:, g["used"]:]
+        np.put_along_axis(parts, worst[..., None], -np.inf, axis=1)
+    others = np.argsort(-c, axis=-1, kind="stable")[:, e["used"]:]  # stable: of equal ones the first stays
+    np.put_along_axis(p, others, 0, axis=-1)
     if e["normalize_weights"]:
         p = p / p.sum(axis=-1, keepdims=True)
-    g, u, d = (t[kind].reshape(e["count"], -1, t[kind].shape[1]) for kind in (24, 25, 26))
-    return sum(p[:, [i]] * ((act(f @ g[i].T, name) * (f @ u[i].T)) @ d[i].T) for i in range(e["count"]))
+    return p if e["weight_scale"] is None else p * e["weight_scale"]
+
+
+def feed_forward(m, t, layer, f):
+    e = m["experts"]
+    if not e or layer in e["dense_layers"]:
+        return mlp(m, t, f)
+    p, parts = route(e, t, f), {24: 4, 25: 5, 26: 6, 34: 20, 35: 21, 36: 22}
+    out = 0
+    for i in range(e["count"]):
+        cut = lambda a: a.reshape(e["count"], -1, a.shape[1])[i] if len(a) > 1 else a.reshape(e["count"], -1)[[i]]
+        of_expert, weight = {parts[kind]: cut(a) for kind, a in t.items() if kind in parts}, p[:, [i]]
+        out = out + (np.where(weight == 0, 0, mlp(m, of_expert, weight * f)) if e["weigh_inputs"] else weight * mlp(m, of_expert, f))
+    if e["shared"]:
+        shared = mlp(m, {kind - 23: t[kind] for kind in (27, 28, 29) if kind in t}, f)
+        out = out + (sigmoid(f @ t[37].T) * shared if e["shared"]["gated"] else shared)
+    return out
 
 
 def logits(m, ids, rest, layers, length=None, last=1):
@@ -187,7 +261,8 @@ def logits(m, ids, rest, layers, length=None, last=1):
     `length`: L of MODEL.md, the length of the context that the sequence is run with; without it, that of the sequence."""
     length = len(ids) if length is None else length
     n = m["norm"]
-    gain_bias = lambda x, t, gain, bias: norm(x, t[gain][0] if gain in t else None, t[bias][0] if bias in t else None, n["kind"], n["epsilon"], n["gain_plus_one"])
+    ones = np.full(m["hidden"], 0.0 if n["gain_plus_one"] else 1.0) if n["without_gain"] else None
+    gain_bias = lambda x, t, gain, bias: norm(x, t[gain][0] if gain in t else ones, t[bias][0] if bias in t else None, n["kind"], n["epsilon"], n["gain_plus_one"])
     x = rest[69][ids]
     if m["embedding_scale"] is not None:
         x = x * m["embedding_scale"]
@@ -195,6 +270,7 @@ def logits(m, ids, rest, layers, length=None, last=1):
         x = x + rest[68][:len(ids)]
     if m["embedding_norm"]:
         x = gain_bias(x, rest, 70, 71)
+    scale = 1 if m["residual_scale"] is None else m["residual_scale"]
     for layer, t in enumerate(layers):
         if 13 in t:  # up bias, then down bias
             t = {**t, 21: t[13][:, :m["ffn"]], 22: t[13][:, m["ffn"]:]}
@@ -203,6 +279,7 @@ def logits(m, ids, rest, layers, length=None, last=1):
         y = attention(m, t, layer, a, length)
         if post:
             y = gain_bias(y, t, 16, None)
+        y = y * scale
         if m["residual"] == "parallel_one_norm":
             f = a
         elif m["residual"] == "parallel":
@@ -212,8 +289,10 @@ def logits(m, ids, rest, layers, length=None, last=1):
         z = feed_forward(m, t, layer, f)
         if post:
             z = gain_bias(z, t, 17, None)
-        x = x + y + z
+        x = x + y + z * scale
     z = gain_bias(x[-last:], rest, 64, 65)
     out = linear({**rest, 66: rest[69]} if m["tied_head"] else rest, 66, 67, z)
+    if m["logit_scale"] is not None:
+        out = out * m["logit_scale"]
     cap = m["logit_softcap"]
     return out if cap is None else cap * np.tanh(out / cap)

@@ -91,9 +91,12 @@ def numbers(x, place, count):
 # MODEL.md, section 1: fields with a default may be absent but not null, optional ones may be both.
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
-MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, stop_tokens=[])
-MODEL_OPTIONAL = "qk_norm attention_scale attention_softcap logit_softcap embedding_scale sliding_window experts bos pad".split()
-NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre")
+MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, stop_tokens=[])
+MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
+MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, "query_growth", "gate_clip", "sliding_window", "experts", "bos", "pad"]
+EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
+EXPERTS_OPTIONAL = ["groups", "weight_scale", "shared"]
+NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
 ROPE_DEFAULTS, ROPE_OPTIONAL = dict(unrotated_layers=[]), ["scaling", "dims", "sliding_theta"]
 SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_freq_factor", "original_positions"],
                 dynamic=["factor", "original_positions"], long_rope=["original_positions", "short_factors", "long_factors", "attention_factor"],
@@ -173,16 +176,27 @@ def parse_model(x):
     choice(norm["kind"], "model.norm.kind", ("layer_norm", "rms_norm"))
     choice(norm["placement"], "model.norm.placement", ("pre", "post", "pre_and_post"))
     norm["epsilon"] = f32(norm["epsilon"], "model.norm.epsilon", 0)
-    choice(m["activation"], "model.activation", ("gelu_erf", "gelu_tanh", "silu", "relu"))
+    choice(m["activation"], "model.activation", ("gelu_erf", "gelu_tanh", "silu", "relu", "relu2", "xielu"))
     choice(m["residual"], "model.residual", ("sequential", "parallel", "parallel_one_norm"))
     need(m["residual"] == "sequential" or norm["placement"] == "pre", "model.residual", "parallel, but placement is not pre")
     if m["qk_norm"] is not None:
-        choice(m["qk_norm"], "model.qk_norm", ("head", "projection"))
-    for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"])):
+        choice(m["qk_norm"], "model.qk_norm", ("head", "projection", "rotated_head", "heads_apart"))
+    for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"]),
+                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"])):
         need(type(v) is bool, f"model.{k}", "not a bool")
-    for k in ("attention_scale", "attention_softcap", "logit_softcap", "embedding_scale"):
+    for k in MODEL_FACTORS:
         if m[k] is not None:
             m[k] = f32(m[k], f"model.{k}")
+    if m["query_growth"] is not None:
+        g = m["query_growth"] = fields(m["query_growth"], "model.query_growth", ("factor", "original_positions"), strict=True)
+        g["factor"] = f32(g["factor"], "model.query_growth.factor")
+        integer(g["original_positions"], "model.query_growth.original_positions", 1, 1 << 30)
+    if m["gate_clip"] is not None:
+        c = m["gate_clip"] = fields(m["gate_clip"], "model.gate_clip", ("alpha", "limit"), strict=True)
+        c.update({k: f32(v, f"model.gate_clip.{k}") for k, v in c.items()})
+        need(m["gated_ffn"] and m["activation"] == "silu", "model.gate_clip", "without gated_ffn and silu")
+    if m["activation"] == "xielu":
+        need(not m["gated_ffn"] and m["experts"] is None, "model.activation", "xielu with a gate or experts")
     m["position"] = parse_position(m["position"], m["layers"], m["head_dim"])
     if m["sliding_window"] is not None:
         w = m["sliding_window"] = fields(m["sliding_window"], "model.sliding_window", ("size", "layers"), strict=True)
@@ -190,14 +204,29 @@ def parse_model(x):
         layer_list(w["layers"], "model.sliding_window.layers", m["layers"])
     if m["experts"] is not None:
         place = "model.experts"
-        e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), ("dense_layers",), strict=True)
-        with_defaults(e, dict(dense_layers=[]), ())
+        e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), [*EXPERTS_DEFAULTS, *EXPERTS_OPTIONAL], strict=True)
+        with_defaults(e, EXPERTS_DEFAULTS, EXPERTS_OPTIONAL)
         integer(e["count"], f"{place}.count", 1, 1 << 16)
         integer(e["used"], f"{place}.used", 1, e["count"])
         integer(e["ffn"], f"{place}.ffn", 1, 1 << 24)
-        need(type(e["normalize_weights"]) is bool, f"{place}.normalize_weights", "not a bool")
+        for k in ("normalize_weights", "choice_bias", "weigh_inputs"):
+            need(type(e[k]) is bool, f"{place}.{k}", "not a bool")
+        choice(e["score"], f"{place}.score", ("softmax", "sigmoid"))
+        if e["weight_scale"] is not None:
+            e["weight_scale"] = f32(e["weight_scale"], f"{place}.weight_scale")
+        if e["groups"] is not None:
+            g = e["groups"] = fields(e["groups"], f"{place}.groups", ("count", "used", "best"), strict=True)
+            integer(g["count"], f"{place}.groups.count", 1, e["count"])
+            need(e["count"] % g["count"] == 0, f"{place}.groups.count", "does not divide the number of experts")
+            integer(g["used"], f"{place}.groups.used", 1, g["count"])
+            integer(g["best"], f"{place}.groups.best", 1, e["count"] // g["count"])
+            need(e["used"] <= g["used"] * (e["count"] // g["count"]), f"{place}.groups.used", "too few experts in these groups")
+        if e["shared"] is not None:
+            s = e["shared"] = fields(e["shared"], f"{place}.shared", ("ffn",), ("gated",), strict=True)
+            with_defaults(s, dict(gated=False), ())
+            integer(s["ffn"], f"{place}.shared.ffn", 1, 1 << 24)
+            need(type(s["gated"]) is bool, f"{place}.shared.gated", "not a bool")
         layer_list(e["dense_layers"], f"{place}.dense_layers", m["layers"])
-        need(m["gated_ffn"], place, "experts without gated_ffn")
         need(e["count"] * e["ffn"] < 1 << 32 and e["count"] * m["hidden"] < 1 << 32, place, "count * ffn or count * hidden is not below 2^32")
     return m
 

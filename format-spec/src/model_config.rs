@@ -61,6 +61,24 @@ pub struct ModelConfig {
     /// What the embedding of a token is multiplied with.
     #[serde(default, skip_serializing_if = "is_default")]
     pub embedding_scale: Option<f32>,
+    /// What attention and feed-forward are multiplied with before they are added to the residual stream.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub residual_scale: Option<f32>,
+    /// What logits are multiplied with, before any cap.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub logit_scale: Option<f32>,
+    /// Queries, keys and values are limited to as much on both sides of 0, behind their norm and before rotation.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub qkv_clip: Option<f32>,
+    /// Whether each head has a score of its own that takes part in the softmax and has no value.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attention_sinks: bool,
+    /// Queries far from the beginning are larger.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub query_growth: Option<QueryGrowth>,
+    /// Limits in a gated feed-forward.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gate_clip: Option<GateClip>,
     /// Whether embeddings are normalized before the first layer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub embedding_norm: bool,
@@ -95,12 +113,15 @@ pub struct NormConfig {
     /// Where in a layer norms are.
     #[serde(default, skip_serializing_if = "is_default")]
     pub placement: NormPlacement,
+    /// Whether the norms of the residual stream multiply with 1 and add nothing, and none of this is stored.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub without_gain: bool,
 }
 
 impl NormConfig {
     /// The usual norm: before attention and before the feed-forward, gains stored as they multiply.
     pub const fn new(kind: NormKind, epsilon: f32) -> NormConfig {
-        NormConfig { kind, epsilon, gain_plus_one: false, placement: NormPlacement::Pre }
+        NormConfig { kind, epsilon, gain_plus_one: false, placement: NormPlacement::Pre, without_gain: false }
     }
 }
 
@@ -150,6 +171,31 @@ pub enum QkNorm {
     Head,
     /// All heads of a token together; gains of `heads * head_dim` and `kv_heads * head_dim`.
     Projection,
+    /// [`QkNorm::Head`], after rotation.
+    RotatedHead,
+    /// Each head, by a layer norm without bias; gains of `heads * head_dim` and `kv_heads * head_dim`.
+    HeadsApart,
+}
+
+/// Queries at position p are multiplied with `1 + factor * ln(1 + floor(p / original_positions))`, after rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueryGrowth {
+    /// How fast they grow.
+    pub factor: f32,
+    /// How many positions do not grow.
+    pub original_positions: u32,
+}
+
+/// The gate g and the output u of the up projection give
+/// `min(g, limit) * sigmoid(alpha * min(g, limit)) * (1 + max(-limit, min(u, limit)))`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateClip {
+    /// Slope of the logistic function.
+    pub alpha: f32,
+    /// Limit of both.
+    pub limit: f32,
 }
 
 /// Layers whose attention reaches back a limited number of positions.
@@ -163,7 +209,7 @@ pub struct SlidingWindow {
 }
 
 /// A mixture of experts in place of the feed-forward.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
     /// Experts per layer.
@@ -177,6 +223,58 @@ pub struct Experts {
     /// Layers with an ordinary feed-forward instead, ascending.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dense_layers: Vec<u32>,
+    /// How the router's outputs become scores.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub score: RouterScore,
+    /// Whether a bias is added to the scores where experts are chosen, and not where they are weighted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub choice_bias: bool,
+    /// Groups of experts of which some are chosen first.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub groups: Option<ExpertGroups>,
+    /// What weights are multiplied with at last.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub weight_scale: Option<f32>,
+    /// Whether weights multiply what an expert reads rather than what it gives.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub weigh_inputs: bool,
+    /// Experts that all tokens go through, as one feed-forward.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shared: Option<SharedExperts>,
+}
+
+/// How the outputs of a router become scores of experts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouterScore {
+    /// Softmax over all experts.
+    #[default]
+    Softmax,
+    /// The logistic function of each.
+    Sigmoid,
+}
+
+/// Groups of equally many experts, of which a token's experts come from the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertGroups {
+    /// Groups of a layer; divides the number of experts.
+    pub count: u32,
+    /// Groups that a token chooses experts from.
+    pub used: u32,
+    /// How many of its largest scores, added up, are the score of a group.
+    pub best: u32,
+}
+
+/// Experts that all tokens go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedExperts {
+    /// Inner width of all of them together.
+    pub ffn: u32,
+    /// Whether what they give is multiplied with the logistic function of a router's output of their own.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gated: bool,
 }
 
 /// Which statistics a norm removes.
@@ -203,6 +301,10 @@ pub enum Activation {
     Silu,
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)^2`.
+    Relu2,
+    /// A parabola above 0 and an exponential below, with two factors in each layer (arXiv 2411.13010).
+    Xielu,
 }
 
 impl ModelConfig {

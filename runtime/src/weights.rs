@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use qsf_format::{ModelConfig, PositionConfig, TensorId, TensorKind};
+use qsf_cpu::Function;
+use qsf_format::{Activation, GateClip, ModelConfig, PositionConfig, Residual, TensorId, TensorKind};
 
 use crate::error::{Result, RuntimeError};
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
@@ -42,6 +43,8 @@ pub struct LayerWeights {
     pub q_norm: Option<Norm>,
     /// Norm of keys.
     pub k_norm: Option<Norm>,
+    /// Scores without values, one per head.
+    pub sinks: Option<Vec<f32>>,
     /// Attention output projection.
     pub output: Linear,
     /// Norm of what attention adds.
@@ -60,12 +63,27 @@ pub enum FeedForward {
     /// One for all tokens.
     Dense(Mlp),
     /// Some of many for each token.
-    Experts {
-        /// `experts` x `hidden`: how much a token wants each expert.
-        router: Linear,
-        /// The experts.
-        experts: Vec<Mlp>,
-    },
+    Experts(Mixture),
+}
+
+/// A mixture of experts.
+pub struct Mixture {
+    /// `experts` x `hidden`: how much a token wants each expert.
+    pub router: Linear,
+    /// Added to the scores where experts are chosen.
+    pub choice_bias: Option<Vec<f32>>,
+    /// The experts.
+    pub experts: Vec<Mlp>,
+    /// What all tokens go through besides.
+    pub shared: Option<Shared>,
+}
+
+/// The experts that all tokens go through.
+pub struct Shared {
+    /// 1 x `hidden`: how much they count, where that depends on the token.
+    pub router: Option<Linear>,
+    /// All of them as one.
+    pub mlp: Mlp,
 }
 
 /// The matrices of one feed-forward.
@@ -76,6 +94,8 @@ pub struct Mlp {
     pub up: Linear,
     /// Down projection.
     pub down: Linear,
+    /// What is between.
+    pub function: Function,
 }
 
 /// The vectors that tokens begin as.
@@ -201,9 +221,10 @@ impl Model {
         let attention: u64 = [&layer.q, &layer.k, &layer.v, &layer.output].into_iter().map(bytes).sum();
         let ffn: u64 = match &layer.ffn {
             FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
-            FeedForward::Experts { router, experts } => {
+            FeedForward::Experts(mixture) => {
                 let used = self.config.experts.as_ref().map_or(0, |experts| experts.used as usize);
-                bytes(router) + experts.iter().take(used).flat_map(Mlp::linears).map(bytes).sum::<u64>()
+                let chosen = mixture.experts.iter().take(used).flat_map(Mlp::linears);
+                mixture.for_all_tokens().chain(chosen).map(bytes).sum()
             }
         };
         attention + ffn
@@ -217,12 +238,8 @@ impl Model {
     /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
         let layers = self.layers.iter().flat_map(|layer| {
-            let (router, mlps) = match &layer.ffn {
-                FeedForward::Dense(mlp) => (None, std::slice::from_ref(mlp)),
-                FeedForward::Experts { router, experts } => (Some(router), experts.as_slice()),
-            };
             let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
-            attention.into_iter().chain(router).chain(mlps.iter().flat_map(Mlp::linears))
+            attention.into_iter().chain(layer.ffn.linears())
         });
         layers.chain([&self.head])
     }
@@ -235,6 +252,28 @@ impl LayerWeights {
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
         Loader { parts: &InMemory::new(source) }.layer(layer)
+    }
+}
+
+impl FeedForward {
+    /// Every matrix.
+    pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let (dense, mixture) = match self {
+            FeedForward::Dense(mlp) => (Some(mlp), None),
+            FeedForward::Experts(mixture) => (None, Some(mixture)),
+        };
+        let of_mixture = mixture.into_iter().flat_map(|mixture| {
+            mixture.for_all_tokens().chain(mixture.experts.iter().flat_map(Mlp::linears))
+        });
+        dense.into_iter().flat_map(Mlp::linears).chain(of_mixture)
+    }
+}
+
+impl Mixture {
+    /// The matrices that every token is multiplied with.
+    fn for_all_tokens(&self) -> impl Iterator<Item = &Linear> {
+        let shared = self.shared.iter().flat_map(|shared| shared.router.iter().chain(shared.mlp.linears()));
+        [&self.router].into_iter().chain(shared)
     }
 }
 
@@ -327,19 +366,25 @@ impl Loader<'_> {
         let layer_norm = |wanted: bool, gain, bias| -> Result<Option<Norm>> {
             wanted.then(|| self.norm(Some(i), gain, bias)).transpose()
         };
+        let placement = config.norm.placement;
+        let (pre, post) = (placement.has_pre(), placement.has_post());
         let used = |kind| crate::source::expected_shape(config, TensorId::of_layer(i, kind)).is_some();
         Ok(LayerWeights {
-            attn_norm: layer_norm(used(AttnNorm), AttnNorm, AttnNormBias)?,
+            attn_norm: layer_norm(pre, AttnNorm, AttnNormBias)?,
             q: self.linear(i, AttnQ, AttnQBias)?,
             k: self.linear(i, AttnK, AttnKBias)?,
             v: self.linear(i, AttnV, AttnVBias)?,
             q_norm: self.gain_only(used(QNorm), i, QNorm)?,
             k_norm: self.gain_only(used(KNorm), i, KNorm)?,
+            sinks: match config.attention_sinks {
+                true => Some(self.tensor(TensorId::of_layer(i, AttnSinks))?.to_f32()),
+                false => None,
+            },
             output: self.linear(i, AttnOutput, AttnOutputBias)?,
-            post_attn_norm: self.gain_only(used(PostAttnNorm), i, PostAttnNorm)?,
-            ffn_norm: layer_norm(used(FfnNorm), FfnNorm, FfnNormBias)?,
+            post_attn_norm: self.gain_only(post, i, PostAttnNorm)?,
+            ffn_norm: layer_norm(pre && config.residual != Residual::ParallelOneNorm, FfnNorm, FfnNormBias)?,
             ffn: self.feed_forward(i)?,
-            post_ffn_norm: self.gain_only(used(PostFfnNorm), i, PostFfnNorm)?,
+            post_ffn_norm: self.gain_only(post, i, PostFfnNorm)?,
         })
     }
 
@@ -349,23 +394,60 @@ impl Loader<'_> {
         let Some(experts) = config.experts(i) else {
             let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
             let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
-            return Ok(FeedForward::Dense(Mlp { gate, up, down }));
+            return Ok(FeedForward::Dense(Mlp { gate, up, down, function: self.function(i)? }));
         };
-        let all = |kind| self.parts.matrix(TensorId::of_layer(i, kind));
-        let (gates, ups, downs) = (all(ExpertGate)?, all(ExpertUp)?, all(ExpertDown)?);
-        let of_expert = |all: &Weight, e: usize| -> Result<Linear> {
-            let rows = all.rows() / experts.count as usize;
-            let weight = all.slice_rows(e * rows..(e + 1) * rows);
+        let function = self.function(i)?;
+        let count = experts.count as usize;
+        let stack = |kind, bias| self.linear(i, kind, bias);
+        let gates = config.gated_ffn.then(|| stack(ExpertGate, ExpertGateBias)).transpose()?;
+        let (ups, downs) = (stack(ExpertUp, ExpertUpBias)?, stack(ExpertDown, ExpertDownBias)?);
+        let of_expert = |all: &Linear, e: usize| -> Result<Linear> {
+            let rows = all.weight.rows() / count;
+            let of_it = e * rows..(e + 1) * rows;
             let cut = || RuntimeError::Request(format!("experts of layer {i} on the schedule"));
-            Ok(Linear { weight: weight.ok_or_else(cut)?, bias: None })
+            let weight = all.weight.slice_rows(of_it.clone()).ok_or_else(cut)?;
+            Ok(Linear { weight, bias: all.bias.as_ref().map(|bias| bias[of_it].to_vec()) })
         };
         let expert = |e: usize| -> Result<Mlp> {
-            let (gate, up, down) = (of_expert(&gates, e)?, of_expert(&ups, e)?, of_expert(&downs, e)?);
-            Ok(Mlp { gate: Some(gate), up, down })
+            let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
+            Ok(Mlp { gate, up: of_expert(&ups, e)?, down: of_expert(&downs, e)?, function })
         };
-        let experts = (0..experts.count as usize).map(expert).collect::<Result<_>>()?;
-        let router = Linear { weight: all(Router)?, bias: None };
-        Ok(FeedForward::Experts { router, experts })
+        let shared = experts.shared.map(|shared| self.shared(i, shared.gated)).transpose()?;
+        let choice_bias = self.vector(TensorId::of_layer(i, RouterChoiceBias))?;
+        Ok(FeedForward::Experts(Mixture {
+            router: stack(Router, RouterBias)?,
+            choice_bias: choice_bias.filter(|_| experts.choice_bias),
+            experts: (0..count).map(expert).collect::<Result<_>>()?,
+            shared,
+        }))
+    }
+
+    fn shared(&self, i: u32, gated: bool) -> Result<Shared> {
+        use TensorKind::*;
+        let matrix = |kind| -> Result<Linear> {
+            Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(i, kind))?, bias: None })
+        };
+        let gate = self.parts.config().gated_ffn.then(|| matrix(SharedGate)).transpose()?;
+        let (up, down) = (matrix(SharedUp)?, matrix(SharedDown)?);
+        let mlp = Mlp { gate, up, down, function: self.function(i)? };
+        Ok(Shared { router: gated.then(|| matrix(SharedRouter)).transpose()?, mlp })
+    }
+
+    /// The function of the feed-forward of layer `i`.
+    fn function(&self, i: u32) -> Result<Function> {
+        use TensorKind::*;
+        let config = self.parts.config();
+        if let Some(GateClip { alpha, limit }) = config.gate_clip {
+            return Ok(Function::ClippedSilu { alpha, limit });
+        }
+        if config.activation != Activation::Xielu {
+            return Ok(config.activation.into());
+        }
+        let value = |kind| -> Result<f32> {
+            let values = self.tensor(TensorId::of_layer(i, kind))?.to_f32();
+            Ok(values.first().copied().unwrap_or_default())
+        };
+        Ok(Function::xielu(value(FfnActAbove)?, value(FfnActBelow)?))
     }
 
     fn linear(&self, layer: u32, kind: TensorKind, bias: TensorKind) -> Result<Linear> {
@@ -391,9 +473,15 @@ impl Loader<'_> {
     }
 
     fn gain(&self, layer: Option<u32>, kind: TensorKind) -> Result<Norm> {
+        use TensorKind::*;
+        let config = self.parts.config();
+        let of_stream = matches!(kind, AttnNorm | FfnNorm | PostAttnNorm | PostFfnNorm | FinalNorm);
+        if config.norm.without_gain && of_stream {
+            return Ok(Norm { gain: vec![1.0; config.hidden as usize], bias: None });
+        }
         let id = TensorId { layer, kind };
         let mut gain = self.tensor(id)?.to_f32();
-        if self.parts.config().norm.gain_plus_one {
+        if config.norm.gain_plus_one {
             gain.iter_mut().for_each(|gain| *gain += 1.0);
         }
         Ok(Norm { gain, bias: None })

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use qsf_format::{Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Residual, TensorId, TensorKind};
+use qsf_format::{
+    Activation, Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Residual, TensorId, TensorKind,
+};
 
 use super::TensorInfo;
 use crate::error::{Result, RuntimeError};
@@ -18,9 +20,11 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let (hidden, ffn, vocab) = (config.hidden as usize, config.ffn as usize, config.vocab as usize);
     let (q, kv, head) = (config.q_rows(), config.kv_rows(), config.head_dim as usize);
     let experts = id.layer.and_then(|layer| config.experts(layer));
-    if !is_used(config, id.kind, experts.is_some()) {
+    if !is_used(config, id.kind, experts) {
         return None;
     }
+    let shared = experts.and_then(|experts| experts.shared);
+    let of_head = matches!(config.qk_norm, Some(QkNorm::Head | QkNorm::RotatedHead));
     let all = |experts: &Experts, width: usize| experts.count as usize * width;
     Some(match id.kind {
         AttnQ => (q, hidden),
@@ -32,25 +36,35 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         | FfnDownBias | FinalNorm | FinalNormBias | EmbeddingNorm | EmbeddingNormBias => (1, hidden),
         AttnQBias => (1, q),
         AttnKBias | AttnVBias => (1, kv),
-        QNorm => (1, if config.qk_norm == Some(QkNorm::Head) { head } else { q }),
-        KNorm => (1, if config.qk_norm == Some(QkNorm::Head) { head } else { kv }),
+        QNorm => (1, if of_head { head } else { q }),
+        KNorm => (1, if of_head { head } else { kv }),
         FfnGateBias | FfnUpBias => (1, ffn),
         Router => (experts?.count as usize, hidden),
+        RouterBias | RouterChoiceBias => (1, experts?.count as usize),
+        ExpertGateBias | ExpertUpBias => (1, all(experts?, experts?.ffn as usize)),
+        ExpertDownBias => (1, all(experts?, hidden)),
+        SharedGate | SharedUp => (shared?.ffn as usize, hidden),
+        SharedDown => (hidden, shared?.ffn as usize),
+        SharedRouter => (1, hidden),
         ExpertGate | ExpertUp => (all(experts?, experts?.ffn as usize), hidden),
         ExpertDown => (all(experts?, hidden), experts?.ffn as usize),
         Head | TokenEmbedding => (vocab, hidden),
         HeadBias => (1, vocab),
         Positions => (config.max_positions as usize, hidden),
-        FfnBiases | SharedGate | SharedUp | SharedDown | AttnSinks | RopeFactors => return None,
+        AttnSinks => (1, config.heads as usize),
+        FfnActAbove | FfnActBelow => (1, 1),
+        FfnBiases | RopeFactors => return None,
     })
 }
 
-/// Whether the configuration leaves room for a tensor, in a layer with or without experts.
-fn is_used(config: &ModelConfig, kind: TensorKind, experts: bool) -> bool {
+/// Whether the configuration leaves room for a tensor, in a layer with these experts or without.
+fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) -> bool {
     use TensorKind::*;
     // Every field that decides which tensors there are: whoever adds one says what it adds, or that it adds none.
     let &ModelConfig {
         norm,
+        activation,
+        attention_sinks,
         gated_ffn,
         tied_head,
         residual,
@@ -69,11 +83,15 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: bool) -> bool {
         // Learned positions may be there without being used: `is_required`.
         position: _,
         // Numbers and choices of the arithmetic, which need no tensor.
-        activation: _,
         attention_scale: _,
         attention_softcap: _,
         logit_softcap: _,
         embedding_scale: _,
+        residual_scale: _,
+        logit_scale: _,
+        qkv_clip: _,
+        query_growth: _,
+        gate_clip: _,
         sliding_window: _,
         // What says nothing of weights.
         architecture: _,
@@ -81,10 +99,25 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: bool) -> bool {
         stop_tokens: _,
         pad: _,
     } = config;
+    let shared = experts.and_then(|experts| experts.shared);
     let (placement, layer_norm) = (norm.placement, norm.kind == NormKind::LayerNorm);
     match kind {
-        FfnGate | FfnGateBias => gated_ffn && !experts,
-        FfnUp | FfnUpBias | FfnDown | FfnDownBias => !experts,
+        FfnGate | FfnGateBias => gated_ffn && experts.is_none(),
+        FfnUp | FfnUpBias | FfnDown | FfnDownBias => experts.is_none(),
+        Router | RouterBias | ExpertUp | ExpertUpBias | ExpertDown | ExpertDownBias => experts.is_some(),
+        ExpertGate | ExpertGateBias => gated_ffn && experts.is_some(),
+        RouterChoiceBias => experts.is_some_and(|experts| experts.choice_bias),
+        SharedGate => gated_ffn && shared.is_some(),
+        SharedUp | SharedDown => shared.is_some(),
+        SharedRouter => shared.is_some_and(|shared| shared.gated),
+        FfnActAbove | FfnActBelow => activation == Activation::Xielu,
+        AttnSinks => attention_sinks,
+        AttnNorm | AttnNormBias | FfnNorm | FfnNormBias | PostAttnNorm | PostFfnNorm | FinalNorm
+        | FinalNormBias
+            if norm.without_gain =>
+        {
+            false
+        }
         AttnNorm => placement.has_pre(),
         AttnNormBias => placement.has_pre() && layer_norm,
         FfnNorm => placement.has_pre() && residual != Residual::ParallelOneNorm,
@@ -104,9 +137,9 @@ pub fn is_required(config: &ModelConfig, id: TensorId) -> bool {
     use TensorKind::*;
     match id.kind {
         AttnQBias | AttnKBias | AttnVBias | AttnOutputBias | FfnGateBias | FfnUpBias | FfnDownBias
-        | HeadBias => false,
-        // Some models have norms without bias (the `layer_norm` of OLMo 1 and MPT).
-        AttnNormBias | FfnNormBias | EmbeddingNormBias => false,
+        | RouterBias | ExpertGateBias | ExpertUpBias | ExpertDownBias | HeadBias => false,
+        // Some models have norms without bias (Cohere, MPT).
+        AttnNormBias | FfnNormBias | FinalNormBias | EmbeddingNormBias => false,
         // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
         Positions => config.position == (PositionConfig::Learned {}),
         _ => expected_shape(config, id).is_some(),

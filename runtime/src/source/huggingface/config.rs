@@ -84,6 +84,18 @@ impl<'a> ConfigFiles<'a> {
         Ok(self.text()?.0.map.contains_key(field))
     }
 
+    /// How many layers the model has behind its last that predict tokens further ahead (arXiv 2404.19737).
+    pub fn layers_ahead(&self) -> Result<u32> {
+        let fields = self.text()?.0;
+        for name in ["num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "num_mtp_modules"]
+        {
+            if let Some(layers) = fields.u32(name)? {
+                return Ok(layers);
+            }
+        }
+        Ok(0)
+    }
+
     /// An error about the configuration as a whole.
     pub fn wrong(&self, field: &str, expected: impl ToString, found: impl ToString) -> RuntimeError {
         self.outer().wrong(field, expected, found)

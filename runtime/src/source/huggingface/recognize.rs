@@ -54,6 +54,9 @@ fn fits(
     store: &dyn TensorStore,
     model: &Path,
 ) -> Result<Option<usize>> {
+    if architecture.marks.by_name {
+        return Ok(None);
+    }
     let Ok(names) = Names::find(architecture, store, model) else { return Ok(None) };
     if !forms.contains(&format!("{}{}", names.prefix, architecture.embedding())) {
         return Ok(None);

@@ -84,6 +84,7 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
         prefix: &names.prefix,
         bare: &heads,
         declared: &config.declared,
+        layers_ahead: config_files.layers_ahead()?,
     };
     let mapping = Mapping::new(request, &*store)?;
     check_complete(dir, &config.model, mapping.tensors())?;

@@ -26,6 +26,15 @@ pub(super) enum StoredPart {
     Ordered(RowOrder),
     /// Outputs from this one on of a matrix stored as inputs x outputs.
     Transposed(usize),
+    /// Of each of so many matrices, one below another and stored as inputs x outputs, every `step`-th output from `first` on.
+    TransposedExperts {
+        /// Matrices.
+        experts: usize,
+        /// First output.
+        first: usize,
+        /// From one output to the next.
+        step: usize,
+    },
     /// All values, each less 1.
     MinusOne,
 }
@@ -58,8 +67,30 @@ fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
         StoredPart::From(first) => slice(stored, first, rows),
         StoredPart::Ordered(order) => stored.reordered(order, rows),
         StoredPart::Transposed(first) => transposed(stored, first..first.checked_add(rows)?),
+        StoredPart::TransposedExperts { experts, first, step } => {
+            transposed_experts(stored, experts, [first, step], rows)
+        }
         StoredPart::MinusOne => None,
     }
+}
+
+/// Each expert is transposed alone, and of all its outputs those are taken that are asked for.
+fn transposed_experts(
+    stored: &Tensor,
+    experts: usize,
+    [first, step]: [usize; 2],
+    rows: usize,
+) -> Option<Tensor> {
+    let (inputs, outputs) = (stored.rows().checked_div(experts)?, rows.checked_div(experts)?);
+    let mut all = Vec::with_capacity(experts);
+    for e in 0..experts {
+        let expert = transposed(&stored.slice_rows(e * inputs..(e + 1) * inputs), 0..stored.cols())?;
+        all.push(match step {
+            1 => slice(&expert, first, outputs)?,
+            _ => expert.reordered(RowOrder::Strided { first, run: 1, stride: step }, outputs)?,
+        });
+    }
+    Tensor::stacked(all)
 }
 
 fn slice(stored: &Tensor, first: usize, rows: usize) -> Option<Tensor> {
@@ -93,6 +124,7 @@ fn vector(stored: &Tensor, part: StoredPart, len: usize) -> Option<Tensor> {
     let place: Box<dyn Fn(usize) -> usize> = match part {
         StoredPart::From(0) if stored.rows() == 1 && count == len => return Some(stored.clone()),
         StoredPart::From(first) | StoredPart::Transposed(first) => Box::new(move |i| first + i),
+        StoredPart::TransposedExperts { .. } => return None,
         StoredPart::Ordered(order) => Box::new(move |i| order.stored_row(i)),
         StoredPart::MinusOne => {
             let values: Vec<f32> = stored.to_f32().iter().map(|value| value - 1.0).collect();

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use qsf_format::printable::quote;
-use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_format::{ModelConfig, PositionConfig, QuantType, TensorId, TensorKind};
 
 use super::assemble::{Origin, StoredPart, load};
 use super::store::TensorStore;
@@ -30,6 +30,8 @@ pub struct MappingRequest<'a> {
     pub bare: &'a [(&'a str, &'a str)],
     /// Kinds that the configuration says are there, or are not.
     pub declared: &'a [(TensorKind, bool)],
+    /// Layers behind the last that predict tokens further ahead, and are left out.
+    pub layers_ahead: u32,
 }
 
 /// Every tensor of a model and where it comes from.
@@ -127,7 +129,9 @@ impl Mapping {
         }
         let one_by_one = rule.name.contains("{e}");
         let experts = experts as usize;
-        let groups = if one_by_one || rule.form == Form::ExpertByExpert { experts } else { 1 };
+        let expert_by_expert =
+            matches!(rule.form, Form::ExpertByExpert | Form::TransposedExperts | Form::TransposedRowByRow);
+        let groups = if one_by_one || expert_by_expert { experts } else { 1 };
         // Outputs: values of a vector, rows of a matrix; of one expert where they come one by one.
         let is_vector = !rule.kinds[0].is_matrix();
         let outputs = |&(rows, cols): &(usize, usize)| if is_vector { cols } else { rows / groups };
@@ -136,7 +140,7 @@ impl Mapping {
         let together = (is_expert && !one_by_one).then_some(experts);
         let shapes = expected_shapes(rule.form, is_vector, together, all, inputs);
         for name in &names {
-            check_shape(request, name, &shapes, store)?;
+            check_shape(request, name, &shapes, is_vector, store)?;
             self.used.insert(name.clone());
         }
         let mut first = 0;
@@ -155,11 +159,21 @@ impl Mapping {
                 Form::ExpertByExpert => {
                     StoredPart::Ordered(RowOrder::Strided { first, run: len, stride: all })
                 }
+                Form::RowByRow => {
+                    StoredPart::Ordered(RowOrder::Strided { first: i, run: 1, stride: parts.len() })
+                }
+                Form::TransposedExperts => StoredPart::TransposedExperts { experts, first, step: 1 },
+                Form::TransposedRowByRow => {
+                    StoredPart::TransposedExperts { experts, first: i, step: parts.len() }
+                }
                 // Values are not rotated.
                 Form::NeighbouringPairs if matches!(id.kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
                     StoredPart::From(first)
                 }
-                Form::NeighbouringPairs => StoredPart::Ordered(RowOrder::Interleaved { first, head_dim }),
+                Form::NeighbouringPairs => {
+                    let rotated = rotated_dims(request.config);
+                    StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated })
+                }
                 Form::PlusOne => StoredPart::MinusOne,
             };
             let whole = ids.len() == 1 && part == StoredPart::From(0);
@@ -191,7 +205,9 @@ impl Mapping {
                 && request.table.rules.iter().any(|rule| {
                     rule.kinds == [TensorKind::Head] && full_name(request, rule.name, None) == name
                 });
-            tied_copy || request.table.ignored.iter().any(|end| name.ends_with(end))
+            tied_copy
+                || request.table.ignored.iter().any(|end| name.ends_with(end))
+                || is_ahead(request, name)
         };
         let unused = store.names().filter(|&name| !self.used.contains(name) && !ignored(name));
         match unused.filter(|name| !store.adds_nothing(name)).min() {
@@ -226,7 +242,7 @@ fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType
         _ if stored.native().is_some_and(QuantType::is_float) => true,
         // So are whole vectors, and rows, which are picked without looking at them.
         StoredPart::From(_) | StoredPart::Ordered(_) => !is_vector || whole,
-        StoredPart::Transposed(_) => false,
+        StoredPart::Transposed(_) | StoredPart::TransposedExperts { .. } => false,
     }
 }
 
@@ -243,6 +259,9 @@ fn expected_shapes(
         Form::Transposed => vec![vec![inputs, outputs]],
         Form::Skip(rows) => vec![vec![outputs + rows, inputs]],
         Form::ExpertByExpert => vec![vec![together.unwrap_or(1), outputs, inputs]],
+        Form::TransposedExperts | Form::TransposedRowByRow => {
+            vec![vec![together.unwrap_or(1), inputs, outputs]]
+        }
         _ => match together {
             // Experts one below another have a dimension of their own in most files.
             Some(experts) => vec![vec![outputs, inputs], vec![experts, outputs / experts, inputs]],
@@ -255,6 +274,7 @@ fn check_shape(
     request: &MappingRequest<'_>,
     name: &str,
     expected: &[Vec<usize>],
+    is_vector: bool,
     store: &dyn TensorStore,
 ) -> Result<()> {
     let place = || format!("tensor {}", quote(name));
@@ -262,7 +282,12 @@ fn check_shape(
         let expected = "a tensor of that name, as of the other experts";
         return Err(RuntimeError::bad_input(request.path, place(), expected, "none"));
     };
-    if expected.iter().any(|expected| expected == shape) {
+    // The values of a vector may stand in a table, with a row for each head or expert.
+    let values = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
+    let fits = |expected: &Vec<usize>| {
+        expected == shape || is_vector && shape.len() > 1 && values(expected) == values(shape)
+    };
+    if expected.iter().any(fits) {
         return Ok(());
     }
     let expected: Vec<String> = expected.iter().map(|shape| format!("shape {shape:?}")).collect();
@@ -276,6 +301,26 @@ fn full_name(request: &MappingRequest<'_>, name: &str, layer: Option<u32>) -> St
     let prefix = bare.map_or(request.prefix, |(_, prefix)| prefix);
     let layer = layer.map_or_else(String::new, |layer| layer.to_string());
     format!("{prefix}{}", name.replace("{}", &layer))
+}
+
+/// Whether a tensor belongs to what predicts tokens further ahead: layers behind the last, or parts with "mtp" in their name.
+fn is_ahead(request: &MappingRequest<'_>, name: &str) -> bool {
+    if request.layers_ahead == 0 {
+        return false;
+    }
+    let layer = name.strip_prefix(request.prefix).and_then(|rest| rest.strip_prefix("layers."));
+    let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+    let layers = request.config.layers;
+    let behind = layer.is_some_and(|layer| layer >= layers && layer - layers < request.layers_ahead);
+    behind || name.split('.').any(|part| part == "mtp" || part.starts_with("mtp_"))
+}
+
+/// Values of each head that are rotated.
+fn rotated_dims(config: &ModelConfig) -> usize {
+    match config.position {
+        PositionConfig::Rope { dims: Some(dims), .. } => dims as usize,
+        _ => config.head_dim as usize,
+    }
 }
 
 /// Place in the table of the first rule for tensors of this kind.

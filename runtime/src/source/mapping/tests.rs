@@ -67,7 +67,14 @@ fn config() -> ModelConfig {
 }
 
 fn experts(count: u32) -> ModelConfig {
-    let experts = Experts { count, used: 1, ffn: 3, normalize_weights: true, dense_layers: vec![] };
+    let experts = Experts {
+        count,
+        used: 1,
+        ffn: 3,
+        normalize_weights: true,
+        dense_layers: vec![],
+        ..Experts::default()
+    };
     ModelConfig { experts: Some(experts), ..config() }
 }
 
@@ -104,7 +111,10 @@ fn map(
     store: &Counted,
 ) -> Result<Mapping> {
     let path = Path::new("model");
-    Mapping::new(MappingRequest { path, config, table, prefix: "", bare: &[], declared }, store)
+    Mapping::new(
+        MappingRequest { path, config, table, prefix: "", bare: &[], declared, layers_ahead: 0 },
+        store,
+    )
 }
 
 fn load(mapping: &Mapping, store: &Counted, kind: TensorKind) -> Vec<f32> {

@@ -96,6 +96,7 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
             epsilon,
             gain_plus_one: architecture.gain_plus_one,
             placement: architecture.placement,
+            without_gain: false,
         },
         activation: architecture.activation,
         gated_ffn: architecture.gated_ffn,
@@ -116,6 +117,12 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         )?,
         embedding_scale: architecture.scaled_embedding.then(|| (hidden as f32).sqrt()),
         embedding_norm: architecture.embedding_norm,
+        residual_scale: None,
+        logit_scale: None,
+        qkv_clip: None,
+        attention_sinks: false,
+        query_growth: None,
+        gate_clip: None,
         sliding_window,
         experts,
         // `tokens` reads them.
@@ -315,5 +322,6 @@ fn experts(keys: Keys<'_>, architecture: &Architecture, layers: u32) -> Result<O
         // All released models of both kinds do.
         normalize_weights: keys.bool("expert_weights_norm")?.unwrap_or(true),
         dense_layers: Vec::new(),
+        ..Experts::default()
     }))
 }

@@ -30,11 +30,16 @@ pub(in super::super) struct Marks {
     pub fields: &'static [&'static str],
     /// Fields that it does not have.
     pub without: &'static [&'static str],
+    /// Whether it is known by nothing but its name: it has the tensors of another, and computes something else.
+    pub by_name: bool,
 }
 
 impl Marks {
     /// Nothing but what the table of names says.
-    pub(super) const NONE: Marks = Marks { tensors: &[], fields: &[], without: &[] };
+    pub(super) const NONE: Marks = Marks { tensors: &[], fields: &[], without: &[], by_name: false };
+
+    /// Known by its name alone.
+    pub(super) const BY_NAME: Marks = Marks { by_name: true, ..Marks::NONE };
 
     /// Kinds of tensors of the first layer.
     pub(super) const fn tensors(tensors: &'static [TensorKind]) -> Marks {

@@ -21,7 +21,7 @@ pub(super) const MIXTRAL: Architecture = Architecture {
 };
 
 /// The expert computes `w2(silu(w1(x)) * w3(x))`.
-const EXPERTS: &[NameRule] = &[
+pub(super) const EXPERTS: &[NameRule] = &[
     rows("layers.{}.block_sparse_moe.gate.weight", &[Router]),
     rows("layers.{}.block_sparse_moe.experts.{e}.w1.weight", &[ExpertGate]),
     rows("layers.{}.block_sparse_moe.experts.{e}.w3.weight", &[ExpertUp]),
@@ -53,6 +53,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         ffn: model.ffn,
         normalize_weights: true,
         dense_layers: Vec::new(),
+        ..Experts::default()
     });
     Ok(plain(model))
 }

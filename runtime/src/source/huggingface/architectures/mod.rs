@@ -2,26 +2,55 @@
 //!
 //! A new one is a file with a `const` of [`Architecture`] and a line in [`ALL`].
 
+mod apertus;
+mod arcee;
 mod architecture;
 mod bloom;
+mod cohere;
+mod dots1;
+mod ernie4_5;
+mod ernie4_5_moe;
+mod exaone4;
+mod gemma;
 mod gemma2;
 mod gemma3;
+mod glm;
+mod glm4;
+mod glm4_moe;
 mod gpt2;
 mod gpt_neox;
+mod gpt_oss;
+mod granite;
+mod granitemoe;
+mod helium;
+mod hunyuan;
 mod llama;
+mod minimax_m2;
+mod ministral;
+mod ministral3;
 mod mistral;
 mod mixtral;
+mod mixtures;
 mod names;
+mod nemotron;
+mod olmo;
 mod olmo2;
+mod olmo3;
+mod olmoe;
 mod opt;
 mod phi;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
 mod reader;
 mod rope;
+mod seed_oss;
 mod smollm3;
+mod solar_open;
+mod stablelm;
+mod starcoder2;
 mod windows;
 
 pub(super) use architecture::{Architecture, Reader, SourceConfig};
@@ -44,6 +73,37 @@ pub(super) const ALL: &[Architecture] = &[
     gpt_neox::GPT_NEOX,
     opt::OPT,
     bloom::BLOOM,
+    gemma::GEMMA,
+    qwen2_moe::QWEN2_MOE,
+    olmo::OLMO,
+    olmo3::OLMO3,
+    olmoe::OLMOE,
+    granite::GRANITE,
+    granitemoe::GRANITE_MOE,
+    granitemoe::GRANITE_MOE_SHARED,
+    glm::GLM,
+    glm4::GLM4,
+    glm4_moe::GLM4_MOE,
+    cohere::COHERE,
+    cohere::COHERE2,
+    ernie4_5::ERNIE4_5,
+    ernie4_5_moe::ERNIE4_5_MOE,
+    seed_oss::SEED_OSS,
+    exaone4::EXAONE4,
+    starcoder2::STARCODER2,
+    stablelm::STABLELM,
+    ministral::MINISTRAL,
+    ministral3::MINISTRAL3,
+    gpt_oss::GPT_OSS,
+    arcee::ARCEE,
+    nemotron::NEMOTRON,
+    helium::HELIUM,
+    hunyuan::HUNYUAN_DENSE,
+    hunyuan::HUNYUAN_MOE,
+    dots1::DOTS1,
+    solar_open::SOLAR_OPEN,
+    apertus::APERTUS,
+    minimax_m2::MINIMAX_M2,
 ];
 
 /// The architecture that a `model_type` means.

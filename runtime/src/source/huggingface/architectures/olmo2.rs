@@ -4,10 +4,10 @@ use qsf_format::TensorKind::{KNorm, PostAttnNorm, PostFfnNorm, QNorm};
 use qsf_format::{NormPlacement, QkNorm};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
-use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, OUTPUT_BIAS, QK_NORMS, QKV_BIASES};
+use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, OUTPUT_BIAS, POST_NORMS, QK_NORMS, QKV_BIASES};
 use super::reader::Defaults;
 use crate::error::Result;
-use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
+use crate::source::mapping::{NameTable, join_rules};
 
 pub(super) const OLMO2: Architecture = Architecture {
     model_types: &["olmo2"],
@@ -19,11 +19,6 @@ pub(super) const OLMO2: Architecture = Architecture {
     marks: Marks::tensors(&[QNorm, KNorm, PostAttnNorm, PostFfnNorm]),
     config,
 };
-
-const POST_NORMS: &[NameRule] = &[
-    rows("layers.{}.post_attention_layernorm.weight", &[PostAttnNorm]),
-    rows("layers.{}.post_feedforward_layernorm.weight", &[PostFfnNorm]),
-];
 
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let mut model = reader.llama_like(&Defaults {

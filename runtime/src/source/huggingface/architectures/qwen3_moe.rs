@@ -1,15 +1,16 @@
 //! Qwen 3 with a mixture of experts in all layers or in some.
 
-use qsf_format::TensorKind::{ExpertDown, ExpertGate, ExpertUp, KNorm, QNorm};
-use qsf_format::{Experts, QkNorm};
+use qsf_format::QkNorm;
+use qsf_format::TensorKind::{KNorm, QNorm};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::names::{
     ATTENTION, GATED_FFN, IGNORED, JOINED_EXPERTS, MODEL, OUTPUT_BIAS, PRE_NORMS, QK_NORMS, QKV_BIASES,
+    ROUTED_EXPERTS,
 };
 use super::reader::Defaults;
 use crate::error::Result;
-use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
+use crate::source::mapping::{NameTable, join_rules};
 
 pub(super) const QWEN3_MOE: Architecture = Architecture {
     model_types: &["qwen3_moe"],
@@ -23,7 +24,7 @@ pub(super) const QWEN3_MOE: Architecture = Architecture {
             OUTPUT_BIAS,
             QK_NORMS,
             GATED_FFN,
-            EXPERTS,
+            ROUTED_EXPERTS,
             JOINED_EXPERTS
         ),
         ignored: IGNORED,
@@ -31,16 +32,6 @@ pub(super) const QWEN3_MOE: Architecture = Architecture {
     marks: Marks { fields: &["moe_intermediate_size"], ..Marks::tensors(&[QNorm, KNorm]) },
     config,
 };
-
-const EXPERTS: &[NameRule] = &[
-    rows("layers.{}.mlp.experts.{e}.gate_proj.weight", &[ExpertGate]),
-    rows("layers.{}.mlp.experts.{e}.up_proj.weight", &[ExpertUp]),
-    rows("layers.{}.mlp.experts.{e}.down_proj.weight", &[ExpertDown]),
-    // MLX
-    rows("layers.{}.mlp.switch_mlp.gate_proj.weight", &[ExpertGate]),
-    rows("layers.{}.mlp.switch_mlp.up_proj.weight", &[ExpertUp]),
-    rows("layers.{}.mlp.switch_mlp.down_proj.weight", &[ExpertDown]),
-];
 
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let mut model = reader.llama_like(&Defaults {
@@ -59,26 +50,6 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     model.qk_norm = Some(QkNorm::Head);
     // Unlike in Qwen 3 without experts, all layers have it.
     model.sliding_window = reader.window(&model, reader.window_in_use(Some(4096))?, |_| true);
-    let fields = reader.fields;
-    let count = reader.dimension(&["num_experts", "num_local_experts"], 128)?;
-    let step = fields.u32("decoder_sparse_step")?.unwrap_or(1);
-    if step == 0 {
-        return Err(fields.wrong("decoder_sparse_step", "1 or more", step));
-    }
-    let mut dense: Vec<u32> = fields.u32s("mlp_only_layers")?.unwrap_or_default();
-    // Layers beyond the last are left alone, as in transformers.
-    dense.retain(|&layer| layer < model.layers);
-    dense.extend((0..model.layers).filter(|layer| (layer + 1) % step != 0));
-    dense.sort_unstable();
-    dense.dedup();
-    if count > 0 && dense.len() < model.layers as usize {
-        model.experts = Some(Experts {
-            count,
-            used: reader.dimension(&["num_experts_per_tok"], 8)?,
-            ffn: reader.dimension(&["moe_intermediate_size"], 768)?,
-            normalize_weights: fields.bool("norm_topk_prob")?.unwrap_or(false),
-            dense_layers: dense,
-        });
-    }
+    model.experts = reader.qwen_experts(model.layers, [128, 8, 768])?;
     Ok(SourceConfig { declared: reader.attention_bias()?, model })
 }

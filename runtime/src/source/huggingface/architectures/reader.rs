@@ -100,12 +100,14 @@ impl Reader<'_> {
         match self.fields.str(name)?.unwrap_or(default) {
             "silu" | "swish" => Ok(Activation::Silu),
             "relu" => Ok(Activation::Relu),
+            "relu2" => Ok(Activation::Relu2),
+            "xielu" => Ok(Activation::Xielu),
             "gelu" | "gelu_python" => Ok(Activation::GeluErf),
             "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
             other => Err(RuntimeError::unsupported(
                 self.fields.path,
                 format!("{name} {}", quote(other)),
-                "supported: silu, relu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast",
+                "supported: silu, relu, relu2, xielu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast",
             )),
         }
     }
@@ -135,12 +137,22 @@ impl Reader<'_> {
     /// A model with the field names of LLaMA: RMS norms before attention and feed-forward, rotary positions, a gated
     /// feed-forward.
     pub(super) fn llama_like(&self, defaults: &Defaults) -> Result<ModelConfig> {
+        self.llama_like_part(defaults, None)
+    }
+
+    /// [`Reader::llama_like`] with rotation of a part of each head: of how much by default, and the name of the field.
+    pub(super) fn llama_like_part(
+        &self,
+        defaults: &Defaults,
+        part: Option<(f64, &'static str)>,
+    ) -> Result<ModelConfig> {
         let fields = self.fields;
         let hidden = self.dimension(&["hidden_size"], defaults.hidden)?;
         let heads = self.dimension(&["num_attention_heads"], defaults.heads)?;
         let (head_dim, kv_heads) = self.heads(hidden, heads, defaults.head_dim, defaults.kv_heads)?;
         let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
-        let rope = rope::positions(fields, &RopeDefaults::new(defaults.theta, head_dim, positions))?;
+        let rope = RopeDefaults { part, ..RopeDefaults::new(defaults.theta, head_dim, positions) };
+        let rope = rope::positions(fields, &rope)?;
         Ok(ModelConfig {
             architecture: self.architecture.name().to_owned(),
             layers: self.layers(&["num_hidden_layers"], defaults.layers)?,
@@ -188,6 +200,12 @@ pub(super) fn without_parts() -> ModelConfig {
         attention_softcap: None,
         logit_softcap: None,
         embedding_scale: None,
+        residual_scale: None,
+        logit_scale: None,
+        qkv_clip: None,
+        attention_sinks: false,
+        query_growth: None,
+        gate_clip: None,
         embedding_norm: false,
         sliding_window: None,
         experts: None,

@@ -11,6 +11,7 @@ use super::gptq::{self, Gptq};
 use super::group_size::GroupSize;
 use super::matrix::PackedMatrix;
 use super::mlx::{self, Mlx, Mode};
+use super::mxfp4;
 use super::packed_part::is_words;
 use crate::error::{Result, RuntimeError};
 use crate::model_dir::{Fields, describe};
@@ -32,6 +33,8 @@ pub(in super::super) enum Method {
     Awq(Awq),
     /// As compressed-tensors does.
     Compressed(Compressed),
+    /// As transformers does in MXFP4.
+    Mxfp4,
 }
 
 impl Method {
@@ -45,6 +48,7 @@ impl Method {
             Method::Mlx { .. } => name.strip_suffix(".scales"),
             Method::Gptq(_) | Method::Awq(_) => name.strip_suffix(".qweight"),
             Method::Compressed(_) => name.strip_suffix(".weight_packed"),
+            Method::Mxfp4 => name.strip_suffix("_blocks"),
         };
         let Some(stem) = stem else { return Ok(None) };
         let matrix = match self {
@@ -59,6 +63,7 @@ impl Method {
             Method::Gptq(format) => format.matrix(stem, store)?,
             Method::Awq(format) => format.matrix(stem, store)?,
             Method::Compressed(format) => format.matrix(stem, store)?,
+            Method::Mxfp4 => mxfp4::matrix(name, store)?,
         };
         Ok(Some((stem.to_owned(), matrix)))
     }
@@ -78,6 +83,7 @@ pub(in super::super) fn read_method(fields: Fields<'_>) -> Result<Option<Method>
         Some("gptq") => gptq(found).map(Some),
         Some("awq") => awq(found).map(Some),
         Some("compressed-tensors") if found.str("format")? == Some(PACKED) => compressed(found).map(Some),
+        Some("mxfp4") => Ok(Some(Method::Mxfp4)),
         // mlx-lm writes what it has in `quantization` under this name too.
         None if found.get("group_size").is_some() && found.get("bits").is_some() => mlx(found).map(Some),
         _ => Ok(None),

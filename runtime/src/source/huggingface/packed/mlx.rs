@@ -50,7 +50,7 @@ pub(super) const GROUP_SIZES: [usize; 3] = [32, 64, 128];
 pub(super) const MXFP4: (u32, usize) = (4, 32);
 
 /// The values of floats of 4 bits: sign, two bits of exponent, one of mantissa (section 5.3.3 there).
-static E2M1: [f32; 16] =
+pub(super) static E2M1: [f32; 16] =
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
 
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl PackedMatrix for Matrix {
 }
 
 /// Powers of two by their exponents; the highest exponent stands for what is no number.
-fn powers(exponents: PackedPart<'_>) -> Result<Tensor> {
+pub(super) fn powers(exponents: PackedPart<'_>) -> Result<Tensor> {
     let bytes = exponents.bytes()?;
     let power = |byte: &u8| match byte {
         0 => 0.5 * f32::MIN_POSITIVE,

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `store` | the tensors of a checkpoint, packed matrices among them |
 //! | `method` | which tool packed them, by the configuration |
-//! | `mlx`, `gptq`, `awq`, `compressed` | what each tool does |
+//! | `mlx`, `gptq`, `awq`, `compressed`, `mxfp4` | what each tool does |
 //! | `matrix`, `group_size` | what they have in common |
 //! | `packed_part` | one of the tensors that a matrix is packed in, checked |
 //! | `rows` | codes, scales and zeros to floats |
@@ -17,6 +17,7 @@ mod group_size;
 mod matrix;
 mod method;
 mod mlx;
+mod mxfp4;
 mod packed_part;
 mod rows;
 mod store;
