@@ -44,6 +44,17 @@ def rope(kind, theta=10000.0, **more):
     return dict(rope_type=kind, rope_theta=theta, **more)
 
 
+def latent(scale, **changes):
+    """Attention by way of latents: widths that fill no block, values of another width than keys."""
+    fields = dict(
+        num_key_value_heads=4, head_dim="absent", q_lora_rank=24 * scale, kv_lora_rank=20 * scale,
+        qk_nope_head_dim=14 * scale, qk_rope_head_dim=6 * scale, v_head_dim=10 * scale, num_hidden_layers=3,
+        n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20 * scale, n_shared_experts=2,
+        first_k_dense_replace=1)
+    fields.update(changes)
+    return base(scale, **fields)
+
+
 def cases(scale):
     """Folder, configuration class, fields, whether greedy continuation is defined (it is not where it changes rotation)."""
     t = transformers
@@ -86,6 +97,17 @@ def cases(scale):
         rope_parameters={
             "full_attention": rope("linear", 1000000.0, factor=8.0),
             "sliding_attention": rope("default", 10000.0)}), True
+    yield "deepseek_v2", t.DeepseekV2Config, latent(
+        scale, q_lora_rank=None, topk_method="greedy", routed_scaling_factor=1.5, rms_norm_eps=1e-5), True
+    yield "deepseek_v2_groups", t.DeepseekV2Config, latent(
+        scale, topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=4.0), True
+    yield "deepseek_v3", t.DeepseekV3Config, latent(
+        scale, n_group=4, topk_group=2, n_shared_experts=1, rope_parameters=rope(
+            "yarn", factor=4.0, original_max_position_embeddings=32, mscale=1.0, mscale_all_dim=1.0,
+            beta_fast=32, beta_slow=1)), True
+    yield "glm4_moe_lite", t.Glm4MoeLiteConfig, latent(
+        scale, first_k_dense_replace="absent", n_shared_experts=1, v_head_dim=26 * scale,
+        mlp_layer_types=["dense", "sparse", "sparse"]), True
     yield "smollm3", t.SmolLM3Config, base(
         scale, head_dim="absent", num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0], num_key_value_heads=2), True
     yield "olmo2", t.Olmo2Config, base(scale, head_dim="absent"), True
@@ -119,6 +141,9 @@ def randomize(model, generator):
             else:
                 values = values * 0.3 + weight.mean().round()
             weight.copy_(values.to(torch.bfloat16).float())
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_((torch.randn(buffer.shape, generator=generator) * 0.2).to(torch.bfloat16).float())
 
 
 def greedy(model, ids):

@@ -92,7 +92,7 @@ def numbers(x, place, count):
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, stop_tokens=[])
-MODEL_OPTIONAL = "qk_norm attention_scale attention_softcap logit_softcap embedding_scale sliding_window experts bos pad".split()
+MODEL_OPTIONAL = "qk_norm latent attention_scale attention_softcap logit_softcap embedding_scale sliding_window experts bos pad".split()
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre")
@@ -190,6 +190,19 @@ def parse_model(x):
         w = m["sliding_window"] = fields(m["sliding_window"], "model.sliding_window", ("size", "layers"), strict=True)
         integer(w["size"], "model.sliding_window.size", 1, 1 << 30)
         layer_list(w["layers"], "model.sliding_window.layers", m["layers"])
+    if m["latent"] is not None:
+        place = "model.latent"
+        x = m["latent"] = fields(m["latent"], place, ("kv_rank", "shared_dim", "value_dim", "norm_epsilon"), ("q_rank",), strict=True)
+        with_defaults(x, {}, ("q_rank",))
+        for k, most in (("kv_rank", 1 << 16), ("shared_dim", m["head_dim"] - 1), ("value_dim", 1 << 16)):
+            integer(x[k], f"{place}.{k}", 1, most)
+        if x["q_rank"] is not None:
+            integer(x["q_rank"], f"{place}.q_rank", 1, 1 << 20)
+        x["norm_epsilon"] = f32(x["norm_epsilon"], f"{place}.norm_epsilon", 0)
+        need(m["kv_heads"] == m["heads"] and m["qk_norm"] is None and m["sliding_window"] is None, place, "not with these heads, norms or windows")
+        p = m["position"]
+        need(p["kind"] == "rope" and p["dims"] == x["shared_dim"] and p["sliding_theta"] is None, place, "other rotated dims than shared_dim")
+        need(m["heads"] * max(x["kv_rank"] + x["shared_dim"], x["value_dim"]) <= 1 << 24, place, "heads too wide")
     if m["experts"] is not None:
         place = "model.experts"
         e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), [*EXPERTS_DEFAULTS, *EXPERTS_OPTIONAL], strict=True)

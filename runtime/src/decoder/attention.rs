@@ -20,6 +20,10 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let config = &self.model.config;
+        if let (Some(latent), Some(weights)) = (config.latent, &layer.latent) {
+            return self.latent_attention(state, index, layer, (latent, weights), observer);
+        }
+        let (Some(key), Some(value)) = (&layer.k, &layer.v) else { return Ok(ControlFlow::Continue(())) };
         let DecoderState {
             normed,
             q,
@@ -37,7 +41,7 @@ impl Decoder {
         if observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.q, &layer.k, &layer.v], normed, coded, &mut [q, k, v])?;
+        self.linears(&[&layer.q, key, value], normed, coded, &mut [q, k, v])?;
         profile.lap(Section::Matmul);
         self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
         profile.lap(Section::Elementwise);

@@ -76,6 +76,8 @@ impl Decoder {
             attention_scale: _,
             attention_softcap: _,
             sliding_window: _,
+            // `latent`.
+            latent: _,
             // `logits`.
             logit_softcap: _,
             // A name for messages.

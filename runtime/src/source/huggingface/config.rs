@@ -18,7 +18,7 @@ use crate::model_dir::{Fields, describe};
 use crate::source::mapping::TensorStore;
 
 /// Models of several kinds of input whose language model computes what it would compute alone.
-const WRAPPERS: &[&str] = &["gemma3", "mistral3", "llava", "llava_next", "internvl"];
+const WRAPPERS: &[&str] = &["gemma3", "mistral3", "llava", "llava_next", "internvl", "kimi_k25"];
 
 /// The configuration files of a model.
 pub(super) struct ConfigFiles<'a> {
@@ -87,6 +87,15 @@ impl<'a> ConfigFiles<'a> {
     /// An error about the configuration as a whole.
     pub fn wrong(&self, field: &str, expected: impl ToString, found: impl ToString) -> RuntimeError {
         self.outer().wrong(field, expected, found)
+    }
+
+    /// Layers behind the last that predict further tokens (MTP), and are no part of the model as it is run here.
+    pub fn further_layers(&self) -> Result<u32> {
+        let (fields, _) = self.text()?;
+        Ok(match fields.u32("num_nextn_predict_layers")? {
+            Some(layers) => layers,
+            None => fields.u32("num_mtp_layers")?.unwrap_or(0),
+        })
     }
 
     /// How matrices are packed, where the language model's configuration or that of the whole says that they are.

@@ -111,7 +111,10 @@ fn map(
     store: &Counted,
 ) -> Result<Mapping> {
     let path = Path::new("model");
-    Mapping::new(MappingRequest { path, config, table, prefix: "", bare: &[], declared }, store)
+    Mapping::new(
+        MappingRequest { path, config, table, prefix: "", bare: &[], declared, further_layers: 0 },
+        store,
+    )
 }
 
 fn load(mapping: &Mapping, store: &Counted, kind: TensorKind) -> Vec<f32> {

@@ -4,10 +4,12 @@
 
 mod architecture;
 mod bloom;
+mod deepseek;
 mod gemma2;
 mod gemma3;
 mod gpt2;
 mod gpt_neox;
+mod latent;
 mod llama;
 mod mistral;
 mod mixtral;
@@ -44,6 +46,9 @@ pub(super) const ALL: &[Architecture] = &[
     gpt_neox::GPT_NEOX,
     opt::OPT,
     bloom::BLOOM,
+    deepseek::DEEPSEEK_V2,
+    deepseek::DEEPSEEK_V3,
+    deepseek::GLM4_MOE_LITE,
 ];
 
 /// The architecture that a `model_type` means.
