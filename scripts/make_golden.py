@@ -14,6 +14,7 @@ hidden / heads, one key/value head.
 import argparse
 import os
 import shutil
+import zlib
 
 import torch
 import transformers
@@ -127,6 +128,86 @@ def cases(scale):
         bos_token_id=0, eos_token_id=1), True
 
 
+def later_cases(scale):
+    """More of them. Their seeds follow from their names, so that a new one changes no other."""
+    t = transformers
+    moe = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20 * scale)
+    yield "gemma", t.GemmaConfig, base(scale), True
+    yield "qwen2_moe", t.Qwen2MoeConfig, base(
+        scale, head_dim="absent", num_hidden_layers=3, shared_expert_intermediate_size=28 * scale,
+        mlp_only_layers=[1], **moe), True
+    yield "olmo", t.OlmoConfig, base(scale, head_dim="absent", clip_qkv=1.5), True
+    yield "olmo3", t.Olmo3Config, base(
+        scale, head_dim="absent", num_hidden_layers=4, sliding_window=6, num_key_value_heads=2,
+        max_position_embeddings=256, rope_parameters={
+            "full_attention": rope("yarn", factor=4.0, original_max_position_embeddings=64),
+            "sliding_attention": rope("default")}), True
+    yield "olmoe", t.OlmoeConfig, base(
+        scale, head_dim="absent", num_experts=6, num_experts_per_tok=3, num_key_value_heads=4, clip_qkv=2.0), True
+    factors = dict(embedding_multiplier=1.5, logits_scaling=1.25, residual_multiplier=0.625, attention_multiplier=0.3)
+    yield "granite", t.GraniteConfig, base(
+        scale, head_dim="absent", tie_word_embeddings=True, mlp_bias=True, attention_bias=True, **factors), True
+    yield "granitemoe", t.GraniteMoeConfig, base(
+        scale, head_dim="absent", num_local_experts=5, num_experts_per_tok=2, **factors), True
+    yield "granitemoeshared", t.GraniteMoeSharedConfig, base(
+        scale, head_dim="absent", num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=24 * scale,
+        tie_word_embeddings=True, **factors), True
+    yield "glm", t.GlmConfig, base(scale, partial_rotary_factor=0.5, attention_bias=True), True
+    yield "glm4", t.Glm4Config, base(
+        scale, num_key_value_heads=2, attention_bias=True, rope_parameters=rope("default", partial_rotary_factor=0.5)), True
+    routed = dict(
+        n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20 * scale, n_group=3, topk_group=2,
+        norm_topk_prob=True, routed_scaling_factor=1.5, first_k_dense_replace=1, num_hidden_layers=3)
+    yield "glm4_moe", t.Glm4MoeConfig, base(
+        scale, n_shared_experts=2, use_qk_norm=True, attention_bias=True, **routed), True
+    yield "glm4_moe_plain", t.Glm4MoeConfig, base(
+        scale, n_shared_experts=1, use_qk_norm=False, num_key_value_heads=2, **{**routed, "n_group": 1, "topk_group": 1}), True
+    yield "cohere", t.CohereConfig, square(scale, logit_scale=0.25, use_qk_norm=True), True
+    yield "cohere2", t.Cohere2Config, square(
+        scale, num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=6,
+        num_key_value_heads=1, logit_scale=0.25), True
+    yield "ernie4_5", t.Ernie4_5Config, base(scale, use_bias=True, tie_word_embeddings=True), True
+    yield "ernie4_5_moe", t.Ernie4_5_MoeConfig, base(
+        scale, head_dim="absent", num_hidden_layers=3, moe_num_experts=6, moe_k=2, moe_num_shared_experts=2,
+        moe_intermediate_size=20 * scale, moe_layer_start_index=1, num_key_value_heads=2), True
+    yield "seed_oss", t.SeedOssConfig, base(scale, attention_bias=True, attention_out_bias=False), True
+    yield "exaone4", t.Exaone4Config, base(
+        scale, num_hidden_layers=4, sliding_window=6, sliding_window_pattern=2, num_key_value_heads=2), True
+    yield "exaone4_full", t.Exaone4Config, base(
+        scale, sliding_window=None, layer_types=["full_attention"] * 2), True
+    yield "starcoder2", t.Starcoder2Config, base(scale, head_dim="absent", sliding_window=9), True
+    yield "stablelm", t.StableLmConfig, square(
+        scale, use_qkv_bias=True, num_key_value_heads=3, rope_parameters=rope("default", partial_rotary_factor=0.5)), True
+    yield "stablelm_parallel", t.StableLmConfig, square(
+        scale, use_parallel_residual=True, qk_layernorm=True, num_key_value_heads=1,
+        rope_parameters=rope("default", partial_rotary_factor=0.5)), True
+    yield "ministral", t.MinistralConfig, base(
+        scale, num_hidden_layers=3, layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+        sliding_window=6), True
+    yield "ministral3", t.Ministral3Config, base(scale, num_key_value_heads=2, rope_parameters=rope(
+        "yarn", 1000000.0, factor=8.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0,
+        mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)), True
+    yield "gpt_oss", t.GptOssConfig, base(
+        scale, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=2, sliding_window=6, swiglu_limit=1.5,
+        num_key_value_heads=2, rope_parameters=rope(
+            "yarn", 150000.0, factor=8.0, original_max_position_embeddings=16, truncate=False)), True
+    yield "arcee", t.ArceeConfig, base(scale), True
+    yield "nemotron", t.NemotronConfig, base(scale, rope_parameters=rope("default", partial_rotary_factor=0.5)), True
+    yield "helium", t.HeliumConfig, base(scale, head_dim=10 * scale, num_key_value_heads=2), True
+    yield "hunyuan_v1_dense", t.HunYuanDenseV1Config, base(scale, num_key_value_heads=2, rope_parameters=rope(
+        "dynamic", factor=1.0, alpha=50.0)), True
+    yield "hunyuan_v1_moe", t.HunYuanMoEV1Config, base(
+        scale, num_key_value_heads=2, num_experts=5, moe_topk=2), True
+    yield "dots1", t.Dots1Config, base(
+        scale, n_shared_experts=2, num_key_value_heads=2, **routed), True
+    yield "solar_open", t.SolarOpenConfig, base(
+        scale, n_shared_experts=1, num_key_value_heads=2, **{**routed, "first_k_dense_replace": "absent"}), True
+    yield "apertus", t.ApertusConfig, base(scale, head_dim="absent"), True
+    yield "minimax_m2", t.MiniMaxM2Config, base(
+        scale, num_local_experts=5, num_experts_per_tok=2, num_key_value_heads=2,
+        rope_parameters=rope("default", partial_rotary_factor=0.5)), True
+
+
 def randomize(model, generator):
     """Weights large enough that every part of the model shows in its logits; values as bf16 holds them."""
     with torch.no_grad():
@@ -138,12 +219,15 @@ def randomize(model, generator):
                     values = values / values.std() * 0.8
             elif name.endswith("bias"):
                 values *= 0.3
+            elif name.endswith("sinks"):
+                pass
             else:
                 values = values * 0.3 + weight.mean().round()
             weight.copy_(values.to(torch.bfloat16).float())
-        for name, buffer in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
-                buffer.copy_((torch.randn(buffer.shape, generator=generator) * 0.2).to(torch.bfloat16).float())
+        for name, weight in model.named_buffers():
+            if "correction_bias" in name:
+                values = torch.randn(weight.shape, generator=generator) * 0.1
+                weight.copy_(values.to(torch.bfloat16).float())
 
 
 def greedy(model, ids):
@@ -185,9 +269,11 @@ def main():
     parser.add_argument("--scale", type=int, default=1, help="factor on all widths")
     parser.add_argument("--only", help="comma-separated folders")
     args = parser.parse_args()
-    for i, (name, config_class, fields, with_greedy) in enumerate(cases(args.scale)):
+    all_cases = [(case, i) for i, case in enumerate(cases(args.scale))]
+    all_cases += [(case, 100 + zlib.crc32(case[0].encode()) % 900) for case in later_cases(args.scale)]
+    for (name, config_class, fields, with_greedy), number in all_cases:
         if not args.only or name in args.only.split(","):
-            make(os.path.join(args.out, name), config_class, fields, with_greedy, args.seed * 1000 + i)
+            make(os.path.join(args.out, name), config_class, fields, with_greedy, args.seed * 1000 + number)
             print(name, flush=True)
 
 

@@ -1,9 +1,8 @@
 //! Operations on each value of its own.
 
-use qsf_format::Activation;
-
+use super::function::Function;
 use super::isa::{Isa, Vectorized};
-use super::math::{gelu_erf, gelu_tanh, silu, tanh};
+use super::math::tanh;
 
 /// `x += y`.
 ///
@@ -33,18 +32,23 @@ pub fn softcap(isa: Isa, x: &mut [f32], cap: f32) {
     isa.vectorize(Softcap { x, cap });
 }
 
-/// `x = activation(x)`.
-pub fn activate(isa: Isa, activation: Activation, x: &mut [f32]) {
-    isa.vectorize(Activate { activation, x });
+/// `x = min(limit, max(-limit, x))`.
+pub fn clip(isa: Isa, x: &mut [f32], limit: f32) {
+    isa.vectorize(Clip { x, limit });
 }
 
-/// `gate = activation(gate) * up`.
+/// `x = function(x)`.
+pub fn activate(isa: Isa, function: Function, x: &mut [f32]) {
+    isa.vectorize(Activate { function, x });
+}
+
+/// `gate = function(gate) * up`.
 ///
 /// # Panics
 /// When the lengths differ.
-pub fn gated(isa: Isa, activation: Activation, gate: &mut [f32], up: &[f32]) {
+pub fn gated(isa: Isa, function: Function, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "product of different lengths");
-    isa.vectorize(Gated { activation, gate, up });
+    isa.vectorize(Gated { function, gate, up });
 }
 
 struct AddAssign<'a> {
@@ -108,8 +112,23 @@ impl Vectorized for Softcap<'_> {
     }
 }
 
+struct Clip<'a> {
+    x: &'a mut [f32],
+    limit: f32,
+}
+
+impl Vectorized for Clip<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        // NaN stays NaN.
+        self.x.iter_mut().for_each(|x| *x = x.clamp(-self.limit, self.limit));
+    }
+}
+
 struct Activate<'a> {
-    activation: Activation,
+    function: Function,
     x: &'a mut [f32],
 }
 
@@ -118,18 +137,12 @@ impl Vectorized for Activate<'_> {
 
     #[inline(always)]
     fn run(self) {
-        // One loop per function: a choice inside the loop would keep it from becoming vector code.
-        match self.activation {
-            Activation::GeluErf => self.x.iter_mut().for_each(|x| *x = gelu_erf(*x)),
-            Activation::GeluTanh => self.x.iter_mut().for_each(|x| *x = gelu_tanh(*x)),
-            Activation::Silu => self.x.iter_mut().for_each(|x| *x = silu(*x)),
-            Activation::Relu => self.x.iter_mut().for_each(|x| *x = relu(*x)),
-        }
+        self.function.apply(self.x);
     }
 }
 
 struct Gated<'a> {
-    activation: Activation,
+    function: Function,
     gate: &'a mut [f32],
     up: &'a [f32],
 }
@@ -139,53 +152,58 @@ impl Vectorized for Gated<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let pairs = self.gate.iter_mut().zip(self.up);
-        match self.activation {
-            Activation::GeluErf => pairs.for_each(|(gate, up)| *gate = gelu_erf(*gate) * up),
-            Activation::GeluTanh => pairs.for_each(|(gate, up)| *gate = gelu_tanh(*gate) * up),
-            Activation::Silu => pairs.for_each(|(gate, up)| *gate = silu(*gate) * up),
-            Activation::Relu => pairs.for_each(|(gate, up)| *gate = relu(*gate) * up),
-        }
+        self.function.gate(self.gate, self.up);
     }
-}
-
-/// `out = activation(gate) * up`.
-#[inline(always)]
-pub fn gate(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    let all = out.iter_mut().zip(gate).zip(up);
-    match activation {
-        Activation::GeluErf => all.for_each(|((out, gate), up)| *out = gelu_erf(*gate) * up),
-        Activation::GeluTanh => all.for_each(|((out, gate), up)| *out = gelu_tanh(*gate) * up),
-        Activation::Silu => all.for_each(|((out, gate), up)| *out = silu(*gate) * up),
-        Activation::Relu => all.for_each(|((out, gate), up)| *out = relu(*gate) * up),
-    }
-}
-
-/// NaN stays NaN: `f32::max` would hide it.
-#[inline(always)]
-fn relu(x: f32) -> f32 {
-    if x < 0.0 { 0.0 } else { x }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: [Activation; 4] =
-        [Activation::GeluErf, Activation::GeluTanh, Activation::Silu, Activation::Relu];
+    const ALL: [Function; 7] = [
+        Function::GeluErf,
+        Function::GeluTanh,
+        Function::Silu,
+        Function::Relu,
+        Function::Relu2,
+        Function::Xielu { above: 0.75, below: 0.5 },
+        Function::ClippedSilu { alpha: 1.0, limit: 5.0 },
+    ];
 
     #[test]
-    fn activations_have_the_values_of_their_formulas() {
+    fn functions_have_the_values_of_their_formulas() {
+        let at_one = [0.841_344_7, 0.841_192, 0.731_058_6, 1.0, 1.0, 1.25, 0.731_058_6];
+        let at_minus_one = [-0.158_655_3, -0.158_808, -0.268_941_4, 0.0, 0.0, -0.316_060_3, -0.268_941_4];
         for isa in Isa::available() {
-            for (activation, at_one) in ALL.into_iter().zip([0.841_344_7, 0.841_192, 0.731_058_6, 1.0]) {
-                let mut x = [1.0, 0.0, -100.0, 30.0];
-                activate(isa, activation, &mut x);
-                assert!((x[0] - at_one).abs() < 1e-6, "{activation:?} {}", x[0]);
-                assert_eq!((x[1], x[2].abs() < 1e-30, x[3]), (0.0, true, 30.0), "{activation:?}");
+            for ((function, at_one), at_minus_one) in ALL.into_iter().zip(at_one).zip(at_minus_one) {
+                let mut x = [1.0, 0.0, -1.0];
+                activate(isa, function, &mut x);
+                assert!((x[0] - at_one).abs() < 1e-6, "{function:?} {}", x[0]);
+                assert!((x[2] - at_minus_one).abs() < 1e-6, "{function:?} {}", x[2]);
+                assert!(x[1].abs() < 1e-9, "{function:?}");
                 let mut nan = [f32::NAN];
-                activate(isa, activation, &mut nan);
-                assert!(nan[0].is_nan(), "{activation:?}");
+                activate(isa, function, &mut nan);
+                assert!(nan[0].is_nan(), "{function:?}");
             }
+            let mut far = [-100.0, 30.0];
+            activate(isa, Function::Silu, &mut far);
+            assert!(far[0].abs() < 1e-30 && far[1] == 30.0);
+        }
+    }
+
+    #[test]
+    fn limits_hold_for_the_gate_above_and_for_what_it_multiplies_on_both_sides() {
+        let function = Function::ClippedSilu { alpha: 1.702, limit: 7.0 };
+        let (gate, up) = ([9.0, -9.0, 1.0, 7.0, f32::NAN], [0.0, 8.0, -8.0, 7.0, 0.0]);
+        let exact = |gate: f64, up: f64| gate / (1.0 + (-1.702 * gate).exp()) * (up + 1.0);
+        let expected = [exact(7.0, 0.0), exact(-9.0, 7.0), exact(1.0, -7.0), exact(7.0, 7.0)];
+        for isa in Isa::available() {
+            let mut out = gate;
+            gated(isa, function, &mut out, &up);
+            for (out, expected) in out.iter().zip(expected) {
+                assert!((f64::from(*out) - expected).abs() < 1e-5, "{out} {expected}");
+            }
+            assert!(out[4].is_nan());
         }
     }
 
@@ -207,17 +225,21 @@ mod tests {
 
     #[test]
     fn a_gate_is_activated_and_multiplied_and_the_same_on_every_instruction_set() {
-        for activation in ALL {
+        for function in ALL {
             for n in [1, 31, 33, 63, 65] {
                 let gate: Vec<f32> = (0..n).map(|i| i as f32 * 0.3 - 7.0).collect();
                 let up: Vec<f32> = (0..n).map(|i| 2.0 - i as f32 * 0.1).collect();
                 let mut expected = gate.clone();
-                activate(Isa::SCALAR, activation, &mut expected);
-                expected.iter_mut().zip(&up).for_each(|(x, up)| *x *= up);
+                let factor = |up: f32| match function {
+                    Function::ClippedSilu { limit, .. } => 1.0 + up.clamp(-limit, limit),
+                    _ => up,
+                };
+                activate(Isa::SCALAR, function, &mut expected);
+                expected.iter_mut().zip(&up).for_each(|(x, up)| *x *= factor(*up));
                 for isa in Isa::available() {
                     let mut out = gate.clone();
-                    gated(isa, activation, &mut out, &up);
-                    assert_eq!(out, expected, "{activation:?} {isa:?}");
+                    gated(isa, function, &mut out, &up);
+                    assert_eq!(out, expected, "{function:?} {isa:?}");
                     add_assign(isa, &mut out, &up);
                     assert!(out.iter().zip(&expected).zip(&up).all(|((o, e), u)| *o == e + u));
                 }

@@ -36,6 +36,16 @@ pub fn exp(x: f32) -> f32 {
     times_power_of_two(1.0 + p, n)
 }
 
+/// `e^x - 1` for x up to 0, without cancellation.
+#[inline(always)]
+pub(super) fn exp_minus_one_below(x: f32) -> f32 {
+    // From -17.4 on the nearest float is -1. NaN passes.
+    let x = if x < -80.0 { -80.0 } else { x };
+    let (n, p) = reduced(x);
+    let power = power_of_two(integer(n));
+    power.mul_add(p, power - 1.0)
+}
+
 /// [`exp`] of 16 numbers, none above 88.
 #[inline(always)]
 pub(super) fn exp_of_small<V: Vector>(x: V) -> V {

@@ -244,6 +244,12 @@ impl FileHeader {
             attention_softcap: _,
             logit_softcap: _,
             embedding_scale: _,
+            residual_scale: _,
+            logit_scale: _,
+            qkv_clip: _,
+            attention_sinks: _,
+            query_growth: _,
+            gate_clip: _,
             embedding_norm: _,
             sliding_window: _,
             experts: _,
@@ -449,6 +455,12 @@ impl FileHeader {
             attention_softcap: None,
             logit_softcap: None,
             embedding_scale: None,
+            residual_scale: None,
+            logit_scale: None,
+            qkv_clip: None,
+            attention_sinks: false,
+            query_growth: None,
+            gate_clip: None,
             embedding_norm: false,
             sliding_window: None,
             experts: None,
@@ -463,7 +475,7 @@ fn activation_code(activation: Activation) -> u8 {
     match activation {
         Activation::GeluErf | Activation::GeluTanh => 0,
         Activation::Silu => 1,
-        Activation::Relu => 2,
+        Activation::Relu | Activation::Relu2 | Activation::Xielu => 2,
     }
 }
 

@@ -66,6 +66,24 @@ pub struct ModelConfig {
     /// What the embedding of a token is multiplied with.
     #[serde(default, skip_serializing_if = "is_default")]
     pub embedding_scale: Option<f32>,
+    /// What attention and feed-forward are multiplied with before they are added to the residual stream.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub residual_scale: Option<f32>,
+    /// What logits are multiplied with, before any cap.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub logit_scale: Option<f32>,
+    /// Queries, keys and values are limited to as much on both sides of 0, before norm and rotation.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub qkv_clip: Option<f32>,
+    /// Whether each head has a score of its own that takes part in the softmax and has no value.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attention_sinks: bool,
+    /// Queries far from the beginning are larger.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub query_growth: Option<QueryGrowth>,
+    /// Limits in a gated feed-forward.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gate_clip: Option<GateClip>,
     /// Whether embeddings are normalized before the first layer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub embedding_norm: bool,
@@ -100,12 +118,15 @@ pub struct NormConfig {
     /// Where in a layer norms are.
     #[serde(default, skip_serializing_if = "is_default")]
     pub placement: NormPlacement,
+    /// Whether the norms of the residual stream multiply with 1 and add nothing, and none of this is stored.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub without_gain: bool,
 }
 
 impl NormConfig {
     /// The usual norm: before attention and before the feed-forward, gains stored as they multiply.
     pub const fn new(kind: NormKind, epsilon: f32) -> NormConfig {
-        NormConfig { kind, epsilon, gain_plus_one: false, placement: NormPlacement::Pre }
+        NormConfig { kind, epsilon, gain_plus_one: false, placement: NormPlacement::Pre, without_gain: false }
     }
 }
 
@@ -155,6 +176,31 @@ pub enum QkNorm {
     Head,
     /// All heads of a token together; gains of `heads * head_dim` and `kv_heads * head_dim`.
     Projection,
+    /// [`QkNorm::Head`], after rotation.
+    RotatedHead,
+    /// Each head, by a layer norm without bias; gains of `heads * head_dim` and `kv_heads * head_dim`.
+    HeadsApart,
+}
+
+/// Queries at position p are multiplied with `1 + factor * ln(1 + floor(p / original_positions))`, after rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueryGrowth {
+    /// How fast they grow.
+    pub factor: f32,
+    /// How many positions do not grow.
+    pub original_positions: u32,
+}
+
+/// The gate g and the output u of the up projection give
+/// `min(g, limit) * sigmoid(alpha * min(g, limit)) * (1 + max(-limit, min(u, limit)))`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateClip {
+    /// Slope of the logistic function.
+    pub alpha: f32,
+    /// Limit of both.
+    pub limit: f32,
 }
 
 /// Layers whose attention reaches back a limited number of positions.
@@ -260,6 +306,10 @@ pub enum Activation {
     Silu,
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)^2`.
+    Relu2,
+    /// A parabola above 0 and an exponential below, with two factors in each layer (arXiv 2411.13010).
+    Xielu,
 }
 
 impl ModelConfig {

@@ -111,6 +111,10 @@ tensor_kinds! {
     ExpertDownBias = 36, "expert_down_bias";
     /// Router of the shared expert, 1 x `hidden`: how much it counts.
     SharedRouter = 37, "shared_router";
+    /// What makes the factor of [`Activation::Xielu`](crate::Activation) above 0, 1 x 1.
+    FfnActAbove = 38, "ffn_act_above";
+    /// What makes its factor below 0, 1 x 1.
+    FfnActBelow = 39, "ffn_act_below";
     /// Latents of queries, `q_rank` x `hidden`.
     AttnQDown = 54, "attn_q_down";
     /// What all heads share of a key, then the latent of keys and values, `shared_dim + kv_rank` x `hidden`.

@@ -8,10 +8,10 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use qsf_format::{Activation, BlockSize, QuantType};
+use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::cpu::{
-    Attention, AttentionBuffer, ColumnPanels, Cpu, Int8Rows, KvLayer, KvShape, RopeFrequencies, RopeTable,
-    gated, rms_norm,
+    Attention, AttentionBuffer, ColumnPanels, Cpu, Function, Int8Rows, KvLayer, KvShape, RopeFrequencies,
+    RopeTable, gated, rms_norm,
 };
 use qsf_runtime::ggml::{GgmlType, decode_row};
 use qsf_runtime::linear::{Input, Products};
@@ -89,11 +89,14 @@ fn around(c: &mut Criterion) {
     group.bench_function("rope 32x64", |b| b.iter(|| table.apply(cpu.isa(), black_box(&mut out), 1000)));
     let (up, mut gate) = (activations(1, 5632), activations(1, 5632));
     group.throughput(Throughput::Elements(up.len() as u64));
-    for activation in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu] {
-        group.bench_function(format!("gated {activation:?} 5632"), |b| {
+    let clipped = Function::ClippedSilu { alpha: 1.702, limit: 7.0 };
+    let functions =
+        [Function::Silu, Function::GeluTanh, Function::GeluErf, Function::Relu, Function::Relu2, clipped];
+    for function in functions {
+        group.bench_function(format!("gated {function:?} 5632"), |b| {
             b.iter(|| {
                 gate.copy_from_slice(&up);
-                gated(cpu.isa(), activation, black_box(&mut gate), &up);
+                gated(cpu.isa(), function, black_box(&mut gate), &up);
             });
         });
     }
@@ -108,8 +111,15 @@ fn attention(c: &mut Criterion) {
     group.sample_size(20).warm_up_time(Duration::from_millis(200));
     group.measurement_time(Duration::from_millis(600));
     for (heads, kv_heads) in [(32, 4), (12, 12)] {
-        let parameters =
-            Attention { heads, window: usize::MAX, scale: 0.125, softcap: None, slopes: &[], by_unit: false };
+        let parameters = Attention {
+            heads,
+            window: usize::MAX,
+            scale: 0.125,
+            softcap: None,
+            slopes: &[],
+            sinks: &[],
+            by_unit: false,
+        };
         let types = ["f32", "f16", "8bit,4bit", "4bit"];
         for (positions, types) in [128, 1024].into_iter().flat_map(|n| types.map(|types| (n, types))) {
             let stored = activations(positions, kv_heads * DIM);

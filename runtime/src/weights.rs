@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use qsf_format::{ModelConfig, PositionConfig, TensorId, TensorKind};
+use qsf_cpu::Function;
+use qsf_format::{Activation, GateClip, ModelConfig, PositionConfig, Residual, TensorId, TensorKind};
 
 use crate::error::{Result, RuntimeError};
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
@@ -44,6 +45,8 @@ pub struct LayerWeights {
     pub q_norm: Option<Norm>,
     /// Norm of keys.
     pub k_norm: Option<Norm>,
+    /// Scores without values, one per head.
+    pub sinks: Option<Vec<f32>>,
     /// Attention output projection.
     pub output: Linear,
     /// Norm of what attention adds.
@@ -105,6 +108,8 @@ pub struct Mlp {
     pub up: Linear,
     /// Down projection.
     pub down: Linear,
+    /// What is between.
+    pub function: Function,
 }
 
 /// The vectors that tokens begin as.
@@ -382,20 +387,26 @@ impl Loader<'_> {
         let layer_norm = |wanted: bool, gain, bias| -> Result<Option<Norm>> {
             wanted.then(|| self.norm(Some(i), gain, bias)).transpose()
         };
+        let placement = config.norm.placement;
+        let (pre, post) = (placement.has_pre(), placement.has_post());
         let used = |kind| crate::source::expected_shape(config, TensorId::of_layer(i, kind)).is_some();
         Ok(LayerWeights {
-            attn_norm: layer_norm(used(AttnNorm), AttnNorm, AttnNormBias)?,
+            attn_norm: layer_norm(pre, AttnNorm, AttnNormBias)?,
             q: self.linear(i, AttnQ, AttnQBias)?,
             k: used(AttnK).then(|| self.linear(i, AttnK, AttnKBias)).transpose()?,
             v: used(AttnV).then(|| self.linear(i, AttnV, AttnVBias)).transpose()?,
             latent: used(AttnKvDown).then(|| self.latent(i, used(AttnQDown))).transpose()?,
             q_norm: self.gain_only(used(QNorm), i, QNorm)?,
             k_norm: self.gain_only(used(KNorm), i, KNorm)?,
+            sinks: match config.attention_sinks {
+                true => Some(self.tensor(TensorId::of_layer(i, AttnSinks))?.to_f32()),
+                false => None,
+            },
             output: self.linear(i, AttnOutput, AttnOutputBias)?,
-            post_attn_norm: self.gain_only(used(PostAttnNorm), i, PostAttnNorm)?,
-            ffn_norm: layer_norm(used(FfnNorm), FfnNorm, FfnNormBias)?,
+            post_attn_norm: self.gain_only(post, i, PostAttnNorm)?,
+            ffn_norm: layer_norm(pre && config.residual != Residual::ParallelOneNorm, FfnNorm, FfnNormBias)?,
             ffn: self.feed_forward(i)?,
-            post_ffn_norm: self.gain_only(used(PostFfnNorm), i, PostFfnNorm)?,
+            post_ffn_norm: self.gain_only(post, i, PostFfnNorm)?,
         })
     }
 
@@ -426,8 +437,9 @@ impl Loader<'_> {
         let Some(experts) = config.experts(i) else {
             let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
             let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
-            return Ok(FeedForward::Dense(Mlp { gate, up, down }));
+            return Ok(FeedForward::Dense(Mlp { gate, up, down, function: self.function(i)? }));
         };
+        let function = self.function(i)?;
         let count = experts.count as usize;
         let stack = |kind, bias| self.linear(i, kind, bias);
         let gates = config.gated_ffn.then(|| stack(ExpertGate, ExpertGateBias)).transpose()?;
@@ -441,7 +453,7 @@ impl Loader<'_> {
         };
         let expert = |e: usize| -> Result<Mlp> {
             let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
-            Ok(Mlp { gate, up: of_expert(&ups, e)?, down: of_expert(&downs, e)? })
+            Ok(Mlp { gate, up: of_expert(&ups, e)?, down: of_expert(&downs, e)?, function })
         };
         let shared = experts.shared.map(|shared| self.shared(i, shared.gated)).transpose()?;
         let choice_bias = self.vector(TensorId::of_layer(i, RouterChoiceBias))?;
@@ -459,8 +471,26 @@ impl Loader<'_> {
             Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(i, kind))?, bias: None })
         };
         let gate = self.parts.config().gated_ffn.then(|| matrix(SharedGate)).transpose()?;
-        let mlp = Mlp { gate, up: matrix(SharedUp)?, down: matrix(SharedDown)? };
+        let (up, down) = (matrix(SharedUp)?, matrix(SharedDown)?);
+        let mlp = Mlp { gate, up, down, function: self.function(i)? };
         Ok(Shared { router: gated.then(|| matrix(SharedRouter)).transpose()?, mlp })
+    }
+
+    /// The function of the feed-forward of layer `i`.
+    fn function(&self, i: u32) -> Result<Function> {
+        use TensorKind::*;
+        let config = self.parts.config();
+        if let Some(GateClip { alpha, limit }) = config.gate_clip {
+            return Ok(Function::ClippedSilu { alpha, limit });
+        }
+        if config.activation != Activation::Xielu {
+            return Ok(config.activation.into());
+        }
+        let value = |kind| -> Result<f32> {
+            let values = self.tensor(TensorId::of_layer(i, kind))?.to_f32();
+            Ok(values.first().copied().unwrap_or_default())
+        };
+        Ok(Function::xielu(value(FfnActAbove)?, value(FfnActBelow)?))
     }
 
     fn linear(&self, layer: u32, kind: TensorKind, bias: TensorKind) -> Result<Linear> {
@@ -486,9 +516,15 @@ impl Loader<'_> {
     }
 
     fn gain(&self, layer: Option<u32>, kind: TensorKind) -> Result<Norm> {
+        use TensorKind::*;
+        let config = self.parts.config();
+        let of_stream = matches!(kind, AttnNorm | FfnNorm | PostAttnNorm | PostFfnNorm | FinalNorm);
+        if config.norm.without_gain && of_stream {
+            return Ok(Norm { gain: vec![1.0; config.hidden as usize], bias: None });
+        }
         let id = TensorId { layer, kind };
         let mut gain = self.tensor(id)?.to_f32();
-        if self.parts.config().norm.gain_plus_one {
+        if config.norm.gain_plus_one {
             gain.iter_mut().for_each(|gain| *gain += 1.0);
         }
         Ok(Norm { gain, bias: None })

@@ -164,6 +164,12 @@ fn model_parts(model: &ModelConfig) -> String {
         attention_softcap: _,
         logit_softcap: _,
         embedding_scale: _,
+        residual_scale: _,
+        logit_scale: _,
+        qkv_clip: _,
+        attention_sinks,
+        query_growth: _,
+        gate_clip: _,
         embedding_norm: _,
         sliding_window,
         experts,
@@ -178,9 +184,15 @@ fn model_parts(model: &ModelConfig) -> String {
             "{} experts of {} ({} used) in {layers} layers",
             experts.count, experts.ffn, experts.used
         ));
+        if let Some(shared) = experts.shared {
+            parts.push(format!("a shared expert of {}", shared.ffn));
+        }
     }
     if let Some(window) = sliding_window {
         parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));
+    }
+    if *attention_sinks {
+        parts.push("attention sinks".into());
     }
     match position {
         PositionConfig::Rope { scaling: Some(_), .. } => parts.push("scaled rotary positions".into()),

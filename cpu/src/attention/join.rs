@@ -22,11 +22,14 @@ fn state(row: &[Lanes]) -> (f32, f32) {
     row.last().map_or((f32::MIN, 0.0), |state| (state[0], state[1]))
 }
 
-/// Makes `row` the result of no positions.
+/// Makes `row` the result of no positions; of a score without a value, where there is a `sink`.
 #[inline(always)]
-pub(super) fn clear(row: &mut [Lanes]) {
+pub(super) fn clear(row: &mut [Lanes], sink: Option<f32>) {
     row.fill([0.0; LANES]);
-    set_state(row, f32::MIN, 0.0);
+    match sink {
+        Some(score) => set_state(row, score, 1.0),
+        None => set_state(row, f32::MIN, 0.0),
+    }
 }
 
 /// Joins the result of the chunk that follows to `row`.
@@ -64,6 +67,8 @@ pub(super) struct JoinAll<'a> {
     pub step: usize,
     pub row: &'a mut [Lanes],
     pub out: &'a mut [f32],
+    /// As of [`clear`].
+    pub sink: Option<f32>,
     /// As of [`finish`].
     pub rotated: usize,
 }
@@ -71,7 +76,7 @@ pub(super) struct JoinAll<'a> {
 impl VectorWork for JoinAll<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        clear(self.row);
+        clear(self.row, self.sink);
         for parts in self.parts.chunks(self.step) {
             join::<V>(self.row, &parts[..self.row.len()]);
         }

@@ -96,10 +96,14 @@ impl VectorWork for AddMass<'_> {
         for row in 0..count {
             let seen = queries.seen(row).end;
             let chunks = 0..seen.div_ceil(CHUNK);
-            let top = chunks.clone().fold(f32::MIN, |top, chunk| top.max(states[chunk * count + row][0]));
-            let part =
-                |chunk: usize| exp_of_small(V::splat(states[chunk * count + row][0] - top)).to_lanes()[0];
-            let total: f32 = chunks.clone().map(|chunk| states[chunk * count + row][1] * part(chunk)).sum();
+            let sink = queries.sink(row);
+            let top = chunks
+                .clone()
+                .fold(sink.unwrap_or(f32::MIN), |top, chunk| top.max(states[chunk * count + row][0]));
+            let weight = |score: f32| exp_of_small(V::splat(score - top)).to_lanes()[0];
+            let part = |chunk: usize| weight(states[chunk * count + row][0]);
+            let of_chunks = chunks.clone().map(|chunk| states[chunk * count + row][1] * part(chunk));
+            let total = of_chunks.sum::<f32>() + sink.map_or(0.0, weight);
             for chunk in chunks {
                 let factor = part(chunk) / total;
                 let weights = scores[(chunk * count + row) * ROW_LANES..][..ROW_LANES].as_flattened();

@@ -19,6 +19,8 @@ pub struct Attention<'a> {
     /// Then it is less by the head's slope for each position that the key is behind the query (ALiBi, arXiv 2108.12409).
     /// One per head; empty for none.
     pub slopes: &'a [f32],
+    /// A score for each head that takes part in the softmax and has no value (arXiv 2309.17453); empty for none.
+    pub sinks: &'a [f32],
     /// Whether products are in bfloat16 where the processor has a matrix unit and there are several tokens: an exception from what is
     /// said above, for sums are in an order of the unit's own.
     pub by_unit: bool,
@@ -42,6 +44,12 @@ impl<'a> Queries<'a> {
     #[inline(always)]
     pub(super) fn head(&self, row: usize) -> usize {
         self.first_head + row % self.heads
+    }
+
+    /// The score without a value of the head of a row.
+    #[inline(always)]
+    pub(super) fn sink(&self, row: usize) -> Option<f32> {
+        self.attention.sinks.get(self.head(row)).copied()
     }
 
     #[inline(always)]

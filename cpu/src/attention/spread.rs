@@ -68,10 +68,12 @@ impl Cpu {
         buffer: &mut AttentionBuffer,
         out: &mut [f32],
     ) {
-        let Attention { heads, window, slopes, .. } = *attention;
+        let Attention { heads, window, slopes, sinks, .. } = *attention;
         let width = heads * kv.head_dim();
         assert!(heads.is_multiple_of(kv.kv_heads()), "{heads} heads for {} of keys", kv.kv_heads());
-        assert!(window > 0 && (slopes.is_empty() || slopes.len() == heads), "attention of nothing");
+        assert!(window > 0, "attention of nothing");
+        let one_each = [slopes, sinks].iter().all(|all| all.is_empty() || all.len() == heads);
+        assert!(one_each, "slopes or sinks of other heads");
         let tokens = q.len() / width;
         let whole = q.len() == tokens * width && out.len() == tokens * heads * kv.value_dim();
         assert!(whole, "queries are not rows of {width}, or results not of as many tokens");
@@ -112,8 +114,9 @@ impl Cpu {
         self.for_each_chunk(out, dim, layer.attention.heads * chunks * dim, |head, out| {
             let parts = &parts[head / group * group * chunks * lanes..][..group * chunks * lanes];
             let (parts, step) = (&parts[head % group * lanes..], group * lanes);
+            let sink = layer.attention.sinks.get(head).copied();
             with_scratch(|Scratch { rows, .. }| {
-                vector::run(self.isa(), JoinAll { parts, step, row: rows.lanes(lanes), out, rotated });
+                vector::run(self.isa(), JoinAll { parts, step, row: rows.lanes(lanes), out, sink, rotated });
             });
         });
     }
@@ -298,8 +301,8 @@ impl VectorWork for TokenBlock<'_> {
         let TokenBlock { queries, tokens, packed, scores, parts, rows, step } = self;
         let lanes = queries.kv.columns() + 1;
         pack(&queries, tokens * queries.heads, packed);
-        for row in rows.chunks_exact_mut(lanes) {
-            clear(row);
+        for (i, row) in rows.chunks_exact_mut(lanes).enumerate() {
+            clear(row, queries.sink(i));
         }
         let end = queries.position + tokens;
         for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {

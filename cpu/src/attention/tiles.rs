@@ -56,7 +56,9 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
         let parts = room.parts.lanes(ROWS * row_lanes);
         let rows = room.rows.lanes(count * row_lanes);
         *finite = pack(&queries, count, lines, &mut room.queries, &mut scores[..2 * lines]);
-        rows.chunks_exact_mut(row_lanes).for_each(clear);
+        for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
+            clear(row, queries.sink(i));
+        }
         if !*finite {
             return;
         }

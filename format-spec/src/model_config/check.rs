@@ -1,7 +1,8 @@
 //! What a decoder relies on in a configuration.
 
 use super::{
-    ExpertGroups, Experts, LatentAttention, ModelConfig, NormPlacement, PositionConfig, Residual, RopeScaling,
+    Activation, ExpertGroups, Experts, LatentAttention, ModelConfig, NormPlacement, PositionConfig, Residual,
+    RopeScaling,
 };
 
 impl ModelConfig {
@@ -28,6 +29,13 @@ impl ModelConfig {
             attention_softcap,
             logit_softcap,
             embedding_scale,
+            residual_scale,
+            logit_scale,
+            qkv_clip,
+            query_growth,
+            gate_clip,
+            activation,
+            gated_ffn,
             sliding_window,
             experts,
             bos,
@@ -35,10 +43,9 @@ impl ModelConfig {
             pad,
             // Any text, any of the enum's values, or either truth is possible.
             architecture: _,
-            activation: _,
-            gated_ffn: _,
             tied_head: _,
             qk_norm: _,
+            attention_sinks: _,
             embedding_norm: _,
         } = self;
         let limits = [
@@ -76,8 +83,22 @@ impl ModelConfig {
             ("attention_softcap", *attention_softcap),
             ("logit_softcap", *logit_softcap),
             ("embedding_scale", *embedding_scale),
+            ("residual_scale", *residual_scale),
+            ("logit_scale", *logit_scale),
+            ("qkv_clip", *qkv_clip),
+            ("query_growth factor", query_growth.map(|growth| growth.factor)),
+            ("gate_clip alpha", gate_clip.map(|clip| clip.alpha)),
+            ("gate_clip limit", gate_clip.map(|clip| clip.limit)),
         ] {
             factor.map_or(Ok(()), |factor| positive(name, factor))?;
+        }
+        let positions = query_growth.map(|growth| growth.original_positions);
+        positions.map_or(Ok(()), |positions| up_to("query_growth original_positions", positions, 1 << 30))?;
+        if gate_clip.is_some() && (!gated_ffn || *activation != Activation::Silu) {
+            return Err("gate_clip is there, which goes with gated_ffn and activation silu only".into());
+        }
+        if *activation == Activation::Xielu && (*gated_ffn || experts.is_some()) {
+            return Err("activation is xielu, which goes without gated_ffn and experts only".into());
         }
         if *residual != Residual::Sequential && norm.placement != NormPlacement::Pre {
             return Err("residual is parallel, which goes with norm placement pre only".into());
@@ -110,8 +131,13 @@ impl ModelConfig {
                 "latent norm_epsilon is {norm_epsilon}, expected a finite number of 0 or more"
             ));
         }
-        if self.kv_heads != self.heads || self.qk_norm.is_some() || self.sliding_window.is_some() {
-            return Err("latent goes with kv_heads = heads, and without qk_norm and sliding_window".into());
+        if self.kv_heads != self.heads
+            || self.qk_norm.is_some()
+            || self.sliding_window.is_some()
+            || self.attention_sinks
+            || self.qkv_clip.is_some()
+        {
+            return Err("latent goes with kv_heads = heads, and without qk_norm, qkv_clip, attention_sinks and sliding_window".into());
         }
         match &self.position {
             PositionConfig::Rope { dims: Some(dims), sliding_theta: None, .. } if *dims == shared_dim => {

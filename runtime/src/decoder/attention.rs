@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
 use crate::weights::{LayerWeights, Norm};
-use qsf_cpu::{Attention, RopeTable, rms_norm_in_place};
+use qsf_cpu::{Attention, RopeTable, clip, layer_norm_in_place, rms_norm_in_place, scale};
+use qsf_format::{QkNorm, QueryGrowth};
 
 /// What normalizing and rotating a value costs, in multiply-adds of matrices.
 const WORK: usize = 8;
@@ -43,6 +44,9 @@ impl Decoder {
         }
         self.linears(&[&layer.q, key, value], normed, coded, &mut [q, k, v])?;
         profile.lap(Section::Matmul);
+        if let Some(limit) = config.qkv_clip {
+            [&mut *q, k, v].into_iter().for_each(|values| clip(self.cpu.isa(), values, limit));
+        }
         self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
         profile.lap(Section::Elementwise);
         kv.store(&self.cpu, index, k, v);
@@ -52,6 +56,7 @@ impl Decoder {
             scale: config.attention_scale.unwrap_or(1.0 / (config.head_dim as f32).sqrt()),
             softcap: config.attention_softcap,
             slopes: &self.slopes,
+            sinks: layer.sinks.as_deref().unwrap_or_default(),
             by_unit: self.activations.by_unit(q.len() / config.q_rows()),
         };
         self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), q, attention, attended);
@@ -73,29 +78,57 @@ impl Decoder {
         q: &mut [f32],
         k: &mut [f32],
     ) {
-        if layer.q_norm.is_none() && layer.k_norm.is_none() && rope.is_none() {
+        let config = &self.model.config;
+        if layer.q_norm.is_none() && layer.k_norm.is_none() && rope.is_none() && config.query_growth.is_none()
+        {
             return;
         }
-        let (isa, widths) = (self.cpu.isa(), (self.model.config.q_rows(), self.model.config.kv_rows()));
+        let norms_first = config.qk_norm != Some(QkNorm::RotatedHead);
+        let (isa, widths) = (self.cpu.isa(), (config.q_rows(), config.kv_rows()));
         let work = WORK * (widths.0 + widths.1);
         self.cpu.for_each_rows([(q, widths.0), (k, widths.1)], work, |first, [q, k]| {
             let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
             for (t, (q, k)) in (first..).zip(rows) {
-                self.norm_heads(layer.q_norm.as_ref(), q);
-                self.norm_heads(layer.k_norm.as_ref(), k);
+                if norms_first {
+                    self.norm_heads(layer.q_norm.as_ref(), q);
+                    self.norm_heads(layer.k_norm.as_ref(), k);
+                }
                 if let Some(rope) = rope {
                     rope.apply(isa, q, position + t);
                     rope.apply(isa, k, position + t);
+                }
+                if !norms_first {
+                    self.norm_heads(layer.q_norm.as_ref(), q);
+                    self.norm_heads(layer.k_norm.as_ref(), k);
+                }
+                if let Some(growth) = config.query_growth {
+                    scale(isa, q, grown(growth, position + t));
                 }
             }
         });
     }
 
-    /// Normalizes runs of as many values as the norm has gains: heads, or all heads of a token together.
+    /// Normalizes runs of as many values as the norm has gains: heads, or all heads of a token together. Or each head by gains
+    /// of its own.
     fn norm_heads(&self, norm: Option<&Norm>, heads: &mut [f32]) {
-        let Some(norm) = norm else { return };
-        for run in heads.chunks_exact_mut(norm.gain.len()) {
-            rms_norm_in_place(self.cpu.isa(), run, &norm.gain, self.model.config.norm.epsilon);
+        let Some(Norm { gain, .. }) = norm else { return };
+        let (isa, config) = (self.cpu.isa(), &self.model.config);
+        if config.qk_norm == Some(QkNorm::HeadsApart) {
+            let head_dim = config.head_dim as usize;
+            for (head, gain) in heads.chunks_exact_mut(head_dim).zip(gain.chunks_exact(head_dim)) {
+                layer_norm_in_place(isa, head, gain, None, config.norm.epsilon);
+            }
+            return;
+        }
+        for run in heads.chunks_exact_mut(gain.len()) {
+            rms_norm_in_place(isa, run, gain, config.norm.epsilon);
         }
     }
+}
+
+/// What queries at `position` are multiplied with.
+pub(super) fn grown(growth: QueryGrowth, position: usize) -> f32 {
+    let QueryGrowth { factor, original_positions } = growth;
+    let times = position / (original_positions as usize).max(1);
+    (1.0 + f64::from(factor) * libm::log1p(times as f64)) as f32
 }

@@ -51,28 +51,28 @@ impl Decoder {
         coded: &mut CodedRows,
         profile: &mut Profile,
     ) -> Result<&'a [f32]> {
-        let (isa, activation) = (self.cpu.isa(), self.model.config.activation);
+        let (isa, function) = (self.cpu.isa(), mlp.function);
         let width = mlp.up.weight.rows();
         let inner = if let Some(linear) = &mlp.gate {
             let pair = [linear, &mlp.up];
             if let [Some(a), Some(b)] = pair.map(|linear| linear.resident()) {
                 let blocks = pair.iter().any(|linear| linear.weight.has_blocks());
                 let input = coded.input(&self.cpu, self.activations, input, mlp.up.weight.cols(), blocks);
-                self.cpu.gated_linear(activation, [a, b], &input, gate);
+                self.cpu.gated_linear(function, [a, b], &input, gate);
                 profile.lap(Section::Matmul);
                 return Ok(gate);
             }
             self.linears(&pair, input, coded, &mut [gate, up])?;
             profile.lap(Section::Matmul);
             self.cpu.for_each_rows([(&mut *gate, width)], WORK * width, |first, [gate]| {
-                gated(isa, activation, gate, &up[first * width..][..gate.len()]);
+                gated(isa, function, gate, &up[first * width..][..gate.len()]);
             });
             gate
         } else {
             self.linears(&[&mlp.up], input, coded, &mut [up])?;
             profile.lap(Section::Matmul);
             self.cpu.for_each_rows([(&mut *up, width)], WORK * width, |_, [up]| {
-                activate(isa, activation, up);
+                activate(isa, function, up);
             });
             up
         };

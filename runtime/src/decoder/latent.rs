@@ -8,11 +8,12 @@ use std::ops::ControlFlow;
 
 use qsf_format::{LatentAttention, ModelConfig};
 
+use super::activations::CodedRows;
+use super::attention::grown;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
-use crate::decoder::activations::CodedRows;
 use crate::error::Result;
 use crate::weights::{LatentWeights, LayerWeights, Linear, Norm};
-use qsf_cpu::{AlignedFloats, Attention, RopeTable, rms_norm_in_place};
+use qsf_cpu::{AlignedFloats, Attention, RopeTable, rms_norm_in_place, scale};
 
 /// What normalizing, rotating and copying a value costs, in multiply-adds of matrices.
 const WORK: usize = 8;
@@ -126,6 +127,7 @@ impl Decoder {
             scale: self.model.config.attention_scale.unwrap_or(1.0 / (head_dim as f32).sqrt()),
             softcap: self.model.config.attention_softcap,
             slopes: &self.slopes,
+            sinks: &[],
             by_unit: self.activations.by_unit(tokens),
         };
         let seen = &mut turned[..tokens * heads * rank];
@@ -219,6 +221,9 @@ impl Decoder {
                 if let Some(rope) = rope {
                     rope.apply(isa, q, position + t);
                     rope.apply_to_one(isa, k, position + t);
+                }
+                if let Some(growth) = self.model.config.query_growth {
+                    scale(isa, q, grown(growth, position + t));
                 }
                 self.norm_latents(config, layer.k_norm.as_ref(), &mut k[shared..]);
                 v.copy_from_slice(&k[shared..]);

@@ -90,6 +90,9 @@ impl Decoder {
                 if let Some(norm) = added {
                     self.norm_in_place(norm, projected);
                 }
+                if let Some(factor) = self.model.config.residual_scale {
+                    scale(isa, projected, factor);
+                }
                 if residual == Residual::Parallel {
                     self.norm_or_copy(next, hidden, normed);
                 }

@@ -17,7 +17,7 @@ use crate::error::{Result, RuntimeError};
 use crate::linear::Products as _;
 use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
-use qsf_cpu::{Cpu, softcap};
+use qsf_cpu::{Cpu, scale, softcap};
 
 /// Tokens of one prompt step: large enough to use a weight many times, small enough for the caches.
 pub const PROMPT_BATCH: usize = 512;
@@ -64,21 +64,28 @@ impl Decoder {
             norm: _,
             residual: _,
             embedding_scale: _,
+            residual_scale: _,
             // Whether there are weights for these: `Model::load`; `residual` and `attention` use what is there.
             embedding_norm: _,
-            qk_norm: _,
+            attention_sinks: _,
             tied_head: _,
             gated_ffn: _,
-            // `feed_forward`, `routing`.
+            // Of which functions are made that the weights have: `Model::load`.
             activation: _,
+            gate_clip: _,
+            // `experts`, `routing`.
             experts: _,
             // `attention`, `kv_cache`, `rotation`.
+            qk_norm: _,
+            qkv_clip: _,
+            query_growth: _,
             attention_scale: _,
             attention_softcap: _,
             sliding_window: _,
             // `latent`.
             latent: _,
             // `logits`.
+            logit_scale: _,
             logit_softcap: _,
             // A name for messages.
             architecture: _,
@@ -310,10 +317,13 @@ impl Decoder {
                 }
             }
         }
+        let (isa, vocab) = (self.cpu.isa(), self.model.config.vocab as usize);
+        if let Some(factor) = self.model.config.logit_scale {
+            self.cpu.for_each_rows([(&mut *out, vocab)], vocab, |_, [rows]| scale(isa, rows, factor));
+        }
         if let Some(cap) = self.model.config.logit_softcap {
-            let vocab = self.model.config.vocab as usize;
             self.cpu.for_each_rows([(out, vocab)], SOFTCAP_WORK * vocab, |_, [rows]| {
-                softcap(self.cpu.isa(), rows, cap);
+                softcap(isa, rows, cap);
             });
         }
         profile.lap(Section::Head);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qsf_format::{BUILT_IN, CodeTables, Experts, ModelConfig, NormKind, RouterScore};
+use qsf_format::{Activation, BUILT_IN, CodeTables, Experts, ModelConfig, NormKind, QkNorm, RouterScore};
 use wgpu::Buffer;
 
 use super::device::Gpu;
@@ -178,13 +178,20 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         residual: _,
         embedding_scale: _,
         logit_softcap: _,
+        // Refused below.
+        residual_scale,
+        logit_scale,
+        qkv_clip,
+        attention_sinks,
+        query_growth,
+        gate_clip,
         // `step/attention`.
-        qk_norm: _,
+        qk_norm,
         attention_scale: _,
         attention_softcap: _,
         sliding_window: _,
         // `step/feed_forward`, which sees by the weights whether there is a gate.
-        activation: _,
+        activation,
         gated_ffn: _,
         experts,
         latent,
@@ -196,9 +203,20 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         stop_tokens: _,
         pad: _,
     } = config;
-    if latent.is_some() {
-        let why = "attention by way of latents (MLA) does not run there; use --device cpu".to_owned();
-        return Err(RuntimeError::NoGpu { why });
+    let refused = [
+        (latent.is_some(), "attention by way of latents (MLA)"),
+        (residual_scale.is_some(), "scaled residual streams"),
+        (logit_scale.is_some(), "scaled logits"),
+        (qkv_clip.is_some(), "limited queries, keys and values"),
+        (*attention_sinks, "attention sinks"),
+        (query_growth.is_some(), "queries that grow with their position"),
+        (gate_clip.is_some(), "limited gates"),
+        (*activation == Activation::Xielu, "xIELU"),
+        (matches!(qk_norm, Some(QkNorm::RotatedHead)), "norms of queries and keys behind their rotation"),
+        (matches!(qk_norm, Some(QkNorm::HeadsApart)), "norms of queries and keys with gains for each head"),
+    ];
+    if let Some((_, what)) = refused.into_iter().find(|(is_there, _)| *is_there) {
+        return Err(RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") });
     }
     if let Some(experts) = experts {
         check_experts(experts)?;
@@ -248,7 +266,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match &layer.ffn {
-            FeedForward::Dense(Mlp { gate, up, down }) => GpuFeedForward::Dense(GpuMlp {
+            FeedForward::Dense(Mlp { gate, up, down, function: _ }) => GpuFeedForward::Dense(GpuMlp {
                 gated: gate.is_some(),
                 inner: stack(uploader, gate.iter().chain([up]))?,
                 down: linear(uploader, down)?,

@@ -3,13 +3,11 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use qsf_format::Activation;
-
 use super::input::Input;
 use super::output::Output;
 use super::task::{MatrixProduct, run_task};
 use crate::tensor::Tensor;
-use qsf_cpu::{AlignedFloats, Cpu, Vectorized, gate};
+use qsf_cpu::{AlignedFloats, Cpu, Function, Vectorized, gate};
 
 thread_local! {
     /// Some rows of both results, for all tokens.
@@ -19,7 +17,7 @@ thread_local! {
 /// [`Products::gated_linear`](super::Products::gated_linear).
 pub(super) fn gated_linear(
     cpu: &Cpu,
-    activation: Activation,
+    function: Function,
     pair: [(&Tensor, Option<&[f32]>); 2],
     input: &Input<'_>,
     out: &mut [f32],
@@ -47,14 +45,14 @@ pub(super) fn gated_linear(
                 unsafe { run_task(cpu, &product, part.clone(), input) };
             }
             let [gate, up] = parts.each_ref().map(|parts| &parts[..m * part.len()]);
-            cpu.isa().vectorize(Product { activation, gate, up, part, out: &out });
+            cpu.isa().vectorize(Product { function, gate, up, part, out: &out });
         });
     });
 }
 
 /// The product of the parts, row by row, to columns of the output that are the task's own.
 struct Product<'a> {
-    activation: Activation,
+    function: Function,
     gate: &'a [f32],
     up: &'a [f32],
     part: Range<usize>,
@@ -71,7 +69,7 @@ impl Vectorized for Product<'_> {
         for (row, (of_gate, of_up)) in rows.enumerate() {
             // SAFETY: tasks are run once each, and each has columns of its own.
             let out = unsafe { self.out.part_of_row(row, self.part.clone()) };
-            gate(self.activation, of_gate, of_up, out);
+            gate(self.function, of_gate, of_up, out);
         }
     }
 }

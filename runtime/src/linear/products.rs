@@ -1,7 +1,6 @@
 //! The products that a decoder asks for, as tasks for all threads.
 
-use qsf_cpu::Cpu;
-use qsf_format::Activation;
+use qsf_cpu::{Cpu, Function};
 use qsf_format::panels::PANEL_ROWS;
 
 use super::gated;
@@ -51,14 +50,14 @@ pub trait Products {
     /// When the shapes do not fit together, there is not one input, or `panels` is not ascending or exceeds the weight.
     fn linear_panels(&self, weight: &Tensor, panels: &[u32], input: &Input<'_>, out: &mut [f32]);
 
-    /// `out = activation(input * gate^T + bias) * (input * up^T + bias)`, value by value, for the pair of `gate` and `up`: the same bits
+    /// `out = function(input * gate^T + bias) * (input * up^T + bias)`, value by value, for the pair of `gate` and `up`: the same bits
     /// as [`Products::linears`] and [`gated`](qsf_cpu::gated) give. `out` is m x rows of the weights, row major.
     ///
     /// # Panics
     /// When the shapes do not fit together.
     fn gated_linear(
         &self,
-        activation: Activation,
+        function: Function,
         pair: [(&Tensor, Option<&[f32]>); 2],
         input: &Input<'_>,
         out: &mut [f32],
@@ -149,11 +148,11 @@ impl Products for Cpu {
 
     fn gated_linear(
         &self,
-        activation: Activation,
+        function: Function,
         pair: [(&Tensor, Option<&[f32]>); 2],
         input: &Input<'_>,
         out: &mut [f32],
     ) {
-        gated::gated_linear(self, activation, pair, input, out);
+        gated::gated_linear(self, function, pair, input, out);
     }
 }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use qsf_cpu::{Cpu, Int8Rows, Int8x256Rows, Isa, gated, lanes};
+use qsf_cpu::{Cpu, Function, Int8Rows, Int8x256Rows, Isa, gated, lanes};
 use qsf_format::panels::interleave;
-use qsf_format::{Activation, BlockSize, Layout, Outliers, QuantType};
+use qsf_format::{BlockSize, Layout, Outliers, QuantType};
 
 use super::{Input, Products as _};
 use crate::tensor::{Tensor, TensorBytes};
@@ -288,9 +288,10 @@ fn products_in_wide_groups_have_bias_and_outliers_and_are_floats_without_a_kerne
 #[test]
 fn a_gated_pair_gives_the_bits_of_both_products_and_their_gate() {
     let cpus = [1, 3].map(|threads| Cpu::with_threads(Isa::best(), threads).unwrap());
-    let activations = [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu];
+    let clipped = Function::ClippedSilu { alpha: 1.7, limit: 0.5 };
+    let functions = [Function::Silu, Function::GeluTanh, Function::GeluErf, clipped];
     let shapes = [(1, 40, 1), (50, 300, 3), (300, 64, 1), (701, 512, 70)];
-    for (activation, (rows, cols, m)) in activations.into_iter().zip(shapes) {
+    for (function, (rows, cols, m)) in functions.into_iter().zip(shapes) {
         for quants in [[QuantType::Q4, QuantType::N3], [QuantType::Q8, QuantType::F16]] {
             let weights = quants.map(|quant| tensor(quant, BlockSize::B64, rows, cols));
             let bias = floats(98, rows);
@@ -309,13 +310,10 @@ fn a_gated_pair_gives_the_bits_of_both_products_and_their_gate() {
                 for input in inputs {
                     let [mut gate, mut up, mut out] = [(); 3].map(|()| vec![f32::NAN; m * rows]);
                     cpu.linears(&pair, &input, &mut [&mut gate, &mut up]);
-                    gated(cpu.isa(), activation, &mut gate, &up);
-                    cpu.gated_linear(activation, pair, &input, &mut out);
+                    gated(cpu.isa(), function, &mut gate, &up);
+                    cpu.gated_linear(function, pair, &input, &mut out);
                     let same = out.iter().zip(&gate).all(|(a, b)| a.to_bits() == b.to_bits());
-                    assert!(
-                        same,
-                        "{quants:?} {rows} x {cols}, {m} tokens, {activation:?}, {threads} threads"
-                    );
+                    assert!(same, "{quants:?} {rows} x {cols}, {m} tokens, {function:?}, {threads} threads");
                 }
             }
         }

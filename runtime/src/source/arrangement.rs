@@ -20,13 +20,15 @@ pub enum RowOrder {
         /// From the start of a run to that of the next.
         stride: usize,
     },
-    /// Heads whose rows alternate between first and second half, as rotary embeddings of neighbouring pairs need them;
+    /// Heads of which rows alternate between first and second half, as rotary embeddings of neighbouring pairs need them;
     /// here halves stand one behind the other.
     Interleaved {
         /// First row.
         first: usize,
-        /// Rows of a head; even.
+        /// Rows of a head.
         head_dim: usize,
+        /// How many of them, from the first on, alternate; even. The others stay where they are.
+        rotated: usize,
     },
     /// Heads whose last rows are rotated: here they come first.
     RotatedLast {
@@ -44,10 +46,11 @@ impl RowOrder {
     pub fn stored_row(&self, row: usize) -> usize {
         match *self {
             RowOrder::Strided { first, run, stride } => first + row / run * stride + row % run,
-            RowOrder::Interleaved { first, head_dim } => {
+            RowOrder::Interleaved { first, head_dim, rotated } => {
                 let (head, within) = (row / head_dim, row % head_dim);
-                let half = head_dim / 2;
-                first + head * head_dim + within % half * 2 + within / half
+                let half = rotated / 2;
+                let stored = if within < rotated { within % half * 2 + within / half } else { within };
+                first + head * head_dim + stored
             }
             RowOrder::RotatedLast { head_dim, rotated, neighbours } => {
                 let (head, within) = (row / head_dim, row % head_dim);
@@ -68,7 +71,10 @@ impl Tensor {
     pub fn reordered(&self, order: RowOrder, rows: usize) -> Option<Tensor> {
         match order {
             RowOrder::Strided { run: 0, .. } | RowOrder::Interleaved { head_dim: 0 | 1, .. } => return None,
-            RowOrder::Interleaved { head_dim, .. } if !rows.is_multiple_of(head_dim) || head_dim % 2 != 0 => {
+            RowOrder::Interleaved { rotated: 0 | 1, .. } => return None,
+            RowOrder::Interleaved { head_dim, rotated, .. }
+                if !rows.is_multiple_of(head_dim) || rotated > head_dim || !rotated.is_multiple_of(2) =>
+            {
                 return None;
             }
             RowOrder::Interleaved { first, .. }
@@ -196,13 +202,26 @@ mod tests {
 
     #[test]
     fn neighbouring_pairs_become_halves() {
-        let order = RowOrder::Interleaved { first: 0, head_dim: 6 };
+        let order = RowOrder::Interleaved { first: 0, head_dim: 6, rotated: 6 };
         let tensor = numbered(0, 12).reordered(order, 12).unwrap();
         assert_eq!(rows_of(&tensor), [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]);
-        let second = numbered(0, 12).reordered(RowOrder::Interleaved { first: 6, head_dim: 6 }, 6).unwrap();
+        let part = RowOrder::Interleaved { first: 0, head_dim: 6, rotated: 4 };
+        let tensor = numbered(0, 12).reordered(part, 12).unwrap();
+        assert_eq!(rows_of(&tensor), [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
+        let second = numbered(0, 12)
+            .reordered(RowOrder::Interleaved { first: 6, head_dim: 6, rotated: 6 }, 6)
+            .unwrap();
         assert_eq!(rows_of(&second), [6, 8, 10, 7, 9, 11]);
-        assert!(numbered(0, 12).reordered(RowOrder::Interleaved { first: 7, head_dim: 6 }, 6).is_none());
-        assert!(numbered(0, 12).reordered(RowOrder::Interleaved { first: 0, head_dim: 5 }, 10).is_none());
+        assert!(
+            numbered(0, 12)
+                .reordered(RowOrder::Interleaved { first: 7, head_dim: 6, rotated: 6 }, 6)
+                .is_none()
+        );
+        assert!(
+            numbered(0, 12)
+                .reordered(RowOrder::Interleaved { first: 0, head_dim: 5, rotated: 5 }, 10)
+                .is_none()
+        );
         assert!(numbered(0, 10).reordered(order, 12).is_none());
     }
 

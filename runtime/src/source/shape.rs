@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use qsf_format::{Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Residual, TensorId, TensorKind};
+use qsf_format::{
+    Activation, Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Residual, TensorId, TensorKind,
+};
 
 use super::TensorInfo;
 use crate::error::{Result, RuntimeError};
@@ -23,6 +25,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         return None;
     }
     let shared = experts.and_then(|experts| experts.shared);
+    let of_head = matches!(config.qk_norm, Some(QkNorm::Head | QkNorm::RotatedHead));
     let all = |experts: &Experts, width: usize| experts.count as usize * width;
     Some(match id.kind {
         AttnQ => (q, latent.and_then(|latent| latent.q_rank).map_or(hidden, |rank| rank as usize)),
@@ -40,8 +43,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnKBias | AttnVBias => (1, kv),
         QNorm if latent.is_some() => (1, latent?.q_rank? as usize),
         KNorm if latent.is_some() => (1, latent?.kv_rank as usize),
-        QNorm => (1, if config.qk_norm == Some(QkNorm::Head) { head } else { q }),
-        KNorm => (1, if config.qk_norm == Some(QkNorm::Head) { head } else { kv }),
+        QNorm => (1, if of_head { head } else { q }),
+        KNorm => (1, if of_head { head } else { kv }),
         FfnGateBias | FfnUpBias => (1, ffn),
         Router => (experts?.count as usize, hidden),
         RouterBias | RouterChoiceBias => (1, experts?.count as usize),
@@ -55,7 +58,9 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         Head | TokenEmbedding => (vocab, hidden),
         HeadBias => (1, vocab),
         Positions => (config.max_positions as usize, hidden),
-        FfnBiases | AttnSinks | RopeFactors => return None,
+        AttnSinks => (1, config.heads as usize),
+        FfnActAbove | FfnActBelow => (1, 1),
+        FfnBiases | RopeFactors => return None,
     })
 }
 
@@ -65,6 +70,8 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
     // Every field that decides which tensors there are: whoever adds one says what it adds, or that it adds none.
     let &ModelConfig {
         norm,
+        activation,
+        attention_sinks,
         gated_ffn,
         tied_head,
         residual,
@@ -84,11 +91,15 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         // Learned positions may be there without being used: `is_required`.
         position: _,
         // Numbers and choices of the arithmetic, which need no tensor.
-        activation: _,
         attention_scale: _,
         attention_softcap: _,
         logit_softcap: _,
         embedding_scale: _,
+        residual_scale: _,
+        logit_scale: _,
+        qkv_clip: _,
+        query_growth: _,
+        gate_clip: _,
         sliding_window: _,
         // What says nothing of weights.
         architecture: _,
@@ -107,6 +118,14 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         SharedGate => gated_ffn && shared.is_some(),
         SharedUp | SharedDown => shared.is_some(),
         SharedRouter => shared.is_some_and(|shared| shared.gated),
+        FfnActAbove | FfnActBelow => activation == Activation::Xielu,
+        AttnSinks => attention_sinks,
+        AttnNorm | AttnNormBias | FfnNorm | FfnNormBias | PostAttnNorm | PostFfnNorm | FinalNorm
+        | FinalNormBias
+            if norm.without_gain =>
+        {
+            false
+        }
         AttnNorm => placement.has_pre(),
         AttnNormBias => placement.has_pre() && layer_norm,
         FfnNorm => placement.has_pre() && residual != Residual::ParallelOneNorm,
@@ -131,8 +150,8 @@ pub fn is_required(config: &ModelConfig, id: TensorId) -> bool {
     match id.kind {
         AttnQBias | AttnKBias | AttnVBias | AttnOutputBias | FfnGateBias | FfnUpBias | FfnDownBias
         | RouterBias | ExpertGateBias | ExpertUpBias | ExpertDownBias | HeadBias => false,
-        // Some models have norms without bias (the `layer_norm` of OLMo 1 and MPT).
-        AttnNormBias | FfnNormBias | EmbeddingNormBias => false,
+        // Some models have norms without bias (Cohere, MPT).
+        AttnNormBias | FfnNormBias | FinalNormBias | EmbeddingNormBias => false,
         // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
         Positions => config.position == (PositionConfig::Learned {}),
         _ => expected_shape(config, id).is_some(),

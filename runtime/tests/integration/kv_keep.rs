@@ -116,8 +116,15 @@ fn positions_that_stay_are_moved_as_they_are_stored() {
             let row = position * heads * dim..(position + 1) * heads * dim;
             only.store(&cpu, at, &keys[row.clone()], &values[row]);
         }
-        let attention =
-            Attention { heads, window: usize::MAX, scale: 0.1, softcap: None, slopes: &[], by_unit: false };
+        let attention = Attention {
+            heads,
+            window: usize::MAX,
+            scale: 0.1,
+            softcap: None,
+            slopes: &[],
+            sinks: &[],
+            by_unit: false,
+        };
         let q = floats(3, heads * dim);
         let run = |layer: &KvLayer| {
             let mut buffer = AttentionBuffer::new(heads, dim, positions).unwrap();
@@ -139,8 +146,15 @@ fn counted_attention_is_the_sum_of_softmaxes() {
     let mut layer = KvLayer::new(shape, positions);
     layer.reserve(positions).unwrap();
     layer.store(&cpu, 0, &keys, &keys);
-    let attention =
-        Attention { heads, window: usize::MAX, scale: 0.2, softcap: None, slopes: &[], by_unit: false };
+    let attention = Attention {
+        heads,
+        window: usize::MAX,
+        scale: 0.2,
+        softcap: None,
+        slopes: &[],
+        sinks: &[],
+        by_unit: false,
+    };
     let q = floats(3, tokens * heads * dim);
     let mut mass = vec![0.0; kv_heads * positions];
     cpu.add_mass(&attention, &layer, past, &q, &mut mass);

@@ -64,6 +64,21 @@ fn windows_caps_and_slopes_are_those_of_the_naive_formula() {
 }
 
 #[test]
+fn sinks_take_weight_and_give_nothing() {
+    for positions in [positions(0, 40), positions(240, 40), positions(530, 1)] {
+        // Far above, near and far below the scores.
+        let mut case = Case::new(heads(4, 2), 24, positions);
+        case.sinks = vec![9.0, 0.5, -1.0, -90.0];
+        case.check(&format!("sinks {positions:?}"));
+        case.window = 7;
+        case.check(&format!("sinks and window {positions:?}"));
+        if positions.tokens > 1 {
+            case.check_by_unit(&format!("sinks by unit {positions:?}"));
+        }
+    }
+}
+
+#[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     // Large enough to be spread over threads.
     let case = Case::new(heads(8, 2), 64, positions(600, 37));

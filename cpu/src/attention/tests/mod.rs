@@ -46,6 +46,7 @@ struct Case {
     window: usize,
     softcap: Option<f32>,
     slopes: Vec<f32>,
+    sinks: Vec<f32>,
     by_unit: bool,
     types: KvTypes,
     q: Vec<f32>,
@@ -68,6 +69,7 @@ impl Case {
             window: usize::MAX,
             softcap: None,
             slopes: Vec::new(),
+            sinks: Vec::new(),
             by_unit: false,
             types: KvTypes::default(),
             q: floats(1, tokens * heads * dim),
@@ -89,6 +91,7 @@ impl Case {
             scale: 1.0 / (self.dim as f32).sqrt(),
             softcap: self.softcap,
             slopes: &self.slopes,
+            sinks: &self.sinks,
             by_unit: self.by_unit,
         }
     }
@@ -187,7 +190,8 @@ impl Case {
                 (capped - slope * (own - position) as f64).exp()
             };
             let weights: Vec<f64> = seen.clone().map(weight).collect();
-            let total: f64 = weights.iter().sum();
+            let sink = self.sinks.get(head).map_or(0.0, |sink| f64::from(*sink).exp());
+            let total: f64 = weights.iter().sum::<f64>() + sink;
             out.extend((0..self.value_dim).map(|i| {
                 let place = |position| (position * self.kv_heads + kv_head) * self.value_dim + i;
                 let value = |position| f64::from(self.values[place(position)]);

@@ -6,7 +6,9 @@ use qsf_format::Activation;
 pub fn expression(activation: Activation, x: &str) -> String {
     match activation {
         Activation::Silu => format!("({x} / (1.0 + exp(-{x})))"),
-        Activation::Relu => format!("max({x}, 0.0)"),
+        // xIELU has factors of the layer; models with it are refused before (`model.rs`).
+        Activation::Relu | Activation::Xielu => format!("max({x}, 0.0)"),
+        Activation::Relu2 => format!("(max({x}, 0.0) * max({x}, 0.0))"),
         // tanh of a large argument is not a number on some drivers, which make it of exponentials.
         Activation::GeluTanh => {
             let inner =

@@ -26,6 +26,15 @@ pub(super) enum StoredPart {
     Ordered(RowOrder),
     /// Outputs from this one on of a matrix stored as inputs x outputs.
     Transposed(usize),
+    /// Of each of so many matrices, one below another and stored as inputs x outputs, every `step`-th output from `first` on.
+    TransposedExperts {
+        /// Matrices.
+        experts: usize,
+        /// First output.
+        first: usize,
+        /// From one output to the next.
+        step: usize,
+    },
     /// Of each run of outputs, `stride` from one to the next, the inputs as outputs; the runs one below another.
     RunsTransposed {
         /// Outputs of a run.
@@ -66,6 +75,9 @@ fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
         StoredPart::Ordered(order) => stored.reordered(order, rows),
         StoredPart::Transposed(first) => transposed(stored, first..first.checked_add(rows)?),
         StoredPart::RunsTransposed { run, stride } => runs_transposed(stored, run, stride),
+        StoredPart::TransposedExperts { experts, first, step } => {
+            transposed_experts(stored, experts, [first, step], rows)
+        }
         StoredPart::MinusOne => None,
     }
 }
@@ -74,6 +86,25 @@ fn runs_transposed(stored: &Tensor, run: usize, stride: usize) -> Option<Tensor>
     let count = stored.rows().checked_div(stride)?;
     let one = |i: usize| transposed(&slice(stored, i * stride, run)?, 0..stored.cols());
     Tensor::stacked((0..count).map(one).collect::<Option<_>>()?)
+}
+
+/// Each expert is transposed alone, and of all its outputs those are taken that are asked for.
+fn transposed_experts(
+    stored: &Tensor,
+    experts: usize,
+    [first, step]: [usize; 2],
+    rows: usize,
+) -> Option<Tensor> {
+    let (inputs, outputs) = (stored.rows().checked_div(experts)?, rows.checked_div(experts)?);
+    let mut all = Vec::with_capacity(experts);
+    for e in 0..experts {
+        let expert = transposed(&stored.slice_rows(e * inputs..(e + 1) * inputs), 0..stored.cols())?;
+        all.push(match step {
+            1 => slice(&expert, first, outputs)?,
+            _ => expert.reordered(RowOrder::Strided { first, run: 1, stride: step }, outputs)?,
+        });
+    }
+    Tensor::stacked(all)
 }
 
 fn slice(stored: &Tensor, first: usize, rows: usize) -> Option<Tensor> {
@@ -107,6 +138,7 @@ fn vector(stored: &Tensor, part: StoredPart, len: usize) -> Option<Tensor> {
     let place: Box<dyn Fn(usize) -> usize> = match part {
         StoredPart::From(0) if stored.rows() == 1 && count == len => return Some(stored.clone()),
         StoredPart::From(first) | StoredPart::Transposed(first) => Box::new(move |i| first + i),
+        StoredPart::TransposedExperts { .. } => return None,
         StoredPart::Ordered(order) => Box::new(move |i| order.stored_row(i)),
         StoredPart::RunsTransposed { .. } => return None,
         StoredPart::MinusOne => {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use qsf_format::printable::quote;
-use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_format::{ModelConfig, PositionConfig, QuantType, TensorId, TensorKind};
 
 use super::assemble::{Origin, StoredPart, load};
 use super::store::TensorStore;
@@ -129,7 +129,9 @@ impl Mapping {
         }
         let one_by_one = rule.name.contains("{e}");
         let experts = experts as usize;
-        let groups = if one_by_one || rule.form == Form::ExpertByExpert { experts } else { 1 };
+        let expert_by_expert =
+            matches!(rule.form, Form::ExpertByExpert | Form::TransposedExperts | Form::TransposedRowByRow);
+        let groups = if one_by_one || expert_by_expert { experts } else { 1 };
         // Outputs: values of a vector, rows of a matrix; of one expert where they come one by one.
         let is_vector = !rule.kinds[0].is_matrix();
         let outputs = |&(rows, cols): &(usize, usize)| if is_vector { cols } else { rows / groups };
@@ -140,7 +142,7 @@ impl Mapping {
         let together = (is_expert && !one_by_one).then_some(experts);
         let shapes = expected_shapes(rule.form, is_vector, together, all, inputs);
         for name in &names {
-            check_shape(request, name, &shapes, store)?;
+            check_shape(request, name, &shapes, is_vector, store)?;
             self.used.insert(name.clone());
         }
         let mut first = 0;
@@ -159,14 +161,24 @@ impl Mapping {
                 Form::ExpertByExpert => {
                     StoredPart::Ordered(RowOrder::Strided { first, run: len, stride: all })
                 }
+                Form::RowByRow => {
+                    StoredPart::Ordered(RowOrder::Strided { first: i, run: 1, stride: parts.len() })
+                }
+                Form::TransposedExperts => StoredPart::TransposedExperts { experts, first, step: 1 },
+                Form::TransposedRowByRow => {
+                    StoredPart::TransposedExperts { experts, first: i, step: parts.len() }
+                }
                 // Values are not rotated.
                 Form::NeighbouringPairs if matches!(id.kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
                     StoredPart::From(first)
                 }
-                Form::NeighbouringPairs => StoredPart::Ordered(RowOrder::Interleaved { first, head_dim }),
                 Form::RotatedLast => rotated_last(request.config, id.kind, false),
                 Form::RotatedLastPairs => rotated_last(request.config, id.kind, true),
                 Form::KeysAndValuesOfLatents => keys_or_values(request.config, id.kind),
+                Form::NeighbouringPairs => {
+                    let rotated = rotated_dims(request.config);
+                    StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated })
+                }
                 Form::PlusOne => StoredPart::MinusOne,
             };
             let whole = ids.len() == 1 && part == StoredPart::From(0);
@@ -264,7 +276,9 @@ fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType
         _ if stored.native().is_some_and(QuantType::is_float) => true,
         // So are whole vectors, and rows, which are picked without looking at them.
         StoredPart::From(_) | StoredPart::Ordered(_) => !is_vector || whole,
-        StoredPart::Transposed(_) | StoredPart::RunsTransposed { .. } => false,
+        StoredPart::Transposed(_)
+        | StoredPart::RunsTransposed { .. }
+        | StoredPart::TransposedExperts { .. } => false,
     }
 }
 
@@ -281,6 +295,9 @@ fn expected_shapes(
         Form::Transposed => vec![vec![inputs, outputs]],
         Form::Skip(rows) => vec![vec![outputs + rows, inputs]],
         Form::ExpertByExpert => vec![vec![together.unwrap_or(1), outputs, inputs]],
+        Form::TransposedExperts | Form::TransposedRowByRow => {
+            vec![vec![together.unwrap_or(1), inputs, outputs]]
+        }
         _ => match together {
             // Experts one below another have a dimension of their own in most files.
             Some(experts) => vec![vec![outputs, inputs], vec![experts, outputs / experts, inputs]],
@@ -293,6 +310,7 @@ fn check_shape(
     request: &MappingRequest<'_>,
     name: &str,
     expected: &[Vec<usize>],
+    is_vector: bool,
     store: &dyn TensorStore,
 ) -> Result<()> {
     let place = || format!("tensor {}", quote(name));
@@ -300,7 +318,12 @@ fn check_shape(
         let expected = "a tensor of that name, as of the other experts";
         return Err(RuntimeError::bad_input(request.path, place(), expected, "none"));
     };
-    if expected.iter().any(|expected| expected == shape) {
+    // The values of a vector may stand in a table, with a row for each head or expert.
+    let values = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
+    let fits = |expected: &Vec<usize>| {
+        expected == shape || is_vector && shape.len() > 1 && values(expected) == values(shape)
+    };
+    if expected.iter().any(fits) {
         return Ok(());
     }
     let expected: Vec<String> = expected.iter().map(|shape| format!("shape {shape:?}")).collect();
@@ -314,6 +337,14 @@ fn full_name(request: &MappingRequest<'_>, name: &str, layer: Option<u32>) -> St
     let prefix = bare.map_or(request.prefix, |(_, prefix)| prefix);
     let layer = layer.map_or_else(String::new, |layer| layer.to_string());
     format!("{prefix}{}", name.replace("{}", &layer))
+}
+
+/// Values of each head that are rotated.
+fn rotated_dims(config: &ModelConfig) -> usize {
+    match config.position {
+        PositionConfig::Rope { dims: Some(dims), .. } => dims as usize,
+        _ => config.head_dim as usize,
+    }
 }
 
 /// Place in the table of the first rule for tensors of this kind.

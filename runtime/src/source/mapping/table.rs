@@ -35,7 +35,13 @@ pub enum Form {
     HeadByHead,
     /// The kinds (gate, up) alternate with each expert.
     ExpertByExpert,
-    /// Rows of each head of queries and keys alternate between its first and second half, for rotation of neighbouring
+    /// The kinds (gate, up) alternate with each row; experts one below another.
+    RowByRow,
+    /// Experts one below another, each inputs x outputs, kinds one behind another.
+    TransposedExperts,
+    /// Experts one below another, each inputs x outputs; the kinds (gate, up) alternate with each output.
+    TransposedRowByRow,
+    /// Rows of each rotated part of a head of queries and keys alternate between its first and second half, for rotation of neighbouring
     /// pairs; kinds one below another.
     NeighbouringPairs,
     /// The last rows of each head are rotated, those of the first half before those of the second.

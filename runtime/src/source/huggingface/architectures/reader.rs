@@ -100,12 +100,14 @@ impl Reader<'_> {
         match self.fields.str(name)?.unwrap_or(default) {
             "silu" | "swish" => Ok(Activation::Silu),
             "relu" => Ok(Activation::Relu),
+            "relu2" => Ok(Activation::Relu2),
+            "xielu" => Ok(Activation::Xielu),
             "gelu" | "gelu_python" => Ok(Activation::GeluErf),
             "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
             other => Err(RuntimeError::unsupported(
                 self.fields.path,
                 format!("{name} {}", quote(other)),
-                "supported: silu, relu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast",
+                "supported: silu, relu, relu2, xielu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast",
             )),
         }
     }
@@ -200,6 +202,12 @@ pub(super) fn without_parts() -> ModelConfig {
         attention_softcap: None,
         logit_softcap: None,
         embedding_scale: None,
+        residual_scale: None,
+        logit_scale: None,
+        qkv_clip: None,
+        attention_sinks: false,
+        query_growth: None,
+        gate_clip: None,
         embedding_norm: false,
         sliding_window: None,
         experts: None,
