@@ -109,6 +109,22 @@ def cases(scale):
     yield "glm4_moe_lite", t.Glm4MoeLiteConfig, latent(
         scale, first_k_dense_replace="absent", n_shared_experts=1, v_head_dim=26 * scale,
         mlp_layer_types=["dense", "sparse", "sparse"]), True
+    yield "mistral4", t.Mistral4Config, latent(
+        scale, n_shared_experts=1, n_group=2, topk_group=1, rope_parameters=rope(
+            "yarn", factor=8.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0,
+            beta_fast=32.0, beta_slow=1.0, llama_4_scaling_beta=0.3)), True
+    yield "minicpm3", t.MiniCPM3Config, {name: value for name, value in latent(
+        scale, scale_emb=3, scale_depth=1.2, dim_model_base=20 * scale, tie_word_embeddings=True).items()
+        if "expert" not in name and name not in ("moe_intermediate_size", "first_k_dense_replace")}, True
+    gemma4 = dict(
+        num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2, head_dim=10 * scale,
+        global_head_dim=16 * scale, sliding_window=6, hidden_size_per_layer_input=0, vocab_size_per_layer_input=VOCAB,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2)
+    yield "gemma4", t.Gemma4TextConfig, base(scale, **{
+        **gemma4, "hidden_size_per_layer_input": 12 * scale, "num_kv_shared_layers": 3, "use_double_wide_mlp": True,
+        "final_logit_softcapping": 9.0}), True
+    yield "gemma4_keys_are_values", t.Gemma4TextConfig, base(scale, **{
+        **gemma4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}), True
     yield "smollm3", t.SmolLM3Config, base(
         scale, head_dim="absent", num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0], num_key_value_heads=2), True
     yield "olmo2", t.Olmo2Config, base(scale, head_dim="absent"), True
@@ -225,8 +241,8 @@ def randomize(model, generator):
                 values = values * 0.3 + weight.mean().round()
             weight.copy_(values.to(torch.bfloat16).float())
         for name, weight in model.named_buffers():
-            if "correction_bias" in name:
-                values = torch.randn(weight.shape, generator=generator) * 0.1
+            if "correction_bias" in name or name.endswith("layer_scalar"):
+                values = torch.randn(weight.shape, generator=generator) * 0.1 + weight.mean().round()
                 weight.copy_(values.to(torch.bfloat16).float())
 
 
@@ -241,7 +257,11 @@ def make(folder, config_class, fields, with_greedy, seed):
     generator = torch.Generator().manual_seed(seed)
     config = config_class(**fields)
     config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    # Not every text part of a larger model has an entry among the automatic classes.
+    model_class = getattr(transformers, config_class.__name__.replace("Config", "ForCausalLM"), None)
+    known = config_class in transformers.AutoModelForCausalLM._model_mapping
+    from_config = transformers.AutoModelForCausalLM.from_config if known else model_class._from_config
+    model = from_config(config, attn_implementation="eager").float().eval()
     randomize(model, generator)
     model.tie_weights()
     ids = torch.randint(0, VOCAB, (TOKENS,), generator=generator)

@@ -2,7 +2,7 @@
 
 use qsf_format::TensorKind::*;
 use qsf_format::printable::quote;
-use qsf_format::{ExpertGroups, Experts, ModelConfig, RouterScore, SharedExperts};
+use qsf_format::{ExpertGroups, Experts, ModelConfig, QueryGrowth, RouterScore, SharedExperts};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::latent::{ATTENTION_PAIRS, Latent};
@@ -33,6 +33,26 @@ pub(super) const GLM4_MOE_LITE: Architecture = Architecture {
     table: TABLE,
     marks: Marks { fields: &["mlp_layer_types"], ..Marks::tensors(&[AttnKvDown]) },
     config: |reader| config(reader, &GLM_LITE),
+};
+
+pub(super) const MISTRAL4: Architecture = Architecture {
+    model_types: &["mistral4"],
+    base: "model.",
+    table: TABLE,
+    marks: Marks { fields: &["n_routed_experts", "rope_parameters"], ..Marks::tensors(&[AttnKvDown]) },
+    config: |reader| {
+        let mut config = config(reader, &MISTRAL)?;
+        if let Some(rope) = reader.fields.object("rope_parameters", "rope_parameters.")? {
+            let factor = rope.f32("llama_4_scaling_beta")?.filter(|factor| *factor != 0.0);
+            let original = rope.u32("original_max_position_embeddings")?;
+            let growth = |factor| -> Result<QueryGrowth> {
+                let needed = || rope.need_u32("original_max_position_embeddings");
+                Ok(QueryGrowth { factor, original_positions: original.map_or_else(needed, Ok)? })
+            };
+            config.model.query_growth = factor.map(growth).transpose()?;
+        }
+        Ok(config)
+    },
 };
 
 const TABLE: NameTable = NameTable {
@@ -89,7 +109,14 @@ const V2: Family = Family {
         theta: 10_000.0,
         tied_head: false,
     },
-    latent: Latent { q_rank: Some(1536), kv_rank: 512, unrotated: 128, rotated: 64, value_dim: Some(128) },
+    latent: Latent {
+        q_rank: Some(1536),
+        kv_rank: 512,
+        unrotated: 128,
+        rotated: 64,
+        value_dim: Some(128),
+        whole_heads: false,
+    },
     router: RouterScore::Softmax,
     best: 1,
     groups: None,
@@ -143,13 +170,51 @@ const GLM_LITE: Family = Family {
         theta: 10_000.0,
         tied_head: false,
     },
-    latent: Latent { q_rank: Some(768), kv_rank: 512, unrotated: 192, rotated: 64, value_dim: Some(256) },
+    latent: Latent {
+        q_rank: Some(768),
+        kv_rank: 512,
+        unrotated: 192,
+        rotated: 64,
+        value_dim: Some(256),
+        whole_heads: false,
+    },
     groups: Some((1, 1)),
     experts: 64,
     used: Some(4),
     expert_ffn: 1536,
     dense: 1,
     scale: 1.8,
+    ..V3
+};
+
+const MISTRAL: Family = Family {
+    model: Defaults {
+        vocab: 131_072,
+        hidden: 4096,
+        ffn: 12_288,
+        layers: 36,
+        heads: 32,
+        kv_heads: None,
+        head_dim: None,
+        max_positions: 1_048_576,
+        norm_epsilon: 1e-6,
+        theta: 10_000.0,
+        tied_head: false,
+    },
+    latent: Latent {
+        q_rank: Some(1024),
+        kv_rank: 256,
+        unrotated: 64,
+        rotated: 64,
+        value_dim: Some(128),
+        whole_heads: true,
+    },
+    router: RouterScore::Softmax,
+    groups: Some((1, 1)),
+    experts: 128,
+    used: Some(4),
+    dense: 0,
+    scale: 1.0,
     ..V3
 };
 
@@ -205,7 +270,8 @@ fn groups(reader: &Reader<'_>, family: &Family) -> Result<Option<ExpertGroups>> 
     let fields = reader.fields;
     let method = fields.str("topk_method")?;
     let limited = match (family.router, method) {
-        (RouterScore::Softmax, None | Some("greedy")) => false,
+        (RouterScore::Softmax, None) => family.groups.is_some(),
+        (RouterScore::Softmax, Some("greedy")) => false,
         (RouterScore::Softmax, Some("group_limited_greedy")) => true,
         (RouterScore::Sigmoid, None | Some("noaux_tc")) => true,
         (_, Some(other)) => {

@@ -40,6 +40,8 @@ pub(super) struct Latent {
     pub rotated: u32,
     /// `None`: `hidden / heads`.
     pub value_dim: Option<u32>,
+    /// Whether the width of a head counts what is not rotated, and `partial_rotary_factor` says what is.
+    pub whole_heads: bool,
 }
 
 impl Reader<'_> {
@@ -52,9 +54,15 @@ impl Reader<'_> {
         let head_dim = unrotated.checked_add(rotated).unwrap_or(u32::MAX);
         let heads = self.dimension(&["num_attention_heads"], defaults.heads)?;
         let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
-        let mut rope = rope::positions(fields, &RopeDefaults::new(defaults.theta, rotated, positions))?;
+        let part = (f64::from(rotated) / f64::from(head_dim.max(1)), "partial_rotary_factor");
+        let width = if latent.whole_heads { head_dim } else { rotated };
+        let rotation = RopeDefaults {
+            part: latent.whole_heads.then_some(part),
+            ..RopeDefaults::new(defaults.theta, width, positions)
+        };
+        let mut rope = rope::positions(fields, &rotation)?;
         if let PositionConfig::Rope { dims, .. } = &mut rope.position {
-            *dims = Some(rotated);
+            *dims = Some(dims.unwrap_or(rotated));
         }
         let mut model = self.llama_of(defaults, (heads, heads, head_dim), rope)?;
         let value_dim = match fields.u32("v_head_dim")?.or(latent.value_dim) {

@@ -11,6 +11,7 @@ mod gpt2;
 mod gpt_neox;
 mod latent;
 mod llama;
+mod minicpm3;
 mod mistral;
 mod mixtral;
 mod names;
@@ -49,6 +50,8 @@ pub(super) const ALL: &[Architecture] = &[
     deepseek::DEEPSEEK_V2,
     deepseek::DEEPSEEK_V3,
     deepseek::GLM4_MOE_LITE,
+    deepseek::MISTRAL4,
+    minicpm3::MINICPM3,
 ];
 
 /// The architecture that a `model_type` means.

@@ -34,6 +34,12 @@ fn samples() -> Vec<TinyModel> {
         bloom(),
         deepseek("deepseek_v2", json!({"num_experts_per_tok": 1, "q_lora_rank": null})),
         deepseek("deepseek_v3", json!({"scoring_func": "sigmoid", "n_group": 1})),
+        deepseek(
+            "mistral4",
+            json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1,
+                "original_max_position_embeddings": 8}}),
+        ),
+        minicpm3(),
         deepseek("glm4_moe_lite", json!({"mlp_layer_types": ["dense", "sparse"]})),
     ]
 }
@@ -186,13 +192,23 @@ fn deepseek(model_type: &str, fields: Value) -> TinyModel {
         model.tensors.insert(format!("model.layers.1.mlp.{name}"), tensor);
     };
     add("gate.weight".into(), &[2, 8]);
-    if model_type != "deepseek_v2" {
+    if !["deepseek_v2", "mistral4"].contains(&model_type) {
         add("gate.e_score_correction_bias".into(), &[2]);
     }
     for part in ["experts.0", "experts.1", "shared_experts"] {
         add(format!("{part}.gate_proj.weight"), &[4, 8]);
         add(format!("{part}.up_proj.weight"), &[4, 8]);
         add(format!("{part}.down_proj.weight"), &[8, 4]);
+    }
+    model
+}
+
+fn minicpm3() -> TinyModel {
+    let mut model = deepseek("minicpm3", json!({"scale_emb": 2, "scale_depth": 1.5, "dim_model_base": 4}));
+    model.tensors.retain(|name, _| !name.contains("layers.1.mlp"));
+    for (i, (name, shape)) in LLAMA_FFN.iter().enumerate() {
+        let tensor = Plain::f32(shape, 20_000.0 + 1000.0 * i as f32);
+        model.tensors.insert(format!("model.layers.1.{name}"), tensor);
     }
     model
 }
