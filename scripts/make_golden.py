@@ -45,6 +45,17 @@ def rope(kind, theta=10000.0, **more):
     return dict(rope_type=kind, rope_theta=theta, **more)
 
 
+def latent(scale, **changes):
+    """Attention by way of latents: widths that fill no block, values of another width than keys."""
+    fields = dict(
+        num_key_value_heads=4, head_dim="absent", q_lora_rank=24 * scale, kv_lora_rank=20 * scale,
+        qk_nope_head_dim=14 * scale, qk_rope_head_dim=6 * scale, v_head_dim=10 * scale, num_hidden_layers=3,
+        n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20 * scale, n_shared_experts=2,
+        first_k_dense_replace=1)
+    fields.update(changes)
+    return base(scale, **fields)
+
+
 def cases(scale):
     """Folder, configuration class, fields, whether greedy continuation is defined (it is not where it changes rotation)."""
     t = transformers
@@ -87,6 +98,33 @@ def cases(scale):
         rope_parameters={
             "full_attention": rope("linear", 1000000.0, factor=8.0),
             "sliding_attention": rope("default", 10000.0)}), True
+    yield "deepseek_v2", t.DeepseekV2Config, latent(
+        scale, q_lora_rank=None, topk_method="greedy", routed_scaling_factor=1.5, rms_norm_eps=1e-5), True
+    yield "deepseek_v2_groups", t.DeepseekV2Config, latent(
+        scale, topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=4.0), True
+    yield "deepseek_v3", t.DeepseekV3Config, latent(
+        scale, n_group=4, topk_group=2, n_shared_experts=1, rope_parameters=rope(
+            "yarn", factor=4.0, original_max_position_embeddings=32, mscale=1.0, mscale_all_dim=1.0,
+            beta_fast=32, beta_slow=1)), True
+    yield "glm4_moe_lite", t.Glm4MoeLiteConfig, latent(
+        scale, first_k_dense_replace="absent", n_shared_experts=1, v_head_dim=26 * scale,
+        mlp_layer_types=["dense", "sparse", "sparse"]), True
+    yield "mistral4", t.Mistral4Config, latent(
+        scale, n_shared_experts=1, n_group=2, topk_group=1, rope_parameters=rope(
+            "yarn", factor=8.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0,
+            beta_fast=32.0, beta_slow=1.0, llama_4_scaling_beta=0.3)), True
+    yield "minicpm3", t.MiniCPM3Config, {name: value for name, value in latent(
+        scale, scale_emb=3, scale_depth=1.2, dim_model_base=20 * scale, tie_word_embeddings=True).items()
+        if "expert" not in name and name not in ("moe_intermediate_size", "first_k_dense_replace")}, True
+    gemma4 = dict(
+        num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2, head_dim=10 * scale,
+        global_head_dim=16 * scale, sliding_window=6, hidden_size_per_layer_input=0, vocab_size_per_layer_input=VOCAB,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2)
+    yield "gemma4", t.Gemma4TextConfig, base(scale, **{
+        **gemma4, "hidden_size_per_layer_input": 12 * scale, "num_kv_shared_layers": 3, "use_double_wide_mlp": True,
+        "final_logit_softcapping": 9.0}), True
+    yield "gemma4_keys_are_values", t.Gemma4TextConfig, base(scale, **{
+        **gemma4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}), True
     yield "smollm3", t.SmolLM3Config, base(
         scale, head_dim="absent", num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0], num_key_value_heads=2), True
     yield "olmo2", t.Olmo2Config, base(scale, head_dim="absent"), True
@@ -203,8 +241,8 @@ def randomize(model, generator):
                 values = values * 0.3 + weight.mean().round()
             weight.copy_(values.to(torch.bfloat16).float())
         for name, weight in model.named_buffers():
-            if "correction_bias" in name:
-                values = torch.randn(weight.shape, generator=generator) * 0.1
+            if "correction_bias" in name or name.endswith("layer_scalar"):
+                values = torch.randn(weight.shape, generator=generator) * 0.1 + weight.mean().round()
                 weight.copy_(values.to(torch.bfloat16).float())
 
 
@@ -219,7 +257,11 @@ def make(folder, config_class, fields, with_greedy, seed):
     generator = torch.Generator().manual_seed(seed)
     config = config_class(**fields)
     config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    # Not every text part of a larger model has an entry among the automatic classes.
+    model_class = getattr(transformers, config_class.__name__.replace("Config", "ForCausalLM"), None)
+    known = config_class in transformers.AutoModelForCausalLM._model_mapping
+    from_config = transformers.AutoModelForCausalLM.from_config if known else model_class._from_config
+    model = from_config(config, attn_implementation="eager").float().eval()
     randomize(model, generator)
     model.tie_weights()
     ids = torch.randint(0, VOCAB, (TOKENS,), generator=generator)

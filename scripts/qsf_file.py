@@ -12,6 +12,7 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     ffn_norm_bias ffn_gate_bias ffn_up_bias ffn_down_bias router expert_gate expert_up expert_down shared_gate
     shared_up shared_down attn_sinks rope_factors router_bias router_choice_bias expert_gate_bias expert_up_bias
     expert_down_bias shared_router ffn_act_above ffn_act_below""".split()))
+KINDS.update(enumerate("attn_q_down attn_kv_down attn_k_up attn_v_up".split(), start=54))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias""".split(), start=64))
 MIB = 1 << 20

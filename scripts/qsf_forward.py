@@ -32,6 +32,14 @@ def tensor_kinds(m, layer=None):
         return must, may
     must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
     may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
+    x = m["latent"]
+    if x:
+        r, heads = x["shared_dim"], m["heads"]
+        must = {0: (q, h), 3: (h, heads * x["value_dim"]), 55: (r + x["kv_rank"], h), 15: (1, x["kv_rank"]),
+                56: (heads * x["kv_rank"], m["head_dim"] - r), 57: (heads * x["value_dim"], x["kv_rank"])}
+        if x["q_rank"]:
+            must.update({0: (q, x["q_rank"]), 54: (x["q_rank"], h), 14: (1, x["q_rank"])})
+        may = {12: (1, h)}
     if m["attention_sinks"]:
         must[30] = 1, m["heads"]
     placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
@@ -156,8 +164,38 @@ def linear(t, kind, bias, x):
     return y + t[bias][0] if bias in t else y
 
 
+def grown(m, q):
+    """Queries times what `query_growth` makes of their positions."""
+    g = m["query_growth"]
+    return q if g is None else q * (1 + g["factor"] * np.log1p(np.arange(len(q)) // g["original_positions"]))[:, None, None]
+
+
+def latent_attention(m, t, layer, a, length):
+    """Of a model with `latent`."""
+    x, positions, heads, d = m["latent"], len(a), m["heads"], m["head_dim"]
+    r = x["shared_dim"]
+    rms = lambda y, kind: norm(y, t[kind][0], None, "rms_norm", x["norm_epsilon"], m["norm"]["gain_plus_one"])
+    q = (rms(a @ t[54].T, 14) if x["q_rank"] else a) @ t[0].T
+    q, kept = q.reshape(positions, heads, d), a @ t[55].T
+    k, c = kept[:, None, :r], rms(kept[:, r:], 15)
+    if layer not in m["position"]["unrotated_layers"]:
+        f, factor = frequencies(m["position"]["theta"], m["position"]["scaling"], r, length)
+        q, k = rotate(q, f, factor), rotate(k, f, factor)
+    q, k = grown(m, q), k[:, 0]
+    up_k, up_v = (t[kind].reshape(heads, -1, t[kind].shape[1]) for kind in (56, 57))
+    s = np.einsum("ihr,jr->hij", q[..., :r], k) + np.einsum("ihn,hcn,jc->hij", q[..., r:], up_k, c)
+    s = s * (1 / math.sqrt(d) if m["attention_scale"] is None else m["attention_scale"])
+    if m["attention_softcap"] is not None:
+        s = m["attention_softcap"] * np.tanh(s / m["attention_softcap"])
+    seen = np.arange(positions)[:, None] >= np.arange(positions)
+    o = np.einsum("hij,jc,hvc->ihv", softmax(np.where(seen, s, -np.inf)), c, up_v)
+    return linear(t, 3, 12, o.reshape(positions, -1))
+
+
 def attention(m, t, layer, a, length):
     """From a to W3 o + b12."""
+    if m["latent"]:
+        return latent_attention(m, t, layer, a, length)
     positions, heads, d = len(a), m["heads"], m["head_dim"]
     q, k, v = (linear(t, kind, 9 + kind, a) for kind in (0, 1, 2))
     cut = lambda x: x.reshape(positions, -1, d)
@@ -181,9 +219,7 @@ def attention(m, t, layer, a, length):
         q, k = rotate(q, f, factor), rotate(k, f, factor)
     if m["qk_norm"] == "rotated_head":
         q, k = rms(q, 14), rms(k, 15)
-    if m["query_growth"] is not None:
-        g = m["query_growth"]
-        q = q * (1 + g["factor"] * np.log1p(np.arange(positions) // g["original_positions"]))[:, None, None]
+    q = grown(m, q)
     group = heads // m["kv_heads"]
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)  # head h: key/value head floor(h / group)
     scale = 1 / math.sqrt(d) if m["attention_scale"] is None else m["attention_scale"]

@@ -93,7 +93,7 @@ MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab m
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
-MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, "query_growth", "gate_clip", "sliding_window", "experts", "bos", "pad"]
+MODEL_OPTIONAL = ["qk_norm", "latent", *MODEL_FACTORS, "query_growth", "gate_clip", "sliding_window", "experts", "bos", "pad"]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
@@ -202,6 +202,20 @@ def parse_model(x):
         w = m["sliding_window"] = fields(m["sliding_window"], "model.sliding_window", ("size", "layers"), strict=True)
         integer(w["size"], "model.sliding_window.size", 1, 1 << 30)
         layer_list(w["layers"], "model.sliding_window.layers", m["layers"])
+    if m["latent"] is not None:
+        place = "model.latent"
+        x = m["latent"] = fields(m["latent"], place, ("kv_rank", "shared_dim", "value_dim", "norm_epsilon"), ("q_rank",), strict=True)
+        with_defaults(x, {}, ("q_rank",))
+        for k, most in (("kv_rank", 1 << 16), ("shared_dim", m["head_dim"] - 1), ("value_dim", 1 << 16)):
+            integer(x[k], f"{place}.{k}", 1, most)
+        if x["q_rank"] is not None:
+            integer(x["q_rank"], f"{place}.q_rank", 1, 1 << 20)
+        x["norm_epsilon"] = f32(x["norm_epsilon"], f"{place}.norm_epsilon", 0)
+        need(m["kv_heads"] == m["heads"] and m["qk_norm"] is None and m["sliding_window"] is None, place, "not with these heads, norms or windows")
+        need(m["qkv_clip"] is None and not m["attention_sinks"], place, "not with limits or sinks")
+        p = m["position"]
+        need(p["kind"] == "rope" and p["dims"] == x["shared_dim"] and p["sliding_theta"] is None, place, "other rotated dims than shared_dim")
+        need(m["heads"] * max(x["kv_rank"] + x["shared_dim"], x["value_dim"]) <= 1 << 24, place, "heads too wide")
     if m["experts"] is not None:
         place = "model.experts"
         e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), [*EXPERTS_DEFAULTS, *EXPERTS_OPTIONAL], strict=True)

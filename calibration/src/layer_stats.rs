@@ -30,7 +30,10 @@ impl LayerStats {
     pub fn moments(&self, kind: TensorKind, expert: Option<u32>) -> Option<Cow<'_, Moments>> {
         use TensorKind::*;
         let input = match (kind, expert) {
-            (AttnQ | AttnK | AttnV, _) => LinearInput::Attention,
+            (AttnQ, _) if self.inputs.contains_key(&LinearInput::QueryLatent) => LinearInput::QueryLatent,
+            (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown, _) => LinearInput::Attention,
+            (AttnKUp, _) => LinearInput::KeyUp,
+            (AttnVUp, _) => LinearInput::ValueUp,
             (AttnOutput, _) => LinearInput::AttnOutput,
             (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) | (ExpertGate | ExpertUp, None) => {
                 LinearInput::Ffn

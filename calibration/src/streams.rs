@@ -21,7 +21,7 @@ use crate::stream::{Blind, Collector, Stream};
 pub enum Stage {
     /// What query, key and value read.
     Attention,
-    /// What the attention output reads.
+    /// What the attention output reads, and of attention by way of latents what is made before that.
     AttnOutput,
     /// What gate and up, and router, read.
     Ffn,
@@ -37,7 +37,10 @@ impl Stage {
     pub const fn of(input: LinearInput) -> Option<Stage> {
         match input {
             LinearInput::Attention => Some(Stage::Attention),
-            LinearInput::AttnOutput => Some(Stage::AttnOutput),
+            LinearInput::AttnOutput
+            | LinearInput::QueryLatent
+            | LinearInput::KeyUp
+            | LinearInput::ValueUp => Some(Stage::AttnOutput),
             LinearInput::Ffn | LinearInput::ExpertFfn(_) => Some(Stage::Ffn),
             LinearInput::FfnDown | LinearInput::ExpertDown(_) => Some(Stage::FfnDown),
             LinearInput::Head => None,
@@ -310,8 +313,15 @@ impl Watch {
     /// What is computed from `input`. That of the router decides which experts see what.
     fn flow(&self, input: LinearInput) -> ControlFlow<()> {
         let routes = self.experts && input == LinearInput::Ffn;
+        // Others of the same stage are made of it.
+        let of_latents =
+            matches!(input, LinearInput::QueryLatent | LinearInput::KeyUp | LinearInput::ValueUp);
         let last = Stage::of(input).is_some_and(|stage| stage >= self.until);
-        if last && !routes { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if last && !routes && !(of_latents && self.until == Stage::AttnOutput) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 

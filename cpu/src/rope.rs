@@ -75,6 +75,16 @@ impl RopeTable {
         self.cos[range.clone()].iter().copied().zip(self.sin[range].iter().copied())
     }
 
+    /// Turns one head of any width.
+    ///
+    /// # Panics
+    /// When it is narrower than what is turned, or `position` is not in the table.
+    pub fn apply_to_one(&self, isa: Isa, head: &mut [f32], position: usize) {
+        let half = self.frequencies.inv_freq.len();
+        let (range, head_dim) = (position * half..(position + 1) * half, head.len());
+        isa.vectorize(Apply { cos: &self.cos[range.clone()], sin: &self.sin[range], heads: head, head_dim });
+    }
+
     /// Turns consecutive heads, all of the token at `position`.
     ///
     /// # Panics

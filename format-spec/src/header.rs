@@ -237,6 +237,7 @@ impl FileHeader {
             tied_head: _,
             gated_ffn: _,
             // What follows is in META alone: no plain file can have it.
+            latent: _,
             residual: _,
             qk_norm: _,
             attention_scale: _,
@@ -449,6 +450,7 @@ impl FileHeader {
             tied_head,
             residual: Residual::Sequential,
             qk_norm: None,
+            latent: None,
             attention_scale: None,
             attention_softcap: None,
             logit_softcap: None,

@@ -120,8 +120,9 @@ pub use layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 pub use layout::Layout;
 pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};
 pub use model_config::{
-    Activation, ExpertGroups, Experts, GateClip, ModelConfig, NormConfig, NormKind, NormPlacement,
-    PositionConfig, QkNorm, QueryGrowth, Residual, RopeScaling, RouterScore, SharedExperts, SlidingWindow,
+    Activation, AttentionShape, ExpertGroups, Experts, GateClip, LatentAttention, ModelConfig, NormConfig,
+    NormKind, NormPlacement, PositionConfig, QkNorm, QueryGrowth, Residual, RopeScaling, RouterScore,
+    SharedExperts, SlidingWindow,
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;

@@ -1,11 +1,13 @@
 //! The one description of a model's architecture (MODEL.md section 1), shared by converter and runtime and stored as
 //! `model` in META. A decoder is configured by it; there is no decoder per architecture.
 
+mod attention;
 mod check;
 mod position;
 
 use serde::{Deserialize, Serialize};
 
+pub use attention::{AttentionShape, LatentAttention};
 pub use position::{PositionConfig, RopeScaling};
 
 /// What a decoder must know to run a model. Unknown fields are refused: they would change what the model computes.
@@ -49,6 +51,9 @@ pub struct ModelConfig {
     /// Normalization of queries and keys before rotation, where there is one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub qk_norm: Option<QkNorm>,
+    /// Keys and values by way of latents, where they are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub latent: Option<LatentAttention>,
     /// What `q . k` is multiplied with; absent: `1 / sqrt(head_dim)`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_scale: Option<f32>,

@@ -63,9 +63,9 @@ tensor_kinds! {
     AttnOutputBias = 12, "attn_output_bias";
     /// Up bias followed by down bias in one tensor; read only, written as kinds 21 and 22.
     FfnBiases = 13, "ffn_biases";
-    /// Norm of each query head, 1 x `head_dim`.
+    /// Norm of each query head, 1 x `head_dim`; of latent queries, 1 x `q_rank`.
     QNorm = 14, "q_norm";
-    /// Norm of each key head, 1 x `head_dim`.
+    /// Norm of each key head, 1 x `head_dim`; of the latents of keys and values, 1 x `kv_rank`.
     KNorm = 15, "k_norm";
     /// Norm after attention.
     PostAttnNorm = 16, "post_attn_norm";
@@ -115,6 +115,14 @@ tensor_kinds! {
     FfnActAbove = 38, "ffn_act_above";
     /// What makes its factor below 0, 1 x 1.
     FfnActBelow = 39, "ffn_act_below";
+    /// Latents of queries, `q_rank` x `hidden`.
+    AttnQDown = 54, "attn_q_down";
+    /// What all heads share of a key, then the latent of keys and values, `shared_dim + kv_rank` x `hidden`.
+    AttnKvDown = 55, "attn_kv_down";
+    /// Of each head what turns the rest of its query to the latents, `heads * kv_rank` x `head_dim - shared_dim`.
+    AttnKUp = 56, "attn_k_up";
+    /// Values of each head from a latent, `heads * value_dim` x `kv_rank`.
+    AttnVUp = 57, "attn_v_up";
     /// Norm before the head.
     FinalNorm = 64, "final_norm";
     /// Bias of the final norm.
@@ -144,6 +152,19 @@ impl TensorKind {
         self.id() < 64
     }
 
+    /// The place of a matrix among those of its layer, in the order of use.
+    pub const fn order_of_use(self) -> u32 {
+        match self {
+            // What is computed of latents, before the output of attention.
+            TensorKind::AttnQDown => 0,
+            TensorKind::AttnQ => 1,
+            TensorKind::AttnKvDown => 2,
+            TensorKind::AttnKUp => 3,
+            TensorKind::AttnVUp => 4,
+            _ => 5 + self.id(),
+        }
+    }
+
     /// Whether the tensor multiplies activations or is looked up by row, and so is worth quantizing;
     /// norms, biases and the like are vectors that are kept as floats.
     pub const fn is_matrix(self) -> bool {
@@ -153,6 +174,10 @@ impl TensorKind {
                 | TensorKind::AttnK
                 | TensorKind::AttnV
                 | TensorKind::AttnOutput
+                | TensorKind::AttnQDown
+                | TensorKind::AttnKvDown
+                | TensorKind::AttnKUp
+                | TensorKind::AttnVUp
                 | TensorKind::FfnGate
                 | TensorKind::FfnUp
                 | TensorKind::FfnDown

@@ -123,7 +123,8 @@ fn attention(c: &mut Criterion) {
         let types = ["f32", "f16", "8bit,4bit", "4bit"];
         for (positions, types) in [128, 1024].into_iter().flat_map(|n| types.map(|types| (n, types))) {
             let stored = activations(positions, kv_heads * DIM);
-            let shape = KvShape { kv_heads, head_dim: DIM, types: types.parse().expect("a type") };
+            let shape =
+                KvShape { kv_heads, head_dim: DIM, value_dim: DIM, types: types.parse().expect("a type") };
             let mut kv = KvLayer::new(shape, positions);
             kv.reserve(positions).expect("memory");
             kv.store(&cpu, 0, &stored, &stored);

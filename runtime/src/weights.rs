@@ -35,10 +35,12 @@ pub struct LayerWeights {
     pub attn_norm: Option<Norm>,
     /// Query projection.
     pub q: Linear,
-    /// Key projection.
-    pub k: Linear,
-    /// Value projection.
-    pub v: Linear,
+    /// Key projection, where keys are made of what attention reads.
+    pub k: Option<Linear>,
+    /// Value projection, where values are.
+    pub v: Option<Linear>,
+    /// What keys and values are made of otherwise.
+    pub latent: Option<LatentWeights>,
     /// Norm of queries.
     pub q_norm: Option<Norm>,
     /// Norm of keys.
@@ -55,6 +57,18 @@ pub struct LayerWeights {
     pub ffn: FeedForward,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<Norm>,
+}
+
+/// Matrices of attention by way of latents.
+pub struct LatentWeights {
+    /// Makes latents of queries; without, queries are made of what attention reads.
+    pub q_down: Option<Linear>,
+    /// Makes what heads share of a key, and behind it the latent of keys and values.
+    pub kv_down: Linear,
+    /// Of each head, turns the rest of its query to latents.
+    pub k_up: Vec<Linear>,
+    /// Of each head, makes a value of a latent.
+    pub v_up: Vec<Linear>,
 }
 
 /// The feed-forward of a layer.
@@ -218,7 +232,7 @@ impl Model {
     pub(crate) fn layer_bytes_per_token(&self, index: usize) -> u64 {
         let bytes = |linear: &Linear| linear.weight.stored_bytes();
         let layer = &self.layers[index];
-        let attention: u64 = [&layer.q, &layer.k, &layer.v, &layer.output].into_iter().map(bytes).sum();
+        let attention: u64 = layer.attention_linears().map(bytes).sum();
         let ffn: u64 = match &layer.ffn {
             FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
             FeedForward::Experts(mixture) => {
@@ -237,10 +251,8 @@ impl Model {
 
     /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let layers = self.layers.iter().flat_map(|layer| {
-            let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
-            attention.into_iter().chain(layer.ffn.linears())
-        });
+        let layers =
+            self.layers.iter().flat_map(|layer| layer.attention_linears().chain(layer.ffn.linears()));
         layers.chain([&self.head])
     }
 }
@@ -252,6 +264,15 @@ impl LayerWeights {
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
         Loader { parts: &InMemory::new(source) }.layer(layer)
+    }
+
+    /// Every matrix of attention.
+    pub(crate) fn attention_linears(&self) -> impl Iterator<Item = &Linear> {
+        let of_latents = self.latent.iter().flat_map(|latent| {
+            let down = latent.q_down.iter().chain([&latent.kv_down]);
+            down.chain(&latent.k_up).chain(&latent.v_up)
+        });
+        [&self.q].into_iter().chain(&self.k).chain(&self.v).chain(of_latents).chain([&self.output])
     }
 }
 
@@ -372,8 +393,9 @@ impl Loader<'_> {
         Ok(LayerWeights {
             attn_norm: layer_norm(pre, AttnNorm, AttnNormBias)?,
             q: self.linear(i, AttnQ, AttnQBias)?,
-            k: self.linear(i, AttnK, AttnKBias)?,
-            v: self.linear(i, AttnV, AttnVBias)?,
+            k: used(AttnK).then(|| self.linear(i, AttnK, AttnKBias)).transpose()?,
+            v: used(AttnV).then(|| self.linear(i, AttnV, AttnVBias)).transpose()?,
+            latent: used(AttnKvDown).then(|| self.latent(i, used(AttnQDown))).transpose()?,
             q_norm: self.gain_only(used(QNorm), i, QNorm)?,
             k_norm: self.gain_only(used(KNorm), i, KNorm)?,
             sinks: match config.attention_sinks {
@@ -385,6 +407,27 @@ impl Loader<'_> {
             ffn_norm: layer_norm(pre && config.residual != Residual::ParallelOneNorm, FfnNorm, FfnNormBias)?,
             ffn: self.feed_forward(i)?,
             post_ffn_norm: self.gain_only(post, i, PostFfnNorm)?,
+        })
+    }
+
+    fn latent(&self, i: u32, has_q_down: bool) -> Result<LatentWeights> {
+        use TensorKind::*;
+        let matrix = |kind| -> Result<Linear> {
+            Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(i, kind))?, bias: None })
+        };
+        let heads = self.parts.config().heads as usize;
+        let by_head = |kind| -> Result<Vec<Linear>> {
+            let all = matrix(kind)?.weight;
+            let rows = all.rows() / heads;
+            let cut = || RuntimeError::Request(format!("heads of layer {i} on the schedule"));
+            let of_head = |head: usize| all.slice_rows(head * rows..(head + 1) * rows).ok_or_else(cut);
+            (0..heads).map(|head| Ok(Linear { weight: of_head(head)?, bias: None })).collect()
+        };
+        Ok(LatentWeights {
+            q_down: has_q_down.then(|| matrix(AttnQDown)).transpose()?,
+            kv_down: matrix(AttnKvDown)?,
+            k_up: by_head(AttnKUp)?,
+            v_up: by_head(AttnVUp)?,
         })
     }
 

@@ -85,6 +85,9 @@ impl Head {
             What::Input(LinearInput::ExpertFfn(expert)) => (4, expert),
             What::Input(LinearInput::ExpertDown(expert)) => (5, expert),
             What::Input(LinearInput::Head) => (6, 0),
+            What::Input(LinearInput::QueryLatent) => (10, 0),
+            What::Input(LinearInput::KeyUp) => (11, 0),
+            What::Input(LinearInput::ValueUp) => (12, 0),
         };
         let mut bytes = [0; HEAD_BYTES];
         bytes[..4].copy_from_slice(&self.layer.unwrap_or(NO_LAYER).to_le_bytes());
@@ -109,9 +112,14 @@ impl Head {
             4 => What::Input(LinearInput::ExpertFfn(expert)),
             5 => What::Input(LinearInput::ExpertDown(expert)),
             6 => What::Input(LinearInput::Head),
+            10 => What::Input(LinearInput::QueryLatent),
+            11 => What::Input(LinearInput::KeyUp),
+            12 => What::Input(LinearInput::ValueUp),
             INFLUENCE => What::Influence,
             END => What::End,
-            which => return Err(Malformed::new("the kind of a record", "0 to 6, 254 or 255", which)),
+            which => {
+                return Err(Malformed::new("the kind of a record", "0 to 6, 10 to 12, 254 or 255", which));
+            }
         };
         let head =
             Head { layer: (layer != NO_LAYER).then_some(layer), what, products: bytes[5] == 1, cols, tokens };

@@ -160,6 +160,7 @@ fn model_parts(model: &ModelConfig) -> String {
         tied_head: _,
         residual: _,
         qk_norm: _,
+        latent,
         attention_scale: _,
         attention_softcap: _,
         logit_softcap: _,
@@ -190,6 +191,12 @@ fn model_parts(model: &ModelConfig) -> String {
     }
     if let Some(window) = sliding_window {
         parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));
+    }
+    if let Some(latent) = latent {
+        let kept = latent.kv_rank + latent.shared_dim;
+        parts.push(format!(
+            "attention by way of latents (MLA; {kept} values of a position and layer are kept)"
+        ));
     }
     if *attention_sinks {
         parts.push("attention sinks".into());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use qsf_calibration::{LayerQuantizer, Stage, Step};
-use qsf_format::{TensorId, TensorKind};
+use qsf_format::{ModelConfig, TensorId, TensorKind};
 use qsf_runtime::LayerWeights;
 
 use super::fits::Fits;
@@ -37,7 +37,7 @@ impl<'a> AlongModel<'a, '_> {
         let mut fits = Fits::of_step(self.encoder.rows.isa, step);
         for planned in self.layer(layer) {
             let id = planned.info.id;
-            let stage = stage_of(id.kind);
+            let stage = stage_of(self.encoder.source.config(), id.kind);
             if !stage.is_none_or(|stage| step.stages.contains(&stage)) || self.done.contains_key(&id) {
                 continue;
             }
@@ -92,11 +92,12 @@ impl LayerQuantizer for AlongModel<'_, '_> {
 }
 
 /// The stage whose inputs matrices of a kind read; `None` for those that read none.
-fn stage_of(kind: TensorKind) -> Option<Stage> {
+fn stage_of(config: &ModelConfig, kind: TensorKind) -> Option<Stage> {
     use TensorKind::*;
     Some(match kind {
-        AttnQ | AttnK | AttnV => Stage::Attention,
-        AttnOutput => Stage::AttnOutput,
+        AttnQ if config.latent.is_some_and(|latent| latent.q_rank.is_some()) => Stage::AttnOutput,
+        AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown => Stage::Attention,
+        AttnKUp | AttnVUp | AttnOutput => Stage::AttnOutput,
         FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp => Stage::Ffn,
         FfnDown | ExpertDown | SharedDown => Stage::FfnDown,
         _ => return None,

@@ -47,7 +47,8 @@ impl<'a> Fits<'a> {
     /// # Errors
     /// When the moments are none.
     pub fn of(&mut self, id: TensorId, expert: Option<u32>) -> Result<Fit> {
-        let Some(input) = input_of(id.kind, expert) else { return Ok(Fit::default()) };
+        let latent = self.stats.inputs.contains_key(&LinearInput::QueryLatent);
+        let Some(input) = input_of(id.kind, expert, latent) else { return Ok(Fit::default()) };
         let embedding = id.kind == TensorKind::TokenEmbedding;
         if let Some(fit) = self.made.get(&(input, embedding)) {
             return Ok(fit.clone());
@@ -86,11 +87,14 @@ impl Fits<'_> {
     }
 }
 
-/// What matrices of a kind read.
-fn input_of(kind: TensorKind, expert: Option<u32>) -> Option<LinearInput> {
+/// What matrices of a kind read; `latent`: whether queries are made of latents.
+fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> Option<LinearInput> {
     use TensorKind::*;
     Some(match (kind, expert) {
-        (AttnQ | AttnK | AttnV, _) => LinearInput::Attention,
+        (AttnQ, _) if latent => LinearInput::QueryLatent,
+        (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown, _) => LinearInput::Attention,
+        (AttnKUp, _) => LinearInput::KeyUp,
+        (AttnVUp, _) => LinearInput::ValueUp,
         (AttnOutput, _) => LinearInput::AttnOutput,
         (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
         (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,

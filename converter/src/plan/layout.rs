@@ -14,9 +14,9 @@ pub fn experts_of(config: &ModelConfig, id: TensorId) -> Option<u32> {
 
 /// The layout of a tensor that is stored as `quant`: `wanted` where the tensor can have it, else rows.
 ///
-/// Panels need blocks, sixteen rows at least, and of stacked experts that none ends inside a panel.
+/// Panels need blocks, sixteen rows at least, and of stacked matrices (of experts, of heads) that none ends inside a panel.
 pub fn layout_of(wanted: Layout, config: &ModelConfig, info: &TensorInfo, quant: QuantType) -> Layout {
-    let whole = experts_of(config, info.id).is_none_or(|count| {
+    let whole = config.stacked(info.id).is_none_or(|count| {
         // The count is at least one, and divides the rows: both were checked with the source.
         (info.rows / count as usize).is_multiple_of(PANEL_ROWS)
     });

@@ -83,6 +83,9 @@ fn mixed(kind: TensorKind) -> QuantType {
         TensorKind::AttnQ
         | TensorKind::AttnK
         | TensorKind::AttnV
+        | TensorKind::AttnQDown
+        | TensorKind::AttnKUp
+        | TensorKind::AttnVUp
         | TensorKind::FfnGate
         | TensorKind::FfnUp
         | TensorKind::ExpertGate

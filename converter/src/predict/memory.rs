@@ -121,7 +121,10 @@ fn moments_bytes(source: &dyn WeightSource) -> u64 {
     for info in source.tensors().iter().filter(|t| t.id.layer == Some(0) && t.id.kind.is_matrix()) {
         use TensorKind::*;
         let (input, copies) = match info.id.kind {
-            AttnQ | AttnK | AttnV => (0, 1),
+            AttnQ if source.config().latent.is_some() => (10, 1),
+            AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown => (0, 1),
+            AttnKUp => (11, 1),
+            AttnVUp => (12, 1),
             AttnOutput => (1, 1),
             FfnDown | SharedDown => (2, 1),
             ExpertGate | ExpertUp => (3, experts_of(source.config(), info.id).unwrap_or(1)),

@@ -22,8 +22,10 @@ const PAGE_STEPS: usize = 4;
 pub struct KvShape {
     /// Key/value heads.
     pub kv_heads: usize,
-    /// Values of a head.
+    /// Values of a key.
     pub head_dim: usize,
+    /// Values of a value.
+    pub value_dim: usize,
     /// How they are stored.
     pub types: KvTypes,
 }
@@ -55,13 +57,9 @@ pub(super) struct KvHead<'a> {
 
 impl KvShape {
     fn stored(self, positions: usize) -> [StoredShape; 2] {
-        let KvShape { head_dim: dim, types: KvTypes { keys, values }, .. } = self;
-        [(keys, Order::Keys), (values, Order::Values)].map(|(kv_type, order)| StoredShape {
-            kv_type,
-            order,
-            dim,
-            positions,
-        })
+        let KvShape { head_dim, value_dim, types: KvTypes { keys, values }, .. } = self;
+        let both = [(keys, Order::Keys, head_dim), (values, Order::Values, value_dim)];
+        both.map(|(kv_type, order, dim)| StoredShape { kv_type, order, dim, positions })
     }
 
     fn page_bytes(self, positions: usize) -> u64 {
@@ -91,9 +89,14 @@ impl KvLayer {
         self.shape.kv_heads
     }
 
-    /// Values of a head.
+    /// Values of a key.
     pub const fn head_dim(&self) -> usize {
         self.shape.head_dim
+    }
+
+    /// Values of a value.
+    pub const fn value_dim(&self) -> usize {
+        self.shape.value_dim
     }
 
     /// Bytes that it takes when all of its room is in use, without what the allocator adds.
@@ -129,18 +132,17 @@ impl KvLayer {
         if self.ring { end.div_ceil(STEP).saturating_sub(self.steps) * STEP } else { 0 }
     }
 
-    /// Stores keys and values of the positions from `position` on, one row of `kv_heads * head_dim` for each.
+    /// Stores keys and values of the positions from `position` on, a row of each for every position: `kv_heads * head_dim`, and
+    /// `kv_heads * value_dim`.
     ///
     /// # Panics
     /// When they are not rows, or there is no room or memory for them.
     pub fn store(&mut self, cpu: &Cpu, position: usize, keys: &[f32], values: &[f32]) {
-        let KvShape { kv_heads, head_dim, types } = self.shape;
-        let width = kv_heads * head_dim;
-        assert!(
-            keys.len() == values.len() && keys.len().is_multiple_of(width),
-            "keys are not rows of {width}"
-        );
-        let tokens = keys.len() / width;
+        let KvShape { kv_heads, head_dim, value_dim, types } = self.shape;
+        let widths = [kv_heads * head_dim, kv_heads * value_dim];
+        let tokens = keys.len() / widths[0];
+        let whole = keys.len() == tokens * widths[0] && values.len() == tokens * widths[1];
+        assert!(whole, "keys and values are not rows of {widths:?}");
         assert!(tokens == 0 || self.holds(position, position + tokens - 1), "more keys than fit");
         let work = store_work(types.keys) + store_work(types.values);
         let mut done = 0;
@@ -149,15 +151,15 @@ impl KvLayer {
             // The last page of a ring may be a short one.
             let steps = (self.steps - page * PAGE_STEPS).min(PAGE_STEPS);
             let count = (steps * STEP - first).min(tokens - done);
-            let rows = done * width..(done + count) * width;
-            let (keys, values) = (&keys[rows.clone()], &values[rows]);
+            let rows = widths.map(|width| done * width..(done + count) * width);
+            let [of_keys, of_values] = rows;
+            let (keys, values) = (&keys[of_keys], &values[of_values]);
             let page = Shared::new(&mut self.pages[page]);
             cpu.for_each(kv_heads, work * keys.len(), |head| {
                 // SAFETY: each head is in one task.
                 let page = &mut unsafe { page.part(head..head + 1) }[0];
-                let columns = head * head_dim..(head + 1) * head_dim;
                 with_scratch(|Scratch { rows, .. }| {
-                    cpu.isa().vectorize(Store { page, first, keys, values, width, columns, room: rows });
+                    cpu.isa().vectorize(Store { page, first, keys, values, widths, head, room: rows });
                 });
             });
             done += count;
@@ -202,14 +204,15 @@ const fn store_work(kv_type: KvType) -> usize {
     }
 }
 
-/// Stores some columns of rows in a page, from position `first` of it on.
+/// Stores what rows have for a head in its page, from position `first` of it on.
 struct Store<'a> {
     page: &'a mut HeadPage,
     first: usize,
     keys: &'a [f32],
     values: &'a [f32],
-    width: usize,
-    columns: Range<usize>,
+    /// Of the rows of all heads.
+    widths: [usize; 2],
+    head: usize,
     room: &'a mut AlignedFloats,
 }
 
@@ -218,8 +221,11 @@ impl Vectorized for Store<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let Store { page, first, keys, values, width, columns, room } = self;
-        for (stored, rows) in [(&mut page.keys, keys), (&mut page.values, values)] {
+        let Store { page, first, keys, values, widths, head, room } = self;
+        for (stored, rows, width) in
+            [(&mut page.keys, keys, widths[0]), (&mut page.values, values, widths[1])]
+        {
+            let columns = head * stored.dim()..(head + 1) * stored.dim();
             for (position, row) in (first..).zip(rows.chunks_exact(width)) {
                 stored.write(position, &row[columns.clone()], room);
             }
@@ -234,10 +240,16 @@ impl<'a> KvHead<'a> {
         self.layer.shape.head_dim
     }
 
+    /// Values of a value.
+    #[inline(always)]
+    pub fn value_dim(&self) -> usize {
+        self.layer.shape.value_dim
+    }
+
     /// Vectors of a row of values.
     #[inline(always)]
     pub fn columns(&self) -> usize {
-        self.dim().div_ceil(LANES)
+        self.value_dim().div_ceil(LANES)
     }
 
     /// Values of keys, and thus of queries, that are rotated together.
@@ -249,7 +261,7 @@ impl<'a> KvHead<'a> {
     /// Values of a value, and thus of results, that are rotated together.
     #[inline(always)]
     pub fn rotated_values(&self) -> usize {
-        rotated_block(self.layer.shape.types.values, self.dim())
+        rotated_block(self.layer.shape.types.values, self.value_dim())
     }
 
     /// Keys of the step that positions `seen` are in. Those of the 16 positions from `16 i` of the step on have dimension j in

@@ -33,29 +33,29 @@ pub struct AttentionBuffer {
 }
 
 impl AttentionBuffer {
-    /// A buffer for a token of up to `heads` heads of `head_dim` values that sees up to `capacity` positions.
+    /// A buffer for a token whose `heads` heads get results of `value_dim` values, and that sees up to `capacity` positions.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(heads: usize, head_dim: usize, capacity: usize) -> Result<AttentionBuffer, OutOfMemory> {
-        let floats = AttentionBuffer::floats(heads, head_dim, capacity);
+    pub fn new(heads: usize, value_dim: usize, capacity: usize) -> Result<AttentionBuffer, OutOfMemory> {
+        let floats = AttentionBuffer::floats(heads, value_dim, capacity);
         Ok(AttentionBuffer { parts: AlignedFloats::zeros(floats, "results of attention")? })
     }
 
     /// Bytes that it takes, without what the allocator adds.
-    pub const fn bytes(heads: usize, head_dim: usize, capacity: usize) -> u64 {
-        AlignedFloats::bytes(AttentionBuffer::floats(heads, head_dim, capacity)) as u64
+    pub const fn bytes(heads: usize, value_dim: usize, capacity: usize) -> u64 {
+        AlignedFloats::bytes(AttentionBuffer::floats(heads, value_dim, capacity)) as u64
     }
 
-    const fn floats(heads: usize, head_dim: usize, capacity: usize) -> usize {
+    const fn floats(heads: usize, value_dim: usize, capacity: usize) -> usize {
         let rows = heads.saturating_mul(capacity.div_ceil(CHUNK));
-        rows.saturating_mul((head_dim.div_ceil(LANES) + 1).saturating_mul(LANES))
+        rows.saturating_mul((value_dim.div_ceil(LANES) + 1).saturating_mul(LANES))
     }
 }
 
 impl Cpu {
-    /// `out = softmax(scores of q and keys) values`, for every head of some tokens: `q` and `out` are tokens x heads x head
-    /// size. The first token stands at `position`; keys and values are stored up to the last.
+    /// `out = softmax(scores of q and keys) values`, for every head of some tokens: `q` is tokens x heads x values of a key, and
+    /// `out` alike with values of a value. The first token stands at `position`; keys and values are stored up to the last.
     ///
     /// # Panics
     /// When the heads are not as many for each key/value head, the window is empty, or lengths do not fit together.
@@ -74,8 +74,9 @@ impl Cpu {
         assert!(window > 0, "attention of nothing");
         let one_each = [slopes, sinks].iter().all(|all| all.is_empty() || all.len() == heads);
         assert!(one_each, "slopes or sinks of other heads");
-        assert!(q.len() == out.len() && q.len().is_multiple_of(width), "queries are not rows of {width}");
         let tokens = q.len() / width;
+        let whole = q.len() == tokens * width && out.len() == tokens * heads * kv.value_dim();
+        assert!(whole, "queries are not rows of {width}, or results not of as many tokens");
         let first = (position + 1).saturating_sub(window);
         assert!(tokens == 0 || kv.holds(first, position + tokens - 1), "positions that are not there");
         let work = q.len().saturating_mul(2 * (position + tokens).min(window));
@@ -109,6 +110,7 @@ impl Cpu {
         });
         let parts = parts.as_chunks::<LANES>().0;
         let rotated = first.kv.rotated_values();
+        let dim = layer.kv.value_dim();
         self.for_each_chunk(out, dim, layer.attention.heads * chunks * dim, |head, out| {
             let parts = &parts[head / group * group * chunks * lanes..][..group * chunks * lanes];
             let (parts, step) = (&parts[head % group * lanes..], group * lanes);
@@ -255,7 +257,7 @@ impl<'a> Block<'a> {
     /// # Safety
     /// No other thread may use the same head of the same token.
     unsafe fn store(&self, row: usize, result: &[f32], out: &Shared<'_, f32>) {
-        let (queries, dim) = (self.queries(), self.layer.kv.head_dim());
+        let (queries, dim) = (self.queries(), self.layer.kv.value_dim());
         let token = self.token + row / queries.heads;
         let at = (token * self.layer.attention.heads + queries.head(row)) * dim;
         // SAFETY: the caller's promise.
@@ -282,7 +284,7 @@ impl VectorWork for OneChunk<'_> {
     }
 }
 
-/// Queries of some tokens over all that they see; the first `dim` values of each row of `rows` are the result.
+/// Queries of some tokens over all that they see; the first values of each row of `rows` are the result.
 struct TokenBlock<'a> {
     queries: Queries<'a>,
     tokens: usize,
@@ -312,7 +314,7 @@ impl VectorWork for TokenBlock<'_> {
             }
         }
         for row in rows.chunks_exact_mut(lanes) {
-            finish(row, queries.kv.dim(), queries.kv.rotated_values());
+            finish(row, queries.kv.value_dim(), queries.kv.rotated_values());
         }
     }
 }

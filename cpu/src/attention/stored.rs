@@ -150,6 +150,12 @@ pub(super) fn rotated_block(kv_type: KvType, dim: usize) -> usize {
 }
 
 impl Stored {
+    /// Values of a position.
+    #[inline(always)]
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
     /// Stores the values of one position; `room` is for what is made of them on the way.
     #[inline(always)]
     pub fn write(&mut self, position: usize, row: &[f32], room: &mut AlignedFloats) {

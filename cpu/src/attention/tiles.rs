@@ -49,7 +49,7 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
         let strips = count.div_ceil(ROWS);
         grow(&mut room.queries, strips * ROWS * lines, RowLine::ZERO);
         grow(&mut room.keys, BLOCKS * lines, NO_COLUMNS);
-        grow(&mut room.values, BLOCKS * lines, NO_COLUMNS);
+        grow(&mut room.values, BLOCKS * queries.kv.value_dim().div_ceil(FACTORS), NO_COLUMNS);
         grow(&mut room.weights, ROWS * WEIGHT_LINES, RowLine::ZERO);
         let scores = room.scores.lanes((ROWS * ROW_LANES).max(2 * lines));
         // The unit stores two vectors at a time, the last perhaps where the state is then put.
@@ -108,7 +108,7 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
             }
         }
         for (row, result) in rows.chunks_exact_mut(row_lanes).enumerate() {
-            done(row, finish(result, dim, queries.kv.rotated_values()));
+            done(row, finish(result, queries.kv.value_dim(), queries.kv.rotated_values()));
         }
     }
 }
@@ -189,7 +189,9 @@ fn columns_of_chunk<V: Vector>(
             }
         }
         let stored = kv.values::<V>(seen.clone(), &mut room.values);
-        for (column, values) in values.chunks_exact_mut(BLOCKS).take(lines).enumerate() {
+        for (column, values) in
+            values.chunks_exact_mut(BLOCKS).take(kv.value_dim().div_ceil(FACTORS)).enumerate()
+        {
             for (i, (half, line)) in halves(&mut values[first_block..][..STEP / FACTORS]) {
                 let column = KEY_LANES * column + half;
                 let value = |j: usize| match seen.contains(&(start + i + j)) && column < columns {

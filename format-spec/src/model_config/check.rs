@@ -1,7 +1,8 @@
 //! What a decoder relies on in a configuration.
 
 use super::{
-    Activation, ExpertGroups, Experts, ModelConfig, NormPlacement, PositionConfig, Residual, RopeScaling,
+    Activation, ExpertGroups, Experts, LatentAttention, ModelConfig, NormPlacement, PositionConfig, Residual,
+    RopeScaling,
 };
 
 impl ModelConfig {
@@ -23,6 +24,7 @@ impl ModelConfig {
             norm,
             position: _, // check_position
             residual,
+            latent,
             attention_scale,
             attention_softcap,
             logit_softcap,
@@ -106,7 +108,43 @@ impl ModelConfig {
             self.check_layers("sliding_window layers", &window.layers)?;
         }
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
+        latent.map_or(Ok(()), |latent| self.check_latent(latent))?;
         self.check_position()
+    }
+
+    fn check_latent(&self, latent: LatentAttention) -> Result<(), String> {
+        let LatentAttention { q_rank, kv_rank, shared_dim, value_dim, norm_epsilon } = latent;
+        q_rank.map_or(Ok(()), |rank| up_to("latent q_rank", rank, 1 << 20))?;
+        up_to("latent kv_rank", kv_rank, 1 << 16)?;
+        up_to("latent value_dim", value_dim, 1 << 16)?;
+        if shared_dim == 0 || shared_dim >= self.head_dim {
+            let most = self.head_dim;
+            return Err(format!("latent shared_dim is {shared_dim}, expected 1 to below head_dim = {most}"));
+        }
+        for (name, width) in [("kv_rank", kv_rank + shared_dim), ("value_dim", value_dim)] {
+            if u64::from(self.heads) * u64::from(width) > 1 << 24 {
+                return Err(format!("heads * {name} is beyond {}", 1 << 24));
+            }
+        }
+        if !(norm_epsilon.is_finite() && norm_epsilon >= 0.0) {
+            return Err(format!(
+                "latent norm_epsilon is {norm_epsilon}, expected a finite number of 0 or more"
+            ));
+        }
+        if self.kv_heads != self.heads
+            || self.qk_norm.is_some()
+            || self.sliding_window.is_some()
+            || self.attention_sinks
+            || self.qkv_clip.is_some()
+        {
+            return Err("latent goes with kv_heads = heads, and without qk_norm, qkv_clip, attention_sinks and sliding_window".into());
+        }
+        match &self.position {
+            PositionConfig::Rope { dims: Some(dims), sliding_theta: None, .. } if *dims == shared_dim => {
+                Ok(())
+            }
+            _ => Err(format!("latent goes with rotated dims that are shared_dim = {shared_dim}")),
+        }
     }
 
     fn check_experts(&self, experts: &Experts) -> Result<(), String> {

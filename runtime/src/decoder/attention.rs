@@ -21,6 +21,10 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let config = &self.model.config;
+        if let (Some(latent), Some(weights)) = (config.latent, &layer.latent) {
+            return self.latent_attention(state, index, layer, (latent, weights), observer);
+        }
+        let (Some(key), Some(value)) = (&layer.k, &layer.v) else { return Ok(ControlFlow::Continue(())) };
         let DecoderState {
             normed,
             q,
@@ -38,7 +42,7 @@ impl Decoder {
         if observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.q, &layer.k, &layer.v], normed, coded, &mut [q, k, v])?;
+        self.linears(&[&layer.q, key, value], normed, coded, &mut [q, k, v])?;
         profile.lap(Section::Matmul);
         if let Some(limit) = config.qkv_clip {
             clip(self.cpu.isa(), v, limit);
@@ -127,7 +131,7 @@ impl Decoder {
 }
 
 /// What queries at `position` are multiplied with.
-fn grown(growth: QueryGrowth, position: usize) -> f32 {
+pub(super) fn grown(growth: QueryGrowth, position: usize) -> f32 {
     let QueryGrowth { factor, original_positions } = growth;
     let times = position / (original_positions as usize).max(1);
     (1.0 + f64::from(factor) * libm::log1p(times as f64)) as f32

@@ -65,9 +65,15 @@ impl Decoder {
         for &index in &self.schedule[from..] {
             let layer = &self.model.layers[index];
             self.normalize(state, layer.attn_norm.as_ref());
+            state.profile.lap(Section::Elementwise);
+            if let (Some(latent), Some(weights)) = (self.model.config.latent, &layer.latent) {
+                self.keep_latent(state, index, layer, (latent, weights))?;
+                state.profile.lap(Section::Attention);
+                continue;
+            }
             let DecoderState { normed, q, k, v, coded, kv, rotation, profile, .. } = state;
-            profile.lap(Section::Elementwise);
-            self.linears(&[&layer.k, &layer.v], normed, coded, &mut [k, v])?;
+            let (Some(key), Some(value)) = (&layer.k, &layer.v) else { continue };
+            self.linears(&[key, value], normed, coded, &mut [k, v])?;
             profile.lap(Section::Matmul);
             // The query is that of a layer before: it goes along and is not used.
             self.place(layer, rotation.of_layer(&self.model.config, index as u32), kv.len(), q, k);

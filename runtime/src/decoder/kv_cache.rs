@@ -1,6 +1,6 @@
 //! Keys and values of past positions.
 
-use qsf_format::{ModelConfig, PositionConfig};
+use qsf_format::{AttentionShape, ModelConfig, PositionConfig};
 
 use super::kv_keep::{KvKeep, KvPolicy};
 use crate::error::{Result, RuntimeError};
@@ -173,8 +173,8 @@ impl KvCache {
         if self.layers[layer - self.first].lets_go { self.used } else { self.len }
     }
 
-    /// Stores keys and values of `layer` for the positions that follow; `keys` and `values` hold one row of
-    /// `kv_heads * head_dim` per position. [`KvCache::advance`] counts them once every layer has them.
+    /// Stores keys and values of `layer` for the positions that follow; `keys` and `values` hold one row
+    /// of all heads per position. [`KvCache::advance`] counts them once every layer has them.
     pub fn store(&mut self, cpu: &Cpu, layer: usize, keys: &[f32], values: &[f32]) {
         let position = self.position_in(layer);
         let Layer { kv, mass, .. } = &mut self.layers[layer - self.first];
@@ -218,8 +218,8 @@ fn plan(
     batch: usize,
     options: KvOptions,
 ) -> (KvLayer, usize) {
-    let (kv_heads, head_dim) = (config.kv_heads as usize, config.head_dim as usize);
-    let shape = KvShape { kv_heads, head_dim, types: options.types };
+    let AttentionShape { kv_heads, key_dim, value_dim, .. } = config.attention_shape(index);
+    let shape = KvShape { kv_heads, head_dim: key_dim, value_dim, types: options.types };
     match (config.window(index), options.keep) {
         (Some(_), _) if options.whole => (KvLayer::new(shape, capacity), 0),
         // The first token of a step sees its window, the last itself.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `step` | the decoder, what a step of it is, and logits |
 //! | `attention`, `feed_forward`, `experts`, `residual` | the parts of a layer, and what is between them |
+//! | `latent` | attention by way of latents |
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state` | what changes while a decoder runs |
@@ -25,6 +26,7 @@ mod experts;
 mod feed_forward;
 mod kv_cache;
 mod kv_keep;
+mod latent;
 mod layer_runner;
 mod observe;
 mod profile;

@@ -7,6 +7,12 @@ use std::ops::ControlFlow;
 pub enum LinearInput {
     /// Of the query, key and value projections.
     Attention,
+    /// Of the query projection, where queries are made of latents.
+    QueryLatent,
+    /// Of the matrices that turn queries to latents, those of all heads: `tokens x heads` rows.
+    KeyUp,
+    /// Of the matrices that make values of latents, those of all heads: `tokens x heads` rows.
+    ValueUp,
     /// Of the attention output projection.
     AttnOutput,
     /// Of the gate and up projections; with experts, of all tokens, and what the router reads.

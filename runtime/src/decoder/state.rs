@@ -1,10 +1,11 @@
 //! What changes while a decoder runs: the key/value cache and the activations of one step.
 
-use qsf_format::ModelConfig;
+use qsf_format::{AttentionShape, ModelConfig};
 
 use super::activations::CodedRows;
 use super::clustered_head::ProbeBuffers;
 use super::exit_rule::LayerCount;
+use super::latent::{LatentBuffers, LatentWidths};
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
@@ -22,6 +23,7 @@ pub struct DecoderState {
     pub(super) k: AlignedFloats,
     pub(super) v: AlignedFloats,
     pub(super) attended: AlignedFloats,
+    pub(super) latent: LatentBuffers,
     pub(super) projected: AlignedFloats,
     pub(super) gate: AlignedFloats,
     pub(super) up: AlignedFloats,
@@ -41,7 +43,10 @@ const MAX_STEP_FLOATS: usize = 1 << 27;
 struct Widths {
     hidden: usize,
     q: usize,
-    kv: usize,
+    k: usize,
+    v: usize,
+    attended: usize,
+    latent: LatentWidths,
     ffn: usize,
     gate: usize,
 }
@@ -53,10 +58,14 @@ impl Widths {
             .as_ref()
             .map_or(0, |experts| experts.ffn.max(experts.shared.map_or(0, |shared| shared.ffn)));
         let ffn = config.ffn.max(of_experts) as usize;
+        let shape = config.attention_shape(0);
         Widths {
             hidden: config.hidden as usize,
             q: config.q_rows(),
-            kv: config.kv_rows(),
+            k: shape.kv_heads * shape.key_dim,
+            v: shape.kv_heads * shape.value_dim,
+            attended: config.output_cols(),
+            latent: LatentWidths::of(config),
             ffn,
             gate: if config.gated_ffn { ffn } else { 0 },
         }
@@ -67,7 +76,8 @@ impl Widths {
             // A choice takes as much as four floats.
             experts.count as usize + 2 * self.hidden + 4 * experts.used as usize
         });
-        3 * self.hidden + 2 * self.q + 2 * self.kv + self.ffn + self.gate + routed
+        let attention = self.q + self.k + self.v + self.attended + self.latent.floats_per_token();
+        3 * self.hidden + attention + self.ffn + self.gate + routed
     }
 }
 
@@ -86,14 +96,14 @@ impl StateBytes {
     /// Of a state with `context` positions and steps of `batch` tokens, without what the allocator adds.
     pub fn of(config: &ModelConfig, context: usize, batch: usize, kv: KvOptions) -> StateBytes {
         let widths = Widths::of(config);
-        let widest = widths.hidden.max(widths.q).max(widths.ffn);
+        let widest = widths.hidden.max(widths.q).max(widths.attended).max(widths.ffn);
         let floats = (widths.floats_per_token(config) * size_of::<f32>()) as u64;
-        let (heads, head_dim) = (config.heads as usize, config.head_dim as usize);
+        let AttentionShape { heads, value_dim, .. } = config.attention_shape(0);
         StateBytes {
             kv: KvCache::bytes(config, context, batch, kv),
             activations: floats.saturating_mul(batch as u64).saturating_add(Int8Rows::bytes(batch, widest)),
             tables: Rotation::bytes(config, context)
-                .saturating_add(AttentionBuffer::bytes(heads, head_dim, context)),
+                .saturating_add(AttentionBuffer::bytes(heads, value_dim, context)),
         }
     }
 
@@ -117,6 +127,7 @@ impl DecoderState {
         let batch = batch.min(MAX_STEP_FLOATS / widths.floats_per_token(config).max(1)).max(1);
         // The largest part first: where memory is short, this is what says so.
         let kv = KvCache::new(config, layers, context, batch, kv)?;
+        let AttentionShape { heads, value_dim, .. } = config.attention_shape(0);
         let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
         Ok(DecoderState {
             kv,
@@ -125,13 +136,14 @@ impl DecoderState {
             hidden: buffer(widths.hidden)?,
             normed: buffer(widths.hidden)?,
             q: buffer(widths.q)?,
-            k: buffer(widths.kv)?,
-            v: buffer(widths.kv)?,
-            attended: buffer(widths.q)?,
+            k: buffer(widths.k)?,
+            v: buffer(widths.v)?,
+            attended: buffer(widths.attended)?,
+            latent: LatentBuffers::new(widths.latent, batch)?,
             projected: buffer(widths.hidden)?,
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
-            attention: AttentionBuffer::new(config.heads as usize, config.head_dim as usize, context)?,
+            attention: AttentionBuffer::new(heads, value_dim, context)?,
             coded: CodedRows::default(),
             probes: ProbeBuffers::default(),
             profile: Profile::default(),
@@ -154,15 +166,16 @@ impl DecoderState {
             (&mut self.hidden, w.hidden),
             (&mut self.normed, w.hidden),
             (&mut self.q, w.q),
-            (&mut self.k, w.kv),
-            (&mut self.v, w.kv),
-            (&mut self.attended, w.q),
+            (&mut self.k, w.k),
+            (&mut self.v, w.v),
+            (&mut self.attended, w.attended),
             (&mut self.projected, w.hidden),
             (&mut self.gate, w.gate),
             (&mut self.up, w.ffn),
         ] {
             buffer.resize(tokens * width);
         }
+        self.latent.resize(w.latent, tokens);
         Ok(())
     }
 

@@ -83,6 +83,8 @@ impl Decoder {
             attention_scale: _,
             attention_softcap: _,
             sliding_window: _,
+            // `latent`.
+            latent: _,
             // `logits`.
             logit_scale: _,
             logit_softcap: _,

@@ -194,6 +194,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         activation,
         gated_ffn: _,
         experts,
+        latent,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -203,6 +204,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         pad: _,
     } = config;
     let refused = [
+        (latent.is_some(), "attention by way of latents (MLA)"),
         (residual_scale.is_some(), "scaled residual streams"),
         (logit_scale.is_some(), "scaled logits"),
         (qkv_clip.is_some(), "limited queries, keys and values"),
@@ -258,7 +260,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
     Ok(GpuLayer {
         attn_norm: wanted(uploader, &layer.attn_norm),
-        qkv: stack(uploader, [&layer.q, &layer.k, &layer.v])?,
+        qkv: stack(uploader, [&layer.q].into_iter().chain(&layer.k).chain(&layer.v))?,
         qk_norm: gains(uploader, &layer.q_norm).zip(gains(uploader, &layer.k_norm)),
         output: linear(uploader, &layer.output)?,
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
@@ -360,8 +362,7 @@ fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
     for layer in &model.layers {
-        let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
-        for linear in attention.into_iter().chain(layer.ffn.linears()) {
+        for linear in layer.attention_linears().chain(layer.ffn.linears()) {
             all.push(resident(&linear.weight)?);
         }
     }

@@ -30,6 +30,15 @@ pub enum RowOrder {
         /// How many of them, from the first on, alternate; even. The others stay where they are.
         rotated: usize,
     },
+    /// Heads whose last rows are rotated: here they come first.
+    RotatedLast {
+        /// Rows of a head.
+        head_dim: usize,
+        /// Rows that are rotated; even.
+        rotated: usize,
+        /// Whether these alternate between first and second half.
+        neighbours: bool,
+    },
 }
 
 impl RowOrder {
@@ -42,6 +51,15 @@ impl RowOrder {
                 let half = rotated / 2;
                 let stored = if within < rotated { within % half * 2 + within / half } else { within };
                 first + head * head_dim + stored
+            }
+            RowOrder::RotatedLast { head_dim, rotated, neighbours } => {
+                let (head, within) = (row / head_dim, row % head_dim);
+                let (half, first) = (rotated / 2, head * head_dim);
+                match within.checked_sub(rotated) {
+                    Some(unrotated) => first + unrotated,
+                    None if neighbours => first + head_dim - rotated + within % half * 2 + within / half,
+                    None => first + head_dim - rotated + within,
+                }
             }
         }
     }
@@ -63,6 +81,12 @@ impl Tensor {
                 if first.checked_add(rows).is_none_or(|end| end > self.rows()) =>
             {
                 return None;
+            }
+            RowOrder::RotatedLast { head_dim, rotated, .. } => {
+                let fits = rotated > 0 && rotated % 2 == 0 && rotated <= head_dim && rows <= self.rows();
+                if !fits || !rows.is_multiple_of(head_dim) {
+                    return None;
+                }
             }
             RowOrder::Interleaved { .. } => {}
             RowOrder::Strided { first, run, stride } => {

@@ -180,12 +180,9 @@ impl Found<'_> {
 
     /// Each expert is used as a matrix of its own, so none may end inside a panel.
     pub fn check_experts(&self, entry: &TensorEntry, id: TensorId) -> Result<()> {
-        let stacked =
-            matches!(id.kind, TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown);
-        let experts = id.layer.and_then(|layer| self.config.experts(layer));
         // A stack in a layer without experts, or of other rows than the configuration says, is refused later.
-        let (true, Layout::Panels16, Some(experts)) = (stacked, entry.layout, experts) else { return Ok(()) };
-        let rows = entry.rows / experts.count;
+        let (Layout::Panels16, Some(count)) = (entry.layout, self.config.stacked(id)) else { return Ok(()) };
+        let rows = entry.rows / count;
         if rows.is_multiple_of(PANEL_ROWS as u32) {
             return Ok(());
         }

@@ -19,6 +19,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     }
     let (hidden, ffn, vocab) = (config.hidden as usize, config.ffn as usize, config.vocab as usize);
     let (q, kv, head) = (config.q_rows(), config.kv_rows(), config.head_dim as usize);
+    let (heads, latent) = (config.heads as usize, config.latent);
     let experts = id.layer.and_then(|layer| config.experts(layer));
     if !is_used(config, id.kind, experts) {
         return None;
@@ -27,15 +28,21 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let of_head = matches!(config.qk_norm, Some(QkNorm::Head | QkNorm::RotatedHead));
     let all = |experts: &Experts, width: usize| experts.count as usize * width;
     Some(match id.kind {
-        AttnQ => (q, hidden),
+        AttnQ => (q, latent.and_then(|latent| latent.q_rank).map_or(hidden, |rank| rank as usize)),
+        AttnQDown => (latent?.q_rank? as usize, hidden),
+        AttnKvDown => ((latent?.shared_dim + latent?.kv_rank) as usize, hidden),
+        AttnKUp => (heads * latent?.kv_rank as usize, head - latent?.shared_dim as usize),
+        AttnVUp => (heads * latent?.value_dim as usize, latent?.kv_rank as usize),
         AttnK | AttnV => (kv, hidden),
-        AttnOutput => (hidden, q),
+        AttnOutput => (hidden, config.output_cols()),
         FfnGate | FfnUp => (ffn, hidden),
         FfnDown => (hidden, ffn),
         AttnNorm | FfnNorm | AttnNormBias | FfnNormBias | PostAttnNorm | PostFfnNorm | AttnOutputBias
         | FfnDownBias | FinalNorm | FinalNormBias | EmbeddingNorm | EmbeddingNormBias => (1, hidden),
         AttnQBias => (1, q),
         AttnKBias | AttnVBias => (1, kv),
+        QNorm if latent.is_some() => (1, latent?.q_rank? as usize),
+        KNorm if latent.is_some() => (1, latent?.kv_rank as usize),
         QNorm => (1, if of_head { head } else { q }),
         KNorm => (1, if of_head { head } else { kv }),
         FfnGateBias | FfnUpBias => (1, ffn),
@@ -69,6 +76,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         tied_head,
         residual,
         qk_norm,
+        latent,
         embedding_norm,
         // How many layers and experts there are, and the widths of their tensors: `expected_shape`.
         layers: _,
@@ -123,7 +131,11 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         FfnNorm => placement.has_pre() && residual != Residual::ParallelOneNorm,
         FfnNormBias => placement.has_pre() && layer_norm && residual != Residual::ParallelOneNorm,
         PostAttnNorm | PostFfnNorm => placement.has_post(),
-        QNorm | KNorm => qk_norm.is_some(),
+        AttnK | AttnV | AttnKBias | AttnVBias | AttnQBias => latent.is_none(),
+        AttnKvDown | AttnKUp | AttnVUp => latent.is_some(),
+        AttnQDown => latent.is_some_and(|latent| latent.q_rank.is_some()),
+        QNorm => qk_norm.is_some() || latent.is_some_and(|latent| latent.q_rank.is_some()),
+        KNorm => qk_norm.is_some() || latent.is_some(),
         FinalNormBias => layer_norm,
         EmbeddingNorm => embedding_norm,
         EmbeddingNormBias => embedding_norm && layer_norm,

@@ -252,11 +252,15 @@ impl Costs<'_> {
         rows * place.form.row_bytes()
     }
 
-    /// How many experts a matrix has rows of, and how many of them a token uses.
+    /// How many experts, or heads, a matrix has rows of, and how many of them a token uses.
     fn experts_in(&self, place: &Place) -> (usize, usize) {
-        let layer = place.id.layer.filter(|_| place.is_of_experts());
-        let experts = layer.and_then(|layer| self.config.experts(layer));
-        experts.map_or((1, 1), |experts| (experts.count.max(1) as usize, experts.used as usize))
+        let count = self.config.stacked(place.id).unwrap_or(1).max(1) as usize;
+        let of_heads = matches!(place.id.kind, TensorKind::AttnKUp | TensorKind::AttnVUp);
+        let experts = place.id.layer.filter(|_| !of_heads).and_then(|layer| self.config.experts(layer));
+        match experts {
+            Some(experts) if count > 1 => (count, experts.used as usize),
+            _ => (count, count),
+        }
     }
 
     fn reader_bytes(&self) -> u64 {

@@ -35,9 +35,10 @@ impl Place {
         self.form.raw_of(&(0..self.form.rows))
     }
 
-    /// Whether it is that of all experts of a layer.
+    /// Whether it is that of all experts, or of all heads, of a layer: each is read by itself, when it is used.
     pub fn is_of_experts(&self) -> bool {
-        matches!(self.id.kind, TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown)
+        use TensorKind::*;
+        matches!(self.id.kind, ExpertGate | ExpertUp | ExpertDown | AttnKUp | AttnVUp)
     }
 }
 
@@ -109,7 +110,7 @@ impl StreamSource {
         let Found { outliers, tensors: vectors, infos, .. } = found;
         outliers.check_all_taken().map_err(|damage| damage.in_file(path))?;
         check_complete(path, &config, &infos)?;
-        let order = |place: &Place| (place.id.layer.unwrap_or(u32::MAX), place.id.kind.id());
+        let order = |place: &Place| (place.id.layer.unwrap_or(u32::MAX), place.id.kind.order_of_use());
         places.sort_by_key(order);
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;

@@ -105,7 +105,7 @@ fn positions_that_stay_are_moved_as_they_are_stored() {
     let cpu = Cpu::new(Isa::best());
     let chosen: Vec<usize> = (0..4).chain((10..250).step_by(3)).chain(260..300).collect();
     for types in ["f32", "f16", "8bit", "4bit", "2bit", "8bit,4bit"] {
-        let shape = KvShape { kv_heads: heads, head_dim: dim, types: types.parse().unwrap() };
+        let shape = KvShape { kv_heads: heads, head_dim: dim, value_dim: dim, types: types.parse().unwrap() };
         let mut all = KvLayer::new(shape, positions);
         all.reserve(positions).unwrap();
         all.store(&cpu, 0, &keys, &values);
@@ -142,7 +142,7 @@ fn counted_attention_is_the_sum_of_softmaxes() {
     let positions = past + tokens;
     let keys = floats(1, kv_heads * dim * positions);
     let cpu = Cpu::new(Isa::best());
-    let shape = KvShape { kv_heads, head_dim: dim, types: "f32".parse().unwrap() };
+    let shape = KvShape { kv_heads, head_dim: dim, value_dim: dim, types: "f32".parse().unwrap() };
     let mut layer = KvLayer::new(shape, positions);
     layer.reserve(positions).unwrap();
     layer.store(&cpu, 0, &keys, &keys);

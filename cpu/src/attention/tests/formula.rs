@@ -3,6 +3,17 @@
 use super::*;
 
 #[test]
+fn values_may_be_of_another_width_than_keys() {
+    for (dim, value_dim) in [(6, 40), (40, 6), (72, 64), (300, 17)] {
+        for (past, tokens) in [(0, 1), (300, 1), (250, 9)] {
+            let case = Case::new(heads(6, 2), dim, positions(past, tokens)).with_values_of(value_dim);
+            case.check(&format!("keys of {dim}, values of {value_dim}, {past}"));
+            case.check_by_unit(&format!("keys of {dim}, values of {value_dim}, {past}, by a unit"));
+        }
+    }
+}
+
+#[test]
 fn attention_is_the_naive_formula_for_all_groups_and_sizes_of_heads_on_every_instruction_set() {
     let all_heads =
         [heads(1, 1), heads(4, 2), heads(3, 1), heads(8, 1), heads(16, 2), heads(7, 7), heads(41, 1)];
@@ -204,6 +215,6 @@ fn one_position_is_its_value() {
 #[test]
 #[should_panic(expected = "more keys than fit")]
 fn a_full_layer_takes_no_more() {
-    let shape = KvShape { kv_heads: 1, head_dim: 4, types: KvTypes::default() };
+    let shape = KvShape { kv_heads: 1, head_dim: 4, value_dim: 4, types: KvTypes::default() };
     KvLayer::new(shape, 64).store(&Cpu::new(Isa::SCALAR), 63, &[0.0; 8], &[0.0; 8]);
 }

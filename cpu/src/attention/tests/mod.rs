@@ -40,6 +40,7 @@ struct Case {
     heads: usize,
     kv_heads: usize,
     dim: usize,
+    value_dim: usize,
     past: usize,
     tokens: usize,
     window: usize,
@@ -62,6 +63,7 @@ impl Case {
             heads,
             kv_heads,
             dim,
+            value_dim: dim,
             past,
             tokens,
             window: usize::MAX,
@@ -74,6 +76,12 @@ impl Case {
             keys: floats(2, stored),
             values: floats(3, stored),
         }
+    }
+
+    /// Values of so many dimensions.
+    fn with_values_of(self, value_dim: usize) -> Case {
+        let stored = (self.past + self.tokens) * self.kv_heads * value_dim;
+        Case { value_dim, values: floats(3, stored), ..self }
     }
 
     fn attention(&self) -> Attention<'_> {
@@ -96,7 +104,7 @@ impl Case {
     }
 
     fn shape(&self) -> KvShape {
-        KvShape { kv_heads: self.kv_heads, head_dim: self.dim, types: self.types }
+        KvShape { kv_heads: self.kv_heads, head_dim: self.dim, value_dim: self.value_dim, types: self.types }
     }
 
     fn empty_layer(&self, more: usize) -> KvLayer {
@@ -107,20 +115,20 @@ impl Case {
 
     /// Stores what belongs to some positions.
     fn store(&self, isa: Isa, layer: &mut KvLayer, positions: Range<usize>) {
-        let width = self.kv_heads * self.dim;
-        let values = positions.start * width..positions.end * width;
-        layer.store(&Cpu::new(isa), positions.start, &self.keys[values.clone()], &self.values[values]);
+        let rows = |width: usize| positions.start * width..positions.end * width;
+        let (keys, values) = (rows(self.kv_heads * self.dim), rows(self.kv_heads * self.value_dim));
+        layer.store(&Cpu::new(isa), positions.start, &self.keys[keys], &self.values[values]);
     }
 
     /// Results with the tokens in steps of these sizes.
     fn run_on(&self, isa: Isa, layer: &KvLayer, steps: &[usize]) -> Vec<f32> {
-        let width = self.heads * self.dim;
-        let mut buffer = AttentionBuffer::new(self.heads, self.dim, self.past + self.tokens).unwrap();
-        let mut out = vec![f32::NAN; self.q.len()];
+        let mut buffer = AttentionBuffer::new(self.heads, self.value_dim, self.past + self.tokens).unwrap();
+        let mut out = vec![f32::NAN; self.tokens * self.heads * self.value_dim];
         let mut first = 0;
         for &step in steps {
-            let range = first * width..(first + step) * width;
-            let (q, out) = (&self.q[range.clone()], &mut out[range]);
+            let rows = |width: usize| first * width..(first + step) * width;
+            let q = &self.q[rows(self.heads * self.dim)];
+            let out = &mut out[rows(self.heads * self.value_dim)];
             Cpu::new(isa).attend(&self.attention(), layer, self.past + first, q, &mut buffer, out);
             first += step;
         }
@@ -139,7 +147,7 @@ impl Case {
         if cpu.kernels().has_matrix_unit() {
             return self.run_on(Isa::best(), layer, &[self.tokens]);
         }
-        let mut out = vec![f32::NAN; self.q.len()];
+        let mut out = vec![f32::NAN; self.tokens * self.heads * self.value_dim];
         let attention = &self.attention();
         let group = self.heads / self.kv_heads;
         let layer = Layer { attention, kv: layer, position: self.past, q: &self.q, group };
@@ -168,7 +176,8 @@ impl Case {
         let mut out = Vec::new();
         for (row, q) in self.q.chunks(dim).enumerate() {
             let (own, head) = (self.past + row / self.heads, row % self.heads);
-            let column = head / (self.heads / self.kv_heads) * dim;
+            let kv_head = head / (self.heads / self.kv_heads);
+            let column = kv_head * dim;
             let seen = (own + 1).saturating_sub(self.window)..own + 1;
             let weight = |position: usize| {
                 let key = &self.keys[position * width + column..][..dim];
@@ -183,8 +192,9 @@ impl Case {
             let weights: Vec<f64> = seen.clone().map(weight).collect();
             let sink = self.sinks.get(head).map_or(0.0, |sink| f64::from(*sink).exp());
             let total: f64 = weights.iter().sum::<f64>() + sink;
-            out.extend((0..dim).map(|i| {
-                let value = |position| f64::from(self.values[position * width + column + i]);
+            out.extend((0..self.value_dim).map(|i| {
+                let place = |position| (position * self.kv_heads + kv_head) * self.value_dim + i;
+                let value = |position| f64::from(self.values[place(position)]);
                 seen.clone().zip(&weights).map(|(position, w)| w / total * value(position)).sum::<f64>()
             }));
         }

@@ -121,7 +121,7 @@ fn a_ring_that_is_too_small_is_not_read() {
 
 #[test]
 fn memory_is_taken_as_positions_come_and_refused_where_there_is_none() {
-    let shape = KvShape { kv_heads: 2, head_dim: 24, types: KvTypes::F16 };
+    let shape = KvShape { kv_heads: 2, head_dim: 24, value_dim: 24, types: KvTypes::F16 };
     let mut layer = KvLayer::new(shape, 1_000_000_000_000);
     layer.reserve(1).unwrap();
     layer.store(&Cpu::new(Isa::SCALAR), 0, &[1.0; 48 * 256], &[1.0; 48 * 256]);
@@ -133,7 +133,8 @@ fn memory_is_taken_as_positions_come_and_refused_where_there_is_none() {
     {
         for kv_type in KvType::ALL {
             let types = kv_type.into();
-            let mut layer = KvLayer::new(KvShape { kv_heads, head_dim, types }, capacity);
+            let mut layer =
+                KvLayer::new(KvShape { kv_heads, head_dim, value_dim: head_dim, types }, capacity);
             assert!(layer.bytes() > 1 << 50, "{kv_type:?}");
             if head_dim > 64 {
                 let error = layer.reserve(64).unwrap_err().to_string();

@@ -35,6 +35,13 @@ pub(super) enum StoredPart {
         /// From one output to the next.
         step: usize,
     },
+    /// Of each run of outputs, `stride` from one to the next, the inputs as outputs; the runs one below another.
+    RunsTransposed {
+        /// Outputs of a run.
+        run: usize,
+        /// From the start of a run to that of the next.
+        stride: usize,
+    },
     /// All values, each less 1.
     MinusOne,
 }
@@ -70,6 +77,7 @@ fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
         StoredPart::TransposedExperts { experts, first, step } => {
             transposed_experts(stored, experts, [first, step], rows)
         }
+        StoredPart::RunsTransposed { run, stride } => runs_transposed(stored, run, stride),
         StoredPart::MinusOne => None,
     }
 }
@@ -91,6 +99,12 @@ fn transposed_experts(
         });
     }
     Tensor::stacked(all)
+}
+
+fn runs_transposed(stored: &Tensor, run: usize, stride: usize) -> Option<Tensor> {
+    let count = stored.rows().checked_div(stride)?;
+    let one = |i: usize| transposed(&slice(stored, i * stride, run)?, 0..stored.cols());
+    Tensor::stacked((0..count).map(one).collect::<Option<_>>()?)
 }
 
 fn slice(stored: &Tensor, first: usize, rows: usize) -> Option<Tensor> {
@@ -126,6 +140,7 @@ fn vector(stored: &Tensor, part: StoredPart, len: usize) -> Option<Tensor> {
         StoredPart::From(first) | StoredPart::Transposed(first) => Box::new(move |i| first + i),
         StoredPart::TransposedExperts { .. } => return None,
         StoredPart::Ordered(order) => Box::new(move |i| order.stored_row(i)),
+        StoredPart::RunsTransposed { .. } => return None,
         StoredPart::MinusOne => {
             let values: Vec<f32> = stored.to_f32().iter().map(|value| value - 1.0).collect();
             return (count == len).then(|| Tensor::from_f32(1, len, &values));

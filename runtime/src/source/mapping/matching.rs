@@ -136,7 +136,9 @@ impl Mapping {
         let is_vector = !rule.kinds[0].is_matrix();
         let outputs = |&(rows, cols): &(usize, usize)| if is_vector { cols } else { rows / groups };
         let all: usize = parts.iter().map(outputs).sum();
-        let inputs = parts[0].1;
+        // What makes keys is turned round when it is loaded.
+        let inputs = if rule.form == Form::KeysAndValuesOfLatents { parts[1].1 } else { parts[0].1 };
+        let all = if rule.form == Form::KeysAndValuesOfLatents { latent_rows(request.config) } else { all };
         let together = (is_expert && !one_by_one).then_some(experts);
         let shapes = expected_shapes(rule.form, is_vector, together, all, inputs);
         for name in &names {
@@ -174,6 +176,9 @@ impl Mapping {
                     let rotated = rotated_dims(request.config);
                     StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated })
                 }
+                Form::RotatedLast => rotated_last(request.config, id.kind, false),
+                Form::RotatedLastPairs => rotated_last(request.config, id.kind, true),
+                Form::KeysAndValuesOfLatents => keys_or_values(request.config, id.kind),
                 Form::PlusOne => StoredPart::MinusOne,
             };
             let whole = ids.len() == 1 && part == StoredPart::From(0);
@@ -234,6 +239,35 @@ impl Mapping {
     }
 }
 
+/// Rows of a matrix that makes keys and values of latents.
+fn latent_rows(config: &ModelConfig) -> usize {
+    let value_dim = config.latent.map_or(0, |latent| latent.value_dim);
+    config.heads as usize * (unrotated(config) + value_dim as usize)
+}
+
+/// Values of a head that are not rotated, where heads share the others.
+fn unrotated(config: &ModelConfig) -> usize {
+    (config.head_dim - config.latent.map_or(0, |latent| latent.shared_dim).min(config.head_dim)) as usize
+}
+
+fn rotated_last(config: &ModelConfig, kind: TensorKind, neighbours: bool) -> StoredPart {
+    let rotated = config.latent.map_or(0, |latent| latent.shared_dim) as usize;
+    let head_dim = match (kind, config.latent) {
+        (TensorKind::AttnKvDown, Some(latent)) => (latent.kv_rank + latent.shared_dim) as usize,
+        _ => config.head_dim as usize,
+    };
+    StoredPart::Ordered(RowOrder::RotatedLast { head_dim, rotated, neighbours })
+}
+
+fn keys_or_values(config: &ModelConfig, kind: TensorKind) -> StoredPart {
+    let value_dim = config.latent.map_or(0, |latent| latent.value_dim) as usize;
+    let (run, stride) = (unrotated(config), unrotated(config) + value_dim);
+    match kind {
+        TensorKind::AttnVUp => StoredPart::Ordered(RowOrder::Strided { first: run, run: value_dim, stride }),
+        _ => StoredPart::RunsTransposed { run, stride },
+    }
+}
+
 /// Whether a tensor has the type that it is stored in; otherwise it is floats.
 fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType) -> bool {
     match part {
@@ -242,7 +276,9 @@ fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType
         _ if stored.native().is_some_and(QuantType::is_float) => true,
         // So are whole vectors, and rows, which are picked without looking at them.
         StoredPart::From(_) | StoredPart::Ordered(_) => !is_vector || whole,
-        StoredPart::Transposed(_) | StoredPart::TransposedExperts { .. } => false,
+        StoredPart::Transposed(_)
+        | StoredPart::RunsTransposed { .. }
+        | StoredPart::TransposedExperts { .. } => false,
     }
 }
 

@@ -44,6 +44,15 @@ pub enum Form {
     /// Rows of each rotated part of a head of queries and keys alternate between its first and second half, for rotation of neighbouring
     /// pairs; kinds one below another.
     NeighbouringPairs,
+    /// The last rows of each head are rotated, those of the first half before those of the second.
+    RotatedLast,
+    /// The same, but rows of first and second half alternate.
+    RotatedLastPairs,
+    /// Of each head the rows that make its key of a latent, then those that make its value: kinds [`AttnKUp`] and [`AttnVUp`].
+    ///
+    /// [`AttnKUp`]: TensorKind::AttnKUp
+    /// [`AttnVUp`]: TensorKind::AttnVUp
+    KeysAndValuesOfLatents,
     /// So many rows at the start mean nothing.
     Skip(usize),
     /// Each value is 1 too large: a norm's 1 + w where the model stores w.

@@ -104,6 +104,7 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         tied_head: architecture.may_tie_head && !file.tensors.iter().any(|tensor| tensor.name == HEAD),
         residual: residual(keys, architecture)?,
         qk_norm: architecture.qk_norm,
+        latent: None,
         attention_scale: attention_scale(keys, architecture, layers, hidden, heads)?,
         attention_softcap: softcap(
             keys,

@@ -7,6 +7,7 @@ mod arcee;
 mod architecture;
 mod bloom;
 mod cohere;
+mod deepseek;
 mod dots1;
 mod ernie4_5;
 mod ernie4_5_moe;
@@ -24,7 +25,9 @@ mod granite;
 mod granitemoe;
 mod helium;
 mod hunyuan;
+mod latent;
 mod llama;
+mod minicpm3;
 mod minimax_m2;
 mod ministral;
 mod ministral3;
@@ -104,6 +107,11 @@ pub(super) const ALL: &[Architecture] = &[
     solar_open::SOLAR_OPEN,
     apertus::APERTUS,
     minimax_m2::MINIMAX_M2,
+    deepseek::DEEPSEEK_V2,
+    deepseek::DEEPSEEK_V3,
+    deepseek::GLM4_MOE_LITE,
+    deepseek::MISTRAL4,
+    minicpm3::MINICPM3,
 ];
 
 /// The architecture that a `model_type` means.

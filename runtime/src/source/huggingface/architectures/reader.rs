@@ -4,7 +4,7 @@ use qsf_format::printable::quote;
 use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, Residual, TensorKind};
 
 use super::architecture::{Reader, SourceConfig};
-use super::rope::{self, RopeDefaults};
+use super::rope::{self, Rope, RopeDefaults};
 use crate::error::{Result, RuntimeError};
 
 /// More layers than any model has; what is counted up to is written down layer by layer.
@@ -153,10 +153,21 @@ impl Reader<'_> {
         let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
         let rope = RopeDefaults { part, ..RopeDefaults::new(defaults.theta, head_dim, positions) };
         let rope = rope::positions(fields, &rope)?;
+        self.llama_of(defaults, (heads, kv_heads, head_dim), rope)
+    }
+
+    /// [`Reader::llama_like`] with these heads of queries and of keys, their width, and these positions.
+    pub(super) fn llama_of(
+        &self,
+        defaults: &Defaults,
+        (heads, kv_heads, head_dim): (u32, u32, u32),
+        rope: Rope,
+    ) -> Result<ModelConfig> {
+        let fields = self.fields;
         Ok(ModelConfig {
             architecture: self.architecture.name().to_owned(),
             layers: self.layers(&["num_hidden_layers"], defaults.layers)?,
-            hidden,
+            hidden: self.dimension(&["hidden_size"], defaults.hidden)?,
             heads,
             kv_heads,
             head_dim,
@@ -196,6 +207,7 @@ pub(super) fn without_parts() -> ModelConfig {
     ModelConfig {
         residual: Residual::Sequential,
         qk_norm: None,
+        latent: None,
         attention_scale: None,
         attention_softcap: None,
         logit_softcap: None,

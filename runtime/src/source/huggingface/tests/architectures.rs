@@ -32,6 +32,15 @@ fn samples() -> Vec<TinyModel> {
         gpt_neox(),
         opt(),
         bloom(),
+        deepseek("deepseek_v2", json!({"num_experts_per_tok": 1, "q_lora_rank": null})),
+        deepseek("deepseek_v3", json!({"scoring_func": "sigmoid", "n_group": 1})),
+        deepseek(
+            "mistral4",
+            json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1,
+                "original_max_position_embeddings": 8}}),
+        ),
+        minicpm3(),
+        deepseek("glm4_moe_lite", json!({"mlp_layer_types": ["dense", "sparse"]})),
     ];
     samples.extend(later_samples::samples());
     samples
@@ -148,6 +157,60 @@ fn qwen3_moe() -> TinyModel {
         add(format!("experts.{e}.gate_proj.weight"), &[4, 8]);
         add(format!("experts.{e}.up_proj.weight"), &[4, 8]);
         add(format!("experts.{e}.down_proj.weight"), &[8, 4]);
+    }
+    model
+}
+
+/// Attention by way of latents; two experts of width 4 and a shared one in the second layer.
+fn deepseek(model_type: &str, fields: Value) -> TinyModel {
+    let config = json!({
+        "kv_lora_rank": 5, "q_lora_rank": 7, "qk_nope_head_dim": 2, "qk_rope_head_dim": 4, "v_head_dim": 3,
+        "n_routed_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 4, "n_shared_experts": 1,
+        "first_k_dense_replace": 1, "head_dim": 4,
+    });
+    let config = merged(merged(llama_config(model_type), config), fields);
+    let has_latent_queries = !config["q_lora_rank"].is_null();
+    let queries: Shapes<'_> = match has_latent_queries {
+        true => &[
+            ("self_attn.q_a_proj.weight", &[7, 8]),
+            ("self_attn.q_a_layernorm.weight", &[7]),
+            ("self_attn.q_b_proj.weight", &[12, 7]),
+        ],
+        false => &[("self_attn.q_proj.weight", &[12, 8])],
+    };
+    let attention: Shapes<'_> = &[
+        ("self_attn.kv_a_proj_with_mqa.weight", &[9, 8]),
+        ("self_attn.kv_a_layernorm.weight", &[5]),
+        ("self_attn.kv_b_proj.weight", &[10, 5]),
+        ("self_attn.o_proj.weight", &[8, 6]),
+    ];
+    let layer = [LLAMA_NORMS, queries, attention, LLAMA_FFN].concat();
+    let mut model = model(config, LLAMA_MODEL, "model.layers.", &layer);
+    model.tensors.retain(|name, _| !name.contains("layers.1.mlp"));
+    let mut first = 10_000;
+    let mut add = |name: String, shape: &[usize]| {
+        let tensor = Plain::f32(shape, first as f32);
+        first += shape.iter().product::<usize>();
+        model.tensors.insert(format!("model.layers.1.mlp.{name}"), tensor);
+    };
+    add("gate.weight".into(), &[2, 8]);
+    if !["deepseek_v2", "mistral4"].contains(&model_type) {
+        add("gate.e_score_correction_bias".into(), &[2]);
+    }
+    for part in ["experts.0", "experts.1", "shared_experts"] {
+        add(format!("{part}.gate_proj.weight"), &[4, 8]);
+        add(format!("{part}.up_proj.weight"), &[4, 8]);
+        add(format!("{part}.down_proj.weight"), &[8, 4]);
+    }
+    model
+}
+
+fn minicpm3() -> TinyModel {
+    let mut model = deepseek("minicpm3", json!({"scale_emb": 2, "scale_depth": 1.5, "dim_model_base": 4}));
+    model.tensors.retain(|name, _| !name.contains("layers.1.mlp"));
+    for (i, (name, shape)) in LLAMA_FFN.iter().enumerate() {
+        let tensor = Plain::f32(shape, 20_000.0 + 1000.0 * i as f32);
+        model.tensors.insert(format!("model.layers.1.{name}"), tensor);
     }
     model
 }
@@ -380,10 +443,12 @@ fn a_tensor_that_is_missing_or_misnamed_is_an_error_that_names_it() {
             let experts = name.contains("mlp.experts.") && message.contains("block_sparse_moe.experts.0.");
             let router =
                 name.ends_with("mlp.gate.weight") && message.contains("block_sparse_moe.gate.weight");
-            assert!(message.contains(&name) || experts || router, "{name}: {message}");
+            // Queries are made of latents or not: the first name of the two is said.
+            let queries = name.ends_with("self_attn.q_proj.weight") && message.contains("q_b_proj");
+            assert!(message.contains(&name) || experts || router || queries, "{name}: {message}");
             model.tensors.insert(format!("{name}x"), tensor.clone());
             let message = model.refusal();
-            assert!(message.contains(&name) || experts || router, "{name}: {message}");
+            assert!(message.contains(&name) || experts || router || queries, "{name}: {message}");
             model.tensors.remove(&format!("{name}x"));
             model.tensors.insert(name, tensor);
         }
@@ -401,6 +466,30 @@ fn a_tensor_too_many_is_an_error_that_names_it() {
             assert_says(&message, &[&name, "only tensors of a", name_of(&model)]);
         }
     }
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_left_out_where_they_are_announced() {
+    let with_further = |announced: u32| {
+        let mut model = deepseek("deepseek_v3", json!({"num_nextn_predict_layers": announced, "n_group": 1}));
+        let first: Vec<(String, Plain)> = model
+            .tensors
+            .iter()
+            .filter(|(name, _)| name.contains(".layers.1."))
+            .map(|(n, t)| (n.clone(), t.clone()))
+            .collect();
+        for (name, tensor) in first {
+            model.tensors.insert(name.replace(".layers.1.", ".layers.2."), tensor);
+        }
+        model.with_tensor("model.layers.2.eh_proj.weight", Plain::f32(&[8, 16], 0.0))
+    };
+    let source = with_further(1).open().unwrap();
+    assert_eq!(source.config().layers, 2);
+    assert!(source.tensors().iter().all(|info| info.id.layer.is_none_or(|layer| layer < 2)));
+    assert_says(
+        &with_further(0).refusal(),
+        &["model.layers.2.eh_proj.weight", "only tensors of a deepseek_v3"],
+    );
 }
 
 #[test]

@@ -1,0 +1,258 @@
+//! Attention by way of latents (MLA, arXiv 2405.04434), MODEL.md section 4.1.
+//!
+//! Of a position are kept what all heads share of its key, and its latent, of which keys and values would be made. Queries are
+//! turned to latents instead of latents to keys, and what attention gives of latents is turned to values at last: both give what
+//! keys and values would, in another order of sums, and nothing is made of the positions that are kept.
+
+use std::ops::ControlFlow;
+
+use qsf_format::{LatentAttention, ModelConfig};
+
+use super::activations::CodedRows;
+use super::attention::grown;
+use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
+use crate::error::Result;
+use crate::weights::{LatentWeights, LayerWeights, Linear, Norm};
+use qsf_cpu::{AlignedFloats, Attention, RopeTable, rms_norm_in_place, scale};
+
+/// What normalizing, rotating and copying a value costs, in multiply-adds of matrices.
+const WORK: usize = 8;
+
+/// Values of a token in each of the [`LatentBuffers`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LatentWidths {
+    q_latent: usize,
+    by_head: usize,
+    turned: usize,
+    queries: usize,
+}
+
+impl LatentWidths {
+    /// Those of a model; zeros where there are no latents.
+    pub fn of(config: &ModelConfig) -> LatentWidths {
+        let Some(LatentAttention { q_rank, kv_rank, shared_dim, value_dim, .. }) = config.latent else {
+            return LatentWidths::default();
+        };
+        let (heads, rest) = (config.heads as usize, config.head_dim - shared_dim);
+        LatentWidths {
+            q_latent: q_rank.unwrap_or(0) as usize,
+            by_head: heads * rest.max(kv_rank) as usize,
+            turned: heads * kv_rank.max(value_dim) as usize,
+            queries: heads * (shared_dim + kv_rank) as usize,
+        }
+    }
+
+    /// All together.
+    pub fn floats_per_token(&self) -> usize {
+        self.q_latent + self.by_head + self.turned + self.queries
+    }
+}
+
+/// What is computed on the way. Empty for models without latents.
+pub(super) struct LatentBuffers {
+    /// Latents of queries.
+    q_latent: AlignedFloats,
+    /// Heads x tokens: inputs of matrices of heads.
+    by_head: AlignedFloats,
+    /// Heads x tokens: their outputs; and tokens x heads: what attention gives of latents.
+    turned: AlignedFloats,
+    /// Tokens x heads: what is compared with keys as they are kept.
+    queries: AlignedFloats,
+}
+
+impl LatentBuffers {
+    /// Room for `batch` tokens.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub fn new(widths: LatentWidths, batch: usize) -> Result<LatentBuffers> {
+        let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
+        Ok(LatentBuffers {
+            q_latent: buffer(widths.q_latent)?,
+            by_head: buffer(widths.by_head)?,
+            turned: buffer(widths.turned)?,
+            queries: buffer(widths.queries)?,
+        })
+    }
+
+    /// Sizes them for a step of `tokens`.
+    pub fn resize(&mut self, widths: LatentWidths, tokens: usize) {
+        self.q_latent.resize(tokens * widths.q_latent);
+        self.by_head.resize(tokens * widths.by_head);
+        self.turned.resize(tokens * widths.turned);
+        self.queries.resize(tokens * widths.queries);
+    }
+}
+
+impl Decoder {
+    /// [`Decoder::attention`](Decoder) of a layer with latents.
+    pub(super) fn latent_attention(
+        &self,
+        state: &mut DecoderState,
+        index: usize,
+        layer: &LayerWeights,
+        (config, weights): (LatentAttention, &LatentWeights),
+        observer: &mut dyn InputObserver,
+    ) -> Result<ControlFlow<()>> {
+        if self.query_and_latent(state, layer, (config, weights), observer)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let position = state.kv.len();
+        let rope = state.rotation.of_layer(&self.model.config, index as u32);
+        self.place_latent(config, layer, rope, position, [&mut state.q, &mut state.k, &mut state.v]);
+        state.profile.lap(Section::Elementwise);
+        let (heads, rank) = (self.model.config.heads as usize, config.kv_rank as usize);
+        let (head_dim, shared) = (self.model.config.head_dim as usize, config.shared_dim as usize);
+        let tokens = state.q.len() / (heads * head_dim);
+        let DecoderState { q, k, v, attended, projected, latent, coded, kv, attention, profile, .. } = state;
+        let LatentBuffers { by_head, turned, queries, .. } = latent;
+        let by_head = &mut by_head[..tokens * heads * (head_dim - shared)];
+        for (row, q) in q.chunks_exact(head_dim).enumerate() {
+            let at = (row % heads * tokens + row / heads) * (head_dim - shared);
+            by_head[at..][..head_dim - shared].copy_from_slice(&q[shared..]);
+        }
+        if observer.observe(LinearInput::KeyUp, head_dim - shared, by_head).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.heads_apart(&weights.k_up, by_head, coded, turned)?;
+        for (row, query) in queries.chunks_exact_mut(shared + rank).enumerate() {
+            query[..shared].copy_from_slice(&q[row * head_dim..][..shared]);
+            query[shared..].copy_from_slice(&turned[(row % heads * tokens + row / heads) * rank..][..rank]);
+        }
+        profile.lap(Section::Matmul);
+        kv.store(&self.cpu, index, k, v);
+        let parameters = Attention {
+            heads,
+            window: usize::MAX,
+            scale: self.model.config.attention_scale.unwrap_or(1.0 / (head_dim as f32).sqrt()),
+            softcap: self.model.config.attention_softcap,
+            slopes: &self.slopes,
+            sinks: &[],
+            by_unit: self.activations.by_unit(tokens),
+        };
+        let seen = &mut turned[..tokens * heads * rank];
+        self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), queries, attention, seen);
+        kv.count_attention(&self.cpu, index, &parameters, queries);
+        profile.lap(Section::Attention);
+        let by_head = &mut latent.by_head[..tokens * heads * rank];
+        for (row, seen) in seen.chunks_exact(rank).enumerate() {
+            by_head[(row % heads * tokens + row / heads) * rank..][..rank].copy_from_slice(seen);
+        }
+        if observer.observe(LinearInput::ValueUp, rank, by_head).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.heads_apart(&weights.v_up, by_head, coded, &mut latent.turned)?;
+        let width = config.value_dim as usize;
+        for (row, out) in attended.chunks_exact_mut(width).enumerate() {
+            out.copy_from_slice(&latent.turned[(row % heads * tokens + row / heads) * width..][..width]);
+        }
+        if observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.linears(&[&layer.output], attended, coded, &mut [projected])?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Keeps what is kept of positions that are not attended from.
+    pub(super) fn keep_latent(
+        &self,
+        state: &mut DecoderState,
+        index: usize,
+        layer: &LayerWeights,
+        (config, weights): (LatentAttention, &LatentWeights),
+    ) -> Result<()> {
+        let position = state.kv.len();
+        let DecoderState { normed, q, k, v, coded, kv, rotation, .. } = state;
+        self.linears(&[&weights.kv_down], normed, coded, &mut [k])?;
+        // The query is that of a layer before: it goes along and is not used.
+        let rope = rotation.of_layer(&self.model.config, index as u32);
+        self.place_latent(config, layer, rope, position, [&mut *q, &mut *k, &mut *v]);
+        kv.store(&self.cpu, index, k, v);
+        Ok(())
+    }
+
+    /// Queries into `state.q`, and what is kept of positions into `state.k`.
+    fn query_and_latent(
+        &self,
+        state: &mut DecoderState,
+        layer: &LayerWeights,
+        (config, weights): (LatentAttention, &LatentWeights),
+        observer: &mut dyn InputObserver,
+    ) -> Result<ControlFlow<()>> {
+        let DecoderState { normed, q, k, latent, coded, profile, .. } = state;
+        if observer.observe(LinearInput::Attention, self.model.config.hidden as usize, normed).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let Some(q_down) = &weights.q_down else {
+            self.linears(&[&layer.q, &weights.kv_down], normed, coded, &mut [q, k])?;
+            profile.lap(Section::Matmul);
+            return Ok(ControlFlow::Continue(()));
+        };
+        let of_queries = &mut latent.q_latent;
+        self.linears(&[q_down, &weights.kv_down], normed, coded, &mut [of_queries, k])?;
+        let width = q_down.weight.rows();
+        self.cpu.for_each_rows([(&mut **of_queries, width)], WORK * width, |_, [rows]| {
+            self.norm_latents(config, layer.q_norm.as_ref(), rows);
+        });
+        if observer.observe(LinearInput::QueryLatent, width, of_queries).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.linears(&[&layer.q], of_queries, coded, &mut [q])?;
+        profile.lap(Section::Matmul);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Normalizes latents, turns queries and what heads share of keys to the positions from `position` on, and copies latents
+    /// to where values are taken from.
+    fn place_latent(
+        &self,
+        config: LatentAttention,
+        layer: &LayerWeights,
+        rope: Option<&RopeTable>,
+        position: usize,
+        [q, k, v]: [&mut [f32]; 3],
+    ) {
+        let (isa, shared, rank) = (self.cpu.isa(), config.shared_dim as usize, config.kv_rank as usize);
+        let widths = (self.model.config.q_rows(), shared + rank);
+        let work = WORK * (widths.0 + widths.1);
+        self.cpu.for_each_rows([(q, widths.0), (k, widths.1), (v, rank)], work, |first, [q, k, v]| {
+            let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
+            for ((t, (q, k)), v) in (first..).zip(rows).zip(v.chunks_exact_mut(rank)) {
+                if let Some(rope) = rope {
+                    rope.apply(isa, q, position + t);
+                    rope.apply_to_one(isa, k, position + t);
+                }
+                if let Some(growth) = self.model.config.query_growth {
+                    scale(isa, q, grown(growth, position + t));
+                }
+                self.norm_latents(config, layer.k_norm.as_ref(), &mut k[shared..]);
+                v.copy_from_slice(&k[shared..]);
+            }
+        });
+    }
+
+    fn norm_latents(&self, config: LatentAttention, norm: Option<&Norm>, rows: &mut [f32]) {
+        let Some(norm) = norm else { return };
+        for row in rows.chunks_exact_mut(norm.gain.len()) {
+            rms_norm_in_place(self.cpu.isa(), row, &norm.gain, config.norm_epsilon);
+        }
+    }
+
+    /// A matrix for each head: `input` and `out` hold the rows of the first head, then those of the next.
+    fn heads_apart(
+        &self,
+        heads: &[Linear],
+        input: &[f32],
+        coded: &mut CodedRows,
+        out: &mut [f32],
+    ) -> Result<()> {
+        let tokens = |head: &Linear| input.len() / (heads.len() * head.weight.cols());
+        let mut out = out;
+        for (head, input) in heads.iter().zip(input.chunks_exact(input.len() / heads.len())) {
+            let (of_head, rest) = out.split_at_mut(tokens(head) * head.weight.rows());
+            self.linears(&[head], input, coded, &mut [of_head])?;
+            out = rest;
+        }
+        Ok(())
+    }
+}
