@@ -10,7 +10,8 @@ from qsf_values import COUNTS, LEARNED, ceil_div, decode, row_bytes
 KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down attn_norm ffn_norm attn_q_bias
     attn_k_bias attn_v_bias attn_output_bias ffn_biases q_norm k_norm post_attn_norm post_ffn_norm attn_norm_bias
     ffn_norm_bias ffn_gate_bias ffn_up_bias ffn_down_bias router expert_gate expert_up expert_down shared_gate
-    shared_up shared_down attn_sinks rope_factors""".split()))
+    shared_up shared_down attn_sinks rope_factors router_bias router_choice_bias expert_gate_bias expert_up_bias
+    expert_down_bias shared_router""".split()))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias""".split(), start=64))
 MIB = 1 << 20
@@ -347,7 +348,7 @@ class Reader:
     def layer(self, i):
         chunks, place = self.layer_chunks(i), f"layer {i} at {self.layers[i]['offset']}"
         raw = memoryview(b"".join(chunk_bytes(self.view, c, f"{place}, chunk {k}") for k, c in enumerate(chunks)))
-        return self.walk(raw, place, range(32), count=self.layers[i]["tensors"], default=self.layers[i]["type"], layer=i)
+        return self.walk(raw, place, [kind for kind in KINDS if kind < 64], count=self.layers[i]["tensors"], default=self.layers[i]["type"], layer=i)
 
     def final(self):
         at = self.header["final_offset"]

@@ -43,7 +43,20 @@ def tensor_kinds(m, layer=None):
         must[14], must[15] = (1, m["head_dim"] if head else q), (1, m["head_dim"] if head else kv)
     e = m["experts"]
     if e and layer not in e["dense_layers"]:
-        must.update({23: (e["count"], h), 24: (e["count"] * e["ffn"], h), 25: (e["count"] * e["ffn"], h), 26: (e["count"] * h, e["ffn"])})
+        inner, outer = e["count"] * e["ffn"], e["count"] * h
+        must.update({23: (e["count"], h), 25: (inner, h), 26: (outer, e["ffn"])})
+        may.update({32: (1, e["count"]), 35: (1, inner), 36: (1, outer)})
+        if m["gated_ffn"]:
+            must[24], may[34] = (inner, h), (1, inner)
+        if e["choice_bias"]:
+            must[33] = 1, e["count"]
+        if e["shared"]:
+            s = e["shared"]["ffn"]
+            must.update({28: (s, h), 29: (h, s)})
+            if m["gated_ffn"]:
+                must[27] = s, h
+            if e["shared"]["gated"]:
+                must[37] = 1, h
         return must, may
     must[5], must[6] = (f, h), (h, f)
     may.update({13: (1, f + h), 21: (1, f), 22: (1, h)})
@@ -167,19 +180,50 @@ def attention(m, t, layer, a, length):
     return linear(t, 3, 12, o.reshape(positions, -1))
 
 
-def feed_forward(m, t, layer, f):
-    e, name = m["experts"], m["activation"]
-    if not e or layer in e["dense_layers"]:
-        u = linear(t, 5, 21, f)
-        u = act(linear(t, 4, 20, f), name) * u if m["gated_ffn"] else act(u, name)
-        return linear(t, 6, 22, u)
-    p = softmax(f @ t[23].T)
-    order = np.argsort(-p, axis=-1, kind="stable")  # stable: of equal ones the first stays
-    np.put_along_axis(p, order[:, e["used"]:], 0, axis=-1)
+def sigmoid(x):
+    with np.errstate(over="ignore"):  # exp(-x) = inf gives the right limit, 0
+        return 1 / (1 + np.exp(-x))
+
+
+def mlp(m, t, f):
+    """A feed-forward of kinds 4 to 6 and 20 to 22."""
+    u = linear(t, 5, 21, f)
+    u = act(linear(t, 4, 20, f), m["activation"]) * u if m["gated_ffn"] else act(u, m["activation"])
+    return linear(t, 6, 22, u)
+
+
+def route(e, t, f):
+    """Weights of all experts, 0 where they are not chosen."""
+    scores = linear(t, 23, 32, f)
+    p = softmax(scores) if e["score"] == "softmax" else sigmoid(scores)
+    c = p + t[33][0] if e["choice_bias"] else p.copy()
+    if e["groups"]:
+        g = e["groups"]
+        parts = c.reshape(len(c), g["count"], -1)
+        score = np.sort(parts, axis=-1)[..., -g["best"]:].sum(axis=-1)
+        worst = np.argsort(-score, axis=-1, kind="stable")[:, g["used"]:]
+        np.put_along_axis(parts, worst[..., None], -np.inf, axis=1)
+    others = np.argsort(-c, axis=-1, kind="stable")[:, e["used"]:]  # stable: of equal ones the first stays
+    np.put_along_axis(p, others, 0, axis=-1)
     if e["normalize_weights"]:
         p = p / p.sum(axis=-1, keepdims=True)
-    g, u, d = (t[kind].reshape(e["count"], -1, t[kind].shape[1]) for kind in (24, 25, 26))
-    return sum(p[:, [i]] * ((act(f @ g[i].T, name) * (f @ u[i].T)) @ d[i].T) for i in range(e["count"]))
+    return p if e["weight_scale"] is None else p * e["weight_scale"]
+
+
+def feed_forward(m, t, layer, f):
+    e = m["experts"]
+    if not e or layer in e["dense_layers"]:
+        return mlp(m, t, f)
+    p, parts = route(e, t, f), {24: 4, 25: 5, 26: 6, 34: 20, 35: 21, 36: 22}
+    out = 0
+    for i in range(e["count"]):
+        cut = lambda a: a.reshape(e["count"], -1, a.shape[1])[i] if len(a) > 1 else a.reshape(e["count"], -1)[[i]]
+        of_expert, weight = {parts[kind]: cut(a) for kind, a in t.items() if kind in parts}, p[:, [i]]
+        out = out + (np.where(weight == 0, 0, mlp(m, of_expert, weight * f)) if e["weigh_inputs"] else weight * mlp(m, of_expert, f))
+    if e["shared"]:
+        shared = mlp(m, {kind - 23: t[kind] for kind in (27, 28, 29) if kind in t}, f)
+        out = out + (sigmoid(f @ t[37].T) * shared if e["shared"]["gated"] else shared)
+    return out
 
 
 def logits(m, ids, rest, layers, length=None, last=1):

@@ -93,6 +93,8 @@ MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab m
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, stop_tokens=[])
 MODEL_OPTIONAL = "qk_norm attention_scale attention_softcap logit_softcap embedding_scale sliding_window experts bos pad".split()
+EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
+EXPERTS_OPTIONAL = ["groups", "weight_scale", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre")
 ROPE_DEFAULTS, ROPE_OPTIONAL = dict(unrotated_layers=[]), ["scaling", "dims", "sliding_theta"]
 SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_freq_factor", "original_positions"],
@@ -190,14 +192,29 @@ def parse_model(x):
         layer_list(w["layers"], "model.sliding_window.layers", m["layers"])
     if m["experts"] is not None:
         place = "model.experts"
-        e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), ("dense_layers",), strict=True)
-        with_defaults(e, dict(dense_layers=[]), ())
+        e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), [*EXPERTS_DEFAULTS, *EXPERTS_OPTIONAL], strict=True)
+        with_defaults(e, EXPERTS_DEFAULTS, EXPERTS_OPTIONAL)
         integer(e["count"], f"{place}.count", 1, 1 << 16)
         integer(e["used"], f"{place}.used", 1, e["count"])
         integer(e["ffn"], f"{place}.ffn", 1, 1 << 24)
-        need(type(e["normalize_weights"]) is bool, f"{place}.normalize_weights", "not a bool")
+        for k in ("normalize_weights", "choice_bias", "weigh_inputs"):
+            need(type(e[k]) is bool, f"{place}.{k}", "not a bool")
+        choice(e["score"], f"{place}.score", ("softmax", "sigmoid"))
+        if e["weight_scale"] is not None:
+            e["weight_scale"] = f32(e["weight_scale"], f"{place}.weight_scale")
+        if e["groups"] is not None:
+            g = e["groups"] = fields(e["groups"], f"{place}.groups", ("count", "used", "best"), strict=True)
+            integer(g["count"], f"{place}.groups.count", 1, e["count"])
+            need(e["count"] % g["count"] == 0, f"{place}.groups.count", "does not divide the number of experts")
+            integer(g["used"], f"{place}.groups.used", 1, g["count"])
+            integer(g["best"], f"{place}.groups.best", 1, e["count"] // g["count"])
+            need(e["used"] <= g["used"] * (e["count"] // g["count"]), f"{place}.groups.used", "too few experts in these groups")
+        if e["shared"] is not None:
+            s = e["shared"] = fields(e["shared"], f"{place}.shared", ("ffn",), ("gated",), strict=True)
+            with_defaults(s, dict(gated=False), ())
+            integer(s["ffn"], f"{place}.shared.ffn", 1, 1 << 24)
+            need(type(s["gated"]) is bool, f"{place}.shared.gated", "not a bool")
         layer_list(e["dense_layers"], f"{place}.dense_layers", m["layers"])
-        need(m["gated_ffn"], place, "experts without gated_ffn")
         need(e["count"] * e["ffn"] < 1 << 32 and e["count"] * m["hidden"] < 1 << 32, place, "count * ffn or count * hidden is not below 2^32")
     return m
 

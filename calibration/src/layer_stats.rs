@@ -32,8 +32,10 @@ impl LayerStats {
         let input = match (kind, expert) {
             (AttnQ | AttnK | AttnV, _) => LinearInput::Attention,
             (AttnOutput, _) => LinearInput::AttnOutput,
-            (FfnGate | FfnUp | Router, _) | (ExpertGate | ExpertUp, None) => LinearInput::Ffn,
-            (FfnDown, _) => LinearInput::FfnDown,
+            (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) | (ExpertGate | ExpertUp, None) => {
+                LinearInput::Ffn
+            }
+            (FfnDown | SharedDown, _) => LinearInput::FfnDown,
             (Head | TokenEmbedding, _) => LinearInput::Head,
             (ExpertGate | ExpertUp, Some(expert)) => match self.enough(LinearInput::ExpertFfn(expert)) {
                 Some(moments) => return Some(Cow::Borrowed(moments)),

@@ -120,8 +120,8 @@ pub use layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 pub use layout::Layout;
 pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};
 pub use model_config::{
-    Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, Residual,
-    RopeScaling, SlidingWindow,
+    Activation, ExpertGroups, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig,
+    QkNorm, Residual, RopeScaling, RouterScore, SharedExperts, SlidingWindow,
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;

@@ -163,7 +163,7 @@ pub struct SlidingWindow {
 }
 
 /// A mixture of experts in place of the feed-forward.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
     /// Experts per layer.
@@ -177,6 +177,58 @@ pub struct Experts {
     /// Layers with an ordinary feed-forward instead, ascending.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dense_layers: Vec<u32>,
+    /// How the router's outputs become scores.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub score: RouterScore,
+    /// Whether a bias is added to the scores where experts are chosen, and not where they are weighted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub choice_bias: bool,
+    /// Groups of experts of which some are chosen first.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub groups: Option<ExpertGroups>,
+    /// What weights are multiplied with at last.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub weight_scale: Option<f32>,
+    /// Whether weights multiply what an expert reads rather than what it gives.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub weigh_inputs: bool,
+    /// Experts that all tokens go through, as one feed-forward.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shared: Option<SharedExperts>,
+}
+
+/// How the outputs of a router become scores of experts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouterScore {
+    /// Softmax over all experts.
+    #[default]
+    Softmax,
+    /// The logistic function of each.
+    Sigmoid,
+}
+
+/// Groups of equally many experts, of which a token's experts come from the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertGroups {
+    /// Groups of a layer; divides the number of experts.
+    pub count: u32,
+    /// Groups that a token chooses experts from.
+    pub used: u32,
+    /// How many of its largest scores, added up, are the score of a group.
+    pub best: u32,
+}
+
+/// Experts that all tokens go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedExperts {
+    /// Inner width of all of them together.
+    pub ffn: u32,
+    /// Whether what they give is multiplied with the logistic function of a router's output of their own.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gated: bool,
 }
 
 /// Which statistics a norm removes.

@@ -99,6 +99,18 @@ tensor_kinds! {
     AttnSinks = 30, "attn_sinks";
     /// Rotary frequency factors.
     RopeFactors = 31, "rope_factors";
+    /// Bias of the router, 1 x `experts`.
+    RouterBias = 32, "router_bias";
+    /// Added to the router's scores where experts are chosen, 1 x `experts`.
+    RouterChoiceBias = 33, "router_choice_bias";
+    /// Biases of the gates of all experts, 1 x `experts * expert_ffn`.
+    ExpertGateBias = 34, "expert_gate_bias";
+    /// Biases of the up projections of all experts.
+    ExpertUpBias = 35, "expert_up_bias";
+    /// Biases of the down projections of all experts, 1 x `experts * hidden`.
+    ExpertDownBias = 36, "expert_down_bias";
+    /// Router of the shared expert, 1 x `hidden`: how much it counts.
+    SharedRouter = 37, "shared_router";
     /// Norm before the head.
     FinalNorm = 64, "final_norm";
     /// Bias of the final norm.

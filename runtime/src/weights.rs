@@ -60,12 +60,27 @@ pub enum FeedForward {
     /// One for all tokens.
     Dense(Mlp),
     /// Some of many for each token.
-    Experts {
-        /// `experts` x `hidden`: how much a token wants each expert.
-        router: Linear,
-        /// The experts.
-        experts: Vec<Mlp>,
-    },
+    Experts(Mixture),
+}
+
+/// A mixture of experts.
+pub struct Mixture {
+    /// `experts` x `hidden`: how much a token wants each expert.
+    pub router: Linear,
+    /// Added to the scores where experts are chosen.
+    pub choice_bias: Option<Vec<f32>>,
+    /// The experts.
+    pub experts: Vec<Mlp>,
+    /// What all tokens go through besides.
+    pub shared: Option<Shared>,
+}
+
+/// The experts that all tokens go through.
+pub struct Shared {
+    /// 1 x `hidden`: how much they count, where that depends on the token.
+    pub router: Option<Linear>,
+    /// All of them as one.
+    pub mlp: Mlp,
 }
 
 /// The matrices of one feed-forward.
@@ -201,9 +216,10 @@ impl Model {
         let attention: u64 = [&layer.q, &layer.k, &layer.v, &layer.output].into_iter().map(bytes).sum();
         let ffn: u64 = match &layer.ffn {
             FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
-            FeedForward::Experts { router, experts } => {
+            FeedForward::Experts(mixture) => {
                 let used = self.config.experts.as_ref().map_or(0, |experts| experts.used as usize);
-                bytes(router) + experts.iter().take(used).flat_map(Mlp::linears).map(bytes).sum::<u64>()
+                let chosen = mixture.experts.iter().take(used).flat_map(Mlp::linears);
+                mixture.for_all_tokens().chain(chosen).map(bytes).sum()
             }
         };
         attention + ffn
@@ -217,12 +233,8 @@ impl Model {
     /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
         let layers = self.layers.iter().flat_map(|layer| {
-            let (router, mlps) = match &layer.ffn {
-                FeedForward::Dense(mlp) => (None, std::slice::from_ref(mlp)),
-                FeedForward::Experts { router, experts } => (Some(router), experts.as_slice()),
-            };
             let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
-            attention.into_iter().chain(router).chain(mlps.iter().flat_map(Mlp::linears))
+            attention.into_iter().chain(layer.ffn.linears())
         });
         layers.chain([&self.head])
     }
@@ -235,6 +247,28 @@ impl LayerWeights {
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
         Loader { parts: &InMemory::new(source) }.layer(layer)
+    }
+}
+
+impl FeedForward {
+    /// Every matrix.
+    pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let (dense, mixture) = match self {
+            FeedForward::Dense(mlp) => (Some(mlp), None),
+            FeedForward::Experts(mixture) => (None, Some(mixture)),
+        };
+        let of_mixture = mixture.into_iter().flat_map(|mixture| {
+            mixture.for_all_tokens().chain(mixture.experts.iter().flat_map(Mlp::linears))
+        });
+        dense.into_iter().flat_map(Mlp::linears).chain(of_mixture)
+    }
+}
+
+impl Mixture {
+    /// The matrices that every token is multiplied with.
+    fn for_all_tokens(&self) -> impl Iterator<Item = &Linear> {
+        let shared = self.shared.iter().flat_map(|shared| shared.router.iter().chain(shared.mlp.linears()));
+        [&self.router].into_iter().chain(shared)
     }
 }
 
@@ -351,21 +385,39 @@ impl Loader<'_> {
             let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
             return Ok(FeedForward::Dense(Mlp { gate, up, down }));
         };
-        let all = |kind| self.parts.matrix(TensorId::of_layer(i, kind));
-        let (gates, ups, downs) = (all(ExpertGate)?, all(ExpertUp)?, all(ExpertDown)?);
-        let of_expert = |all: &Weight, e: usize| -> Result<Linear> {
-            let rows = all.rows() / experts.count as usize;
-            let weight = all.slice_rows(e * rows..(e + 1) * rows);
+        let count = experts.count as usize;
+        let stack = |kind, bias| self.linear(i, kind, bias);
+        let gates = config.gated_ffn.then(|| stack(ExpertGate, ExpertGateBias)).transpose()?;
+        let (ups, downs) = (stack(ExpertUp, ExpertUpBias)?, stack(ExpertDown, ExpertDownBias)?);
+        let of_expert = |all: &Linear, e: usize| -> Result<Linear> {
+            let rows = all.weight.rows() / count;
+            let of_it = e * rows..(e + 1) * rows;
             let cut = || RuntimeError::Request(format!("experts of layer {i} on the schedule"));
-            Ok(Linear { weight: weight.ok_or_else(cut)?, bias: None })
+            let weight = all.weight.slice_rows(of_it.clone()).ok_or_else(cut)?;
+            Ok(Linear { weight, bias: all.bias.as_ref().map(|bias| bias[of_it].to_vec()) })
         };
         let expert = |e: usize| -> Result<Mlp> {
-            let (gate, up, down) = (of_expert(&gates, e)?, of_expert(&ups, e)?, of_expert(&downs, e)?);
-            Ok(Mlp { gate: Some(gate), up, down })
+            let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
+            Ok(Mlp { gate, up: of_expert(&ups, e)?, down: of_expert(&downs, e)? })
         };
-        let experts = (0..experts.count as usize).map(expert).collect::<Result<_>>()?;
-        let router = Linear { weight: all(Router)?, bias: None };
-        Ok(FeedForward::Experts { router, experts })
+        let shared = experts.shared.map(|shared| self.shared(i, shared.gated)).transpose()?;
+        let choice_bias = self.vector(TensorId::of_layer(i, RouterChoiceBias))?;
+        Ok(FeedForward::Experts(Mixture {
+            router: stack(Router, RouterBias)?,
+            choice_bias: choice_bias.filter(|_| experts.choice_bias),
+            experts: (0..count).map(expert).collect::<Result<_>>()?,
+            shared,
+        }))
+    }
+
+    fn shared(&self, i: u32, gated: bool) -> Result<Shared> {
+        use TensorKind::*;
+        let matrix = |kind| -> Result<Linear> {
+            Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(i, kind))?, bias: None })
+        };
+        let gate = self.parts.config().gated_ffn.then(|| matrix(SharedGate)).transpose()?;
+        let mlp = Mlp { gate, up: matrix(SharedUp)?, down: matrix(SharedDown)? };
+        Ok(Shared { router: gated.then(|| matrix(SharedRouter)).transpose()?, mlp })
     }
 
     fn linear(&self, layer: u32, kind: TensorKind, bias: TensorKind) -> Result<Linear> {

@@ -97,8 +97,8 @@ fn stage_of(kind: TensorKind) -> Option<Stage> {
     Some(match kind {
         AttnQ | AttnK | AttnV => Stage::Attention,
         AttnOutput => Stage::AttnOutput,
-        FfnGate | FfnUp | ExpertGate | ExpertUp => Stage::Ffn,
-        FfnDown | ExpertDown => Stage::FfnDown,
+        FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp => Stage::Ffn,
+        FfnDown | ExpertDown | SharedDown => Stage::FfnDown,
         _ => return None,
     })
 }

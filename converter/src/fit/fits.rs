@@ -93,9 +93,9 @@ fn input_of(kind: TensorKind, expert: Option<u32>) -> Option<LinearInput> {
         (AttnQ | AttnK | AttnV, _) => LinearInput::Attention,
         (AttnOutput, _) => LinearInput::AttnOutput,
         (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
-        (FfnGate | FfnUp | ExpertGate | ExpertUp, _) => LinearInput::Ffn,
+        (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,
         (ExpertDown, Some(expert)) => LinearInput::ExpertDown(expert),
-        (FfnDown | ExpertDown, _) => LinearInput::FfnDown,
+        (FfnDown | ExpertDown | SharedDown, _) => LinearInput::FfnDown,
         (Head | TokenEmbedding, _) => LinearInput::Head,
         _ => return None,
     })

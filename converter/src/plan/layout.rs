@@ -32,7 +32,14 @@ mod tests {
     #[test]
     fn panels_are_for_block_types_of_sixteen_rows_and_experts_of_whole_panels() {
         use TensorKind::*;
-        let experts = Experts { count: 3, used: 1, ffn: 24, normalize_weights: false, dense_layers: vec![1] };
+        let experts = Experts {
+            count: 3,
+            used: 1,
+            ffn: 24,
+            normalize_weights: false,
+            dense_layers: vec![1],
+            ..Experts::default()
+        };
         let config = ModelConfig { layers: 2, hidden: 32, experts: Some(experts), ..ModelConfig::default() };
         let layout = |kind, layer, rows, quant: QuantType| {
             let id = TensorId { layer, kind };

@@ -123,7 +123,7 @@ fn moments_bytes(source: &dyn WeightSource) -> u64 {
         let (input, copies) = match info.id.kind {
             AttnQ | AttnK | AttnV => (0, 1),
             AttnOutput => (1, 1),
-            FfnDown => (2, 1),
+            FfnDown | SharedDown => (2, 1),
             ExpertGate | ExpertUp => (3, experts_of(source.config(), info.id).unwrap_or(1)),
             ExpertDown => (4, experts_of(source.config(), info.id).unwrap_or(1)),
             _ => (5, 1),

@@ -1,6 +1,6 @@
 //! What a decoder relies on in a configuration.
 
-use super::{Experts, ModelConfig, NormPlacement, PositionConfig, Residual, RopeScaling};
+use super::{ExpertGroups, Experts, ModelConfig, NormPlacement, PositionConfig, Residual, RopeScaling};
 
 impl ModelConfig {
     /// Checks what a decoder relies on: no zero or absurd dimension, heads that divide, token ids inside the vocabulary,
@@ -88,18 +88,34 @@ impl ModelConfig {
     }
 
     fn check_experts(&self, experts: &Experts) -> Result<(), String> {
-        up_to("experts count", experts.count, 1 << 16)?;
-        up_to("experts used", experts.used, experts.count)?;
-        up_to("experts ffn", experts.ffn, 1 << 24)?;
-        for (name, width) in [("ffn", experts.ffn), ("hidden", self.hidden)] {
-            if u64::from(experts.count) * u64::from(width) > u64::from(u32::MAX) {
+        let &Experts { count, used, ffn, groups, weight_scale, shared, ref dense_layers, .. } = experts;
+        up_to("experts count", count, 1 << 16)?;
+        up_to("experts used", used, count)?;
+        up_to("experts ffn", ffn, 1 << 24)?;
+        for (name, width) in [("ffn", ffn), ("hidden", self.hidden)] {
+            if u64::from(count) * u64::from(width) > u64::from(u32::MAX) {
                 return Err(format!("experts count * {name} is beyond 2^32 - 1, the rows of a tensor"));
             }
         }
-        if !self.gated_ffn {
-            return Err("experts are there and gated_ffn is false, expected true".into());
+        if let Some(ExpertGroups { count: groups, used: chosen, best }) = groups {
+            up_to("experts groups count", groups, count)?;
+            if !count.is_multiple_of(groups) {
+                return Err(format!(
+                    "experts count is {count}, expected a multiple of groups count = {groups}"
+                ));
+            }
+            up_to("experts groups used", chosen, groups)?;
+            up_to("experts groups best", best, count / groups)?;
+            if used > chosen * (count / groups) {
+                let there = chosen * (count / groups);
+                return Err(format!(
+                    "experts used is {used}, expected at most {there}, those of the groups used"
+                ));
+            }
         }
-        self.check_layers("experts dense_layers", &experts.dense_layers)
+        weight_scale.map_or(Ok(()), |scale| positive("experts weight_scale", scale))?;
+        shared.map_or(Ok(()), |shared| up_to("experts shared ffn", shared.ffn, 1 << 24))?;
+        self.check_layers("experts dense_layers", dense_layers)
     }
 
     /// Ascending, so that they can be searched, and layers of this model.

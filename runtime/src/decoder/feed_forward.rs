@@ -1,4 +1,4 @@
-//! The feed-forward of one layer: one for all tokens, or some of many experts for each.
+//! The feed-forward of one layer: one for all tokens, or a mixture of experts (`experts`).
 
 use std::ops::ControlFlow;
 
@@ -6,8 +6,8 @@ use super::activations::CodedRows;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Profile, Section};
 use crate::error::Result;
 use crate::linear::Products as _;
-use crate::weights::{FeedForward, Linear, Mlp};
-use qsf_cpu::{activate, add_scaled, gated};
+use crate::weights::{FeedForward, Mlp};
+use qsf_cpu::{activate, gated};
 
 /// What an activation costs, in multiply-adds of matrices.
 const WORK: usize = 32;
@@ -36,13 +36,13 @@ impl Decoder {
                 }
                 self.linears(&[&mlp.down], inner, coded, &mut [projected])?;
             }
-            FeedForward::Experts { router, experts } => self.experts(state, router, experts, observer)?,
+            FeedForward::Experts(mixture) => return self.mixture(state, mixture, observer),
         }
         Ok(ControlFlow::Continue(()))
     }
 
     /// What the down projection is multiplied with; in one of the two buffers, which have as many rows as `input`.
-    fn inner<'a>(
+    pub(super) fn inner<'a>(
         &self,
         mlp: &Mlp,
         input: &[f32],
@@ -78,53 +78,5 @@ impl Decoder {
         };
         profile.lap(Section::Elementwise);
         Ok(inner)
-    }
-
-    /// Each expert runs once for all tokens that chose it. A token's sum is taken in the order of experts, whatever
-    /// other tokens are in the step.
-    fn experts(
-        &self,
-        state: &mut DecoderState,
-        router: &Linear,
-        experts: &[Mlp],
-        observer: &mut dyn InputObserver,
-    ) -> Result<()> {
-        let Some(config) = &self.model.config.experts else { return Ok(()) };
-        let hidden = self.model.config.hidden as usize;
-        let (used, width) = (config.used as usize, config.ffn as usize);
-        let DecoderState { normed, gate, up, projected, coded, routing, profile, .. } = state;
-        let tokens = normed.len() / hidden;
-        let logits = &mut routing.logits[..tokens * experts.len()];
-        self.linears(&[router], normed, coded, &mut [logits])?;
-        routing.choose(self.cpu.isa(), tokens, experts.len(), used, config.normalize_weights);
-        projected.fill(0.0);
-        for (e, mlp) in experts.iter().enumerate() {
-            let mut count = 0;
-            for (t, row) in normed.chunks_exact(hidden).enumerate() {
-                if routing.weight(t, e, used).is_some() {
-                    routing.input[count * hidden..][..hidden].copy_from_slice(row);
-                    count += 1;
-                }
-            }
-            if count == 0 {
-                continue;
-            }
-            let input = &routing.input[..count * hidden];
-            if observer.observe(LinearInput::ExpertFfn(e as u32), hidden, input).is_break() {
-                continue;
-            }
-            let (gate, up) = (&mut gate[..count * width], &mut up[..count * width]);
-            let inner = self.inner(mlp, input, gate, up, coded, profile)?;
-            if observer.observe(LinearInput::ExpertDown(e as u32), width, inner).is_break() {
-                continue;
-            }
-            let output = &mut routing.output[..count * hidden];
-            self.linears(&[&mlp.down], inner, coded, &mut [output])?;
-            let chosen = (0..tokens).filter_map(|t| Some((t, routing.weight(t, e, used)?)));
-            for ((t, weight), output) in chosen.zip(routing.output.chunks_exact(hidden)) {
-                add_scaled(self.cpu.isa(), &mut projected[t * hidden..][..hidden], weight, output);
-            }
-        }
-        Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `step` | the decoder, what a step of it is, and logits |
-//! | `attention`, `feed_forward`, `residual` | the parts of a layer, and what is between them |
+//! | `attention`, `feed_forward`, `experts`, `residual` | the parts of a layer, and what is between them |
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state` | what changes while a decoder runs |
@@ -21,6 +21,7 @@ mod attention;
 mod clustered_head;
 mod early_exit;
 mod exit_rule;
+mod experts;
 mod feed_forward;
 mod kv_cache;
 mod kv_keep;

@@ -11,7 +11,7 @@ pub enum LinearInput {
     AttnOutput,
     /// Of the gate and up projections; with experts, of all tokens, and what the router reads.
     Ffn,
-    /// Of the down projection.
+    /// Of the down projection; with experts, of the shared one.
     FfnDown,
     /// Of the gate and up projections of an expert: what [`LinearInput::Ffn`] is, of the tokens that go through it.
     ExpertFfn(u32),

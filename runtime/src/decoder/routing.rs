@@ -1,9 +1,9 @@
 //! Which experts a token goes through, and with what weight.
 
-use qsf_format::ModelConfig;
+use qsf_format::{ExpertGroups, Experts, ModelConfig, RouterScore};
 
 use crate::error::Result;
-use qsf_cpu::math::softmax_in_place;
+use qsf_cpu::math::{sigmoid, softmax_in_place};
 use qsf_cpu::{Isa, zeros};
 
 /// Choices of the tokens of one step, and rows on their way to an expert and back. Empty for models without experts.
@@ -17,6 +17,10 @@ pub(super) struct Routing {
     pub input: Vec<f32>,
     /// Its outputs.
     pub output: Vec<f32>,
+    /// How much one token wants each expert.
+    wishes: Vec<f32>,
+    /// Scores of its groups of experts.
+    groups: Vec<f32>,
 }
 
 impl Routing {
@@ -33,28 +37,39 @@ impl Routing {
             chosen: vec![(0, 0.0); batch.saturating_mul(experts.used as usize)],
             input: zeros(rows, what)?,
             output: zeros(rows, what)?,
+            wishes: zeros(experts.count as usize, what)?,
+            groups: zeros(experts.groups.map_or(0, |groups| groups.count as usize), what)?,
         })
     }
 
-    /// The `used` likeliest experts of each token, of equal ones the first; their weights are probabilities, divided by
-    /// their sum when `normalize`.
-    pub fn choose(&mut self, isa: Isa, tokens: usize, experts: usize, used: usize, normalize: bool) {
-        let rows = self.logits.chunks_exact_mut(experts).zip(self.chosen.chunks_exact_mut(used));
-        for (logits, chosen) in rows.take(tokens) {
-            softmax_in_place(isa, logits);
-            for slot in chosen.iter_mut() {
-                let mut best = 0;
-                for (e, &p) in logits.iter().enumerate() {
-                    if p > logits[best] {
-                        best = e;
-                    }
-                }
-                *slot = (best, logits[best]);
-                logits[best] = f32::NEG_INFINITY;
+    /// The experts of each token and their weights, from the router's outputs. Of equal ones the first is chosen.
+    pub fn choose(&mut self, isa: Isa, tokens: usize, experts: &Experts, choice_bias: Option<&[f32]>) {
+        let (count, used) = (experts.count as usize, experts.used as usize);
+        let rows = self.logits.chunks_exact_mut(count).zip(self.chosen.chunks_exact_mut(used));
+        for (scores, chosen) in rows.take(tokens) {
+            match experts.score {
+                RouterScore::Softmax => softmax_in_place(isa, scores),
+                RouterScore::Sigmoid => scores.iter_mut().for_each(|score| *score = sigmoid(*score)),
             }
-            if normalize {
+            let wish = &mut self.wishes[..count];
+            wish.copy_from_slice(scores);
+            for (wish, bias) in wish.iter_mut().zip(choice_bias.unwrap_or_default()) {
+                *wish += bias;
+            }
+            if let Some(groups) = experts.groups {
+                leave_out_groups(wish, groups, &mut self.groups);
+            }
+            for slot in chosen.iter_mut() {
+                let best = first_of_the_largest(wish);
+                *slot = (best, scores[best]);
+                wish[best] = f32::NEG_INFINITY;
+            }
+            if experts.normalize_weights {
                 let sum: f32 = chosen.iter().map(|(_, weight)| weight).sum();
                 chosen.iter_mut().for_each(|(_, weight)| *weight /= sum);
+            }
+            if let Some(scale) = experts.weight_scale {
+                chosen.iter_mut().for_each(|(_, weight)| *weight *= scale);
             }
         }
     }
@@ -65,46 +80,119 @@ impl Routing {
     }
 }
 
+/// Makes the wishes of all groups but the best minus infinity. The score of a group is the sum of its `best` largest wishes.
+fn leave_out_groups(wishes: &mut [f32], groups: ExpertGroups, scores: &mut [f32]) {
+    let ExpertGroups { count, used, best } = groups;
+    let size = wishes.len() / count as usize;
+    let scores = &mut scores[..count as usize];
+    for (score, group) in scores.iter_mut().zip(wishes.chunks_exact(size)) {
+        *score = sum_of_largest(group, best as usize);
+    }
+    for _ in 0..used {
+        let kept = first_of_the_largest(scores);
+        scores[kept] = f32::NAN;
+    }
+    for (score, group) in scores.iter().zip(wishes.chunks_exact_mut(size)) {
+        if !score.is_nan() {
+            group.fill(f32::NEG_INFINITY);
+        }
+    }
+}
+
+/// The sum of the `many` largest values, each of which counts once.
+fn sum_of_largest(values: &[f32], many: usize) -> f32 {
+    let (mut sum, mut left, mut below) = (0.0, many, f32::INFINITY);
+    while left > 0 {
+        let largest = values.iter().copied().filter(|&value| value < below).fold(f32::NEG_INFINITY, f32::max);
+        let there = values.iter().filter(|&&value| value == largest).count().clamp(1, left);
+        sum += largest * there as f32;
+        (left, below) = (left - there, largest);
+    }
+    sum
+}
+
+/// The place of the largest value, of equal ones the first. Values that are no numbers are left alone, unless it is the
+/// first.
+fn first_of_the_largest(values: &[f32]) -> usize {
+    let mut best = 0;
+    for (at, &value) in values.iter().enumerate() {
+        if value > values[best] || (values[best].is_nan() && !value.is_nan()) {
+            best = at;
+        }
+    }
+    best
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn routed(normalize: bool) -> Routing {
-        let mut routing = Routing {
-            logits: vec![0.0, 2.0, 1.0, 2.0, 5.0, 0.0, 0.0, 0.0],
-            chosen: vec![(9, 9.0); 4],
-            ..Routing::default()
-        };
-        routing.choose(Isa::best(), 2, 4, 2, normalize);
+    /// What two of four experts weigh for tokens with these router outputs.
+    fn routed(logits: &[f32], experts: Experts, bias: Option<&[f32]>) -> Routing {
+        let experts = Experts { count: 4, used: 2, ffn: 1, ..experts };
+        let config = ModelConfig { hidden: 1, experts: Some(experts.clone()), ..ModelConfig::default() };
+        let tokens = logits.len() / 4;
+        let mut routing = Routing::new(&config, tokens).unwrap();
+        routing.logits.copy_from_slice(logits);
+        routing.choose(Isa::best(), tokens, &experts, bias);
         routing
     }
 
+    fn chosen(routing: &Routing, t: usize) -> Vec<usize> {
+        (0..4).filter(|&e| routing.weight(t, e, 2).is_some()).collect()
+    }
+
+    const LOGITS: [f32; 8] = [0.0, 2.0, 1.0, 2.0, 5.0, 0.0, 0.0, 0.0];
+
     #[test]
     fn a_token_goes_to_its_likeliest_experts_with_their_probabilities() {
-        let routing = routed(false);
+        let routing = routed(&LOGITS, Experts::default(), None);
         let total = 1.0 + 2f32.exp() * 2.0 + 1f32.exp();
         for e in [1, 3] {
             let weight = routing.weight(0, e, 2).unwrap();
             assert!((weight - 2f32.exp() / total).abs() < 1e-6, "{weight}");
         }
-        assert_eq!((routing.weight(0, 0, 2), routing.weight(0, 2, 2)), (None, None));
-        assert!(
-            routing.weight(1, 0, 2).is_some() && routing.weight(1, 1, 2).is_some(),
-            "of equal ones the first"
-        );
+        assert_eq!(chosen(&routing, 0), [1, 3]);
+        assert_eq!(chosen(&routing, 1), [0, 1], "of equal ones the first");
     }
 
     #[test]
-    fn normalized_weights_sum_to_one() {
-        let routing = routed(true);
+    fn normalized_weights_sum_to_one_and_a_scale_comes_last() {
+        let normalized = Experts { normalize_weights: true, ..Experts::default() };
+        let routing = routed(&LOGITS, normalized.clone(), None);
         assert_eq!((routing.weight(0, 1, 2), routing.weight(0, 3, 2)), (Some(0.5), Some(0.5)));
+        let routing = routed(&LOGITS, Experts { weight_scale: Some(3.0), ..normalized }, None);
+        assert_eq!(routing.weight(0, 1, 2), Some(1.5));
+    }
+
+    #[test]
+    fn a_bias_of_the_choice_changes_who_is_chosen_and_no_weight() {
+        let experts = Experts { score: RouterScore::Sigmoid, choice_bias: true, ..Experts::default() };
+        let routing = routed(&LOGITS[..4], experts, Some(&[1.0, 0.0, 0.5, 0.0]));
+        assert_eq!(chosen(&routing, 0), [0, 2]);
+        assert_eq!(routing.weight(0, 0, 2), Some(0.5));
+    }
+
+    #[test]
+    fn experts_come_from_the_best_groups_by_their_largest_scores_or_sums_of_them() {
+        let with = |best| {
+            let groups = Some(ExpertGroups { count: 2, used: 1, best });
+            let logits = [0.0, 3.0, 2.0, 2.0, -9.0, -9.0, 1.0, -9.0];
+            routed(&logits, Experts { groups, score: RouterScore::Sigmoid, ..Experts::default() }, None)
+        };
+        assert_eq!(chosen(&with(1), 0), [0, 1]);
+        assert_eq!(chosen(&with(2), 0), [2, 3]);
+        assert_eq!(chosen(&with(1), 1), [2, 3]);
+        assert_eq!(sum_of_largest(&[1.0, 3.0, 3.0, 2.0], 3), 8.0);
+        assert_eq!(sum_of_largest(&[1.0, 3.0, 3.0], 1), 3.0);
     }
 
     #[test]
     fn a_router_that_computes_nothing_still_chooses_experts_that_exist() {
-        let mut routing =
-            Routing { logits: vec![f32::NAN; 4], chosen: vec![(9, 9.0); 2], ..Routing::default() };
-        routing.choose(Isa::best(), 1, 4, 2, true);
-        assert!(routing.weight(0, 0, 2).is_some_and(f32::is_nan), "and the NaN is not hidden");
+        let groups = Some(ExpertGroups { count: 2, used: 1, best: 2 });
+        for experts in [Experts::default(), Experts { groups, ..Experts::default() }] {
+            let routing = routed(&[f32::NAN; 4], Experts { normalize_weights: true, ..experts }, None);
+            assert!(routing.weight(0, 0, 2).is_some_and(f32::is_nan), "and the NaN is not hidden");
+        }
     }
 }

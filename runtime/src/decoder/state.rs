@@ -48,7 +48,11 @@ struct Widths {
 
 impl Widths {
     fn of(config: &ModelConfig) -> Widths {
-        let ffn = config.experts.as_ref().map_or(config.ffn, |experts| experts.ffn.max(config.ffn)) as usize;
+        let of_experts = config
+            .experts
+            .as_ref()
+            .map_or(0, |experts| experts.ffn.max(experts.shared.map_or(0, |shared| shared.ffn)));
+        let ffn = config.ffn.max(of_experts) as usize;
         Widths {
             hidden: config.hidden as usize,
             q: config.q_rows(),

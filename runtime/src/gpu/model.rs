@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qsf_format::{BUILT_IN, CodeTables, ModelConfig, NormKind};
+use qsf_format::{BUILT_IN, CodeTables, Experts, ModelConfig, NormKind, RouterScore};
 use wgpu::Buffer;
 
 use super::device::Gpu;
@@ -121,7 +121,7 @@ impl GpuModel {
         room.check(gpu)?;
         let mut uploader = Uploader::new(gpu, isa, tensors.into_iter().chain([embedding]));
         let config = &model.config;
-        let tied_head = check_known(config);
+        let tied_head = check_known(config)?;
         let embedding_matrix = uploader.matrix(embedding)?;
         let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
         let layers = layers.collect::<Result<Vec<_>>>()?;
@@ -158,7 +158,7 @@ impl GpuModel {
 
 /// Names everything that a GPU computes by, and the file that does it: whoever adds a field says here where it is obeyed, or refuses
 /// such models. Returns whether the head is the token embedding.
-fn check_known(config: &ModelConfig) -> bool {
+fn check_known(config: &ModelConfig) -> Result<bool> {
     let ModelConfig {
         tied_head,
         // The widths of buffers: `state`.
@@ -186,7 +186,7 @@ fn check_known(config: &ModelConfig) -> bool {
         // `step/feed_forward`, which sees by the weights whether there is a gate.
         activation: _,
         gated_ffn: _,
-        experts: _,
+        experts,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -195,7 +195,40 @@ fn check_known(config: &ModelConfig) -> bool {
         stop_tokens: _,
         pad: _,
     } = config;
-    *tied_head
+    if let Some(experts) = experts {
+        check_experts(experts)?;
+    }
+    Ok(*tied_head)
+}
+
+/// Refuses mixtures of experts that the kernels there do not compute.
+fn check_experts(experts: &Experts) -> Result<()> {
+    let Experts {
+        // `step/feed_forward`, and the buffers of `state`.
+        count: _,
+        used: _,
+        ffn: _,
+        normalize_weights: _,
+        dense_layers: _,
+        score,
+        choice_bias,
+        groups,
+        weight_scale,
+        weigh_inputs,
+        shared,
+    } = experts;
+    let refused = [
+        (*score != RouterScore::Softmax, "of a router without softmax"),
+        (*choice_bias, "with a bias of their choice"),
+        (groups.is_some(), "in groups"),
+        (weight_scale.is_some(), "with weights that are scaled"),
+        (*weigh_inputs, "whose inputs are weighted"),
+        (shared.is_some(), "that are shared"),
+    ];
+    match refused.into_iter().find(|(is_there, _)| *is_there) {
+        Some((_, what)) => Err(unlike(what)),
+        None => Ok(()),
+    }
 }
 
 fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &LayerWeights) -> Result<GpuLayer> {
@@ -215,8 +248,8 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
                 inner: stack(uploader, gate.iter().chain([up]))?,
                 down: linear(uploader, down)?,
             }),
-            FeedForward::Experts { router, experts } => {
-                GpuFeedForward::Experts(upload_experts(uploader, router, experts)?)
+            FeedForward::Experts(mixture) => {
+                GpuFeedForward::Experts(upload_experts(uploader, &mixture.router, &mixture.experts)?)
             }
         },
         post_ffn_norm: wanted(uploader, &layer.post_ffn_norm),
@@ -306,13 +339,8 @@ fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
     for layer in &model.layers {
-        let (router, mlps) = match &layer.ffn {
-            FeedForward::Dense(mlp) => (None, std::slice::from_ref(mlp)),
-            FeedForward::Experts { router, experts } => (Some(router), &experts[..]),
-        };
         let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
-        let ffn = mlps.iter().flat_map(|mlp| mlp.gate.iter().chain([&mlp.up, &mlp.down]));
-        for linear in attention.into_iter().chain(router).chain(ffn) {
+        for linear in attention.into_iter().chain(layer.ffn.linears()) {
             all.push(resident(&linear.weight)?);
         }
     }

@@ -18,9 +18,10 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let (hidden, ffn, vocab) = (config.hidden as usize, config.ffn as usize, config.vocab as usize);
     let (q, kv, head) = (config.q_rows(), config.kv_rows(), config.head_dim as usize);
     let experts = id.layer.and_then(|layer| config.experts(layer));
-    if !is_used(config, id.kind, experts.is_some()) {
+    if !is_used(config, id.kind, experts) {
         return None;
     }
+    let shared = experts.and_then(|experts| experts.shared);
     let all = |experts: &Experts, width: usize| experts.count as usize * width;
     Some(match id.kind {
         AttnQ => (q, hidden),
@@ -36,17 +37,23 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         KNorm => (1, if config.qk_norm == Some(QkNorm::Head) { head } else { kv }),
         FfnGateBias | FfnUpBias => (1, ffn),
         Router => (experts?.count as usize, hidden),
+        RouterBias | RouterChoiceBias => (1, experts?.count as usize),
+        ExpertGateBias | ExpertUpBias => (1, all(experts?, experts?.ffn as usize)),
+        ExpertDownBias => (1, all(experts?, hidden)),
+        SharedGate | SharedUp => (shared?.ffn as usize, hidden),
+        SharedDown => (hidden, shared?.ffn as usize),
+        SharedRouter => (1, hidden),
         ExpertGate | ExpertUp => (all(experts?, experts?.ffn as usize), hidden),
         ExpertDown => (all(experts?, hidden), experts?.ffn as usize),
         Head | TokenEmbedding => (vocab, hidden),
         HeadBias => (1, vocab),
         Positions => (config.max_positions as usize, hidden),
-        FfnBiases | SharedGate | SharedUp | SharedDown | AttnSinks | RopeFactors => return None,
+        FfnBiases | AttnSinks | RopeFactors => return None,
     })
 }
 
-/// Whether the configuration leaves room for a tensor, in a layer with or without experts.
-fn is_used(config: &ModelConfig, kind: TensorKind, experts: bool) -> bool {
+/// Whether the configuration leaves room for a tensor, in a layer with these experts or without.
+fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) -> bool {
     use TensorKind::*;
     // Every field that decides which tensors there are: whoever adds one says what it adds, or that it adds none.
     let &ModelConfig {
@@ -81,10 +88,17 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: bool) -> bool {
         stop_tokens: _,
         pad: _,
     } = config;
+    let shared = experts.and_then(|experts| experts.shared);
     let (placement, layer_norm) = (norm.placement, norm.kind == NormKind::LayerNorm);
     match kind {
-        FfnGate | FfnGateBias => gated_ffn && !experts,
-        FfnUp | FfnUpBias | FfnDown | FfnDownBias => !experts,
+        FfnGate | FfnGateBias => gated_ffn && experts.is_none(),
+        FfnUp | FfnUpBias | FfnDown | FfnDownBias => experts.is_none(),
+        Router | RouterBias | ExpertUp | ExpertUpBias | ExpertDown | ExpertDownBias => experts.is_some(),
+        ExpertGate | ExpertGateBias => gated_ffn && experts.is_some(),
+        RouterChoiceBias => experts.is_some_and(|experts| experts.choice_bias),
+        SharedGate => gated_ffn && shared.is_some(),
+        SharedUp | SharedDown => shared.is_some(),
+        SharedRouter => shared.is_some_and(|shared| shared.gated),
         AttnNorm => placement.has_pre(),
         AttnNormBias => placement.has_pre() && layer_norm,
         FfnNorm => placement.has_pre() && residual != Residual::ParallelOneNorm,
@@ -104,7 +118,7 @@ pub fn is_required(config: &ModelConfig, id: TensorId) -> bool {
     use TensorKind::*;
     match id.kind {
         AttnQBias | AttnKBias | AttnVBias | AttnOutputBias | FfnGateBias | FfnUpBias | FfnDownBias
-        | HeadBias => false,
+        | RouterBias | ExpertGateBias | ExpertUpBias | ExpertDownBias | HeadBias => false,
         // Some models have norms without bias (the `layer_norm` of OLMo 1 and MPT).
         AttnNormBias | FfnNormBias | EmbeddingNormBias => false,
         // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).

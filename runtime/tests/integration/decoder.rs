@@ -102,7 +102,14 @@ fn olmo2() -> ModelConfig {
 
 /// Two of five experts in the second layer.
 fn experts() -> ModelConfig {
-    let experts = Experts { count: 5, used: 2, ffn: 132, normalize_weights: true, dense_layers: vec![0] };
+    let experts = Experts {
+        count: 5,
+        used: 2,
+        ffn: 132,
+        normalize_weights: true,
+        dense_layers: vec![0],
+        ..Experts::default()
+    };
     ModelConfig { experts: Some(experts), ..llama() }
 }
 

@@ -76,7 +76,7 @@ fn gemma(architecture: &str, layers: u32, head_dim: u32, sliding: &[u32]) -> Mod
 }
 
 fn experts(count: u32, ffn: u32) -> Option<Experts> {
-    Some(Experts { count, used: 2, ffn, normalize_weights: true, dense_layers: vec![] })
+    Some(Experts { count, used: 2, ffn, normalize_weights: true, dense_layers: vec![], ..Experts::default() })
 }
 
 /// Norms by the root of the mean square, and a gated feed-forward.

@@ -67,7 +67,14 @@ fn config() -> ModelConfig {
 }
 
 fn experts(count: u32) -> ModelConfig {
-    let experts = Experts { count, used: 1, ffn: 3, normalize_weights: true, dense_layers: vec![] };
+    let experts = Experts {
+        count,
+        used: 1,
+        ffn: 3,
+        normalize_weights: true,
+        dense_layers: vec![],
+        ..Experts::default()
+    };
     ModelConfig { experts: Some(experts), ..config() }
 }
 

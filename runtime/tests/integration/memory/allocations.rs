@@ -39,7 +39,14 @@ fn config() -> ModelConfig {
 }
 
 fn experts() -> ModelConfig {
-    let experts = Experts { count: 5, used: 2, ffn: 512, normalize_weights: true, dense_layers: vec![0] };
+    let experts = Experts {
+        count: 5,
+        used: 2,
+        ffn: 512,
+        normalize_weights: true,
+        dense_layers: vec![0],
+        ..Experts::default()
+    };
     ModelConfig { experts: Some(experts), ..config() }
 }
 

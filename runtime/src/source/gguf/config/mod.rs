@@ -315,5 +315,6 @@ fn experts(keys: Keys<'_>, architecture: &Architecture, layers: u32) -> Result<O
         // All released models of both kinds do.
         normalize_weights: keys.bool("expert_weights_norm")?.unwrap_or(true),
         dense_layers: Vec::new(),
+        ..Experts::default()
     }))
 }

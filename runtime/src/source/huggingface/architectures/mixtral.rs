@@ -53,6 +53,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         ffn: model.ffn,
         normalize_weights: true,
         dense_layers: Vec::new(),
+        ..Experts::default()
     });
     Ok(plain(model))
 }

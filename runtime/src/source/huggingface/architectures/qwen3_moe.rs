@@ -78,6 +78,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
             ffn: reader.dimension(&["moe_intermediate_size"], 768)?,
             normalize_weights: fields.bool("norm_topk_prob")?.unwrap_or(false),
             dense_layers: dense,
+            ..Experts::default()
         });
     }
     Ok(SourceConfig { declared: reader.attention_bias()?, model })
