@@ -12,6 +12,8 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     ffn_norm_bias ffn_gate_bias ffn_up_bias ffn_down_bias router expert_gate expert_up expert_down shared_gate
     shared_up shared_down attn_sinks rope_factors router_bias router_choice_bias expert_gate_bias expert_up_bias
     expert_down_bias shared_router""".split()))
+KINDS.update(enumerate("""mixer_in mixer_gate mixer_step mixer_beta mixer_output mixer_conv mixer_conv_bias mixer_decay
+    mixer_step_bias mixer_skip mixer_norm mixer_in_bias mixer_output_bias attn_gate""".split(), start=40))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias""".split(), start=64))
 MIB = 1 << 20

@@ -30,8 +30,10 @@ impl LayerStats {
     pub fn moments(&self, kind: TensorKind, expert: Option<u32>) -> Option<Cow<'_, Moments>> {
         use TensorKind::*;
         let input = match (kind, expert) {
-            (AttnQ | AttnK | AttnV, _) => LinearInput::Attention,
-            (AttnOutput, _) => LinearInput::AttnOutput,
+            (AttnQ | AttnK | AttnV | AttnGate | MixerIn | MixerGate | MixerStep | MixerBeta, _) => {
+                LinearInput::Attention
+            }
+            (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
             (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) | (ExpertGate | ExpertUp, None) => {
                 LinearInput::Ffn
             }

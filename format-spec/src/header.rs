@@ -245,6 +245,8 @@ impl FileHeader {
             embedding_scale: _,
             embedding_norm: _,
             sliding_window: _,
+            attention_gate: _,
+            recurrent: _,
             experts: _,
         } = config;
         let (position, rope_theta) = position_code(position);
@@ -449,6 +451,8 @@ impl FileHeader {
             embedding_scale: None,
             embedding_norm: false,
             sliding_window: None,
+            attention_gate: false,
+            recurrent: None,
             experts: None,
             bos: self.bos,
             stop_tokens: self.eos.into_iter().collect(),

@@ -121,7 +121,7 @@ pub use layout::Layout;
 pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};
 pub use model_config::{
     Activation, ExpertGroups, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig,
-    QkNorm, Residual, RopeScaling, RouterScore, SharedExperts, SlidingWindow,
+    QkNorm, Recurrent, RecurrentMixer, Residual, RopeScaling, RouterScore, SharedExperts, SlidingWindow,
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;

@@ -111,6 +111,34 @@ tensor_kinds! {
     ExpertDownBias = 36, "expert_down_bias";
     /// Router of the shared expert, 1 x `hidden`: how much it counts.
     SharedRouter = 37, "shared_router";
+    /// Input projection of a recurrent mixer: what its convolution reads, and the two gates of a short convolution.
+    MixerIn = 40, "mixer_in";
+    /// Gate of a recurrent mixer's output, as wide as that.
+    MixerGate = 41, "mixer_gate";
+    /// Step of each head, `heads` x `hidden`: how much the state decays.
+    MixerStep = 42, "mixer_step";
+    /// How much of what a state held for a key is replaced, `heads` x `hidden`.
+    MixerBeta = 43, "mixer_beta";
+    /// Output projection of a recurrent mixer.
+    MixerOutput = 44, "mixer_output";
+    /// Filters of the convolution, 1 x `channels * taps`, channel by channel, oldest token first.
+    MixerConv = 45, "mixer_conv";
+    /// Bias of the convolution.
+    MixerConvBias = 46, "mixer_conv_bias";
+    /// Rate of decay of each head, below 0.
+    MixerDecay = 47, "mixer_decay";
+    /// Bias of the step.
+    MixerStepBias = 48, "mixer_step_bias";
+    /// What passes by the state, for each head.
+    MixerSkip = 49, "mixer_skip";
+    /// Norm of a recurrent mixer's output; gains as they multiply.
+    MixerNorm = 50, "mixer_norm";
+    /// Bias of the input projection of a recurrent mixer.
+    MixerInBias = 51, "mixer_in_bias";
+    /// Bias of the output projection of a recurrent mixer.
+    MixerOutputBias = 52, "mixer_output_bias";
+    /// Gate of what attention gives, `heads * head_dim` x `hidden`.
+    AttnGate = 53, "attn_gate";
     /// Norm before the head.
     FinalNorm = 64, "final_norm";
     /// Bias of the final norm.
@@ -159,6 +187,12 @@ impl TensorKind {
                 | TensorKind::SharedGate
                 | TensorKind::SharedUp
                 | TensorKind::SharedDown
+                | TensorKind::MixerIn
+                | TensorKind::MixerGate
+                | TensorKind::MixerStep
+                | TensorKind::MixerBeta
+                | TensorKind::MixerOutput
+                | TensorKind::AttnGate
                 | TensorKind::Head
                 | TensorKind::Positions
                 | TensorKind::TokenEmbedding

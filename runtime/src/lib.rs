@@ -75,4 +75,7 @@ pub use error::{Result, RuntimeError, megabytes};
 pub use part::WorkPart;
 pub use runner::{Runner, Sequence};
 pub use tokenizer::{TokenStream, Tokenizer};
-pub use weights::{Embedding, FeedForward, LayerWeights, Linear, Model, Norm, Weight};
+pub use weights::{
+    AttentionWeights, Embedding, FeedForward, LayerWeights, Linear, Mixer, Model, Norm, RecurrentWeights,
+    Weight,
+};

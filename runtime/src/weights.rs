@@ -1,5 +1,7 @@
 //! The weights of a model as the decoder uses them: matrices in their stored type, vectors as floats.
 
+mod mixer;
+
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -9,6 +11,8 @@ use crate::error::{Result, RuntimeError};
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
 use crate::tensor::Tensor;
+
+pub use mixer::{AttentionWeights, Mixer, RecurrentWeights};
 
 /// A model. Matrices share the source's bytes, or come from disk whenever they are used; nothing is expanded.
 pub struct Model {
@@ -30,21 +34,11 @@ pub struct Model {
 
 /// One transformer layer. Norms are there as the configuration says.
 pub struct LayerWeights {
-    /// Norm before attention.
+    /// Norm before the mixer.
     pub attn_norm: Option<Norm>,
-    /// Query projection.
-    pub q: Linear,
-    /// Key projection.
-    pub k: Linear,
-    /// Value projection.
-    pub v: Linear,
-    /// Norm of queries.
-    pub q_norm: Option<Norm>,
-    /// Norm of keys.
-    pub k_norm: Option<Norm>,
-    /// Attention output projection.
-    pub output: Linear,
-    /// Norm of what attention adds.
+    /// What brings tokens together.
+    pub mixer: Mixer,
+    /// Norm of what the mixer adds.
     pub post_attn_norm: Option<Norm>,
     /// Norm before the feed-forward.
     pub ffn_norm: Option<Norm>,
@@ -213,7 +207,7 @@ impl Model {
     pub(crate) fn layer_bytes_per_token(&self, index: usize) -> u64 {
         let bytes = |linear: &Linear| linear.weight.stored_bytes();
         let layer = &self.layers[index];
-        let attention: u64 = [&layer.q, &layer.k, &layer.v, &layer.output].into_iter().map(bytes).sum();
+        let mixer: u64 = layer.mixer.linears().map(bytes).sum();
         let ffn: u64 = match &layer.ffn {
             FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
             FeedForward::Experts(mixture) => {
@@ -222,7 +216,7 @@ impl Model {
                 mixture.for_all_tokens().chain(chosen).map(bytes).sum()
             }
         };
-        attention + ffn
+        mixer + ffn
     }
 
     /// Whether any matrix is stored in blocks of the file format, so that int8 activations apply.
@@ -232,10 +226,7 @@ impl Model {
 
     /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let layers = self.layers.iter().flat_map(|layer| {
-            let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
-            attention.into_iter().chain(layer.ffn.linears())
-        });
+        let layers = self.layers.iter().flat_map(|layer| layer.mixer.linears().chain(layer.ffn.linears()));
         layers.chain([&self.head])
     }
 }
@@ -361,20 +352,26 @@ impl Loader<'_> {
         let layer_norm = |wanted: bool, gain, bias| -> Result<Option<Norm>> {
             wanted.then(|| self.norm(Some(i), gain, bias)).transpose()
         };
-        let used = |kind| crate::source::expected_shape(config, TensorId::of_layer(i, kind)).is_some();
+        let used = |kind| self.is_used(i, kind);
         Ok(LayerWeights {
             attn_norm: layer_norm(used(AttnNorm), AttnNorm, AttnNormBias)?,
-            q: self.linear(i, AttnQ, AttnQBias)?,
-            k: self.linear(i, AttnK, AttnKBias)?,
-            v: self.linear(i, AttnV, AttnVBias)?,
-            q_norm: self.gain_only(used(QNorm), i, QNorm)?,
-            k_norm: self.gain_only(used(KNorm), i, KNorm)?,
-            output: self.linear(i, AttnOutput, AttnOutputBias)?,
+            mixer: match config.recurrent(i) {
+                Some(recurrent) => Mixer::Recurrent(Box::new(self.recurrent(i, recurrent)?)),
+                None => Mixer::Attention(Box::new(self.attention(i)?)),
+            },
             post_attn_norm: self.gain_only(used(PostAttnNorm), i, PostAttnNorm)?,
             ffn_norm: layer_norm(used(FfnNorm), FfnNorm, FfnNormBias)?,
             ffn: self.feed_forward(i)?,
             post_ffn_norm: self.gain_only(used(PostFfnNorm), i, PostFfnNorm)?,
         })
+    }
+
+    fn is_used(&self, layer: u32, kind: TensorKind) -> bool {
+        crate::source::expected_shape(self.parts.config(), TensorId::of_layer(layer, kind)).is_some()
+    }
+
+    fn matrix(&self, layer: u32, kind: TensorKind) -> Result<Linear> {
+        Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(layer, kind))?, bias: None })
     }
 
     fn feed_forward(&self, i: u32) -> Result<FeedForward> {

@@ -2,8 +2,8 @@
 
 use qsf_format::printable::message;
 use qsf_format::{
-    EarlyExits, JsonLimits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, Section, SectionTag,
-    Verification, VocabClusters, from_json, human_bytes,
+    EarlyExits, JsonLimits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, RecurrentMixer, Section,
+    SectionTag, Verification, VocabClusters, from_json, human_bytes,
 };
 use serde_json::{Value, json};
 
@@ -166,6 +166,8 @@ fn model_parts(model: &ModelConfig) -> String {
         embedding_scale: _,
         embedding_norm: _,
         sliding_window,
+        attention_gate: _,
+        recurrent,
         experts,
         bos: _,
         stop_tokens: _,
@@ -178,6 +180,13 @@ fn model_parts(model: &ModelConfig) -> String {
             "{} experts of {} ({} used) in {layers} layers",
             experts.count, experts.ffn, experts.used
         ));
+    }
+    if let Some(recurrent) = recurrent {
+        let name = match recurrent.mixer {
+            RecurrentMixer::GatedDelta { .. } => "gated delta nets",
+            RecurrentMixer::ShortConv {} => "short convolutions",
+        };
+        parts.push(format!("{name} in {} layers", recurrent.layers.len()));
     }
     if let Some(window) = sliding_window {
         parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));

@@ -90,8 +90,10 @@ impl Fits<'_> {
 fn input_of(kind: TensorKind, expert: Option<u32>) -> Option<LinearInput> {
     use TensorKind::*;
     Some(match (kind, expert) {
-        (AttnQ | AttnK | AttnV, _) => LinearInput::Attention,
-        (AttnOutput, _) => LinearInput::AttnOutput,
+        (AttnQ | AttnK | AttnV | AttnGate | MixerIn | MixerGate | MixerStep | MixerBeta, _) => {
+            LinearInput::Attention
+        }
+        (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
         (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
         (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,
         (ExpertDown, Some(expert)) => LinearInput::ExpertDown(expert),

@@ -1,11 +1,11 @@
-//! Attention of one layer: project, normalize and rotate, remember, attend, project back.
+//! Attention of one layer: project, normalize and rotate, remember, attend, gate, project back.
 
 use std::ops::ControlFlow;
 
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
-use crate::weights::{LayerWeights, Norm};
-use qsf_cpu::{Attention, RopeTable, rms_norm_in_place};
+use crate::weights::{AttentionWeights, Norm};
+use qsf_cpu::{Attention, RopeTable, rms_norm_in_place, sigmoid_gated};
 
 /// What normalizing and rotating a value costs, in multiply-adds of matrices.
 const WORK: usize = 8;
@@ -16,7 +16,7 @@ impl Decoder {
         &self,
         state: &mut DecoderState,
         index: usize,
-        layer: &LayerWeights,
+        weights: &AttentionWeights,
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let config = &self.model.config;
@@ -26,6 +26,7 @@ impl Decoder {
             k,
             v,
             attended,
+            attention_gate,
             projected,
             coded,
             kv,
@@ -34,12 +35,21 @@ impl Decoder {
             profile,
             ..
         } = state;
-        if observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed).is_break() {
+        let AttentionWeights { q: q_linear, k: k_linear, v: v_linear, gate, output, .. } = weights;
+        if observer.observe(LinearInput::Attention, q_linear.weight.cols(), normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.q, &layer.k, &layer.v], normed, coded, &mut [q, k, v])?;
+        match gate {
+            None => self.linears(&[q_linear, k_linear, v_linear], normed, coded, &mut [q, k, v])?,
+            Some(gate) => self.linears(
+                &[q_linear, k_linear, v_linear, gate],
+                normed,
+                coded,
+                &mut [q, k, v, attention_gate],
+            )?,
+        }
         profile.lap(Section::Matmul);
-        self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
+        self.place(weights, rotation.of_layer(config, index as u32), kv.len(), q, k);
         profile.lap(Section::Elementwise);
         kv.store(&self.cpu, index, k, v);
         let parameters = Attention {
@@ -53,23 +63,30 @@ impl Decoder {
         self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), q, attention, attended);
         kv.count_attention(&self.cpu, index, &parameters, q);
         profile.lap(Section::Attention);
-        if observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended).is_break() {
+        if gate.is_some() {
+            let (isa, width) = (self.cpu.isa(), config.q_rows());
+            self.cpu.for_each_rows([(attended, width)], WORK * width, |first, [attended]| {
+                sigmoid_gated(isa, attended, &attention_gate[first * width..][..attended.len()]);
+            });
+            profile.lap(Section::Elementwise);
+        }
+        if observer.observe(LinearInput::AttnOutput, output.weight.cols(), attended).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.output], attended, coded, &mut [projected])?;
+        self.linears(&[output], attended, coded, &mut [projected])?;
         Ok(ControlFlow::Continue(()))
     }
 
     /// Normalizes queries and keys of tokens from `position` on, and turns them to their positions.
     pub(super) fn place(
         &self,
-        layer: &LayerWeights,
+        weights: &AttentionWeights,
         rope: Option<&RopeTable>,
         position: usize,
         q: &mut [f32],
         k: &mut [f32],
     ) {
-        if layer.q_norm.is_none() && layer.k_norm.is_none() && rope.is_none() {
+        if weights.q_norm.is_none() && weights.k_norm.is_none() && rope.is_none() {
             return;
         }
         let (isa, widths) = (self.cpu.isa(), (self.model.config.q_rows(), self.model.config.kv_rows()));
@@ -77,8 +94,8 @@ impl Decoder {
         self.cpu.for_each_rows([(q, widths.0), (k, widths.1)], work, |first, [q, k]| {
             let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
             for (t, (q, k)) in (first..).zip(rows) {
-                self.norm_heads(layer.q_norm.as_ref(), q);
-                self.norm_heads(layer.k_norm.as_ref(), k);
+                self.norm_heads(weights.q_norm.as_ref(), q);
+                self.norm_heads(weights.k_norm.as_ref(), k);
                 if let Some(rope) = rope {
                     rope.apply(isa, q, position + t);
                     rope.apply(isa, k, position + t);

@@ -10,7 +10,8 @@
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state` | what changes while a decoder runs |
-//! | `kv_cache`, `kv_keep` | keys and values, and which of them are kept |
+//! | `recurrent` | layers that carry a state from token to token |
+//! | `kv_cache`, `kv_keep`, `recurrent_state` | keys and values, which of them are kept, and what recurrent layers keep |
 //! | `clustered_head` | logits of the likeliest clusters of tokens only |
 //! | `exit_rule`, `early_exit`, `skipping` | layers that are left out for a token, or always |
 //! | `layer_runner`, `observe` | layers one by one, and who looks at the inputs of their matrices |
@@ -28,6 +29,8 @@ mod kv_keep;
 mod layer_runner;
 mod observe;
 mod profile;
+mod recurrent;
+mod recurrent_state;
 mod residual;
 mod rotation;
 mod routing;

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 /// The distinct inputs of matrices in a decoder; query, key and value share one, gate and up another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinearInput {
-    /// Of the query, key and value projections.
+    /// Of the query, key and value projections, or the input projections of a recurrent mixer.
     Attention,
-    /// Of the attention output projection.
+    /// Of the output projection of attention, or of a recurrent mixer.
     AttnOutput,
     /// Of the gate and up projections; with experts, of all tokens, and what the router reads.
     Ffn,

@@ -5,6 +5,8 @@ use qsf_format::ModelConfig;
 use super::activations::CodedRows;
 use super::clustered_head::ProbeBuffers;
 use super::exit_rule::LayerCount;
+use super::kv_cache::CacheLayers;
+use super::recurrent::MixerBuffers;
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
@@ -22,6 +24,9 @@ pub struct DecoderState {
     pub(super) k: AlignedFloats,
     pub(super) v: AlignedFloats,
     pub(super) attended: AlignedFloats,
+    /// Gate of what attention gives.
+    pub(super) attention_gate: AlignedFloats,
+    pub(super) mixer: MixerBuffers,
     pub(super) projected: AlignedFloats,
     pub(super) gate: AlignedFloats,
     pub(super) up: AlignedFloats,
@@ -42,6 +47,7 @@ struct Widths {
     hidden: usize,
     q: usize,
     kv: usize,
+    attention_gate: usize,
     ffn: usize,
     gate: usize,
 }
@@ -57,6 +63,7 @@ impl Widths {
             hidden: config.hidden as usize,
             q: config.q_rows(),
             kv: config.kv_rows(),
+            attention_gate: if config.attention_gate { config.q_rows() } else { 0 },
             ffn,
             gate: if config.gated_ffn { ffn } else { 0 },
         }
@@ -67,7 +74,8 @@ impl Widths {
             // A choice takes as much as four floats.
             experts.count as usize + 2 * self.hidden + 4 * experts.used as usize
         });
-        3 * self.hidden + 2 * self.q + 2 * self.kv + self.ffn + self.gate + routed
+        let attention = 2 * self.q + 2 * self.kv + self.attention_gate;
+        3 * self.hidden + attention + MixerBuffers::floats_per_token(config) + self.ffn + self.gate + routed
     }
 }
 
@@ -86,7 +94,8 @@ impl StateBytes {
     /// Of a state with `context` positions and steps of `batch` tokens, without what the allocator adds.
     pub fn of(config: &ModelConfig, context: usize, batch: usize, kv: KvOptions) -> StateBytes {
         let widths = Widths::of(config);
-        let widest = widths.hidden.max(widths.q).max(widths.ffn);
+        let mixed = config.recurrent.as_ref().map_or(0, |r| r.output_columns(widths.hidden));
+        let widest = widths.hidden.max(widths.q).max(widths.ffn).max(mixed);
         let floats = (widths.floats_per_token(config) * size_of::<f32>()) as u64;
         let (heads, head_dim) = (config.heads as usize, config.head_dim as usize);
         StateBytes {
@@ -104,10 +113,10 @@ impl StateBytes {
 }
 
 impl DecoderState {
-    /// A state with the keys and values of `layers` layers.
+    /// A state for all layers, or for one at a time.
     pub(super) fn new(
         config: &ModelConfig,
-        layers: u32,
+        layers: CacheLayers,
         context: usize,
         batch: usize,
         kv: KvOptions,
@@ -128,6 +137,8 @@ impl DecoderState {
             k: buffer(widths.kv)?,
             v: buffer(widths.kv)?,
             attended: buffer(widths.q)?,
+            attention_gate: buffer(widths.attention_gate)?,
+            mixer: MixerBuffers::new(config, batch)?,
             projected: buffer(widths.hidden)?,
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
@@ -157,12 +168,14 @@ impl DecoderState {
             (&mut self.k, w.kv),
             (&mut self.v, w.kv),
             (&mut self.attended, w.q),
+            (&mut self.attention_gate, w.attention_gate),
             (&mut self.projected, w.hidden),
             (&mut self.gate, w.gate),
             (&mut self.up, w.ffn),
         ] {
             buffer.resize(tokens * width);
         }
+        self.mixer.resize(tokens);
         Ok(())
     }
 
@@ -196,7 +209,8 @@ impl DecoderState {
     ///
     /// # Errors
     /// When what is seen from there has been let go, by layers with a sliding window unless the state is one of
-    /// [`KvOptions::whole`], or by [`KvOptions::keep`]. Position 0 can always be gone back to.
+    /// [`KvOptions::whole`], or by [`KvOptions::keep`], or was never kept, by recurrent layers. Position 0 can always be gone
+    /// back to.
     pub fn rewind(&mut self, position: usize) -> Result<()> {
         self.kv.truncate(position)
     }

@@ -183,6 +183,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         attention_scale: _,
         attention_softcap: _,
         sliding_window: _,
+        attention_gate,
+        recurrent,
         // `step/feed_forward`, which sees by the weights whether there is a gate.
         activation: _,
         gated_ffn: _,
@@ -195,6 +197,12 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         stop_tokens: _,
         pad: _,
     } = config;
+    if recurrent.is_some() {
+        return Err(not_there("recurrent layers"));
+    }
+    if *attention_gate {
+        return Err(not_there("gates of attention"));
+    }
     if let Some(experts) = experts {
         check_experts(experts)?;
     }
@@ -235,11 +243,12 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     let wanted =
         |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
     let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
+    let Some(attention) = layer.mixer.attention() else { return Err(not_there("recurrent layers")) };
     Ok(GpuLayer {
         attn_norm: wanted(uploader, &layer.attn_norm),
-        qkv: stack(uploader, [&layer.q, &layer.k, &layer.v])?,
-        qk_norm: gains(uploader, &layer.q_norm).zip(gains(uploader, &layer.k_norm)),
-        output: linear(uploader, &layer.output)?,
+        qkv: stack(uploader, [&attention.q, &attention.k, &attention.v])?,
+        qk_norm: gains(uploader, &attention.q_norm).zip(gains(uploader, &attention.k_norm)),
+        output: linear(uploader, &attention.output)?,
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match &layer.ffn {
@@ -292,6 +301,10 @@ fn alike(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuMatrix> 
     Ok(first)
 }
 
+fn not_there(what: &str) -> RuntimeError {
+    RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") }
+}
+
 fn unlike(what: &str) -> RuntimeError {
     RuntimeError::NoGpu { why: format!("experts {what} do not run there; use --device cpu") }
 }
@@ -339,8 +352,7 @@ fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
     for layer in &model.layers {
-        let attention = [&layer.q, &layer.k, &layer.v, &layer.output];
-        for linear in attention.into_iter().chain(layer.ffn.linears()) {
+        for linear in layer.mixer.linears().chain(layer.ffn.linears()) {
             all.push(resident(&linear.weight)?);
         }
     }

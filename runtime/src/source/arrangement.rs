@@ -28,7 +28,20 @@ pub enum RowOrder {
         /// Rows of a head; even.
         head_dim: usize,
     },
+    /// Groups that each have a run of rows for each of some sections: one or more sections, each over all groups, one below
+    /// another.
+    Sections {
+        /// Rows of a group in each section.
+        runs: [usize; SECTIONS],
+        /// The first section.
+        first: usize,
+        /// Groups.
+        groups: usize,
+    },
 }
+
+/// Most sections of a group: queries, keys, values and gates.
+pub const SECTIONS: usize = 4;
 
 impl RowOrder {
     /// The stored row that is row `row` of the tensor.
@@ -39,6 +52,18 @@ impl RowOrder {
                 let (head, within) = (row / head_dim, row % head_dim);
                 let half = head_dim / 2;
                 first + head * head_dim + within % half * 2 + within / half
+            }
+            RowOrder::Sections { runs, first, groups } => {
+                let (stride, mut row) = (runs.iter().sum::<usize>(), row);
+                for section in first..SECTIONS {
+                    let (run, before) = (runs[section], runs[..section].iter().sum::<usize>());
+                    if row < run * groups {
+                        return row / run * stride + before + row % run;
+                    }
+                    row -= run * groups;
+                }
+                // Behind the last row.
+                usize::MAX
             }
         }
     }
@@ -59,6 +84,14 @@ impl Tensor {
                 return None;
             }
             RowOrder::Interleaved { .. } => {}
+            RowOrder::Sections { runs, first, groups } => {
+                let stored =
+                    runs.iter().try_fold(0usize, |sum, run| sum.checked_add(*run))?.checked_mul(groups)?;
+                let there = runs.get(first..)?.iter().sum::<usize>() * groups;
+                if stored > self.rows() || rows > there {
+                    return None;
+                }
+            }
             RowOrder::Strided { first, run, stride } => {
                 let last = rows.checked_sub(1);
                 let last_stored = last.map_or(Some(first), |last| {
@@ -180,6 +213,15 @@ mod tests {
         assert!(numbered(0, 12).reordered(RowOrder::Interleaved { first: 7, head_dim: 6 }, 6).is_none());
         assert!(numbered(0, 12).reordered(RowOrder::Interleaved { first: 0, head_dim: 5 }, 10).is_none());
         assert!(numbered(0, 10).reordered(order, 12).is_none());
+    }
+
+    #[test]
+    fn sections_of_groups_are_gathered_over_all_groups() {
+        let order = |first| RowOrder::Sections { runs: [1, 1, 2, 2], first, groups: 2 };
+        assert_eq!(rows_of(&numbered(0, 12).reordered(order(0), 8).unwrap()), [0, 6, 1, 7, 2, 3, 8, 9]);
+        assert_eq!(rows_of(&numbered(0, 12).reordered(order(3), 4).unwrap()), [4, 5, 10, 11]);
+        assert!(numbered(0, 12).reordered(order(3), 5).is_none());
+        assert!(numbered(0, 11).reordered(order(0), 8).is_none());
     }
 
     #[test]

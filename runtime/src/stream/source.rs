@@ -41,6 +41,17 @@ impl Place {
     }
 }
 
+/// When in a layer the decoder uses a matrix: the mixer first, and the others by their ids.
+fn order_of_use(kind: TensorKind) -> (u32, u32) {
+    use TensorKind::*;
+    let mixer =
+        [AttnQ, AttnK, AttnV, AttnGate, AttnOutput, MixerIn, MixerGate, MixerStep, MixerBeta, MixerOutput];
+    match mixer.iter().position(|of_mixer| *of_mixer == kind) {
+        Some(place) => (0, place as u32),
+        None => (1, kind.id()),
+    }
+}
+
 /// An open QSF file. Its weights are read when they are used.
 pub struct StreamSource {
     file: QsfFile,
@@ -109,8 +120,7 @@ impl StreamSource {
         let Found { outliers, tensors: vectors, infos, .. } = found;
         outliers.check_all_taken().map_err(|damage| damage.in_file(path))?;
         check_complete(path, &config, &infos)?;
-        let order = |place: &Place| (place.id.layer.unwrap_or(u32::MAX), place.id.kind.id());
-        places.sort_by_key(order);
+        places.sort_by_key(|place| (place.id.layer.unwrap_or(u32::MAX), order_of_use(place.id.kind)));
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
         let quantized_before = file.meta()?.map_or_else(Vec::new, |meta| meta.provenance.requantized_from);

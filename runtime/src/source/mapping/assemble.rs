@@ -7,6 +7,7 @@ use crate::error::{Result, RuntimeError};
 use crate::source::transpose::transpose;
 use crate::source::{RowOrder, TensorInfo};
 use crate::tensor::Tensor;
+use qsf_cpu::math::exp;
 
 /// Where a tensor comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(super) enum StoredPart {
     Transposed(usize),
     /// All values, each less 1.
     MinusOne,
+    /// `-e^v` of each value v.
+    MinusExp,
 }
 
 /// Loads and arranges.
@@ -58,7 +61,7 @@ fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
         StoredPart::From(first) => slice(stored, first, rows),
         StoredPart::Ordered(order) => stored.reordered(order, rows),
         StoredPart::Transposed(first) => transposed(stored, first..first.checked_add(rows)?),
-        StoredPart::MinusOne => None,
+        StoredPart::MinusOne | StoredPart::MinusExp => None,
     }
 }
 
@@ -96,6 +99,10 @@ fn vector(stored: &Tensor, part: StoredPart, len: usize) -> Option<Tensor> {
         StoredPart::Ordered(order) => Box::new(move |i| order.stored_row(i)),
         StoredPart::MinusOne => {
             let values: Vec<f32> = stored.to_f32().iter().map(|value| value - 1.0).collect();
+            return (count == len).then(|| Tensor::from_f32(1, len, &values));
+        }
+        StoredPart::MinusExp => {
+            let values: Vec<f32> = stored.to_f32().iter().map(|value| -exp(*value)).collect();
             return (count == len).then(|| Tensor::from_f32(1, len, &values));
         }
     };

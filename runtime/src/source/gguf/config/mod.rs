@@ -117,6 +117,9 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         embedding_scale: architecture.scaled_embedding.then(|| (hidden as f32).sqrt()),
         embedding_norm: architecture.embedding_norm,
         sliding_window,
+        // No architecture of the table has these.
+        attention_gate: false,
+        recurrent: None,
         experts,
         // `tokens` reads them.
         bos: None,

@@ -4,6 +4,7 @@
 
 mod architecture;
 mod bloom;
+mod gated_delta;
 mod gemma2;
 mod gemma3;
 mod gpt2;
@@ -18,7 +19,10 @@ mod phi;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
+mod qwen3_5_moe;
 mod qwen3_moe;
+mod qwen3_next;
 mod reader;
 mod rope;
 mod smollm3;
@@ -37,6 +41,9 @@ pub(super) const ALL: &[Architecture] = &[
     qwen2::QWEN2,
     qwen3::QWEN3,
     qwen3_moe::QWEN3_MOE,
+    qwen3_next::QWEN3_NEXT,
+    qwen3_5::QWEN3_5,
+    qwen3_5_moe::QWEN3_5_MOE,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
     smollm3::SMOLLM3,

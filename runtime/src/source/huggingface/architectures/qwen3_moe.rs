@@ -32,7 +32,7 @@ pub(super) const QWEN3_MOE: Architecture = Architecture {
     config,
 };
 
-const EXPERTS: &[NameRule] = &[
+pub(super) const EXPERTS: &[NameRule] = &[
     rows("layers.{}.mlp.experts.{e}.gate_proj.weight", &[ExpertGate]),
     rows("layers.{}.mlp.experts.{e}.up_proj.weight", &[ExpertUp]),
     rows("layers.{}.mlp.experts.{e}.down_proj.weight", &[ExpertDown]),
@@ -59,27 +59,42 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     model.qk_norm = Some(QkNorm::Head);
     // Unlike in Qwen 3 without experts, all layers have it.
     model.sliding_window = reader.window(&model, reader.window_in_use(Some(4096))?, |_| true);
+    model.experts =
+        experts(reader, model.layers, ExpertDefaults { count: 128, used: 8, ffn: 768, normalize: false })?;
+    Ok(SourceConfig { declared: reader.attention_bias()?, model })
+}
+
+/// What a configuration class takes for what is not there.
+pub(super) struct ExpertDefaults {
+    pub count: u32,
+    pub used: u32,
+    pub ffn: u32,
+    pub normalize: bool,
+}
+
+/// The experts of the later models of Qwen, in the layers that are not named as others.
+pub(super) fn experts(reader: &Reader<'_>, layers: u32, defaults: ExpertDefaults) -> Result<Option<Experts>> {
     let fields = reader.fields;
-    let count = reader.dimension(&["num_experts", "num_local_experts"], 128)?;
+    let count = reader.dimension(&["num_experts", "num_local_experts"], defaults.count)?;
     let step = fields.u32("decoder_sparse_step")?.unwrap_or(1);
     if step == 0 {
         return Err(fields.wrong("decoder_sparse_step", "1 or more", step));
     }
     let mut dense: Vec<u32> = fields.u32s("mlp_only_layers")?.unwrap_or_default();
     // Layers beyond the last are left alone, as in transformers.
-    dense.retain(|&layer| layer < model.layers);
-    dense.extend((0..model.layers).filter(|layer| (layer + 1) % step != 0));
+    dense.retain(|&layer| layer < layers);
+    dense.extend((0..layers).filter(|layer| (layer + 1) % step != 0));
     dense.sort_unstable();
     dense.dedup();
-    if count > 0 && dense.len() < model.layers as usize {
-        model.experts = Some(Experts {
-            count,
-            used: reader.dimension(&["num_experts_per_tok"], 8)?,
-            ffn: reader.dimension(&["moe_intermediate_size"], 768)?,
-            normalize_weights: fields.bool("norm_topk_prob")?.unwrap_or(false),
-            dense_layers: dense,
-            ..Experts::default()
-        });
+    if count == 0 || dense.len() == layers as usize {
+        return Ok(None);
     }
-    Ok(SourceConfig { declared: reader.attention_bias()?, model })
+    Ok(Some(Experts {
+        count,
+        used: reader.dimension(&["num_experts_per_tok"], defaults.used)?,
+        ffn: reader.dimension(&["moe_intermediate_size"], defaults.ffn)?,
+        normalize_weights: fields.bool("norm_topk_prob")?.unwrap_or(defaults.normalize),
+        dense_layers: dense,
+        ..Experts::default()
+    }))
 }

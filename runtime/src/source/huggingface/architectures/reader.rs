@@ -10,6 +10,9 @@ use crate::error::{Result, RuntimeError};
 /// More layers than any model has; what is counted up to is written down layer by layer.
 const MAX_LAYERS: u32 = 1 << 16;
 
+/// Layers of which one has each kind of matrix that shapes are taken from.
+const LOOKED_AT: u32 = 16;
+
 /// What a configuration class of transformers takes for the fields that are not there.
 pub(super) struct Defaults {
     pub vocab: u32,
@@ -47,11 +50,11 @@ impl Reader<'_> {
         Ok(layers)
     }
 
-    /// Rows and columns of the matrix of the first layer that holds these kinds, where there is one.
+    /// Rows and columns of the matrix that holds these kinds, of the first layer that has one.
     fn shape_of(&self, kinds: &[TensorKind]) -> Option<[u32; 2]> {
         let rule = self.architecture.table.rules.iter().find(|rule| rule.kinds == kinds)?;
-        let name = format!("{}{}", self.prefix, rule.name.replace("{}", "0"));
-        let (shape, _) = self.store.describe(&name)?;
+        let name = |layer: u32| format!("{}{}", self.prefix, rule.name.replace("{}", &layer.to_string()));
+        let (shape, _) = (0..LOOKED_AT).find_map(|layer| self.store.describe(&name(layer)))?;
         let [rows, cols] = *shape else { return None };
         Some([u32::try_from(rows).ok()?, u32::try_from(cols).ok()?])
     }
@@ -135,12 +138,19 @@ impl Reader<'_> {
     /// A model with the field names of LLaMA: RMS norms before attention and feed-forward, rotary positions, a gated
     /// feed-forward.
     pub(super) fn llama_like(&self, defaults: &Defaults) -> Result<ModelConfig> {
+        self.partly_rotated(defaults, None)
+    }
+
+    /// The same with `part` of a head rotated, where `partial_rotary_factor` does not say; `None`: always the whole.
+    pub(super) fn partly_rotated(&self, defaults: &Defaults, part: Option<f64>) -> Result<ModelConfig> {
         let fields = self.fields;
         let hidden = self.dimension(&["hidden_size"], defaults.hidden)?;
         let heads = self.dimension(&["num_attention_heads"], defaults.heads)?;
         let (head_dim, kv_heads) = self.heads(hidden, heads, defaults.head_dim, defaults.kv_heads)?;
         let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
-        let rope = rope::positions(fields, &RopeDefaults::new(defaults.theta, head_dim, positions))?;
+        let part = part.map(|part| (part, "partial_rotary_factor"));
+        let rotated = RopeDefaults { part, ..RopeDefaults::new(defaults.theta, head_dim, positions) };
+        let rope = rope::positions(fields, &rotated)?;
         Ok(ModelConfig {
             architecture: self.architecture.name().to_owned(),
             layers: self.layers(&["num_hidden_layers"], defaults.layers)?,
@@ -148,7 +158,7 @@ impl Reader<'_> {
             heads,
             kv_heads,
             head_dim,
-            ffn: self.dimension(&["intermediate_size"], defaults.ffn)?,
+            ffn: self.dimension(&["intermediate_size", "moe_intermediate_size"], defaults.ffn)?,
             vocab: self.dimension(&["vocab_size"], defaults.vocab)?,
             max_positions: rope.max_positions,
             norm: NormConfig::new(
@@ -190,6 +200,8 @@ pub(super) fn without_parts() -> ModelConfig {
         embedding_scale: None,
         embedding_norm: false,
         sliding_window: None,
+        attention_gate: false,
+        recurrent: None,
         experts: None,
         // `ConfigFiles::model` reads them.
         bos: None,
