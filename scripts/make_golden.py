@@ -142,6 +142,14 @@ def cases(scale):
     yield "gpt2", t.GPT2Config, dict(
         vocab_size=VOCAB, n_embd=36 * scale, n_layer=2, n_head=3, n_positions=64, n_inner=50 * scale,
         bos_token_id=0, eos_token_id=1), True
+    delta = dict(
+        linear_num_key_heads=2, linear_key_head_dim=10 * scale, linear_num_value_heads=4,
+        linear_value_head_dim=7 * scale, linear_conv_kernel_dim=4, head_dim=16 * scale,
+        layer_types=["linear_attention", "full_attention", "linear_attention"], num_hidden_layers=3)
+    yield "qwen3_5", t.Qwen3_5TextConfig, base(scale, tie_word_embeddings=False, **delta), True
+    experts = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20 * scale, shared_expert_intermediate_size=12 * scale)
+    yield "qwen3_next", t.Qwen3NextConfig, base(scale, mlp_only_layers=[1], **{**delta, **experts}), True
+    yield "qwen3_5_moe", t.Qwen3_5MoeTextConfig, base(scale, intermediate_size="absent", **{**delta, **experts}), True
 
 
 def later_cases(scale):

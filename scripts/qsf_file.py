@@ -11,8 +11,9 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     attn_k_bias attn_v_bias attn_output_bias ffn_biases q_norm k_norm post_attn_norm post_ffn_norm attn_norm_bias
     ffn_norm_bias ffn_gate_bias ffn_up_bias ffn_down_bias router expert_gate expert_up expert_down shared_gate
     shared_up shared_down attn_sinks rope_factors router_bias router_choice_bias expert_gate_bias expert_up_bias
-    expert_down_bias shared_router ffn_act_above ffn_act_below""".split()))
-KINDS.update(enumerate("attn_q_down attn_kv_down attn_k_up attn_v_up".split(), start=54))
+    expert_down_bias shared_router ffn_act_above ffn_act_below mixer_in mixer_gate mixer_step mixer_beta mixer_output
+    mixer_conv mixer_conv_bias mixer_decay mixer_step_bias mixer_skip mixer_norm mixer_in_bias mixer_output_bias attn_gate
+    attn_q_down attn_kv_down attn_k_up attn_v_up""".split()))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias""".split(), start=64))
 MIB = 1 << 20

@@ -30,18 +30,23 @@ def tensor_kinds(m, layer=None):
             if biased:
                 may[71] = 1, h
         return must, may
-    must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
-    may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
-    x = m["latent"]
-    if x:
+    recurrent, x = is_recurrent(m, layer), m["latent"]
+    if recurrent:
+        must, may = mixer_kinds(m["recurrent"], h)
+    elif x:
         r, heads = x["shared_dim"], m["heads"]
         must = {0: (q, h), 3: (h, heads * x["value_dim"]), 55: (r + x["kv_rank"], h), 15: (1, x["kv_rank"]),
                 56: (heads * x["kv_rank"], m["head_dim"] - r), 57: (heads * x["value_dim"], x["kv_rank"])}
         if x["q_rank"]:
             must.update({0: (q, x["q_rank"]), 54: (x["q_rank"], h), 14: (1, x["q_rank"])})
         may = {12: (1, h)}
-    if m["attention_sinks"]:
-        must[30] = 1, m["heads"]
+    else:
+        must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
+        may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
+        if m["attention_gate"]:
+            must[53] = q, h
+        if m["attention_sinks"]:
+            must[30] = 1, m["heads"]
     placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
     norms = {} if placement == "post" or not gains else {7: 18} if m["residual"] == "parallel_one_norm" else {7: 18, 8: 19}
     for gain, bias in norms.items():
@@ -50,7 +55,7 @@ def tensor_kinds(m, layer=None):
             may[bias] = 1, h
     if placement != "pre" and gains:
         must[16] = must[17] = 1, h
-    if m["qk_norm"]:
+    if m["qk_norm"] and not recurrent:
         head = m["qk_norm"] in ("head", "rotated_head")
         must[14], must[15] = (1, m["head_dim"] if head else q), (1, m["head_dim"] if head else kv)
     e = m["experts"]
@@ -77,6 +82,21 @@ def tensor_kinds(m, layer=None):
     if m["gated_ffn"]:
         must[4], may[20] = (f, h), (1, f)
     return must, may
+
+
+def is_recurrent(m, layer):
+    return m["recurrent"] is not None and layer in m["recurrent"]["layers"]
+
+
+def mixer_kinds(r, h):
+    """(must, may) of the mixer of a recurrent layer."""
+    m = r["mixer"]
+    if m["kind"] == "short_conv":
+        return {40: (3 * h, h), 44: (h, h), 45: (1, h * r["taps"])}, {46: (1, h), 51: (1, 3 * h), 52: (1, h)}
+    heads, outputs = m["value_heads"], m["value_heads"] * m["value_dim"]
+    channels = 2 * m["key_heads"] * m["key_dim"] + outputs
+    return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 43: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]),
+            47: (1, heads), 48: (1, heads), 50: (1, m["value_dim"])}, {}
 
 
 # ---------------------------------------------------------------- Norm, activation, positions
@@ -236,8 +256,45 @@ def attention(m, t, layer, a, length):
     s = np.where(seen, s, -np.inf)
     if m["attention_sinks"]:
         s = np.concatenate([s, np.broadcast_to(t[30][0][:, None, None], (heads, positions, 1))], axis=-1)
-    o = np.einsum("hij,jhd->ihd", softmax(s)[:, :, :positions], v)
-    return linear(t, 3, 12, o.reshape(positions, -1))
+    o = np.einsum("hij,jhd->ihd", softmax(s)[:, :, :positions], v).reshape(positions, -1)
+    if m["attention_gate"]:
+        o = o * sigmoid(a @ t[53].T)
+    return linear(t, 3, 12, o)
+
+
+def conv(r, t, u):
+    taps = t[45].reshape(-1, r["taps"])
+    padded = np.concatenate([np.zeros((r["taps"] - 1, u.shape[1])), u])
+    out = sum(padded[j:j + len(u)] * taps[:, j] for j in range(r["taps"]))
+    return out + t[46][0] if 46 in t else out
+
+
+def mixer(m, t, a):
+    """Section 7."""
+    r = m["recurrent"]
+    if r["mixer"]["kind"] == "short_conv":
+        b, c, x = np.split(linear(t, 40, 51, a), 3, axis=1)
+        return linear(t, 44, 52, c * conv(r, t, b * x))
+    return gated_delta(m, r, r["mixer"], t, a)
+
+
+def gated_delta(m, r, x, t, a):
+    heads, value_dim, d, keys = x["value_heads"], x["value_dim"], x["key_dim"], x["key_heads"] * x["key_dim"]
+    u = act(conv(r, t, a @ t[40].T), "silu")
+    q, k, v = u[:, :keys], u[:, keys:2 * keys], u[:, 2 * keys:].reshape(len(a), heads, value_dim)
+    unit = lambda x: x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + 1e-6)
+    q, k = unit(q.reshape(len(a), -1, d)) / math.sqrt(d), unit(k.reshape(len(a), -1, d))
+    q, k = np.repeat(q, heads // x["key_heads"], axis=1), np.repeat(k, heads // x["key_heads"], axis=1)
+    rate = np.exp(t[47][0] * np.log1p(np.exp(a @ t[42].T + t[48][0])))
+    replaced = sigmoid(a @ t[43].T)
+    state, out = np.zeros((heads, value_dim, d)), []
+    for i in range(len(a)):
+        state = state * rate[i][:, None, None]
+        change = replaced[i][:, None] * (v[i] - np.einsum("hvd,hd->hv", state, k[i]))
+        state = state + change[:, :, None] * k[i][:, None, :]
+        out.append(np.einsum("hvd,hd->hv", state, q[i]))
+    o = norm(np.array(out), t[50][0], None, "rms_norm", m["norm"]["epsilon"], False)
+    return linear(t, 44, 52, o.reshape(len(a), -1) * act(a @ t[41].T, "silu"))
 
 
 def sigmoid(x):
@@ -312,7 +369,7 @@ def logits(m, ids, rest, layers, length=None, last=1):
             t = {**t, 21: t[13][:, :m["ffn"]], 22: t[13][:, m["ffn"]:]}
         post = n["placement"] in ("post", "pre_and_post")
         a = x if n["placement"] == "post" else gain_bias(x, t, 7, 18)
-        y = attention(m, t, layer, a, length)
+        y = mixer(m, t, a) if is_recurrent(m, layer) else attention(m, t, layer, a, length)
         if post:
             y = gain_bias(y, t, 16, None)
         y = y * scale

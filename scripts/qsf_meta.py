@@ -91,9 +91,9 @@ def numbers(x, place, count):
 # MODEL.md, section 1: fields with a default may be absent but not null, optional ones may be both.
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
-MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, stop_tokens=[])
+MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, attention_gate=False, stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
-MODEL_OPTIONAL = ["qk_norm", "latent", *MODEL_FACTORS, "query_growth", "gate_clip", "sliding_window", "experts", "bos", "pad"]
+MODEL_OPTIONAL = ["qk_norm", "latent", *MODEL_FACTORS, *"query_growth gate_clip sliding_window recurrent experts bos pad".split()]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
@@ -101,6 +101,9 @@ ROPE_DEFAULTS, ROPE_OPTIONAL = dict(unrotated_layers=[]), ["scaling", "dims", "s
 SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_freq_factor", "original_positions"],
                 dynamic=["factor", "original_positions"], long_rope=["original_positions", "short_factors", "long_factors", "attention_factor"],
                 yarn=["factor", "original_positions", "beta_fast", "beta_slow", "attention_factor", "truncate"], factors=["factors"])
+
+
+MIXERS = dict(short_conv=[], gated_delta=["key_heads", "key_dim", "value_heads", "value_dim"])
 
 
 def with_defaults(m, defaults, optional):
@@ -165,6 +168,24 @@ def parse_position(x, layers, head_dim):
     return p
 
 
+def parse_recurrent(x, layers):
+    place = "model.recurrent"
+    r = fields(x, place, ("mixer", "taps", "layers"), strict=True)
+    integer(r["taps"], f"{place}.taps", 1, 64)
+    layer_list(r["layers"], f"{place}.layers", layers)
+    need(r["layers"], f"{place}.layers", "empty")
+    kind = dict(r["mixer"]).get("kind") if isinstance(r["mixer"], Pairs) else None
+    choice(kind, f"{place}.mixer.kind", MIXERS)
+    m = r["mixer"] = fields(r["mixer"], f"{place}.mixer", ["kind", *MIXERS[kind]], strict=True)
+    for k in MIXERS[kind]:
+        integer(m[k], f"{place}.mixer.{k}", 1, 1 << 16)
+    if kind == "gated_delta":
+        keys, key_dim, values, value_dim = (m[k] for k in MIXERS[kind])
+        need(values % keys == 0, f"{place}.mixer.value_heads", "not a multiple of key_heads")
+        need(values * value_dim * key_dim <= 1 << 28 and values * max(value_dim, key_dim) <= 1 << 24, f"{place}.mixer", "too large a state")
+    return r
+
+
 def parse_model(x):
     """MODEL.md: `model` as a dict, checked, with all defaults; optional fields that are absent are None."""
     m = fields(x, "model", MODEL_FIELDS, [*MODEL_DEFAULTS, *MODEL_OPTIONAL], strict=True)
@@ -182,7 +203,7 @@ def parse_model(x):
     if m["qk_norm"] is not None:
         choice(m["qk_norm"], "model.qk_norm", ("head", "projection", "rotated_head", "heads_apart"))
     for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"]),
-                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"])):
+                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("attention_gate", m["attention_gate"])):
         need(type(v) is bool, f"model.{k}", "not a bool")
     for k in MODEL_FACTORS:
         if m[k] is not None:
@@ -212,10 +233,12 @@ def parse_model(x):
             integer(x["q_rank"], f"{place}.q_rank", 1, 1 << 20)
         x["norm_epsilon"] = f32(x["norm_epsilon"], f"{place}.norm_epsilon", 0)
         need(m["kv_heads"] == m["heads"] and m["qk_norm"] is None and m["sliding_window"] is None, place, "not with these heads, norms or windows")
-        need(m["qkv_clip"] is None and not m["attention_sinks"], place, "not with limits or sinks")
+        need(m["qkv_clip"] is None and not m["attention_sinks"] and not m["attention_gate"], place, "not with limits, sinks or gates")
         p = m["position"]
         need(p["kind"] == "rope" and p["dims"] == x["shared_dim"] and p["sliding_theta"] is None, place, "other rotated dims than shared_dim")
         need(m["heads"] * max(x["kv_rank"] + x["shared_dim"], x["value_dim"]) <= 1 << 24, place, "heads too wide")
+    if m["recurrent"] is not None:
+        m["recurrent"] = parse_recurrent(m["recurrent"], m["layers"])
     if m["experts"] is not None:
         place = "model.experts"
         e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), [*EXPERTS_DEFAULTS, *EXPERTS_OPTIONAL], strict=True)

@@ -31,10 +31,11 @@ impl LayerStats {
         use TensorKind::*;
         let input = match (kind, expert) {
             (AttnQ, _) if self.inputs.contains_key(&LinearInput::QueryLatent) => LinearInput::QueryLatent,
-            (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown, _) => LinearInput::Attention,
+            (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate, _) => LinearInput::Attention,
+            (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
             (AttnKUp, _) => LinearInput::KeyUp,
             (AttnVUp, _) => LinearInput::ValueUp,
-            (AttnOutput, _) => LinearInput::AttnOutput,
+            (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
             (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) | (ExpertGate | ExpertUp, None) => {
                 LinearInput::Ffn
             }

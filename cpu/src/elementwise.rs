@@ -2,7 +2,7 @@
 
 use super::function::Function;
 use super::isa::{Isa, Vectorized};
-use super::math::tanh;
+use super::math::{sigmoid, tanh};
 
 /// `x += y`.
 ///
@@ -49,6 +49,56 @@ pub fn activate(isa: Isa, function: Function, x: &mut [f32]) {
 pub fn gated(isa: Isa, function: Function, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "product of different lengths");
     isa.vectorize(Gated { function, gate, up });
+}
+
+/// `x *= y`.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn multiply(isa: Isa, x: &mut [f32], y: &[f32]) {
+    assert_eq!(x.len(), y.len(), "product of different lengths");
+    isa.vectorize(Multiply { x, y });
+}
+
+struct Multiply<'a> {
+    x: &'a mut [f32],
+    y: &'a [f32],
+}
+
+impl Vectorized for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (x, y) in self.x.iter_mut().zip(self.y) {
+            *x *= y;
+        }
+    }
+}
+
+/// `x *= sigmoid(gate)`.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn sigmoid_gated(isa: Isa, x: &mut [f32], gate: &[f32]) {
+    assert_eq!(x.len(), gate.len(), "product of different lengths");
+    isa.vectorize(SigmoidGated { x, gate });
+}
+
+struct SigmoidGated<'a> {
+    x: &'a mut [f32],
+    gate: &'a [f32],
+}
+
+impl Vectorized for SigmoidGated<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (x, gate) in self.x.iter_mut().zip(self.gate) {
+            *x *= sigmoid(*gate);
+        }
+    }
 }
 
 struct AddAssign<'a> {
@@ -220,6 +270,23 @@ mod tests {
             scale(isa, &mut x, 0.5);
             add_scaled(isa, &mut x, 0.5, &capped);
             assert_eq!(x, capped);
+        }
+    }
+
+    #[test]
+    fn a_sigmoid_gate_has_its_values_and_the_same_on_every_instruction_set() {
+        let gate: Vec<f32> = (0..37).map(|i| i as f32 * 0.7 - 12.0).collect();
+        let mut expected = vec![3.0; 37];
+        sigmoid_gated(Isa::SCALAR, &mut expected, &gate);
+        for (x, gate) in expected.iter().zip(&gate) {
+            assert!((f64::from(*x) - 3.0 / (1.0 + f64::from(-gate).exp())).abs() < 1e-6, "{x} {gate}");
+        }
+        for isa in Isa::available() {
+            let mut x = vec![3.0; 37];
+            sigmoid_gated(isa, &mut x, &gate);
+            assert_eq!(x, expected, "{isa:?}");
+            multiply(isa, &mut x, &gate);
+            assert!(x.iter().zip(&expected).zip(&gate).all(|((x, e), gate)| *x == e * gate));
         }
     }
 

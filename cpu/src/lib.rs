@@ -29,6 +29,7 @@
 //! | `float_matvec` | stored floats times a single token |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
+//! | `recurrent` | mixers that carry a state: convolutions of channels, the gated delta rule |
 //! | `second_moments` | sums of outer products of activations, for calibration |
 //! | `memory` | memory that can be refused |
 //! | `math`, `power_of_two`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
@@ -60,6 +61,7 @@ pub mod math;
 mod memory;
 mod norm;
 mod power_of_two;
+mod recurrent;
 mod rope;
 mod rope_frequencies;
 mod row_blocks;
@@ -76,7 +78,9 @@ pub use aligned::AlignedFloats;
 pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
 pub use backend::Cpu;
 pub use decode::{decode_panel_row, decode_row};
-pub use elementwise::{activate, add_assign, add_scaled, clip, gated, scale, softcap};
+pub use elementwise::{
+    activate, add_assign, add_scaled, clip, gated, multiply, scale, sigmoid_gated, softcap,
+};
 pub use float16::{bf16_to_f32, f16_to_f32};
 pub use function::{Function, gate};
 pub use hadamard::hadamard_block;
@@ -88,6 +92,7 @@ pub use kernels::{
 };
 pub use memory::{OutOfMemory, zeros};
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
+pub use recurrent::{GatedDelta, ShortConv, keep_last, scale_to_length};
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
 pub use second_moments::ColumnPanels;

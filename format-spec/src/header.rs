@@ -252,6 +252,8 @@ impl FileHeader {
             gate_clip: _,
             embedding_norm: _,
             sliding_window: _,
+            attention_gate: _,
+            recurrent: _,
             experts: _,
         } = config;
         let (position, rope_theta) = position_code(position);
@@ -463,6 +465,8 @@ impl FileHeader {
             gate_clip: None,
             embedding_norm: false,
             sliding_window: None,
+            attention_gate: false,
+            recurrent: None,
             experts: None,
             bos: self.bos,
             stop_tokens: self.eos.into_iter().collect(),

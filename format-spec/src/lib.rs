@@ -121,8 +121,8 @@ pub use layout::Layout;
 pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};
 pub use model_config::{
     Activation, AttentionShape, ExpertGroups, Experts, GateClip, LatentAttention, ModelConfig, NormConfig,
-    NormKind, NormPlacement, PositionConfig, QkNorm, QueryGrowth, Residual, RopeScaling, RouterScore,
-    SharedExperts, SlidingWindow,
+    NormKind, NormPlacement, PositionConfig, QkNorm, QueryGrowth, Recurrent, RecurrentMixer, Residual,
+    RopeScaling, RouterScore, SharedExperts, SlidingWindow,
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;

@@ -4,11 +4,13 @@
 mod attention;
 mod check;
 mod position;
+mod recurrent;
 
 use serde::{Deserialize, Serialize};
 
 pub use attention::{AttentionShape, LatentAttention};
 pub use position::{PositionConfig, RopeScaling};
+pub use recurrent::{Recurrent, RecurrentMixer};
 
 /// What a decoder must know to run a model. Unknown fields are refused: they would change what the model computes.
 ///
@@ -90,6 +92,12 @@ pub struct ModelConfig {
     /// Layers whose attention reaches back a limited number of positions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sliding_window: Option<SlidingWindow>,
+    /// Whether what attention gives is multiplied with the sigmoid of a gate before the output projection.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attention_gate: bool,
+    /// Layers whose mixer is a recurrence instead of attention.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub recurrent: Option<Recurrent>,
     /// Mixture of experts in place of the feed-forward.
     #[serde(default, skip_serializing_if = "is_default")]
     pub experts: Option<Experts>,
@@ -327,6 +335,16 @@ impl ModelConfig {
     pub fn window(&self, layer: u32) -> Option<u32> {
         let window = self.sliding_window.as_ref()?;
         window.layers.binary_search(&layer).is_ok().then_some(window.size)
+    }
+
+    /// The recurrence of `layer`; `None`: it has none.
+    pub fn recurrent(&self, layer: u32) -> Option<&Recurrent> {
+        self.recurrent.as_ref().filter(|recurrent| recurrent.layers.binary_search(&layer).is_ok())
+    }
+
+    /// Whether `layer` has attention.
+    pub fn has_attention(&self, layer: u32) -> bool {
+        self.recurrent(layer).is_none()
     }
 
     /// The experts of `layer`; `None`: an ordinary feed-forward.

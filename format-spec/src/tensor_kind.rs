@@ -115,6 +115,34 @@ tensor_kinds! {
     FfnActAbove = 38, "ffn_act_above";
     /// What makes its factor below 0, 1 x 1.
     FfnActBelow = 39, "ffn_act_below";
+    /// Input projection of a recurrent mixer: what its convolution reads, and the two gates of a short convolution.
+    MixerIn = 40, "mixer_in";
+    /// Gate of a recurrent mixer's output, as wide as that.
+    MixerGate = 41, "mixer_gate";
+    /// Step of each head, `heads` x `hidden`: how much the state decays.
+    MixerStep = 42, "mixer_step";
+    /// How much of what a state held for a key is replaced, `heads` x `hidden`.
+    MixerBeta = 43, "mixer_beta";
+    /// Output projection of a recurrent mixer.
+    MixerOutput = 44, "mixer_output";
+    /// Filters of the convolution, 1 x `channels * taps`, channel by channel, oldest token first.
+    MixerConv = 45, "mixer_conv";
+    /// Bias of the convolution.
+    MixerConvBias = 46, "mixer_conv_bias";
+    /// Rate of decay of each head, below 0.
+    MixerDecay = 47, "mixer_decay";
+    /// Bias of the step.
+    MixerStepBias = 48, "mixer_step_bias";
+    /// What passes by the state, for each head.
+    MixerSkip = 49, "mixer_skip";
+    /// Norm of a recurrent mixer's output; gains as they multiply.
+    MixerNorm = 50, "mixer_norm";
+    /// Bias of the input projection of a recurrent mixer.
+    MixerInBias = 51, "mixer_in_bias";
+    /// Bias of the output projection of a recurrent mixer.
+    MixerOutputBias = 52, "mixer_output_bias";
+    /// Gate of what attention gives, `heads * head_dim` x `hidden`.
+    AttnGate = 53, "attn_gate";
     /// Latents of queries, `q_rank` x `hidden`.
     AttnQDown = 54, "attn_q_down";
     /// What all heads share of a key, then the latent of keys and values, `shared_dim + kv_rank` x `hidden`.
@@ -152,16 +180,28 @@ impl TensorKind {
         self.id() < 64
     }
 
-    /// The place of a matrix among those of its layer, in the order of use.
-    pub const fn order_of_use(self) -> u32 {
-        match self {
-            // What is computed of latents, before the output of attention.
-            TensorKind::AttnQDown => 0,
-            TensorKind::AttnQ => 1,
-            TensorKind::AttnKvDown => 2,
-            TensorKind::AttnKUp => 3,
-            TensorKind::AttnVUp => 4,
-            _ => 5 + self.id(),
+    /// The place of a matrix among those of its layer, in the order of use: the mixer first, and the others by their ids.
+    pub fn order_of_use(self) -> u32 {
+        use TensorKind::*;
+        let mixer = [
+            AttnQDown,
+            AttnQ,
+            AttnK,
+            AttnV,
+            AttnKvDown,
+            AttnGate,
+            AttnKUp,
+            AttnVUp,
+            AttnOutput,
+            MixerIn,
+            MixerGate,
+            MixerStep,
+            MixerBeta,
+            MixerOutput,
+        ];
+        match mixer.iter().position(|of_mixer| *of_mixer == self) {
+            Some(place) => place as u32,
+            None => mixer.len() as u32 + self.id(),
         }
     }
 
@@ -188,6 +228,12 @@ impl TensorKind {
                 | TensorKind::SharedGate
                 | TensorKind::SharedUp
                 | TensorKind::SharedDown
+                | TensorKind::MixerIn
+                | TensorKind::MixerGate
+                | TensorKind::MixerStep
+                | TensorKind::MixerBeta
+                | TensorKind::MixerOutput
+                | TensorKind::AttnGate
                 | TensorKind::Head
                 | TensorKind::Positions
                 | TensorKind::TokenEmbedding

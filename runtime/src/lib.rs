@@ -67,12 +67,15 @@ pub use chat_template::{ChatTemplate, Message};
 pub use qsf_cpu as cpu;
 
 pub use decoder::{
-    Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvKeep,
-    KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
+    Activations, CacheLayers, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache,
+    KvKeep, KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
     StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError, megabytes};
 pub use part::WorkPart;
 pub use runner::{Runner, Sequence};
 pub use tokenizer::{TokenStream, Tokenizer};
-pub use weights::{Embedding, FeedForward, LayerWeights, Linear, Model, Norm, Weight};
+pub use weights::{
+    AttentionWeights, Embedding, FeedForward, LayerWeights, Linear, Mixer, Model, Norm, RecurrentWeights,
+    Weight,
+};

@@ -1,5 +1,7 @@
 //! The weights of a model as the decoder uses them: matrices in their stored type, vectors as floats.
 
+mod mixer;
+
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -10,6 +12,8 @@ use crate::error::{Result, RuntimeError};
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
 use crate::tensor::Tensor;
+
+pub use mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights};
 
 /// A model. Matrices share the source's bytes, or come from disk whenever they are used; nothing is expanded.
 pub struct Model {
@@ -31,25 +35,11 @@ pub struct Model {
 
 /// One transformer layer. Norms are there as the configuration says.
 pub struct LayerWeights {
-    /// Norm before attention.
+    /// Norm before the mixer.
     pub attn_norm: Option<Norm>,
-    /// Query projection.
-    pub q: Linear,
-    /// Key projection, where keys are made of what attention reads.
-    pub k: Option<Linear>,
-    /// Value projection, where values are.
-    pub v: Option<Linear>,
-    /// What keys and values are made of otherwise.
-    pub latent: Option<LatentWeights>,
-    /// Norm of queries.
-    pub q_norm: Option<Norm>,
-    /// Norm of keys.
-    pub k_norm: Option<Norm>,
-    /// Scores without values, one per head.
-    pub sinks: Option<Vec<f32>>,
-    /// Attention output projection.
-    pub output: Linear,
-    /// Norm of what attention adds.
+    /// What brings tokens together.
+    pub mixer: Mixer,
+    /// Norm of what the mixer adds.
     pub post_attn_norm: Option<Norm>,
     /// Norm before the feed-forward.
     pub ffn_norm: Option<Norm>,
@@ -57,18 +47,6 @@ pub struct LayerWeights {
     pub ffn: FeedForward,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<Norm>,
-}
-
-/// Matrices of attention by way of latents.
-pub struct LatentWeights {
-    /// Makes latents of queries; without, queries are made of what attention reads.
-    pub q_down: Option<Linear>,
-    /// Makes what heads share of a key, and behind it the latent of keys and values.
-    pub kv_down: Linear,
-    /// Of each head, turns the rest of its query to latents.
-    pub k_up: Vec<Linear>,
-    /// Of each head, makes a value of a latent.
-    pub v_up: Vec<Linear>,
 }
 
 /// The feed-forward of a layer.
@@ -232,7 +210,7 @@ impl Model {
     pub(crate) fn layer_bytes_per_token(&self, index: usize) -> u64 {
         let bytes = |linear: &Linear| linear.weight.stored_bytes();
         let layer = &self.layers[index];
-        let attention: u64 = layer.attention_linears().map(bytes).sum();
+        let mixer: u64 = layer.mixer.linears().map(bytes).sum();
         let ffn: u64 = match &layer.ffn {
             FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
             FeedForward::Experts(mixture) => {
@@ -241,7 +219,7 @@ impl Model {
                 mixture.for_all_tokens().chain(chosen).map(bytes).sum()
             }
         };
-        attention + ffn
+        mixer + ffn
     }
 
     /// Whether any matrix is stored in blocks of the file format, so that int8 activations apply.
@@ -251,8 +229,7 @@ impl Model {
 
     /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let layers =
-            self.layers.iter().flat_map(|layer| layer.attention_linears().chain(layer.ffn.linears()));
+        let layers = self.layers.iter().flat_map(|layer| layer.mixer.linears().chain(layer.ffn.linears()));
         layers.chain([&self.head])
     }
 }
@@ -264,15 +241,6 @@ impl LayerWeights {
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
         Loader { parts: &InMemory::new(source) }.layer(layer)
-    }
-
-    /// Every matrix of attention.
-    pub(crate) fn attention_linears(&self) -> impl Iterator<Item = &Linear> {
-        let of_latents = self.latent.iter().flat_map(|latent| {
-            let down = latent.q_down.iter().chain([&latent.kv_down]);
-            down.chain(&latent.k_up).chain(&latent.v_up)
-        });
-        [&self.q].into_iter().chain(&self.k).chain(&self.v).chain(of_latents).chain([&self.output])
     }
 }
 
@@ -389,20 +357,12 @@ impl Loader<'_> {
         };
         let placement = config.norm.placement;
         let (pre, post) = (placement.has_pre(), placement.has_post());
-        let used = |kind| crate::source::expected_shape(config, TensorId::of_layer(i, kind)).is_some();
         Ok(LayerWeights {
             attn_norm: layer_norm(pre, AttnNorm, AttnNormBias)?,
-            q: self.linear(i, AttnQ, AttnQBias)?,
-            k: used(AttnK).then(|| self.linear(i, AttnK, AttnKBias)).transpose()?,
-            v: used(AttnV).then(|| self.linear(i, AttnV, AttnVBias)).transpose()?,
-            latent: used(AttnKvDown).then(|| self.latent(i, used(AttnQDown))).transpose()?,
-            q_norm: self.gain_only(used(QNorm), i, QNorm)?,
-            k_norm: self.gain_only(used(KNorm), i, KNorm)?,
-            sinks: match config.attention_sinks {
-                true => Some(self.tensor(TensorId::of_layer(i, AttnSinks))?.to_f32()),
-                false => None,
+            mixer: match config.recurrent(i) {
+                Some(recurrent) => Mixer::Recurrent(Box::new(self.recurrent(i, recurrent)?)),
+                None => Mixer::Attention(Box::new(self.attention(i)?)),
             },
-            output: self.linear(i, AttnOutput, AttnOutputBias)?,
             post_attn_norm: self.gain_only(post, i, PostAttnNorm)?,
             ffn_norm: layer_norm(pre && config.residual != Residual::ParallelOneNorm, FfnNorm, FfnNormBias)?,
             ffn: self.feed_forward(i)?,
@@ -410,25 +370,12 @@ impl Loader<'_> {
         })
     }
 
-    fn latent(&self, i: u32, has_q_down: bool) -> Result<LatentWeights> {
-        use TensorKind::*;
-        let matrix = |kind| -> Result<Linear> {
-            Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(i, kind))?, bias: None })
-        };
-        let heads = self.parts.config().heads as usize;
-        let by_head = |kind| -> Result<Vec<Linear>> {
-            let all = matrix(kind)?.weight;
-            let rows = all.rows() / heads;
-            let cut = || RuntimeError::Request(format!("heads of layer {i} on the schedule"));
-            let of_head = |head: usize| all.slice_rows(head * rows..(head + 1) * rows).ok_or_else(cut);
-            (0..heads).map(|head| Ok(Linear { weight: of_head(head)?, bias: None })).collect()
-        };
-        Ok(LatentWeights {
-            q_down: has_q_down.then(|| matrix(AttnQDown)).transpose()?,
-            kv_down: matrix(AttnKvDown)?,
-            k_up: by_head(AttnKUp)?,
-            v_up: by_head(AttnVUp)?,
-        })
+    fn is_used(&self, layer: u32, kind: TensorKind) -> bool {
+        crate::source::expected_shape(self.parts.config(), TensorId::of_layer(layer, kind)).is_some()
+    }
+
+    fn matrix(&self, layer: u32, kind: TensorKind) -> Result<Linear> {
+        Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(layer, kind))?, bias: None })
     }
 
     fn feed_forward(&self, i: u32) -> Result<FeedForward> {

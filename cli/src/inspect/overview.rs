@@ -2,8 +2,8 @@
 
 use qsf_format::printable::message;
 use qsf_format::{
-    EarlyExits, JsonLimits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, Section, SectionTag,
-    Verification, VocabClusters, from_json, human_bytes,
+    EarlyExits, JsonLimits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, RecurrentMixer, Section,
+    SectionTag, Verification, VocabClusters, from_json, human_bytes,
 };
 use serde_json::{Value, json};
 
@@ -173,6 +173,8 @@ fn model_parts(model: &ModelConfig) -> String {
         gate_clip: _,
         embedding_norm: _,
         sliding_window,
+        attention_gate: _,
+        recurrent,
         experts,
         bos: _,
         stop_tokens: _,
@@ -188,6 +190,13 @@ fn model_parts(model: &ModelConfig) -> String {
         if let Some(shared) = experts.shared {
             parts.push(format!("a shared expert of {}", shared.ffn));
         }
+    }
+    if let Some(recurrent) = recurrent {
+        let name = match recurrent.mixer {
+            RecurrentMixer::GatedDelta { .. } => "gated delta nets",
+            RecurrentMixer::ShortConv {} => "short convolutions",
+        };
+        parts.push(format!("{name} in {} layers", recurrent.layers.len()));
     }
     if let Some(window) = sliding_window {
         parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));

@@ -92,10 +92,11 @@ fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> Option<Linea
     use TensorKind::*;
     Some(match (kind, expert) {
         (AttnQ, _) if latent => LinearInput::QueryLatent,
-        (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown, _) => LinearInput::Attention,
+        (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate, _) => LinearInput::Attention,
+        (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
         (AttnKUp, _) => LinearInput::KeyUp,
         (AttnVUp, _) => LinearInput::ValueUp,
-        (AttnOutput, _) => LinearInput::AttnOutput,
+        (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
         (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
         (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,
         (ExpertDown, Some(expert)) => LinearInput::ExpertDown(expert),

@@ -24,18 +24,22 @@ impl Recipe {
     /// The type that a tensor is stored in, before overrides and before promotion for want of range.
     ///
     /// - Routers stay f32: they are small, and a wrong expert costs more than any rounding. So do rotary factors, whose
-    ///   error grows with the position.
+    ///   error grows with the position, and what says how fast a recurrent state decays: its error goes from token to token.
     /// - Norms, biases and other vectors are f16; of a float recipe's type in a float recipe.
     /// - Learned positions are added to every embedding and never share a scale with it: 8 bits at least.
     /// - Everything else is the recipe's: uniform means uniform, embedding and head included.
     pub fn assign(&self, id: TensorId) -> QuantType {
-        if matches!(id.kind, TensorKind::Router | TensorKind::RopeFactors) {
+        use TensorKind::*;
+        if matches!(
+            id.kind,
+            Router | RopeFactors | MixerStep | MixerBeta | MixerDecay | MixerStepBias | MixerSkip
+        ) {
             return QuantType::F32;
         }
         match *self {
             Recipe::Uniform(quant) if quant.is_float() => quant,
             _ if !id.kind.is_matrix() => QuantType::F16,
-            _ if id.kind == TensorKind::Positions => QuantType::Q8,
+            _ if id.kind == Positions => QuantType::Q8,
             Recipe::Uniform(quant) => quant,
             Recipe::Mixed => mixed(id.kind),
         }
@@ -91,7 +95,10 @@ fn mixed(kind: TensorKind) -> QuantType {
         | TensorKind::ExpertGate
         | TensorKind::ExpertUp
         | TensorKind::SharedGate
-        | TensorKind::SharedUp => QuantType::Q2,
+        | TensorKind::SharedUp
+        | TensorKind::AttnGate
+        | TensorKind::MixerIn
+        | TensorKind::MixerGate => QuantType::Q2,
         _ => QuantType::Q4,
     }
 }
@@ -146,7 +153,7 @@ mod tests {
         {
             for &kind in TensorKind::ALL.iter().filter(|kind| kind.is_matrix()) {
                 let expected = match kind {
-                    TensorKind::Router => QuantType::F32,
+                    TensorKind::Router | TensorKind::MixerStep | TensorKind::MixerBeta => QuantType::F32,
                     TensorKind::Positions => QuantType::Q8,
                     _ => quant,
                 };

@@ -127,6 +127,11 @@ impl RandomModel<'_> {
     fn constant(&self, kind: TensorKind) -> f32 {
         use TensorKind::*;
         match kind {
+            // As they multiply, whatever other norms do.
+            MixerNorm => 1.0,
+            // A state that fades, and filters that pass something on.
+            MixerDecay => -1.0,
+            MixerConv | MixerSkip => 0.5,
             // A gain that the model adds 1 to.
             _ if self.config.norm.gain_plus_one => 0.0,
             AttnNorm | FfnNorm | QNorm | KNorm | PostAttnNorm | PostFfnNorm | FinalNorm | EmbeddingNorm => {

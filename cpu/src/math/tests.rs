@@ -61,6 +61,15 @@ fn sigmoid_and_silu_are_within_four_steps() {
 }
 
 #[test]
+fn softplus_is_within_four_steps_and_lets_infinity_and_nan_through() {
+    let exact = |x: f64| libm::log1p(libm::exp(x));
+    assert!(worst((-87.0, 100.0), softplus, exact) <= 4.0);
+    assert!(worst((-1.0, 1.0), softplus, exact) <= 4.0);
+    assert_eq!((softplus(-200.0), softplus(f32::INFINITY)), (0.0, f32::INFINITY));
+    assert!(softplus(f32::NAN).is_nan());
+}
+
+#[test]
 fn gelu_tanh_is_within_its_stated_error() {
     let root = (2.0 / std::f64::consts::PI).sqrt();
     let u = move |x: f64| root * (x + 0.044715 * x * x * x);
@@ -125,17 +134,18 @@ fn log_sum_exp_is_the_logarithm_of_the_sum_on_every_instruction_set() {
 
 #[test]
 fn functions_give_the_same_bits_on_every_instruction_set() {
-    struct All<'a>(&'a [f32], [Vec<u32>; 5]);
+    struct All<'a>(&'a [f32], [Vec<u32>; 6]);
     impl Vectorized for All<'_> {
-        type Output = [Vec<u32>; 5];
+        type Output = [Vec<u32>; 6];
         #[inline(always)]
-        fn run(mut self) -> [Vec<u32>; 5] {
+        fn run(mut self) -> [Vec<u32>; 6] {
             for &x in self.0 {
                 self.1[0].push(exp(x).to_bits());
                 self.1[1].push(tanh(x).to_bits());
                 self.1[2].push(gelu_tanh(x).to_bits());
                 self.1[3].push(silu(x).to_bits());
                 self.1[4].push(gelu_erf(x).to_bits());
+                self.1[5].push(softplus(x).to_bits());
             }
             self.1
         }

@@ -1,9 +1,14 @@
 //! What a decoder relies on in a configuration.
 
 use super::{
-    Activation, ExpertGroups, Experts, LatentAttention, ModelConfig, NormPlacement, PositionConfig, Residual,
-    RopeScaling,
+    Activation, ExpertGroups, Experts, LatentAttention, ModelConfig, NormPlacement, PositionConfig,
+    Recurrent, RecurrentMixer, Residual, RopeScaling,
 };
+
+/// More tokens than the convolution of any model sees.
+const MAX_TAPS: u32 = 64;
+/// Most values of the state of a layer, 1 GiB.
+const MAX_STATE: u128 = 1 << 28;
 
 impl ModelConfig {
     /// Checks what a decoder relies on: no zero or absurd dimension, heads that divide, token ids inside the vocabulary,
@@ -37,6 +42,7 @@ impl ModelConfig {
             activation,
             gated_ffn,
             sliding_window,
+            recurrent,
             experts,
             bos,
             stop_tokens,
@@ -47,6 +53,7 @@ impl ModelConfig {
             qk_norm: _,
             attention_sinks: _,
             embedding_norm: _,
+            attention_gate: _,
         } = self;
         let limits = [
             ("layers", *layers, 1 << 16),
@@ -107,6 +114,7 @@ impl ModelConfig {
             up_to("sliding_window size", window.size, 1 << 30)?;
             self.check_layers("sliding_window layers", &window.layers)?;
         }
+        recurrent.as_ref().map_or(Ok(()), |recurrent| self.check_recurrent(recurrent))?;
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         latent.map_or(Ok(()), |latent| self.check_latent(latent))?;
         self.check_position()
@@ -136,8 +144,11 @@ impl ModelConfig {
             || self.sliding_window.is_some()
             || self.attention_sinks
             || self.qkv_clip.is_some()
+            || self.attention_gate
         {
-            return Err("latent goes with kv_heads = heads, and without qk_norm, qkv_clip, attention_sinks and sliding_window".into());
+            return Err("latent goes with kv_heads = heads, and without qk_norm, qkv_clip, attention_sinks, attention_gate and \
+                        sliding_window"
+                .into());
         }
         match &self.position {
             PositionConfig::Rope { dims: Some(dims), sliding_theta: None, .. } if *dims == shared_dim => {
@@ -176,6 +187,42 @@ impl ModelConfig {
         weight_scale.map_or(Ok(()), |scale| positive("experts weight_scale", scale))?;
         shared.map_or(Ok(()), |shared| up_to("experts shared ffn", shared.ffn, 1 << 24))?;
         self.check_layers("experts dense_layers", dense_layers)
+    }
+
+    fn check_recurrent(&self, recurrent: &Recurrent) -> Result<(), String> {
+        up_to("recurrent taps", recurrent.taps, MAX_TAPS)?;
+        self.check_layers("recurrent layers", &recurrent.layers)?;
+        if recurrent.layers.is_empty() {
+            return Err("recurrent layers are none, expected at least one".into());
+        }
+        match recurrent.mixer {
+            RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } => {
+                for (name, value) in [
+                    ("recurrent key_heads", key_heads),
+                    ("recurrent key_dim", key_dim),
+                    ("recurrent value_heads", value_heads),
+                    ("recurrent value_dim", value_dim),
+                ] {
+                    up_to(name, value, 1 << 16)?;
+                }
+                if !value_heads.is_multiple_of(key_heads) {
+                    return Err(format!(
+                        "recurrent value_heads is {value_heads}, expected a multiple of key_heads = {key_heads}"
+                    ));
+                }
+                let state = u128::from(value_heads) * u128::from(value_dim) * u128::from(key_dim);
+                let widest = u128::from(value_heads) * u128::from(value_dim.max(key_dim));
+                if state > MAX_STATE || widest > 1 << 24 {
+                    return Err(format!(
+                        "recurrent value_heads * value_dim * key_dim is {state}, expected at most {MAX_STATE}, and heads times \
+                         a width at most {}",
+                        1 << 24
+                    ));
+                }
+            }
+            RecurrentMixer::ShortConv {} => {}
+        }
+        Ok(())
     }
 
     /// Ascending, so that they can be searched, and layers of this model.

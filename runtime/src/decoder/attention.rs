@@ -1,11 +1,11 @@
-//! Attention of one layer: project, normalize and rotate, remember, attend, project back.
+//! Attention of one layer: project, normalize and rotate, remember, attend, gate, project back.
 
 use std::ops::ControlFlow;
 
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
-use crate::weights::{LayerWeights, Norm};
-use qsf_cpu::{Attention, RopeTable, clip, layer_norm_in_place, rms_norm_in_place, scale};
+use crate::weights::{AttentionWeights, Norm};
+use qsf_cpu::{Attention, RopeTable, clip, layer_norm_in_place, rms_norm_in_place, scale, sigmoid_gated};
 use qsf_format::{QkNorm, QueryGrowth};
 
 /// What normalizing and rotating a value costs, in multiply-adds of matrices.
@@ -17,20 +17,24 @@ impl Decoder {
         &self,
         state: &mut DecoderState,
         index: usize,
-        layer: &LayerWeights,
+        weights: &AttentionWeights,
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let config = &self.model.config;
-        if let (Some(latent), Some(weights)) = (config.latent, &layer.latent) {
-            return self.latent_attention(state, index, layer, (latent, weights), observer);
+        if let (Some(latent), Some(of_latents)) = (config.latent, &weights.latent) {
+            return self.latent_attention(state, index, weights, (latent, of_latents), observer);
         }
-        let (Some(key), Some(value)) = (&layer.k, &layer.v) else { return Ok(ControlFlow::Continue(())) };
+        let AttentionWeights { q: query, gate, output, .. } = weights;
+        let (Some(key), Some(value)) = (&weights.k, &weights.v) else {
+            return Ok(ControlFlow::Continue(()));
+        };
         let DecoderState {
             normed,
             q,
             k,
             v,
             attended,
+            attention_gate,
             projected,
             coded,
             kv,
@@ -39,15 +43,21 @@ impl Decoder {
             profile,
             ..
         } = state;
-        if observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed).is_break() {
+        if observer.observe(LinearInput::Attention, query.weight.cols(), normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.q, key, value], normed, coded, &mut [q, k, v])?;
+        match gate {
+            None => self.linears(&[query, key, value], normed, coded, &mut [q, k, v])?,
+            Some(gate) => {
+                let outs = &mut [&mut **q, k, v, attention_gate];
+                self.linears(&[query, key, value, gate], normed, coded, outs)?;
+            }
+        }
         profile.lap(Section::Matmul);
         if let Some(limit) = config.qkv_clip {
             clip(self.cpu.isa(), v, limit);
         }
-        self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
+        self.place(weights, rotation.of_layer(config, index as u32), kv.len(), q, k);
         profile.lap(Section::Elementwise);
         kv.store(&self.cpu, index, k, v);
         let parameters = Attention {
@@ -56,23 +66,30 @@ impl Decoder {
             scale: config.attention_scale.unwrap_or(1.0 / (config.head_dim as f32).sqrt()),
             softcap: config.attention_softcap,
             slopes: &self.slopes,
-            sinks: layer.sinks.as_deref().unwrap_or_default(),
+            sinks: weights.sinks.as_deref().unwrap_or_default(),
             by_unit: self.activations.by_unit(q.len() / config.q_rows()),
         };
         self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), q, attention, attended);
         kv.count_attention(&self.cpu, index, &parameters, q);
         profile.lap(Section::Attention);
-        if observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended).is_break() {
+        if gate.is_some() {
+            let (isa, width) = (self.cpu.isa(), config.q_rows());
+            self.cpu.for_each_rows([(attended, width)], WORK * width, |first, [attended]| {
+                sigmoid_gated(isa, attended, &attention_gate[first * width..][..attended.len()]);
+            });
+            profile.lap(Section::Elementwise);
+        }
+        if observer.observe(LinearInput::AttnOutput, output.weight.cols(), attended).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.output], attended, coded, &mut [projected])?;
+        self.linears(&[output], attended, coded, &mut [projected])?;
         Ok(ControlFlow::Continue(()))
     }
 
     /// Normalizes and limits queries and keys of tokens from `position` on, and turns them to their positions.
     pub(super) fn place(
         &self,
-        layer: &LayerWeights,
+        weights: &AttentionWeights,
         rope: Option<&RopeTable>,
         position: usize,
         q: &mut [f32],
@@ -80,7 +97,7 @@ impl Decoder {
     ) {
         let config = &self.model.config;
         let of_config = config.qkv_clip.is_some() || config.query_growth.is_some();
-        if layer.q_norm.is_none() && layer.k_norm.is_none() && rope.is_none() && !of_config {
+        if weights.q_norm.is_none() && weights.k_norm.is_none() && rope.is_none() && !of_config {
             return;
         }
         let norms_first = config.qk_norm != Some(QkNorm::RotatedHead);
@@ -90,8 +107,8 @@ impl Decoder {
             let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
             for (t, (q, k)) in (first..).zip(rows) {
                 if norms_first {
-                    self.norm_heads(layer.q_norm.as_ref(), q);
-                    self.norm_heads(layer.k_norm.as_ref(), k);
+                    self.norm_heads(weights.q_norm.as_ref(), q);
+                    self.norm_heads(weights.k_norm.as_ref(), k);
                 }
                 if let Some(limit) = config.qkv_clip {
                     clip(isa, q, limit);
@@ -102,8 +119,8 @@ impl Decoder {
                     rope.apply(isa, k, position + t);
                 }
                 if !norms_first {
-                    self.norm_heads(layer.q_norm.as_ref(), q);
-                    self.norm_heads(layer.k_norm.as_ref(), k);
+                    self.norm_heads(weights.q_norm.as_ref(), q);
+                    self.norm_heads(weights.k_norm.as_ref(), k);
                 }
                 if let Some(growth) = config.query_growth {
                     scale(isa, q, grown(growth, position + t));

@@ -21,9 +21,13 @@ impl Decoder {
     /// `threshold`, 0 to 1; at 1 none does.
     ///
     /// # Errors
-    /// When the classifiers are for a model of another shape.
+    /// When the classifiers are for a model of another shape, or the model has recurrent layers.
     pub fn with_early_exit(mut self, exits: Arc<EarlyExits>, threshold: f32) -> Result<Decoder> {
         let config = &self.model.config;
+        if config.recurrent.is_some() {
+            let problem = "early exits of a model with recurrent layers, whose state would miss the tokens that leave before them";
+            return Err(RuntimeError::Request(problem.into()));
+        }
         let mut of_layer = vec![None; config.layers as usize];
         let fits =
             exits.cols == config.hidden && exits.exits.iter().all(|e| e.weights.len() == exits.cols as usize);
@@ -66,17 +70,19 @@ impl Decoder {
             let layer = &self.model.layers[index];
             self.normalize(state, layer.attn_norm.as_ref());
             state.profile.lap(Section::Elementwise);
-            if let (Some(latent), Some(weights)) = (self.model.config.latent, &layer.latent) {
-                self.keep_latent(state, index, layer, (latent, weights))?;
+            // `with_early_exit` takes no others.
+            let Some(weights) = layer.mixer.attention() else { continue };
+            if let (Some(latent), Some(of_latents)) = (self.model.config.latent, &weights.latent) {
+                self.keep_latent(state, index, weights, (latent, of_latents))?;
                 state.profile.lap(Section::Attention);
                 continue;
             }
             let DecoderState { normed, q, k, v, coded, kv, rotation, profile, .. } = state;
-            let (Some(key), Some(value)) = (&layer.k, &layer.v) else { continue };
+            let (Some(key), Some(value)) = (&weights.k, &weights.v) else { continue };
             self.linears(&[key, value], normed, coded, &mut [k, v])?;
             profile.lap(Section::Matmul);
             // The query is that of a layer before: it goes along and is not used.
-            self.place(layer, rotation.of_layer(&self.model.config, index as u32), kv.len(), q, k);
+            self.place(weights, rotation.of_layer(&self.model.config, index as u32), kv.len(), q, k);
             kv.store(&self.cpu, index, k, v);
             profile.lap(Section::Attention);
         }

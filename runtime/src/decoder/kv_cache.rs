@@ -1,8 +1,9 @@
-//! Keys and values of past positions.
+//! What layers keep of past positions: keys and values, or a recurrent state.
 
 use qsf_format::{AttentionShape, ModelConfig, PositionConfig};
 
 use super::kv_keep::{KvKeep, KvPolicy};
+use super::recurrent_state::RecurrentState;
 use crate::error::{Result, RuntimeError};
 use crate::memory;
 use qsf_cpu::{Attention, Cpu, KvLayer, KvShape, KvTypes, zeros};
@@ -25,7 +26,7 @@ impl From<KvTypes> for KvOptions {
 }
 
 /// Keys and values of every layer, or of one at a time. Memory is taken as positions come, 256 at a time. A layer with a
-/// sliding window keeps as many positions as a window and a step have.
+/// sliding window keeps as many positions as a window and a step have, a recurrent one its state.
 pub struct KvCache {
     capacity: usize,
     len: usize,
@@ -41,8 +42,19 @@ pub struct KvCache {
     layers: Vec<Layer>,
 }
 
+/// Which layers a cache is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheLayers {
+    /// Each has a place of its own.
+    All,
+    /// One at a time: they share a place.
+    One,
+}
+
 struct Layer {
     kv: KvLayer,
+    /// Where the layer is recurrent.
+    recurrent: Option<RecurrentState>,
     /// Positions that queries see.
     window: usize,
     /// Whether it lets positions go.
@@ -52,14 +64,14 @@ struct Layer {
 }
 
 impl KvCache {
-    /// Room for `capacity` positions of `layers` layers, from the first on, of which at most `batch` come in one step.
+    /// Room for `capacity` positions, of which at most `batch` come in one step.
     ///
     /// # Errors
     /// When the system would not give as much memory as it takes when it is full, or the model's positions cannot be let go as
     /// `options` say.
     pub fn new(
         config: &ModelConfig,
-        layers: u32,
+        layers: CacheLayers,
         capacity: usize,
         batch: usize,
         options: KvOptions,
@@ -67,27 +79,32 @@ impl KvCache {
         if let Some(keep) = options.keep {
             check_keep(config, keep)?;
         }
-        let plans = (0..layers).map(|index| plan(config, index, capacity, batch, options));
-        let plans: Vec<(KvLayer, usize)> = plans.collect();
-        let bytes = plans.iter().map(|(kv, mass)| layer_bytes(kv, *mass)).fold(0, u64::saturating_add);
+        let plans: Vec<Plan> = match layers {
+            CacheLayers::All => {
+                (0..config.layers).map(|index| Plan::new(config, index, capacity, batch, options)).collect()
+            }
+            CacheLayers::One => vec![Plan::for_any(config, capacity, options)],
+        };
+        let bytes = plans.iter().map(|plan| plan.bytes(config)).fold(0, u64::saturating_add);
         memory::ask(bytes, || format!("key/value cache of {capacity} positions"))?;
-        let layer = |(index, (kv, mass))| {
+        let layer = |(index, Plan { kv, mass, recurrent })| {
             let window = config.window(index);
             Ok(Layer {
                 kv,
+                recurrent: if recurrent { RecurrentState::new(config)? } else { None },
                 window: window.map_or(usize::MAX, |size| size as usize),
                 lets_go: options.keep.is_some() && window.is_none(),
                 mass: zeros(mass, "attention of positions")?,
             })
         };
-        let layers = (0..layers).zip(plans).map(layer).collect::<Result<_>>()?;
+        let layers = (0..).zip(plans).map(layer).collect::<Result<_>>()?;
         Ok(KvCache { capacity, len: 0, stored: 0, keep: options.keep, used: 0, let_go: 0, first: 0, layers })
     }
 
     /// Bytes that the cache of a model takes when it is full, without what the allocator adds.
     pub fn bytes(config: &ModelConfig, context: usize, batch: usize, options: KvOptions) -> u64 {
-        let layers = (0..config.layers).map(|index| plan(config, index, context, batch, options));
-        layers.map(|(kv, mass)| layer_bytes(&kv, mass)).fold(0, u64::saturating_add)
+        let plans = (0..config.layers).map(|index| Plan::new(config, index, context, batch, options));
+        plans.map(|plan| plan.bytes(config)).fold(0, u64::saturating_add)
     }
 
     /// Positions that have been stored, whether they are still kept or not.
@@ -118,7 +135,12 @@ impl KvCache {
         }
         let (len, used) = (self.len + positions, self.used + positions);
         let needed = |layer: &Layer| if layer.lets_go { used } else { len };
+        self.recurrent_states().for_each(RecurrentState::begin);
         Ok(self.layers.iter_mut().try_for_each(|layer| layer.kv.reserve(needed(layer)))?)
+    }
+
+    fn recurrent_states(&mut self) -> impl Iterator<Item = &mut RecurrentState> {
+        self.layers.iter_mut().filter_map(|layer| layer.recurrent.as_mut())
     }
 
     fn let_go(&mut self, keep: KvKeep) {
@@ -145,6 +167,13 @@ impl KvCache {
         if len >= self.len {
             return Ok(());
         }
+        if len > 0 && self.recurrent_states().next().is_some() {
+            return Err(RuntimeError::Request(format!(
+                "position {len} cannot be gone back to: recurrent layers keep what is behind the last token, of which there are {}, \
+                 and the beginning",
+                self.len
+            )));
+        }
         let lost = |layer: &Layer| (len + 1).saturating_sub(layer.window) < layer.kv.first_kept(self.stored);
         if len > 0 && (len < self.let_go || self.layers.iter().any(lost)) {
             return Err(RuntimeError::Request(format!(
@@ -166,6 +195,7 @@ impl KvCache {
     pub fn restart(&mut self, first: usize) {
         self.first = first;
         (self.len, self.stored, self.used, self.let_go) = (0, 0, 0, 0);
+        self.recurrent_states().for_each(RecurrentState::clear);
     }
 
     /// Where the keys and values of the next position are to be in `layer`, which counts those that are kept.
@@ -202,6 +232,12 @@ impl KvCache {
     pub fn advance(&mut self, positions: usize) {
         self.len += positions;
         self.used += positions;
+        self.recurrent_states().for_each(RecurrentState::commit);
+    }
+
+    /// The state of a recurrent layer; `None` for others.
+    pub fn recurrent(&mut self, layer: usize) -> Option<&mut RecurrentState> {
+        self.layers[layer - self.first].recurrent.as_mut()
     }
 
     /// Keys and values of one layer.
@@ -210,34 +246,56 @@ impl KvCache {
     }
 }
 
-/// An empty layer with room for what it is to keep, and how much attention is counted for.
-fn plan(
-    config: &ModelConfig,
-    index: u32,
-    capacity: usize,
-    batch: usize,
-    options: KvOptions,
-) -> (KvLayer, usize) {
-    let AttentionShape { kv_heads, key_dim, value_dim, .. } = config.attention_shape(index);
-    let shape = KvShape { kv_heads, head_dim: key_dim, value_dim, types: options.types };
-    match (config.window(index), options.keep) {
-        (Some(_), _) if options.whole => (KvLayer::new(shape, capacity), 0),
-        // The first token of a step sees its window, the last itself.
-        (Some(window), _) => {
-            (KvLayer::ring(shape, (window as usize).saturating_sub(1).saturating_add(batch), capacity), 0)
+/// What a layer is to have room for.
+struct Plan {
+    /// Empty.
+    kv: KvLayer,
+    /// How much attention is counted for.
+    mass: usize,
+    recurrent: bool,
+}
+
+impl Plan {
+    fn new(config: &ModelConfig, index: u32, capacity: usize, batch: usize, options: KvOptions) -> Plan {
+        let shape = shape(config, index, options);
+        let only = |kv| Plan { kv, mass: 0, recurrent: false };
+        if !config.has_attention(index) {
+            return Plan { recurrent: true, ..only(KvLayer::new(shape, 0)) };
         }
-        (None, None) => (KvLayer::new(shape, capacity), 0),
-        (None, Some(keep)) => {
-            let positions = keep.positions.saturating_add(batch.max(KvKeep::SLACK)).min(capacity);
-            let mass =
-                if keep.policy == KvPolicy::HeavyHitters { kv_heads.saturating_mul(positions) } else { 0 };
-            (KvLayer::new(shape, positions), mass)
+        match (config.window(index), options.keep) {
+            (Some(_), _) if options.whole => only(KvLayer::new(shape, capacity)),
+            // The first token of a step sees its window, the last itself.
+            (Some(window), _) => only(KvLayer::ring(
+                shape,
+                (window as usize).saturating_sub(1).saturating_add(batch),
+                capacity,
+            )),
+            (None, None) => only(KvLayer::new(shape, capacity)),
+            (None, Some(keep)) => {
+                let positions = keep.positions.saturating_add(batch.max(KvKeep::SLACK)).min(capacity);
+                let counts = keep.policy == KvPolicy::HeavyHitters;
+                let mass = if counts { shape.kv_heads.saturating_mul(positions) } else { 0 };
+                Plan { mass, ..only(KvLayer::new(shape, positions)) }
+            }
         }
+    }
+
+    /// Of a place that serves for each layer in turn.
+    fn for_any(config: &ModelConfig, capacity: usize, options: KvOptions) -> Plan {
+        let kv = KvLayer::new(shape(config, 0, options), capacity);
+        Plan { kv, mass: 0, recurrent: config.recurrent.is_some() }
+    }
+
+    fn bytes(&self, config: &ModelConfig) -> u64 {
+        let mass = (self.mass as u64).saturating_mul(size_of::<f32>() as u64);
+        let recurrent = if self.recurrent { RecurrentState::bytes(config) } else { 0 };
+        self.kv.bytes().saturating_add(mass).saturating_add(recurrent)
     }
 }
 
-fn layer_bytes(kv: &KvLayer, mass: usize) -> u64 {
-    kv.bytes().saturating_add((mass as u64).saturating_mul(size_of::<f32>() as u64))
+fn shape(config: &ModelConfig, index: u32, options: KvOptions) -> KvShape {
+    let AttentionShape { kv_heads, key_dim, value_dim, .. } = config.attention_shape(index);
+    KvShape { kv_heads, head_dim: key_dim, value_dim, types: options.types }
 }
 
 fn check_keep(config: &ModelConfig, keep: KvKeep) -> Result<()> {
@@ -246,8 +304,9 @@ fn check_keep(config: &ModelConfig, keep: KvKeep) -> Result<()> {
     if config.position == (PositionConfig::Alibi {}) {
         return refused("the model weighs positions by their distance (ALiBi), so that none can be let go");
     }
-    if (0..config.layers).all(|index| config.window(index).is_some()) {
-        return refused("every layer of the model has a sliding window already");
+    let keeps_all = |index| config.has_attention(index) && config.window(index).is_none();
+    if !(0..config.layers).any(keeps_all) {
+        return refused("no layer of the model keeps keys and values of all positions");
     }
     Ok(())
 }

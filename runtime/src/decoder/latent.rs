@@ -12,7 +12,7 @@ use super::activations::CodedRows;
 use super::attention::grown;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
-use crate::weights::{LatentWeights, LayerWeights, Linear, Norm};
+use crate::weights::{AttentionWeights, LatentWeights, Linear, Norm};
 use qsf_cpu::{AlignedFloats, Attention, RopeTable, rms_norm_in_place, scale};
 
 /// What normalizing, rotating and copying a value costs, in multiply-adds of matrices.
@@ -90,16 +90,16 @@ impl Decoder {
         &self,
         state: &mut DecoderState,
         index: usize,
-        layer: &LayerWeights,
-        (config, weights): (LatentAttention, &LatentWeights),
+        weights: &AttentionWeights,
+        (config, of_latents): (LatentAttention, &LatentWeights),
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
-        if self.query_and_latent(state, layer, (config, weights), observer)?.is_break() {
+        if self.query_and_latent(state, weights, (config, of_latents), observer)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         let position = state.kv.len();
         let rope = state.rotation.of_layer(&self.model.config, index as u32);
-        self.place_latent(config, layer, rope, position, [&mut state.q, &mut state.k, &mut state.v]);
+        self.place_latent(config, weights, rope, position, [&mut state.q, &mut state.k, &mut state.v]);
         state.profile.lap(Section::Elementwise);
         let (heads, rank) = (self.model.config.heads as usize, config.kv_rank as usize);
         let (head_dim, shared) = (self.model.config.head_dim as usize, config.shared_dim as usize);
@@ -114,7 +114,7 @@ impl Decoder {
         if observer.observe(LinearInput::KeyUp, head_dim - shared, by_head).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.heads_apart(&weights.k_up, by_head, coded, turned)?;
+        self.heads_apart(&of_latents.k_up, by_head, coded, turned)?;
         for (row, query) in queries.chunks_exact_mut(shared + rank).enumerate() {
             query[..shared].copy_from_slice(&q[row * head_dim..][..shared]);
             query[shared..].copy_from_slice(&turned[(row % heads * tokens + row / heads) * rank..][..rank]);
@@ -141,15 +141,15 @@ impl Decoder {
         if observer.observe(LinearInput::ValueUp, rank, by_head).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.heads_apart(&weights.v_up, by_head, coded, &mut latent.turned)?;
+        self.heads_apart(&of_latents.v_up, by_head, coded, &mut latent.turned)?;
         let width = config.value_dim as usize;
         for (row, out) in attended.chunks_exact_mut(width).enumerate() {
             out.copy_from_slice(&latent.turned[(row % heads * tokens + row / heads) * width..][..width]);
         }
-        if observer.observe(LinearInput::AttnOutput, layer.output.weight.cols(), attended).is_break() {
+        if observer.observe(LinearInput::AttnOutput, weights.output.weight.cols(), attended).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.output], attended, coded, &mut [projected])?;
+        self.linears(&[&weights.output], attended, coded, &mut [projected])?;
         Ok(ControlFlow::Continue(()))
     }
 
@@ -158,15 +158,15 @@ impl Decoder {
         &self,
         state: &mut DecoderState,
         index: usize,
-        layer: &LayerWeights,
-        (config, weights): (LatentAttention, &LatentWeights),
+        weights: &AttentionWeights,
+        (config, of_latents): (LatentAttention, &LatentWeights),
     ) -> Result<()> {
         let position = state.kv.len();
         let DecoderState { normed, q, k, v, coded, kv, rotation, .. } = state;
-        self.linears(&[&weights.kv_down], normed, coded, &mut [k])?;
+        self.linears(&[&of_latents.kv_down], normed, coded, &mut [k])?;
         // The query is that of a layer before: it goes along and is not used.
         let rope = rotation.of_layer(&self.model.config, index as u32);
-        self.place_latent(config, layer, rope, position, [&mut *q, &mut *k, &mut *v]);
+        self.place_latent(config, weights, rope, position, [&mut *q, &mut *k, &mut *v]);
         kv.store(&self.cpu, index, k, v);
         Ok(())
     }
@@ -175,29 +175,29 @@ impl Decoder {
     fn query_and_latent(
         &self,
         state: &mut DecoderState,
-        layer: &LayerWeights,
-        (config, weights): (LatentAttention, &LatentWeights),
+        weights: &AttentionWeights,
+        (config, of_latents): (LatentAttention, &LatentWeights),
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let DecoderState { normed, q, k, latent, coded, profile, .. } = state;
         if observer.observe(LinearInput::Attention, self.model.config.hidden as usize, normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        let Some(q_down) = &weights.q_down else {
-            self.linears(&[&layer.q, &weights.kv_down], normed, coded, &mut [q, k])?;
+        let Some(q_down) = &of_latents.q_down else {
+            self.linears(&[&weights.q, &of_latents.kv_down], normed, coded, &mut [q, k])?;
             profile.lap(Section::Matmul);
             return Ok(ControlFlow::Continue(()));
         };
         let of_queries = &mut latent.q_latent;
-        self.linears(&[q_down, &weights.kv_down], normed, coded, &mut [of_queries, k])?;
+        self.linears(&[q_down, &of_latents.kv_down], normed, coded, &mut [of_queries, k])?;
         let width = q_down.weight.rows();
         self.cpu.for_each_rows([(&mut **of_queries, width)], WORK * width, |_, [rows]| {
-            self.norm_latents(config, layer.q_norm.as_ref(), rows);
+            self.norm_latents(config, weights.q_norm.as_ref(), rows);
         });
         if observer.observe(LinearInput::QueryLatent, width, of_queries).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.q], of_queries, coded, &mut [q])?;
+        self.linears(&[&weights.q], of_queries, coded, &mut [q])?;
         profile.lap(Section::Matmul);
         Ok(ControlFlow::Continue(()))
     }
@@ -207,7 +207,7 @@ impl Decoder {
     fn place_latent(
         &self,
         config: LatentAttention,
-        layer: &LayerWeights,
+        weights: &AttentionWeights,
         rope: Option<&RopeTable>,
         position: usize,
         [q, k, v]: [&mut [f32]; 3],
@@ -225,7 +225,7 @@ impl Decoder {
                 if let Some(growth) = self.model.config.query_growth {
                     scale(isa, q, grown(growth, position + t));
                 }
-                self.norm_latents(config, layer.k_norm.as_ref(), &mut k[shared..]);
+                self.norm_latents(config, weights.k_norm.as_ref(), &mut k[shared..]);
                 v.copy_from_slice(&k[shared..]);
             }
         });

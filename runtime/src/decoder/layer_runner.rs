@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use qsf_format::ModelConfig;
 
+use super::kv_cache::CacheLayers;
 use super::{Activations, Decoder, DecoderState, InputObserver, KvOptions, PROMPT_BATCH};
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;
@@ -30,7 +31,7 @@ impl LayerRunner {
         let chunk = LayerRunner::chunk_of(&model.config);
         // The one layer of the cache is for layers with windows and without.
         let kv = KvOptions { whole: true, ..KvOptions::default() };
-        let state = DecoderState::new(&model.config, 1, chunk, chunk, kv)?;
+        let state = DecoderState::new(&model.config, CacheLayers::One, chunk, chunk, kv)?;
         Ok(LayerRunner { decoder: Decoder::new(Arc::new(model), cpu, Some(Activations::F32)), state })
     }
 

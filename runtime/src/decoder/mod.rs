@@ -11,7 +11,8 @@
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state` | what changes while a decoder runs |
-//! | `kv_cache`, `kv_keep` | keys and values, and which of them are kept |
+//! | `recurrent` | layers that carry a state from token to token |
+//! | `kv_cache`, `kv_keep`, `recurrent_state` | keys and values, which of them are kept, and what recurrent layers keep |
 //! | `clustered_head` | logits of the likeliest clusters of tokens only |
 //! | `exit_rule`, `early_exit`, `skipping` | layers that are left out for a token, or always |
 //! | `layer_runner`, `observe` | layers one by one, and who looks at the inputs of their matrices |
@@ -30,6 +31,8 @@ mod latent;
 mod layer_runner;
 mod observe;
 mod profile;
+mod recurrent;
+mod recurrent_state;
 mod residual;
 mod rotation;
 mod routing;
@@ -40,7 +43,7 @@ mod step;
 pub use activations::{Activations, LEAST_WIDE_TOKENS};
 pub use clustered_head::{ClusterRanking, ClusteredHead};
 pub use exit_rule::LayerCount;
-pub use kv_cache::{KvCache, KvOptions};
+pub use kv_cache::{CacheLayers, KvCache, KvOptions};
 pub use kv_keep::{KvKeep, KvPolicy};
 pub use layer_runner::LayerRunner;
 pub use observe::{InputObserver, LinearInput};

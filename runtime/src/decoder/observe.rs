@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 /// The distinct inputs of matrices in a decoder; query, key and value share one, gate and up another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinearInput {
-    /// Of the query, key and value projections.
+    /// Of the query, key and value projections, or the input projections of a recurrent mixer.
     Attention,
     /// Of the query projection, where queries are made of latents.
     QueryLatent,
@@ -13,7 +13,7 @@ pub enum LinearInput {
     KeyUp,
     /// Of the matrices that make values of latents, those of all heads: `tokens x heads` rows.
     ValueUp,
-    /// Of the attention output projection.
+    /// Of the output projection of attention, or of a recurrent mixer.
     AttnOutput,
     /// Of the gate and up projections; with experts, of all tokens, and what the router reads.
     Ffn,

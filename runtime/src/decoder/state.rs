@@ -5,7 +5,9 @@ use qsf_format::{AttentionShape, ModelConfig};
 use super::activations::CodedRows;
 use super::clustered_head::ProbeBuffers;
 use super::exit_rule::LayerCount;
+use super::kv_cache::CacheLayers;
 use super::latent::{LatentBuffers, LatentWidths};
+use super::recurrent::MixerBuffers;
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
@@ -24,6 +26,9 @@ pub struct DecoderState {
     pub(super) v: AlignedFloats,
     pub(super) attended: AlignedFloats,
     pub(super) latent: LatentBuffers,
+    /// Gate of what attention gives.
+    pub(super) attention_gate: AlignedFloats,
+    pub(super) mixer: MixerBuffers,
     pub(super) projected: AlignedFloats,
     pub(super) gate: AlignedFloats,
     pub(super) up: AlignedFloats,
@@ -46,6 +51,7 @@ struct Widths {
     k: usize,
     v: usize,
     attended: usize,
+    attention_gate: usize,
     latent: LatentWidths,
     ffn: usize,
     gate: usize,
@@ -65,6 +71,7 @@ impl Widths {
             k: shape.kv_heads * shape.key_dim,
             v: shape.kv_heads * shape.value_dim,
             attended: config.output_cols(),
+            attention_gate: if config.attention_gate { config.q_rows() } else { 0 },
             latent: LatentWidths::of(config),
             ffn,
             gate: if config.gated_ffn { ffn } else { 0 },
@@ -76,8 +83,9 @@ impl Widths {
             // A choice takes as much as four floats.
             experts.count as usize + 2 * self.hidden + 4 * experts.used as usize
         });
-        let attention = self.q + self.k + self.v + self.attended + self.latent.floats_per_token();
-        3 * self.hidden + attention + self.ffn + self.gate + routed
+        let attention = self.q + self.k + self.v + self.attended + self.attention_gate;
+        let mixers = self.latent.floats_per_token() + MixerBuffers::floats_per_token(config);
+        3 * self.hidden + attention + mixers + self.ffn + self.gate + routed
     }
 }
 
@@ -96,7 +104,8 @@ impl StateBytes {
     /// Of a state with `context` positions and steps of `batch` tokens, without what the allocator adds.
     pub fn of(config: &ModelConfig, context: usize, batch: usize, kv: KvOptions) -> StateBytes {
         let widths = Widths::of(config);
-        let widest = widths.hidden.max(widths.q).max(widths.attended).max(widths.ffn);
+        let mixed = config.recurrent.as_ref().map_or(0, |r| r.output_columns(widths.hidden));
+        let widest = widths.hidden.max(widths.q).max(widths.attended).max(widths.ffn).max(mixed);
         let floats = (widths.floats_per_token(config) * size_of::<f32>()) as u64;
         let AttentionShape { heads, value_dim, .. } = config.attention_shape(0);
         StateBytes {
@@ -114,10 +123,10 @@ impl StateBytes {
 }
 
 impl DecoderState {
-    /// A state with the keys and values of `layers` layers.
+    /// A state for all layers, or for one at a time.
     pub(super) fn new(
         config: &ModelConfig,
-        layers: u32,
+        layers: CacheLayers,
         context: usize,
         batch: usize,
         kv: KvOptions,
@@ -139,7 +148,9 @@ impl DecoderState {
             k: buffer(widths.k)?,
             v: buffer(widths.v)?,
             attended: buffer(widths.attended)?,
+            attention_gate: buffer(widths.attention_gate)?,
             latent: LatentBuffers::new(widths.latent, batch)?,
+            mixer: MixerBuffers::new(config, batch)?,
             projected: buffer(widths.hidden)?,
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
@@ -169,6 +180,7 @@ impl DecoderState {
             (&mut self.k, w.k),
             (&mut self.v, w.v),
             (&mut self.attended, w.attended),
+            (&mut self.attention_gate, w.attention_gate),
             (&mut self.projected, w.hidden),
             (&mut self.gate, w.gate),
             (&mut self.up, w.ffn),
@@ -176,6 +188,7 @@ impl DecoderState {
             buffer.resize(tokens * width);
         }
         self.latent.resize(w.latent, tokens);
+        self.mixer.resize(tokens);
         Ok(())
     }
 
@@ -209,7 +222,8 @@ impl DecoderState {
     ///
     /// # Errors
     /// When what is seen from there has been let go, by layers with a sliding window unless the state is one of
-    /// [`KvOptions::whole`], or by [`KvOptions::keep`]. Position 0 can always be gone back to.
+    /// [`KvOptions::whole`], or by [`KvOptions::keep`], or was never kept, by recurrent layers. Position 0 can always be gone
+    /// back to.
     pub fn rewind(&mut self, position: usize) -> Result<()> {
         self.kv.truncate(position)
     }

@@ -8,7 +8,7 @@ use qsf_format::{ModelConfig, PositionConfig, Residual};
 use super::activations::{Activations, CodedRows};
 use super::clustered_head::{ClusteredHead, HeadArithmetic};
 use super::exit_rule::ExitRule;
-use super::kv_cache::KvOptions;
+use super::kv_cache::{CacheLayers, KvOptions};
 use super::observe::{InputObserver, Unobserved};
 use super::profile::Section;
 use super::rotation::alibi_slopes;
@@ -16,14 +16,14 @@ use super::state::DecoderState;
 use crate::error::{Result, RuntimeError};
 use crate::linear::Products as _;
 use crate::progress::Cancel;
-use crate::weights::{LayerWeights, Linear, Model, Norm, Weight};
+use crate::weights::{LayerWeights, Linear, Mixer, Model, Norm, Weight};
 use qsf_cpu::{Cpu, scale, softcap};
 
 /// Tokens of one prompt step: large enough to use a weight many times, small enough for the caches.
 pub const PROMPT_BATCH: usize = 512;
 
-/// Most matrices over one input: query, key and value.
-const MAX_LINEARS: usize = 3;
+/// Most matrices over one input: query, key, value and gate of attention.
+const MAX_LINEARS: usize = 4;
 /// What capping a logit costs, in multiply-adds of matrices.
 const SOFTCAP_WORK: usize = 32;
 
@@ -82,9 +82,12 @@ impl Decoder {
             query_growth: _,
             attention_scale: _,
             attention_softcap: _,
+            attention_gate: _,
             sliding_window: _,
             // `latent`.
             latent: _,
+            // `recurrent`, `recurrent_state`.
+            recurrent: _,
             // `logits`.
             logit_scale: _,
             logit_softcap: _,
@@ -177,7 +180,7 @@ impl Decoder {
             )));
         }
         let config = &self.model.config;
-        DecoderState::new(config, config.layers, context, batch.clamp(1, context.max(1)), kv)
+        DecoderState::new(config, CacheLayers::All, context, batch.clamp(1, context.max(1)), kv)
     }
 
     /// Runs `tokens` through the model, behind what `state` has seen; then [`Decoder::logits`] of them can be had.
@@ -331,7 +334,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// One layer: attention and feed-forward, each added to the residual stream. `state.normed` holds what attention reads,
+    /// One layer: mixer and feed-forward, each added to the residual stream. `state.normed` holds what the mixer reads,
     /// and afterwards what is read behind the norm `next`. It breaks off where the observer does.
     pub(super) fn layer(
         &self,
@@ -341,7 +344,11 @@ impl Decoder {
         next: Option<&Norm>,
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
-        if self.attention(state, index, layer, observer)?.is_break() {
+        let flow = match &layer.mixer {
+            Mixer::Attention(weights) => self.attention(state, index, weights, observer)?,
+            Mixer::Recurrent(weights) => self.recurrent(state, index, weights, observer)?,
+        };
+        if flow.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         state.profile.lap(Section::Matmul);
@@ -368,22 +375,22 @@ impl Decoder {
         let cols = linears[0].weight.cols();
         let quantized = linears.iter().any(|l| l.weight.has_blocks());
         let input = coded.input(&self.cpu, self.activations, input, cols, quantized);
-        let mut weights = [None; MAX_LINEARS];
-        for (slot, linear) in weights.iter_mut().zip(linears) {
+        let mut resident = [None; MAX_LINEARS];
+        for (slot, linear) in resident.iter_mut().zip(linears) {
             *slot = linear.resident();
         }
-        match weights {
-            [Some(a), None, None] if linears.len() == 1 => self.cpu.linears(&[a], &input, outs),
-            [Some(a), Some(b), None] if linears.len() == 2 => self.cpu.linears(&[a, b], &input, outs),
-            [Some(a), Some(b), Some(c)] => self.cpu.linears(&[a, b, c], &input, outs),
-            _ => {
-                for (linear, out) in linears.iter().zip(outs) {
-                    let bias = linear.bias.as_deref();
-                    match &linear.weight {
-                        Weight::Resident(tensor) => self.cpu.linear(tensor, bias, &input, out),
-                        Weight::Streamed(matrix) => matrix.linear(&self.cpu, bias, &input, out)?,
-                    }
-                }
+        if let Some(first) = resident[0]
+            && resident[..linears.len()].iter().all(Option::is_some)
+        {
+            let all = resident.map(|linear| linear.unwrap_or(first));
+            self.cpu.linears(&all[..linears.len()], &input, outs);
+            return Ok(());
+        }
+        for (linear, out) in linears.iter().zip(outs) {
+            let bias = linear.bias.as_deref();
+            match &linear.weight {
+                Weight::Resident(tensor) => self.cpu.linear(tensor, bias, &input, out),
+                Weight::Streamed(matrix) => matrix.linear(&self.cpu, bias, &input, out)?,
             }
         }
         Ok(())

@@ -190,6 +190,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         attention_scale: _,
         attention_softcap: _,
         sliding_window: _,
+        attention_gate,
+        recurrent,
         // `step/feed_forward`, which sees by the weights whether there is a gate.
         activation,
         gated_ffn: _,
@@ -204,6 +206,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         pad: _,
     } = config;
     let refused = [
+        (recurrent.is_some(), "recurrent layers"),
+        (*attention_gate, "gates of attention"),
         (latent.is_some(), "attention by way of latents (MLA)"),
         (residual_scale.is_some(), "scaled residual streams"),
         (logit_scale.is_some(), "scaled logits"),
@@ -216,7 +220,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (matches!(qk_norm, Some(QkNorm::HeadsApart)), "norms of queries and keys with gains for each head"),
     ];
     if let Some((_, what)) = refused.into_iter().find(|(is_there, _)| *is_there) {
-        return Err(RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") });
+        return Err(not_there(what));
     }
     if let Some(experts) = experts {
         check_experts(experts)?;
@@ -258,11 +262,12 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     let wanted =
         |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
     let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
+    let Some(attention) = layer.mixer.attention() else { return Err(not_there("recurrent layers")) };
     Ok(GpuLayer {
         attn_norm: wanted(uploader, &layer.attn_norm),
-        qkv: stack(uploader, [&layer.q].into_iter().chain(&layer.k).chain(&layer.v))?,
-        qk_norm: gains(uploader, &layer.q_norm).zip(gains(uploader, &layer.k_norm)),
-        output: linear(uploader, &layer.output)?,
+        qkv: stack(uploader, [&attention.q].into_iter().chain(&attention.k).chain(&attention.v))?,
+        qk_norm: gains(uploader, &attention.q_norm).zip(gains(uploader, &attention.k_norm)),
+        output: linear(uploader, &attention.output)?,
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match &layer.ffn {
@@ -315,6 +320,10 @@ fn alike(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuMatrix> 
     Ok(first)
 }
 
+fn not_there(what: &str) -> RuntimeError {
+    RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") }
+}
+
 fn unlike(what: &str) -> RuntimeError {
     RuntimeError::NoGpu { why: format!("experts {what} do not run there; use --device cpu") }
 }
@@ -362,7 +371,7 @@ fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
     for layer in &model.layers {
-        for linear in layer.attention_linears().chain(layer.ffn.linears()) {
+        for linear in layer.mixer.linears().chain(layer.ffn.linears()) {
             all.push(resident(&linear.weight)?);
         }
     }

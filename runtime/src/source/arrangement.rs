@@ -39,7 +39,20 @@ pub enum RowOrder {
         /// Whether these alternate between first and second half.
         neighbours: bool,
     },
+    /// Groups that each have a run of rows for each of some sections: one or more sections, each over all groups, one below
+    /// another.
+    Sections {
+        /// Rows of a group in each section.
+        runs: [usize; SECTIONS],
+        /// The first section.
+        first: usize,
+        /// Groups.
+        groups: usize,
+    },
 }
+
+/// Most sections of a group: queries, keys, values and gates.
+pub const SECTIONS: usize = 4;
 
 impl RowOrder {
     /// The stored row that is row `row` of the tensor.
@@ -60,6 +73,18 @@ impl RowOrder {
                     None if neighbours => first + head_dim - rotated + within % half * 2 + within / half,
                     None => first + head_dim - rotated + within,
                 }
+            }
+            RowOrder::Sections { runs, first, groups } => {
+                let (stride, mut row) = (runs.iter().sum::<usize>(), row);
+                for section in first..SECTIONS {
+                    let (run, before) = (runs[section], runs[..section].iter().sum::<usize>());
+                    if row < run * groups {
+                        return row / run * stride + before + row % run;
+                    }
+                    row -= run * groups;
+                }
+                // Behind the last row.
+                usize::MAX
             }
         }
     }
@@ -89,6 +114,14 @@ impl Tensor {
                 }
             }
             RowOrder::Interleaved { .. } => {}
+            RowOrder::Sections { runs, first, groups } => {
+                let stored =
+                    runs.iter().try_fold(0usize, |sum, run| sum.checked_add(*run))?.checked_mul(groups)?;
+                let there = runs.get(first..)?.iter().sum::<usize>() * groups;
+                if stored > self.rows() || rows > there {
+                    return None;
+                }
+            }
             RowOrder::Strided { first, run, stride } => {
                 let last = rows.checked_sub(1);
                 let last_stored = last.map_or(Some(first), |last| {
@@ -223,6 +256,15 @@ mod tests {
                 .is_none()
         );
         assert!(numbered(0, 10).reordered(order, 12).is_none());
+    }
+
+    #[test]
+    fn sections_of_groups_are_gathered_over_all_groups() {
+        let order = |first| RowOrder::Sections { runs: [1, 1, 2, 2], first, groups: 2 };
+        assert_eq!(rows_of(&numbered(0, 12).reordered(order(0), 8).unwrap()), [0, 6, 1, 7, 2, 3, 8, 9]);
+        assert_eq!(rows_of(&numbered(0, 12).reordered(order(3), 4).unwrap()), [4, 5, 10, 11]);
+        assert!(numbered(0, 12).reordered(order(3), 5).is_none());
+        assert!(numbered(0, 11).reordered(order(0), 8).is_none());
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use qsf_format::{
-    Activation, Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Residual, TensorId, TensorKind,
+    Activation, Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Recurrent, RecurrentMixer, Residual,
+    TensorId, TensorKind,
 };
 
 use super::TensorInfo;
@@ -21,7 +22,9 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let (q, kv, head) = (config.q_rows(), config.kv_rows(), config.head_dim as usize);
     let (heads, latent) = (config.heads as usize, config.latent);
     let experts = id.layer.and_then(|layer| config.experts(layer));
-    if !is_used(config, id.kind, experts) {
+    let recurrent = id.layer.and_then(|layer| config.recurrent(layer));
+    let parts = Parts { attention: id.layer.is_some_and(|layer| config.has_attention(layer)), experts };
+    if !is_used(config, id.kind, parts) {
         return None;
     }
     let shared = experts.and_then(|experts| experts.shared);
@@ -60,12 +63,44 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         Positions => (config.max_positions as usize, hidden),
         AttnSinks => (1, config.heads as usize),
         FfnActAbove | FfnActBelow => (1, 1),
+        AttnGate => (q, hidden),
+        MixerIn | MixerGate | MixerStep | MixerBeta | MixerOutput | MixerConv | MixerConvBias
+        | MixerDecay | MixerStepBias | MixerSkip | MixerNorm | MixerInBias | MixerOutputBias => {
+            mixer_shape(recurrent?, id.kind, hidden)?
+        }
         FfnBiases | RopeFactors => return None,
     })
 }
 
-/// Whether the configuration leaves room for a tensor, in a layer with these experts or without.
-fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) -> bool {
+/// The shape of a tensor of a recurrent mixer; `None` where it has no such tensor.
+fn mixer_shape(recurrent: &Recurrent, kind: TensorKind, hidden: usize) -> Option<(usize, usize)> {
+    use TensorKind::*;
+    let (inputs, outputs) = (recurrent.input_rows(hidden), recurrent.output_columns(hidden));
+    let (channels, taps, heads) = (recurrent.channels(hidden), recurrent.taps as usize, recurrent.heads());
+    match (recurrent.mixer, kind) {
+        (_, MixerIn) => Some((inputs, hidden)),
+        (_, MixerOutput) => Some((hidden, outputs)),
+        (_, MixerConv) => Some((1, channels * taps)),
+        (RecurrentMixer::GatedDelta { .. }, MixerGate) => Some((outputs, hidden)),
+        (RecurrentMixer::GatedDelta { .. }, MixerStep | MixerBeta) => Some((heads, hidden)),
+        (RecurrentMixer::GatedDelta { .. }, MixerDecay | MixerStepBias) => Some((1, heads)),
+        (RecurrentMixer::GatedDelta { value_dim, .. }, MixerNorm) => Some((1, value_dim as usize)),
+        (RecurrentMixer::ShortConv {}, MixerConvBias) => Some((1, channels)),
+        (RecurrentMixer::ShortConv {}, MixerInBias) => Some((1, inputs)),
+        (RecurrentMixer::ShortConv {}, MixerOutputBias) => Some((1, hidden)),
+        _ => None,
+    }
+}
+
+/// What a layer consists of.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    attention: bool,
+    experts: Option<&'a Experts>,
+}
+
+/// Whether the configuration leaves room for a tensor, in a layer of these parts.
+fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
     use TensorKind::*;
     // Every field that decides which tensors there are: whoever adds one says what it adds, or that it adds none.
     let &ModelConfig {
@@ -78,6 +113,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         qk_norm,
         latent,
         embedding_norm,
+        attention_gate,
         // How many layers and experts there are, and the widths of their tensors: `expected_shape`.
         layers: _,
         hidden: _,
@@ -88,6 +124,8 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         vocab: _,
         max_positions: _,
         experts: _,
+        // Which layers have one: `expected_shape`.
+        recurrent: _,
         // Learned positions may be there without being used: `is_required`.
         position: _,
         // Numbers and choices of the arithmetic, which need no tensor.
@@ -107,9 +145,12 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         stop_tokens: _,
         pad: _,
     } = config;
+    let Parts { attention, experts } = parts;
     let shared = experts.and_then(|experts| experts.shared);
     let (placement, layer_norm) = (norm.placement, norm.kind == NormKind::LayerNorm);
     match kind {
+        AttnQ | AttnOutput | AttnOutputBias => attention,
+        AttnGate => attention && attention_gate,
         FfnGate | FfnGateBias => gated_ffn && experts.is_none(),
         FfnUp | FfnUpBias | FfnDown | FfnDownBias => experts.is_none(),
         Router | RouterBias | ExpertUp | ExpertUpBias | ExpertDown | ExpertDownBias => experts.is_some(),
@@ -119,7 +160,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         SharedUp | SharedDown => shared.is_some(),
         SharedRouter => shared.is_some_and(|shared| shared.gated),
         FfnActAbove | FfnActBelow => activation == Activation::Xielu,
-        AttnSinks => attention_sinks,
+        AttnSinks => attention && attention_sinks,
         AttnNorm | AttnNormBias | FfnNorm | FfnNormBias | PostAttnNorm | PostFfnNorm | FinalNorm
         | FinalNormBias
             if norm.without_gain =>
@@ -131,11 +172,11 @@ fn is_used(config: &ModelConfig, kind: TensorKind, experts: Option<&Experts>) ->
         FfnNorm => placement.has_pre() && residual != Residual::ParallelOneNorm,
         FfnNormBias => placement.has_pre() && layer_norm && residual != Residual::ParallelOneNorm,
         PostAttnNorm | PostFfnNorm => placement.has_post(),
-        AttnK | AttnV | AttnKBias | AttnVBias | AttnQBias => latent.is_none(),
-        AttnKvDown | AttnKUp | AttnVUp => latent.is_some(),
-        AttnQDown => latent.is_some_and(|latent| latent.q_rank.is_some()),
-        QNorm => qk_norm.is_some() || latent.is_some_and(|latent| latent.q_rank.is_some()),
-        KNorm => qk_norm.is_some() || latent.is_some(),
+        AttnK | AttnV | AttnKBias | AttnVBias | AttnQBias => attention && latent.is_none(),
+        AttnKvDown | AttnKUp | AttnVUp => attention && latent.is_some(),
+        AttnQDown => attention && latent.is_some_and(|latent| latent.q_rank.is_some()),
+        QNorm => attention && (qk_norm.is_some() || latent.is_some_and(|latent| latent.q_rank.is_some())),
+        KNorm => attention && (qk_norm.is_some() || latent.is_some()),
         FinalNormBias => layer_norm,
         EmbeddingNorm => embedding_norm,
         EmbeddingNormBias => embedding_norm && layer_norm,
@@ -149,7 +190,8 @@ pub fn is_required(config: &ModelConfig, id: TensorId) -> bool {
     use TensorKind::*;
     match id.kind {
         AttnQBias | AttnKBias | AttnVBias | AttnOutputBias | FfnGateBias | FfnUpBias | FfnDownBias
-        | RouterBias | ExpertGateBias | ExpertUpBias | ExpertDownBias | HeadBias => false,
+        | RouterBias | ExpertGateBias | ExpertUpBias | ExpertDownBias | HeadBias | MixerConvBias
+        | MixerInBias | MixerOutputBias => false,
         // Some models have norms without bias (Cohere, MPT).
         AttnNormBias | FfnNormBias | FinalNormBias | EmbeddingNormBias => false,
         // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
+use crate::recurrent::{gated_delta, short_conv};
 use qsf_format::{
     Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, QuantType,
     Residual, SlidingWindow, TensorId, TensorKind,
@@ -148,6 +149,9 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(olmo2(), QuantType::F32), None),
         (RandomModel::new(experts(), QuantType::F32), None),
         (RandomModel::new(experts(), QuantType::Q4), None),
+        (RandomModel::new(gated_delta(llama()), QuantType::F32), None),
+        (RandomModel::new(gated_delta(llama()), QuantType::Q4), None),
+        (RandomModel::new(short_conv(llama()), QuantType::F32), None),
     ]
 }
 

@@ -15,4 +15,5 @@ mod gpu_texts;
 mod kv_cache;
 mod kv_keep;
 mod memory;
+mod recurrent;
 mod skipped_layers;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::f16;
-use qsf_format::{BlockSize, ModelConfig, QuantType, TensorId};
+use qsf_format::{BlockSize, ModelConfig, QuantType, TensorId, TensorKind};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::{Tensor, TensorInfo, WeightSource, expected_shape, required_tensors};
 use qsf_runtime::{Activations, Decoder, Model, Result};
@@ -109,7 +109,12 @@ impl WeightSource for RandomModel {
         let mut state = 7 + u64::from(id.kind.id()) + 1000 * u64::from(id.layer.unwrap_or(77));
         let values = info.rows * info.cols;
         let bytes: Vec<u8> = if info.stored.native() == Some(QuantType::F32) {
-            let offset = if id.kind.is_matrix() { 0.0 } else { 1.0 };
+            let offset = match id.kind {
+                // A state fades.
+                TensorKind::MixerDecay => -1.0,
+                kind if kind.is_matrix() => 0.0,
+                _ => 1.0,
+            };
             (0..values).flat_map(|_| (offset + random(&mut state)).to_le_bytes()).collect()
         } else {
             (0..info.rows).flat_map(|_| random_row(self.quant, info.cols, &mut state)).collect()

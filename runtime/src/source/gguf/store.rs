@@ -11,7 +11,7 @@ use super::rows::{GgmlRows, stored_type};
 use crate::error::{Result, RuntimeError};
 use crate::ggml::GgmlType;
 use crate::gguf::{GgufFile, GgufTensor};
-use crate::source::mapping::{NameTable, TensorStore};
+use crate::source::mapping::{NameTable, TensorStore, is_ignored};
 use crate::tensor::{StoredType, Tensor, TensorBytes};
 
 /// What the name of a matrix becomes in that of its scale, and of one that only concerns activations. NVFP4 has one for
@@ -44,7 +44,7 @@ impl Store {
     pub fn new(file: GgufFile, table: &NameTable) -> Result<Store> {
         let mut by_name = HashMap::new();
         for (at, tensor) in file.tensors.iter().enumerate() {
-            let ignored = table.ignored.iter().any(|end| tensor.name.ends_with(end));
+            let ignored = is_ignored(table.ignored, &tensor.name);
             let Some(ty) = tensor.known_type() else {
                 if ignored {
                     continue;

@@ -7,7 +7,7 @@ use super::architectures::{self, Architecture};
 use super::config::ConfigFiles;
 use super::names::Names;
 use crate::error::{Result, RuntimeError};
-use crate::source::mapping::TensorStore;
+use crate::source::mapping::{TensorStore, is_ignored};
 
 /// The architecture with these tensors.
 ///
@@ -69,9 +69,7 @@ fn fits(
             format!("{}{}", without_numbers(prefix), rule.name.replace("{}", "#").replace("{e}", "#"))
         })
         .collect();
-    let ignored = |form: &str| {
-        architecture.table.ignored.iter().any(|end| form.ends_with(end)) || names.is_of_another_part(form)
-    };
+    let ignored = |form: &str| is_ignored(architecture.table.ignored, form) || names.is_of_another_part(form);
     if forms.iter().any(|form| !known.contains(form) && !ignored(form)) {
         return Ok(None);
     }

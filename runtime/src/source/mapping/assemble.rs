@@ -7,6 +7,7 @@ use crate::error::{Result, RuntimeError};
 use crate::source::transpose::transpose;
 use crate::source::{RowOrder, TensorInfo};
 use crate::tensor::Tensor;
+use qsf_cpu::math::exp;
 
 /// Where a tensor comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(super) enum StoredPart {
     },
     /// All values, each less 1.
     MinusOne,
+    /// `-e^v` of each value v.
+    MinusExp,
 }
 
 /// Loads and arranges.
@@ -78,7 +81,7 @@ fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
             transposed_experts(stored, experts, [first, step], rows)
         }
         StoredPart::RunsTransposed { run, stride } => runs_transposed(stored, run, stride),
-        StoredPart::MinusOne => None,
+        StoredPart::MinusOne | StoredPart::MinusExp => None,
     }
 }
 
@@ -143,6 +146,10 @@ fn vector(stored: &Tensor, part: StoredPart, len: usize) -> Option<Tensor> {
         StoredPart::RunsTransposed { .. } => return None,
         StoredPart::MinusOne => {
             let values: Vec<f32> = stored.to_f32().iter().map(|value| value - 1.0).collect();
+            return (count == len).then(|| Tensor::from_f32(1, len, &values));
+        }
+        StoredPart::MinusExp => {
+            let values: Vec<f32> = stored.to_f32().iter().map(|value| -exp(*value)).collect();
             return (count == len).then(|| Tensor::from_f32(1, len, &values));
         }
     };

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use qsf_format::printable::quote;
-use qsf_format::{ModelConfig, PositionConfig, QuantType, TensorId, TensorKind};
+use qsf_format::{ModelConfig, PositionConfig, QuantType, RecurrentMixer, TensorId, TensorKind};
 
 use super::assemble::{Origin, StoredPart, load};
 use super::store::TensorStore;
@@ -140,7 +140,11 @@ impl Mapping {
         let inputs = if rule.form == Form::KeysAndValuesOfLatents { parts[1].1 } else { parts[0].1 };
         let all = if rule.form == Form::KeysAndValuesOfLatents { latent_rows(request.config) } else { all };
         let together = (is_expert && !one_by_one).then_some(experts);
-        let shapes = expected_shapes(rule.form, is_vector, together, all, inputs);
+        let taps = request.config.recurrent.as_ref().map_or(1, |recurrent| recurrent.taps.max(1) as usize);
+        let shapes = match rule.form {
+            Form::Filters => vec![vec![all / taps, 1, taps], vec![all / taps, taps]],
+            form => expected_shapes(form, is_vector, together, all, inputs),
+        };
         for name in &names {
             check_shape(request, name, &shapes, is_vector, store)?;
             self.used.insert(name.clone());
@@ -179,7 +183,13 @@ impl Mapping {
                 Form::RotatedLast => rotated_last(request.config, id.kind, false),
                 Form::RotatedLastPairs => rotated_last(request.config, id.kind, true),
                 Form::KeysAndValuesOfLatents => keys_or_values(request.config, id.kind),
+                Form::KeyHeadByKeyHead => {
+                    let Some(order) = key_head_by_key_head(request.config, id.kind, i) else { return Ok(()) };
+                    StoredPart::Ordered(order)
+                }
+                Form::Filters => StoredPart::From(first),
                 Form::PlusOne => StoredPart::MinusOne,
+                Form::MinusExp => StoredPart::MinusExp,
             };
             let whole = ids.len() == 1 && part == StoredPart::From(0);
             let stored =
@@ -210,9 +220,7 @@ impl Mapping {
                 && request.table.rules.iter().any(|rule| {
                     rule.kinds == [TensorKind::Head] && full_name(request, rule.name, None) == name
                 });
-            tied_copy
-                || request.table.ignored.iter().any(|end| name.ends_with(end))
-                || is_ahead(request, name)
+            tied_copy || is_ignored(request.table.ignored, name) || is_ahead(request, name)
         };
         let unused = store.names().filter(|&name| !self.used.contains(name) && !ignored(name));
         match unused.filter(|name| !store.adds_nothing(name)).min() {
@@ -271,7 +279,7 @@ fn keys_or_values(config: &ModelConfig, kind: TensorKind) -> StoredPart {
 /// Whether a tensor has the type that it is stored in; otherwise it is floats.
 fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType) -> bool {
     match part {
-        StoredPart::MinusOne => false,
+        StoredPart::MinusOne | StoredPart::MinusExp => false,
         // Values of one width are moved as they are.
         _ if stored.native().is_some_and(QuantType::is_float) => true,
         // So are whole vectors, and rows, which are picked without looking at them.
@@ -329,6 +337,29 @@ fn check_shape(
     let expected: Vec<String> = expected.iter().map(|shape| format!("shape {shape:?}")).collect();
     let found = format!("shape {shape:?}");
     Err(RuntimeError::bad_input(store.file_of(name), place(), expected.join(" or "), found))
+}
+
+/// Whether a name is one of those that are left out.
+pub fn is_ignored(ignored: &[&str], name: &str) -> bool {
+    ignored.iter().any(|part| if part.ends_with('.') { name.starts_with(part) } else { name.ends_with(part) })
+}
+
+/// Where rows lie that alternate with the key heads of a gated delta rule: of queries, keys, values and gates, or of rates and
+/// steps. `None` for other models.
+fn key_head_by_key_head(config: &ModelConfig, kind: TensorKind, place: usize) -> Option<RowOrder> {
+    let RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } =
+        config.recurrent.as_ref()?.mixer
+    else {
+        return None;
+    };
+    let (groups, keys) = (key_heads as usize, key_dim as usize);
+    let heads = (value_heads / key_heads) as usize;
+    let values = heads * value_dim as usize;
+    Some(match kind {
+        TensorKind::MixerIn => RowOrder::Sections { runs: [keys, keys, values, values], first: 0, groups },
+        TensorKind::MixerGate => RowOrder::Sections { runs: [keys, keys, values, values], first: 3, groups },
+        _ => RowOrder::Sections { runs: [heads, heads, 0, 0], first: place, groups },
+    })
 }
 
 /// The name in the source.

@@ -16,7 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use matching::{Mapping, MappingRequest};
+pub use matching::{Mapping, MappingRequest, is_ignored};
 pub use store::{TensorStore, no_such_tensor};
 pub(crate) use table::join_rules;
 pub use table::{Form, NameRule, NameTable, formed, join, rows};

@@ -8,7 +8,8 @@ pub struct NameTable {
     /// One rule per stored tensor. Several may give the same kind where sources differ; a model that has two of those
     /// is refused.
     pub rules: &'static [NameRule],
-    /// Ends of names that are left out: constants that some versions saved.
+    /// Ends of names that are left out: constants that some versions saved. With a dot at its end, what names begin with:
+    /// parts beside the model that predict more than one token.
     pub ignored: &'static [&'static str],
 }
 
@@ -55,6 +56,13 @@ pub enum Form {
     KeysAndValuesOfLatents,
     /// So many rows at the start mean nothing.
     Skip(usize),
+    /// Filters of a convolution, channels x 1 x taps or channels x taps.
+    Filters,
+    /// Each value v stands for `-e^v`.
+    MinusExp,
+    /// The kinds alternate with each key head of a gated delta rule: queries, keys and values together, then gates; or rates, then
+    /// steps.
+    KeyHeadByKeyHead,
     /// Each value is 1 too large: a norm's 1 + w where the model stores w.
     PlusOne,
 }

@@ -125,6 +125,9 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         query_growth: None,
         gate_clip: None,
         sliding_window,
+        // No architecture of the table has these.
+        attention_gate: false,
+        recurrent: None,
         experts,
         // `tokens` reads them.
         bos: None,

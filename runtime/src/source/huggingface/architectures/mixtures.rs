@@ -5,12 +5,20 @@ use qsf_format::{ExpertGroups, Experts, ModelConfig, RouterScore, SharedExperts}
 use super::architecture::Reader;
 use crate::error::Result;
 
+/// What a configuration class takes for fields of the mixture of Qwen that are not there.
+pub struct ExpertDefaults {
+    pub count: u32,
+    pub used: u32,
+    pub ffn: u32,
+    pub normalize: bool,
+}
+
 impl Reader<'_> {
     /// The mixture of Qwen 2 and 3: experts in every `decoder_sparse_step`-th layer but for `mlp_only_layers`; none where these
-    /// are all. `defaults`: `num_experts`, `num_experts_per_tok`, `moe_intermediate_size`.
-    pub fn qwen_experts(&self, layers: u32, defaults: [u32; 3]) -> Result<Option<Experts>> {
+    /// are all.
+    pub fn qwen_experts(&self, layers: u32, defaults: ExpertDefaults) -> Result<Option<Experts>> {
         let fields = self.fields;
-        let count = self.dimension(&["num_experts", "num_local_experts"], defaults[0])?;
+        let count = self.dimension(&["num_experts", "num_local_experts"], defaults.count)?;
         let step = fields.u32("decoder_sparse_step")?.unwrap_or(1);
         if step == 0 {
             return Err(fields.wrong("decoder_sparse_step", "1 or more", step));
@@ -26,9 +34,9 @@ impl Reader<'_> {
         }
         Ok(Some(Experts {
             count,
-            used: self.dimension(&["num_experts_per_tok"], defaults[1])?,
-            ffn: self.dimension(&["moe_intermediate_size"], defaults[2])?,
-            normalize_weights: fields.bool("norm_topk_prob")?.unwrap_or(false),
+            used: self.dimension(&["num_experts_per_tok"], defaults.used)?,
+            ffn: self.dimension(&["moe_intermediate_size"], defaults.ffn)?,
+            normalize_weights: fields.bool("norm_topk_prob")?.unwrap_or(defaults.normalize),
             dense_layers: dense,
             ..Experts::default()
         }))

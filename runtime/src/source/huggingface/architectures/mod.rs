@@ -12,6 +12,7 @@ mod dots1;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
+mod gated_delta;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -46,7 +47,10 @@ mod phi3;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
+mod qwen3_5;
+mod qwen3_5_moe;
 mod qwen3_moe;
+mod qwen3_next;
 mod reader;
 mod rope;
 mod seed_oss;
@@ -69,6 +73,9 @@ pub(super) const ALL: &[Architecture] = &[
     qwen2::QWEN2,
     qwen3::QWEN3,
     qwen3_moe::QWEN3_MOE,
+    qwen3_next::QWEN3_NEXT,
+    qwen3_5::QWEN3_5,
+    qwen3_5_moe::QWEN3_5_MOE,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
     smollm3::SMOLLM3,

@@ -83,6 +83,14 @@ pub(super) const SHARED_EXPERTS: &[NameRule] = &[
     rows("layers.{}.mlp.shared_experts.down_proj.weight", &[SharedDown]),
 ];
 
+/// One expert that all tokens go through, with a router of its own.
+pub(super) const SHARED_EXPERT: &[NameRule] = &[
+    rows("layers.{}.mlp.shared_expert.gate_proj.weight", &[SharedGate]),
+    rows("layers.{}.mlp.shared_expert.up_proj.weight", &[SharedUp]),
+    rows("layers.{}.mlp.shared_expert.down_proj.weight", &[SharedDown]),
+    rows("layers.{}.mlp.shared_expert_gate.weight", &[SharedRouter]),
+];
+
 /// What is added to scores where experts are chosen.
 pub(super) const CHOICE_BIAS: &[NameRule] =
     &[rows("layers.{}.mlp.gate.e_score_correction_bias", &[RouterChoiceBias])];

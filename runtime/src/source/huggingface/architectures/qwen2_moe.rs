@@ -1,17 +1,17 @@
 //! Qwen 1.5 and 2 with a mixture of experts: one of them, with a router of its own, is for all tokens.
 
-use qsf_format::TensorKind::{
-    AttnKBias, AttnQBias, AttnVBias, SharedDown, SharedGate, SharedRouter, SharedUp,
-};
+use qsf_format::TensorKind::{AttnKBias, AttnQBias, AttnVBias};
 use qsf_format::{Experts, SharedExperts};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
+use super::mixtures::ExpertDefaults;
 use super::names::{
     ATTENTION, GATED_FFN, IGNORED, JOINED_EXPERTS, MODEL, PRE_NORMS, QKV_BIASES, ROUTED_EXPERTS,
+    SHARED_EXPERT,
 };
 use super::reader::{Defaults, declared};
 use crate::error::Result;
-use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
+use crate::source::mapping::{NameTable, join_rules};
 
 pub(super) const QWEN2_MOE: Architecture = Architecture {
     model_types: &["qwen2_moe"],
@@ -25,20 +25,13 @@ pub(super) const QWEN2_MOE: Architecture = Architecture {
             GATED_FFN,
             ROUTED_EXPERTS,
             JOINED_EXPERTS,
-            SHARED
+            SHARED_EXPERT
         ),
         ignored: IGNORED,
     },
     marks: Marks::BY_NAME,
     config,
 };
-
-const SHARED: &[NameRule] = &[
-    rows("layers.{}.mlp.shared_expert.gate_proj.weight", &[SharedGate]),
-    rows("layers.{}.mlp.shared_expert.up_proj.weight", &[SharedUp]),
-    rows("layers.{}.mlp.shared_expert.down_proj.weight", &[SharedDown]),
-    rows("layers.{}.mlp.shared_expert_gate.weight", &[SharedRouter]),
-];
 
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let mut model = reader.llama_like(&Defaults {
@@ -62,7 +55,8 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         None => layer % 2 == 0 && layer < first,
     });
     let shared = reader.dimension(&["shared_expert_intermediate_size"], 5632)?;
-    let experts = reader.qwen_experts(model.layers, [60, 4, 1408])?;
+    let defaults = ExpertDefaults { count: 60, used: 4, ffn: 1408, normalize: false };
+    let experts = reader.qwen_experts(model.layers, defaults)?;
     model.experts = experts
         .map(|experts| Experts { shared: Some(SharedExperts { ffn: shared, gated: true }), ..experts });
     let biased = reader.fields.bool("qkv_bias")?.unwrap_or(true);

@@ -4,6 +4,7 @@ use qsf_format::QkNorm;
 use qsf_format::TensorKind::{KNorm, QNorm};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
+use super::mixtures::ExpertDefaults;
 use super::names::{
     ATTENTION, GATED_FFN, IGNORED, JOINED_EXPERTS, MODEL, OUTPUT_BIAS, PRE_NORMS, QK_NORMS, QKV_BIASES,
     ROUTED_EXPERTS,
@@ -50,6 +51,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     model.qk_norm = Some(QkNorm::Head);
     // Unlike in Qwen 3 without experts, all layers have it.
     model.sliding_window = reader.window(&model, reader.window_in_use(Some(4096))?, |_| true);
-    model.experts = reader.qwen_experts(model.layers, [128, 8, 768])?;
+    let defaults = ExpertDefaults { count: 128, used: 8, ffn: 768, normalize: false };
+    model.experts = reader.qwen_experts(model.layers, defaults)?;
     Ok(SourceConfig { declared: reader.attention_bias()?, model })
 }

@@ -10,6 +10,9 @@ use crate::error::{Result, RuntimeError};
 /// More layers than any model has; what is counted up to is written down layer by layer.
 const MAX_LAYERS: u32 = 1 << 16;
 
+/// Layers of which one has each kind of matrix that shapes are taken from.
+const LOOKED_AT: u32 = 16;
+
 /// What a configuration class of transformers takes for the fields that are not there.
 pub(super) struct Defaults {
     pub vocab: u32,
@@ -47,11 +50,11 @@ impl Reader<'_> {
         Ok(layers)
     }
 
-    /// Rows and columns of the matrix of the first layer that holds these kinds, where there is one.
+    /// Rows and columns of the matrix that holds these kinds, of the first layer that has one.
     fn shape_of(&self, kinds: &[TensorKind]) -> Option<[u32; 2]> {
         let rule = self.architecture.table.rules.iter().find(|rule| rule.kinds == kinds)?;
-        let name = format!("{}{}", self.prefix, rule.name.replace("{}", "0"));
-        let (shape, _) = self.store.describe(&name)?;
+        let name = |layer: u32| format!("{}{}", self.prefix, rule.name.replace("{}", &layer.to_string()));
+        let (shape, _) = (0..LOOKED_AT).find_map(|layer| self.store.describe(&name(layer)))?;
         let [rows, cols] = *shape else { return None };
         Some([u32::try_from(rows).ok()?, u32::try_from(cols).ok()?])
     }
@@ -171,7 +174,7 @@ impl Reader<'_> {
             heads,
             kv_heads,
             head_dim,
-            ffn: self.dimension(&["intermediate_size"], defaults.ffn)?,
+            ffn: self.dimension(&["intermediate_size", "moe_intermediate_size"], defaults.ffn)?,
             vocab: self.dimension(&["vocab_size"], defaults.vocab)?,
             max_positions: rope.max_positions,
             norm: NormConfig::new(
@@ -220,6 +223,8 @@ pub(super) fn without_parts() -> ModelConfig {
         gate_clip: None,
         embedding_norm: false,
         sliding_window: None,
+        attention_gate: false,
+        recurrent: None,
         experts: None,
         // `ConfigFiles::model` reads them.
         bos: None,

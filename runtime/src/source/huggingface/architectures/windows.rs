@@ -25,14 +25,7 @@ impl Reader<'_> {
 
     /// Which layers `layer_types` says have a window, where the field is there.
     pub fn sliding_layers(&self, layers: u32) -> Result<Option<Vec<bool>>> {
-        let Some(types) = self.fields.strs("layer_types")? else { return Ok(None) };
-        if types.len() != layers as usize {
-            return Err(self.fields.wrong(
-                "layer_types",
-                format!("one for each of {layers} layers"),
-                types.len(),
-            ));
-        }
+        let Some(types) = self.layer_types(layers)? else { return Ok(None) };
         let slides = types.into_iter().map(|kind| match kind {
             "sliding_attention" => Ok(true),
             "full_attention" => Ok(false),
@@ -43,6 +36,16 @@ impl Reader<'_> {
             )),
         });
         slides.collect::<Result<_>>().map(Some)
+    }
+
+    /// `layer_types`, one for each layer, where the field is there.
+    pub fn layer_types(&self, layers: u32) -> Result<Option<Vec<&str>>> {
+        let Some(types) = self.fields.strs("layer_types")? else { return Ok(None) };
+        if types.len() != layers as usize {
+            let expected = format!("one for each of {layers} layers");
+            return Err(self.fields.wrong("layer_types", expected, types.len()));
+        }
+        Ok(Some(types))
     }
 
     /// The window of Qwen 2 and 3: only with `use_sliding_window`, in the layers of `layer_types`, or from

@@ -1,0 +1,18 @@
+//! Mixers that carry a state from token to token: what the decoder computes between their projections.
+//!
+//! Every row of a state is worked on by itself, token by token, so a text gives the same bits in whatever steps it comes and on
+//! however many threads.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `short_conv` | a causal convolution of each channel |
+//! | `delta` | the gated delta rule |
+//! | `unit` | vectors of length 1 |
+
+mod delta;
+mod short_conv;
+mod unit;
+
+pub use delta::GatedDelta;
+pub use short_conv::{ShortConv, keep_last};
+pub use unit::scale_to_length;

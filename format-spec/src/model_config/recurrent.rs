@@ -1,0 +1,73 @@
+//! Layers that carry a state from token to token instead of looking back at all of them.
+
+use serde::{Deserialize, Serialize};
+
+/// The mixer of some layers in place of attention. MODEL.md section 7 says what each computes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recurrent {
+    /// What the mixer computes.
+    pub mixer: RecurrentMixer,
+    /// Tokens that the convolution of each channel sees, the current one included.
+    pub taps: u32,
+    /// The layers, ascending.
+    pub layers: Vec<u32>,
+}
+
+/// What a recurrent mixer computes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum RecurrentMixer {
+    /// The gated delta rule (arXiv 2412.06464), behind a convolution of queries, keys and values.
+    GatedDelta {
+        /// Heads of queries and keys.
+        key_heads: u32,
+        /// Width of such a head.
+        key_dim: u32,
+        /// Heads of values; a multiple of `key_heads`.
+        value_heads: u32,
+        /// Width of such a head.
+        value_dim: u32,
+    },
+    /// A convolution between two gates, as wide as the residual stream (LFM2).
+    ShortConv {},
+}
+
+/// Shapes that follow from the numbers above.
+impl Recurrent {
+    /// Rows of the input projection, in a model of width `hidden`.
+    pub fn input_rows(&self, hidden: usize) -> usize {
+        match self.mixer {
+            RecurrentMixer::GatedDelta { .. } => self.channels(hidden),
+            RecurrentMixer::ShortConv {} => 3 * hidden,
+        }
+    }
+
+    /// Channels of the convolution.
+    pub fn channels(&self, hidden: usize) -> usize {
+        match self.mixer {
+            RecurrentMixer::GatedDelta { key_heads, key_dim, .. } => {
+                2 * key_heads as usize * key_dim as usize + self.output_columns(hidden)
+            }
+            RecurrentMixer::ShortConv {} => hidden,
+        }
+    }
+
+    /// Columns of the output projection.
+    pub fn output_columns(&self, hidden: usize) -> usize {
+        match self.mixer {
+            RecurrentMixer::GatedDelta { value_heads, value_dim, .. } => {
+                value_heads as usize * value_dim as usize
+            }
+            RecurrentMixer::ShortConv {} => hidden,
+        }
+    }
+
+    /// Heads, each with a step and a decay of its own; 0 where there are none.
+    pub fn heads(&self) -> usize {
+        match self.mixer {
+            RecurrentMixer::GatedDelta { value_heads, .. } => value_heads as usize,
+            RecurrentMixer::ShortConv {} => 0,
+        }
+    }
+}

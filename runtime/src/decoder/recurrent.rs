@@ -1,0 +1,233 @@
+//! Layers that carry a state from token to token: project, convolve, mix, project back. The tokens of a step follow one another
+//! in the state whatever steps they come in, so that results do not depend on these.
+
+use std::ops::ControlFlow;
+
+use qsf_format::{ModelConfig, Recurrent, RecurrentMixer};
+
+use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
+use crate::error::Result;
+use crate::weights::{Linear, RecurrentWeights};
+use qsf_cpu::math::{exp, sigmoid, softplus};
+use qsf_cpu::{
+    AlignedFloats, Function, GatedDelta, ShortConv, gated, keep_last, multiply, rms_norm_in_place,
+    scale_to_length,
+};
+
+/// What an elementary function, or a norm, of a value costs, in multiply-adds of matrices.
+const WORK: usize = 32;
+
+/// What the tokens of a step are between the projections of a recurrent mixer; without such layers nothing.
+#[derive(Default)]
+pub(super) struct MixerBuffers {
+    widths: MixerWidths,
+    input: AlignedFloats,
+    /// What the convolution gives, or what a short one sees.
+    channels: AlignedFloats,
+    gate: AlignedFloats,
+    step: AlignedFloats,
+    beta: AlignedFloats,
+    mixed: AlignedFloats,
+}
+
+#[derive(Clone, Copy, Default)]
+struct MixerWidths {
+    input: usize,
+    channels: usize,
+    gate: usize,
+    heads: usize,
+    mixed: usize,
+}
+
+impl MixerWidths {
+    fn of(config: &ModelConfig) -> MixerWidths {
+        let Some(recurrent) = &config.recurrent else { return MixerWidths::default() };
+        let hidden = config.hidden as usize;
+        MixerWidths {
+            input: recurrent.input_rows(hidden),
+            channels: recurrent.channels(hidden),
+            gate: match recurrent.mixer {
+                RecurrentMixer::GatedDelta { .. } => recurrent.output_columns(hidden),
+                RecurrentMixer::ShortConv {} => 0,
+            },
+            heads: recurrent.heads(),
+            mixed: recurrent.output_columns(hidden),
+        }
+    }
+}
+
+impl MixerBuffers {
+    pub fn new(config: &ModelConfig, batch: usize) -> Result<MixerBuffers> {
+        let widths = MixerWidths::of(config);
+        let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
+        Ok(MixerBuffers {
+            widths,
+            input: buffer(widths.input)?,
+            channels: buffer(widths.channels)?,
+            gate: buffer(widths.gate)?,
+            step: buffer(widths.heads)?,
+            beta: buffer(widths.heads)?,
+            mixed: buffer(widths.mixed)?,
+        })
+    }
+
+    pub fn floats_per_token(config: &ModelConfig) -> usize {
+        let MixerWidths { input, channels, gate, heads, mixed } = MixerWidths::of(config);
+        input + channels + gate + 2 * heads + mixed
+    }
+
+    /// Makes room for `tokens` tokens, of those that there is room for.
+    pub fn resize(&mut self, tokens: usize) {
+        let MixerWidths { input, channels, gate, heads, mixed } = self.widths;
+        for (buffer, width) in [
+            (&mut self.input, input),
+            (&mut self.channels, channels),
+            (&mut self.gate, gate),
+            (&mut self.step, heads),
+            (&mut self.beta, heads),
+            (&mut self.mixed, mixed),
+        ] {
+            buffer.resize(tokens * width);
+        }
+    }
+}
+
+impl Decoder {
+    /// What the recurrent mixer of layer `index` adds for the normalized rows in `state.normed`, into `state.projected`.
+    pub(super) fn recurrent(
+        &self,
+        state: &mut DecoderState,
+        index: usize,
+        weights: &RecurrentWeights,
+        observer: &mut dyn InputObserver,
+    ) -> Result<ControlFlow<()>> {
+        let Some(recurrent) = &self.model.config.recurrent else { return Ok(ControlFlow::Continue(())) };
+        let hidden = self.model.config.hidden as usize;
+        if observer.observe(LinearInput::Attention, hidden, &state.normed).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.project(state, weights)?;
+        state.profile.lap(Section::Matmul);
+        match recurrent.mixer {
+            RecurrentMixer::GatedDelta { .. } => self.gated_delta(state, index, recurrent, weights),
+            RecurrentMixer::ShortConv {} => self.short_conv(state, index, weights),
+        }
+        state.profile.lap(Section::Attention);
+        let DecoderState { mixer, coded, projected, .. } = state;
+        let mixed = match recurrent.mixer {
+            RecurrentMixer::GatedDelta { .. } => &mixer.gate,
+            RecurrentMixer::ShortConv {} => &mixer.mixed,
+        };
+        if observer.observe(LinearInput::AttnOutput, weights.output.weight.cols(), mixed).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.linears(&[&weights.output], mixed, coded, &mut [projected])?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn project(&self, state: &mut DecoderState, weights: &RecurrentWeights) -> Result<()> {
+        let DecoderState { normed, coded, mixer, .. } = state;
+        let MixerBuffers { input, gate, step, beta, .. } = mixer;
+        let pairs: [(Option<&Linear>, &mut [f32]); 4] = [
+            (Some(&weights.input), input),
+            (weights.gate.as_ref(), gate),
+            (weights.step.as_ref(), step),
+            (weights.beta.as_ref(), beta),
+        ];
+        let mut linears = [&weights.input; 4];
+        let mut outs: [&mut [f32]; 4] = Default::default();
+        let mut count = 0;
+        for (linear, out) in pairs {
+            if let Some(linear) = linear {
+                (linears[count], outs[count]) = (linear, out);
+                count += 1;
+            }
+        }
+        self.linears(&linears[..count], normed, coded, &mut outs[..count])
+    }
+
+    /// The gated delta rule: queries, keys and values through the convolution, queries and keys of length 1, the state, and what it
+    /// gives normalized and gated, into the buffer of the gate.
+    fn gated_delta(
+        &self,
+        state: &mut DecoderState,
+        index: usize,
+        recurrent: &Recurrent,
+        weights: &RecurrentWeights,
+    ) {
+        let RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } = recurrent.mixer
+        else {
+            return;
+        };
+        let [key_heads, key_dim, value_heads, value_dim] =
+            [key_heads, key_dim, value_heads, value_dim].map(|n| n as usize);
+        let (isa, epsilon) = (self.cpu.isa(), self.model.config.norm.epsilon);
+        let MixerBuffers { widths, input, channels, gate, step, beta, mixed } = &mut state.mixer;
+        let Some(kept) = state.kv.recurrent(index) else { return };
+        let (from, to) = kept.step();
+        let conv = ShortConv {
+            taps: &weights.conv,
+            bias: weights.conv_bias.as_deref(),
+            channels: widths.channels,
+            silu: true,
+        };
+        let scale = 1.0 / (key_dim as f32).sqrt();
+        let rows =
+            [(&mut **channels, widths.channels), (&mut **step, value_heads), (&mut **beta, value_heads)];
+        self.cpu.for_each_rows(rows, 2 * WORK * widths.channels, |first, [channels, step, beta]| {
+            for (t, row) in (first..).zip(channels.chunks_exact_mut(widths.channels)) {
+                conv.row(isa, &from.inputs, input, t, row);
+                let (queries, rest) = row.split_at_mut(key_heads * key_dim);
+                queries.chunks_exact_mut(key_dim).for_each(|query| scale_to_length(isa, query, scale));
+                let keys = &mut rest[..key_heads * key_dim];
+                keys.chunks_exact_mut(key_dim).for_each(|key| scale_to_length(isa, key, 1.0));
+            }
+            for steps in step.chunks_exact_mut(value_heads) {
+                for ((step, bias), decay) in steps.iter_mut().zip(&weights.step_bias).zip(&weights.decay) {
+                    *step = exp(decay * softplus(*step + bias));
+                }
+            }
+            beta.iter_mut().for_each(|beta| *beta = sigmoid(*beta));
+        });
+        keep_last(&from.inputs, input, &mut to.inputs);
+        let delta =
+            GatedDelta { key_heads, key_dim, value_heads, value_dim, inputs: channels, decay: step, beta };
+        self.cpu.gated_delta(&delta, &from.memory, &mut to.memory, mixed);
+        let rows = [(&mut **mixed, widths.mixed), (&mut **gate, widths.mixed)];
+        self.cpu.for_each_rows(rows, WORK * widths.mixed, |_, [mixed, gate]| {
+            for head in mixed.chunks_exact_mut(value_dim) {
+                rms_norm_in_place(isa, head, &weights.norm, epsilon);
+            }
+            gated(isa, Function::Silu, gate, mixed);
+        });
+    }
+
+    /// LFM2: of the three parts B, C and x of the input, `C * conv(B * x)`.
+    fn short_conv(&self, state: &mut DecoderState, index: usize, weights: &RecurrentWeights) {
+        let isa = self.cpu.isa();
+        let MixerBuffers { widths, input, channels, mixed, .. } = &mut state.mixer;
+        let width = widths.channels;
+        let Some(kept) = state.kv.recurrent(index) else { return };
+        let (from, to) = kept.step();
+        let conv = ShortConv {
+            taps: &weights.conv,
+            bias: weights.conv_bias.as_deref(),
+            channels: width,
+            silu: false,
+        };
+        self.cpu.for_each_rows([(&mut **channels, width)], WORK * width, |first, [channels]| {
+            for (t, row) in (first..).zip(channels.chunks_exact_mut(width)) {
+                let input = &input[t * 3 * width..][..3 * width];
+                row.copy_from_slice(&input[..width]);
+                multiply(isa, row, &input[2 * width..]);
+            }
+        });
+        keep_last(&from.inputs, channels, &mut to.inputs);
+        self.cpu.for_each_rows([(&mut **mixed, width)], WORK * width, |first, [mixed]| {
+            for (t, row) in (first..).zip(mixed.chunks_exact_mut(width)) {
+                conv.row(isa, &from.inputs, channels, t, row);
+                multiply(isa, row, &input[(t * 3 + 1) * width..][..width]);
+            }
+        });
+    }
+}

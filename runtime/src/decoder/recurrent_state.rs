@@ -1,0 +1,94 @@
+//! What a recurrent layer has kept of the tokens so far.
+//!
+//! A step reads one side and writes the other, and only when all of it is done do the two change places: a step that was stopped
+//! or failed leaves the state as it was.
+
+use qsf_format::{ModelConfig, RecurrentMixer};
+
+use crate::error::Result;
+use qsf_cpu::{AlignedFloats, GatedDelta};
+
+/// The state of one layer.
+pub struct RecurrentState {
+    sides: [Side; 2],
+    /// The side of the last finished step.
+    current: usize,
+    /// Whether the step under way has written the other one.
+    stepped: bool,
+    /// Whether no token has been seen.
+    empty: bool,
+}
+
+/// One state.
+pub struct Side {
+    /// The last inputs of the convolution, `taps - 1` x `channels`.
+    pub inputs: AlignedFloats,
+    /// What the recurrence keeps.
+    pub memory: AlignedFloats,
+}
+
+/// Floats of the two parts of a state.
+fn sizes(config: &ModelConfig) -> Option<(usize, usize)> {
+    let recurrent = config.recurrent.as_ref()?;
+    let channels = recurrent.channels(config.hidden as usize);
+    let memory = match recurrent.mixer {
+        RecurrentMixer::GatedDelta { key_dim, value_heads, value_dim, .. } => {
+            GatedDelta::state_len(value_heads as usize, value_dim as usize, key_dim as usize)
+        }
+        RecurrentMixer::ShortConv {} => 0,
+    };
+    Some((channels.saturating_mul((recurrent.taps as usize).saturating_sub(1)), memory))
+}
+
+impl RecurrentState {
+    /// The state of a recurrent layer before the first token; `None` for models without such layers.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(config: &ModelConfig) -> Result<Option<RecurrentState>> {
+        let Some((inputs, memory)) = sizes(config) else { return Ok(None) };
+        let side = || -> Result<Side> {
+            Ok(Side {
+                inputs: AlignedFloats::zeros(inputs, "recurrent state")?,
+                memory: AlignedFloats::zeros(memory, "recurrent state")?,
+            })
+        };
+        Ok(Some(RecurrentState { sides: [side()?, side()?], current: 0, stepped: false, empty: true }))
+    }
+
+    /// Bytes of the state of one layer.
+    pub fn bytes(config: &ModelConfig) -> u64 {
+        let floats = sizes(config).map_or(0, |(inputs, memory)| inputs.saturating_add(memory));
+        2 * (floats as u64).saturating_mul(size_of::<f32>() as u64)
+    }
+
+    /// The state before a step, and where that behind it goes.
+    pub fn step(&mut self) -> (&Side, &mut Side) {
+        let [first, second] = &mut self.sides;
+        let (from, to) = if self.current == 0 { (first, second) } else { (second, first) };
+        if self.empty {
+            from.inputs.fill(0.0);
+            from.memory.fill(0.0);
+            self.empty = false;
+        }
+        self.stepped = true;
+        (from, to)
+    }
+
+    /// Forgets what a step has written that did not come to its end.
+    pub fn begin(&mut self) {
+        self.stepped = false;
+    }
+
+    /// The step is done.
+    pub fn commit(&mut self) {
+        if std::mem::take(&mut self.stepped) {
+            self.current = 1 - self.current;
+        }
+    }
+
+    /// Forgets all tokens.
+    pub fn clear(&mut self) {
+        (self.stepped, self.empty) = (false, true);
+    }
+}

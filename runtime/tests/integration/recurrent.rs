@@ -1,0 +1,166 @@
+//! What a decoder promises of layers that carry a state: any steps give the same bits, a step that fails changes nothing, and what
+//! cannot be done with such a state is refused.
+
+use std::sync::Arc;
+
+use crate::random_model::RandomModel;
+use qsf_format::{EarlyExits, ModelConfig, QkNorm, QuantType, Recurrent, RecurrentMixer};
+use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::progress::Cancel;
+use qsf_runtime::{Activations, Decoder, DecoderState, KvKeep, KvOptions, KvPolicy, StateBytes};
+
+/// Delta nets but in the second layer, which has gated attention.
+pub fn gated_delta(config: ModelConfig) -> ModelConfig {
+    let mixer = RecurrentMixer::GatedDelta { key_heads: 2, key_dim: 20, value_heads: 6, value_dim: 12 };
+    let layers = (0..config.layers).filter(|layer| *layer != 1).collect();
+    ModelConfig {
+        recurrent: Some(Recurrent { mixer, taps: 4, layers }),
+        attention_gate: true,
+        qk_norm: Some(QkNorm::Head),
+        ..config
+    }
+}
+
+/// A short convolution in the first layer.
+pub fn short_conv(config: ModelConfig) -> ModelConfig {
+    let recurrent = Recurrent { mixer: RecurrentMixer::ShortConv {}, taps: 3, layers: vec![0] };
+    ModelConfig { recurrent: Some(recurrent), ..config }
+}
+
+fn config() -> ModelConfig {
+    ModelConfig {
+        architecture: "test".into(),
+        layers: 3,
+        hidden: 48,
+        heads: 3,
+        kv_heads: 1,
+        head_dim: 24,
+        ffn: 68,
+        vocab: 90,
+        max_positions: 700,
+        gated_ffn: true,
+        position: qsf_format::PositionConfig::rope(10_000.0, None),
+        ..ModelConfig::default()
+    }
+}
+
+fn models() -> Vec<RandomModel> {
+    vec![
+        RandomModel::new(gated_delta(config()), QuantType::F32),
+        RandomModel::new(gated_delta(config()), QuantType::Q8),
+        RandomModel::new(short_conv(config()), QuantType::F32),
+    ]
+}
+
+fn best() -> Cpu {
+    Cpu::new(Isa::best())
+}
+
+fn tokens(n: u32) -> Vec<u32> {
+    (0..n).map(|i| (i * 37 + 11) % 90).collect()
+}
+
+fn run(decoder: &Decoder, state: &mut DecoderState, tokens: &[u32]) -> Vec<f32> {
+    decoder.forward(state, tokens).unwrap();
+    let mut rows = vec![0.0; tokens.len() * 90];
+    decoder.logits(state, 0..tokens.len(), &mut rows).unwrap();
+    rows
+}
+
+fn in_steps(decoder: &Decoder, tokens: &[u32], step: usize) -> Vec<f32> {
+    let mut state = decoder.state(tokens.len(), tokens.len()).unwrap();
+    tokens.chunks(step).flat_map(|tokens| run(decoder, &mut state, tokens)).collect()
+}
+
+#[test]
+fn prompts_in_one_step_in_two_and_token_by_token_give_the_same_bits_everywhere() {
+    for model in models() {
+        for count in [1, 7, 64, 65, 300] {
+            let tokens = tokens(count);
+            let decoder = model.decoder(best(), None);
+            let whole = in_steps(&decoder, &tokens, tokens.len());
+            assert!(whole.iter().all(|logit| logit.is_finite()));
+            for step in [tokens.len().div_ceil(2), 1] {
+                assert!(in_steps(&decoder, &tokens, step) == whole, "{count} tokens in steps of {step}");
+            }
+            let scalar = model.decoder(Cpu::with_threads(Isa::SCALAR, 1).unwrap(), None);
+            assert!(count > 65 || in_steps(&scalar, &tokens, 5) == whole, "{count} tokens, plain");
+        }
+    }
+}
+
+#[test]
+fn the_past_matters_beyond_what_convolutions_see() {
+    let decoder =
+        RandomModel::new(gated_delta(config()), QuantType::F32).decoder(best(), Some(Activations::F32));
+    let (mut one, mut other) = (tokens(40), tokens(40));
+    (one[0], other[0]) = (1, 2);
+    let last = |tokens: &[u32]| in_steps(&decoder, tokens, 40)[39 * 90..].to_vec();
+    assert_ne!(last(&one), last(&other));
+}
+
+#[test]
+fn a_step_that_is_stopped_leaves_the_state_as_it_was() {
+    for model in models() {
+        let cancel = Cancel::default();
+        let decoder = model.decoder(best(), None).stop_on(&cancel);
+        let whole = in_steps(&decoder, &tokens(20), 20);
+        let mut state = decoder.state(20, 20).unwrap();
+        run(&decoder, &mut state, &tokens(20)[..9]);
+        // Stopped behind the first layer, whose state was written.
+        let watched = decoder.forward_watched(&mut state, &[1, 2, 3], &mut |_, _| cancel.request());
+        assert!(watched.is_err());
+        cancel.withdraw();
+        assert_eq!(state.position(), 9);
+        assert!(run(&decoder, &mut state, &tokens(20)[9..]) == whole[9 * 90..]);
+    }
+}
+
+#[test]
+fn only_the_beginning_can_be_gone_back_to() {
+    for model in models() {
+        let decoder = model.decoder(best(), None);
+        let mut state = decoder.state(20, 20).unwrap();
+        let first = run(&decoder, &mut state, &tokens(20));
+        let error = state.rewind(7).unwrap_err().to_string();
+        assert!(error.contains("position 7") && error.contains("recurrent"), "{error}");
+        assert_eq!(state.position(), 20, "a refusal changes nothing");
+        state.rewind(20).unwrap();
+        state.rewind(0).unwrap();
+        assert!(run(&decoder, &mut state, &tokens(20)) == first);
+    }
+}
+
+#[test]
+fn memory_of_states_is_counted_and_only_layers_with_attention_have_keys() {
+    let whole = ModelConfig { recurrent: None, ..config() };
+    let of = |config: &ModelConfig, context| StateBytes::of(config, context, 1, KvOptions::default()).kv;
+    let delta = gated_delta(config());
+    let states = 2 * 2 * 4 * (3 * (2 * 40 + 72) + 72 * 32);
+    assert_eq!(of(&delta, 256), of(&whole, 256) / 3 + states);
+    assert_eq!(of(&delta, 512) - states, 2 * (of(&delta, 256) - states));
+}
+
+#[test]
+fn positions_of_attention_can_be_let_go_and_where_there_is_none_that_is_refused() {
+    let keep = Some(KvKeep { positions: 32, policy: KvPolicy::Window });
+    let model = RandomModel::new(gated_delta(config()), QuantType::F32);
+    let decoder = model.decoder(best(), None);
+    let mut state = decoder.state_with(400, 10, KvOptions { keep, ..KvOptions::default() }).unwrap();
+    for step in tokens(300).chunks(10) {
+        assert!(run(&decoder, &mut state, step).iter().all(|logit| logit.is_finite()));
+    }
+    let mut config = gated_delta(config());
+    config.recurrent.as_mut().unwrap().layers = vec![0, 1, 2];
+    let decoder = RandomModel::new(config, QuantType::F32).decoder(best(), None);
+    let error = decoder.state_with(400, 10, KvOptions { keep, ..KvOptions::default() }).err().unwrap();
+    assert!(error.to_string().contains("--kv-window: no layer"), "{error}");
+}
+
+#[test]
+fn early_exits_are_refused() {
+    let exits = Arc::new(EarlyExits { cols: 48, positions: 1, exits: Vec::new() });
+    let decoder = RandomModel::new(gated_delta(config()), QuantType::F32).decoder(best(), None);
+    let error = decoder.with_early_exit(exits, 0.5).err().unwrap().to_string();
+    assert!(error.contains("recurrent layers"), "{error}");
+}
