@@ -12,13 +12,14 @@ hidden / heads, one key/value head.
 """
 
 import argparse
+import json
 import os
 import shutil
 import zlib
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 VOCAB, TOKENS, GREEDY = 80, 40, 12
 
@@ -215,6 +216,9 @@ def later_cases(scale):
         scale, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=2, sliding_window=6, swiglu_limit=1.5,
         num_key_value_heads=2, rope_parameters=rope(
             "yarn", 150000.0, factor=8.0, original_max_position_embeddings=16, truncate=False)), True
+    yield "gpt_oss_mxfp4", t.GptOssConfig, base(
+        scale, hidden_size=64 * scale, intermediate_size=32 * scale, num_local_experts=4, num_experts_per_tok=3,
+        sliding_window=7, rope_parameters=rope("default", 150000.0)), True
     yield "arcee", t.ArceeConfig, base(scale), True
     yield "nemotron", t.NemotronConfig, base(scale, rope_parameters=rope("default", partial_rotary_factor=0.5)), True
     yield "helium", t.HeliumConfig, base(scale, head_dim=10 * scale, num_key_value_heads=2), True
@@ -254,6 +258,41 @@ def randomize(model, generator):
                 weight.copy_(values.to(torch.bfloat16).float())
 
 
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def to_mxfp4(model):
+    """Rounds experts to MXFP4, as the hub has those of gpt-oss; the tensors that hold them, by name."""
+    packed = {}
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                continue
+            groups = weight.transpose(1, 2).unflatten(2, (-1, 32))  # experts, outputs, groups, inputs of a group
+            exponent = torch.ceil(torch.log2(groups.abs().amax(-1, keepdim=True) / 6))
+            scaled = groups / 2.0 ** exponent
+            code = (scaled.abs()[..., None] - E2M1).abs().argmin(-1)
+            weight.copy_((E2M1[code] * scaled.sign() * 2.0 ** exponent).flatten(2).transpose(1, 2))
+            code = (code + 8 * (scaled < 0)).to(torch.uint8)
+            packed[name + "_blocks"] = code[..., 0::2] | code[..., 1::2] << 4
+            packed[name + "_scales"] = (exponent.squeeze(-1) + 127).to(torch.uint8)
+    return packed
+
+
+def save_packed(folder, packed):
+    """Puts the packed experts in place of the others, and says so in the configuration."""
+    path = os.path.join(folder, "model.safetensors")
+    plain = {name: tensor for name, tensor in load_file(path).items() if name + "_blocks" not in packed}
+    save_file({**plain, **{name: tensor.contiguous() for name, tensor in packed.items()}}, path, {"format": "pt"})
+    path = os.path.join(folder, "config.json")
+    with open(path) as f:
+        config = json.load(f)
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    with open(path, "w") as f:
+        json.dump(config, f, indent=2)
+        f.write("\n")
+
+
 def greedy(model, ids):
     out = ids[:20].clone()
     for _ in range(GREEDY):
@@ -271,6 +310,7 @@ def make(folder, config_class, fields, with_greedy, seed):
     from_config = transformers.AutoModelForCausalLM.from_config if known else model_class._from_config
     model = from_config(config, attn_implementation="eager").float().eval()
     randomize(model, generator)
+    packed = to_mxfp4(model) if folder.endswith("_mxfp4") else {}
     model.tie_weights()
     ids = torch.randint(0, VOCAB, (TOKENS,), generator=generator)
     with torch.no_grad():
@@ -279,6 +319,8 @@ def make(folder, config_class, fields, with_greedy, seed):
         continued = greedy(model, ids) if with_greedy else torch.zeros(0, dtype=torch.long)
     shutil.rmtree(folder, ignore_errors=True)
     model.to(torch.bfloat16).save_pretrained(folder)
+    if packed:
+        save_packed(folder, packed)
     expected = {
         "input_ids": ids.to(torch.int32), "logits_last8": logits[-8:].contiguous(), "nll": nll,
         "greedy_prompt20": continued.to(torch.int32),

@@ -19,7 +19,7 @@ pub(super) struct Routing {
     pub output: Vec<f32>,
     /// How much one token wants each expert.
     wishes: Vec<f32>,
-    /// Scores of its groups of experts.
+    /// Scores of its groups of experts, then which of them are kept.
     groups: Vec<f32>,
 }
 
@@ -38,7 +38,7 @@ impl Routing {
             input: zeros(rows, what)?,
             output: zeros(rows, what)?,
             wishes: zeros(experts.count as usize, what)?,
-            groups: zeros(experts.groups.map_or(0, |groups| groups.count as usize), what)?,
+            groups: zeros(experts.groups.map_or(0, |groups| 2 * groups.count as usize), what)?,
         })
     }
 
@@ -84,16 +84,17 @@ impl Routing {
 fn leave_out_groups(wishes: &mut [f32], groups: ExpertGroups, scores: &mut [f32]) {
     let ExpertGroups { count, used, best } = groups;
     let size = wishes.len() / count as usize;
-    let scores = &mut scores[..count as usize];
+    let (scores, kept) = scores.split_at_mut(count as usize);
     for (score, group) in scores.iter_mut().zip(wishes.chunks_exact(size)) {
         *score = sum_of_largest(group, best as usize);
     }
+    kept.fill(0.0);
     for _ in 0..used {
-        let kept = first_of_the_largest(scores);
-        scores[kept] = f32::NAN;
+        let best = first_of_the_largest(scores);
+        (scores[best], kept[best]) = (f32::NEG_INFINITY, 1.0);
     }
-    for (score, group) in scores.iter().zip(wishes.chunks_exact_mut(size)) {
-        if !score.is_nan() {
+    for (kept, group) in kept.iter().zip(wishes.chunks_exact_mut(size)) {
+        if *kept == 0.0 {
             group.fill(f32::NEG_INFINITY);
         }
     }
@@ -111,12 +112,11 @@ fn sum_of_largest(values: &[f32], many: usize) -> f32 {
     sum
 }
 
-/// The place of the largest value, of equal ones the first. Values that are no numbers are left alone, unless it is the
-/// first.
+/// The place of the largest value, of equal ones the first. Where the first is no number, it is that.
 fn first_of_the_largest(values: &[f32]) -> usize {
     let mut best = 0;
     for (at, &value) in values.iter().enumerate() {
-        if value > values[best] || (values[best].is_nan() && !value.is_nan()) {
+        if value > values[best] {
             best = at;
         }
     }

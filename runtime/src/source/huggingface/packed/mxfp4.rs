@@ -55,7 +55,8 @@ impl PackedMatrix for Matrix {
     }
 
     fn stored_type(&self) -> StoredType {
-        StoredType::Foreign(ForeignType { name: "MXFP4", quantized: true })
+        // These models were trained in it: there is no original that another file would be nearer to.
+        StoredType::Foreign(ForeignType { name: "MXFP4", quantized: false })
     }
 
     fn parts(&self) -> Vec<&str> {

@@ -43,7 +43,7 @@ fn try_read(config: &Value) -> Result<ModelConfig> {
     Ok(files.model(architecture, &names, &Nothing)?.model)
 }
 
-fn read(config: Value) -> ModelConfig {
+pub(super) fn read(config: Value) -> ModelConfig {
     try_read(&config).unwrap()
 }
 

@@ -19,9 +19,19 @@ pub(super) fn samples() -> Vec<TinyModel> {
         of("granite", json!({"residual_multiplier": 0.5}), LLAMA_MODEL, PLAIN),
         granitemoe(false),
         granitemoe(true),
-        of("glm", json!({}), LLAMA_MODEL, &[LLAMA_NORMS, LLAMA_ATTENTION, JOINED_FFN]),
-        of("glm4", json!({}), LLAMA_MODEL, &[GLM4_NORMS, LLAMA_ATTENTION, JOINED_FFN]),
-        deepseek_like("glm4_moe", json!({"use_qk_norm": true}), &[HEAD_NORMS]),
+        of(
+            "glm",
+            json!({"partial_rotary_factor": 0.67}),
+            LLAMA_MODEL,
+            &[LLAMA_NORMS, LLAMA_ATTENTION, JOINED_FFN],
+        ),
+        of(
+            "glm4",
+            json!({"partial_rotary_factor": 0.67}),
+            LLAMA_MODEL,
+            &[GLM4_NORMS, LLAMA_ATTENTION, JOINED_FFN],
+        ),
+        deepseek_like("glm4_moe", json!({"use_qk_norm": true, "partial_rotary_factor": 0.67}), &[HEAD_NORMS]),
         cohere(),
         of(
             "cohere2",

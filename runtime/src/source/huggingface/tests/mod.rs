@@ -5,6 +5,7 @@ mod configurations;
 mod damaged;
 mod float8;
 mod hub;
+mod later_configurations;
 mod later_samples;
 mod opening;
 mod torch;

@@ -1,0 +1,123 @@
+//! Configurations of the architectures of `later_samples`: as the hub has them, and those that must be refused by name.
+
+use qsf_format::{ExpertGroups, Failure, GateClip, QueryGrowth, RouterScore, SharedExperts};
+use serde_json::json;
+
+use super::hub::read;
+use super::later_samples::samples;
+use super::*;
+use crate::source::WeightSource;
+
+fn sample(model_type: &str) -> TinyModel {
+    samples().into_iter().find(|model| model.config["model_type"] == model_type).unwrap()
+}
+
+#[test]
+fn gpt_oss_20b() {
+    let types: Vec<&str> =
+        (0..24).map(|i| if i % 2 == 0 { "sliding_attention" } else { "full_attention" }).collect();
+    // https://huggingface.co/openai/gpt-oss-20b/blob/main/config.json, abridged
+    let config = json!({
+        "attention_bias": true, "eos_token_id": 200002, "experts_per_token": 4, "head_dim": 64,
+        "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096, "intermediate_size": 2880,
+        "layer_types": types, "max_position_embeddings": 131072, "model_type": "gpt_oss",
+        "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 24,
+        "num_key_value_heads": 8, "num_local_experts": 32, "pad_token_id": 199999,
+        "quantization_config": {"modules_to_not_convert": ["model.layers.*.self_attn"], "quant_method": "mxfp4"},
+        "rms_norm_eps": 1e-05, "rope_theta": 150000, "sliding_window": 128, "swiglu_limit": 7.0,
+        "rope_scaling": {
+            "beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096,
+            "rope_type": "yarn", "truncate": false
+        },
+        "tie_word_embeddings": false, "vocab_size": 201088
+    });
+    let model = read(config);
+    let experts = model.experts.as_ref().unwrap();
+    assert_eq!((experts.count, experts.used, experts.ffn, experts.normalize_weights), (32, 4, 2880, true));
+    assert_eq!((model.attention_sinks, model.q_rows()), (true, 4096));
+    assert_eq!(model.gate_clip, Some(GateClip { alpha: 1.702, limit: 7.0 }));
+    let window = model.sliding_window.as_ref().unwrap();
+    assert_eq!((window.size, &window.layers[..3]), (128, &[0, 2, 4][..]));
+}
+
+#[test]
+fn glm_4_5_air() {
+    // https://huggingface.co/zai-org/GLM-4.5-Air/blob/main/config.json, abridged
+    let config = json!({
+        "attention_bias": true, "first_k_dense_replace": 1, "head_dim": 128, "hidden_act": "silu",
+        "hidden_size": 4096, "intermediate_size": 10944, "max_position_embeddings": 131072,
+        "model_type": "glm4_moe", "moe_intermediate_size": 1408, "n_group": 1, "n_routed_experts": 128,
+        "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 96, "num_experts_per_tok": 8,
+        "num_hidden_layers": 46, "num_key_value_heads": 8, "num_nextn_predict_layers": 1,
+        "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 1000000,
+        "routed_scaling_factor": 1.0, "tie_word_embeddings": false, "topk_group": 1, "use_qk_norm": false,
+        "vocab_size": 151552
+    });
+    let model = read(config.clone());
+    let experts = model.experts.as_ref().unwrap();
+    assert_eq!((experts.score, experts.choice_bias, experts.groups), (RouterScore::Sigmoid, true, None));
+    assert_eq!((experts.weight_scale, experts.dense_layers.as_slice()), (None, &[0][..]));
+    assert_eq!(experts.shared, Some(SharedExperts { ffn: 1408, gated: false }));
+    let mut grouped = config;
+    (grouped["n_group"], grouped["topk_group"], grouped["routed_scaling_factor"]) =
+        (json!(8), json!(4), json!(2.5));
+    let experts = read(grouped).experts.unwrap();
+    assert_eq!(experts.groups, Some(ExpertGroups { count: 8, used: 4, best: 2 }));
+    assert_eq!(experts.weight_scale, Some(2.5));
+}
+
+#[test]
+fn queries_grow_where_the_rotary_parameters_say_so() {
+    let rope = json!({
+        "rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 4,
+        "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1
+    });
+    let model = sample("ministral3").with("rope_parameters", rope).open().unwrap();
+    assert_eq!(model.config().query_growth, Some(QueryGrowth { factor: 0.1, original_positions: 4 }));
+    assert_eq!(sample("ministral3").open().unwrap().config().query_growth, None);
+}
+
+#[test]
+fn what_is_not_done_is_refused_by_name() {
+    for (model_type, field, value, says) in [
+        ("stablelm", "qk_layernorm", json!(true), "qk_layernorm = true"),
+        ("ernie4_5_moe", "use_bias", json!(true), "use_bias = true"),
+        ("gemma", "use_bidirectional_attention", json!(true), "use_bidirectional_attention = true"),
+        ("gpt_oss", "hidden_act", json!("mish"), "hidden_act \"mish\""),
+        ("ministral", "layer_types", json!(["chunked_attention", "full_attention"]), "chunked_attention"),
+    ] {
+        let error = sample(model_type).with(field, value).open().unwrap_err();
+        assert_says(&error.to_string(), &[says]);
+        assert_eq!(error.failure(), Failure::Unsupported, "{error}");
+    }
+}
+
+#[test]
+fn numbers_that_contradict_each_other_are_refused_by_name() {
+    for (model_type, field, value, says) in [
+        ("glm4_moe", "n_group", json!(3), "experts groups count"),
+        ("glm4_moe", "num_experts_per_tok", json!(3), "experts used is 3"),
+        ("hunyuan_v1_moe", "moe_topk", json!([1, 2]), "moe_topk"),
+        ("gpt_oss", "swiglu_limit", json!(0.0), "gate_clip limit"),
+        ("granite", "logits_scaling", json!(0.0), "logit_scale"),
+        ("olmo", "clip_qkv", json!(-1.0), "qkv_clip"),
+        ("cohere2", "sliding_window_pattern", json!(0), "sliding_window_pattern"),
+        ("exaone4", "sliding_window_pattern", json!("LLX"), "letters L and G"),
+        ("ernie4_5_moe", "moe_layer_interval", json!(0), "moe_layer_interval"),
+    ] {
+        let error = sample(model_type).with(field, value).open().unwrap_err();
+        assert_says(&error.to_string(), &[says]);
+        assert_eq!(error.failure(), Failure::BadInput, "{error}");
+    }
+}
+
+#[test]
+fn layers_that_predict_ahead_are_left_out_as_many_as_there_are() {
+    let ahead = |layer: u32| {
+        let name = format!("model.layers.{layer}.eh_proj.weight");
+        let model = sample("glm4_moe").with("num_nextn_predict_layers", json!(1));
+        model.with_tensor(&name, Plain::f32(&[8, 16], 0.0))
+    };
+    assert!(ahead(2).open().is_ok());
+    assert_says(&ahead(3).refusal(), &["model.layers.3.eh_proj.weight"]);
+}
