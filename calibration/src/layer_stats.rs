@@ -34,6 +34,8 @@ impl LayerStats {
             (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown, _) => LinearInput::Attention,
             (AttnKUp, _) => LinearInput::KeyUp,
             (AttnVUp, _) => LinearInput::ValueUp,
+            (PerLayerGate, _) => LinearInput::PerLayerGate,
+            (PerLayerUp, _) => LinearInput::PerLayerUp,
             (AttnOutput, _) => LinearInput::AttnOutput,
             (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) | (ExpertGate | ExpertUp, None) => {
                 LinearInput::Ffn

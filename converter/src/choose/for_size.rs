@@ -97,7 +97,9 @@ fn as_stored(encoder: &TensorEncoder<'_>, planned: &Plan) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Whether the type of a tensor may follow from a size: routers and positions keep the recipe's.
+/// Whether the type of a tensor may follow from a size: routers, positions and embeddings of layers keep the recipe's.
 fn may_be_chosen(id: TensorId) -> bool {
-    !matches!(id.kind, TensorKind::Router | TensorKind::RopeFactors | TensorKind::Positions)
+    use TensorKind::*;
+    // Embeddings of layers are larger than all else of a model, and are not measured.
+    !matches!(id.kind, Router | RopeFactors | Positions | PerLayerEmbedding)
 }

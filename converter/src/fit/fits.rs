@@ -95,6 +95,8 @@ fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> Option<Linea
         (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown, _) => LinearInput::Attention,
         (AttnKUp, _) => LinearInput::KeyUp,
         (AttnVUp, _) => LinearInput::ValueUp,
+        (PerLayerGate, _) => LinearInput::PerLayerGate,
+        (PerLayerUp, _) => LinearInput::PerLayerUp,
         (AttnOutput, _) => LinearInput::AttnOutput,
         (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
         (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,

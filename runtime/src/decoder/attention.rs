@@ -24,7 +24,6 @@ impl Decoder {
         if let (Some(latent), Some(weights)) = (config.latent, &layer.latent) {
             return self.latent_attention(state, index, layer, (latent, weights), observer);
         }
-        let (Some(key), Some(value)) = (&layer.k, &layer.v) else { return Ok(ControlFlow::Continue(())) };
         let DecoderState {
             normed,
             q,
@@ -42,14 +41,33 @@ impl Decoder {
         if observer.observe(LinearInput::Attention, layer.q.weight.cols(), normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.linears(&[&layer.q, key, value], normed, coded, &mut [q, k, v])?;
+        let shape = config.attention_shape(index as u32);
+        let tokens = normed.len() / config.hidden as usize;
+        let q = &mut q[..tokens * config.heads as usize * config.query_dim(index as u32)];
+        let attended = &mut attended[..tokens * config.output_cols(index as u32)];
+        let own = if layer.k.is_some() { tokens } else { 0 };
+        let k = &mut k[..own * shape.kv_heads * shape.key_dim];
+        let v = &mut v[..own * shape.kv_heads * shape.value_dim];
+        match (&layer.k, &layer.v) {
+            (Some(key), Some(value)) => {
+                self.linears(&[&layer.q, key, value], normed, coded, &mut [q, k, v])?;
+            }
+            (Some(key), None) => {
+                self.linears(&[&layer.q, key], normed, coded, &mut [q, k])?;
+                v.copy_from_slice(k);
+            }
+            (None, _) => self.linears(&[&layer.q], normed, coded, &mut [q])?,
+        }
         profile.lap(Section::Matmul);
         if let Some(limit) = config.qkv_clip {
-            [&mut *q, k, v].into_iter().for_each(|values| clip(self.cpu.isa(), values, limit));
+            [&mut *q, &mut *k, &mut *v].into_iter().for_each(|values| clip(self.cpu.isa(), values, limit));
         }
         self.place(layer, rotation.of_layer(config, index as u32), kv.len(), q, k);
+        self.norm_heads(layer.v_norm.as_ref(), v);
         profile.lap(Section::Elementwise);
-        kv.store(&self.cpu, index, k, v);
+        if layer.k.is_some() {
+            kv.store(&self.cpu, index, k, v);
+        }
         let parameters = Attention {
             heads: config.heads as usize,
             window: config.window(index as u32).map_or(usize::MAX, |size| size as usize),
@@ -57,7 +75,7 @@ impl Decoder {
             softcap: config.attention_softcap,
             slopes: &self.slopes,
             sinks: layer.sinks.as_deref().unwrap_or_default(),
-            by_unit: self.activations.by_unit(q.len() / config.q_rows()),
+            by_unit: self.activations.by_unit(tokens),
         };
         self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), q, attention, attended);
         kv.count_attention(&self.cpu, index, &parameters, q);
@@ -84,33 +102,45 @@ impl Decoder {
             return;
         }
         let norms_first = config.qk_norm != Some(QkNorm::RotatedHead);
-        let (isa, widths) = (self.cpu.isa(), (config.q_rows(), config.kv_rows()));
+        let isa = self.cpu.isa();
+        let turn = |norm: Option<&Norm>, heads: &mut [f32], position: usize| {
+            if norms_first {
+                self.norm_heads(norm, heads);
+            }
+            if let Some(rope) = rope {
+                rope.apply(isa, heads, position);
+            }
+            if !norms_first {
+                self.norm_heads(norm, heads);
+            }
+        };
+        let query = |q: &mut [f32], position: usize| {
+            turn(layer.q_norm.as_ref(), q, position);
+            if let Some(growth) = config.query_growth {
+                scale(isa, q, grown(growth, position));
+            }
+        };
+        let widths = (layer.q.weight.rows(), layer.k.as_ref().map_or(0, |key| key.weight.rows()));
         let work = WORK * (widths.0 + widths.1);
+        if k.is_empty() {
+            self.cpu.for_each_rows([(q, widths.0)], work, |first, [q]| {
+                let rows = (position + first..).zip(q.chunks_exact_mut(widths.0));
+                rows.for_each(|(position, q)| query(q, position));
+            });
+            return;
+        }
         self.cpu.for_each_rows([(q, widths.0), (k, widths.1)], work, |first, [q, k]| {
             let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
-            for (t, (q, k)) in (first..).zip(rows) {
-                if norms_first {
-                    self.norm_heads(layer.q_norm.as_ref(), q);
-                    self.norm_heads(layer.k_norm.as_ref(), k);
-                }
-                if let Some(rope) = rope {
-                    rope.apply(isa, q, position + t);
-                    rope.apply(isa, k, position + t);
-                }
-                if !norms_first {
-                    self.norm_heads(layer.q_norm.as_ref(), q);
-                    self.norm_heads(layer.k_norm.as_ref(), k);
-                }
-                if let Some(growth) = config.query_growth {
-                    scale(isa, q, grown(growth, position + t));
-                }
+            for (position, (q, k)) in (position + first..).zip(rows) {
+                query(q, position);
+                turn(layer.k_norm.as_ref(), k, position);
             }
         });
     }
 
     /// Normalizes runs of as many values as the norm has gains: heads, or all heads of a token together. Or each head by gains
     /// of its own.
-    fn norm_heads(&self, norm: Option<&Norm>, heads: &mut [f32]) {
+    pub(super) fn norm_heads(&self, norm: Option<&Norm>, heads: &mut [f32]) {
         let Some(Norm { gain, .. }) = norm else { return };
         let (isa, config) = (self.cpu.isa(), &self.model.config);
         if config.qk_norm == Some(QkNorm::HeadsApart) {

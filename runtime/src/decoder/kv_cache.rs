@@ -39,6 +39,8 @@ pub struct KvCache {
     /// The layer that the first is of.
     first: usize,
     layers: Vec<Layer>,
+    /// For each layer, where its keys and values are among these.
+    slots: Vec<usize>,
 }
 
 struct Layer {
@@ -67,8 +69,13 @@ impl KvCache {
         if let Some(keep) = options.keep {
             check_keep(config, keep)?;
         }
-        let plans = (0..layers).map(|index| plan(config, index, capacity, batch, options));
+        // One of many is for any of them, one after another.
+        let one = layers == 1;
+        let own: Vec<u32> = (0..layers).filter(|&index| one || config.kv_source(index) == index).collect();
+        let plans = own.iter().map(|&index| plan(config, index, capacity, batch, options));
         let plans: Vec<(KvLayer, usize)> = plans.collect();
+        let slot = |index: u32| own.binary_search(&config.kv_source(index)).unwrap_or(0);
+        let slots = (0..layers).map(slot).collect();
         let bytes = plans.iter().map(|(kv, mass)| layer_bytes(kv, *mass)).fold(0, u64::saturating_add);
         memory::ask(bytes, || format!("key/value cache of {capacity} positions"))?;
         let layer = |(index, (kv, mass))| {
@@ -80,13 +87,24 @@ impl KvCache {
                 mass: zeros(mass, "attention of positions")?,
             })
         };
-        let layers = (0..layers).zip(plans).map(layer).collect::<Result<_>>()?;
-        Ok(KvCache { capacity, len: 0, stored: 0, keep: options.keep, used: 0, let_go: 0, first: 0, layers })
+        let layers = own.iter().copied().zip(plans).map(layer).collect::<Result<_>>()?;
+        Ok(KvCache {
+            capacity,
+            len: 0,
+            stored: 0,
+            keep: options.keep,
+            used: 0,
+            let_go: 0,
+            first: 0,
+            layers,
+            slots,
+        })
     }
 
     /// Bytes that the cache of a model takes when it is full, without what the allocator adds.
     pub fn bytes(config: &ModelConfig, context: usize, batch: usize, options: KvOptions) -> u64 {
-        let layers = (0..config.layers).map(|index| plan(config, index, context, batch, options));
+        let own = (0..config.layers).filter(|&index| config.kv_source(index) == index);
+        let layers = own.map(|index| plan(config, index, context, batch, options));
         layers.map(|(kv, mass)| layer_bytes(&kv, mass)).fold(0, u64::saturating_add)
     }
 
@@ -162,7 +180,22 @@ impl KvCache {
         Ok(())
     }
 
-    /// Forgets everything, and is for the layers from `first` on: all have the same shape.
+    /// Makes the one layer that there is one of the shape of `index`.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn reshape(&mut self, config: &ModelConfig, index: u32, options: KvOptions) -> Result<()> {
+        let (old, positions) = (&self.layers[0].kv, self.capacity);
+        let AttentionShape { kv_heads, key_dim, value_dim, .. } = config.attention_shape(index);
+        if (old.kv_heads(), old.head_dim(), old.value_dim()) != (kv_heads, key_dim, value_dim) {
+            let (kv, _) = plan(config, index, positions, positions, options);
+            self.layers[0].kv = kv;
+            self.layers[0].kv.reserve(positions)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets everything, and is for the layers from `first` on.
     pub fn restart(&mut self, first: usize) {
         self.first = first;
         (self.len, self.stored, self.used, self.let_go) = (0, 0, 0, 0);
@@ -170,14 +203,15 @@ impl KvCache {
 
     /// Where the keys and values of the next position are to be in `layer`, which counts those that are kept.
     pub fn position_in(&self, layer: usize) -> usize {
-        if self.layers[layer - self.first].lets_go { self.used } else { self.len }
+        if self.layers[self.slot(layer)].lets_go { self.used } else { self.len }
     }
 
     /// Stores keys and values of `layer` for the positions that follow; `keys` and `values` hold one row
     /// of all heads per position. [`KvCache::advance`] counts them once every layer has them.
     pub fn store(&mut self, cpu: &Cpu, layer: usize, keys: &[f32], values: &[f32]) {
         let position = self.position_in(layer);
-        let Layer { kv, mass, .. } = &mut self.layers[layer - self.first];
+        let slot = self.slot(layer);
+        let Layer { kv, mass, .. } = &mut self.layers[slot];
         let positions = keys.len() / (kv.kv_heads() * kv.head_dim());
         self.stored = self.stored.max(self.len + positions);
         kv.store(cpu, position, keys, values);
@@ -192,10 +226,16 @@ impl KvCache {
     /// Counts the attention that the queries of the next positions pay, where that decides what is kept.
     pub fn count_attention(&mut self, cpu: &Cpu, layer: usize, attention: &Attention<'_>, q: &[f32]) {
         let position = self.position_in(layer);
-        let Layer { kv, mass, .. } = &mut self.layers[layer - self.first];
+        let slot = self.slot(layer);
+        let Layer { kv, mass, .. } = &mut self.layers[slot];
         if !mass.is_empty() {
             cpu.add_mass(attention, kv, position, q, mass);
         }
+    }
+
+    /// Where keys and values of a layer are.
+    fn slot(&self, layer: usize) -> usize {
+        self.slots[layer - self.first]
     }
 
     /// Counts `positions` more.
@@ -206,7 +246,7 @@ impl KvCache {
 
     /// Keys and values of one layer.
     pub fn layer(&self, layer: usize) -> &KvLayer {
-        &self.layers[layer - self.first].kv
+        &self.layers[self.slot(layer)].kv
     }
 }
 

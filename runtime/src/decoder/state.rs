@@ -6,6 +6,7 @@ use super::activations::CodedRows;
 use super::clustered_head::ProbeBuffers;
 use super::exit_rule::LayerCount;
 use super::latent::{LatentBuffers, LatentWidths};
+use super::per_layer::{PerLayerBuffers, PerLayerWidths};
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
@@ -24,6 +25,7 @@ pub struct DecoderState {
     pub(super) v: AlignedFloats,
     pub(super) attended: AlignedFloats,
     pub(super) latent: LatentBuffers,
+    pub(super) per_layer: PerLayerBuffers,
     pub(super) projected: AlignedFloats,
     pub(super) gate: AlignedFloats,
     pub(super) up: AlignedFloats,
@@ -47,6 +49,7 @@ struct Widths {
     v: usize,
     attended: usize,
     latent: LatentWidths,
+    per_layer: PerLayerWidths,
     ffn: usize,
     gate: usize,
 }
@@ -57,14 +60,18 @@ impl Widths {
             .experts
             .as_ref()
             .map_or(0, |experts| experts.ffn.max(experts.shared.map_or(0, |shared| shared.ffn)));
-        let ffn = config.ffn.max(of_experts) as usize;
-        let shape = config.attention_shape(0);
+        let of_layers = config.shared_kv.and_then(|shared| shared.ffn).unwrap_or(0);
+        let ffn = config.ffn.max(of_experts).max(of_layers) as usize;
+        let kept = |width: fn(AttentionShape) -> usize| {
+            config.widest_layer(|layer| width(config.attention_shape(layer)))
+        };
         Widths {
             hidden: config.hidden as usize,
-            q: config.q_rows(),
-            k: shape.kv_heads * shape.key_dim,
-            v: shape.kv_heads * shape.value_dim,
-            attended: config.output_cols(),
+            q: config.widest_layer(|layer| config.heads as usize * config.query_dim(layer)),
+            k: kept(|shape| shape.kv_heads * shape.key_dim),
+            v: kept(|shape| shape.kv_heads * shape.value_dim),
+            attended: config.widest_layer(|layer| config.output_cols(layer)),
+            per_layer: PerLayerWidths::of(config),
             latent: LatentWidths::of(config),
             ffn,
             gate: if config.gated_ffn { ffn } else { 0 },
@@ -77,8 +84,14 @@ impl Widths {
             experts.count as usize + 2 * self.hidden + 4 * experts.used as usize
         });
         let attention = self.q + self.k + self.v + self.attended + self.latent.floats_per_token();
+        let attention = attention + self.per_layer.floats_per_token();
         3 * self.hidden + attention + self.ffn + self.gate + routed
     }
+}
+
+/// Values of the widest value that attention of a layer gives.
+fn widest_value(config: &ModelConfig) -> usize {
+    config.widest_layer(|layer| config.attention_shape(layer).value_dim)
 }
 
 /// Memory of a state.
@@ -98,7 +111,7 @@ impl StateBytes {
         let widths = Widths::of(config);
         let widest = widths.hidden.max(widths.q).max(widths.attended).max(widths.ffn);
         let floats = (widths.floats_per_token(config) * size_of::<f32>()) as u64;
-        let AttentionShape { heads, value_dim, .. } = config.attention_shape(0);
+        let (heads, value_dim) = (config.heads as usize, widest_value(config));
         StateBytes {
             kv: KvCache::bytes(config, context, batch, kv),
             activations: floats.saturating_mul(batch as u64).saturating_add(Int8Rows::bytes(batch, widest)),
@@ -127,7 +140,7 @@ impl DecoderState {
         let batch = batch.min(MAX_STEP_FLOATS / widths.floats_per_token(config).max(1)).max(1);
         // The largest part first: where memory is short, this is what says so.
         let kv = KvCache::new(config, layers, context, batch, kv)?;
-        let AttentionShape { heads, value_dim, .. } = config.attention_shape(0);
+        let (heads, value_dim) = (config.heads as usize, widest_value(config));
         let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
         Ok(DecoderState {
             kv,
@@ -140,6 +153,7 @@ impl DecoderState {
             v: buffer(widths.v)?,
             attended: buffer(widths.attended)?,
             latent: LatentBuffers::new(widths.latent, batch)?,
+            per_layer: PerLayerBuffers::new(widths.per_layer, batch)?,
             projected: buffer(widths.hidden)?,
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
@@ -176,6 +190,7 @@ impl DecoderState {
             buffer.resize(tokens * width);
         }
         self.latent.resize(w.latent, tokens);
+        self.per_layer.resize(w.per_layer, tokens);
         Ok(())
     }
 

@@ -53,7 +53,7 @@ pub fn open_gguf(path: &Path) -> Result<GgufSource> {
         prefix: "",
         bare: &[],
         declared: &declared,
-        further_layers: 0,
+        layers_ahead: 0,
     };
     let mapping = Mapping::new(request, &store)?;
     check_complete(path, &config, mapping.tensors())?;

@@ -18,7 +18,7 @@ use crate::model_dir::{Fields, describe};
 use crate::source::mapping::TensorStore;
 
 /// Models of several kinds of input whose language model computes what it would compute alone.
-const WRAPPERS: &[&str] = &["gemma3", "mistral3", "llava", "llava_next", "internvl", "kimi_k25"];
+const WRAPPERS: &[&str] = &["gemma3", "mistral3", "llava", "llava_next", "internvl", "kimi_k25", "gemma4"];
 
 /// The configuration files of a model.
 pub(super) struct ConfigFiles<'a> {
@@ -89,13 +89,16 @@ impl<'a> ConfigFiles<'a> {
         self.outer().wrong(field, expected, found)
     }
 
-    /// Layers behind the last that predict further tokens (MTP), and are no part of the model as it is run here.
-    pub fn further_layers(&self) -> Result<u32> {
-        let (fields, _) = self.text()?;
-        Ok(match fields.u32("num_nextn_predict_layers")? {
-            Some(layers) => layers,
-            None => fields.u32("num_mtp_layers")?.unwrap_or(0),
-        })
+    /// How many layers the model has behind its last that predict tokens further ahead (arXiv 2404.19737).
+    pub fn layers_ahead(&self) -> Result<u32> {
+        let fields = self.text()?.0;
+        for name in ["num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "num_mtp_modules"]
+        {
+            if let Some(layers) = fields.u32(name)? {
+                return Ok(layers);
+            }
+        }
+        Ok(0)
     }
 
     /// How matrices are packed, where the language model's configuration or that of the whole says that they are.

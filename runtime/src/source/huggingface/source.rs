@@ -84,7 +84,7 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
         prefix: &names.prefix,
         bare: &heads,
         declared: &config.declared,
-        further_layers: config_files.further_layers()?,
+        layers_ahead: config_files.layers_ahead()?,
     };
     let mapping = Mapping::new(request, &*store)?;
     check_complete(dir, &config.model, mapping.tensors())?;

@@ -30,8 +30,8 @@ pub struct MappingRequest<'a> {
     pub bare: &'a [(&'a str, &'a str)],
     /// Kinds that the configuration says are there, or are not.
     pub declared: &'a [(TensorKind, bool)],
-    /// Layers behind those of the model whose tensors are left out.
-    pub further_layers: u32,
+    /// Layers behind the last that predict tokens further ahead, and are left out.
+    pub layers_ahead: u32,
 }
 
 /// Every tensor of a model and where it comes from.
@@ -211,7 +211,8 @@ impl Mapping {
                     rule.kinds == [TensorKind::Head] && full_name(request, rule.name, None) == name
                 });
             tied_copy
-                || is_of_further_layer(request, name)
+                || is_shared(request, name)
+                || is_ahead(request, name)
                 || request.table.ignored.iter().any(|end| name.ends_with(end))
         };
         let unused = store.names().filter(|&name| !self.used.contains(name) && !ignored(name));
@@ -352,13 +353,25 @@ fn rule_of(request: &MappingRequest<'_>, kind: TensorKind) -> Option<usize> {
     request.table.rules.iter().position(|rule| rule.kinds.contains(&kind))
 }
 
-/// Whether a tensor belongs to a layer behind those of the model that was announced as such.
-fn is_of_further_layer(request: &MappingRequest<'_>, name: &str) -> bool {
-    let after = name.strip_prefix(request.prefix).and_then(|name| name.split_once('.'));
-    let layer = after.and_then(|(_, rest)| rest.split_once('.')?.0.parse::<u32>().ok());
-    layer
-        .and_then(|layer| layer.checked_sub(request.config.layers))
-        .is_some_and(|at| at < request.further_layers)
+/// Whether a tensor is for keys or values of a layer that shares those of another: checkpoints have some that nothing uses.
+fn is_shared(request: &MappingRequest<'_>, name: &str) -> bool {
+    use TensorKind::{AttnK, AttnV, KNorm};
+    let Some(shared) = request.config.shared_kv else { return false };
+    let layers = request.config.layers.saturating_sub(shared.layers)..request.config.layers;
+    let mut rules = request.table.rules.iter().filter(|rule| matches!(rule.kinds, [AttnK | AttnV | KNorm]));
+    rules.any(|rule| layers.clone().any(|layer| full_name(request, rule.name, Some(layer)) == name))
+}
+
+/// Whether a tensor belongs to what predicts tokens further ahead: layers behind the last, or parts with "mtp" in their name.
+fn is_ahead(request: &MappingRequest<'_>, name: &str) -> bool {
+    if request.layers_ahead == 0 {
+        return false;
+    }
+    let layer = name.strip_prefix(request.prefix).and_then(|rest| rest.strip_prefix("layers."));
+    let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+    let layers = request.config.layers;
+    let behind = layer.is_some_and(|layer| layer >= layers && layer - layers < request.layers_ahead);
+    behind || name.split('.').any(|part| part == "mtp" || part.starts_with("mtp_"))
 }
 
 fn missing(request: &MappingRequest<'_>, id: TensorId) -> RuntimeError {

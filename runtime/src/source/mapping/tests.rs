@@ -112,7 +112,7 @@ fn map(
 ) -> Result<Mapping> {
     let path = Path::new("model");
     Mapping::new(
-        MappingRequest { path, config, table, prefix: "", bare: &[], declared, further_layers: 0 },
+        MappingRequest { path, config, table, prefix: "", bare: &[], declared, layers_ahead: 0 },
         store,
     )
 }

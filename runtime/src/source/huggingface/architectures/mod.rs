@@ -7,6 +7,7 @@ mod bloom;
 mod deepseek;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod gpt2;
 mod gpt_neox;
 mod latent;
@@ -42,6 +43,7 @@ pub(super) const ALL: &[Architecture] = &[
     qwen3_moe::QWEN3_MOE,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
+    gemma4::GEMMA4,
     smollm3::SMOLLM3,
     olmo2::OLMO2,
     gpt_neox::GPT_NEOX,
