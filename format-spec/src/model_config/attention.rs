@@ -138,3 +138,88 @@ impl ModelConfig {
         self.heads as usize * value_dim
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model_config::{NormConfig, NormKind, PositionConfig, SlidingWindow};
+
+    /// Six layers, of which every third has no window, and heads of 8 there.
+    fn model(shared: u32) -> ModelConfig {
+        ModelConfig {
+            layers: 6,
+            hidden: 8,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 4,
+            ffn: 10,
+            vocab: 9,
+            max_positions: 16,
+            norm: NormConfig::new(NormKind::RmsNorm, 1e-6),
+            position: PositionConfig::rope(1e4, None),
+            attention_scale: Some(1.0),
+            sliding_window: Some(SlidingWindow { size: 4, layers: vec![0, 1, 3, 4] }),
+            full_attention: Some(FullAttention { kv_heads: 1, head_dim: 8, keys_are_values: true }),
+            shared_kv: (shared > 0).then_some(SharedKv { layers: shared, ffn: Some(20) }),
+            ..ModelConfig::default()
+        }
+    }
+
+    #[test]
+    fn layers_share_with_the_last_of_their_kind_before_them() {
+        let model = model(3);
+        model.check().unwrap();
+        let sources: Vec<u32> = (0..6).map(|layer| model.kv_source(layer)).collect();
+        assert_eq!(sources, [0, 1, 2, 1, 1, 2]);
+        let used: Vec<bool> = (0..6).map(|layer| model.is_kv_source(layer)).collect();
+        assert_eq!(used, [false, true, true, false, false, false]);
+        assert_eq!((model.ffn_of(2), model.ffn_of(3)), (10, 20));
+        assert_eq!(model.attention_shape(5).key_dim, 8);
+        assert_eq!((model.query_dim(0), model.output_cols(2)), (4, 32));
+    }
+
+    #[test]
+    fn a_layer_without_a_source_is_refused() {
+        for shared in [4, 5, 6] {
+            let message = model(shared).check().unwrap_err();
+            assert!(
+                message.contains("shared_kv layers") || message.contains("none has no window"),
+                "{message}"
+            );
+        }
+        assert!(model(0).check().is_ok());
+    }
+
+    #[test]
+    fn latents_that_do_not_fit_the_heads_are_refused() {
+        let latent =
+            LatentAttention { q_rank: None, kv_rank: 6, shared_dim: 2, value_dim: 3, norm_epsilon: 1e-6 };
+        let position = |dims| PositionConfig::Rope {
+            theta: 1e4,
+            scaling: None,
+            dims,
+            sliding_theta: None,
+            unrotated_layers: Vec::new(),
+        };
+        let sound = ModelConfig {
+            kv_heads: 4,
+            position: position(Some(2)),
+            sliding_window: None,
+            full_attention: None,
+            latent: Some(latent),
+            ..model(0)
+        };
+        sound.check().unwrap();
+        assert_eq!(sound.attention_shape(0).key_dim, 8);
+        assert_eq!(sound.output_cols(0), 12);
+        for wrong in [
+            ModelConfig { kv_heads: 2, ..sound.clone() },
+            ModelConfig { position: position(None), ..sound.clone() },
+            ModelConfig { latent: Some(LatentAttention { shared_dim: 4, ..latent }), ..sound.clone() },
+            ModelConfig { latent: Some(LatentAttention { kv_rank: 0, ..latent }), ..sound.clone() },
+            ModelConfig { latent: Some(LatentAttention { norm_epsilon: f32::NAN, ..latent }), ..sound },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+}
