@@ -13,9 +13,9 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     shared_up shared_down attn_sinks rope_factors router_bias router_choice_bias expert_gate_bias expert_up_bias
     expert_down_bias shared_router ffn_act_above ffn_act_below mixer_in mixer_gate mixer_step mixer_beta mixer_output
     mixer_conv mixer_conv_bias mixer_decay mixer_step_bias mixer_skip mixer_norm mixer_in_bias mixer_output_bias attn_gate
-    attn_q_down attn_kv_down attn_k_up attn_v_up""".split()))
+    attn_q_down attn_kv_down attn_k_up attn_v_up per_layer_gate per_layer_up per_layer_norm layer_scale""".split()))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
-    embedding_norm_bias""".split(), start=64))
+    embedding_norm_bias per_layer_embedding per_layer_projection per_layer_projection_norm""".split(), start=64))
 MIB = 1 << 20
 Tensor = namedtuple("Tensor", "layer kind rows cols type layout flags offset crc data own_type")  # data: quantized bytes
 
@@ -360,7 +360,7 @@ class Reader:
         self.model.setdefault("tied_head", raw[0] == 255)
         need(self.model["tied_head"] == (raw[0] == 255), place, "flag byte disagrees with tied_head in META")
         count = None if self.extended else 1 + (self.header["norm"] == 0) + (raw[0] == 0)
-        return self.walk(raw, place, (64, 65, 66, 67, 70, 71), end=1, count=count, tail=not self.extended)
+        return self.walk(raw, place, (64, 65, 66, 67, 70, 71, 72, 73, 74), end=1, count=count, tail=not self.extended)
 
     def positions(self):
         if "POSE" not in self.sections:

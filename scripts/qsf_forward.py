@@ -9,11 +9,33 @@ import numpy as np
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
+# ---------------------------------------------------------------- Shapes of a layer
+
+def windowed(m, layer):
+    return bool(m["sliding_window"]) and layer in m["sliding_window"]["layers"]
+
+
+def shape(m, layer):
+    """(key/value heads, width of a head, whether values are made by kind 1), of a layer."""
+    x = m["full_attention"]
+    if x and not windowed(m, layer):
+        return x["kv_heads"], x["head_dim"], x["keys_are_values"]
+    return m["kv_heads"], m["head_dim"], False
+
+
+def source(m, layer):
+    """The layer whose keys and values `layer` uses."""
+    own = m["layers"] - (m["shared_kv"]["layers"] if m["shared_kv"] else 0)
+    return layer if layer < own else max(i for i in range(own) if windowed(m, i) == windowed(m, layer))
+
+
 # ---------------------------------------------------------------- Which tensors a model has
 
 def tensor_kinds(m, layer=None):
     """(must, may): kind -> shape, of one layer or, without `layer`, of the parts that are no layer."""
-    q, kv, h, f, v = m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"], m["hidden"], m["ffn"], m["vocab"]
+    kv_heads, d, keys_are_values = shape(m, layer or 0)
+    q, kv, h, f, v = m["heads"] * d, kv_heads * d, m["hidden"], m["ffn"], m["vocab"]
+    ple = m["per_layer_embedding"]
     biased = m["norm"]["kind"] == "layer_norm"
     if layer is None:
         must, may = {69: (v, h)}, {67: (1, v)}
@@ -29,8 +51,14 @@ def tensor_kinds(m, layer=None):
             must[70] = 1, h
             if biased:
                 may[71] = 1, h
+        if ple:
+            n, w = m["layers"] * ple["width"], ple["width"]
+            must.update({72: (ple["vocab"], n), 73: (n, h), 74: (1, w)})
         return must, may
     recurrent, x = is_recurrent(m, layer), m["latent"]
+    shares = source(m, layer) != layer
+    if shares and m["shared_kv"]["ffn"] is not None:
+        f = m["shared_kv"]["ffn"]
     if recurrent:
         must, may = mixer_kinds(m["recurrent"], h)
     elif x:
@@ -43,6 +71,8 @@ def tensor_kinds(m, layer=None):
     else:
         must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
         may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
+        for kind in (1, 2) if shares else (2,) if keys_are_values else ():
+            del must[kind], may[9 + kind]
         if m["attention_gate"]:
             must[53] = q, h
         if m["attention_sinks"]:
@@ -55,9 +85,15 @@ def tensor_kinds(m, layer=None):
             may[bias] = 1, h
     if placement != "pre" and gains:
         must[16] = must[17] = 1, h
+    if ple:
+        must.update({58: (ple["width"], h), 59: (h, ple["width"]), 60: (1, h)})
+    if m["layer_scale"]:
+        must[61] = 1, 1
     if m["qk_norm"] and not recurrent:
         head = m["qk_norm"] in ("head", "rotated_head")
-        must[14], must[15] = (1, m["head_dim"] if head else q), (1, m["head_dim"] if head else kv)
+        must[14], must[15] = (1, d if head else q), (1, d if head else kv)
+        if shares:
+            del must[15]
     e = m["experts"]
     if e and layer not in e["dense_layers"]:
         inner, outer = e["count"] * e["ffn"], e["count"] * h
@@ -212,35 +248,42 @@ def latent_attention(m, t, layer, a, length):
     return linear(t, 3, 12, o.reshape(positions, -1))
 
 
-def attention(m, t, layer, a, length):
-    """From a to W3 o + b12."""
+def attention(m, t, layer, a, length, kept):
+    """From a to W3 o + b12. `kept`: k and v of earlier layers, for those that share them."""
     if m["latent"]:
         return latent_attention(m, t, layer, a, length)
-    positions, heads, d = len(a), m["heads"], m["head_dim"]
-    q, k, v = (linear(t, kind, 9 + kind, a) for kind in (0, 1, 2))
+    kv_heads, d, keys_are_values = shape(m, layer)
+    positions, heads, shares = len(a), m["heads"], source(m, layer) != layer
+    q, k, v = (linear(t, kind, 9 + kind, a) for kind in (0, 0 if shares else 1, 0 if shares else 1 if keys_are_values else 2))
     cut = lambda x: x.reshape(positions, -1, d)
     rms = lambda x, kind: norm(x, t[kind][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
+    k_norm = 14 if shares else 15
     if m["qk_norm"] == "projection":
-        q, k = rms(q, 14), rms(k, 15)
+        q, k = rms(q, 14), rms(k, k_norm)
     q, k, v = cut(q), cut(k), cut(v)
     if m["qk_norm"] == "head":
-        q, k = rms(q, 14), rms(k, 15)
+        q, k = rms(q, 14), rms(k, k_norm)
     if m["qk_norm"] == "heads_apart":
         apart = lambda x, kind: norm(x, t[kind].reshape(-1, d), None, "layer_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
-        q, k = apart(q, 14), apart(k, 15)
+        q, k = apart(q, 14), apart(k, k_norm)
     if m["qkv_clip"] is not None:
         q, k, v = (np.clip(x, -m["qkv_clip"], m["qkv_clip"]) for x in (q, k, v))
-    windowed, p = m["sliding_window"] and layer in m["sliding_window"]["layers"], m["position"]
+    if m["value_norm"]:
+        v = norm(v, np.zeros(d) if m["norm"]["gain_plus_one"] else np.ones(d), None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
+    window, p = windowed(m, layer), m["position"]
     if p["kind"] == "rope" and layer not in p["unrotated_layers"]:
         theta, scaling = p["theta"], p["scaling"]
-        if windowed and p["sliding_theta"] is not None:
+        if window and p["sliding_theta"] is not None:
             theta, scaling = p["sliding_theta"], None
         f, factor = frequencies(theta, scaling, d if p["dims"] is None else p["dims"], length)
         q, k = rotate(q, f, factor), rotate(k, f, factor)
     if m["qk_norm"] == "rotated_head":
-        q, k = rms(q, 14), rms(k, 15)
+        q, k = rms(q, 14), rms(k, k_norm)
     q = grown(m, q)
-    group = heads // m["kv_heads"]
+    if shares:
+        k, v = kept[source(m, layer)]
+    kept[layer] = k, v
+    group = heads // kv_heads
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)  # head h: key/value head floor(h / group)
     scale = 1 / math.sqrt(d) if m["attention_scale"] is None else m["attention_scale"]
     s = np.einsum("ihd,jhd->hij", q, k) * scale
@@ -251,7 +294,7 @@ def attention(m, t, layer, a, length):
     if p["kind"] == "alibi":
         s = s - slopes(heads)[:, None, None] * distance
     seen = distance >= 0
-    if windowed:
+    if window:
         seen &= distance < m["sliding_window"]["size"]
     s = np.where(seen, s, -np.inf)
     if m["attention_sinks"]:
@@ -364,12 +407,18 @@ def logits(m, ids, rest, layers, length=None, last=1):
     if m["embedding_norm"]:
         x = gain_bias(x, rest, 70, 71)
     scale = 1 if m["residual_scale"] is None else m["residual_scale"]
+    kept, ple, w = {}, m["per_layer_embedding"], len(rest[74][0]) if 74 in rest else 0
+    if ple:
+        cut = lambda y: y.reshape(len(ids), -1, w)
+        rows = rest[72][np.where(np.array(ids) < ple["vocab"], ids, 0)]
+        inputs = (norm(cut(x @ rest[73].T / math.sqrt(m["hidden"])), rest[74][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
+                  + cut(rows * math.sqrt(w))) / math.sqrt(2)
     for layer, t in enumerate(layers):
         if 13 in t:  # up bias, then down bias
             t = {**t, 21: t[13][:, :m["ffn"]], 22: t[13][:, m["ffn"]:]}
         post = n["placement"] in ("post", "pre_and_post")
         a = x if n["placement"] == "post" else gain_bias(x, t, 7, 18)
-        y = mixer(m, t, a) if is_recurrent(m, layer) else attention(m, t, layer, a, length)
+        y = mixer(m, t, a) if is_recurrent(m, layer) else attention(m, t, layer, a, length, kept)
         if post:
             y = gain_bias(y, t, 16, None)
         y = y * scale
@@ -383,6 +432,10 @@ def logits(m, ids, rest, layers, length=None, last=1):
         if post:
             z = gain_bias(z, t, 17, None)
         x = x + y + z * scale
+        if ple:
+            x = x + norm((act(x @ t[58].T, m["activation"]) * inputs[:, layer]) @ t[59].T, t[60][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
+        if m["layer_scale"]:
+            x = x * t[61][0, 0]
     z = gain_bias(x[-last:], rest, 64, 65)
     out = linear({**rest, 66: rest[69]} if m["tied_head"] else rest, 66, 67, z)
     if m["logit_scale"] is not None:

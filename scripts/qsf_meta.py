@@ -91,9 +91,11 @@ def numbers(x, place, count):
 # MODEL.md, section 1: fields with a default may be absent but not null, optional ones may be both.
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
-MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, attention_gate=False, stop_tokens=[])
+MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, attention_gate=False, value_norm=False,
+                      layer_scale=False, stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
-MODEL_OPTIONAL = ["qk_norm", "latent", *MODEL_FACTORS, *"query_growth gate_clip sliding_window recurrent experts bos pad".split()]
+MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
+    sliding_window recurrent experts bos pad""".split()]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
@@ -218,11 +220,43 @@ def parse_model(x):
         need(m["gated_ffn"] and m["activation"] == "silu", "model.gate_clip", "without gated_ffn and silu")
     if m["activation"] == "xielu":
         need(not m["gated_ffn"] and m["experts"] is None, "model.activation", "xielu with a gate or experts")
-    m["position"] = parse_position(m["position"], m["layers"], m["head_dim"])
+    full = dict(m["full_attention"]).get("head_dim") if isinstance(m["full_attention"], Pairs) else None
+    m["position"] = parse_position(m["position"], m["layers"], full if type(full) is int else m["head_dim"])
+    if full is not None and m["position"]["kind"] == "rope":
+        dims = m["position"]["dims"]
+        need(m["head_dim"] % 2 == 0 if dims is None else dims <= m["head_dim"], "model.head_dim", "odd, or less than the rotated dims")
     if m["sliding_window"] is not None:
         w = m["sliding_window"] = fields(m["sliding_window"], "model.sliding_window", ("size", "layers"), strict=True)
         integer(w["size"], "model.sliding_window.size", 1, 1 << 30)
         layer_list(w["layers"], "model.sliding_window.layers", m["layers"])
+    for k in ("value_norm", "layer_scale"):
+        need(type(m[k]) is bool, f"model.{k}", "not a bool")
+    if m["full_attention"] is not None:
+        place = "model.full_attention"
+        x = m["full_attention"] = fields(m["full_attention"], place, ("kv_heads", "head_dim"), ("keys_are_values",), strict=True)
+        with_defaults(x, dict(keys_are_values=False), ())
+        for k in ("kv_heads", "head_dim"):
+            integer(x[k], f"{place}.{k}", 1, 1 << 16)
+        need(type(x["keys_are_values"]) is bool, f"{place}.keys_are_values", "not a bool")
+        need(m["heads"] % x["kv_heads"] == 0 and m["heads"] * x["head_dim"] <= 1 << 24, place, "heads that do not fit")
+        need(m["attention_scale"] is not None and m["latent"] is None and not m["attention_gate"] and m["qk_norm"] in (None, "head", "rotated_head"), place, "not with these fields")
+    if m["shared_kv"] is not None:
+        place = "model.shared_kv"
+        x = m["shared_kv"] = fields(m["shared_kv"], place, ("layers",), ("ffn",), strict=True)
+        with_defaults(x, {}, ("ffn",))
+        integer(x["layers"], f"{place}.layers", 1, m["layers"] - 1)
+        if x["ffn"] is not None:
+            integer(x["ffn"], f"{place}.ffn", 1, 1 << 24)
+        need(m["latent"] is None and m["recurrent"] is None and not m["attention_gate"], place, "not with latent, recurrent or gates")
+        windows = m["sliding_window"]["layers"] if m["sliding_window"] else []
+        own = {i in windows for i in range(m["layers"] - x["layers"])}
+        need(own >= {i in windows for i in range(m["layers"])}, place, "a layer without a source")
+    if m["per_layer_embedding"] is not None:
+        place = "model.per_layer_embedding"
+        x = m["per_layer_embedding"] = fields(m["per_layer_embedding"], place, ("width", "vocab"), strict=True)
+        integer(x["width"], f"{place}.width", 1, 1 << 16)
+        integer(x["vocab"], f"{place}.vocab", 1, 1 << 26)
+        need(m["layers"] * x["width"] <= 1 << 24, place, "too wide for so many layers")
     if m["latent"] is not None:
         place = "model.latent"
         x = m["latent"] = fields(m["latent"], place, ("kv_rank", "shared_dim", "value_dim", "norm_epsilon"), ("q_rank",), strict=True)

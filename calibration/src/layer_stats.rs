@@ -35,6 +35,8 @@ impl LayerStats {
             (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
             (AttnKUp, _) => LinearInput::KeyUp,
             (AttnVUp, _) => LinearInput::ValueUp,
+            (PerLayerGate, _) => LinearInput::PerLayerGate,
+            (PerLayerUp, _) => LinearInput::PerLayerUp,
             (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
             (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) | (ExpertGate | ExpertUp, None) => {
                 LinearInput::Ffn

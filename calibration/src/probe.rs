@@ -89,6 +89,7 @@ impl<'a> Probe<'a> {
         }
         for chunk in 0..probe.chunks.len() {
             let mut hidden = probe.hidden[chunk].clone();
+            probe.runner.choose(chunk, &probe.chunks[chunk]);
             probe.rest_of_layers(0, &mut hidden)?;
             probe.logits_of(&hidden)?;
             probe.base.extend_from_slice(&probe.logits);
@@ -130,7 +131,8 @@ impl<'a> Probe<'a> {
     /// When the user interrupts.
     pub fn advance(&mut self) -> Result<()> {
         self.cancel.check()?;
-        for hidden in &mut self.hidden {
+        for (chunk, hidden) in self.hidden.iter_mut().enumerate() {
+            self.runner.choose(chunk, &self.chunks[chunk]);
             run(&mut self.runner, self.at, &self.layers[self.at], hidden)?;
         }
         self.source.release(Some(self.at as u32));
@@ -186,6 +188,7 @@ impl<'a> Probe<'a> {
         let vocab = self.runner.config().vocab as usize;
         let (isa, mut sum) = (self.runner.cpu().isa(), 0.0);
         for chunk in 0..self.chunks.len() {
+            self.runner.choose(chunk, &self.chunks[chunk]);
             let hidden = leave(self, chunk)?;
             self.logits_of(&hidden)?;
             let base = &self.base[chunk * self.logits.len()..][..self.logits.len()];

@@ -15,6 +15,7 @@ use crate::moments::{Detail, Moments};
 /// Hidden states, tokens x `hidden`, in chunks of at most 512 tokens that know nothing of each other.
 pub(crate) struct Stream {
     runner: LayerRunner,
+    text: Vec<u32>,
     hidden: Vec<f32>,
 }
 
@@ -34,7 +35,7 @@ impl Stream {
         for (tokens, hidden) in tokens.chunks(chunk).zip(hidden.chunks_mut(chunk * width)) {
             hidden.copy_from_slice(runner.embed(tokens)?);
         }
-        Ok(Stream { runner, hidden })
+        Ok(Stream { runner, text: tokens.to_vec(), hidden })
     }
 
     fn chunk_values(&self) -> usize {
@@ -72,6 +73,17 @@ impl Stream {
         self.range(i).len() / self.runner.config().hidden as usize
     }
 
+    /// Whether a stream can begin at a layer behind the first: not where layers use keys and values of earlier ones.
+    pub fn can_begin_late(&self) -> bool {
+        self.runner.config().shared_kv.is_none()
+    }
+
+    fn choose(&mut self, i: usize) {
+        let chunk = self.runner.chunk();
+        let tokens = i * chunk..self.text.len().min((i + 1) * chunk);
+        self.runner.choose(i, &self.text[tokens]);
+    }
+
     /// Takes chunk `i` through a layer.
     ///
     /// # Errors
@@ -83,6 +95,7 @@ impl Stream {
         weights: &LayerWeights,
         observer: &mut dyn InputObserver,
     ) -> Result<()> {
+        self.choose(i);
         let range = self.range(i);
         // Whatever the observer does not want, it has not broken off a chunk that goes on.
         self.runner.run(layer as usize, weights, &mut self.hidden[range], observer).map(|_| ())
@@ -99,6 +112,7 @@ impl Stream {
         weights: &LayerWeights,
         observer: &mut dyn InputObserver,
     ) -> Result<()> {
+        self.choose(i);
         let mut copy = self.hidden[self.range(i)].to_vec();
         self.runner.run(layer as usize, weights, &mut copy, observer).map(|_| ())
     }

@@ -42,7 +42,10 @@ impl Stage {
             | LinearInput::KeyUp
             | LinearInput::ValueUp => Some(Stage::AttnOutput),
             LinearInput::Ffn | LinearInput::ExpertFfn(_) => Some(Stage::Ffn),
-            LinearInput::FfnDown | LinearInput::ExpertDown(_) => Some(Stage::FfnDown),
+            LinearInput::FfnDown
+            | LinearInput::ExpertDown(_)
+            | LinearInput::PerLayerGate
+            | LinearInput::PerLayerUp => Some(Stage::FfnDown),
             LinearInput::Head => None,
         }
     }
@@ -143,7 +146,7 @@ pub fn run_streams<Q: LayerQuantizer>(
     };
     let layers = original.config().layers;
     progress.begin("quantizing", tokens.len() as u64 * u64::from(layers) * (steps.len() as u64 + 1));
-    let first = streams.restore(quantizer)?;
+    let first = if streams.quantized.can_begin_late() { streams.restore(quantizer)? } else { 0 };
     for layer in 0..first {
         if quantizer.finished(layer)?.is_none() {
             let (expected, found) = ("a finished layer, since the streams are behind it", "none");

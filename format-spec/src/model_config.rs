@@ -8,7 +8,7 @@ mod recurrent;
 
 use serde::{Deserialize, Serialize};
 
-pub use attention::{AttentionShape, LatentAttention};
+pub use attention::{AttentionShape, FullAttention, LatentAttention, PerLayerEmbedding, SharedKv};
 pub use position::{PositionConfig, RopeScaling};
 pub use recurrent::{Recurrent, RecurrentMixer};
 
@@ -56,6 +56,21 @@ pub struct ModelConfig {
     /// Keys and values by way of latents, where they are.
     #[serde(default, skip_serializing_if = "is_default")]
     pub latent: Option<LatentAttention>,
+    /// Another shape of attention in layers without a sliding window.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub full_attention: Option<FullAttention>,
+    /// Last layers that attend to keys and values of earlier ones.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shared_kv: Option<SharedKv>,
+    /// Whether each head of values is normalized, without gains.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub value_norm: bool,
+    /// An embedding of its own for each layer.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub per_layer_embedding: Option<PerLayerEmbedding>,
+    /// Whether the residual stream is multiplied at the end of each layer.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub layer_scale: bool,
     /// What `q . k` is multiplied with; absent: `1 / sqrt(head_dim)`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_scale: Option<f32>,

@@ -151,6 +151,14 @@ tensor_kinds! {
     AttnKUp = 56, "attn_k_up";
     /// Values of each head from a latent, `heads * value_dim` x `kv_rank`.
     AttnVUp = 57, "attn_v_up";
+    /// Of the input that each layer has of its own, the gate, `width` x `hidden`.
+    PerLayerGate = 58, "per_layer_gate";
+    /// What is made of it, `hidden` x `width`.
+    PerLayerUp = 59, "per_layer_up";
+    /// Norm of what is made of it, 1 x `hidden`.
+    PerLayerNorm = 60, "per_layer_norm";
+    /// What the residual stream is multiplied with at the end of the layer, 1 x 1.
+    LayerScale = 61, "layer_scale";
     /// Norm before the head.
     FinalNorm = 64, "final_norm";
     /// Bias of the final norm.
@@ -167,6 +175,12 @@ tensor_kinds! {
     EmbeddingNorm = 70, "embedding_norm";
     /// Bias of the embedding norm.
     EmbeddingNormBias = 71, "embedding_norm_bias";
+    /// What each layer gets of a token, `vocab` x `layers * width`.
+    PerLayerEmbedding = 72, "per_layer_embedding";
+    /// What each layer gets of the token embedding, `layers * width` x `hidden`.
+    PerLayerProjection = 73, "per_layer_projection";
+    /// Norm of that, 1 x `width`.
+    PerLayerProjectionNorm = 74, "per_layer_projection_norm";
 }
 
 impl TensorKind {
@@ -218,6 +232,10 @@ impl TensorKind {
                 | TensorKind::AttnKvDown
                 | TensorKind::AttnKUp
                 | TensorKind::AttnVUp
+                | TensorKind::PerLayerGate
+                | TensorKind::PerLayerUp
+                | TensorKind::PerLayerEmbedding
+                | TensorKind::PerLayerProjection
                 | TensorKind::FfnGate
                 | TensorKind::FfnUp
                 | TensorKind::FfnDown
@@ -309,7 +327,7 @@ mod tests {
             assert_eq!(TensorKind::from_id(kind.id()), Some(kind));
             assert!(names.insert(kind.name()), "{kind} twice");
         }
-        assert_eq!(TensorKind::from_id(72), None);
+        assert_eq!(TensorKind::from_id(79), None);
     }
 
     #[test]

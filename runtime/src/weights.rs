@@ -27,10 +27,32 @@ pub struct Model {
     pub positions: Option<Tensor>,
     /// Transformer layers.
     pub layers: Vec<LayerWeights>,
+    /// What layers get of a token besides, where they do.
+    pub per_layer: Option<PerLayerInputs>,
     /// Norm before the head.
     pub final_norm: Norm,
     /// `vocab` x `hidden`; the embedding's bytes when tied.
     pub head: Linear,
+}
+
+/// What each layer gets of a token besides the residual stream.
+pub struct PerLayerInputs {
+    /// Of tokens, for all layers.
+    pub embedding: Tensor,
+    /// Of the token embedding, for all layers.
+    pub projection: Linear,
+    /// Norm of the latter, for one layer.
+    pub norm: Norm,
+}
+
+/// What a layer makes of it.
+pub struct PerLayer {
+    /// Of the residual stream.
+    pub gate: Linear,
+    /// Of gate and input.
+    pub up: Linear,
+    /// Norm of what is added.
+    pub norm: Norm,
 }
 
 /// One transformer layer. Norms are there as the configuration says.
@@ -47,6 +69,10 @@ pub struct LayerWeights {
     pub ffn: FeedForward,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<Norm>,
+    /// What follows the feed-forward.
+    pub per_layer: Option<PerLayer>,
+    /// What the residual stream is multiplied with at last.
+    pub scale: Option<f32>,
 }
 
 /// The feed-forward of a layer.
@@ -210,7 +236,7 @@ impl Model {
     pub(crate) fn layer_bytes_per_token(&self, index: usize) -> u64 {
         let bytes = |linear: &Linear| linear.weight.stored_bytes();
         let layer = &self.layers[index];
-        let mixer: u64 = layer.mixer.linears().map(bytes).sum();
+        let mixer: u64 = layer.mixer.linears().chain(layer.per_layer_linears()).map(bytes).sum();
         let ffn: u64 = match &layer.ffn {
             FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
             FeedForward::Experts(mixture) => {
@@ -229,8 +255,10 @@ impl Model {
 
     /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let layers = self.layers.iter().flat_map(|layer| layer.mixer.linears().chain(layer.ffn.linears()));
-        layers.chain([&self.head])
+        let layers = self.layers.iter().flat_map(|layer| {
+            layer.mixer.linears().chain(layer.ffn.linears()).chain(layer.per_layer_linears())
+        });
+        layers.chain(self.per_layer.iter().map(|inputs| &inputs.projection)).chain([&self.head])
     }
 }
 
@@ -241,6 +269,11 @@ impl LayerWeights {
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
         Loader { parts: &InMemory::new(source) }.layer(layer)
+    }
+
+    /// The matrices of what follows the feed-forward.
+    pub(crate) fn per_layer_linears(&self) -> impl Iterator<Item = &Linear> {
+        self.per_layer.iter().flat_map(|per_layer| [&per_layer.gate, &per_layer.up])
     }
 }
 
@@ -344,6 +377,7 @@ impl Loader<'_> {
             final_norm: self.norm(None, FinalNorm, FinalNormBias)?,
             embedding: self.parts.embedding()?,
             head: Linear { weight: self.parts.matrix(head)?, bias: head_bias },
+            per_layer: config.per_layer_embedding.map(|_| self.per_layer_inputs()).transpose()?,
             layers: Vec::new(),
             config,
         })
@@ -367,6 +401,11 @@ impl Loader<'_> {
             ffn_norm: layer_norm(pre && config.residual != Residual::ParallelOneNorm, FfnNorm, FfnNormBias)?,
             ffn: self.feed_forward(i)?,
             post_ffn_norm: self.gain_only(post, i, PostFfnNorm)?,
+            per_layer: self.is_used(i, PerLayerGate).then(|| self.per_layer(i)).transpose()?,
+            scale: match self.is_used(i, LayerScale) {
+                true => self.tensor(TensorId::of_layer(i, LayerScale))?.to_f32().first().copied(),
+                false => None,
+            },
         })
     }
 
@@ -376,6 +415,22 @@ impl Loader<'_> {
 
     fn matrix(&self, layer: u32, kind: TensorKind) -> Result<Linear> {
         Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(layer, kind))?, bias: None })
+    }
+
+    fn per_layer_inputs(&self) -> Result<PerLayerInputs> {
+        use TensorKind::*;
+        let weight = self.parts.matrix(TensorId::of_model(PerLayerProjection))?;
+        Ok(PerLayerInputs {
+            embedding: self.tensor(TensorId::of_model(PerLayerEmbedding))?,
+            projection: Linear { weight, bias: None },
+            norm: self.gain(None, PerLayerProjectionNorm)?,
+        })
+    }
+
+    fn per_layer(&self, i: u32) -> Result<PerLayer> {
+        use TensorKind::*;
+        let (gate, up) = (self.matrix(i, PerLayerGate)?, self.matrix(i, PerLayerUp)?);
+        Ok(PerLayer { gate, up, norm: self.gain(Some(i), PerLayerNorm)? })
     }
 
     fn feed_forward(&self, i: u32) -> Result<FeedForward> {

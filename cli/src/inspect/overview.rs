@@ -161,6 +161,11 @@ fn model_parts(model: &ModelConfig) -> String {
         residual: _,
         qk_norm: _,
         latent,
+        full_attention,
+        shared_kv,
+        value_norm: _,
+        per_layer_embedding,
+        layer_scale: _,
         attention_scale: _,
         attention_softcap: _,
         logit_softcap: _,
@@ -206,6 +211,16 @@ fn model_parts(model: &ModelConfig) -> String {
         parts.push(format!(
             "attention by way of latents (MLA; {kept} values of a position and layer are kept)"
         ));
+    }
+    if let Some(full) = full_attention {
+        let values = if full.keys_are_values { ", keys as values" } else { "" };
+        parts.push(format!("heads of {} in layers without a window{values}", full.head_dim));
+    }
+    if let Some(shared) = shared_kv {
+        parts.push(format!("{} last layers with keys and values of earlier ones", shared.layers));
+    }
+    if let Some(of_layers) = per_layer_embedding {
+        parts.push(format!("an embedding of {} for each layer", of_layers.width));
     }
     if *attention_sinks {
         parts.push("attention sinks".into());

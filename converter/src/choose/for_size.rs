@@ -97,9 +97,10 @@ fn as_stored(encoder: &TensorEncoder<'_>, planned: &Plan) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Whether the type of a tensor may follow from a size: routers, positions and what says how a recurrent state
-/// decays keep the recipe's.
+/// Whether the type of a tensor may follow from a size: routers, positions, embeddings of layers and what says how a recurrent
+/// state decays keep the recipe's.
 fn may_be_chosen(id: TensorId) -> bool {
     use TensorKind::*;
-    !matches!(id.kind, Router | RopeFactors | Positions | MixerStep | MixerBeta)
+    // Embeddings of layers are larger than all else of a model, and are not measured.
+    !matches!(id.kind, Router | RopeFactors | Positions | MixerStep | MixerBeta | PerLayerEmbedding)
 }

@@ -99,7 +99,7 @@ fn stage_of(config: &ModelConfig, kind: TensorKind) -> Option<Stage> {
         AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown => Stage::Attention,
         AttnKUp | AttnVUp | AttnOutput => Stage::AttnOutput,
         FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp => Stage::Ffn,
-        FfnDown | ExpertDown | SharedDown => Stage::FfnDown,
+        FfnDown | ExpertDown | SharedDown | PerLayerGate | PerLayerUp => Stage::FfnDown,
         _ => return None,
     })
 }

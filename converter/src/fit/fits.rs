@@ -96,6 +96,8 @@ fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> Option<Linea
         (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
         (AttnKUp, _) => LinearInput::KeyUp,
         (AttnVUp, _) => LinearInput::ValueUp,
+        (PerLayerGate, _) => LinearInput::PerLayerGate,
+        (PerLayerUp, _) => LinearInput::PerLayerUp,
         (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
         (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
         (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,

@@ -134,9 +134,17 @@ impl RandomModel<'_> {
             MixerConv | MixerSkip => 0.5,
             // A gain that the model adds 1 to.
             _ if self.config.norm.gain_plus_one => 0.0,
-            AttnNorm | FfnNorm | QNorm | KNorm | PostAttnNorm | PostFfnNorm | FinalNorm | EmbeddingNorm => {
-                1.0
-            }
+            AttnNorm
+            | FfnNorm
+            | QNorm
+            | KNorm
+            | PostAttnNorm
+            | PostFfnNorm
+            | FinalNorm
+            | EmbeddingNorm
+            | PerLayerNorm
+            | PerLayerProjectionNorm
+            | LayerScale => 1.0,
             _ => 0.0,
         }
     }

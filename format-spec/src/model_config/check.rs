@@ -1,8 +1,8 @@
 //! What a decoder relies on in a configuration.
 
 use super::{
-    Activation, ExpertGroups, Experts, LatentAttention, ModelConfig, NormPlacement, PositionConfig,
-    Recurrent, RecurrentMixer, Residual, RopeScaling,
+    Activation, ExpertGroups, Experts, FullAttention, LatentAttention, ModelConfig, NormPlacement,
+    PerLayerEmbedding, PositionConfig, QkNorm, Recurrent, RecurrentMixer, Residual, RopeScaling, SharedKv,
 };
 
 /// More tokens than the convolution of any model sees.
@@ -30,6 +30,11 @@ impl ModelConfig {
             position: _, // check_position
             residual,
             latent,
+            full_attention,
+            shared_kv,
+            per_layer_embedding,
+            value_norm: _,
+            layer_scale: _,
             attention_scale,
             attention_softcap,
             logit_softcap,
@@ -117,7 +122,60 @@ impl ModelConfig {
         recurrent.as_ref().map_or(Ok(()), |recurrent| self.check_recurrent(recurrent))?;
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         latent.map_or(Ok(()), |latent| self.check_latent(latent))?;
+        full_attention.map_or(Ok(()), |full| self.check_full_attention(full))?;
+        shared_kv.map_or(Ok(()), |shared| self.check_shared_kv(shared))?;
+        per_layer_embedding.map_or(Ok(()), |of_layers| self.check_per_layer_embedding(of_layers))?;
         self.check_position()
+    }
+
+    fn check_full_attention(&self, full: FullAttention) -> Result<(), String> {
+        up_to("full_attention kv_heads", full.kv_heads, 1 << 16)?;
+        up_to("full_attention head_dim", full.head_dim, 1 << 16)?;
+        if !self.heads.is_multiple_of(full.kv_heads) {
+            let (heads, kv_heads) = (self.heads, full.kv_heads);
+            return Err(format!(
+                "heads is {heads}, expected a multiple of full_attention kv_heads = {kv_heads}"
+            ));
+        }
+        if u64::from(self.heads) * u64::from(full.head_dim) > 1 << 24 {
+            return Err(format!("heads * full_attention head_dim is beyond {}", 1 << 24));
+        }
+        if self.latent.is_some() || self.attention_gate || self.attention_scale.is_none() {
+            return Err(
+                "full_attention goes with an attention_scale, and without latent and attention_gate".into()
+            );
+        }
+        if !matches!(self.qk_norm, None | Some(QkNorm::Head | QkNorm::RotatedHead)) {
+            return Err("full_attention goes with qk_norm of heads only".into());
+        }
+        Ok(())
+    }
+
+    fn check_shared_kv(&self, shared: SharedKv) -> Result<(), String> {
+        shared.ffn.map_or(Ok(()), |ffn| up_to("shared_kv ffn", ffn, 1 << 24))?;
+        if self.latent.is_some() || self.recurrent.is_some() || self.attention_gate {
+            return Err("shared_kv goes without latent, recurrent and attention_gate".into());
+        }
+        if shared.layers == 0 || shared.layers >= self.layers {
+            let (found, layers) = (shared.layers, self.layers);
+            return Err(format!("shared_kv layers is {found}, expected 1 to below layers = {layers}"));
+        }
+        match (self.layers - shared.layers..self.layers).find(|&layer| self.kv_source(layer) == layer) {
+            Some(layer) => Err(format!(
+                "layer {layer} shares keys and values of a layer before the sharing ones, and none has {} as it has",
+                if self.window(layer).is_some() { "a window" } else { "no window" }
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_per_layer_embedding(&self, of_layers: PerLayerEmbedding) -> Result<(), String> {
+        up_to("per_layer_embedding width", of_layers.width, 1 << 16)?;
+        up_to("per_layer_embedding vocab", of_layers.vocab, 1 << 26)?;
+        if u64::from(self.layers) * u64::from(of_layers.width) > 1 << 24 {
+            return Err(format!("layers * per_layer_embedding width is beyond {}", 1 << 24));
+        }
+        Ok(())
     }
 
     fn check_latent(&self, latent: LatentAttention) -> Result<(), String> {
@@ -238,10 +296,19 @@ impl ModelConfig {
         else {
             return Ok(());
         };
-        let rotated = dims.unwrap_or(self.head_dim);
-        if !rotated.is_multiple_of(2) || rotated == 0 || rotated > self.head_dim {
+        let widest = self.full_attention.map_or(self.head_dim, |full| full.head_dim);
+        let rotated = dims.unwrap_or(widest);
+        if !rotated.is_multiple_of(2) || rotated == 0 || rotated > widest {
             return Err(format!(
                 "rotated dims are {rotated}, expected an even number from 2 to head_dim = {}",
+                widest
+            ));
+        }
+        // Of layers with a window, where these have heads of another width.
+        if dims.unwrap_or(self.head_dim) > self.head_dim || !self.head_dim.is_multiple_of(2) && dims.is_none()
+        {
+            return Err(format!(
+                "head_dim is {}, expected even, and at least the rotated dims",
                 self.head_dim
             ));
         }

@@ -25,9 +25,6 @@ impl Decoder {
             return self.latent_attention(state, index, weights, (latent, of_latents), observer);
         }
         let AttentionWeights { q: query, gate, output, .. } = weights;
-        let (Some(key), Some(value)) = (&weights.k, &weights.v) else {
-            return Ok(ControlFlow::Continue(()));
-        };
         let DecoderState {
             normed,
             q,
@@ -46,20 +43,37 @@ impl Decoder {
         if observer.observe(LinearInput::Attention, query.weight.cols(), normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        match gate {
-            None => self.linears(&[query, key, value], normed, coded, &mut [q, k, v])?,
-            Some(gate) => {
-                let outs = &mut [&mut **q, k, v, attention_gate];
+        let shape = config.attention_shape(index as u32);
+        let tokens = normed.len() / config.hidden as usize;
+        let q = &mut q[..tokens * config.heads as usize * config.query_dim(index as u32)];
+        let attended = &mut attended[..tokens * config.output_cols(index as u32)];
+        let own = if weights.k.is_some() { tokens } else { 0 };
+        let k = &mut k[..own * shape.kv_heads * shape.key_dim];
+        let v = &mut v[..own * shape.kv_heads * shape.value_dim];
+        match (&weights.k, &weights.v, gate) {
+            (Some(key), Some(value), None) => {
+                self.linears(&[query, key, value], normed, coded, &mut [q, k, v])?;
+            }
+            (Some(key), Some(value), Some(gate)) => {
+                let outs = &mut [&mut *q, k, v, attention_gate];
                 self.linears(&[query, key, value, gate], normed, coded, outs)?;
             }
+            (Some(key), None, _) => {
+                self.linears(&[query, key], normed, coded, &mut [q, k])?;
+                v.copy_from_slice(k);
+            }
+            (None, ..) => self.linears(&[query], normed, coded, &mut [q])?,
         }
         profile.lap(Section::Matmul);
         if let Some(limit) = config.qkv_clip {
             clip(self.cpu.isa(), v, limit);
         }
         self.place(weights, rotation.of_layer(config, index as u32), kv.len(), q, k);
+        self.norm_heads(weights.v_norm.as_ref(), v);
         profile.lap(Section::Elementwise);
-        kv.store(&self.cpu, index, k, v);
+        if weights.k.is_some() {
+            kv.store(&self.cpu, index, k, v);
+        }
         let parameters = Attention {
             heads: config.heads as usize,
             window: config.window(index as u32).map_or(usize::MAX, |size| size as usize),
@@ -67,7 +81,7 @@ impl Decoder {
             softcap: config.attention_softcap,
             slopes: &self.slopes,
             sinks: weights.sinks.as_deref().unwrap_or_default(),
-            by_unit: self.activations.by_unit(q.len() / config.q_rows()),
+            by_unit: self.activations.by_unit(tokens),
         };
         self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), q, attention, attended);
         kv.count_attention(&self.cpu, index, &parameters, q);
@@ -101,37 +115,48 @@ impl Decoder {
             return;
         }
         let norms_first = config.qk_norm != Some(QkNorm::RotatedHead);
-        let (isa, widths) = (self.cpu.isa(), (config.q_rows(), config.kv_rows()));
+        let isa = self.cpu.isa();
+        let turn = |norm: Option<&Norm>, heads: &mut [f32], position: usize| {
+            if norms_first {
+                self.norm_heads(norm, heads);
+            }
+            if let Some(limit) = config.qkv_clip {
+                clip(isa, heads, limit);
+            }
+            if let Some(rope) = rope {
+                rope.apply(isa, heads, position);
+            }
+            if !norms_first {
+                self.norm_heads(norm, heads);
+            }
+        };
+        let query = |q: &mut [f32], position: usize| {
+            turn(weights.q_norm.as_ref(), q, position);
+            if let Some(growth) = config.query_growth {
+                scale(isa, q, grown(growth, position));
+            }
+        };
+        let widths = (weights.q.weight.rows(), weights.k.as_ref().map_or(0, |key| key.weight.rows()));
         let work = WORK * (widths.0 + widths.1);
+        if k.is_empty() {
+            self.cpu.for_each_rows([(q, widths.0)], work, |first, [q]| {
+                let rows = (position + first..).zip(q.chunks_exact_mut(widths.0));
+                rows.for_each(|(position, q)| query(q, position));
+            });
+            return;
+        }
         self.cpu.for_each_rows([(q, widths.0), (k, widths.1)], work, |first, [q, k]| {
             let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
-            for (t, (q, k)) in (first..).zip(rows) {
-                if norms_first {
-                    self.norm_heads(weights.q_norm.as_ref(), q);
-                    self.norm_heads(weights.k_norm.as_ref(), k);
-                }
-                if let Some(limit) = config.qkv_clip {
-                    clip(isa, q, limit);
-                    clip(isa, k, limit);
-                }
-                if let Some(rope) = rope {
-                    rope.apply(isa, q, position + t);
-                    rope.apply(isa, k, position + t);
-                }
-                if !norms_first {
-                    self.norm_heads(weights.q_norm.as_ref(), q);
-                    self.norm_heads(weights.k_norm.as_ref(), k);
-                }
-                if let Some(growth) = config.query_growth {
-                    scale(isa, q, grown(growth, position + t));
-                }
+            for (position, (q, k)) in (position + first..).zip(rows) {
+                query(q, position);
+                turn(weights.k_norm.as_ref(), k, position);
             }
         });
     }
 
     /// Normalizes runs of as many values as the norm has gains: heads, or all heads of a token together. Or each head by gains
     /// of its own.
-    fn norm_heads(&self, norm: Option<&Norm>, heads: &mut [f32]) {
+    pub(super) fn norm_heads(&self, norm: Option<&Norm>, heads: &mut [f32]) {
         let Some(Norm { gain, .. }) = norm else { return };
         let (isa, config) = (self.cpu.isa(), &self.model.config);
         if config.qk_norm == Some(QkNorm::HeadsApart) {

@@ -78,11 +78,23 @@ impl Decoder {
                 continue;
             }
             let DecoderState { normed, q, k, v, coded, kv, rotation, profile, .. } = state;
-            let (Some(key), Some(value)) = (&weights.k, &weights.v) else { continue };
-            self.linears(&[key, value], normed, coded, &mut [k, v])?;
+            let tokens = normed.len() / self.model.config.hidden as usize;
+            let shape = self.model.config.attention_shape(index as u32);
+            let q = &mut q[..tokens * weights.q.weight.rows()];
+            let k = &mut k[..tokens * shape.kv_heads * shape.key_dim];
+            let v = &mut v[..tokens * shape.kv_heads * shape.value_dim];
+            match (&weights.k, &weights.v) {
+                (Some(key), Some(value)) => self.linears(&[key, value], normed, coded, &mut [k, v])?,
+                (Some(key), None) => {
+                    self.linears(&[key], normed, coded, &mut [k])?;
+                    v.copy_from_slice(k);
+                }
+                (None, _) => continue,
+            }
             profile.lap(Section::Matmul);
             // The query is that of a layer before: it goes along and is not used.
             self.place(weights, rotation.of_layer(&self.model.config, index as u32), kv.len(), q, k);
+            self.norm_heads(weights.v_norm.as_ref(), v);
             kv.store(&self.cpu, index, k, v);
             profile.lap(Section::Attention);
         }

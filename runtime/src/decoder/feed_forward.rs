@@ -28,7 +28,7 @@ impl Decoder {
                 let DecoderState { normed, gate, up, projected, coded, profile, .. } = state;
                 // Experts of other layers may be wider.
                 let rows = normed.len() / self.model.config.hidden as usize;
-                let width = rows * self.model.config.ffn as usize;
+                let width = rows * mlp.up.weight.rows();
                 let gate = if mlp.gate.is_some() { &mut gate[..width] } else { &mut [] };
                 let inner = self.inner(mlp, normed, gate, &mut up[..width], coded, profile)?;
                 if observer.observe(LinearInput::FfnDown, mlp.down.weight.cols(), inner).is_break() {

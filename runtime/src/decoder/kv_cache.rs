@@ -40,6 +40,8 @@ pub struct KvCache {
     /// The layer that the first is of.
     first: usize,
     layers: Vec<Layer>,
+    /// For each layer, where its keys and values are among these.
+    slots: Vec<usize>,
 }
 
 /// Which layers a cache is for.
@@ -79,12 +81,21 @@ impl KvCache {
         if let Some(keep) = options.keep {
             check_keep(config, keep)?;
         }
-        let plans: Vec<Plan> = match layers {
+        let (own, slots): (Vec<u32>, Vec<usize>) = match layers {
             CacheLayers::All => {
-                (0..config.layers).map(|index| Plan::new(config, index, capacity, batch, options)).collect()
+                let own: Vec<u32> =
+                    (0..config.layers).filter(|&index| config.kv_source(index) == index).collect();
+                let slot = |index| own.binary_search(&config.kv_source(index)).unwrap_or(0);
+                let slots = (0..config.layers).map(slot).collect();
+                (own, slots)
             }
-            CacheLayers::One => vec![Plan::for_any(config, capacity, options)],
+            CacheLayers::One => (vec![0], vec![0]),
         };
+        let plan = |&index: &u32| match layers {
+            CacheLayers::All => Plan::new(config, index, capacity, batch, options),
+            CacheLayers::One => Plan::for_any(config, capacity, options),
+        };
+        let plans: Vec<Plan> = own.iter().map(plan).collect();
         let bytes = plans.iter().map(|plan| plan.bytes(config)).fold(0, u64::saturating_add);
         memory::ask(bytes, || format!("key/value cache of {capacity} positions"))?;
         let layer = |(index, Plan { kv, mass, recurrent })| {
@@ -97,13 +108,24 @@ impl KvCache {
                 mass: zeros(mass, "attention of positions")?,
             })
         };
-        let layers = (0..).zip(plans).map(layer).collect::<Result<_>>()?;
-        Ok(KvCache { capacity, len: 0, stored: 0, keep: options.keep, used: 0, let_go: 0, first: 0, layers })
+        let layers = own.iter().copied().zip(plans).map(layer).collect::<Result<_>>()?;
+        Ok(KvCache {
+            capacity,
+            len: 0,
+            stored: 0,
+            keep: options.keep,
+            used: 0,
+            let_go: 0,
+            first: 0,
+            layers,
+            slots,
+        })
     }
 
     /// Bytes that the cache of a model takes when it is full, without what the allocator adds.
     pub fn bytes(config: &ModelConfig, context: usize, batch: usize, options: KvOptions) -> u64 {
-        let plans = (0..config.layers).map(|index| Plan::new(config, index, context, batch, options));
+        let own = (0..config.layers).filter(|&index| config.kv_source(index) == index);
+        let plans = own.map(|index| Plan::new(config, index, context, batch, options));
         plans.map(|plan| plan.bytes(config)).fold(0, u64::saturating_add)
     }
 
@@ -191,7 +213,21 @@ impl KvCache {
         Ok(())
     }
 
-    /// Forgets everything, and is for the layers from `first` on: all have the same shape.
+    /// Makes the one layer that there is one of the shape of `index`.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn reshape(&mut self, config: &ModelConfig, index: u32, options: KvOptions) -> Result<()> {
+        let (old, positions) = (&self.layers[0].kv, self.capacity);
+        let AttentionShape { kv_heads, key_dim, value_dim, .. } = config.attention_shape(index);
+        if (old.kv_heads(), old.head_dim(), old.value_dim()) != (kv_heads, key_dim, value_dim) {
+            self.layers[0].kv = KvLayer::new(shape(config, index, options), positions);
+            self.layers[0].kv.reserve(positions)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets everything, and is for the layers from `first` on.
     pub fn restart(&mut self, first: usize) {
         self.first = first;
         (self.len, self.stored, self.used, self.let_go) = (0, 0, 0, 0);
@@ -200,14 +236,15 @@ impl KvCache {
 
     /// Where the keys and values of the next position are to be in `layer`, which counts those that are kept.
     pub fn position_in(&self, layer: usize) -> usize {
-        if self.layers[layer - self.first].lets_go { self.used } else { self.len }
+        if self.layers[self.slot(layer)].lets_go { self.used } else { self.len }
     }
 
     /// Stores keys and values of `layer` for the positions that follow; `keys` and `values` hold one row
     /// of all heads per position. [`KvCache::advance`] counts them once every layer has them.
     pub fn store(&mut self, cpu: &Cpu, layer: usize, keys: &[f32], values: &[f32]) {
         let position = self.position_in(layer);
-        let Layer { kv, mass, .. } = &mut self.layers[layer - self.first];
+        let slot = self.slot(layer);
+        let Layer { kv, mass, .. } = &mut self.layers[slot];
         let positions = keys.len() / (kv.kv_heads() * kv.head_dim());
         self.stored = self.stored.max(self.len + positions);
         kv.store(cpu, position, keys, values);
@@ -222,10 +259,16 @@ impl KvCache {
     /// Counts the attention that the queries of the next positions pay, where that decides what is kept.
     pub fn count_attention(&mut self, cpu: &Cpu, layer: usize, attention: &Attention<'_>, q: &[f32]) {
         let position = self.position_in(layer);
-        let Layer { kv, mass, .. } = &mut self.layers[layer - self.first];
+        let slot = self.slot(layer);
+        let Layer { kv, mass, .. } = &mut self.layers[slot];
         if !mass.is_empty() {
             cpu.add_mass(attention, kv, position, q, mass);
         }
+    }
+
+    /// Where keys and values of a layer are.
+    fn slot(&self, layer: usize) -> usize {
+        self.slots[layer - self.first]
     }
 
     /// Counts `positions` more.
@@ -237,12 +280,13 @@ impl KvCache {
 
     /// The state of a recurrent layer; `None` for others.
     pub fn recurrent(&mut self, layer: usize) -> Option<&mut RecurrentState> {
-        self.layers[layer - self.first].recurrent.as_mut()
+        let slot = self.slot(layer);
+        self.layers[slot].recurrent.as_mut()
     }
 
     /// Keys and values of one layer.
     pub fn layer(&self, layer: usize) -> &KvLayer {
-        &self.layers[layer - self.first].kv
+        &self.layers[self.slot(layer)].kv
     }
 }
 

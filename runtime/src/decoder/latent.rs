@@ -4,6 +4,7 @@
 //! turned to latents instead of latents to keys, and what attention gives of latents is turned to values at last: both give what
 //! keys and values would, in another order of sums, and nothing is made of the positions that are kept.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use qsf_format::{LatentAttention, ModelConfig};
@@ -12,6 +13,7 @@ use super::activations::CodedRows;
 use super::attention::grown;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
+use crate::linear::Products as _;
 use crate::weights::{AttentionWeights, LatentWeights, Linear, Norm};
 use qsf_cpu::{AlignedFloats, Attention, RopeTable, rms_norm_in_place, scale};
 
@@ -106,19 +108,26 @@ impl Decoder {
         let tokens = state.q.len() / (heads * head_dim);
         let DecoderState { q, k, v, attended, projected, latent, coded, kv, attention, profile, .. } = state;
         let LatentBuffers { by_head, turned, queries, .. } = latent;
-        let by_head = &mut by_head[..tokens * heads * (head_dim - shared)];
-        for (row, q) in q.chunks_exact(head_dim).enumerate() {
-            let at = (row % heads * tokens + row / heads) * (head_dim - shared);
-            by_head[at..][..head_dim - shared].copy_from_slice(&q[shared..]);
-        }
-        if observer.observe(LinearInput::KeyUp, head_dim - shared, by_head).is_break() {
+        let rest = head_dim - shared;
+        let by_head = &mut by_head[..tokens * heads * rest];
+        // Copying a value costs about as much as multiplying it.
+        self.cpu.for_each_chunk(by_head, tokens * rest, q.len(), |head, rows| {
+            for (row, q) in
+                rows.chunks_exact_mut(rest).zip(q.chunks_exact(head_dim).skip(head).step_by(heads))
+            {
+                row.copy_from_slice(&q[shared..]);
+            }
+        });
+        if observer.observe(LinearInput::KeyUp, rest, by_head).is_break() {
             return Ok(ControlFlow::Break(()));
         }
         self.heads_apart(&of_latents.k_up, by_head, coded, turned)?;
-        for (row, query) in queries.chunks_exact_mut(shared + rank).enumerate() {
-            query[..shared].copy_from_slice(&q[row * head_dim..][..shared]);
-            query[shared..].copy_from_slice(&turned[(row % heads * tokens + row / heads) * rank..][..rank]);
-        }
+        self.cpu.for_each_chunk(queries, heads * (shared + rank), tokens * heads * rank, |t, queries| {
+            for (head, query) in queries.chunks_exact_mut(shared + rank).enumerate() {
+                query[..shared].copy_from_slice(&q[(t * heads + head) * head_dim..][..shared]);
+                query[shared..].copy_from_slice(&turned[(head * tokens + t) * rank..][..rank]);
+            }
+        });
         profile.lap(Section::Matmul);
         kv.store(&self.cpu, index, k, v);
         let parameters = Attention {
@@ -135,17 +144,24 @@ impl Decoder {
         kv.count_attention(&self.cpu, index, &parameters, queries);
         profile.lap(Section::Attention);
         let by_head = &mut latent.by_head[..tokens * heads * rank];
-        for (row, seen) in seen.chunks_exact(rank).enumerate() {
-            by_head[(row % heads * tokens + row / heads) * rank..][..rank].copy_from_slice(seen);
-        }
+        self.cpu.for_each_chunk(by_head, tokens * rank, tokens * heads * rank, |head, rows| {
+            for (row, seen) in
+                rows.chunks_exact_mut(rank).zip(seen.chunks_exact(rank).skip(head).step_by(heads))
+            {
+                row.copy_from_slice(seen);
+            }
+        });
         if observer.observe(LinearInput::ValueUp, rank, by_head).is_break() {
             return Ok(ControlFlow::Break(()));
         }
         self.heads_apart(&of_latents.v_up, by_head, coded, &mut latent.turned)?;
         let width = config.value_dim as usize;
-        for (row, out) in attended.chunks_exact_mut(width).enumerate() {
-            out.copy_from_slice(&latent.turned[(row % heads * tokens + row / heads) * width..][..width]);
-        }
+        let turned = &latent.turned;
+        self.cpu.for_each_chunk(attended, heads * width, tokens * heads * width, |t, out| {
+            for (head, out) in out.chunks_exact_mut(width).enumerate() {
+                out.copy_from_slice(&turned[(head * tokens + t) * width..][..width]);
+            }
+        });
         if observer.observe(LinearInput::AttnOutput, weights.output.weight.cols(), attended).is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -246,13 +262,32 @@ impl Decoder {
         coded: &mut CodedRows,
         out: &mut [f32],
     ) -> Result<()> {
-        let tokens = |head: &Linear| input.len() / (heads.len() * head.weight.cols());
-        let mut out = out;
-        for (head, input) in heads.iter().zip(input.chunks_exact(input.len() / heads.len())) {
-            let (of_head, rest) = out.split_at_mut(tokens(head) * head.weight.rows());
-            self.linears(&[head], input, coded, &mut [of_head])?;
-            out = rest;
+        let Some(first) = heads.first() else { return Ok(()) };
+        let (rows, cols) = (first.weight.rows(), first.weight.cols());
+        let tokens = input.len() / (heads.len() * cols);
+        let out = &mut out[..heads.len() * tokens * rows];
+        if heads.iter().all(|head| head.resident().is_some()) {
+            // Heads are smaller than what is worth sharing among threads, and there are many.
+            self.cpu.for_each_chunk(out, tokens * rows, input.len() * rows, |head, out| {
+                let (input, linear) = (&input[head * tokens * cols..][..tokens * cols], &heads[head]);
+                let Some((tensor, bias)) = linear.resident() else { return };
+                CODED.with_borrow_mut(|coded| {
+                    let blocks = linear.weight.has_blocks();
+                    let input = coded.input(&self.cpu, self.activations, input, cols, blocks);
+                    self.cpu.linear(tensor, bias, &input, out);
+                });
+            });
+            return Ok(());
+        }
+        let inputs = input.chunks_exact(tokens * cols);
+        for ((head, input), out) in heads.iter().zip(inputs).zip(out.chunks_exact_mut(tokens * rows)) {
+            self.linears(&[head], input, coded, &mut [out])?;
         }
         Ok(())
     }
+}
+
+thread_local! {
+    /// Inputs of a head as kernels take them.
+    static CODED: RefCell<CodedRows> = RefCell::default();
 }

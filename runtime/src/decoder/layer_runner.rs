@@ -2,6 +2,7 @@
 //! runs all of its text through a layer before it looks at the next. What a layer computes has the same bits as in
 //! [`Decoder::forward`].
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -19,6 +20,10 @@ use qsf_cpu::Cpu;
 pub struct LayerRunner {
     decoder: Decoder,
     state: DecoderState,
+    /// The chunk that the next layers are run over, and its tokens, where layers need them.
+    chosen: Option<(usize, Vec<u32>)>,
+    /// Keys and values of a chunk that later layers use, by chunk and layer.
+    kept: HashMap<(usize, u32), [Vec<f32>; 2]>,
 }
 
 impl LayerRunner {
@@ -32,7 +37,8 @@ impl LayerRunner {
         // The one layer of the cache is for layers with windows and without.
         let kv = KvOptions { whole: true, ..KvOptions::default() };
         let state = DecoderState::new(&model.config, CacheLayers::One, chunk, chunk, kv)?;
-        Ok(LayerRunner { decoder: Decoder::new(Arc::new(model), cpu, Some(Activations::F32)), state })
+        let decoder = Decoder::new(Arc::new(model), cpu, Some(Activations::F32));
+        Ok(LayerRunner { decoder, state, chosen: None, kept: HashMap::new() })
     }
 
     /// Most tokens of a chunk of a model of this architecture.
@@ -67,6 +73,48 @@ impl LayerRunner {
         Ok(&self.state.hidden)
     }
 
+    /// Says which chunk the next layers are run over. Models need that whose layers use keys and values of earlier ones, or get
+    /// more of a token than the hidden state: what is used later of a chunk is that of the last run of the earlier layer.
+    pub fn choose(&mut self, chunk: usize, tokens: &[u32]) {
+        let config = self.config();
+        if config.shared_kv.is_some() || config.per_layer_embedding.is_some() {
+            self.chosen = Some((chunk, tokens.to_vec()));
+        }
+    }
+
+    /// What a layer needs of the chosen chunk besides hidden states.
+    fn prepare(&mut self, index: u32, rows: usize) -> Result<()> {
+        let config = &self.decoder.model.config;
+        let source = config.kv_source(index);
+        if source == index && config.per_layer_embedding.is_none() {
+            return Ok(());
+        }
+        let missing = || RuntimeError::Request(format!("layer {index} of a chunk that was not chosen"));
+        let (chunk, tokens) = self.chosen.as_ref().filter(|(_, t)| t.len() == rows).ok_or_else(missing)?;
+        if config.per_layer_embedding.is_some() {
+            self.decoder.embed(&mut self.state, tokens, None)?;
+        }
+        if source != index {
+            let [keys, values] = self.kept.get(&(*chunk, source)).ok_or_else(missing)?;
+            self.state.kv.store(&self.decoder.cpu, index as usize, keys, values);
+        }
+        Ok(())
+    }
+
+    /// Keeps keys and values of the layer that was run, where others use them.
+    fn keep(&mut self, index: u32, rows: usize) {
+        let config = &self.decoder.model.config;
+        let mut behind = index + 1..config.layers;
+        let Some((chunk, _)) = &self.chosen else { return };
+        if config.shared_kv.is_none() || !behind.any(|layer| config.kv_source(layer) == index) {
+            return;
+        }
+        let shape = config.attention_shape(index);
+        let keys = self.state.k[..rows * shape.kv_heads * shape.key_dim].to_vec();
+        let values = self.state.v[..rows * shape.kv_heads * shape.value_dim].to_vec();
+        self.kept.insert((*chunk, index), [keys, values]);
+    }
+
     /// Runs a chunk through layer `index`: `hidden` (tokens x `hidden`) enters it and is replaced by what leaves it, unless
     /// `observer` breaks off. Then it stays as it is, and the same is returned.
     ///
@@ -84,10 +132,18 @@ impl LayerRunner {
             return Err(RuntimeError::Request(format!("layer {index} of a model of {layers}")));
         }
         self.begin(hidden)?;
-        let LayerRunner { decoder, state } = self;
+        let rows = hidden.len() / self.config().hidden as usize;
+        let LayerRunner { decoder, state, .. } = self;
+        let kv = KvOptions { whole: true, ..KvOptions::default() };
+        state.kv.reshape(&decoder.model.config, index as u32, kv)?;
         state.kv.restart(index);
+        self.prepare(index as u32, rows)?;
+        let LayerRunner { decoder, state, .. } = self;
+        state.hidden.copy_from_slice(hidden);
         decoder.normalize(state, layer.attn_norm.as_ref());
         let flow = decoder.layer(state, index, layer, None, observer)?;
+        self.keep(index as u32, rows);
+        let state = &self.state;
         // Experts may have been left out without the layer as a whole.
         if flow.is_continue() {
             hidden.copy_from_slice(&state.hidden);

@@ -8,6 +8,7 @@
 //! | `step` | the decoder, what a step of it is, and logits |
 //! | `attention`, `feed_forward`, `experts`, `residual` | the parts of a layer, and what is between them |
 //! | `latent` | attention by way of latents |
+//! | `per_layer` | what layers get of a token besides the residual stream |
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state` | what changes while a decoder runs |
@@ -30,6 +31,7 @@ mod kv_keep;
 mod latent;
 mod layer_runner;
 mod observe;
+mod per_layer;
 mod profile;
 mod recurrent;
 mod recurrent_state;

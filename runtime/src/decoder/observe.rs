@@ -23,6 +23,10 @@ pub enum LinearInput {
     ExpertFfn(u32),
     /// Of the down projection of an expert.
     ExpertDown(u32),
+    /// Of the gate of what a layer gets of a token: the residual stream behind the feed-forward.
+    PerLayerGate,
+    /// Of what is made of it.
+    PerLayerUp,
     /// Of the head.
     Head,
 }

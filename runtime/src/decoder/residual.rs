@@ -49,7 +49,7 @@ impl Decoder {
                 }
             },
         );
-        Ok(())
+        self.per_layer_inputs(state, tokens)
     }
 
     /// Leaves `state.hidden`, normalized by `norm`, in `state.normed`.
@@ -73,12 +73,13 @@ impl Decoder {
 
     /// Adds `state.projected`, normalized by `added` where that is there, to `state.hidden`, and leaves what the next part
     /// of the model reads in `state.normed`: by `residual`, the new stream or the old one normalized by `next`, or what the
-    /// last part has read.
+    /// last part has read. The new stream is multiplied with `factor`, where given.
     pub(super) fn add_residual(
         &self,
         state: &mut DecoderState,
         added: Option<&Norm>,
         residual: Residual,
+        factor: Option<f32>,
         next: Option<&Norm>,
     ) {
         let (isa, width) = (self.cpu.isa(), self.model.config.hidden as usize);
@@ -97,6 +98,9 @@ impl Decoder {
                     self.norm_or_copy(next, hidden, normed);
                 }
                 add_assign(isa, hidden, projected);
+                if let Some(factor) = factor {
+                    scale(isa, hidden, factor);
+                }
                 if residual == Residual::Sequential {
                     self.norm_or_copy(next, hidden, normed);
                 }

@@ -18,14 +18,18 @@ impl Rotation {
         let PositionConfig::Rope { theta, scaling, dims, sliding_theta, .. } = &config.position else {
             return Rotation { full: None, sliding: None };
         };
-        let head_dim = config.head_dim as usize;
-        let dims = dims.map_or(head_dim, |dims| dims as usize);
-        let table =
-            |theta, scaling| RopeTable::new(&RopeFrequencies::new(theta, scaling, dims, context), head_dim);
-        Rotation {
-            full: Some(table(*theta, scaling.as_ref())),
-            sliding: sliding_theta.map(|theta| table(theta, None)),
-        }
+        let table = |theta, scaling, head_dim: u32| {
+            let dims = dims.unwrap_or(head_dim) as usize;
+            RopeTable::new(&RopeFrequencies::new(theta, scaling, dims, context), head_dim as usize)
+        };
+        let scaling = scaling.as_ref();
+        let sliding = match (sliding_theta, config.full_attention) {
+            (Some(theta), _) => Some(table(*theta, None, config.head_dim)),
+            (None, Some(_)) => Some(table(*theta, scaling, config.head_dim)),
+            (None, None) => None,
+        };
+        let full_dim = config.full_attention.map_or(config.head_dim, |full| full.head_dim);
+        Rotation { full: Some(table(*theta, scaling, full_dim)), sliding }
     }
 
     /// Adds positions up to `positions`.
@@ -40,8 +44,12 @@ impl Rotation {
     /// Bytes that the tables take for `positions`, without what the allocator adds.
     pub fn bytes(config: &ModelConfig, positions: usize) -> u64 {
         let PositionConfig::Rope { dims, sliding_theta, .. } = &config.position else { return 0 };
-        let pairs = dims.unwrap_or(config.head_dim) as usize / 2;
-        RopeTable::bytes(pairs, positions).saturating_mul(1 + u64::from(sliding_theta.is_some()))
+        let bytes = |head_dim: u32| RopeTable::bytes(dims.unwrap_or(head_dim) as usize / 2, positions);
+        match (sliding_theta, config.full_attention) {
+            (_, Some(full)) => bytes(full.head_dim).saturating_add(bytes(config.head_dim)),
+            (Some(_), None) => bytes(config.head_dim).saturating_mul(2),
+            (None, None) => bytes(config.head_dim),
+        }
     }
 
     /// The table for `layer`; `None`: no rotation.

@@ -7,6 +7,7 @@ use super::clustered_head::ProbeBuffers;
 use super::exit_rule::LayerCount;
 use super::kv_cache::CacheLayers;
 use super::latent::{LatentBuffers, LatentWidths};
+use super::per_layer::{PerLayerBuffers, PerLayerWidths};
 use super::recurrent::MixerBuffers;
 use super::rotation::Rotation;
 use super::routing::Routing;
@@ -29,6 +30,7 @@ pub struct DecoderState {
     /// Gate of what attention gives.
     pub(super) attention_gate: AlignedFloats,
     pub(super) mixer: MixerBuffers,
+    pub(super) per_layer: PerLayerBuffers,
     pub(super) projected: AlignedFloats,
     pub(super) gate: AlignedFloats,
     pub(super) up: AlignedFloats,
@@ -53,6 +55,7 @@ struct Widths {
     attended: usize,
     attention_gate: usize,
     latent: LatentWidths,
+    per_layer: PerLayerWidths,
     ffn: usize,
     gate: usize,
 }
@@ -63,15 +66,19 @@ impl Widths {
             .experts
             .as_ref()
             .map_or(0, |experts| experts.ffn.max(experts.shared.map_or(0, |shared| shared.ffn)));
-        let ffn = config.ffn.max(of_experts) as usize;
-        let shape = config.attention_shape(0);
+        let of_layers = config.shared_kv.and_then(|shared| shared.ffn).unwrap_or(0);
+        let ffn = config.ffn.max(of_experts).max(of_layers) as usize;
+        let kept = |width: fn(AttentionShape) -> usize| {
+            config.widest_layer(|layer| width(config.attention_shape(layer)))
+        };
         Widths {
             hidden: config.hidden as usize,
-            q: config.q_rows(),
-            k: shape.kv_heads * shape.key_dim,
-            v: shape.kv_heads * shape.value_dim,
-            attended: config.output_cols(),
+            q: config.widest_layer(|layer| config.heads as usize * config.query_dim(layer)),
+            k: kept(|shape| shape.kv_heads * shape.key_dim),
+            v: kept(|shape| shape.kv_heads * shape.value_dim),
+            attended: config.widest_layer(|layer| config.output_cols(layer)),
             attention_gate: if config.attention_gate { config.q_rows() } else { 0 },
+            per_layer: PerLayerWidths::of(config),
             latent: LatentWidths::of(config),
             ffn,
             gate: if config.gated_ffn { ffn } else { 0 },
@@ -85,8 +92,14 @@ impl Widths {
         });
         let attention = self.q + self.k + self.v + self.attended + self.attention_gate;
         let mixers = self.latent.floats_per_token() + MixerBuffers::floats_per_token(config);
-        3 * self.hidden + attention + mixers + self.ffn + self.gate + routed
+        let attention = attention + mixers + self.per_layer.floats_per_token();
+        3 * self.hidden + attention + self.ffn + self.gate + routed
     }
+}
+
+/// Values of the widest value that attention of a layer gives.
+fn widest_value(config: &ModelConfig) -> usize {
+    config.widest_layer(|layer| config.attention_shape(layer).value_dim)
 }
 
 /// Memory of a state.
@@ -107,7 +120,7 @@ impl StateBytes {
         let mixed = config.recurrent.as_ref().map_or(0, |r| r.output_columns(widths.hidden));
         let widest = widths.hidden.max(widths.q).max(widths.attended).max(widths.ffn).max(mixed);
         let floats = (widths.floats_per_token(config) * size_of::<f32>()) as u64;
-        let AttentionShape { heads, value_dim, .. } = config.attention_shape(0);
+        let (heads, value_dim) = (config.heads as usize, widest_value(config));
         StateBytes {
             kv: KvCache::bytes(config, context, batch, kv),
             activations: floats.saturating_mul(batch as u64).saturating_add(Int8Rows::bytes(batch, widest)),
@@ -136,7 +149,7 @@ impl DecoderState {
         let batch = batch.min(MAX_STEP_FLOATS / widths.floats_per_token(config).max(1)).max(1);
         // The largest part first: where memory is short, this is what says so.
         let kv = KvCache::new(config, layers, context, batch, kv)?;
-        let AttentionShape { heads, value_dim, .. } = config.attention_shape(0);
+        let (heads, value_dim) = (config.heads as usize, widest_value(config));
         let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
         Ok(DecoderState {
             kv,
@@ -151,6 +164,7 @@ impl DecoderState {
             attention_gate: buffer(widths.attention_gate)?,
             latent: LatentBuffers::new(widths.latent, batch)?,
             mixer: MixerBuffers::new(config, batch)?,
+            per_layer: PerLayerBuffers::new(widths.per_layer, batch)?,
             projected: buffer(widths.hidden)?,
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
@@ -189,6 +203,7 @@ impl DecoderState {
         }
         self.latent.resize(w.latent, tokens);
         self.mixer.resize(tokens);
+        self.per_layer.resize(w.per_layer, tokens);
         Ok(())
     }
 

@@ -88,6 +88,12 @@ impl Decoder {
             latent: _,
             // `recurrent`, `recurrent_state`.
             recurrent: _,
+            full_attention: _,
+            shared_kv: _,
+            value_norm: _,
+            // `per_layer`, `residual`.
+            per_layer_embedding: _,
+            layer_scale: _,
             // `logits`.
             logit_scale: _,
             logit_softcap: _,
@@ -353,15 +359,17 @@ impl Decoder {
         }
         state.profile.lap(Section::Matmul);
         let residual = self.model.config.residual;
-        self.add_residual(state, layer.post_attn_norm.as_ref(), residual, layer.ffn_norm.as_ref());
+        self.add_residual(state, layer.post_attn_norm.as_ref(), residual, None, layer.ffn_norm.as_ref());
         state.profile.lap(Section::Elementwise);
         if self.feed_forward(state, &layer.ffn, observer)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         state.profile.lap(Section::Matmul);
-        self.add_residual(state, layer.post_ffn_norm.as_ref(), Residual::Sequential, next);
+        // With an input of its own, the layer goes on with the stream as it is.
+        let (factor, then) = if layer.per_layer.is_some() { (None, None) } else { (layer.scale, next) };
+        self.add_residual(state, layer.post_ffn_norm.as_ref(), Residual::Sequential, factor, then);
         state.profile.lap(Section::Elementwise);
-        Ok(ControlFlow::Continue(()))
+        self.add_per_layer(state, index, layer, next, observer)
     }
 
     /// Several matrices over the same input, which is quantized once.

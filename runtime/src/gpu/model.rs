@@ -197,6 +197,11 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         gated_ffn: _,
         experts,
         latent,
+        full_attention,
+        shared_kv,
+        value_norm,
+        per_layer_embedding,
+        layer_scale,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -209,6 +214,11 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (recurrent.is_some(), "recurrent layers"),
         (*attention_gate, "gates of attention"),
         (latent.is_some(), "attention by way of latents (MLA)"),
+        (full_attention.is_some(), "layers with heads of several widths"),
+        (shared_kv.is_some(), "layers that share keys and values"),
+        (*value_norm, "norms of values"),
+        (per_layer_embedding.is_some(), "embeddings of layers"),
+        (*layer_scale, "scaled layers"),
         (residual_scale.is_some(), "scaled residual streams"),
         (logit_scale.is_some(), "scaled logits"),
         (qkv_clip.is_some(), "limited queries, keys and values"),

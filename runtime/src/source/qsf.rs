@@ -267,7 +267,9 @@ impl WeightSource for QsfSource {
     }
 
     fn layer_importance(&self) -> Vec<Option<f32>> {
-        self.file.layers().iter().map(|layer| layer.importance).collect()
+        // A layer whose keys and values others use is never left out.
+        let all = (0..).zip(self.file.layers());
+        all.map(|(i, layer)| layer.importance.filter(|_| !self.config.is_kv_source(i))).collect()
     }
 
     fn quantized_from(&self) -> Vec<String> {

@@ -18,13 +18,18 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     if id.layer.is_some() != id.kind.is_per_layer() || id.layer.is_some_and(|layer| layer >= config.layers) {
         return None;
     }
-    let (hidden, ffn, vocab) = (config.hidden as usize, config.ffn as usize, config.vocab as usize);
-    let (q, kv, head) = (config.q_rows(), config.kv_rows(), config.head_dim as usize);
+    let (hidden, ffn, vocab) =
+        (config.hidden as usize, config.ffn_of(id.layer.unwrap_or(0)) as usize, config.vocab as usize);
+    let layer = id.layer.unwrap_or(0);
+    let shape = config.attention_shape(layer);
+    let (q, head) = (config.heads as usize * config.query_dim(layer), config.query_dim(layer));
+    let (kv, per_layer) = (shape.kv_heads * shape.key_dim, config.per_layer_embedding);
+    let all_layers = |width: u32| config.layers as usize * width as usize;
     let (heads, latent) = (config.heads as usize, config.latent);
     let experts = id.layer.and_then(|layer| config.experts(layer));
     let recurrent = id.layer.and_then(|layer| config.recurrent(layer));
     let parts = Parts { attention: id.layer.is_some_and(|layer| config.has_attention(layer)), experts };
-    if !is_used(config, id.kind, parts) {
+    if !is_used(config, id.kind, parts) || !has_of_its_own(config, id) {
         return None;
     }
     let shared = experts.and_then(|experts| experts.shared);
@@ -37,7 +42,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnKUp => (heads * latent?.kv_rank as usize, head - latent?.shared_dim as usize),
         AttnVUp => (heads * latent?.value_dim as usize, latent?.kv_rank as usize),
         AttnK | AttnV => (kv, hidden),
-        AttnOutput => (hidden, config.output_cols()),
+        AttnOutput => (hidden, config.output_cols(layer)),
         FfnGate | FfnUp => (ffn, hidden),
         FfnDown => (hidden, ffn),
         AttnNorm | FfnNorm | AttnNormBias | FfnNormBias | PostAttnNorm | PostFfnNorm | AttnOutputBias
@@ -60,6 +65,13 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         ExpertDown => (all(experts?, hidden), experts?.ffn as usize),
         Head | TokenEmbedding => (vocab, hidden),
         HeadBias => (1, vocab),
+        PerLayerGate => (per_layer?.width as usize, hidden),
+        PerLayerUp => (hidden, per_layer?.width as usize),
+        PerLayerNorm => (1, hidden),
+        LayerScale => (1, 1),
+        PerLayerEmbedding => (per_layer?.vocab as usize, all_layers(per_layer?.width)),
+        PerLayerProjection => (all_layers(per_layer?.width), hidden),
+        PerLayerProjectionNorm => (1, per_layer?.width as usize),
         Positions => (config.max_positions as usize, hidden),
         AttnSinks => (1, config.heads as usize),
         FfnActAbove | FfnActBelow => (1, 1),
@@ -99,6 +111,19 @@ struct Parts<'a> {
     experts: Option<&'a Experts>,
 }
 
+/// Whether a layer has keys and values of its own, where the tensor is for them.
+fn has_of_its_own(config: &ModelConfig, id: TensorId) -> bool {
+    use TensorKind::*;
+    let Some(layer) = id.layer else { return true };
+    match id.kind {
+        AttnV | AttnVBias if config.full_attention_of(layer).is_some_and(|full| full.keys_are_values) => {
+            false
+        }
+        AttnK | AttnKBias | AttnV | AttnVBias | KNorm => config.kv_source(layer) == layer,
+        _ => true,
+    }
+}
+
 /// Whether the configuration leaves room for a tensor, in a layer of these parts.
 fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
     use TensorKind::*;
@@ -112,6 +137,12 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         residual,
         qk_norm,
         latent,
+        per_layer_embedding,
+        layer_scale,
+        // Which layers have some of them: `has_of_its_own`.
+        full_attention: _,
+        shared_kv: _,
+        value_norm: _,
         embedding_norm,
         attention_gate,
         // How many layers and experts there are, and the widths of their tensors: `expected_shape`.
@@ -174,6 +205,13 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         PostAttnNorm | PostFfnNorm => placement.has_post(),
         AttnK | AttnV | AttnKBias | AttnVBias | AttnQBias => attention && latent.is_none(),
         AttnKvDown | AttnKUp | AttnVUp => attention && latent.is_some(),
+        PerLayerGate
+        | PerLayerUp
+        | PerLayerNorm
+        | PerLayerEmbedding
+        | PerLayerProjection
+        | PerLayerProjectionNorm => per_layer_embedding.is_some(),
+        LayerScale => layer_scale,
         AttnQDown => attention && latent.is_some_and(|latent| latent.q_rank.is_some()),
         QNorm => attention && (qk_norm.is_some() || latent.is_some_and(|latent| latent.q_rank.is_some())),
         KNorm => attention && (qk_norm.is_some() || latent.is_some()),

@@ -92,7 +92,9 @@ impl StreamSource {
         for (layer, part) in (0..).map(Some).zip(layers).chain([(None, last)]) {
             file.check_kinds_known(layer, &part.outline.tensors)?;
             for entry in &part.outline.tensors {
-                if entry.rows > 1 && entry.kind.is_some() {
+                // Rows of it are looked up, and nothing is multiplied with it.
+                let looked_up = entry.kind == Some(TensorKind::PerLayerEmbedding);
+                if entry.rows > 1 && entry.kind.is_some() && !looked_up {
                     found.check_experts(
                         entry,
                         TensorId { layer, kind: entry.kind.unwrap_or(TensorKind::Head) },
@@ -110,7 +112,12 @@ impl StreamSource {
         let Found { outliers, tensors: vectors, infos, .. } = found;
         outliers.check_all_taken().map_err(|damage| damage.in_file(path))?;
         check_complete(path, &config, &infos)?;
-        let order = |place: &Place| (place.id.layer.unwrap_or(u32::MAX), place.id.kind.order_of_use());
+        // What layers get of a token is made before the first.
+        let order = |place: &Place| {
+            let before = place.id.kind == TensorKind::PerLayerProjection;
+            let layer = if before { 0 } else { place.id.layer.map_or(u32::MAX, |layer| layer + 1) };
+            (layer, place.id.kind.order_of_use())
+        };
         places.sort_by_key(order);
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
@@ -240,7 +247,9 @@ impl WeightSource for StreamSource {
     }
 
     fn layer_importance(&self) -> Vec<Option<f32>> {
-        self.file.layers().iter().map(|layer| layer.importance).collect()
+        // A layer whose keys and values others use is never left out.
+        let all = (0..).zip(self.file.layers());
+        all.map(|(i, layer)| layer.importance.filter(|_| !self.config.is_kv_source(i))).collect()
     }
 
     fn quantized_from(&self) -> Vec<String> {

@@ -29,6 +29,8 @@ pub struct AttentionWeights {
     pub q_norm: Option<Norm>,
     /// Norm of keys.
     pub k_norm: Option<Norm>,
+    /// Norm of each head of values.
+    pub v_norm: Option<Norm>,
     /// Scores without values, one per head.
     pub sinks: Option<Vec<f32>>,
     /// Output projection.
@@ -105,6 +107,7 @@ impl LatentWeights {
 impl Loader<'_> {
     pub(super) fn attention(&self, i: u32) -> Result<AttentionWeights> {
         use TensorKind::*;
+        let config = self.parts.config();
         let used = |kind| self.is_used(i, kind);
         Ok(AttentionWeights {
             q: self.linear(i, AttnQ, AttnQBias)?,
@@ -114,6 +117,7 @@ impl Loader<'_> {
             gate: used(AttnGate).then(|| self.matrix(i, AttnGate)).transpose()?,
             q_norm: self.gain_only(used(QNorm), i, QNorm)?,
             k_norm: self.gain_only(used(KNorm), i, KNorm)?,
+            v_norm: config.value_norm.then(|| Norm { gain: vec![1.0; config.query_dim(i)], bias: None }),
             sinks: used(AttnSinks)
                 .then(|| self.tensor(TensorId::of_layer(i, AttnSinks)))
                 .transpose()?

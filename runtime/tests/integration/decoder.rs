@@ -8,8 +8,9 @@ use std::sync::Arc;
 use crate::random_model::RandomModel;
 use crate::recurrent::{gated_delta, short_conv};
 use qsf_format::{
-    Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, QuantType,
-    Residual, SlidingWindow, TensorId, TensorKind,
+    Activation, Experts, FullAttention, LatentAttention, ModelConfig, NormConfig, NormKind, NormPlacement,
+    PerLayerEmbedding, PositionConfig, QkNorm, QuantType, Residual, SharedKv, SlidingWindow, TensorId,
+    TensorKind,
 };
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
@@ -114,6 +115,42 @@ fn experts() -> ModelConfig {
     ModelConfig { experts: Some(experts), ..llama() }
 }
 
+/// Attention by way of latents, of queries too or not.
+fn latent(q_rank: Option<u32>) -> ModelConfig {
+    let position = PositionConfig::Rope {
+        theta: 1e4,
+        scaling: None,
+        dims: Some(8),
+        sliding_theta: None,
+        unrotated_layers: Vec::new(),
+    };
+    let latent = LatentAttention { q_rank, kv_rank: 36, shared_dim: 8, value_dim: 20, norm_epsilon: 1e-6 };
+    ModelConfig { kv_heads: 4, position, latent: Some(latent), ..llama() }
+}
+
+/// Heads of two widths, keys that are values, two layers that share those of the first two, embeddings of layers.
+fn gemma4() -> ModelConfig {
+    ModelConfig {
+        layers: 4,
+        position: PositionConfig::Rope {
+            theta: 1e6,
+            scaling: None,
+            dims: None,
+            sliding_theta: Some(1e4),
+            unrotated_layers: Vec::new(),
+        },
+        qk_norm: Some(QkNorm::Head),
+        attention_scale: Some(0.3),
+        sliding_window: Some(SlidingWindow { size: 4, layers: vec![0, 2] }),
+        full_attention: Some(FullAttention { kv_heads: 1, head_dim: 32, keys_are_values: true }),
+        shared_kv: Some(SharedKv { layers: 2, ffn: Some(120) }),
+        value_norm: true,
+        per_layer_embedding: Some(PerLayerEmbedding { width: 12, vocab: 100 }),
+        layer_scale: true,
+        ..llama()
+    }
+}
+
 fn tokens(n: u32) -> Vec<u32> {
     (0..n).map(|i| (i * 37 + 11) % 150).collect()
 }
@@ -152,6 +189,11 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(gated_delta(llama()), QuantType::F32), None),
         (RandomModel::new(gated_delta(llama()), QuantType::Q4), None),
         (RandomModel::new(short_conv(llama()), QuantType::F32), None),
+        (RandomModel::new(latent(None), QuantType::F32), None),
+        (RandomModel::new(latent(Some(40)), QuantType::F32), None),
+        (RandomModel::new(latent(Some(40)), QuantType::Q4), None),
+        (RandomModel::new(gemma4(), QuantType::F32), None),
+        (RandomModel::new(gemma4(), QuantType::Q4), None),
     ]
 }
 
@@ -185,6 +227,7 @@ fn layers_one_by_one_give_the_same_bits_as_the_whole_model() {
         for index in 0..model.config.layers {
             let layer = LayerWeights::load(&model, index).unwrap();
             let before = hidden.clone();
+            runner.choose(0, &tokens);
             let flow = runner.run(index as usize, &layer, &mut hidden, &mut Until(LinearInput::AttnOutput));
             assert!(
                 flow.unwrap().is_break() && hidden == before,
@@ -280,6 +323,19 @@ fn every_part_of_a_configuration_changes_the_result() {
     }
     assert_ne!(result(bloom()), result(ModelConfig { embedding_norm: false, ..bloom() }), "embedding_norm");
     assert_ne!(result(phi(Residual::Parallel)), result(phi(Residual::ParallelOneNorm)), "residual");
+    let whole = result(gemma4());
+    let one_layer = Some(SharedKv { layers: 1, ffn: None });
+    for (name, config) in [
+        ("shared_kv", ModelConfig { shared_kv: one_layer, ..gemma4() }),
+        ("value_norm", ModelConfig { value_norm: false, ..gemma4() }),
+        ("per_layer_embedding", ModelConfig { per_layer_embedding: None, ..gemma4() }),
+        ("layer_scale", ModelConfig { layer_scale: false, ..gemma4() }),
+        ("full_attention", ModelConfig { full_attention: None, ..gemma4() }),
+    ] {
+        assert_ne!(result(config), whole, "{name}");
+    }
+    let less_exact = latent(Some(40)).latent.map(|latent| LatentAttention { norm_epsilon: 0.1, ..latent });
+    assert_ne!(result(latent(Some(40))), result(ModelConfig { latent: less_exact, ..latent(Some(40)) }));
     let unscaled = Experts { normalize_weights: false, ..experts().experts.unwrap() };
     assert_ne!(result(experts()), result(ModelConfig { experts: Some(unscaled), ..experts() }), "experts");
 }

@@ -18,8 +18,17 @@ use crate::model_dir::{Fields, describe};
 use crate::source::mapping::TensorStore;
 
 /// Models of several kinds of input whose language model computes what it would compute alone.
-const WRAPPERS: &[&str] =
-    &["gemma3", "mistral3", "llava", "llava_next", "internvl", "kimi_k25", "qwen3_5", "qwen3_5_moe"];
+const WRAPPERS: &[&str] = &[
+    "gemma3",
+    "mistral3",
+    "llava",
+    "llava_next",
+    "internvl",
+    "kimi_k25",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "gemma4",
+];
 
 /// The configuration files of a model.
 pub(super) struct ConfigFiles<'a> {

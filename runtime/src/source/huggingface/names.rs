@@ -15,7 +15,9 @@ use crate::tensor::{StoredType, Tensor, TensorBytes};
 const LANGUAGE_PARTS: [&str; 2] = ["language_model", "text_model"];
 
 /// Beginnings of the names of the other parts of such a model, as they stand in a prefix.
-const OTHER_PARTS: [&str; 12] = [
+const OTHER_PARTS: [&str; 14] = [
+    "embed_vision",
+    "embed_audio",
     "vision",
     "visual",
     "image",

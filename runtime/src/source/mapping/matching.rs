@@ -220,7 +220,10 @@ impl Mapping {
                 && request.table.rules.iter().any(|rule| {
                     rule.kinds == [TensorKind::Head] && full_name(request, rule.name, None) == name
                 });
-            tied_copy || is_ignored(request.table.ignored, name) || is_ahead(request, name)
+            tied_copy
+                || is_shared(request, name)
+                || is_ignored(request.table.ignored, name)
+                || is_ahead(request, name)
         };
         let unused = store.names().filter(|&name| !self.used.contains(name) && !ignored(name));
         match unused.filter(|name| !store.adds_nothing(name)).min() {
@@ -395,6 +398,14 @@ fn rule_of(request: &MappingRequest<'_>, kind: TensorKind) -> Option<usize> {
     request.table.rules.iter().position(|rule| rule.kinds.contains(&kind))
 }
 
+/// Whether a tensor is for keys or values of a layer that shares those of another: checkpoints have some that nothing uses.
+fn is_shared(request: &MappingRequest<'_>, name: &str) -> bool {
+    use TensorKind::{AttnK, AttnV, KNorm};
+    let Some(shared) = request.config.shared_kv else { return false };
+    let layers = request.config.layers.saturating_sub(shared.layers)..request.config.layers;
+    let mut rules = request.table.rules.iter().filter(|rule| matches!(rule.kinds, [AttnK | AttnV | KNorm]));
+    rules.any(|rule| layers.clone().any(|layer| full_name(request, rule.name, Some(layer)) == name))
+}
 fn missing(request: &MappingRequest<'_>, id: TensorId) -> RuntimeError {
     let rule = rule_of(request, id.kind).map(|at| &request.table.rules[at]);
     let name = rule

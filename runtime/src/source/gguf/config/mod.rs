@@ -105,6 +105,11 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         residual: residual(keys, architecture)?,
         qk_norm: architecture.qk_norm,
         latent: None,
+        full_attention: None,
+        shared_kv: None,
+        value_norm: false,
+        per_layer_embedding: None,
+        layer_scale: false,
         attention_scale: attention_scale(keys, architecture, layers, hidden, heads)?,
         attention_softcap: softcap(
             keys,

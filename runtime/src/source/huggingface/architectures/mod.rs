@@ -16,6 +16,7 @@ mod gated_delta;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod glm;
 mod glm4;
 mod glm4_moe;
@@ -78,6 +79,7 @@ pub(super) const ALL: &[Architecture] = &[
     qwen3_5_moe::QWEN3_5_MOE,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
+    gemma4::GEMMA4,
     smollm3::SMOLLM3,
     olmo2::OLMO2,
     gpt_neox::GPT_NEOX,

@@ -37,6 +37,7 @@ fn samples() -> Vec<TinyModel> {
         bloom(),
         deepseek("deepseek_v2", json!({"num_experts_per_tok": 1, "q_lora_rank": null})),
         deepseek("deepseek_v3", json!({"scoring_func": "sigmoid", "n_group": 1})),
+        gemma4(),
         deepseek(
             "mistral4",
             json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1,
@@ -229,6 +230,32 @@ fn gemma(model_type: &str, attention: Shapes<'_>) -> TinyModel {
     let layer = [norms, LLAMA_ATTENTION, LLAMA_FFN, attention].concat();
     let config = merged(llama_config(model_type), json!({"tie_word_embeddings": true}));
     model(config, &LLAMA_MODEL[..2], "model.layers.", &layer)
+}
+
+/// A layer with a window and one without, of the same heads, and an embedding of 3 for each.
+fn gemma4() -> TinyModel {
+    let more: Shapes<'_> = &[
+        ("self_attn.q_norm.weight", &[6]),
+        ("self_attn.k_norm.weight", &[6]),
+        ("per_layer_input_gate.weight", &[3, 8]),
+        ("per_layer_projection.weight", &[8, 3]),
+        ("post_per_layer_input_norm.weight", &[8]),
+        ("layer_scalar", &[1]),
+    ];
+    let of_model: Shapes<'_> = &[
+        ("model.embed_tokens_per_layer.weight", &[10, 6]),
+        ("model.per_layer_model_projection.weight", &[6, 8]),
+        ("model.per_layer_projection_norm.weight", &[3]),
+    ];
+    let mut model = gemma("gemma4_text", more);
+    for (i, (name, shape)) in of_model.iter().enumerate() {
+        model.tensors.insert((*name).to_owned(), Plain::f32(shape, 30_000.0 + 1000.0 * i as f32));
+    }
+    let fields = json!({
+        "global_head_dim": 6, "hidden_size_per_layer_input": 3, "vocab_size_per_layer_input": 10,
+        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4,
+    });
+    TinyModel { config: merged(model.config, fields), tensors: model.tensors }
 }
 
 fn olmo2() -> TinyModel {
@@ -475,6 +502,32 @@ fn a_tensor_too_many_is_an_error_that_names_it() {
             assert_says(&message, &[&name, "only tensors of a", name_of(&model)]);
         }
     }
+}
+
+#[test]
+fn keys_and_values_of_layers_that_share_those_of_others_are_left_out() {
+    let mut model = gemma4();
+    for (name, value) in [
+        ("num_hidden_layers", json!(3)),
+        ("num_kv_shared_layers", json!(1)),
+        ("hidden_size_per_layer_input", json!(0)),
+        ("layer_types", json!(["sliding_attention", "full_attention", "full_attention"])),
+    ] {
+        model = model.with(name, value);
+    }
+    let second: Vec<(String, Plain)> = model.tensors.iter().map(|(n, t)| (n.clone(), t.clone())).collect();
+    for (name, tensor) in second.into_iter().filter(|(name, _)| name.contains(".layers.1.")) {
+        model.tensors.insert(name.replace(".layers.1.", ".layers.2."), tensor);
+    }
+    model.tensors.retain(|name, _| !name.contains("per_layer"));
+    let source = model.open().unwrap();
+    assert_eq!(source.config().kv_source(2), 1);
+    let kinds = |layer| source.tensors().iter().filter(move |info| info.id.layer == Some(layer)).count();
+    assert_eq!((kinds(1), kinds(2)), (14, 11), "neither keys nor values, nor the norm of keys");
+    let without = model.without_tensor("model.layers.2.self_attn.k_proj.weight");
+    assert!(without.open().is_ok(), "nor are they missed");
+    let message = without.with("num_kv_shared_layers", json!(2)).refusal();
+    assert_says(&message, &["shares keys and values", "none has no window"]);
 }
 
 #[test]
