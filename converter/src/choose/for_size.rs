@@ -93,6 +93,9 @@ fn as_stored(encoder: &TensorEncoder<'_>, planned: &Plan) -> Result<Plan> {
         let tensor = encoder.source.load(planned.info.id)?;
         let quant = encoder.rows.choose_type(&planned.info, &tensor, planned.quant)?;
         plan.set(planned.info.id, StoredForm { quant, ..planned.form() });
+        drop(tensor);
+        // Its values were looked at: without this the whole source would be in memory.
+        encoder.source.release(planned.info.id.layer);
     }
     Ok(plan)
 }
