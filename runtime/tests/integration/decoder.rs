@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use crate::recurrent::{gated_delta, short_conv};
+use crate::recurrent::{gated_delta, mamba2, short_conv};
 use qsf_format::{
     Activation, Experts, ModelConfig, NormConfig, NormKind, NormPlacement, PositionConfig, QkNorm, QuantType,
     Residual, SlidingWindow, TensorId, TensorKind,
@@ -152,6 +152,7 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(gated_delta(llama()), QuantType::F32), None),
         (RandomModel::new(gated_delta(llama()), QuantType::Q4), None),
         (RandomModel::new(short_conv(llama()), QuantType::F32), None),
+        (RandomModel::new(mamba2(llama()), QuantType::Q4), None),
     ]
 }
 

@@ -49,8 +49,8 @@ fn check_against_transformers(models: &[PathBuf]) {
 fn check_eight_bits(models: &[PathBuf]) {
     let dir = tempfile::tempdir().unwrap();
     for model in models {
-        let name = model.file_name().unwrap().to_string_lossy().into_owned();
-        if name.contains("mixtral") || name.contains("moe") {
+        let config = std::fs::read_to_string(model.join("config.json")).unwrap();
+        if config.contains("num_experts_per_tok") {
             continue;
         }
         let file = dir.path().join("8bit.qsf");

@@ -3,13 +3,17 @@
 //! A new one is a file with a `const` of [`Architecture`] and a line in [`ALL`].
 
 mod architecture;
+mod bamba;
 mod bloom;
 mod gated_delta;
 mod gemma2;
 mod gemma3;
 mod gpt2;
 mod gpt_neox;
+mod lfm2;
+mod lfm2_moe;
 mod llama;
+mod mamba;
 mod mistral;
 mod mixtral;
 mod names;
@@ -44,6 +48,9 @@ pub(super) const ALL: &[Architecture] = &[
     qwen3_next::QWEN3_NEXT,
     qwen3_5::QWEN3_5,
     qwen3_5_moe::QWEN3_5_MOE,
+    lfm2::LFM2,
+    lfm2_moe::LFM2_MOE,
+    bamba::BAMBA,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
     smollm3::SMOLLM3,
