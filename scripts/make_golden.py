@@ -143,6 +143,21 @@ def cases(scale):
     yield "gpt2", t.GPT2Config, dict(
         vocab_size=VOCAB, n_embd=36 * scale, n_layer=2, n_head=3, n_positions=64, n_inner=50 * scale,
         bos_token_id=0, eos_token_id=1), True
+    conv = dict(
+        num_key_value_heads=2, head_dim="absent", norm_eps=1e-5, conv_L_cache=3, num_hidden_layers=3,
+        layer_types=["conv", "full_attention", "conv"], rope_parameters=rope("default", 1000000.0))
+    yield "lfm2", t.Lfm2Config, base(
+        scale, intermediate_size=90 * scale, block_multiple_of=8, block_ffn_dim_multiplier=1.1, **conv), True
+    yield "lfm2_bias", t.Lfm2Config, base(
+        scale, conv_bias=True, block_auto_adjust_ff_dim=False, tie_word_embeddings=False, **conv), True
+    yield "lfm2_moe", t.Lfm2MoeConfig, base(
+        scale, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20 * scale, num_dense_layers=1,
+        routed_scaling_factor=1.5, **conv), True
+    mamba = dict(
+        mamba_n_heads=4, mamba_d_head=20 * scale, mamba_n_groups=2, mamba_d_state=12 * scale, mamba_expand=2,
+        num_hidden_layers=3)
+    yield "bamba", t.BambaConfig, base(
+        scale, num_attention_heads=5, head_dim="absent", attn_layer_indices=[1], **mamba), True
     delta = dict(
         linear_num_key_heads=2, linear_key_head_dim=10 * scale, linear_num_value_heads=4,
         linear_value_head_dim=7 * scale, linear_conv_kernel_dim=4, head_dim=16 * scale,
@@ -256,6 +271,8 @@ def randomize(model, generator):
             if "correction_bias" in name or name.endswith("layer_scalar"):
                 values = torch.randn(weight.shape, generator=generator) * 0.1 + weight.mean().round()
                 weight.copy_(values.to(torch.bfloat16).float())
+            elif name.endswith("expert_bias"):
+                weight.copy_((torch.randn(weight.shape, generator=generator) * 0.3).to(torch.bfloat16).float())
 
 
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])

@@ -129,6 +129,11 @@ def mixer_kinds(r, h):
     m = r["mixer"]
     if m["kind"] == "short_conv":
         return {40: (3 * h, h), 44: (h, h), 45: (1, h * r["taps"])}, {46: (1, h), 51: (1, 3 * h), 52: (1, h)}
+    if m["kind"] == "mamba2":
+        heads, outputs = m["heads"], m["heads"] * m["head_dim"]
+        channels = outputs + 2 * m["groups"] * m["state"]
+        return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]), 47: (1, heads),
+                48: (1, heads), 49: (1, heads), 50: (1, outputs)}, {46: (1, channels)}
     heads, outputs = m["value_heads"], m["value_heads"] * m["value_dim"]
     channels = 2 * m["key_heads"] * m["key_dim"] + outputs
     return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 43: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]),
@@ -318,7 +323,23 @@ def mixer(m, t, a):
     if r["mixer"]["kind"] == "short_conv":
         b, c, x = np.split(linear(t, 40, 51, a), 3, axis=1)
         return linear(t, 44, 52, c * conv(r, t, b * x))
-    return gated_delta(m, r, r["mixer"], t, a)
+    return (mamba2 if r["mixer"]["kind"] == "mamba2" else gated_delta)(m, r, r["mixer"], t, a)
+
+
+def mamba2(m, r, s, t, a):
+    heads, groups, inner = s["heads"], s["groups"], s["heads"] * s["head_dim"]
+    u = act(conv(r, t, a @ t[40].T), "silu")
+    x, shared = u[:, :inner].reshape(len(a), heads, -1), u[:, inner:].reshape(len(a), 2, groups, -1)
+    b, c = (np.repeat(shared[:, i], heads // groups, axis=1) for i in (0, 1))
+    d = np.log1p(np.exp(a @ t[42].T + t[48][0]))
+    rate = np.exp(t[47][0] * d)
+    state, out = np.zeros((heads, s["head_dim"], s["state"])), []
+    for i in range(len(a)):
+        state = state * rate[i][:, None, None] + (d[i][:, None] * x[i])[:, :, None] * b[i][:, None, :]
+        out.append(np.einsum("hpn,hn->hp", state, c[i]) + t[49][0][:, None] * x[i])
+    o = np.array(out).reshape(len(a), -1) * act(a @ t[41].T, "silu")
+    o = norm(o.reshape(len(a), groups, -1), t[50][0].reshape(groups, -1), None, "rms_norm", m["norm"]["epsilon"], False)
+    return linear(t, 44, 52, o.reshape(len(a), -1))
 
 
 def gated_delta(m, r, x, t, a):

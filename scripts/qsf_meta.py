@@ -105,7 +105,8 @@ SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_fr
                 yarn=["factor", "original_positions", "beta_fast", "beta_slow", "attention_factor", "truncate"], factors=["factors"])
 
 
-MIXERS = dict(short_conv=[], gated_delta=["key_heads", "key_dim", "value_heads", "value_dim"])
+MIXERS = dict(short_conv=[], gated_delta=["key_heads", "key_dim", "value_heads", "value_dim"],
+              mamba2=["heads", "head_dim", "groups", "state"])
 
 
 def with_defaults(m, defaults, optional):
@@ -185,6 +186,10 @@ def parse_recurrent(x, layers):
         keys, key_dim, values, value_dim = (m[k] for k in MIXERS[kind])
         need(values % keys == 0, f"{place}.mixer.value_heads", "not a multiple of key_heads")
         need(values * value_dim * key_dim <= 1 << 28 and values * max(value_dim, key_dim) <= 1 << 24, f"{place}.mixer", "too large a state")
+    if kind == "mamba2":
+        heads, head_dim, groups, state = (m[k] for k in MIXERS[kind])
+        need(heads % groups == 0, f"{place}.mixer.heads", "not a multiple of groups")
+        need(heads * head_dim * state <= 1 << 28 and heads * max(head_dim, state) <= 1 << 24, f"{place}.mixer", "too large a state")
     return r
 
 

@@ -199,6 +199,7 @@ fn model_parts(model: &ModelConfig) -> String {
     if let Some(recurrent) = recurrent {
         let name = match recurrent.mixer {
             RecurrentMixer::GatedDelta { .. } => "gated delta nets",
+            RecurrentMixer::Mamba2 { .. } => "Mamba-2",
             RecurrentMixer::ShortConv {} => "short convolutions",
         };
         parts.push(format!("{name} in {} layers", recurrent.layers.len()));

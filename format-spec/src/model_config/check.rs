@@ -9,6 +9,8 @@ use super::{
 const MAX_TAPS: u32 = 64;
 /// Most values of the state of a layer, 1 GiB.
 const MAX_STATE: u128 = 1 << 28;
+/// Most rows, and columns, of all matrices of a state.
+const MAX_WIDTH: u128 = 1 << 24;
 
 impl ModelConfig {
     /// Checks what a decoder relies on: no zero or absurd dimension, heads that divide, token ids inside the vocabulary,
@@ -255,32 +257,27 @@ impl ModelConfig {
         }
         match recurrent.mixer {
             RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } => {
-                for (name, value) in [
-                    ("recurrent key_heads", key_heads),
-                    ("recurrent key_dim", key_dim),
-                    ("recurrent value_heads", value_heads),
-                    ("recurrent value_dim", value_dim),
-                ] {
-                    up_to(name, value, 1 << 16)?;
-                }
-                if !value_heads.is_multiple_of(key_heads) {
-                    return Err(format!(
-                        "recurrent value_heads is {value_heads}, expected a multiple of key_heads = {key_heads}"
-                    ));
-                }
-                let state = u128::from(value_heads) * u128::from(value_dim) * u128::from(key_dim);
-                let widest = u128::from(value_heads) * u128::from(value_dim.max(key_dim));
-                if state > MAX_STATE || widest > 1 << 24 {
-                    return Err(format!(
-                        "recurrent value_heads * value_dim * key_dim is {state}, expected at most {MAX_STATE}, and heads times \
-                         a width at most {}",
-                        1 << 24
-                    ));
-                }
+                check_widths([
+                    ("key_heads", key_heads),
+                    ("key_dim", key_dim),
+                    ("value_heads", value_heads),
+                    ("value_dim", value_dim),
+                ])?;
+                check_shared(("value_heads", value_heads), ("key_heads", key_heads))?;
+                check_state(value_heads, value_dim, key_dim)
             }
-            RecurrentMixer::ShortConv {} => {}
+            RecurrentMixer::Mamba2 { heads, head_dim, groups, state } => {
+                check_widths([
+                    ("heads", heads),
+                    ("head_dim", head_dim),
+                    ("groups", groups),
+                    ("state", state),
+                ])?;
+                check_shared(("heads", heads), ("groups", groups))?;
+                check_state(heads, head_dim, state)
+            }
+            RecurrentMixer::ShortConv {} => Ok(()),
         }
-        Ok(())
     }
 
     /// Ascending, so that they can be searched, and layers of this model.
@@ -320,6 +317,30 @@ impl ModelConfig {
         }
         scaling.as_ref().map_or(Ok(()), |scaling| check_scaling(scaling, rotated))
     }
+}
+
+fn check_widths(widths: [(&str, u32); 4]) -> Result<(), String> {
+    widths.into_iter().try_for_each(|(name, value)| up_to(&format!("recurrent {name}"), value, 1 << 16))
+}
+
+fn check_shared((name, all): (&str, u32), (of, parts): (&str, u32)) -> Result<(), String> {
+    if all.is_multiple_of(parts) {
+        return Ok(());
+    }
+    Err(format!("recurrent {name} is {all}, expected a multiple of {of} = {parts}"))
+}
+
+/// A state of `heads` matrices.
+fn check_state(heads: u32, rows: u32, cols: u32) -> Result<(), String> {
+    let state = u128::from(heads) * u128::from(rows) * u128::from(cols);
+    let widest = u128::from(heads) * u128::from(rows.max(cols));
+    if state <= MAX_STATE && widest <= MAX_WIDTH {
+        return Ok(());
+    }
+    Err(format!(
+        "the recurrent state is {heads} matrices of {rows} x {cols}, expected at most {MAX_STATE} values, and {MAX_WIDTH} rows and \
+         columns of all of them"
+    ))
 }
 
 fn check_scaling(scaling: &RopeScaling, rotated: u32) -> Result<(), String> {

@@ -29,6 +29,17 @@ pub enum RecurrentMixer {
         /// Width of such a head.
         value_dim: u32,
     },
+    /// The state space of Mamba-2 (arXiv 2405.21060), behind a convolution of its three inputs.
+    Mamba2 {
+        /// Heads; a multiple of `groups`.
+        heads: u32,
+        /// Width of a head.
+        head_dim: u32,
+        /// Groups of heads that share two of the inputs, and parts of the output that are normalized by themselves.
+        groups: u32,
+        /// Values that the state keeps for each of a head.
+        state: u32,
+    },
     /// A convolution between two gates, as wide as the residual stream (LFM2).
     ShortConv {},
 }
@@ -38,7 +49,7 @@ impl Recurrent {
     /// Rows of the input projection, in a model of width `hidden`.
     pub fn input_rows(&self, hidden: usize) -> usize {
         match self.mixer {
-            RecurrentMixer::GatedDelta { .. } => self.channels(hidden),
+            RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => self.channels(hidden),
             RecurrentMixer::ShortConv {} => 3 * hidden,
         }
     }
@@ -48,6 +59,9 @@ impl Recurrent {
         match self.mixer {
             RecurrentMixer::GatedDelta { key_heads, key_dim, .. } => {
                 2 * key_heads as usize * key_dim as usize + self.output_columns(hidden)
+            }
+            RecurrentMixer::Mamba2 { groups, state, .. } => {
+                self.output_columns(hidden) + 2 * groups as usize * state as usize
             }
             RecurrentMixer::ShortConv {} => hidden,
         }
@@ -59,6 +73,7 @@ impl Recurrent {
             RecurrentMixer::GatedDelta { value_heads, value_dim, .. } => {
                 value_heads as usize * value_dim as usize
             }
+            RecurrentMixer::Mamba2 { heads, head_dim, .. } => heads as usize * head_dim as usize,
             RecurrentMixer::ShortConv {} => hidden,
         }
     }
@@ -67,6 +82,7 @@ impl Recurrent {
     pub fn heads(&self) -> usize {
         match self.mixer {
             RecurrentMixer::GatedDelta { value_heads, .. } => value_heads as usize,
+            RecurrentMixer::Mamba2 { heads, .. } => heads as usize,
             RecurrentMixer::ShortConv {} => 0,
         }
     }

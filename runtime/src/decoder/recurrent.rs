@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::weights::{Linear, RecurrentWeights};
 use qsf_cpu::math::{exp, sigmoid, softplus};
 use qsf_cpu::{
-    AlignedFloats, Function, GatedDelta, ShortConv, gated, keep_last, multiply, rms_norm_in_place,
-    scale_to_length,
+    AlignedFloats, Function, GatedDelta, ShortConv, StateSpace, gated, keep_last, multiply,
+    rms_norm_in_place, scale_to_length,
 };
 
 /// What an elementary function, or a norm, of a value costs, in multiply-adds of matrices.
@@ -47,7 +47,9 @@ impl MixerWidths {
             input: recurrent.input_rows(hidden),
             channels: recurrent.channels(hidden),
             gate: match recurrent.mixer {
-                RecurrentMixer::GatedDelta { .. } => recurrent.output_columns(hidden),
+                RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => {
+                    recurrent.output_columns(hidden)
+                }
                 RecurrentMixer::ShortConv {} => 0,
             },
             heads: recurrent.heads(),
@@ -110,12 +112,13 @@ impl Decoder {
         state.profile.lap(Section::Matmul);
         match recurrent.mixer {
             RecurrentMixer::GatedDelta { .. } => self.gated_delta(state, index, recurrent, weights),
+            RecurrentMixer::Mamba2 { .. } => self.state_space(state, index, recurrent, weights),
             RecurrentMixer::ShortConv {} => self.short_conv(state, index, weights),
         }
         state.profile.lap(Section::Attention);
         let DecoderState { mixer, coded, projected, .. } = state;
         let mixed = match recurrent.mixer {
-            RecurrentMixer::GatedDelta { .. } => &mixer.gate,
+            RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => &mixer.gate,
             RecurrentMixer::ShortConv {} => &mixer.mixed,
         };
         if observer.observe(LinearInput::AttnOutput, weights.output.weight.cols(), mixed).is_break() {
@@ -199,6 +202,65 @@ impl Decoder {
                 rms_norm_in_place(isa, head, &weights.norm, epsilon);
             }
             gated(isa, Function::Silu, gate, mixed);
+        });
+    }
+
+    /// Mamba-2: the inputs through the convolution, the state, and what it gives gated and then normalized, into the buffer of the
+    /// gate.
+    fn state_space(
+        &self,
+        state: &mut DecoderState,
+        index: usize,
+        recurrent: &Recurrent,
+        weights: &RecurrentWeights,
+    ) {
+        let RecurrentMixer::Mamba2 { heads, head_dim, groups, state: columns } = recurrent.mixer else {
+            return;
+        };
+        let [heads, head_dim, groups, columns] = [heads, head_dim, groups, columns].map(|n| n as usize);
+        let (isa, epsilon) = (self.cpu.isa(), self.model.config.norm.epsilon);
+        let MixerBuffers { widths, input, channels, gate, step, beta: decay, mixed } = &mut state.mixer;
+        let Some(kept) = state.kv.recurrent(index) else { return };
+        let (from, to) = kept.step();
+        let conv = ShortConv {
+            taps: &weights.conv,
+            bias: weights.conv_bias.as_deref(),
+            channels: widths.channels,
+            silu: true,
+        };
+        let rows = [(&mut **channels, widths.channels), (&mut **step, heads), (&mut **decay, heads)];
+        self.cpu.for_each_rows(rows, 2 * WORK * widths.channels, |first, [channels, step, decay]| {
+            for (t, row) in (first..).zip(channels.chunks_exact_mut(widths.channels)) {
+                conv.row(isa, &from.inputs, input, t, row);
+            }
+            for (steps, decays) in step.chunks_exact_mut(heads).zip(decay.chunks_exact_mut(heads)) {
+                for (h, (step, decay)) in steps.iter_mut().zip(decays).enumerate() {
+                    *step = softplus(*step + weights.step_bias[h]);
+                    *decay = exp(weights.decay[h] * *step);
+                }
+            }
+        });
+        keep_last(&from.inputs, input, &mut to.inputs);
+        let space = StateSpace {
+            heads,
+            head_dim,
+            groups,
+            state: columns,
+            inputs: channels,
+            decay,
+            step,
+            skip: &weights.skip,
+        };
+        self.cpu.state_space(&space, &from.memory, &mut to.memory, mixed);
+        let rows = [(&mut **mixed, widths.mixed), (&mut **gate, widths.mixed)];
+        self.cpu.for_each_rows(rows, WORK * widths.mixed, |_, [mixed, gate]| {
+            gated(isa, Function::Silu, gate, mixed);
+            for row in gate.chunks_exact_mut(widths.mixed) {
+                let parts = row.chunks_exact_mut(widths.mixed / groups);
+                for (part, gain) in parts.zip(weights.norm.chunks_exact(widths.mixed / groups)) {
+                    rms_norm_in_place(isa, part, gain, epsilon);
+                }
+            }
         });
     }
 

@@ -6,7 +6,7 @@
 use qsf_format::{ModelConfig, RecurrentMixer};
 
 use crate::error::Result;
-use qsf_cpu::{AlignedFloats, GatedDelta};
+use qsf_cpu::{AlignedFloats, GatedDelta, StateSpace};
 
 /// The state of one layer.
 pub struct RecurrentState {
@@ -34,6 +34,9 @@ fn sizes(config: &ModelConfig) -> Option<(usize, usize)> {
     let memory = match recurrent.mixer {
         RecurrentMixer::GatedDelta { key_dim, value_heads, value_dim, .. } => {
             GatedDelta::state_len(value_heads as usize, value_dim as usize, key_dim as usize)
+        }
+        RecurrentMixer::Mamba2 { heads, head_dim, state, .. } => {
+            StateSpace::state_len(heads as usize, head_dim as usize, state as usize)
         }
         RecurrentMixer::ShortConv {} => 0,
     };

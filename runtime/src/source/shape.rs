@@ -93,10 +93,20 @@ fn mixer_shape(recurrent: &Recurrent, kind: TensorKind, hidden: usize) -> Option
         (_, MixerIn) => Some((inputs, hidden)),
         (_, MixerOutput) => Some((hidden, outputs)),
         (_, MixerConv) => Some((1, channels * taps)),
-        (RecurrentMixer::GatedDelta { .. }, MixerGate) => Some((outputs, hidden)),
-        (RecurrentMixer::GatedDelta { .. }, MixerStep | MixerBeta) => Some((heads, hidden)),
-        (RecurrentMixer::GatedDelta { .. }, MixerDecay | MixerStepBias) => Some((1, heads)),
+        (RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. }, MixerGate) => {
+            Some((outputs, hidden))
+        }
+        (RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. }, MixerStep) => {
+            Some((heads, hidden))
+        }
+        (RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. }, MixerDecay | MixerStepBias) => {
+            Some((1, heads))
+        }
+        (RecurrentMixer::GatedDelta { .. }, MixerBeta) => Some((heads, hidden)),
         (RecurrentMixer::GatedDelta { value_dim, .. }, MixerNorm) => Some((1, value_dim as usize)),
+        (RecurrentMixer::Mamba2 { .. }, MixerSkip) => Some((1, heads)),
+        (RecurrentMixer::Mamba2 { .. }, MixerNorm) => Some((1, outputs)),
+        (RecurrentMixer::Mamba2 { .. }, MixerConvBias) => Some((1, channels)),
         (RecurrentMixer::ShortConv {}, MixerConvBias) => Some((1, channels)),
         (RecurrentMixer::ShortConv {}, MixerInBias) => Some((1, inputs)),
         (RecurrentMixer::ShortConv {}, MixerOutputBias) => Some((1, hidden)),

@@ -67,6 +67,8 @@ pub struct RecurrentWeights {
     pub decay: Vec<f32>,
     /// Added to the step of each head.
     pub step_bias: Vec<f32>,
+    /// What passes by the state, for each head.
+    pub skip: Vec<f32>,
     /// Gains of the norm of the output.
     pub norm: Vec<f32>,
     /// Output projection.
@@ -166,6 +168,7 @@ impl Loader<'_> {
             conv_bias: vector(MixerConvBias)?,
             decay: values(MixerDecay)?,
             step_bias: values(MixerStepBias)?,
+            skip: values(MixerSkip)?,
             norm: values(MixerNorm)?,
             output: self.linear(i, MixerOutput, MixerOutputBias)?,
         })

@@ -27,6 +27,13 @@ pub fn short_conv(config: ModelConfig) -> ModelConfig {
     ModelConfig { recurrent: Some(recurrent), ..config }
 }
 
+/// Mamba-2 in all layers but the last.
+pub fn mamba2(config: ModelConfig) -> ModelConfig {
+    let mixer = RecurrentMixer::Mamba2 { heads: 4, head_dim: 12, groups: 2, state: 20 };
+    let recurrent = Recurrent { mixer, taps: 4, layers: (0..config.layers - 1).collect() };
+    ModelConfig { recurrent: Some(recurrent), ..config }
+}
+
 fn config() -> ModelConfig {
     ModelConfig {
         architecture: "test".into(),
@@ -49,6 +56,7 @@ fn models() -> Vec<RandomModel> {
         RandomModel::new(gated_delta(config()), QuantType::F32),
         RandomModel::new(gated_delta(config()), QuantType::Q8),
         RandomModel::new(short_conv(config()), QuantType::F32),
+        RandomModel::new(mamba2(config()), QuantType::F32),
     ]
 }
 

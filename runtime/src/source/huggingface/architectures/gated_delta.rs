@@ -1,7 +1,6 @@
 //! What the models with gated delta nets have in common: names, and fields of `config.json`.
 
 use qsf_format::TensorKind::*;
-use qsf_format::printable::quote;
 use qsf_format::{Activation, Experts, ModelConfig, QkNorm, Recurrent, RecurrentMixer, SharedExperts};
 
 use super::architecture::Reader;
@@ -74,18 +73,8 @@ pub(super) fn with_shared_expert(
 
 /// Layers without attention, by `layer_types` or by the number of layers from one with it to the next.
 fn delta_layers(reader: &Reader<'_>, layers: u32) -> Result<Vec<u32>> {
-    if let Some(types) = reader.layer_types(layers)? {
-        let is_delta = |kind: &str| match kind {
-            "linear_attention" => Ok(true),
-            "full_attention" => Ok(false),
-            other => Err(RuntimeError::unsupported(
-                reader.fields.path,
-                format!("layer type {}", quote(other)),
-                "supported: full_attention, linear_attention",
-            )),
-        };
-        let types = types.into_iter().map(is_delta).collect::<Result<Vec<bool>>>()?;
-        return Ok((0..layers).zip(types).filter_map(|(layer, delta)| delta.then_some(layer)).collect());
+    if let Some(found) = reader.layers_of_type(layers, "linear_attention")? {
+        return Ok(found);
     }
     let interval = reader.fields.u32("full_attention_interval")?.unwrap_or(4);
     if interval == 0 {

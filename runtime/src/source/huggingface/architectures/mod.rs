@@ -5,6 +5,7 @@
 mod apertus;
 mod arcee;
 mod architecture;
+mod bamba;
 mod bloom;
 mod cohere;
 mod deepseek;
@@ -28,7 +29,10 @@ mod granitemoe;
 mod helium;
 mod hunyuan;
 mod latent;
+mod lfm2;
+mod lfm2_moe;
 mod llama;
+mod mamba;
 mod minicpm3;
 mod minimax_m2;
 mod ministral;
@@ -77,6 +81,9 @@ pub(super) const ALL: &[Architecture] = &[
     qwen3_next::QWEN3_NEXT,
     qwen3_5::QWEN3_5,
     qwen3_5_moe::QWEN3_5_MOE,
+    lfm2::LFM2,
+    lfm2_moe::LFM2_MOE,
+    bamba::BAMBA,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
     gemma4::GEMMA4,

@@ -174,7 +174,8 @@ impl Reader<'_> {
             heads,
             kv_heads,
             head_dim,
-            ffn: self.dimension(&["intermediate_size", "moe_intermediate_size"], defaults.ffn)?,
+            ffn: self
+                .dimension(&["intermediate_size", "moe_intermediate_size", "block_ff_dim"], defaults.ffn)?,
             vocab: self.dimension(&["vocab_size"], defaults.vocab)?,
             max_positions: rope.max_positions,
             norm: NormConfig::new(

@@ -48,6 +48,24 @@ impl Reader<'_> {
         Ok(Some(types))
     }
 
+    /// The layers that `layer_types` calls `name`, where the field is there. All others must have attention over all positions.
+    pub fn layers_of_type(&self, layers: u32, name: &str) -> Result<Option<Vec<u32>>> {
+        let Some(types) = self.layer_types(layers)? else { return Ok(None) };
+        let mut found = Vec::new();
+        for (layer, kind) in (0..layers).zip(types) {
+            match kind {
+                _ if kind == name => found.push(layer),
+                "full_attention" => {}
+                other => {
+                    let what = format!("layer type {}", quote(other));
+                    let advice = format!("supported: full_attention, {name}");
+                    return Err(RuntimeError::unsupported(self.fields.path, what, advice));
+                }
+            }
+        }
+        Ok(Some(found))
+    }
+
     /// The window of Qwen 2 and 3: only with `use_sliding_window`, in the layers of `layer_types`, or from
     /// `max_window_layers` on.
     pub fn qwen_window(&self, model: &ModelConfig) -> Result<Option<SlidingWindow>> {

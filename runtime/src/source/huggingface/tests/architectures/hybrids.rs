@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) fn samples() -> Vec<TinyModel> {
-    vec![qwen3_5(), qwen3_next(), qwen3_5_moe()]
+    vec![qwen3_5(), qwen3_next(), qwen3_5_moe(), lfm2(), lfm2_moe(), bamba()]
 }
 
 /// Gated attention in the second layer, a delta net in the first.
@@ -87,6 +87,144 @@ fn qwen3_5_moe() -> TinyModel {
     model.config["model_type"] = json!("qwen3_5_moe_text");
     model.config.as_object_mut().unwrap().remove("intermediate_size");
     with_experts(model, 0..2)
+}
+
+/// A convolution in the first layer, attention in the second.
+fn lfm2() -> TinyModel {
+    let config = json!({
+        "layer_types": ["conv", "full_attention"], "conv_L_cache": 3, "conv_bias": true, "norm_eps": 1e-5,
+        "block_auto_adjust_ff_dim": false,
+    });
+    let of_model: Shapes<'_> = &[
+        ("model.embed_tokens.weight", &[10, 8]),
+        ("model.embedding_norm.weight", &[8]),
+        ("lm_head.weight", &[10, 8]),
+    ];
+    let layer: Shapes<'_> = &[
+        ("operator_norm.weight", &[8]),
+        ("ffn_norm.weight", &[8]),
+        ("self_attn.q_proj.weight", &[12, 8]),
+        ("self_attn.k_proj.weight", &[6, 8]),
+        ("self_attn.v_proj.weight", &[6, 8]),
+        ("self_attn.out_proj.weight", &[8, 12]),
+        ("self_attn.q_layernorm.weight", &[6]),
+        ("self_attn.k_layernorm.weight", &[6]),
+        ("conv.in_proj.weight", &[24, 8]),
+        ("conv.in_proj.bias", &[24]),
+        ("conv.conv.weight", &[8, 1, 3]),
+        ("conv.conv.bias", &[8]),
+        ("conv.out_proj.weight", &[8, 8]),
+        ("conv.out_proj.bias", &[8]),
+        ("feed_forward.w1.weight", &[12, 8]),
+        ("feed_forward.w3.weight", &[12, 8]),
+        ("feed_forward.w2.weight", &[8, 12]),
+    ];
+    let mut model = model(merged(llama_config("lfm2"), config), of_model, "model.layers.", layer);
+    model.tensors.retain(|name, _| !name.contains(".0.self_attn") && !name.contains(".1.conv"));
+    model
+}
+
+/// Two experts of width 4 in the second layer.
+fn lfm2_moe() -> TinyModel {
+    let mut model = lfm2();
+    let fields = json!({
+        "model_type": "lfm2_moe", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 4,
+        "num_dense_layers": 1, "routed_scaling_factor": 2.0,
+    });
+    model.config = merged(model.config, fields);
+    model.tensors.retain(|name, _| !name.contains("layers.1.feed_forward"));
+    let mut first = 20_000;
+    for (name, shape) in [
+        ("gate.weight", &[2, 8][..]),
+        ("expert_bias", &[2]),
+        ("experts.0.w1.weight", &[4, 8]),
+        ("experts.0.w2.weight", &[8, 4]),
+        ("experts.0.w3.weight", &[4, 8]),
+        ("experts.1.w1.weight", &[4, 8]),
+        ("experts.1.w2.weight", &[8, 4]),
+        ("experts.1.w3.weight", &[4, 8]),
+    ] {
+        let tensor = Plain::f32(shape, first as f32);
+        first += shape.iter().product::<usize>();
+        model.tensors.insert(format!("model.layers.1.feed_forward.{name}"), tensor);
+    }
+    model
+}
+
+/// Mamba-2 in the first layer: 2 heads of 8, 2 groups with states of 3.
+fn bamba() -> TinyModel {
+    let config = json!({
+        "attn_layer_indices": [1], "mamba_n_heads": 2, "mamba_d_head": "auto", "mamba_n_groups": 2,
+        "mamba_d_state": 3, "mamba_expand": 2, "mamba_d_conv": 4, "attention_bias": false, "mlp_bias": false,
+        "time_step_limit": [0.0, null], "head_dim": 8,
+    });
+    let of_model: Shapes<'_> = &[
+        ("model.embed_tokens.weight", &[10, 8]),
+        ("model.final_layernorm.weight", &[8]),
+        ("lm_head.weight", &[10, 8]),
+    ];
+    let layer: Shapes<'_> = &[
+        ("input_layernorm.weight", &[8]),
+        ("pre_ff_layernorm.weight", &[8]),
+        ("self_attn.q_proj.weight", &[16, 8]),
+        ("self_attn.k_proj.weight", &[8, 8]),
+        ("self_attn.v_proj.weight", &[8, 8]),
+        ("self_attn.o_proj.weight", &[8, 16]),
+        ("mamba.in_proj.weight", &[16 + 28 + 2, 8]),
+        ("mamba.conv1d.weight", &[28, 1, 4]),
+        ("mamba.conv1d.bias", &[28]),
+        ("mamba.dt_bias", &[2]),
+        ("mamba.D", &[2]),
+        ("mamba.norm.weight", &[16]),
+        ("mamba.out_proj.weight", &[8, 16]),
+        ("feed_forward.gate_proj.weight", &[12, 8]),
+        ("feed_forward.up_proj.weight", &[12, 8]),
+        ("feed_forward.down_proj.weight", &[8, 12]),
+    ];
+    let mut model = model(merged(llama_config("bamba"), config), of_model, "model.layers.", layer);
+    model.tensors.retain(|name, _| !name.contains(".0.self_attn") && !name.contains(".1.mamba"));
+    model.with_tensor("model.layers.0.mamba.A_log", Plain::f32(&[2], -2.0))
+}
+
+#[test]
+fn state_spaces_that_contradict_each_other_or_are_not_done_are_refused_by_name() {
+    for (field, value, says) in [
+        ("mamba_n_heads", json!(3), "mamba_n_heads"),
+        ("mamba_d_head", json!(9), "mamba_n_heads"),
+        ("mamba_n_groups", json!(4), "multiple of groups = 4"),
+        ("mamba_d_state", json!(0), "state is 0"),
+        ("mamba_proj_bias", json!(true), "mamba_proj_bias"),
+        ("time_step_limit", json!([0.01, 0.1]), "time_step_limit"),
+        ("mamba_conv_bias", json!(false), "conv1d.bias"),
+    ] {
+        assert_says(&bamba().with(field, value).refusal(), &[says]);
+    }
+}
+
+#[test]
+fn the_feed_forward_of_lfm2_is_as_wide_as_its_factors_say_and_layers_follow_from_either_list() {
+    let width = |fields: Value| {
+        let mut model = lfm2();
+        model.config = merged(model.config, fields);
+        model.refusal()
+    };
+    // 12 * 2 / 3 * 1.3, up to the next multiple of 4: not the 12 that the tensors have.
+    let fields =
+        json!({"block_auto_adjust_ff_dim": true, "block_ffn_dim_multiplier": 1.3, "block_multiple_of": 4});
+    assert_says(&width(merged(fields.clone(), json!({"block_ff_dim": 24}))), &["w1.weight", "[20, 8]"]);
+    let mut model = lfm2();
+    model.config = merged(model.config, fields);
+    assert_eq!(model.open().unwrap().config().ffn, 12);
+    let by_list = lfm2().with("layer_types", Value::Null).with("full_attn_idxs", json!([1]));
+    assert_eq!(by_list.open().unwrap().config(), lfm2().open().unwrap().config());
+    assert_says(
+        &lfm2().with("layer_types", json!(["conv", "linear_attention"])).refusal(),
+        &["linear_attention"],
+    );
+    assert_says(
+        &width(json!({"block_multiple_of": 0, "block_auto_adjust_ff_dim": true})),
+        &["block_multiple_of"],
+    );
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! The state space of Mamba-2 (arXiv 2405.21060). For each head, with the state S of `head_dim` rows and `state` columns, input x,
+//! inputs B and C of its group, step d and decay g of a token, and a factor D of the head:
+//!
+//! 1. `S = g S + d x B^T`
+//! 2. `out = S C + D x`
+//!
+//! Products of a row with C are sums in 16 lanes ([`lanes`](crate::lanes)).
+
+use crate::backend::Cpu;
+use crate::lanes::{LANES, Lanes};
+use crate::shared::Shared;
+use crate::vector::{Vector, VectorWork, run};
+
+/// Rows of a state that a task works on.
+const ROWS: usize = 32;
+
+/// A step of some tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct StateSpace<'a> {
+    /// Heads; a multiple of `groups`, and those that follow one another share a group.
+    pub heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Groups of heads that share B and C.
+    pub groups: usize,
+    /// Columns of a state.
+    pub state: usize,
+    /// x of all heads, B of all groups and C of all groups, one behind another, of each token.
+    pub inputs: &'a [f32],
+    /// g of each token and head.
+    pub decay: &'a [f32],
+    /// d of each token and head.
+    pub step: &'a [f32],
+    /// D of each head.
+    pub skip: &'a [f32],
+}
+
+impl StateSpace<'_> {
+    /// Floats of a state with these numbers: rows are padded to whole vectors.
+    pub const fn state_len(heads: usize, head_dim: usize, state: usize) -> usize {
+        heads.saturating_mul(head_dim).saturating_mul(state.next_multiple_of(LANES))
+    }
+
+    const fn width(&self) -> usize {
+        self.heads * self.head_dim + 2 * self.groups * self.state
+    }
+}
+
+impl Cpu {
+    /// Runs the tokens of `step` from the state `from`; the state behind them goes to `to`, what they read to `out`, one row of
+    /// `heads * head_dim` for each.
+    ///
+    /// # Panics
+    /// When sizes do not fit each other.
+    pub fn state_space(&self, step: &StateSpace<'_>, from: &[f32], to: &mut [f32], out: &mut [f32]) {
+        let StateSpace { heads, head_dim, .. } = *step;
+        let row = step.state.next_multiple_of(LANES);
+        let state = StateSpace::state_len(heads, head_dim, step.state);
+        assert!(from.len() == state && to.len() == state, "a state of another size");
+        assert!(heads.is_multiple_of(step.groups) && step.skip.len() == heads, "heads that share no groups");
+        let (tokens, out_width) = (step.inputs.len() / step.width(), heads * head_dim);
+        assert!(
+            out.len() == tokens * out_width
+                && step.decay.len() == tokens * heads
+                && step.step.len() == tokens * heads,
+            "tokens of another number"
+        );
+        let blocks = head_dim.div_ceil(ROWS);
+        let (to, out) = (Shared::new(to), Shared::new(out));
+        self.for_each(heads * blocks, 2 * tokens * state, |task| {
+            let (head, first) = (task / blocks, task % blocks * ROWS);
+            let rows = first..head_dim.min(first + ROWS);
+            let start = head * head_dim + rows.start;
+            // SAFETY: each task has rows of its own, of the state and of the outputs of each token.
+            let state = unsafe { to.part(start * row..(start + rows.len()) * row) };
+            state.copy_from_slice(&from[start * row..][..state.len()]);
+            for token in 0..tokens {
+                let at = token * out_width + start;
+                // SAFETY: as above.
+                let out = unsafe { out.part(at..at + rows.len()) };
+                run(self.isa(), Token { step, head, first: rows.start, token, state: &mut *state, out });
+            }
+        });
+    }
+}
+
+/// One token, some rows of one head.
+struct Token<'a> {
+    step: &'a StateSpace<'a>,
+    head: usize,
+    first: usize,
+    token: usize,
+    state: &'a mut [f32],
+    out: &'a mut [f32],
+}
+
+impl VectorWork for Token<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let StateSpace { heads, head_dim, groups, state: columns, .. } = *self.step;
+        let inputs = &self.step.inputs[self.token * self.step.width()..][..self.step.width()];
+        let group = self.head / (heads / groups);
+        let (x, shared) = inputs.split_at(heads * head_dim);
+        let b = &shared[group * columns..][..columns];
+        let c = &shared[(groups + group) * columns..][..columns];
+        let x = &x[self.head * head_dim + self.first..];
+        let decay = V::splat(self.step.decay[self.token * heads + self.head]);
+        let (step, skip) = (self.step.step[self.token * heads + self.head], self.step.skip[self.head]);
+        let row = columns.next_multiple_of(LANES);
+        for ((state, x), out) in self.state.chunks_exact_mut(row).zip(x).zip(self.out) {
+            let state: &mut [Lanes] = state.as_chunks_mut().0;
+            let added = V::splat(step * x);
+            let mut read = V::splat(0.0);
+            for ((s, b), c) in state.iter_mut().zip(b.chunks(LANES)).zip(c.chunks(LANES)) {
+                let changed = V::from_lanes(s).mul(decay).fma(V::load(b), added);
+                *s = changed.to_lanes();
+                read = read.fma(changed, V::load(c));
+            }
+            *out = skip.mul_add(*x, read.sum());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::Isa;
+
+    const HEADS: usize = 4;
+    const GROUPS: usize = 2;
+    const TOKENS: usize = 7;
+
+    fn numbers(count: usize, seed: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * 29 + seed * 7) % 23) as f32 * 0.05 - 0.5).collect()
+    }
+
+    #[test]
+    fn states_follow_the_formulas_in_any_steps_with_the_same_bits_everywhere() {
+        for (head_dim, columns) in [(1, 1), (10, 12), (40, 33), (33, 64)] {
+            let width = HEADS * head_dim + 2 * GROUPS * columns;
+            let inputs = numbers(TOKENS * width, 1);
+            let gates =
+                |seed| -> Vec<f32> { numbers(TOKENS * HEADS, seed).into_iter().map(|v| v + 0.55).collect() };
+            let (decay, step, skip) = (gates(2), gates(3), numbers(HEADS, 4));
+            let go = |cpu: &Cpu, steps: &[usize]| {
+                let mut state = vec![0.0; StateSpace::state_len(HEADS, head_dim, columns)];
+                let (mut first, mut all) = (0, Vec::new());
+                for tokens in steps {
+                    let now = StateSpace {
+                        heads: HEADS,
+                        head_dim,
+                        groups: GROUPS,
+                        state: columns,
+                        inputs: &inputs[first * width..][..tokens * width],
+                        decay: &decay[first * HEADS..][..tokens * HEADS],
+                        step: &step[first * HEADS..][..tokens * HEADS],
+                        skip: &skip,
+                    };
+                    let mut out = vec![f32::NAN; tokens * HEADS * head_dim];
+                    let mut next = vec![f32::NAN; state.len()];
+                    cpu.state_space(&now, &state, &mut next, &mut out);
+                    all.extend(out);
+                    state = next;
+                    first += tokens;
+                }
+                (all, state)
+            };
+            let whole = go(&Cpu::with_threads(Isa::SCALAR, 1).unwrap(), &[TOKENS]);
+            let mut states = vec![0.0f64; HEADS * head_dim * columns];
+            for t in 0..TOKENS {
+                let x = |i: usize| f64::from(inputs[t * width + i]);
+                for (i, state) in states.chunks_mut(columns).enumerate() {
+                    let (h, group) = (i / head_dim, i / head_dim / (HEADS / GROUPS));
+                    let gate = |all: &[f32]| f64::from(all[t * HEADS + h]);
+                    let mut read = f64::from(skip[h]) * x(i);
+                    for (n, s) in state.iter_mut().enumerate() {
+                        let b = x(HEADS * head_dim + group * columns + n);
+                        *s = *s * gate(&decay) + gate(&step) * x(i) * b;
+                        read += *s * x(HEADS * head_dim + (GROUPS + group) * columns + n);
+                    }
+                    let found = f64::from(whole.0[t * HEADS * head_dim + i]);
+                    assert!((found - read).abs() < 1e-5, "{t} {i}: {found} {read}");
+                }
+            }
+            for isa in Isa::available() {
+                let cpu = Cpu::with_threads(isa, 3).unwrap();
+                for steps in [&[TOKENS][..], &[1; TOKENS], &[3, 4]] {
+                    assert_eq!(go(&cpu, steps), whole, "{isa:?} {steps:?} {head_dim} {columns}");
+                }
+            }
+        }
+    }
+}
