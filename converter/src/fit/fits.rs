@@ -102,7 +102,9 @@ fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> Option<Linea
         (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
         (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,
         (ExpertDown, Some(expert)) => LinearInput::ExpertDown(expert),
-        (FfnDown | ExpertDown | SharedDown, _) => LinearInput::FfnDown,
+        // What shared experts read is another input, and may have another width.
+        (ExpertDown, None) => LinearInput::ExpertDown(u32::MAX),
+        (FfnDown | SharedDown, _) => LinearInput::FfnDown,
         (Head | TokenEmbedding, _) => LinearInput::Head,
         _ => return None,
     })

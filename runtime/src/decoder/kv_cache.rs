@@ -46,7 +46,7 @@ pub struct KvCache {
 
 /// Which layers a cache is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheLayers {
+pub(super) enum CacheLayers {
     /// Each has a place of its own.
     All,
     /// One at a time: they share a place.
@@ -71,7 +71,12 @@ impl KvCache {
     /// # Errors
     /// When the system would not give as much memory as it takes when it is full, or the model's positions cannot be let go as
     /// `options` say.
-    pub fn new(
+    pub fn new(config: &ModelConfig, capacity: usize, batch: usize, options: KvOptions) -> Result<KvCache> {
+        KvCache::for_layers(config, CacheLayers::All, capacity, batch, options)
+    }
+
+    /// [`KvCache::new`] for all layers, or for one at a time.
+    pub(super) fn for_layers(
         config: &ModelConfig,
         layers: CacheLayers,
         capacity: usize,
@@ -104,7 +109,7 @@ impl KvCache {
                 kv,
                 recurrent: if recurrent { RecurrentState::new(config)? } else { None },
                 window: window.map_or(usize::MAX, |size| size as usize),
-                lets_go: options.keep.is_some() && window.is_none(),
+                lets_go: options.keep.is_some() && window.is_none() && !recurrent,
                 mass: zeros(mass, "attention of positions")?,
             })
         };

@@ -45,7 +45,7 @@ mod step;
 pub use activations::{Activations, LEAST_WIDE_TOKENS};
 pub use clustered_head::{ClusterRanking, ClusteredHead};
 pub use exit_rule::LayerCount;
-pub use kv_cache::{CacheLayers, KvCache, KvOptions};
+pub use kv_cache::{KvCache, KvOptions};
 pub use kv_keep::{KvKeep, KvPolicy};
 pub use layer_runner::LayerRunner;
 pub use observe::{InputObserver, LinearInput};

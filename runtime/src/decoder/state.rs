@@ -148,7 +148,7 @@ impl DecoderState {
         // A hostile configuration of absurd widths gets steps of one token rather than all memory.
         let batch = batch.min(MAX_STEP_FLOATS / widths.floats_per_token(config).max(1)).max(1);
         // The largest part first: where memory is short, this is what says so.
-        let kv = KvCache::new(config, layers, context, batch, kv)?;
+        let kv = KvCache::for_layers(config, layers, context, batch, kv)?;
         let (heads, value_dim) = (config.heads as usize, widest_value(config));
         let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
         Ok(DecoderState {

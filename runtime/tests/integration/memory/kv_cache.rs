@@ -2,7 +2,7 @@
 
 use qsf_format::{ModelConfig, SlidingWindow};
 use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
-use qsf_runtime::{CacheLayers, KvCache, KvOptions};
+use qsf_runtime::{KvCache, KvOptions};
 
 use super::{HELD_BY_THREAD, alone};
 
@@ -31,14 +31,14 @@ fn a_cache_takes_what_it_says_and_grows_with_its_positions() {
             let (config, options) = (config(window), KvOptions::from(types));
             let expected = KvCache::bytes(&config, 700, 8, options) as usize;
             // What threads keep.
-            let mut cache = KvCache::new(&config, CacheLayers::All, 700, 8, options).unwrap();
+            let mut cache = KvCache::new(&config, 700, 8, options).unwrap();
             cache.reserve(1).unwrap();
             cache.store(&cpu, 0, &row, &row);
             drop(cache);
 
             let mut held = Vec::with_capacity(700);
             let before = HELD_BY_THREAD.get();
-            let mut cache = KvCache::new(&config, CacheLayers::All, 700, 8, options).unwrap();
+            let mut cache = KvCache::new(&config, 700, 8, options).unwrap();
             for _ in 0..700 {
                 cache.reserve(1).unwrap();
                 (0..3).for_each(|layer| cache.store(&cpu, layer, &row, &row));
