@@ -31,7 +31,7 @@
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
 //! | `second_moments` | sums of outer products of activations, for calibration |
 //! | `memory` | memory that can be refused |
-//! | `math`, `power_of_two`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
+//! | `math`, `power_of_two`, `norm`, `function`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
 //! | `threads`, `rows`, `shared` | the pool that work is spread over, rows of matrices on it, outputs that threads share |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch. The

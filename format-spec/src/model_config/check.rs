@@ -21,19 +21,22 @@ impl ModelConfig {
             vocab,
             max_positions,
             norm,
-            position: _, // check_position
-            residual,
-            attention_scale,
-            attention_softcap,
-            logit_softcap,
-            embedding_scale,
-            residual_scale,
-            logit_scale,
-            qkv_clip,
-            query_growth,
-            gate_clip,
-            activation,
-            gated_ffn,
+            // check_position
+            position: _,
+            // check_factors
+            attention_scale: _,
+            attention_softcap: _,
+            logit_softcap: _,
+            embedding_scale: _,
+            residual_scale: _,
+            logit_scale: _,
+            qkv_clip: _,
+            query_growth: _,
+            // check_combinations
+            residual: _,
+            gate_clip: _,
+            activation: _,
+            gated_ffn: _,
             sliding_window,
             experts,
             bos,
@@ -76,37 +79,47 @@ impl ModelConfig {
                 return Err(format!("{name} holds token {id}, expected below vocab = {vocab}"));
             }
         }
-        for (name, factor) in [
-            ("attention_scale", *attention_scale),
-            ("attention_softcap", *attention_softcap),
-            ("logit_softcap", *logit_softcap),
-            ("embedding_scale", *embedding_scale),
-            ("residual_scale", *residual_scale),
-            ("logit_scale", *logit_scale),
-            ("qkv_clip", *qkv_clip),
-            ("query_growth factor", query_growth.map(|growth| growth.factor)),
-            ("gate_clip alpha", gate_clip.map(|clip| clip.alpha)),
-            ("gate_clip limit", gate_clip.map(|clip| clip.limit)),
-        ] {
-            factor.map_or(Ok(()), |factor| positive(name, factor))?;
-        }
-        let positions = query_growth.map(|growth| growth.original_positions);
-        positions.map_or(Ok(()), |positions| up_to("query_growth original_positions", positions, 1 << 30))?;
-        if gate_clip.is_some() && (!gated_ffn || *activation != Activation::Silu) {
-            return Err("gate_clip is there, which goes with gated_ffn and activation silu only".into());
-        }
-        if *activation == Activation::Xielu && (*gated_ffn || experts.is_some()) {
-            return Err("activation is xielu, which goes without gated_ffn and experts only".into());
-        }
-        if *residual != Residual::Sequential && norm.placement != NormPlacement::Pre {
-            return Err("residual is parallel, which goes with norm placement pre only".into());
-        }
+        self.check_factors()?;
+        self.check_combinations()?;
         if let Some(window) = sliding_window {
             up_to("sliding_window size", window.size, 1 << 30)?;
             self.check_layers("sliding_window layers", &window.layers)?;
         }
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         self.check_position()
+    }
+
+    fn check_factors(&self) -> Result<(), String> {
+        for (name, factor) in [
+            ("attention_scale", self.attention_scale),
+            ("attention_softcap", self.attention_softcap),
+            ("logit_softcap", self.logit_softcap),
+            ("embedding_scale", self.embedding_scale),
+            ("residual_scale", self.residual_scale),
+            ("logit_scale", self.logit_scale),
+            ("qkv_clip", self.qkv_clip),
+            ("query_growth factor", self.query_growth.map(|growth| growth.factor)),
+            ("gate_clip alpha", self.gate_clip.map(|clip| clip.alpha)),
+            ("gate_clip limit", self.gate_clip.map(|clip| clip.limit)),
+        ] {
+            factor.map_or(Ok(()), |factor| positive(name, factor))?;
+        }
+        let positions = self.query_growth.map(|growth| growth.original_positions);
+        positions.map_or(Ok(()), |positions| up_to("query_growth original_positions", positions, 1 << 30))
+    }
+
+    /// Values of which each is possible, and not all together.
+    fn check_combinations(&self) -> Result<(), String> {
+        if self.gate_clip.is_some() && (!self.gated_ffn || self.activation != Activation::Silu) {
+            return Err("gate_clip is there, which goes with gated_ffn and activation silu only".into());
+        }
+        if self.activation == Activation::Xielu && (self.gated_ffn || self.experts.is_some()) {
+            return Err("activation is xielu, which goes without gated_ffn and experts only".into());
+        }
+        if self.residual != Residual::Sequential && self.norm.placement != NormPlacement::Pre {
+            return Err("residual is parallel, which goes with norm placement pre only".into());
+        }
+        Ok(())
     }
 
     fn check_experts(&self, experts: &Experts) -> Result<(), String> {

@@ -49,7 +49,6 @@ fn check_against_transformers(models: &[PathBuf]) {
 fn check_eight_bits(models: &[PathBuf]) {
     let dir = tempfile::tempdir().unwrap();
     for model in models {
-        let name = model.file_name().unwrap().to_string_lossy().into_owned();
         let config = std::fs::read_to_string(model.join("config.json")).unwrap();
         if config.contains("experts_per_tok") || config.contains("\"moe_") {
             continue;

@@ -145,37 +145,9 @@ impl Mapping {
         }
         let mut first = 0;
         for (i, (&id, shape)) in ids.iter().zip(&parts).enumerate() {
-            let head_dim = request.config.head_dim as usize;
             let len = outputs(shape);
-            let part = match rule.form {
-                Form::Rows => StoredPart::From(first),
-                Form::Skip(skipped) => StoredPart::From(skipped + first),
-                Form::Transposed => StoredPart::Transposed(first),
-                Form::HeadByHead => StoredPart::Ordered(RowOrder::Strided {
-                    first: i * head_dim,
-                    run: head_dim,
-                    stride: parts.len() * head_dim,
-                }),
-                Form::ExpertByExpert => {
-                    StoredPart::Ordered(RowOrder::Strided { first, run: len, stride: all })
-                }
-                Form::RowByRow => {
-                    StoredPart::Ordered(RowOrder::Strided { first: i, run: 1, stride: parts.len() })
-                }
-                Form::TransposedExperts => StoredPart::TransposedExperts { experts, first, step: 1 },
-                Form::TransposedRowByRow => {
-                    StoredPart::TransposedExperts { experts, first: i, step: parts.len() }
-                }
-                // Values are not rotated.
-                Form::NeighbouringPairs if matches!(id.kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
-                    StoredPart::From(first)
-                }
-                Form::NeighbouringPairs => {
-                    let rotated = rotated_dims(request.config);
-                    StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated })
-                }
-                Form::PlusOne => StoredPart::MinusOne,
-            };
+            let place = Place { first, len, all, kind: i, kinds: parts.len(), experts };
+            let part = place.stored_part(rule.form, request.config, id.kind);
             let whole = ids.len() == 1 && part == StoredPart::From(0);
             let stored =
                 if keeps_type(part, is_vector, whole, stored) { stored } else { QuantType::F32.into() };
@@ -231,6 +203,51 @@ impl Mapping {
         });
         (self.tensors, self.origins) = both.into_iter().unzip();
         self.by_id = self.tensors.iter().enumerate().map(|(i, info)| (info.id, i)).collect();
+    }
+}
+
+/// Where one of the kinds that a stored tensor holds is in it.
+struct Place {
+    /// Outputs before it, of all kinds, where they stand one below another.
+    first: usize,
+    /// Its outputs; of one expert, where these alternate.
+    len: usize,
+    /// Those of all kinds.
+    all: usize,
+    /// Which of the kinds it is, and how many there are.
+    kind: usize,
+    kinds: usize,
+    /// Experts of the layer, where it is one of theirs.
+    experts: usize,
+}
+
+impl Place {
+    fn stored_part(&self, form: Form, config: &ModelConfig, kind: TensorKind) -> StoredPart {
+        let &Place { first, len, all, kind: i, kinds, experts } = self;
+        let head_dim = config.head_dim as usize;
+        match form {
+            Form::Rows => StoredPart::From(first),
+            Form::Skip(skipped) => StoredPart::From(skipped + first),
+            Form::Transposed => StoredPart::Transposed(first),
+            Form::HeadByHead => StoredPart::Ordered(RowOrder::Strided {
+                first: i * head_dim,
+                run: head_dim,
+                stride: kinds * head_dim,
+            }),
+            Form::ExpertByExpert => StoredPart::Ordered(RowOrder::Strided { first, run: len, stride: all }),
+            Form::RowByRow => StoredPart::Ordered(RowOrder::Strided { first: i, run: 1, stride: kinds }),
+            Form::TransposedExperts => StoredPart::TransposedExperts { experts, first, step: 1 },
+            Form::TransposedRowByRow => StoredPart::TransposedExperts { experts, first: i, step: kinds },
+            // Values are not rotated.
+            Form::NeighbouringPairs if matches!(kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
+                StoredPart::From(first)
+            }
+            Form::NeighbouringPairs => {
+                let rotated = rotated_dims(config);
+                StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated })
+            }
+            Form::PlusOne => StoredPart::MinusOne,
+        }
     }
 }
 

@@ -160,7 +160,8 @@ impl Reader<'_> {
             heads,
             kv_heads,
             head_dim,
-            ffn: self.dimension(&["intermediate_size"], defaults.ffn)?,
+            // Models with experts in every layer may do without the first.
+            ffn: self.dimension(&["intermediate_size", "moe_intermediate_size"], defaults.ffn)?,
             vocab: self.dimension(&["vocab_size"], defaults.vocab)?,
             max_positions: rope.max_positions,
             norm: NormConfig::new(
