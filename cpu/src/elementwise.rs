@@ -230,7 +230,8 @@ mod tests {
                 activate(isa, function, &mut x);
                 assert!((x[0] - at_one).abs() < 1e-6, "{function:?} {}", x[0]);
                 assert!((x[2] - at_minus_one).abs() < 1e-6, "{function:?} {}", x[2]);
-                assert!(x[1].abs() < 1e-9, "{function:?}");
+                // xIELU cuts its exponential off just below 0.
+                assert!(x[1].abs() < 1e-6, "{function:?}");
                 let mut nan = [f32::NAN];
                 activate(isa, function, &mut nan);
                 assert!(nan[0].is_nan(), "{function:?}");

@@ -32,7 +32,7 @@
 //! | `recurrent` | mixers that carry a state: convolutions of channels, the gated delta rule |
 //! | `second_moments` | sums of outer products of activations, for calibration |
 //! | `memory` | memory that can be refused |
-//! | `math`, `power_of_two`, `norm`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
+//! | `math`, `power_of_two`, `norm`, `function`, `elementwise`, `rope`, `rope_frequencies` | the rest of a decoder |
 //! | `threads`, `rows`, `shared` | the pool that work is spread over, rows of matrices on it, outputs that threads share |
 //!
 //! Results have the same bits on every instruction set, for every number of threads, and for a token alone or in a batch. The

@@ -3,6 +3,7 @@
 
 mod attention;
 mod check;
+mod check_attention;
 mod position;
 mod recurrent;
 

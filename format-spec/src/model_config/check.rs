@@ -1,8 +1,8 @@
 //! What a decoder relies on in a configuration.
 
 use super::{
-    Activation, ExpertGroups, Experts, FullAttention, LatentAttention, ModelConfig, NormPlacement,
-    PerLayerEmbedding, PositionConfig, QkNorm, Recurrent, RecurrentMixer, Residual, RopeScaling, SharedKv,
+    Activation, ExpertGroups, Experts, ModelConfig, NormPlacement, PositionConfig, Recurrent, RecurrentMixer,
+    Residual, RopeScaling,
 };
 
 /// More tokens than the convolution of any model sees.
@@ -29,25 +29,28 @@ impl ModelConfig {
             vocab,
             max_positions,
             norm,
-            position: _, // check_position
-            residual,
+            // check_position
+            position: _,
+            // check_factors
+            attention_scale: _,
+            attention_softcap: _,
+            logit_softcap: _,
+            embedding_scale: _,
+            residual_scale: _,
+            logit_scale: _,
+            qkv_clip: _,
+            query_growth: _,
+            // check_combinations
+            residual: _,
+            gate_clip: _,
+            activation: _,
+            gated_ffn: _,
             latent,
             full_attention,
             shared_kv,
             per_layer_embedding,
             value_norm: _,
             layer_scale: _,
-            attention_scale,
-            attention_softcap,
-            logit_softcap,
-            embedding_scale,
-            residual_scale,
-            logit_scale,
-            qkv_clip,
-            query_growth,
-            gate_clip,
-            activation,
-            gated_ffn,
             sliding_window,
             recurrent,
             experts,
@@ -92,31 +95,8 @@ impl ModelConfig {
                 return Err(format!("{name} holds token {id}, expected below vocab = {vocab}"));
             }
         }
-        for (name, factor) in [
-            ("attention_scale", *attention_scale),
-            ("attention_softcap", *attention_softcap),
-            ("logit_softcap", *logit_softcap),
-            ("embedding_scale", *embedding_scale),
-            ("residual_scale", *residual_scale),
-            ("logit_scale", *logit_scale),
-            ("qkv_clip", *qkv_clip),
-            ("query_growth factor", query_growth.map(|growth| growth.factor)),
-            ("gate_clip alpha", gate_clip.map(|clip| clip.alpha)),
-            ("gate_clip limit", gate_clip.map(|clip| clip.limit)),
-        ] {
-            factor.map_or(Ok(()), |factor| positive(name, factor))?;
-        }
-        let positions = query_growth.map(|growth| growth.original_positions);
-        positions.map_or(Ok(()), |positions| up_to("query_growth original_positions", positions, 1 << 30))?;
-        if gate_clip.is_some() && (!gated_ffn || *activation != Activation::Silu) {
-            return Err("gate_clip is there, which goes with gated_ffn and activation silu only".into());
-        }
-        if *activation == Activation::Xielu && (*gated_ffn || experts.is_some()) {
-            return Err("activation is xielu, which goes without gated_ffn and experts only".into());
-        }
-        if *residual != Residual::Sequential && norm.placement != NormPlacement::Pre {
-            return Err("residual is parallel, which goes with norm placement pre only".into());
-        }
+        self.check_factors()?;
+        self.check_combinations()?;
         if let Some(window) = sliding_window {
             up_to("sliding_window size", window.size, 1 << 30)?;
             self.check_layers("sliding_window layers", &window.layers)?;
@@ -130,92 +110,37 @@ impl ModelConfig {
         self.check_position()
     }
 
-    fn check_full_attention(&self, full: FullAttention) -> Result<(), String> {
-        up_to("full_attention kv_heads", full.kv_heads, 1 << 16)?;
-        up_to("full_attention head_dim", full.head_dim, 1 << 16)?;
-        if !self.heads.is_multiple_of(full.kv_heads) {
-            let (heads, kv_heads) = (self.heads, full.kv_heads);
-            return Err(format!(
-                "heads is {heads}, expected a multiple of full_attention kv_heads = {kv_heads}"
-            ));
+    fn check_factors(&self) -> Result<(), String> {
+        for (name, factor) in [
+            ("attention_scale", self.attention_scale),
+            ("attention_softcap", self.attention_softcap),
+            ("logit_softcap", self.logit_softcap),
+            ("embedding_scale", self.embedding_scale),
+            ("residual_scale", self.residual_scale),
+            ("logit_scale", self.logit_scale),
+            ("qkv_clip", self.qkv_clip),
+            ("query_growth factor", self.query_growth.map(|growth| growth.factor)),
+            ("gate_clip alpha", self.gate_clip.map(|clip| clip.alpha)),
+            ("gate_clip limit", self.gate_clip.map(|clip| clip.limit)),
+        ] {
+            factor.map_or(Ok(()), |factor| positive(name, factor))?;
         }
-        if u64::from(self.heads) * u64::from(full.head_dim) > 1 << 24 {
-            return Err(format!("heads * full_attention head_dim is beyond {}", 1 << 24));
+        let positions = self.query_growth.map(|growth| growth.original_positions);
+        positions.map_or(Ok(()), |positions| up_to("query_growth original_positions", positions, 1 << 30))
+    }
+
+    /// Values of which each is possible, and not all together.
+    fn check_combinations(&self) -> Result<(), String> {
+        if self.gate_clip.is_some() && (!self.gated_ffn || self.activation != Activation::Silu) {
+            return Err("gate_clip is there, which goes with gated_ffn and activation silu only".into());
         }
-        if self.latent.is_some() || self.attention_gate || self.attention_scale.is_none() {
-            return Err(
-                "full_attention goes with an attention_scale, and without latent and attention_gate".into()
-            );
+        if self.activation == Activation::Xielu && (self.gated_ffn || self.experts.is_some()) {
+            return Err("activation is xielu, which goes without gated_ffn and experts only".into());
         }
-        if !matches!(self.qk_norm, None | Some(QkNorm::Head | QkNorm::RotatedHead)) {
-            return Err("full_attention goes with qk_norm of heads only".into());
+        if self.residual != Residual::Sequential && self.norm.placement != NormPlacement::Pre {
+            return Err("residual is parallel, which goes with norm placement pre only".into());
         }
         Ok(())
-    }
-
-    fn check_shared_kv(&self, shared: SharedKv) -> Result<(), String> {
-        shared.ffn.map_or(Ok(()), |ffn| up_to("shared_kv ffn", ffn, 1 << 24))?;
-        if self.latent.is_some() || self.recurrent.is_some() || self.attention_gate {
-            return Err("shared_kv goes without latent, recurrent and attention_gate".into());
-        }
-        if shared.layers == 0 || shared.layers >= self.layers {
-            let (found, layers) = (shared.layers, self.layers);
-            return Err(format!("shared_kv layers is {found}, expected 1 to below layers = {layers}"));
-        }
-        match (self.layers - shared.layers..self.layers).find(|&layer| self.kv_source(layer) == layer) {
-            Some(layer) => Err(format!(
-                "layer {layer} shares keys and values of a layer before the sharing ones, and none has {} as it has",
-                if self.window(layer).is_some() { "a window" } else { "no window" }
-            )),
-            None => Ok(()),
-        }
-    }
-
-    fn check_per_layer_embedding(&self, of_layers: PerLayerEmbedding) -> Result<(), String> {
-        up_to("per_layer_embedding width", of_layers.width, 1 << 16)?;
-        up_to("per_layer_embedding vocab", of_layers.vocab, 1 << 26)?;
-        if u64::from(self.layers) * u64::from(of_layers.width) > 1 << 24 {
-            return Err(format!("layers * per_layer_embedding width is beyond {}", 1 << 24));
-        }
-        Ok(())
-    }
-
-    fn check_latent(&self, latent: LatentAttention) -> Result<(), String> {
-        let LatentAttention { q_rank, kv_rank, shared_dim, value_dim, norm_epsilon } = latent;
-        q_rank.map_or(Ok(()), |rank| up_to("latent q_rank", rank, 1 << 20))?;
-        up_to("latent kv_rank", kv_rank, 1 << 16)?;
-        up_to("latent value_dim", value_dim, 1 << 16)?;
-        if shared_dim == 0 || shared_dim >= self.head_dim {
-            let most = self.head_dim;
-            return Err(format!("latent shared_dim is {shared_dim}, expected 1 to below head_dim = {most}"));
-        }
-        for (name, width) in [("kv_rank", kv_rank + shared_dim), ("value_dim", value_dim)] {
-            if u64::from(self.heads) * u64::from(width) > 1 << 24 {
-                return Err(format!("heads * {name} is beyond {}", 1 << 24));
-            }
-        }
-        if !(norm_epsilon.is_finite() && norm_epsilon >= 0.0) {
-            return Err(format!(
-                "latent norm_epsilon is {norm_epsilon}, expected a finite number of 0 or more"
-            ));
-        }
-        if self.kv_heads != self.heads
-            || self.qk_norm.is_some()
-            || self.sliding_window.is_some()
-            || self.attention_sinks
-            || self.qkv_clip.is_some()
-            || self.attention_gate
-        {
-            return Err("latent goes with kv_heads = heads, and without qk_norm, qkv_clip, attention_sinks, attention_gate and \
-                        sliding_window"
-                .into());
-        }
-        match &self.position {
-            PositionConfig::Rope { dims: Some(dims), sliding_theta: None, .. } if *dims == shared_dim => {
-                Ok(())
-            }
-            _ => Err(format!("latent goes with rotated dims that are shared_dim = {shared_dim}")),
-        }
     }
 
     fn check_experts(&self, experts: &Experts) -> Result<(), String> {
@@ -397,7 +322,7 @@ fn check_factors(name: &str, factors: &[f32], rotated: u32) -> Result<(), String
     factors.iter().try_for_each(|&factor| positive(name, factor))
 }
 
-fn up_to(name: &str, value: u32, limit: u32) -> Result<(), String> {
+pub(super) fn up_to(name: &str, value: u32, limit: u32) -> Result<(), String> {
     if value == 0 || value > limit {
         return Err(format!("{name} is {value}, expected 1 to {limit}"));
     }

@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use qsf_format::printable::quote;
-use qsf_format::{ModelConfig, PositionConfig, QuantType, RecurrentMixer, TensorId, TensorKind};
+use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
 
 use super::assemble::{Origin, StoredPart, load};
+use super::place::{Place, latent_rows};
 use super::store::TensorStore;
 use super::table::{Form, NameRule, NameTable};
 use crate::error::{Result, RuntimeError};
 use crate::source::TensorInfo;
-use crate::source::arrangement::RowOrder;
 use crate::source::shape::{expected_shape, is_required, used_kinds};
 use crate::tensor::{StoredType, Tensor};
 
@@ -151,46 +151,9 @@ impl Mapping {
         }
         let mut first = 0;
         for (i, (&id, shape)) in ids.iter().zip(&parts).enumerate() {
-            let head_dim = request.config.head_dim as usize;
             let len = outputs(shape);
-            let part = match rule.form {
-                Form::Rows => StoredPart::From(first),
-                Form::Skip(skipped) => StoredPart::From(skipped + first),
-                Form::Transposed => StoredPart::Transposed(first),
-                Form::HeadByHead => StoredPart::Ordered(RowOrder::Strided {
-                    first: i * head_dim,
-                    run: head_dim,
-                    stride: parts.len() * head_dim,
-                }),
-                Form::ExpertByExpert => {
-                    StoredPart::Ordered(RowOrder::Strided { first, run: len, stride: all })
-                }
-                Form::RowByRow => {
-                    StoredPart::Ordered(RowOrder::Strided { first: i, run: 1, stride: parts.len() })
-                }
-                Form::TransposedExperts => StoredPart::TransposedExperts { experts, first, step: 1 },
-                Form::TransposedRowByRow => {
-                    StoredPart::TransposedExperts { experts, first: i, step: parts.len() }
-                }
-                // Values are not rotated.
-                Form::NeighbouringPairs if matches!(id.kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
-                    StoredPart::From(first)
-                }
-                Form::NeighbouringPairs => {
-                    let rotated = rotated_dims(request.config);
-                    StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated })
-                }
-                Form::RotatedLast => rotated_last(request.config, id.kind, false),
-                Form::RotatedLastPairs => rotated_last(request.config, id.kind, true),
-                Form::KeysAndValuesOfLatents => keys_or_values(request.config, id.kind),
-                Form::KeyHeadByKeyHead => {
-                    let Some(order) = key_head_by_key_head(request.config, id.kind, i) else { return Ok(()) };
-                    StoredPart::Ordered(order)
-                }
-                Form::Filters => StoredPart::From(first),
-                Form::PlusOne => StoredPart::MinusOne,
-                Form::MinusExp => StoredPart::MinusExp,
-            };
+            let place = Place { first, len, all, kind: i, kinds: parts.len(), experts };
+            let Some(part) = place.stored_part(rule.form, request.config, id.kind) else { return Ok(()) };
             let whole = ids.len() == 1 && part == StoredPart::From(0);
             let stored =
                 if keeps_type(part, is_vector, whole, stored) { stored } else { QuantType::F32.into() };
@@ -247,35 +210,6 @@ impl Mapping {
         });
         (self.tensors, self.origins) = both.into_iter().unzip();
         self.by_id = self.tensors.iter().enumerate().map(|(i, info)| (info.id, i)).collect();
-    }
-}
-
-/// Rows of a matrix that makes keys and values of latents.
-fn latent_rows(config: &ModelConfig) -> usize {
-    let value_dim = config.latent.map_or(0, |latent| latent.value_dim);
-    config.heads as usize * (unrotated(config) + value_dim as usize)
-}
-
-/// Values of a head that are not rotated, where heads share the others.
-fn unrotated(config: &ModelConfig) -> usize {
-    (config.head_dim - config.latent.map_or(0, |latent| latent.shared_dim).min(config.head_dim)) as usize
-}
-
-fn rotated_last(config: &ModelConfig, kind: TensorKind, neighbours: bool) -> StoredPart {
-    let rotated = config.latent.map_or(0, |latent| latent.shared_dim) as usize;
-    let head_dim = match (kind, config.latent) {
-        (TensorKind::AttnKvDown, Some(latent)) => (latent.kv_rank + latent.shared_dim) as usize,
-        _ => config.head_dim as usize,
-    };
-    StoredPart::Ordered(RowOrder::RotatedLast { head_dim, rotated, neighbours })
-}
-
-fn keys_or_values(config: &ModelConfig, kind: TensorKind) -> StoredPart {
-    let value_dim = config.latent.map_or(0, |latent| latent.value_dim) as usize;
-    let (run, stride) = (unrotated(config), unrotated(config) + value_dim);
-    match kind {
-        TensorKind::AttnVUp => StoredPart::Ordered(RowOrder::Strided { first: run, run: value_dim, stride }),
-        _ => StoredPart::RunsTransposed { run, stride },
     }
 }
 
@@ -347,24 +281,6 @@ pub fn is_ignored(ignored: &[&str], name: &str) -> bool {
     ignored.iter().any(|part| if part.ends_with('.') { name.starts_with(part) } else { name.ends_with(part) })
 }
 
-/// Where rows lie that alternate with the key heads of a gated delta rule: of queries, keys, values and gates, or of rates and
-/// steps. `None` for other models.
-fn key_head_by_key_head(config: &ModelConfig, kind: TensorKind, place: usize) -> Option<RowOrder> {
-    let RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } =
-        config.recurrent.as_ref()?.mixer
-    else {
-        return None;
-    };
-    let (groups, keys) = (key_heads as usize, key_dim as usize);
-    let heads = (value_heads / key_heads) as usize;
-    let values = heads * value_dim as usize;
-    Some(match kind {
-        TensorKind::MixerIn => RowOrder::Sections { runs: [keys, keys, values, values], first: 0, groups },
-        TensorKind::MixerGate => RowOrder::Sections { runs: [keys, keys, values, values], first: 3, groups },
-        _ => RowOrder::Sections { runs: [heads, heads, 0, 0], first: place, groups },
-    })
-}
-
 /// The name in the source.
 fn full_name(request: &MappingRequest<'_>, name: &str, layer: Option<u32>) -> String {
     let bare = request.bare.iter().find(|(bare, _)| *bare == name);
@@ -383,14 +299,6 @@ fn is_ahead(request: &MappingRequest<'_>, name: &str) -> bool {
     let layers = request.config.layers;
     let behind = layer.is_some_and(|layer| layer >= layers && layer - layers < request.layers_ahead);
     behind || name.split('.').any(|part| part == "mtp" || part.starts_with("mtp_"))
-}
-
-/// Values of each head that are rotated.
-fn rotated_dims(config: &ModelConfig) -> usize {
-    match config.position {
-        PositionConfig::Rope { dims: Some(dims), .. } => dims as usize,
-        _ => config.head_dim as usize,
-    }
 }
 
 /// Place in the table of the first rule for tensors of this kind.

@@ -6,10 +6,12 @@
 //! | `store` | named tensors on disk |
 //! | `table` | what tensors are called, and how kinds lie in them |
 //! | `matching` | which stored tensor, or part of one, each tensor of the model is |
+//! | `place` | where in a stored tensor a kind is |
 //! | `assemble` | the tensor, made of those |
 
 mod assemble;
 mod matching;
+mod place;
 mod store;
 mod table;
 

@@ -174,6 +174,7 @@ impl Reader<'_> {
             heads,
             kv_heads,
             head_dim,
+            // Models with experts in every layer may do without the first.
             ffn: self
                 .dimension(&["intermediate_size", "moe_intermediate_size", "block_ff_dim"], defaults.ffn)?,
             vocab: self.dimension(&["vocab_size"], defaults.vocab)?,

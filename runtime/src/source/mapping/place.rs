@@ -1,0 +1,114 @@
+//! Where one of the kinds that a stored tensor holds is in it.
+
+use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, TensorKind};
+
+use super::assemble::StoredPart;
+use super::table::Form;
+use crate::source::RowOrder;
+
+/// Where one of the kinds that a stored tensor holds is in it.
+pub(super) struct Place {
+    /// Outputs before it, of all kinds, where they stand one below another.
+    pub first: usize,
+    /// Its outputs; of one expert, where these alternate.
+    pub len: usize,
+    /// Those of all kinds.
+    pub all: usize,
+    /// Which of the kinds it is, and how many there are.
+    pub kind: usize,
+    pub kinds: usize,
+    /// Experts of the layer, where it is one of theirs.
+    pub experts: usize,
+}
+
+impl Place {
+    /// `None` where the model has no tensors of this form.
+    pub fn stored_part(&self, form: Form, config: &ModelConfig, kind: TensorKind) -> Option<StoredPart> {
+        let &Place { first, len, all, kind: i, kinds, experts } = self;
+        let head_dim = config.head_dim as usize;
+        Some(match form {
+            Form::Rows => StoredPart::From(first),
+            Form::Skip(skipped) => StoredPart::From(skipped + first),
+            Form::Transposed => StoredPart::Transposed(first),
+            Form::HeadByHead => StoredPart::Ordered(RowOrder::Strided {
+                first: i * head_dim,
+                run: head_dim,
+                stride: kinds * head_dim,
+            }),
+            Form::ExpertByExpert => StoredPart::Ordered(RowOrder::Strided { first, run: len, stride: all }),
+            Form::RowByRow => StoredPart::Ordered(RowOrder::Strided { first: i, run: 1, stride: kinds }),
+            Form::TransposedExperts => StoredPart::TransposedExperts { experts, first, step: 1 },
+            Form::TransposedRowByRow => StoredPart::TransposedExperts { experts, first: i, step: kinds },
+            // Values are not rotated.
+            Form::NeighbouringPairs if matches!(kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
+                StoredPart::From(first)
+            }
+            Form::NeighbouringPairs => {
+                let rotated = rotated_dims(config);
+                StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated })
+            }
+            Form::RotatedLast => rotated_last(config, kind, false),
+            Form::RotatedLastPairs => rotated_last(config, kind, true),
+            Form::KeysAndValuesOfLatents => keys_or_values(config, kind),
+            Form::KeyHeadByKeyHead => StoredPart::Ordered(key_head_by_key_head(config, kind, i)?),
+            Form::Filters => StoredPart::From(first),
+            Form::PlusOne => StoredPart::MinusOne,
+            Form::MinusExp => StoredPart::MinusExp,
+        })
+    }
+}
+
+/// Rows of a matrix that makes keys and values of latents.
+pub(super) fn latent_rows(config: &ModelConfig) -> usize {
+    let value_dim = config.latent.map_or(0, |latent| latent.value_dim);
+    config.heads as usize * (unrotated(config) + value_dim as usize)
+}
+
+/// Values of a head that are not rotated, where heads share the others.
+fn unrotated(config: &ModelConfig) -> usize {
+    (config.head_dim - config.latent.map_or(0, |latent| latent.shared_dim).min(config.head_dim)) as usize
+}
+
+fn rotated_last(config: &ModelConfig, kind: TensorKind, neighbours: bool) -> StoredPart {
+    let rotated = config.latent.map_or(0, |latent| latent.shared_dim) as usize;
+    let head_dim = match (kind, config.latent) {
+        (TensorKind::AttnKvDown, Some(latent)) => (latent.kv_rank + latent.shared_dim) as usize,
+        _ => config.head_dim as usize,
+    };
+    StoredPart::Ordered(RowOrder::RotatedLast { head_dim, rotated, neighbours })
+}
+
+fn keys_or_values(config: &ModelConfig, kind: TensorKind) -> StoredPart {
+    let value_dim = config.latent.map_or(0, |latent| latent.value_dim) as usize;
+    let (run, stride) = (unrotated(config), unrotated(config) + value_dim);
+    match kind {
+        TensorKind::AttnVUp => StoredPart::Ordered(RowOrder::Strided { first: run, run: value_dim, stride }),
+        _ => StoredPart::RunsTransposed { run, stride },
+    }
+}
+
+/// Where rows lie that alternate with the key heads of a gated delta rule: of queries, keys, values and gates, or of rates and
+/// steps. `None` for other models.
+fn key_head_by_key_head(config: &ModelConfig, kind: TensorKind, place: usize) -> Option<RowOrder> {
+    let RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } =
+        config.recurrent.as_ref()?.mixer
+    else {
+        return None;
+    };
+    let (groups, keys) = (key_heads as usize, key_dim as usize);
+    let heads = (value_heads / key_heads) as usize;
+    let values = heads * value_dim as usize;
+    Some(match kind {
+        TensorKind::MixerIn => RowOrder::Sections { runs: [keys, keys, values, values], first: 0, groups },
+        TensorKind::MixerGate => RowOrder::Sections { runs: [keys, keys, values, values], first: 3, groups },
+        _ => RowOrder::Sections { runs: [heads, heads, 0, 0], first: place, groups },
+    })
+}
+
+/// Values of each head that are rotated.
+fn rotated_dims(config: &ModelConfig) -> usize {
+    match config.position {
+        PositionConfig::Rope { dims: Some(dims), .. } => dims as usize,
+        _ => config.head_dim as usize,
+    }
+}
