@@ -28,6 +28,9 @@ pub(super) const GEMMA4: Architecture = Architecture {
     config,
 };
 
+/// Widest heads of any model.
+const MAX_HEAD_DIM: u32 = 1 << 16;
+
 /// A frequency of what is not rotated is divided by this, so that nothing is left of it.
 const NO_ROTATION: f32 = 1e30;
 
@@ -109,7 +112,7 @@ fn sliding_layers(reader: &Reader<'_>, layers: u32) -> Result<Vec<u32>> {
     let types = reader.sliding_layers(layers)?;
     let slides = |layer: u32| match &types {
         Some(types) => types[layer as usize],
-        None => (layer + 1) % 6 != 0,
+        None => !(layer + 1).is_multiple_of(6),
     };
     Ok((0..layers.saturating_sub(1)).filter(|&layer| slides(layer)).collect())
 }
@@ -172,6 +175,10 @@ fn position(fields: Fields<'_>, head_dim: u32, full_dim: u32) -> Result<Position
     {
         let what = format!("rotary scaling {} of layers with a window", quote(other));
         return Err(RuntimeError::unsupported(fields.path, what, "only default is"));
+    }
+    // A factor for each pair is written down: not for any number that a file may name.
+    if full_dim > MAX_HEAD_DIM {
+        return Err(fields.wrong("global_head_dim", format!("at most {MAX_HEAD_DIM}"), full_dim));
     }
     let pairs = full_dim as usize / 2;
     let scaling = match kind {

@@ -51,7 +51,7 @@ impl Reader<'_> {
         self.only("attention_bias", false)?;
         let unrotated = self.dimension(&["qk_nope_head_dim"], latent.unrotated)?;
         let rotated = self.dimension(&["qk_rope_head_dim"], latent.rotated)?;
-        let head_dim = unrotated.checked_add(rotated).unwrap_or(u32::MAX);
+        let head_dim = unrotated.saturating_add(rotated);
         let heads = self.dimension(&["num_attention_heads"], defaults.heads)?;
         let positions = fields.u32("max_position_embeddings")?.unwrap_or(defaults.max_positions);
         let part = (f64::from(rotated) / f64::from(head_dim.max(1)), "partial_rotary_factor");
