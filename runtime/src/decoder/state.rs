@@ -6,7 +6,7 @@ use super::activations::CodedRows;
 use super::clustered_head::ProbeBuffers;
 use super::exit_rule::LayerCount;
 use super::kv_cache::CacheLayers;
-use super::recurrent::MixerBuffers;
+use super::mixer_buffers::MixerBuffers;
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};
