@@ -12,7 +12,7 @@
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state` | what changes while a decoder runs |
-//! | `recurrent` | layers that carry a state from token to token |
+//! | `recurrent`, `mixer_buffers` | layers that carry a state from token to token |
 //! | `kv_cache`, `kv_keep`, `recurrent_state` | keys and values, which of them are kept, and what recurrent layers keep |
 //! | `clustered_head` | logits of the likeliest clusters of tokens only |
 //! | `exit_rule`, `early_exit`, `skipping` | layers that are left out for a token, or always |
@@ -30,6 +30,7 @@ mod kv_cache;
 mod kv_keep;
 mod latent;
 mod layer_runner;
+mod mixer_buffers;
 mod observe;
 mod per_layer;
 mod profile;

@@ -3,96 +3,20 @@
 
 use std::ops::ControlFlow;
 
-use qsf_format::{ModelConfig, Recurrent, RecurrentMixer};
+use qsf_format::{Recurrent, RecurrentMixer};
 
+use super::mixer_buffers::MixerBuffers;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
 use crate::weights::{Linear, RecurrentWeights};
 use qsf_cpu::math::{exp, sigmoid, softplus};
 use qsf_cpu::{
-    AlignedFloats, Function, GatedDelta, ShortConv, StateSpace, gated, keep_last, multiply,
-    rms_norm_in_place, scale_to_length,
+    Function, GatedDelta, ShortConv, StateSpace, gated, keep_last, multiply, rms_norm_in_place,
+    scale_to_length,
 };
 
 /// What an elementary function, or a norm, of a value costs, in multiply-adds of matrices.
 const WORK: usize = 32;
-
-/// What the tokens of a step are between the projections of a recurrent mixer; without such layers nothing.
-#[derive(Default)]
-pub(super) struct MixerBuffers {
-    widths: MixerWidths,
-    input: AlignedFloats,
-    /// What the convolution gives, or what a short one sees.
-    channels: AlignedFloats,
-    gate: AlignedFloats,
-    step: AlignedFloats,
-    beta: AlignedFloats,
-    mixed: AlignedFloats,
-}
-
-#[derive(Clone, Copy, Default)]
-struct MixerWidths {
-    input: usize,
-    channels: usize,
-    gate: usize,
-    heads: usize,
-    mixed: usize,
-}
-
-impl MixerWidths {
-    fn of(config: &ModelConfig) -> MixerWidths {
-        let Some(recurrent) = &config.recurrent else { return MixerWidths::default() };
-        let hidden = config.hidden as usize;
-        MixerWidths {
-            input: recurrent.input_rows(hidden),
-            channels: recurrent.channels(hidden),
-            gate: match recurrent.mixer {
-                RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => {
-                    recurrent.output_columns(hidden)
-                }
-                RecurrentMixer::ShortConv {} => 0,
-            },
-            heads: recurrent.heads(),
-            mixed: recurrent.output_columns(hidden),
-        }
-    }
-}
-
-impl MixerBuffers {
-    pub fn new(config: &ModelConfig, batch: usize) -> Result<MixerBuffers> {
-        let widths = MixerWidths::of(config);
-        let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
-        Ok(MixerBuffers {
-            widths,
-            input: buffer(widths.input)?,
-            channels: buffer(widths.channels)?,
-            gate: buffer(widths.gate)?,
-            step: buffer(widths.heads)?,
-            beta: buffer(widths.heads)?,
-            mixed: buffer(widths.mixed)?,
-        })
-    }
-
-    pub fn floats_per_token(config: &ModelConfig) -> usize {
-        let MixerWidths { input, channels, gate, heads, mixed } = MixerWidths::of(config);
-        input + channels + gate + 2 * heads + mixed
-    }
-
-    /// Makes room for `tokens` tokens, of those that there is room for.
-    pub fn resize(&mut self, tokens: usize) {
-        let MixerWidths { input, channels, gate, heads, mixed } = self.widths;
-        for (buffer, width) in [
-            (&mut self.input, input),
-            (&mut self.channels, channels),
-            (&mut self.gate, gate),
-            (&mut self.step, heads),
-            (&mut self.beta, heads),
-            (&mut self.mixed, mixed),
-        ] {
-            buffer.resize(tokens * width);
-        }
-    }
-}
 
 impl Decoder {
     /// What the recurrent mixer of layer `index` adds for the normalized rows in `state.normed`, into `state.projected`.

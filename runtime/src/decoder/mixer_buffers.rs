@@ -1,0 +1,83 @@
+//! What the tokens of a step are between the projections of a recurrent mixer.
+
+use qsf_format::{ModelConfig, RecurrentMixer};
+
+use crate::error::Result;
+use qsf_cpu::AlignedFloats;
+
+/// What the tokens of a step are between the projections of a recurrent mixer; without such layers nothing.
+#[derive(Default)]
+pub(super) struct MixerBuffers {
+    pub widths: MixerWidths,
+    pub input: AlignedFloats,
+    /// What the convolution gives, or what a short one sees.
+    pub channels: AlignedFloats,
+    pub gate: AlignedFloats,
+    pub step: AlignedFloats,
+    pub beta: AlignedFloats,
+    pub mixed: AlignedFloats,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct MixerWidths {
+    pub input: usize,
+    pub channels: usize,
+    pub gate: usize,
+    pub heads: usize,
+    pub mixed: usize,
+}
+
+impl MixerWidths {
+    fn of(config: &ModelConfig) -> MixerWidths {
+        let Some(recurrent) = &config.recurrent else { return MixerWidths::default() };
+        let hidden = config.hidden as usize;
+        MixerWidths {
+            input: recurrent.input_rows(hidden),
+            channels: recurrent.channels(hidden),
+            gate: match recurrent.mixer {
+                RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => {
+                    recurrent.output_columns(hidden)
+                }
+                RecurrentMixer::ShortConv {} => 0,
+            },
+            heads: recurrent.heads(),
+            mixed: recurrent.output_columns(hidden),
+        }
+    }
+}
+
+impl MixerBuffers {
+    pub fn new(config: &ModelConfig, batch: usize) -> Result<MixerBuffers> {
+        let widths = MixerWidths::of(config);
+        let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
+        Ok(MixerBuffers {
+            widths,
+            input: buffer(widths.input)?,
+            channels: buffer(widths.channels)?,
+            gate: buffer(widths.gate)?,
+            step: buffer(widths.heads)?,
+            beta: buffer(widths.heads)?,
+            mixed: buffer(widths.mixed)?,
+        })
+    }
+
+    pub fn floats_per_token(config: &ModelConfig) -> usize {
+        let MixerWidths { input, channels, gate, heads, mixed } = MixerWidths::of(config);
+        input + channels + gate + 2 * heads + mixed
+    }
+
+    /// Makes room for `tokens` tokens, of those that there is room for.
+    pub fn resize(&mut self, tokens: usize) {
+        let MixerWidths { input, channels, gate, heads, mixed } = self.widths;
+        for (buffer, width) in [
+            (&mut self.input, input),
+            (&mut self.channels, channels),
+            (&mut self.gate, gate),
+            (&mut self.step, heads),
+            (&mut self.beta, heads),
+            (&mut self.mixed, mixed),
+        ] {
+            buffer.resize(tokens * width);
+        }
+    }
+}
