@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use qsf_runtime::cpu::{Cpu, KvTypes};
-use qsf_runtime::generate::{GenerateRequest, PROMPT_BATCH, check_lengths, generate};
+use qsf_runtime::generate::{Flow, GenerateRequest, PROMPT_BATCH, check_lengths, generate};
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::{self, WeightSource};
@@ -92,7 +92,8 @@ impl Loaded {
         let mut stream = self.tokenizer.stream_after(&prompt)?;
         let what = GenerateRequest { prompt: &prompt, max_tokens, stop_tokens: &config.stop_tokens };
         generate(&decoder, &mut state, what, &mut sampler, |token| {
-            stream.push(token)?.map_or(Ok(()), |piece| teller.text(piece))
+            stream.push(token)?.map_or(Ok(()), |piece| teller.text(piece))?;
+            Ok(Flow::Continue)
         })?;
         if let Some(rest) = stream.finish()? {
             teller.text(rest)?;
