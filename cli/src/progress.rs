@@ -4,8 +4,9 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use qsf_format::printable::printable;
 use qsf_runtime::progress::Progress;
+
+use crate::console::{is_quiet, note};
 
 /// One line on stderr that shows what is being done, how far it is and when it will end.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ impl ProgressLine {
 
 impl Progress for ProgressLine {
     fn begin(&self, what: &str, total: u64) {
-        if !std::io::stderr().is_terminal() {
+        if is_quiet() || !std::io::stderr().is_terminal() {
             return;
         }
         let style =
@@ -50,7 +51,7 @@ impl Progress for ProgressLine {
 
     /// On stderr, above the bar where there is one.
     fn note(&self, text: &str) {
-        let print = || eprintln!("note: {}", printable(text));
+        let print = || note(text);
         self.with(|slot| match slot {
             Some(bar) => bar.suspend(print),
             None => print(),

@@ -36,11 +36,14 @@ mod _qsf {
     #[pymodule_export]
     use crate::evaluate::evaluate;
     #[pymodule_export]
-    use crate::inspect::inspect;
+    use crate::inspect::{diff, inspect, report};
     #[pymodule_export]
     use crate::model::{Model, TextStream};
     #[pymodule_export]
     use crate::split::{calibrate, evaluation_demand, join_parts, merge_statistics, statistics_demand};
     #[pymodule_export]
     use crate::tensors::{Tensor, TensorFile, open};
+    /// The version of the package, which is that of the programs.
+    #[pymodule_export]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -78,10 +78,23 @@ impl Program {
         self
     }
 
+    /// Runs to the end with `text` from a pipe on stdin.
+    pub fn piped(mut self, text: &str) -> Output {
+        let mut child = self.0.stdin(Stdio::piped()).spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.0));
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        Output::of(&child.wait_with_output().unwrap())
+    }
+
     /// Runs in `dir`.
     pub fn dir(mut self, dir: &Path) -> Program {
         self.0.current_dir(dir);
         self
+    }
+
+    /// Starts at a terminal of its own.
+    #[cfg(target_os = "linux")]
+    pub fn at_a_terminal(self) -> crate::Terminal {
+        crate::Terminal::start(self.0)
     }
 
     /// Runs to the end.

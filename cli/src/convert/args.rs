@@ -43,7 +43,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "REV", requires = "model")]
     pub(super) revision: Option<String>,
     /// Type of the matrices: t2, t3, n2, n3, n4, n5, 6bit, 8bit, 2bit, 2bit-sym, 3bit, 4bit, ternary, f16, bf16, f32 or mixed
-    #[arg(short, long, visible_alias = "quant-type", value_name = "TYPE", default_value = "4bit")]
+    #[arg(long, visible_alias = "quant-type", value_name = "TYPE", default_value = "4bit")]
     pub(super) quant: Recipe,
     /// Type of the tensors whose name matches, such as 'attn_v=8bit' or 'layer 0 *=4bit'; may be repeated, later ones win
     #[arg(long, value_name = "PATTERN=TYPE")]
@@ -136,7 +136,7 @@ pub struct ConvertArgs {
     #[arg(long)]
     pub(super) skip_tokenizer_check: bool,
     /// Replace OUT.qsf, or the file of --stats-out, if it exists
-    #[arg(short, long)]
+    #[arg(long)]
     pub(super) force: bool,
     /// Quantize a model that is quantized already, such as most GGUF files: errors add up
     #[arg(long)]

@@ -2,7 +2,7 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `args` | the flags |
+//! | `args`, `help` | the flags, and how their help is arranged |
 //! | `choose` | from flags to the options of a conversion |
 //! | `model` | the model that MODEL names, and what OUT is called |
 //! | `make` | the conversion |
@@ -16,6 +16,7 @@
 mod args;
 mod choose;
 mod demo;
+mod help;
 mod make;
 mod model;
 mod named;

@@ -24,8 +24,8 @@ use super::report::{conversion_table, plan_table, prediction_json, prediction_li
 use super::stats::{statistics_json, statistics_line};
 use super::stats_report::StatsReport;
 use crate::batch::{BatchError, Worker, forecast_batch, run_batch};
+use crate::command_line::parse;
 use crate::console::{print, print_json};
-use crate::documents;
 use crate::exit::{class_of, exit_with};
 use crate::interrupt::cancel_on_interrupt;
 use crate::json_document::document;
@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
     }
     // For a process of a batch, too, which tells of an error of this itself.
     let handler = cancel_on_interrupt();
-    let args: ConvertArgs = documents::parse();
+    let args: ConvertArgs = parse();
     if args.batch.batch_worker {
         return ExitCode::from(work(&args));
     }

@@ -21,14 +21,14 @@ pub struct EvalArgs {
     pub(super) file: Option<PathBuf>,
     /// Compare with logits of another implementation: a safetensors file with input_ids, logits_last8, nll and
     /// greedy_prompt20
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx", "head", "quality", "early_exit", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx_size", "head", "quality", "early_exit", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io"])]
     pub(super) golden: Option<PathBuf>,
     /// Base model (QSF file, directory or GGUF file) to measure the divergence from, run side by side
     #[arg(long, value_name = "MODEL2")]
     pub(super) base: Option<PathBuf>,
     /// Tokens per chunk; the second half of each is scored
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
-    pub(super) ctx: usize,
+    #[arg(short, long, visible_alias = "ctx", value_name = "N", default_value_t = 512)]
+    pub(super) ctx_size: usize,
     /// Chunks to evaluate [default: all of the text]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) chunks: Option<u32>,
@@ -42,7 +42,7 @@ pub struct EvalArgs {
     #[arg(long, requires = "part")]
     pub(super) force: bool,
     /// Join all parts of an evaluation: the figures are those of one run, to the last bit
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "ctx", "chunks", "part", "activations", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "ctx_size", "chunks", "part", "activations", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
     pub(super) join: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) activations: ActivationArgs,

@@ -49,7 +49,7 @@ impl Opened {
         };
         let open = args.stream.open(args.model()?)?;
         let mut options = EvalOptions {
-            ctx: args.ctx,
+            ctx: args.ctx_size,
             chunks: args.chunks.map(|n| n as usize),
             kv: args.kv.options(open.default_kv()),
             ..EvalOptions::default()
@@ -58,7 +58,7 @@ impl Opened {
             options.logit_rows = STREAMED_LOGIT_ROWS;
         }
         let most = options.most_tokens();
-        let bytes = std::fs::metadata(file).map_err(|e| RuntimeError::io(file, "read", e))?.len();
+        let bytes = TextFile::open(file)?.size()?;
         let tokens = bytes.div_ceil(BYTES_PER_TOKEN).min(most as u64);
         let base = args.base.as_deref().map(source::open).transpose()?;
         let tokenizer = tokenizer_of(open.source(), "the text to evaluate on")?;

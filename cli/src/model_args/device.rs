@@ -67,8 +67,8 @@ fn choose_gpu(decoder: Decoder, if_possible: bool) -> Result<Runs> {
     let taken = Gpu::open(!if_possible).and_then(|gpu| GpuDecoder::new(gpu, &decoder));
     match taken {
         Ok(decoder) => {
-            if let Some(note) = decoder.room().note() {
-                eprintln!("note: {note}");
+            if let Some(why) = decoder.room().note() {
+                note(&why);
             }
             Ok(Runs::OnGpu(Box::new(decoder)))
         }

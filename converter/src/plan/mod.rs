@@ -3,6 +3,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `recipe` | `--quant`: a type for each kind of tensor |
+//! | `nearest` | the type that is meant by a name of another program |
 //! | `stored_form` | a type, and the share of weights that is apart |
 //! | `type_override` | `--tensor-type`: exceptions |
 //! | `planned` | every tensor with its type |
@@ -15,6 +16,7 @@ mod allocate;
 mod error;
 mod ladder;
 mod layout;
+mod nearest;
 mod planned;
 mod recipe;
 mod stored_form;
@@ -25,6 +27,7 @@ pub use allocate::{Choice, allocate};
 pub use error::PlanError;
 pub use ladder::next_larger;
 pub use layout::{experts_of, layout_of};
+pub use nearest::nearest_type;
 pub use planned::{Plan, PlannedTensor};
 pub use recipe::Recipe;
 pub use stored_form::{OutlierShare, StoredForm};

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, MIXED, QuantType, TensorId, TensorKind};
 use qsf_runtime::source::TensorInfo;
 
+use super::nearest::nearest_type;
+
 /// How a model's tensors are to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Recipe {
@@ -63,7 +65,7 @@ impl Recipe {
     }
 
     /// Every recipe, in the order of type ids.
-    fn all() -> impl Iterator<Item = Recipe> {
+    pub(super) fn all() -> impl Iterator<Item = Recipe> {
         QuantType::ALL.into_iter().map(Recipe::Uniform).chain([Recipe::Mixed])
     }
 }
@@ -105,11 +107,16 @@ impl FromStr for Recipe {
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         let wanted = s.to_ascii_lowercase();
         let named = Recipe::all().find(|recipe| recipe.name() == wanted);
-        named.or_else(|| by_alias(&wanted).map(Recipe::Uniform)).ok_or_else(|| {
-            let names = Recipe::all().map(|recipe| recipe.name()).collect::<Vec<_>>().join(", ");
-            format!("unknown quantization '{s}'; known: {names}; 2, 3, 4 and 8 are short for 2bit, 3bit, 4bit and 8bit")
-        })
+        named.or_else(|| by_alias(&wanted).map(Recipe::Uniform)).ok_or_else(|| unknown_type(s))
     }
+}
+
+/// What is said of a name that is no type.
+pub(super) fn unknown_type(name: &str) -> String {
+    let names = Recipe::all().map(|recipe| recipe.name()).collect::<Vec<_>>().join(", ");
+    let nearest =
+        nearest_type(name).map_or_else(String::new, |found| format!("the nearest is {}; ", found.name()));
+    format!("there is no type '{name}': {nearest}types are {names}")
 }
 
 /// The type that a short form stands for.
@@ -133,7 +140,11 @@ mod tests {
         }
         assert_eq!("4".parse(), Ok(Recipe::Uniform(QuantType::Q4)));
         let error = "q4_k_m".parse::<Recipe>().unwrap_err();
-        assert!(error.contains("'q4_k_m'") && Recipe::all().all(|r| error.contains(r.name())), "{error}");
+        assert!(
+            error.contains("'q4_k_m': the nearest is 4bit")
+                && Recipe::all().all(|r| error.contains(r.name())),
+            "{error}"
+        );
     }
 
     #[test]

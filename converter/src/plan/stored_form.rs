@@ -7,7 +7,7 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, MAX_OUTLIER_COLS, Outliers, QuantType};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::recipe::by_alias;
+use super::recipe::{by_alias, unknown_type};
 
 /// A part of the weights of a matrix, in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -95,7 +95,8 @@ impl From<QuantType> for StoredForm {
 pub(super) fn parse_form(text: &str) -> Result<(QuantType, Option<OutlierShare>), String> {
     let (name, share) = text.split_once('+').map_or((text, None), |(name, share)| (name, Some(share)));
     let name = name.trim();
-    let quant = by_alias(name).map_or_else(|| name.parse::<QuantType>(), Ok)?;
+    let quant =
+        by_alias(name).map_or_else(|| name.parse::<QuantType>().map_err(|_| unknown_type(name)), Ok)?;
     let share = share.map(|share| share.trim().parse::<OutlierShare>()).transpose()?;
     if quant.is_float() && share.is_some() {
         return Err(format!("'{text}': weights are stored apart from blocks, and {quant} has none"));

@@ -3,9 +3,11 @@
 mod chain;
 mod likeliest;
 mod options;
+mod penalties;
 mod rng;
 
 pub use chain::Sampler;
 pub use likeliest::{Likeliest, ROUNDED};
 pub use options::SamplerOptions;
+pub use penalties::Penalties;
 pub use rng::Rng;

@@ -115,7 +115,7 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         (run().args("-p hi -r 3"), "--repetitions"),
         (run().args("-p hi -d 3"), "--depth"),
         (run().args("-p hi --cold"), "--cold"),
-        (run().args("-p hi -o csv"), "--output"),
+        (run().args("-p hi --format csv"), "--format"),
         (run().args("--bench --json -o csv"), "--json"),
         (run().args("--bench -o xml"), "xml"),
         (run().args("--bench --kernel"), "--bench"),

@@ -11,6 +11,7 @@ mod architectures;
 mod bad_input;
 mod bad_requests;
 mod difference;
+mod mistakes;
 mod not_numbers;
 mod number_types;
 mod random_models;

@@ -35,7 +35,7 @@ fn a_target_is_never_exceeded_nearly_met_and_better_than_a_uniform_type_of_that_
     let out = dir.path().join("target.qsf");
     let plan = dir.path().join("plan.json");
     let text = format!("--calibration {CALIBRATION} --calibration-tokens 4096");
-    let args = format!("--target-size {size} {text} --plan {}", plan.display());
+    let args = format!("--target-size {size}B {text} --plan {}", plan.display());
     call(&model, &out, &args).run().ok();
     let found = fs::metadata(&out).unwrap().len();
     assert!(found <= size && found * 1000 >= size * 995, "{found} bytes for {size}");
@@ -82,7 +82,7 @@ fn a_target_without_a_text_uses_the_built_in_one_and_bits_per_weight_count_the_w
     assert_eq!(options["calibration"]["tokens"], 4096);
     assert!(options["size_limit"].as_u64().unwrap() > 100_000);
     // More than any file needs: the best types, and no number that overflows.
-    let args = format!("--target-size {} --calibration-tokens 600 --json -f", u64::MAX);
+    let args = format!("--target-size {}B --calibration-tokens 600 --json -f", u64::MAX);
     let bits = call(&model, &out, &args).run().json()["bits_per_weight"].as_f64().unwrap();
     assert!(bits > 8.2 && bits < 9.0, "{bits}");
 }
