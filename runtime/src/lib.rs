@@ -37,6 +37,7 @@ pub mod chat_template;
 pub mod compare;
 pub mod conversation;
 mod decoder;
+pub mod disk;
 mod error;
 pub mod eval;
 pub mod file_hash;
