@@ -38,6 +38,7 @@ pub mod compare;
 pub mod content;
 pub mod conversation;
 mod decoder;
+pub mod disk;
 mod error;
 pub mod eval;
 pub mod file_hash;

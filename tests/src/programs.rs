@@ -27,6 +27,8 @@ pub struct Output {
 pub fn program(name: &str) -> Program {
     let mut command = Command::new(binary(name));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("QSF_CPU");
+    // How long work takes is the machine's affair, and so is whether there are lines of progress.
+    command.env("QSF_PROGRESS_SECONDS", "0");
     Program(command)
 }
 
@@ -167,11 +169,17 @@ impl Output {
         }
     }
 
-    /// This output, after checking that the run succeeded and had nothing to say on stderr.
+    /// This output, after checking that the run succeeded and had nothing to say on stderr but what is true of the models and texts
+    /// of most tests: that the one has no tokenizer, and the other few tokens.
     #[track_caller]
     pub fn ok(self) -> Output {
         assert_eq!(self.code, 0, "{}", self.stderr);
-        assert_eq!(self.stderr, "", "stderr of a run that succeeded, not at a terminal");
+        let of_tests = |line: &&str| {
+            line.starts_with("warning: ")
+                && (line.contains("has no tokenizer") || line.contains("so few can make"))
+        };
+        let said: Vec<&str> = self.stderr.lines().filter(|line| !of_tests(line)).collect();
+        assert!(said.is_empty(), "stderr of a run that succeeded, not at a terminal: {}", self.stderr);
         self
     }
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use qsf_converter::ConvertError;
 use qsf_converter::hub::{HubError, Reference};
+use qsf_converter::{ConvertError, SavedPlan};
 use qsf_format::FormatError;
 use qsf_runtime::RuntimeError;
 use qsf_runtime::progress::{Cancel, Progress};
@@ -15,9 +15,9 @@ use crate::model_name::model_name;
 use crate::untrusted::refuse_if_untrusted;
 
 /// The file to write.
-pub(super) fn output(args: &ConvertArgs) -> anyhow::Result<PathBuf> {
+pub(super) fn output(args: &ConvertArgs, plan: Option<&SavedPlan>) -> anyhow::Result<PathBuf> {
     let name = || Ok::<_, anyhow::Error>(name_model(args, model_argument(args)?)?.1);
-    args.out.clone().map_or_else(|| Ok(default_name(&name()?, &type_name(args))), Ok)
+    args.out.clone().map_or_else(|| Ok(default_name(&name()?, &type_name(args, plan))), Ok)
 }
 
 fn model_argument(args: &ConvertArgs) -> Result<&Path, RuntimeError> {

@@ -60,7 +60,7 @@ pub fn convert_json(
     cancel: &Cancel,
 ) -> anyhow::Result<Value> {
     let made = make(args, cpu, progress, cancel, &|_, _| Ok(()))?;
-    let value = made.to_json(args);
+    let value = made.to_json();
     made.check_limits()?;
     Ok(value)
 }

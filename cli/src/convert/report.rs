@@ -12,9 +12,21 @@ fn measure(found: Option<f64>) -> String {
     found.map_or("-".into(), |found| format!("{found:.6}"))
 }
 
-/// One row per tensor, then the totals.
-pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
-    let mut out = table(
+/// One row per tensor, if `tensors`, then the totals.
+pub fn conversion_text(conversion: &Conversion, block: BlockSize, tensors: bool) -> String {
+    let mut out = if tensors { tensor_table(conversion, block) + "\n" } else { String::new() };
+    out += &format!(
+        "{} weights in {}, {:.3} bits per weight over the whole file, {:.2} s\n",
+        conversion.weights,
+        human_bytes(conversion.file_bytes),
+        conversion.bits_per_weight(),
+        conversion.seconds
+    );
+    out + &measured_lines(conversion)
+}
+
+fn tensor_table(conversion: &Conversion, block: BlockSize) -> String {
+    table(
         &["tensor", "type", "bits", "cosine", "rel. error"],
         2,
         conversion.tensors.iter().map(|t| {
@@ -27,14 +39,12 @@ pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
                 measure(t.relative_error),
             ]
         }),
-    );
-    out += &format!(
-        "\n{} weights in {}, {:.3} bits per weight over the whole file, {:.2} s\n",
-        conversion.weights,
-        human_bytes(conversion.file_bytes),
-        conversion.bits_per_weight(),
-        conversion.seconds
-    );
+    )
+}
+
+/// A line for each thing that was measured on the file.
+fn measured_lines(conversion: &Conversion) -> String {
+    let mut out = String::new();
     if let Some(exits) = &conversion.early_exits {
         let share = |agreeing| 100.0 * f64::from(agreeing) / f64::from(exits.positions.max(1));
         let of = exits.exits.iter().map(|exit| format!("{} {:.1} %", exit.layer, share(exit.agreeing)));
@@ -115,13 +125,13 @@ pub fn plan_table(plan: &Plan, block: BlockSize) -> String {
 /// What is to be expected of the conversion `what`, for people. A compressed file is smaller than predicted.
 pub fn prediction_lines(found: &Prediction, what: &str, compressed: bool) -> String {
     let divergence = match found.divergence {
-        Some(divergence) => format!("about {divergence:.4} nats per token"),
+        Some(divergence) => format!("{divergence:.4} nats per token (--eval measures it)"),
         None => "unknown: needs --calibration, --target-size or --target-bpw".into(),
     };
     format!(
         "{what}: {} weights in {}{}, {:.3} bits per weight over the whole file\n\
-         divergence from the model: {divergence}\n\
-         time: about {}, memory: about {}\n",
+         estimated divergence from the model: {divergence}\n\
+         estimated time: {}, memory: {}\n",
         found.weights,
         if compressed { "at most " } else { "" },
         human_bytes(found.file_bytes),

@@ -7,6 +7,7 @@ use qsf_runtime::{Result, RuntimeError, WorkPart};
 
 use crate::compute::ComputeArgs;
 use crate::model_args::{ActivationArgs, DeviceArgs, KvArgs, ShortcutArgs, StreamArgs};
+use crate::progress::VerbosityArgs;
 
 /// Measures perplexity of a model on a text, and its distance from a base model.
 #[derive(Debug, Parser)]
@@ -32,6 +33,10 @@ pub struct EvalArgs {
     /// Chunks to evaluate [default: all of the text]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) chunks: Option<u32>,
+    /// Put the result into MODEL, a QSF file that was made of the base, where qsf-inspect shows it. A new file is written, verified
+    /// and renamed; one that is in the file already goes
+    #[arg(long, requires_all = ["file", "base"], conflicts_with_all = ["part", "memory_plan", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "device"])]
+    pub(super) store: bool,
     /// Evaluate only the I-th of N parts of the chunks, such as 1/4, and write its sums for --join
     #[arg(long, value_name = "I/N", requires_all = ["part_out", "file"], conflicts_with = "memory_plan")]
     pub(super) part: Option<WorkPart>,
@@ -56,6 +61,8 @@ pub struct EvalArgs {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
+    pub(super) output: VerbosityArgs,
+    #[command(flatten)]
     pub(super) device: DeviceArgs,
     #[command(flatten)]
     pub(super) compute: ComputeArgs,
@@ -64,6 +71,7 @@ pub struct EvalArgs {
 const EXAMPLES: &str = "Examples:
   qsf-eval model.qsf --file wiki.test.raw
   qsf-eval model.qsf --file text.txt --base ./model-dir --chunks 60 --json
+  qsf-eval model.qsf --file text.txt --base ./model-dir --store
   qsf-eval model.qsf --file text.txt --base ./model-dir --ram-budget 200
   qsf-eval model.qsf --file text.txt --part 1/4 --part-out 1.part
   qsf-eval --join 1.part 2.part 3.part 4.part

@@ -54,7 +54,7 @@ pub fn print_evaluation(args: &EvalArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.golden {
         return golden::print_agreement(args, &cpu, path, &cancel);
     }
-    match measure(args, &cpu, &ProgressLine::default(), &cancel)? {
+    match measure(args, &cpu, &ProgressLine::new(args.output.verbosity()), &cancel)? {
         Outcome::Plan(streaming) => print(&streaming.describe(args.json))?,
         Outcome::Part(part) if args.json => print(&format!("{:#}\n", part.to_json()))?,
         Outcome::Part(part) => print(&printable(&part.to_text()))?,

@@ -38,7 +38,7 @@ const MARGIN: u64 = 2;
 /// # Errors
 /// When the types do not fit the model, or its files cannot be read.
 pub fn predict_peak(source: &dyn WeightSource, options: &ConvertOptions) -> Result<u64> {
-    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let plan = options.plan_of(source.tensors())?;
     let conversion = peak_bytes(source, &plan, options)?;
     let planned = plan.predicted_bytes(options.block).unwrap_or(u64::MAX);
     let (file, config) = (options.size_limit.unwrap_or(planned), source.config());

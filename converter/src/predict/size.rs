@@ -8,21 +8,22 @@ use qsf_runtime::source::WeightSource;
 use crate::error::{ConvertError, Result};
 use crate::options::ConvertOptions;
 use crate::plan::{Plan, SizeModel};
-use crate::sections::{TOOL, bytes_expected};
+use crate::sections::bytes_expected;
 
 /// Bytes of the file, uncompressed.
 pub(super) fn predicted_file_bytes(
     source: &dyn WeightSource,
     plan: &Plan,
     options: &ConvertOptions,
+    provenance: Provenance,
 ) -> Result<u64> {
-    let sections = bytes_expected(source, plan, provenance(source, options)?)?;
+    let sections = bytes_expected(source, plan, provenance)?;
     let (config, block, layout) = (source.config(), options.block, options.layout);
     Ok(SizeModel { config, block, layout, sections: &sections }.file_bytes(plan))
 }
 
-/// Where a file comes from, with hashes that are none: they take as much room as real ones.
-pub(super) fn provenance(source: &dyn WeightSource, options: &ConvertOptions) -> Result<Provenance> {
+/// Files of the source with hashes that are none: they take as much room as real ones.
+pub(super) fn unhashed_files(source: &dyn WeightSource) -> Result<Vec<SourceFile>> {
     let mut sources = Vec::new();
     for path in source.files() {
         let bytes = fs::metadata(&path).map_err(|e| ConvertError::io(&path, "read", e))?.len();
@@ -30,6 +31,5 @@ pub(super) fn provenance(source: &dyn WeightSource, options: &ConvertOptions) ->
         let sha256 = qsf_runtime::file_hash::sha256(name.as_bytes());
         sources.push(SourceFile { name, bytes, sha256 });
     }
-    let (tool, requantized_from) = (TOOL.into(), source.quantized_from());
-    Ok(Provenance { tool, sources, requantized_from, options: options.normalised() })
+    Ok(sources)
 }

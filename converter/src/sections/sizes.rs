@@ -72,8 +72,11 @@ fn meta_bytes(source: &dyn WeightSource, plan: &Plan, provenance: Provenance) ->
     Ok(stored_section_bytes(&json)?)
 }
 
-/// Tokenizer and chat template.
-fn text_bytes(source: &dyn WeightSource) -> Result<Vec<u64>> {
+/// Bytes of tokenizer and chat template.
+///
+/// # Errors
+/// When one is too large to be stored.
+pub(crate) fn text_bytes(source: &dyn WeightSource) -> Result<Vec<u64>> {
     let texts = [source.tokenizer_json(), source.chat_template()].into_iter().flatten();
     Ok(texts.map(stored_section_bytes).collect::<std::result::Result<Vec<u64>, _>>()?)
 }

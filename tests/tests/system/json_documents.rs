@@ -86,7 +86,8 @@ fn documents_of_conversions_are_as_described() {
     assert!(full["clusters"].is_object() && full["evaluation"].is_object(), "{full}");
     let convert = |args: &str| place.call("qsf-convert", args);
     checker.printed("conversion", convert("demo-1m plain.qsf -q 2bit --json"));
-    let rejected = convert("demo-1m bad.qsf -q 2bit --max-size 1kB --json").run();
+    let bad = "demo-1m bad.qsf -q 2bit --eval text.txt --eval-chunks 1 --max-kld 0.001 --json";
+    let rejected = convert(bad).run();
     assert_eq!(rejected.code, 6);
     let missed = checker.check("conversion", &rejected.stdout)["missed_limits"].clone();
     assert_eq!(missed.as_array().unwrap().len(), 1);

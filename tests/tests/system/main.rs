@@ -31,12 +31,15 @@ mod calibration;
 mod conformance;
 mod damage;
 mod determinism;
+mod foreseen;
 mod layouts;
 mod long_texts;
 mod min_cosine;
 mod mutations;
 mod outliers;
 mod parts;
+mod plans;
+mod stored_evaluations;
 mod targets;
 
 // Models run.
