@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use qsf_format::printable::printable;
 use qsf_runtime::progress::Progress;
 
+use crate::console::is_quiet;
 use stage_log::StageLog;
 pub use stage_log::{clock, log_interval};
 pub use verbosity::{Verbosity, VerbosityArgs};
@@ -46,6 +47,11 @@ impl ProgressLine {
         ProgressLine { verbosity, stage: Mutex::default() }
     }
 
+    /// What was asked for; `--quiet` of the program counts everywhere.
+    fn verbosity(&self) -> Verbosity {
+        if is_quiet() { Verbosity::Quiet } else { self.verbosity }
+    }
+
     fn with(&self, action: impl FnOnce(&mut Option<Stage>)) {
         action(&mut self.stage.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -62,7 +68,7 @@ impl ProgressLine {
 
 impl Progress for ProgressLine {
     fn begin(&self, what: &str, total: u64) {
-        let shown = match (self.verbosity, std::io::stderr().is_terminal()) {
+        let shown = match (self.verbosity(), std::io::stderr().is_terminal()) {
             (Verbosity::Quiet, _) => Shown::Nothing,
             (_, true) => Shown::Bar(bar(what, total)),
             (_, false) => Shown::Log(StageLog::begin(what, total)),
@@ -90,7 +96,7 @@ impl Progress for ProgressLine {
     }
 
     fn note(&self, text: &str) {
-        if self.verbosity != Verbosity::Quiet {
+        if self.verbosity() != Verbosity::Quiet {
             self.print(&format!("note: {text}"));
         }
     }
