@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use qsf_format::{CompleteFile, EarlyExits, MIXED, Provenance, SourceFile, TensorRecord, VocabClusters};
+use qsf_format::{EarlyExits, MIXED, Provenance, SourceFile, VocabClusters};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
@@ -21,11 +21,12 @@ use crate::error::{ConvertError, Result};
 use crate::fit::{FittedFile, StatsFiles};
 use crate::limits::rejected_path;
 use crate::options::ConvertOptions;
-use crate::plan::Plan;
+use crate::plan::{Plan, TensorReport};
+use crate::planning::plan_of;
 use crate::resume::{Fingerprint, Journal, TensorJournal};
 use crate::sections::{TOOL, clusters_of_file, evaluate_file, exits_of_file, hash_files};
 use crate::session::Session;
-use crate::write::FileWriter;
+use crate::write::{FileWriter, Finished, Written};
 
 /// What a conversion did.
 #[derive(Debug, Clone)]
@@ -33,7 +34,7 @@ pub struct Conversion {
     /// Which tensor got which type.
     pub plan: Arc<Plan>,
     /// One record per tensor, in file order.
-    pub tensors: Vec<TensorRecord>,
+    pub tensors: Vec<TensorReport>,
     /// The vocabulary clusters, where they were asked for.
     pub clusters: Option<VocabClusters>,
     /// Where the model may be left early, where that was asked for.
@@ -84,7 +85,7 @@ pub fn convert(
     if !keeps_tensors(options) {
         check_tokenizer(source, options)?;
     }
-    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let plan = plan_of(source, options)?;
     notes_on_flags(&plan, options).iter().for_each(|note| progress.note(note));
     check_requantizing(source, &plan, options)?;
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
@@ -94,7 +95,8 @@ pub fn convert(
     let provenance = encoding.provenance(sources);
     let Encoding { plan, file, .. } = encoding;
     cancel.check()?;
-    let (mut file, meta) = file.complete(source, header_id(options), provenance)?;
+    let sources = provenance.sources.clone();
+    let Written { mut file, tensors } = file.complete(source, header_id(options), provenance)?;
     let sections = append_sections(&mut file, source, options, &session)?;
     let bytes = fs::metadata(file.path()).map_err(|e| ConvertError::io(file.path(), "read", e))?.len();
     if let Some(limit) = options.size_limit.filter(|limit| bytes > *limit) {
@@ -108,13 +110,13 @@ pub fn convert(
     Ok(Conversion {
         weights: plan.weights(),
         plan: Arc::new(plan),
-        tensors: meta.tensors,
+        tensors,
         clusters,
         early_exits,
         evaluation,
         path,
         missed,
-        sources: meta.provenance.sources,
+        sources,
         file_bytes,
         seconds: started.elapsed().as_secs_f64(),
     })
@@ -139,7 +141,7 @@ struct Sections {
 
 /// Adds what was asked for to a file that has no name yet: each is made by running what was written.
 fn append_sections(
-    file: &mut CompleteFile,
+    file: &mut Finished,
     source: &dyn WeightSource,
     options: &ConvertOptions,
     session: &Session<'_>,
@@ -163,7 +165,7 @@ fn append_sections(
         None => None,
     };
     if let Some(evaluation) = &evaluation {
-        file.append_evaluation(evaluation.to_string().as_bytes())?;
+        file.append_evaluation(evaluation)?;
     }
     Ok(Sections { clusters, early_exits, evaluation })
 }
@@ -213,11 +215,11 @@ impl<'a> Encoding<'a> {
         // Where a text goes through the model, tokens are counted, not weights.
         let counted = if options.calibration.is_some() { &Unwatched } else { session.progress };
         let encoder = TensorEncoder::new(source, options, &Session { progress: counted, ..session });
-        let file = FileWriter::create(out, &encoder, options)?;
         let stats_out = options.stats_out.clone();
         let stats = StatsFiles::open(source, &options.stats_in, stats_out, session.tokens, options.force)?;
         let mut recorded = options.normalised();
         recorded.insert("statistics".into(), json!(stats.texts()));
+        let file = FileWriter::create(out, &encoder, &plan, options, &recorded)?;
         Ok(Encoding { source, options, session, plan, encoder, stats, recorded, file })
     }
 

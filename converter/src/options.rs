@@ -6,13 +6,15 @@ use qsf_format::{BlockSize, Compression, Layout, QuantType};
 use serde_json::{Map, Value, json};
 
 use crate::limits::Limits;
-use crate::plan::{OutlierShare, Recipe, TypeOverride};
+use crate::plan::{GgufRecipe, OutlierShare, Recipe, TypeOverride};
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
     /// Types by tensor kind.
     pub recipe: Recipe,
+    /// Write a GGUF file, with the types of this recipe instead.
+    pub gguf: Option<GgufRecipe>,
     /// Weights that are stored apart from the blocks.
     pub outliers: OutlierChoice,
     /// Least cosine between a matrix and its stored form: one that has less goes on to a larger type; where types are chosen
@@ -62,6 +64,7 @@ impl Default for ConvertOptions {
     fn default() -> ConvertOptions {
         ConvertOptions {
             recipe: Recipe::Uniform(QuantType::Q4),
+            gguf: None,
             outliers: OutlierChoice::OFF,
             min_cosine: None,
             overrides: Vec::new(),
@@ -173,6 +176,11 @@ pub struct EvaluationText {
 }
 
 impl ConvertOptions {
+    /// Name of the recipe.
+    pub fn quant_name(&self) -> &'static str {
+        self.gguf.as_ref().map_or(self.recipe.name(), GgufRecipe::name)
+    }
+
     /// Everything that influences the bytes, each with its value: the same for the same bytes.
     pub(crate) fn normalised(&self) -> Map<String, Value> {
         let overrides: Vec<String> = self.overrides.iter().map(ToString::to_string).collect();
@@ -183,7 +191,7 @@ impl ConvertOptions {
         let clusters = self.clusters.as_ref();
         let clusters = clusters.map(|c| json!({ "count": c.count, "text": text(&c.text) }));
         [
-            ("quant", if self.size_limit.is_some() { Value::Null } else { json!(self.recipe.name()) }),
+            ("quant", if self.size_limit.is_some() { Value::Null } else { json!(self.quant_name()) }),
             ("block_size", json!(u16::from(self.block))),
             ("compress", json!(self.compression.name())),
             ("layout", json!(self.layout.name())),

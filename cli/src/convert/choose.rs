@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use qsf_converter::plan::Recipe;
 use qsf_converter::read_plan;
 use qsf_converter::{ClusterOptions, ConvertOptions, Limits, OutlierChoice, calibrate, evaluation_text};
-use qsf_format::human_bytes;
+use qsf_format::{QuantType, human_bytes};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 
 use super::args::{ConvertArgs, OutlierArg};
+use super::format::Wanted;
 use crate::byte_size::ByteSize;
 
 /// Tokens of the text that vocabulary clusters are measured on.
@@ -67,9 +69,14 @@ pub(super) fn choose_options<'a>(
         }
         None => None,
     };
+    let (recipe, gguf) = match Wanted::of(args)? {
+        Wanted::Qsf(recipe) => (recipe, None),
+        Wanted::Gguf(recipe) => (Recipe::Uniform(QuantType::Q4), Some(recipe)),
+    };
     let options = ConvertOptions {
-        recipe: args.quant,
-        outliers: choose_outliers(args)?,
+        recipe,
+        gguf,
+        outliers: if gguf.is_some() { OutlierChoice::OFF } else { choose_outliers(args)? },
         min_cosine: args.min_cosine,
         overrides,
         block: args.block_size,
@@ -111,10 +118,10 @@ fn choose_outliers(args: &ConvertArgs) -> Result<OutlierChoice, RuntimeError> {
 }
 
 /// What stands for the types of the matrices in names and reports.
-pub(super) fn type_name(args: &ConvertArgs) -> String {
-    match (args.target_size, args.target_bpw) {
+pub(super) fn type_name(args: &ConvertArgs) -> Result<String, RuntimeError> {
+    Ok(match (args.target_size, args.target_bpw) {
         (Some(ByteSize(bytes)), _) => human_bytes(bytes).replace(' ', ""),
         (None, Some(bits)) => format!("{bits}bpw"),
-        (None, None) => args.quant.name().to_owned(),
-    }
+        (None, None) => Wanted::of(args)?.name().to_owned(),
+    })
 }

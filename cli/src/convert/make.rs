@@ -60,7 +60,7 @@ impl Made {
         let mut value = conversion_json(&self.conversion);
         value["path"] = json!(self.conversion.path.display().to_string());
         value["model"] = json!(self.name);
-        value["type"] = json!(type_name(args));
+        value["type"] = json!(type_name(args).ok());
         document("conversion", value)
     }
 

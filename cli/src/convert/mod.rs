@@ -3,6 +3,8 @@
 //! | File | Duty |
 //! |---|---|
 //! | `args` | the flags |
+//! | `quant_arg` | the words for formats and recipes |
+//! | `format` | which format is asked for, and in which types |
 //! | `choose` | from flags to the options of a conversion |
 //! | `model` | the model that MODEL names, and what OUT is called |
 //! | `make` | the conversion |
@@ -16,9 +18,11 @@
 mod args;
 mod choose;
 mod demo;
+mod format;
 mod make;
 mod model;
 mod named;
+mod quant_arg;
 mod ram;
 mod report;
 mod run;

@@ -167,7 +167,7 @@ fn dry_run(
     if args.json {
         let mut value = prediction_json(&found, args.block_size);
         value["model"] = json!(name);
-        value["type"] = json!(type_name(args));
+        value["type"] = json!(type_name(args)?);
         value["compressed"] = json!(options.compression != Compression::None);
         value["quantized_from"] = json!(quantized_from);
         value["needs_allow_requantize"] = json!(needs_permission);
@@ -181,7 +181,7 @@ fn dry_run(
     }
     out += &prediction_lines(
         &found,
-        &format!("{name} as {}", type_name(args)),
+        &format!("{name} as {}", type_name(args)?),
         options.compression != Compression::None,
     );
     if needs_permission {

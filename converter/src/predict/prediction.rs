@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::fit::StatsFiles;
 use crate::options::{ConvertOptions, OutlierChoice};
 use crate::plan::{Plan, PlannedTensor};
+use crate::planning::plan_of;
 use crate::resume::NoRecords;
 use crate::session::Session;
 
@@ -58,7 +59,7 @@ pub fn predict(
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> Result<Prediction> {
-    let mut plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let mut plan = plan_of(source, options)?;
     notes_on_flags(&plan, options).iter().for_each(|note| progress.note(note));
     let resident = resident_bytes();
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);

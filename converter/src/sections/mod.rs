@@ -20,4 +20,5 @@ pub use evaluation::evaluation_text;
 pub(crate) use exits::exits_of_file;
 pub(crate) use sizes::{bytes_at_most, bytes_expected};
 
+pub(crate) use provenance::unhashed_provenance;
 pub use provenance::{TOOL, hash_files};

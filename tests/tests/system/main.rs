@@ -30,6 +30,7 @@ mod calibration;
 mod conformance;
 mod damage;
 mod determinism;
+mod gguf_out;
 mod layouts;
 mod long_texts;
 mod min_cosine;
