@@ -84,9 +84,7 @@ pub(crate) fn notes_on_flags(plan: &Plan, options: &ConvertOptions) -> Vec<Strin
     {
         notes.push("--outliers has no effect: no tensor of this file is stored in blocks".to_owned());
     }
-    let sized = |t: &&PlannedTensor| {
-        !t.quant.is_float() && t.quant.block_size(BlockSize::B32) != t.quant.block_size(BlockSize::B64)
-    };
+    let sized = |t: &&PlannedTensor| t.quant.has_chosen_blocks();
     let all = tensors.iter().filter(|t| !t.quant.is_float()).count();
     let size = u16::from(options.block);
     match tensors.iter().filter(sized).count() {

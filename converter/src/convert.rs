@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use qsf_format::{
-    CompleteFile, EarlyExits, Failure, MIXED, Provenance, SourceFile, TensorRecord, VocabClusters,
-};
+use qsf_format::{EarlyExits, Failure, MIXED, Provenance, SourceFile, VocabClusters};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
@@ -24,14 +22,15 @@ use crate::fit::{FittedFile, Measured, StatsFiles, head_of};
 use crate::foresee::{check_room, memory_warning, target_warning, warnings};
 use crate::limits::rejected_path;
 use crate::options::ConvertOptions;
-use crate::plan::Plan;
+use crate::plan::{Plan, TensorReport};
 use crate::plan_file::SavedPlan;
+use crate::planning::plan_of;
 use crate::predict::predict_peak;
 use crate::replay::SurveyedModel;
 use crate::resume::{Fingerprint, Journal, TensorJournal};
 use crate::sections::{TOOL, clusters_of_file, evaluate_file, exits_of_file, hash_files};
 use crate::session::Session;
-use crate::write::FileWriter;
+use crate::write::{FileWriter, Finished, Written};
 
 /// What a conversion did.
 #[derive(Debug, Clone)]
@@ -39,7 +38,7 @@ pub struct Conversion {
     /// Which tensor got which type.
     pub plan: Arc<Plan>,
     /// One record per tensor, in file order.
-    pub tensors: Vec<TensorRecord>,
+    pub tensors: Vec<TensorReport>,
     /// The vocabulary clusters, where they were asked for.
     pub clusters: Option<VocabClusters>,
     /// Where the model may be left early, where that was asked for.
@@ -90,7 +89,7 @@ pub fn convert(
     if !keeps_tensors(options) {
         check_tokenizer(source, options)?;
     }
-    let plan = options.plan_of(source.tensors())?;
+    let plan = plan_of(source, options)?;
     check_room(source, out, &plan, options)?;
     warnings(source, Some(out), &plan, options).iter().for_each(|warning| progress.warn(warning));
     if !options.keep_tensors {
@@ -109,7 +108,8 @@ pub fn convert(
     let provenance = encoding.provenance(sources);
     let Encoding { plan, file, .. } = encoding;
     cancel.check()?;
-    let (mut file, meta) = file.complete(source, header_id(options), provenance)?;
+    let sources = provenance.sources.clone();
+    let Written { mut file, tensors } = file.complete(source, header_id(options), provenance)?;
     let mut sections = Sections::default();
     let unmeasured = sections.measure(&mut file, source, options, &session).err();
     let bytes = fs::metadata(file.path()).map_err(|e| ConvertError::io(file.path(), "read", e))?.len();
@@ -134,13 +134,13 @@ pub fn convert(
     Ok(Conversion {
         weights: plan.weights(),
         plan: Arc::new(plan),
-        tensors: meta.tensors,
+        tensors,
         clusters,
         early_exits,
         evaluation,
         path,
         missed,
-        sources: meta.provenance.sources,
+        sources,
         file_bytes,
         seconds: started.elapsed().as_secs_f64(),
     })
@@ -177,7 +177,7 @@ impl Sections {
     /// something failed is in the file.
     fn measure(
         &mut self,
-        file: &mut CompleteFile,
+        file: &mut Finished,
         source: &dyn WeightSource,
         options: &ConvertOptions,
         session: &Session<'_>,
@@ -194,7 +194,7 @@ impl Sections {
         }
         if let Some(text) = &options.evaluation {
             let evaluation = evaluate_file(file.path(), source, text, session)?;
-            file.append_evaluation(evaluation.to_string().as_bytes())?;
+            file.append_evaluation(&evaluation)?;
             self.evaluation = Some(evaluation);
         }
         Ok(())
@@ -251,13 +251,13 @@ impl<'a> Encoding<'a> {
         // Where a text goes through the model, tokens are counted, not weights.
         let counted = if options.calibration.is_some() { &Unwatched } else { session.progress };
         let encoder = TensorEncoder::new(source, options, &Session { progress: counted, ..session });
-        let file = FileWriter::create(out, &encoder, options)?;
         let stats_out = options.stats_out.clone();
         let stats = StatsFiles::open(source, &options.stats_in, stats_out, session.tokens, options.force)?;
         if let Some(replay) = &options.replay {
             replay.check_statistics(stats.texts())?;
         }
         let recorded = stats.recorded(options);
+        let file = FileWriter::create(out, &encoder, &plan, options, &recorded)?;
         Ok(Encoding { source, options, session, plan, encoder, stats, recorded, file })
     }
 

@@ -9,9 +9,10 @@ use qsf_runtime::memory;
 use qsf_runtime::source::WeightSource;
 
 use crate::error::{ConvertError, Result};
+use crate::gguf::header_bytes;
 use crate::options::ConvertOptions;
 use crate::plan::Plan;
-use crate::sections::text_bytes;
+use crate::sections::{text_bytes, unhashed_provenance};
 
 /// Names that belong to files of other programs.
 const FOREIGN: [&str; 6] = ["safetensors", "bin", "pt", "pth", "mlx", "npz"];
@@ -57,7 +58,14 @@ fn least_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions)
         return Ok(0);
     }
     let values = plan.predicted_bytes(options.block).unwrap_or(u64::MAX).saturating_sub(plan.outlier_bytes());
-    Ok(text_bytes(source)?.into_iter().fold(values, u64::saturating_add))
+    let described = match options.gguf {
+        None => text_bytes(source)?,
+        Some(_) => {
+            let provenance = unhashed_provenance(source, options.normalised())?;
+            vec![header_bytes(source, plan, provenance, options.evaluation.is_some())?]
+        }
+    };
+    Ok(described.into_iter().fold(values, u64::saturating_add))
 }
 
 /// Bytes that a conversion writes. One along a text keeps a journal as large as the file, and two streams of hidden states.
@@ -83,7 +91,11 @@ pub(crate) fn warnings(
         .and_then(Path::extension)
         .and_then(|end| FOREIGN.into_iter().find(|foreign| end.eq_ignore_ascii_case(foreign)));
     if let (Some(foreign), Some(out)) = (foreign, out) {
-        found.push(format!("{}: the file will be QSF, though its name ends in .{foreign}", out.display()));
+        let format = if options.gguf.is_some() { "GGUF" } else { "QSF" };
+        found.push(format!(
+            "{}: the file will be {format}, though its name ends in .{foreign}",
+            out.display()
+        ));
     }
     if source.tokenizer_json().is_none() {
         found.push(format!(
@@ -110,7 +122,7 @@ pub(crate) fn target_warning(bytes: u64, options: &ConvertOptions) -> Option<Str
     let limit = options.size_limit.filter(|limit| bytes < limit / 10 * 9)?;
     let (bytes, limit) = (human_bytes(bytes), human_bytes(limit));
     Some(format!(
-        "of {limit} the file takes {bytes}: no larger types would make it better; -q f16 keeps the weights as they are"
+        "of {limit} the file takes {bytes}: no larger types would make it better; --quant f16 keeps the weights as they are"
     ))
 }
 

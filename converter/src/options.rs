@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use qsf_format::{BlockSize, Compression, Layout, QuantType};
-use qsf_runtime::source::TensorInfo;
 use serde_json::{Map, Value, json};
 
-use crate::error::ConvertError;
 use crate::limits::Limits;
-use crate::plan::{OutlierShare, Plan, Recipe, TypeOverride};
+use crate::plan::{GgufRecipe, OutlierShare, Recipe, TypeOverride};
 use crate::replay::Replay;
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
@@ -18,6 +16,8 @@ use crate::replay::Replay;
 pub struct ConvertOptions {
     /// Types by tensor kind.
     pub recipe: Recipe,
+    /// Write a GGUF file, with the types of this recipe instead.
+    pub gguf: Option<GgufRecipe>,
     /// Weights that are stored apart from the blocks.
     pub outliers: OutlierChoice,
     /// Least cosine between a matrix and its stored form: one that has less goes on to a larger type; where types are chosen
@@ -73,6 +73,7 @@ impl Default for ConvertOptions {
     fn default() -> ConvertOptions {
         ConvertOptions {
             recipe: Recipe::Uniform(QuantType::Q4),
+            gguf: None,
             outliers: OutlierChoice::OFF,
             min_cosine: None,
             overrides: Vec::new(),
@@ -207,22 +208,14 @@ pub struct EvaluationText {
 }
 
 impl ConvertOptions {
-    /// The types that are known before anything is measured.
-    ///
-    /// # Errors
-    /// When the choices or the plan do not fit the model.
-    pub(crate) fn plan_of(&self, tensors: &[TensorInfo]) -> Result<Plan, ConvertError> {
-        let Some(replay) = &self.replay else {
-            return Ok(Plan::new(tensors, self.recipe, &self.overrides, self.outliers.share())?);
-        };
-        let mut plan = Plan::new(tensors, self.recipe, &[], self.outliers.share())?;
-        replay.apply(&mut plan)?;
-        Ok(plan)
-    }
-
     /// Whether every tensor has a type of its own, as it follows from a size or as somebody has edited a plan.
     pub(crate) fn types_chosen(&self) -> bool {
         self.size_limit.is_some() || self.replay.as_ref().is_some_and(|replay| replay.chosen || replay.edited)
+    }
+
+    /// Name of the recipe.
+    pub fn quant_name(&self) -> &'static str {
+        self.gguf.as_ref().map_or(self.recipe.name(), GgufRecipe::name)
     }
 
     /// Everything that influences the bytes, each with its value: the same for the same bytes.
@@ -235,7 +228,7 @@ impl ConvertOptions {
         let clusters = self.clusters.as_ref();
         let clusters = clusters.map(|c| json!({ "count": c.count, "text": text(&c.text) }));
         [
-            ("quant", if self.types_chosen() { Value::Null } else { json!(self.recipe.name()) }),
+            ("quant", if self.types_chosen() { Value::Null } else { json!(self.quant_name()) }),
             ("block_size", json!(u16::from(self.block))),
             ("compress", json!(self.compression.name())),
             ("layout", json!(self.layout.name())),

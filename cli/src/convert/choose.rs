@@ -1,14 +1,16 @@
 //! From the command line to the options of a conversion.
 
+use qsf_converter::plan::Recipe;
 use qsf_converter::{
     ClusterOptions, ConvertOptions, EvaluationText, Limits, OutlierChoice, SavedPlan, Texts, calibrate,
     evaluation_text,
 };
-use qsf_format::human_bytes;
+use qsf_format::{QuantType, human_bytes};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 
 use super::args::{ConvertArgs, OutlierArg};
+use super::format::Wanted;
 use crate::byte_size::ByteSize;
 
 /// Tokens of the text that vocabulary clusters are measured on.
@@ -104,9 +106,14 @@ fn options_of_flags(
     } else {
         None
     };
+    let (recipe, gguf) = match Wanted::of(args)? {
+        Wanted::Qsf(recipe) => (recipe, None),
+        Wanted::Gguf(recipe) => (Recipe::Uniform(QuantType::Q4), Some(recipe)),
+    };
     Ok(ConvertOptions {
-        recipe: args.quant,
-        outliers: choose_outliers(args)?,
+        recipe,
+        gguf,
+        outliers: if gguf.is_some() { OutlierChoice::OFF } else { choose_outliers(args)? },
         min_cosine: args.min_cosine,
         overrides: args.tensor_type.clone(),
         block: args.block_size,
@@ -119,7 +126,7 @@ fn options_of_flags(
         clusters,
         early_exit,
         evaluation,
-        named: type_name(args, None),
+        named: type_name(args, None)?,
         ..ConvertOptions::default()
     })
 }
@@ -139,13 +146,13 @@ fn choose_outliers(args: &ConvertArgs) -> Result<OutlierChoice, RuntimeError> {
 }
 
 /// What stands for the types of the matrices in names and reports.
-pub(super) fn type_name(args: &ConvertArgs, plan: Option<&SavedPlan>) -> String {
+pub(super) fn type_name(args: &ConvertArgs, plan: Option<&SavedPlan>) -> Result<String, RuntimeError> {
     if let Some(plan) = plan {
-        return plan.named().to_owned();
+        return Ok(plan.named().to_owned());
     }
-    match (args.target_size, args.target_bpw) {
+    Ok(match (args.target_size, args.target_bpw) {
         (Some(ByteSize(bytes)), _) => human_bytes(bytes).replace(' ', ""),
         (None, Some(bits)) => format!("{bits}bpw"),
-        (None, None) => args.quant.name().to_owned(),
-    }
+        (None, None) => Wanted::of(args)?.name().to_owned(),
+    })
 }

@@ -5,19 +5,19 @@ use crate::command_line::{Help, Program};
 
 impl Program for ConvertArgs {
     const HELP: Help = Help {
-        about: "Converts a HuggingFace or GGUF model into one QSF file",
-        usage: "qsf-convert [OPTIONS] MODEL [OUT.qsf]",
+        about: "Converts a HuggingFace or GGUF model into one QSF or GGUF file",
+        usage: "qsf-convert [OPTIONS] MODEL [OUT]",
         short: &[
             ("model", "HuggingFace directory, GGUF file, QSF file or org/name"),
-            ("out", "File to write [MODEL's name and the type]"),
-            ("quant", "Type of the matrices, such as 4bit (see --help)"),
+            ("out", "File to write: OUT.qsf or OUT.gguf"),
+            ("quant", "Type, such as 4bit, or Q4_K_M of GGUF files"),
             ("target_size", "Choose the types for this size, such as 24MB"),
             ("target_bpw", "Choose the types for so many bits per weight"),
             ("calibration", "Text to fit the weights to"),
             ("eval", "Text to compare the file with MODEL on"),
             ("dry_run", "Predict size, time and memory, and stop"),
             ("ram", "Most memory, such as 8GB"),
-            ("force", "Replace OUT.qsf if it exists"),
+            ("force", "Replace OUT if it exists"),
             ("threads", "Threads"),
             ("batch", "Do all conversions that a file lists"),
             ("demo", "Convert a built-in model, and compare types"),
@@ -29,9 +29,12 @@ impl Program for ConvertArgs {
   qsf-convert ./Llama-3.2-1B llama.qsf --quant 4bit
   qsf-convert ./gpt2 small.qsf --target-size 70MB --calibration text.txt",
         groups: &[
-            ("Output", &["force", "dry_run", "compress", "layout", "json", "quiet", "verbose", "no_table"]),
+            (
+                "Output",
+                &["to", "force", "dry_run", "compress", "layout", "json", "quiet", "verbose", "no_table"],
+            ),
             ("Types", &["quant", "tensor_type", "block_size", "outliers", "min_cosine", "allow_requantize"]),
-            ("Types for a size", &["target_size", "target_bpw", "effort", "plan", "write_plan", "plan_out"]),
+            ("Types for a size", &["target_size", "target_bpw", "effort", "plan", "save_plan"]),
             (
                 "Calibration",
                 &["calibration", "calibration_tokens", "chat_template", "imatrix", "clusters", "early_exit"],

@@ -1,7 +1,7 @@
 //! The conversion that a command line asks for.
 
 use qsf_converter::{Conversion, ConvertError, ConvertOptions, convert, journal_path, predict_peak};
-use qsf_format::{Failure, human_bytes};
+use qsf_format::{BlockSize, Failure, human_bytes};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
@@ -20,6 +20,8 @@ use crate::json_document::document;
 pub(super) struct Made {
     pub conversion: Conversion,
     pub name: String,
+    /// Values of a block.
+    pub block: BlockSize,
     /// What the type is called.
     named: String,
 }
@@ -51,7 +53,7 @@ pub(super) fn make(
             progress.note(&how_it_goes_on(&journal));
         }
     })?;
-    Ok(Made { conversion, name, named: options.named })
+    Ok(Made { conversion, name, block: options.block, named: options.named })
 }
 
 /// What -v says before the work.

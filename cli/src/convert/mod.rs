@@ -3,6 +3,8 @@
 //! | File | Duty |
 //! |---|---|
 //! | `args`, `help` | the flags, and how their help is arranged |
+//! | `quant_arg` | the words for formats and recipes |
+//! | `format` | which format is asked for, and in which types |
 //! | `choose` | from flags to the options of a conversion |
 //! | `model` | the model that MODEL names, and what OUT is called |
 //! | `make` | the conversion |
@@ -16,10 +18,12 @@
 mod args;
 mod choose;
 mod demo;
+mod format;
 mod help;
 mod make;
 mod model;
 mod named;
+mod quant_arg;
 mod ram;
 mod report;
 mod run;

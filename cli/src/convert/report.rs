@@ -1,8 +1,8 @@
 //! What a conversion reports: a table for people, JSON for pipelines.
 
-use qsf_converter::plan::Plan;
+use qsf_converter::plan::{Plan, TensorReport};
 use qsf_converter::{Conversion, Prediction};
-use qsf_format::{BlockSize, Outliers, TensorRecord, VocabClusters, human_bytes};
+use qsf_format::{BlockSize, Outliers, VocabClusters, human_bytes};
 use serde_json::{Value, json};
 
 use crate::console::table;
@@ -32,7 +32,7 @@ fn tensor_table(conversion: &Conversion, block: BlockSize) -> String {
         conversion.tensors.iter().map(|t| {
             let promoted = t.promoted_from.map_or(String::new(), |from| format!(" (instead of {from})"));
             vec![
-                tensor_name(t),
+                t.name(),
                 format!("{}{promoted}{}", t.quant, outliers_of(t)),
                 format!("{:.2}", stored_bits(t, block)),
                 measure(t.cosine),
@@ -100,9 +100,9 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
 }
 
 /// A tensor with what is not known or was not done as null, not left out as in META.
-fn record_json(record: &TensorRecord) -> Value {
+fn record_json(record: &TensorReport) -> Value {
     json!({
-        "tensor": tensor_name(record), "layer": record.layer, "kind": record.kind, "rows": record.rows, "cols": record.cols,
+        "tensor": record.name(), "layer": record.layer, "kind": record.kind, "rows": record.rows, "cols": record.cols,
         "type": record.quant, "promoted_from": record.promoted_from, "outliers": record.outliers,
         "cosine": record.cosine, "relative_error": record.relative_error, "max_abs_error": record.max_abs_error,
     })
@@ -187,15 +187,8 @@ fn clusters_json(clusters: &VocabClusters) -> Value {
     })
 }
 
-fn tensor_name(record: &TensorRecord) -> String {
-    match record.layer {
-        Some(layer) => format!("layer {layer} {}", record.kind),
-        None => record.kind.clone(),
-    }
-}
-
 /// Bits per value as stored, padding of the last block and outliers included.
-fn stored_bits(record: &TensorRecord, block: BlockSize) -> f64 {
+fn stored_bits(record: &TensorReport, block: BlockSize) -> f64 {
     let row = record.quant.row_bytes(block, record.cols.into()).unwrap_or(0);
     let apart = match record.outliers {
         0 => 0,
@@ -205,7 +198,7 @@ fn stored_bits(record: &TensorRecord, block: BlockSize) -> f64 {
 }
 
 /// What is stored apart, in words.
-fn outliers_of(record: &TensorRecord) -> String {
+fn outliers_of(record: &TensorReport) -> String {
     match record.outliers {
         0 => String::new(),
         count => format!(" and {count} outliers"),

@@ -137,7 +137,7 @@ fn report(args: &ConvertArgs, made: &Made) -> anyhow::Result<()> {
         print_json(&made.to_json())?;
     } else if !args.output.quiet {
         let (conversion, tensors) = (&made.conversion, !args.no_table);
-        let text = conversion_text(conversion, args.block_size, tensors);
+        let text = conversion_text(conversion, made.block, tensors);
         print(&format!("{text}{}: written and verified\n", conversion.path.display()))?;
     }
     Ok(())
@@ -163,15 +163,15 @@ fn dry_run(
     let plan = plan_to_replay(args)?;
     let options = choose_options(args, plan.as_ref(), source)?;
     Ram::of(args).check(|| predict_peak(source, &options))?;
-    let found = predict(source, &options, cpu, progress, cancel)?;
     let out = output(args, plan.as_ref())?;
+    let found = predict(source, &options, cpu, progress, cancel)?;
     if !args.force && out.symlink_metadata().is_ok() {
         progress.note(&format!("{} exists: the conversion needs another name, or --force", out.display()));
     }
     let quantized_from = source.quantized_from();
     let needs_permission = !quantized_from.is_empty() && found.plan.quantizes() && !args.allow_requantize;
     if args.json {
-        let mut value = prediction_json(&found, args.block_size);
+        let mut value = prediction_json(&found, options.block);
         value["model"] = json!(name);
         value["type"] = json!(options.named);
         value["compressed"] = json!(options.compression != Compression::None);
@@ -182,7 +182,7 @@ fn dry_run(
     }
     let mut out = String::new();
     if !args.no_table && (options.size_limit.is_some() || plan.is_some()) {
-        out += &plan_table(&found.plan, args.block_size);
+        out += &plan_table(&found.plan, options.block);
         out += "\n";
     }
     out += &prediction_lines(

@@ -8,6 +8,8 @@ use qsf_runtime::{Decoder, Result, RuntimeError};
 use serde_json::Value;
 
 use super::{ActivationArgs, HeadChoice, KvArgs, ShortcutArgs, StreamArgs};
+#[cfg(feature = "gpu")]
+use crate::console::note;
 
 /// Flag of binaries that run models.
 #[derive(Debug, Clone, Copy, Args)]

@@ -7,6 +7,7 @@ use qsf_format::{BlockSize, MIXED, QuantType, TensorId, TensorKind};
 use qsf_runtime::source::TensorInfo;
 
 use super::nearest::nearest_type;
+use super::tensor_type::TensorType;
 
 /// How a model's tensors are to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +62,7 @@ impl Recipe {
 
     /// Bytes of all tensor values under this recipe, without headers and before compression; `None` beyond `u64`.
     pub fn predicted_bytes(&self, tensors: &[TensorInfo], block: BlockSize) -> Option<u64> {
-        payload_bytes(tensors.iter().map(|tensor| (tensor, self.assign(tensor.id))), block)
+        payload_bytes(tensors.iter().map(|tensor| (tensor, self.assign(tensor.id).into())), block)
     }
 
     /// Every recipe, in the order of type ids.
@@ -72,7 +73,7 @@ impl Recipe {
 
 /// Bytes of the values of all `tensors`; `None` beyond `u64`.
 pub(super) fn payload_bytes<'a>(
-    mut tensors: impl Iterator<Item = (&'a TensorInfo, QuantType)>,
+    mut tensors: impl Iterator<Item = (&'a TensorInfo, TensorType)>,
     block: BlockSize,
 ) -> Option<u64> {
     tensors.try_fold(0u64, |sum, (info, quant)| {

@@ -10,17 +10,21 @@ use serde::{Deserialize, Serialize};
 use super::text::{SavedEvaluation, SavedText, Texts};
 use crate::error::Result;
 use crate::options::{ClusterOptions, ConvertOptions, OutlierChoice, SearchEffort};
-use crate::plan::{Recipe, TypeOverride};
+use crate::plan::{GgufRecipe, Recipe, TypeOverride};
 
 const COMPRESSIONS: [Compression; 4] =
     [Compression::None, Compression::Lz4, Compression::Lz4Hc, Compression::Zstd];
 const LAYOUTS: [Layout; 2] = [Layout::Rows, Layout::Panels16];
+const QSF: &str = "qsf";
+const GGUF: &str = "gguf";
 const EFFORTS: [SearchEffort; 2] = [SearchEffort::Normal, SearchEffort::Max];
 
 /// Options of a conversion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedOptions {
+    /// The format of the file: `qsf` or `gguf`.
+    pub to: String,
     quant: String,
     tensor_type: Vec<String>,
     outliers: String,
@@ -53,7 +57,8 @@ impl SavedOptions {
     pub fn of(options: &ConvertOptions, stats_texts: Option<&[String]>) -> SavedOptions {
         let clusters = options.clusters.as_ref();
         SavedOptions {
-            quant: options.recipe.name().to_owned(),
+            to: if options.gguf.is_some() { GGUF } else { QSF }.to_owned(),
+            quant: options.quant_name().to_owned(),
             tensor_type: options.overrides.iter().map(ToString::to_string).collect(),
             outliers: options.outliers.to_string(),
             min_cosine: options.min_cosine,
@@ -91,8 +96,16 @@ impl SavedOptions {
             }
             None => None,
         };
+        let (recipe, gguf) = match self.to.as_str() {
+            QSF => (self.quant.parse::<Recipe>().map_err(refused)?, None),
+            GGUF => {
+                (ConvertOptions::default().recipe, Some(self.quant.parse::<GgufRecipe>().map_err(refused)?))
+            }
+            other => return Err(refused(format!("to '{other}'"))),
+        };
         Ok(ConvertOptions {
-            recipe: self.quant.parse::<Recipe>().map_err(refused)?,
+            recipe,
+            gguf,
             overrides: rules.map_err(refused)?,
             outliers: self.outliers.parse::<OutlierChoice>().map_err(refused)?,
             min_cosine: self.min_cosine,

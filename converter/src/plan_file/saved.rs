@@ -101,6 +101,11 @@ impl SavedPlan {
         &self.named
     }
 
+    /// How the name of the file ends that it makes: `qsf` or `gguf`.
+    pub fn extension(&self) -> &str {
+        &self.options.to
+    }
+
     /// Writes it to `path`. A file that is there is replaced if it is a plan of the same conversion, or with `force`.
     ///
     /// # Errors

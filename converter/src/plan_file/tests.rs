@@ -73,7 +73,7 @@ fn a_wrong_plan_is_refused_with_what_is_wrong() {
     for (text, part) in [
         (r#"{"version": 1, "types": {}}"#.to_owned(), "version 1"),
         (with(r#""version":2"#, r#""version":3"#), "version 3"),
-        (with(r#""layer 10 attn_q":"8bit""#, r#""layer 10 attn_q":"q5_k""#), "q5_k"),
+        (with(r#""layer 10 attn_q":"8bit""#, r#""layer 10 attn_q":"q5_kk""#), "q5_kk"),
         (with(r#""layer 10 attn_q""#, r#""layer 1 attn_q""#), "'layer 1 attn_q' comes twice"),
         (with("+0.25%", "+half"), "half"),
         (with(r#""types":"#, r#""typos":"#), "typos"),

@@ -10,7 +10,7 @@ use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
 
 use super::memory::{BUFFERS, peak_bytes, resident_bytes};
-use super::size::{predicted_file_bytes, unhashed_files};
+use super::size::predicted_file_bytes;
 use super::time::seconds_of_conversion;
 use crate::checks::notes_on_flags;
 use crate::choose::{SizeRequest, Surveyor, survey};
@@ -21,9 +21,10 @@ use crate::foresee::{target_warning, warnings};
 use crate::options::{ConvertOptions, OutlierChoice};
 use crate::plan::{Plan, PlannedTensor};
 use crate::plan_file::SavedPlan;
+use crate::planning::plan_of;
 use crate::replay::SurveyedModel;
 use crate::resume::NoRecords;
-use crate::sections::{TOOL, hash_files};
+use crate::sections::{TOOL, hash_files, unhashed_files};
 use crate::session::Session;
 
 /// What is to be expected of a conversion.
@@ -62,7 +63,7 @@ pub fn predict(
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> Result<Prediction> {
-    let mut plan = options.plan_of(source.tensors())?;
+    let mut plan = plan_of(source, options)?;
     if let Some(replay) = &options.replay {
         replay.check_model(source.path(), &hash_files(&source.files(), &[cancel])?)?;
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use qsf_runtime::cpu::KvTypes;
 use qsf_runtime::eval::{EvalOptions, Evaluation, check_tokens, evaluate};
 use qsf_runtime::file_hash::hex;
-use qsf_runtime::source::{QsfSource, WeightSource, tokenizer_of};
+use qsf_runtime::source::{self, WeightSource, tokenizer_of};
 use qsf_runtime::text_file::TextFile;
 use qsf_runtime::{Decoder, Model, RuntimeError};
 use serde_json::{Value, json};
@@ -42,21 +42,21 @@ pub fn evaluation_text(
     Ok(EvaluationText { file: path.to_owned(), tokens, text_sha256, bos: tokenizer.bos(), ctx, chunks })
 }
 
-/// The file at `path` against `source`, as section EVAL has it.
+/// The file at `path` against the `original`, as section EVAL has it.
 ///
 /// # Errors
 /// When one of the two cannot be run, or the user interrupts.
 pub(crate) fn evaluate_file(
     path: &Path,
-    source: &dyn WeightSource,
+    original: &dyn WeightSource,
     text: &EvaluationText,
     session: &Session<'_>,
 ) -> Result<Value> {
     let base =
-        Decoder::new(Arc::new(Model::load(source)?), session.cpu.clone(), None).stop_on(session.cancel);
-    let converted = QsfSource::open(path)?;
-    let model =
-        Decoder::new(Arc::new(Model::load(&converted)?), session.cpu.clone(), None).stop_on(session.cancel);
+        Decoder::new(Arc::new(Model::load(original)?), session.cpu.clone(), None).stop_on(session.cancel);
+    let converted = source::open(path)?;
+    let model = Decoder::new(Arc::new(Model::load(converted.as_ref())?), session.cpu.clone(), None)
+        .stop_on(session.cancel);
     // As qsf-eval by default, so that both say the same.
     let (kv, base_kv) = (KvTypes::F16, KvTypes::F16);
     let options = EvalOptions {

@@ -21,3 +21,4 @@ pub(crate) use exits::exits_of_file;
 pub(crate) use sizes::{bytes_at_most, bytes_expected, text_bytes};
 
 pub use provenance::{TOOL, hash_files};
+pub(crate) use provenance::{unhashed_files, unhashed_provenance};

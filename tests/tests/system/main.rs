@@ -32,6 +32,7 @@ mod conformance;
 mod damage;
 mod determinism;
 mod foreseen;
+mod gguf_out;
 mod layouts;
 mod long_texts;
 mod min_cosine;
