@@ -34,7 +34,7 @@ mod _qsf {
     #[pymodule_export]
     use crate::batch::{Batch, job_process, run_errand};
     #[pymodule_export]
-    use crate::convert::convert;
+    use crate::convert::{convert, run_program};
     #[pymodule_export]
     use crate::evaluate::evaluate;
     #[pymodule_export]
