@@ -47,5 +47,6 @@ mod _qsf {
     use crate::tensors::{Tensor, TensorFile, open};
     /// The version of the package, which is that of the programs.
     #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }
