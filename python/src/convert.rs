@@ -51,13 +51,8 @@ pub fn convert<'py>(
 /// words: those behind the name of the program.
 /// again: the command that does the same with other words behind it.
 #[pyfunction]
-pub fn run_program(
-    py: Python<'_>,
-    name: &str,
-    words: Vec<OsString>,
-    mut again: Vec<OsString>,
-) -> PyResult<u8> {
-    let program = match name {
+pub fn run_program(py: Python<'_>, name: &str, words: Vec<OsString>, again: Vec<OsString>) -> PyResult<u8> {
+    let program: fn() -> u8 = match name {
         "convert" => qsf_cli::convert::program,
         "inspect" => qsf_cli::inspect::program,
         "eval" => qsf_cli::evaluate::program,
@@ -67,6 +62,7 @@ pub fn run_program(
     if again.is_empty() {
         return Err(PyValueError::new_err("a program has a name"));
     }
+    let mut again = again;
     let first = again.split_off(1);
     OwnProcess { path: again.remove(0).into(), first, words }.tell();
     Ok(py.detach(program))
