@@ -1,7 +1,6 @@
 //! The exit code of a program, by the class of the error that ended it, and what it says of that.
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use qsf_converter::ConvertError;
 use qsf_format::{Failure, FormatError};
@@ -44,10 +43,10 @@ impl std::fmt::Display for SomeFailed {
 impl std::error::Error for SomeFailed {}
 
 /// Ends a program: says what is wrong, if anything is, and gives the exit code of its class.
-pub fn exit_with(result: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = result else { return ExitCode::SUCCESS };
+pub fn exit_with(result: anyhow::Result<()>) -> u8 {
+    let Err(error) = result else { return 0 };
     report_error(&error);
-    ExitCode::from(code_of(&error))
+    code_of(&error)
 }
 
 /// Says what is wrong, with its causes, on stderr. Nobody may be there to read it.

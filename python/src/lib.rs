@@ -32,7 +32,7 @@ mod _qsf {
     #[pymodule_export]
     use crate::batch::{Batch, job_process, run_errand};
     #[pymodule_export]
-    use crate::convert::convert;
+    use crate::convert::{convert, run_program};
     #[pymodule_export]
     use crate::evaluate::evaluate;
     #[pymodule_export]
@@ -45,5 +45,6 @@ mod _qsf {
     use crate::tensors::{Tensor, TensorFile, open};
     /// The version of the package, which is that of the programs.
     #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -2,6 +2,8 @@
 import ast
 import errno
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,25 @@ def test_diff_and_report_are_those_of_the_program(demo, tmp_path):
     assert made["files"][0]["type"] == "4bit" and "<html" in page.read_text() and "license: mit" in card.read_text()
     with pytest.raises(FileExistsError):
         qsf.report([file], page)
+
+
+def module(*words):
+    return subprocess.run([sys.executable, "-m", "qsf", *map(str, words)], capture_output=True, text=True)
+
+
+def test_the_programs_are_in_the_package(program, demo, tmp_path):
+    assert module("--version").stdout == f"qsf {qsf.__version__}\n"
+    assert module("inspect", demo / "demo-1m-4bit.qsf").stdout == program("qsf-inspect", demo / "demo-1m-4bit.qsf")
+    assert module("convert", demo / "demo-1m", tmp_path / "x.qsf").returncode == 0
+    assert (tmp_path / "x.qsf").read_bytes() == (demo / "demo-1m-4bit.qsf").read_bytes()
+    words = ["run", demo / "demo-1m-4bit.qsf", "-p", "Once", "-n", "4", "--temp", "0"]
+    assert module(*words).stdout == program("qsf-run", *words[1:])
+    different = module("inspect", "diff", demo / "demo-1m", demo / "demo-1m-4bit.qsf")
+    assert different.returncode == 1 and different.stdout.endswith("the models differ\n")
+    wrong = module("convert", demo / "demo-1m", "--quant", "q4")
+    assert wrong.returncode == 2 and "the nearest is 4bit" in wrong.stderr
+    assert module("sing").returncode == 2 and "convert, inspect, eval, run" in module("sing").stderr
+    (tmp_path / "jobs.jsonl").write_text('{"model": "%s", "output": "b.qsf"}' % (demo / "demo-1m"))
+    batch = module("convert", "--batch", tmp_path / "jobs.jsonl", "--out-dir", tmp_path)
+    assert batch.returncode == 0, batch.stderr
+    assert (tmp_path / "b.qsf").read_bytes() == (demo / "demo-1m-4bit.qsf").read_bytes()

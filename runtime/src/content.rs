@@ -33,9 +33,12 @@ pub fn unfinished_name(path: &Path) -> Option<String> {
 
 /// What a file that begins so is, where it is no model.
 fn told_by_start(start: &[u8]) -> Option<String> {
-    let text = str::from_utf8(start)
-        .map_or_else(|e| str::from_utf8(&start[..e.valid_up_to()]), Ok)
-        .unwrap_or_default();
+    // A character may be cut at the end of what was read.
+    let (text, is_utf8) = match str::from_utf8(start) {
+        Ok(text) => (text, true),
+        Err(e) => (str::from_utf8(&start[..e.valid_up_to()]).unwrap_or_default(), e.error_len().is_none()),
+    };
+    let is_text = is_utf8 && !text.contains(|c: char| c.is_control() && !c.is_whitespace());
     let trimmed = text.trim_start_matches('\u{feff}').trim_start();
     let begins = |mark: &[u8]| start.starts_with(mark);
     let what = match () {
@@ -58,7 +61,7 @@ fn told_by_start(start: &[u8]) -> Option<String> {
             "JSON; pass the directory of the model, or its file of weights"
         }
         () if start.iter().all(|byte| *byte == 0) => "nothing but zeros; download it again",
-        () if text.len() + 3 >= start.len() && !text.contains('\0') => "text; pass the model itself",
+        () if is_text => "text; pass the model itself",
         () => return None,
     };
     Some(what.into())

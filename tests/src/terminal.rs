@@ -68,3 +68,10 @@ impl Terminal {
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 }
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Of a test that has failed.
+        let _ = self.child.kill();
+    }
+}

@@ -22,6 +22,7 @@ use crate::console::{note, print, quiet};
 use crate::documents;
 use crate::error_line::report_errors_as_json;
 use crate::exit::{code_of, report_error};
+use crate::own_process::words as own_words;
 use crate::untrusted::{obey, untrusted_flag};
 
 pub use self::help::Help;
@@ -36,7 +37,7 @@ pub trait Program: Parser {
 
 /// The arguments of this process. Where they ask for help, completions or the manual page, these are printed and the process ends.
 pub fn parse<A: Program>() -> A {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let words = own_words();
     if asks_for_json(&words) {
         report_errors_as_json();
     }

@@ -33,5 +33,5 @@ mod stats_report;
 pub use args::ConvertArgs;
 pub use demo::write_demo_model;
 pub use named::{convert_json, parse_named};
-pub use run::{command, job_process, main};
+pub use run::{command, job_process, main, program};
 pub use stats::{StatisticsDemand, statistics_demand, statistics_json};

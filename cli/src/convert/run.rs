@@ -33,6 +33,11 @@ use crate::template_process::render_if_asked;
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    ExitCode::from(program())
+}
+
+/// The same, within a process that does other things, too; gives the exit code.
+pub fn program() -> u8 {
     if let Some(code) = render_if_asked() {
         return code;
     }
@@ -40,7 +45,7 @@ pub fn main() -> ExitCode {
     let handler = cancel_on_interrupt();
     let args: ConvertArgs = parse();
     if args.batch.batch_worker {
-        return ExitCode::from(work(&args));
+        return work(&args);
     }
     exit_with(handler.and_then(|_| run(&args)))
 }

@@ -37,6 +37,11 @@ pub use report::Report;
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    ExitCode::from(program())
+}
+
+/// The same, within a process that does other things, too; gives the exit code.
+pub fn program() -> u8 {
     exit_with(cancel_on_interrupt().and_then(|_| print_evaluation(&parse())))
 }
 

@@ -58,8 +58,13 @@ fn run(args: &InspectProgram) -> anyhow::Result<bool> {
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    ExitCode::from(program())
+}
+
+/// The same, within a process that does other things, too; gives the exit code.
+pub fn program() -> u8 {
     match cancel_on_interrupt().and_then(|_| run(&parse())) {
-        Ok(false) => ExitCode::from(DIFFERENT),
+        Ok(false) => DIFFERENT,
         result => exit_with(result.map(|_| ())),
     }
 }

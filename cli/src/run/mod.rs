@@ -47,6 +47,11 @@ pub use self::tokenize::{TokenizeArgs, print_tokens};
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    ExitCode::from(program())
+}
+
+/// The same, within a process that does other things, too; gives the exit code.
+pub fn program() -> u8 {
     if let Some(code) = render_if_asked() {
         return code;
     }

@@ -2,8 +2,6 @@
 
 use qsf_format::QuantType;
 
-use super::recipe::Recipe;
-
 /// Names without a number of bits, and beginnings of names whose number means something else.
 const WORDS: [(&str, QuantType); 12] = [
     ("half", QuantType::F16),
@@ -20,31 +18,28 @@ const WORDS: [(&str, QuantType); 12] = [
     ("b1.58", QuantType::Ternary),
 ];
 
-/// The recipe that whoever writes `name` most likely wants; `None` where it is like no type.
-pub fn nearest_type(name: &str) -> Option<Recipe> {
+/// Which of the `known` names whoever writes `name` most likely means; `None` where it is like none.
+pub(super) fn nearest_name(name: &str, known: &[&'static str]) -> Option<&'static str> {
     let name = name.trim().to_ascii_lowercase();
-    if let Some(known) = Recipe::all().find(|recipe| recipe.name() == name) {
-        return Some(known);
+    if let Some(same) = known.iter().find(|known| **known == name) {
+        return Some(same);
     }
     // Long words are texts or names of files.
-    if name.is_empty()
-        || name.len() > 16
-        || name.contains(['/', '\\', ' '])
-        || name.ends_with(".qsf")
-        || name.ends_with(".gguf")
-    {
+    let is_path = name.contains(['/', '\\', ' ']) || name.ends_with(".qsf") || name.ends_with(".gguf");
+    if name.is_empty() || name.len() > 16 || is_path {
         return None;
     }
     let of_word =
         WORDS.iter().find(|(word, _)| name == *word || (name.starts_with(word) && *word != "float"));
     if let Some((_, quant)) = of_word {
-        return Some(Recipe::Uniform(*quant));
+        return Some(quant.name());
     }
     if let Some(bits) = bits(&name) {
-        return by_bits(bits).map(Recipe::Uniform);
+        return by_bits(bits).map(QuantType::name);
     }
-    let like = |recipe: &Recipe| strsim::jaro(&name, recipe.name());
-    Recipe::all().filter(|recipe| like(recipe) > 0.75).max_by(|a, b| like(a).total_cmp(&like(b)))
+    let like = |known: &&'static str| strsim::jaro(&name, known);
+    let near = known.iter().copied().filter(|known| like(known) > 0.75);
+    near.max_by(|a, b| like(a).total_cmp(&like(b)))
 }
 
 /// The first number in a name that begins as types do.
@@ -81,9 +76,14 @@ fn by_bits(bits: u32) -> Option<QuantType> {
 mod tests {
     use super::*;
 
+    fn nearest(name: &str) -> Option<&'static str> {
+        let known: Vec<&str> = QuantType::ALL.map(QuantType::name).into_iter().chain(["mixed"]).collect();
+        nearest_name(name, &known)
+    }
+
     #[test]
     fn names_of_other_programs_have_a_nearest_type() {
-        for (name, nearest) in [
+        for (name, wanted) in [
             ("q4", "4bit"),
             ("int4", "4bit"),
             ("4-bit", "4bit"),
@@ -109,10 +109,10 @@ mod tests {
             ("tenary", "ternary"),
             ("mixd", "mixed"),
         ] {
-            assert_eq!(nearest_type(name).map(|found| found.name()), Some(nearest), "{name}");
+            assert_eq!(nearest(name), Some(wanted), "{name}");
         }
         for other in ["", "model", "out.qsf", "Llama-3.2-1B", "a text of words", "q99", "gpt2", "v4"] {
-            assert_eq!(nearest_type(other).map(|found| found.name()), None, "{other}");
+            assert_eq!(nearest(other), None, "{other}");
         }
     }
 }

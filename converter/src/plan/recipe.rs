@@ -6,7 +6,7 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, MIXED, QuantType, TensorId, TensorKind};
 use qsf_runtime::source::TensorInfo;
 
-use super::nearest::nearest_type;
+use super::nearest::nearest_name;
 use super::tensor_type::TensorType;
 
 /// How a model's tensors are to be stored.
@@ -66,7 +66,7 @@ impl Recipe {
     }
 
     /// Every recipe, in the order of type ids.
-    pub(super) fn all() -> impl Iterator<Item = Recipe> {
+    fn all() -> impl Iterator<Item = Recipe> {
         QuantType::ALL.into_iter().map(Recipe::Uniform).chain([Recipe::Mixed])
     }
 }
@@ -110,6 +110,13 @@ impl FromStr for Recipe {
         let named = Recipe::all().find(|recipe| recipe.name() == wanted);
         named.or_else(|| by_alias(&wanted).map(Recipe::Uniform)).ok_or_else(|| unknown_type(s))
     }
+}
+
+/// The recipe that whoever writes `name` most likely wants; `None` where it is like no type.
+pub fn nearest_type(name: &str) -> Option<Recipe> {
+    let known: Vec<&str> = Recipe::all().map(|recipe| recipe.name()).collect();
+    let nearest = nearest_name(name, &known)?;
+    Recipe::all().find(|recipe| recipe.name() == nearest)
 }
 
 /// What is said of a name that is no type.

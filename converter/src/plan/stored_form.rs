@@ -7,8 +7,8 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, MAX_OUTLIER_COLS, Outliers, QuantType};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::recipe::by_alias;
-use super::tensor_type::TensorType;
+use super::recipe::{by_alias, unknown_type};
+use super::tensor_type::{TensorType, names_of_ggml};
 
 /// A part of the weights of a matrix, in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -106,7 +106,12 @@ impl From<TensorType> for StoredForm {
 pub(super) fn parse_form(text: &str) -> Result<(TensorType, Option<OutlierShare>), String> {
     let (name, share) = text.split_once('+').map_or((text, None), |(name, share)| (name, Some(share)));
     let name = name.trim();
-    let quant = by_alias(name).map_or_else(|| name.parse::<TensorType>(), |quant| Ok(quant.into()))?;
+    let quant = match by_alias(name) {
+        Some(quant) => quant.into(),
+        None => {
+            name.parse::<TensorType>().map_err(|_| format!("{}; {}", unknown_type(name), names_of_ggml()))?
+        }
+    };
     let share = share.map(|share| share.trim().parse::<OutlierShare>()).transpose()?;
     if quant.qsf().is_none_or(QuantType::is_float) && share.is_some() {
         return Err(format!("'{text}': weights are stored apart from blocks, and {quant} has none"));

@@ -7,8 +7,6 @@ use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::ggml::GgmlType;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::recipe::unknown_type;
-
 /// A type that this converter writes. Floats are the same in both formats, and always [`TensorType::Qsf`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TensorType {
@@ -33,6 +31,11 @@ pub const GGML_TYPES: [GgmlType; 12] = [
     GgmlType::Q6_K,
     GgmlType::Q8_0,
 ];
+
+/// The types that a GGUF file can have, for who has named none of them.
+pub(super) fn names_of_ggml() -> String {
+    format!("of GGUF files {}", GGML_TYPES.map(GgmlType::name).join(", "))
+}
 
 impl TensorType {
     /// Plain 32-bit floats.
@@ -130,9 +133,7 @@ impl FromStr for TensorType {
         if let Some(ty) = GGML_TYPES.into_iter().find(|ty| ty.name().eq_ignore_ascii_case(s)) {
             return Ok(TensorType::Ggml(ty));
         }
-        s.parse().map(TensorType::Qsf).map_err(|_| {
-            format!("{}; of GGUF files {}", unknown_type(s), GGML_TYPES.map(GgmlType::name).join(", "))
-        })
+        s.parse().map(TensorType::Qsf).map_err(|error| format!("{error}; {}", names_of_ggml()))
     }
 }
 

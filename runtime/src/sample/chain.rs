@@ -1,9 +1,9 @@
 //! The steps from logits to a token: top-k, top-p, min-p, temperature, draw. The order is that of llama.cpp, so that
 //! the same flags mean the same: the cuts see the model's own probabilities, before the temperature flattens them.
 
-use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use super::candidate::{Candidate, by_rank};
 use super::{Rng, SamplerOptions};
 use crate::error::{Result, RuntimeError};
 
@@ -19,17 +19,6 @@ pub struct Sampler {
     seen: Vec<u32>,
     /// Tokens that are never chosen, ascending.
     banned: Vec<u32>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Candidate {
-    pub id: u32,
-    pub logit: f32,
-}
-
-/// Likeliest first; of equals, the lowest id. Total, for NaN is never a candidate.
-fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
-    b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
 }
 
 impl Sampler {
@@ -318,8 +307,8 @@ mod tests {
             sampler.accept(&[token]);
             text.push(token);
         }
-        // Of 3.0, 2.5 and 2.0 each is the best while the two before it count less.
-        assert_eq!(text, [1, 5, 1, 5]);
+        // 3.0; then 2.5 against 2.0; then all three have 2.0 or less, and of equals the lowest id is taken.
+        assert_eq!(text, [1, 5, 1, 1]);
         sampler.restart(&[1, 5]);
         assert_eq!(sampler.sample(&LOGITS).unwrap(), 1, "2.0 of all three, the lowest id");
         assert_eq!(Sampler::new(SamplerOptions::greedy()).never(&[5, 1]).sample(&LOGITS).unwrap(), 3);

@@ -1,7 +1,8 @@
 //! Choosing where only the likeliest tokens are known, as of logits that are on another device: the same token as of all logits, or none.
 
 use super::Sampler;
-use super::chain::{Candidate, relative};
+use super::candidate::Candidate;
+use super::chain::relative;
 use crate::error::Result;
 
 /// The likeliest tokens.

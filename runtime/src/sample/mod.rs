@@ -1,5 +1,6 @@
 //! Chooses the next token from the logits of a model.
 
+mod candidate;
 mod chain;
 mod likeliest;
 mod options;

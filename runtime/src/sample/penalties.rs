@@ -1,7 +1,7 @@
 //! Penalties for tokens that came already, as llama.cpp has them (`llama_sampler_penalties`, src/llama-sampling.cpp): a logit is
 //! divided by the repeat penalty (multiplied, below 0), and loses the frequency penalty for each time, and the presence penalty once.
 
-use super::chain::Candidate;
+use super::candidate::Candidate;
 use crate::error::{Result, RuntimeError};
 
 /// How much less likely tokens get by having come already.

@@ -118,7 +118,7 @@ fn a_flag_that_would_have_no_effect_is_refused_instead_of_ignored() {
         (run().args("-p hi --format csv"), "--format"),
         (run().args("--bench --json -o csv"), "--json"),
         (run().args("--bench -o xml"), "xml"),
-        (run().args("--bench --kernel"), "--bench"),
+        (run().args("--bench --kernel"), "--kernel"),
         (run().arg("--kernel"), "MODEL"),
         (program("qsf-run").args("--kernel 4bit --pp 3"), "--pp"),
         (program("qsf-run").args("--kernel 4bit --seed 3"), "--seed"),

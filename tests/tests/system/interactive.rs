@@ -142,6 +142,8 @@ fn at_a_terminal_lines_are_edited_and_commands_are_obeyed() {
     chat.enter("/save chat.txt");
     chat.sees("the file exists; choose another name");
     chat.enter("/regen");
+    // What it echoes, and then the prompt behind the answer: before that nothing is read.
+    chat.sees("/regen");
     chat.sees("> ");
     chat.enter("/save again.jsonl");
     chat.sees("again.jsonl: written");
