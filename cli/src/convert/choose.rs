@@ -19,7 +19,7 @@ const CLUSTER_TOKENS: usize = 4096;
 /// Tokens of the text that early exits are learned from and measured on.
 const EXIT_TOKENS: usize = 16_384;
 
-/// Tokens per chunk of an evaluation, as llama.cpp's tools have it.
+/// Tokens per chunk of an evaluation, as llama.cpp's tools have it; fewer where the model was made for fewer.
 const EVAL_CTX: usize = 512;
 
 /// The plan that is to be replayed.
@@ -42,7 +42,7 @@ pub(super) fn choose_options(
     let evaluation = match &args.eval {
         Some(path) => {
             let chunks = args.eval_chunks.map(|chunks| chunks as usize);
-            Some(evaluation_text(source, path, EVAL_CTX, chunks)?)
+            Some(evaluation_text(source, path, EVAL_CTX.min(source.config().max_positions as usize), chunks)?)
         }
         None => None,
     };

@@ -52,8 +52,7 @@ fn copy_without_evaluation(path: &Path) -> Result<CompleteFile, FormatError> {
     let mut writer = QsfWriter::create(path, header.layers, options)?;
     let bytes = file.bytes().get(..end as usize).unwrap_or_default();
     let copied = writer.out.seek(SeekFrom::Start(0)).and_then(|_| writer.out.write_all(bytes));
-    let copied =
-        copied.and_then(|()| permissions).and_then(|found| writer.out.get_ref().set_permissions(found));
+    let copied = copied.and(permissions).and_then(|found| writer.out.get_ref().set_permissions(found));
     copied.map_err(|e| writer.io("write", e))?;
     (writer.at, writer.sections) = (end, sections);
     Ok(CompleteFile::of(writer, header))

@@ -29,8 +29,8 @@ fn limits_and_texts_that_cannot_do_are_refused_before_anything_is_made() {
 fn a_file_that_the_disk_has_no_room_for_is_refused_before_it_is_begun() {
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("huge");
-    // Its weights are holes: 4 TiB of them.
-    write_sparse_llama(&model, Size { layers: 1 << 16, hidden: 4096, ffn: 11008, vocab: 32000 });
+    // Its weights are holes: 3 TB of them.
+    write_sparse_llama(&model, Size { layers: 1 << 12, hidden: 4096, ffn: 11008, vocab: 32000 });
     let call = convert(&model, &dir.path().join("out.qsf"), "-q f32");
     refused("a full disk", dir.path(), call, 5, &["out.qsf", "are free there"]);
 }

@@ -48,7 +48,7 @@ fn a_plan_whose_parts_are_missing_or_changed_says_which_and_makes_nothing() {
     let (plan, text, out) =
         (dir.path().join("plan.json"), dir.path().join("text.txt"), dir.path().join("out.qsf"));
     fs::copy(CALIBRATION, &text).unwrap();
-    let save = format!("-q n3 --calibration {} --calibration-tokens 600 --dry-run", text.display());
+    let save = format!("-q n3 --calibration {} --calibration-tokens 700 --dry-run", text.display());
     convert(&model, &out, &format!("{save} --save-plan {}", plan.display())).run().ok();
     let written = fs::read_to_string(&plan).unwrap();
     let replay = |args: &str| convert(&model, &out, &format!("--plan {} {args}", plan.display()));
@@ -82,7 +82,7 @@ fn a_plan_whose_parts_are_missing_or_changed_says_which_and_makes_nothing() {
     fs::write(&plan, written.replace("\"layer 0 attn_v\": \"n3\"", "\"layer 0 attn_v\": \"8bit\"")).unwrap();
     let edited = replay("--json").run();
     assert!(edited.stderr.contains("were edited"), "{}", edited.stderr);
-    let report: Value = edited.json();
+    let report: Value = serde_json::from_str(&edited.stdout).unwrap();
     let tensors = report["tensors"].as_array().unwrap();
     let changed = tensors.iter().find(|t| t["tensor"] == "layer 0 attn_v").unwrap();
     assert_eq!(changed["type"], "8bit");
