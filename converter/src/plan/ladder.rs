@@ -73,7 +73,7 @@ mod tests {
         }
         for block in [BlockSize::B32, BlockSize::B64] {
             for quant in QuantType::ALL.into_iter().filter(|quant| !quant.is_float()) {
-                let path = std::iter::successors(Some(quant), |at| next_larger(*at, block));
+                let path = std::iter::successors(Some(quant), |at| next_of_qsf(*at, block));
                 assert_eq!(path.last(), Some(QuantType::F16), "{quant}");
             }
         }
