@@ -1,5 +1,6 @@
 //! The plan of a conversion: from its options to a type for every tensor of the source.
 
+use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 
@@ -26,7 +27,9 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
     };
     let names = names_of(source)?;
     let calibrated = options.calibration.is_some() || !options.stats_in.is_empty();
-    let rules = GgufRules { config: source.config(), architecture: names.architecture(), calibrated };
+    let queries = names.of_tensor(TensorId::of_layer(0, TensorKind::AttnQ));
+    let fused = queries.is_some_and(|name| name.kinds.contains(&TensorKind::AttnV));
+    let rules = GgufRules { config: source.config(), architecture: names.architecture(), calibrated, fused };
     let plan = Plan::for_gguf(source.tensors(), recipe, &rules, &options.overrides)?;
     check_plan(source, &plan)?;
     Ok(plan)
