@@ -1,5 +1,6 @@
 //! The plan of a conversion: from its options to a type for every tensor of the source.
 
+use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 
@@ -23,7 +24,10 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
         Some(recipe) => {
             let names = names_of(source)?;
             let calibrated = options.calibration.is_some() || !options.stats_in.is_empty();
-            let rules = GgufRules { config: source.config(), architecture: names.architecture(), calibrated };
+            let queries = names.of_tensor(TensorId::of_layer(0, TensorKind::AttnQ));
+            let fused = queries.is_some_and(|name| name.kinds.contains(&TensorKind::AttnV));
+            let rules =
+                GgufRules { config: source.config(), architecture: names.architecture(), calibrated, fused };
             Plan::for_gguf(source.tensors(), recipe, &rules, overrides)?
         }
     };

@@ -87,6 +87,12 @@ impl GgufWriter {
         let header = writer.header(&request.provenance, None);
         writer.header_bytes = header.len() as u64;
         writer.put(&header)?;
+        for factors in &writer.factors {
+            let mut bytes: Vec<u8> = factors.values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            bytes.resize(padded(bytes.len() as u64) as usize, 0);
+            let io = |e| FormatError::io(writer.target.partial(), "write", e);
+            writer.file.write_all(&bytes).map_err(io)?;
+        }
         writer.check_said(request)?;
         Ok(writer)
     }
@@ -221,15 +227,6 @@ impl GgufWriter {
     /// # Errors
     /// When writing fails, or what was written cannot be read.
     pub fn complete(mut self, provenance: Provenance) -> Result<GgufFileOut> {
-        let factors: Vec<Vec<u8>> = self
-            .factors
-            .iter()
-            .map(|factors| factors.values.iter().flat_map(|v| v.to_le_bytes()).collect())
-            .collect();
-        for mut bytes in factors {
-            bytes.resize(padded(bytes.len() as u64) as usize, 0);
-            self.put(&bytes)?;
-        }
         self.flush()?;
         let end =
             self.file.stream_position().map_err(|e| FormatError::io(self.target.partial(), "write", e))?;
@@ -278,7 +275,8 @@ fn entries(placed: &[Placed], factors: &[Factors]) -> Vec<Entry> {
         ty: GgmlType::F32,
         bytes: 4 * factors.values.len() as u64,
     });
-    placed.iter().map(|placed| placed.entry.clone()).chain(factors).collect()
+    // First: they are known before anything is quantized, and the header is read back with them.
+    factors.chain(placed.iter().map(|placed| placed.entry.clone())).collect()
 }
 
 /// The recipe that is named for the type with most bytes.

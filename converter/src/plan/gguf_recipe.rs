@@ -83,6 +83,8 @@ pub struct GgufRules<'a> {
     pub architecture: &'a str,
     /// Whether weights are fitted to a text: what llama-quantize is with an imatrix.
     pub calibrated: bool,
+    /// Whether queries, keys and values are one tensor of the file, which is then treated as values are.
+    pub fused: bool,
 }
 
 impl GgufRecipe {
@@ -118,7 +120,11 @@ impl GgufRecipe {
         if self.is_float() {
             return self.default.into();
         }
-        let wanted = match Category::of(kind) {
+        let category = match kind {
+            TensorKind::AttnQ | TensorKind::AttnK if rules.fused => Some(Category::Value),
+            _ => Category::of(kind),
+        };
+        let wanted = match category {
             Some(Category::Output) => self.output(info.cols),
             Some(Category::Embedding) if rules.config.tied_head => self.output(info.cols),
             Some(category) => self.of_layer(category, info.id, rules),

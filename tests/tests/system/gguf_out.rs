@@ -107,6 +107,13 @@ fn a_recipe_gives_the_types_of_llama_quantize_and_types_with_small_blocks_where_
     ] {
         assert_eq!(type_of(&report, tensor), ty, "{tensor}");
     }
+    // Queries, keys and values that are one tensor have one type, that of values.
+    let joined = dir.path().join("joined");
+    write_gpt2(&joined, Size { layers: 8, hidden: 256, ffn: 512, vocab: 64 }, 1);
+    let report = convert(&joined, &dir.path().join("j.gguf"), "--quant Q4_K_M --json").run().json();
+    for (tensor, ty) in [("layer 0 attn_q", "Q6_K"), ("layer 0 attn_v", "Q6_K"), ("layer 1 attn_k", "Q4_K")] {
+        assert_eq!(type_of(&report, tensor), ty, "{tensor}");
+    }
     let narrow = dir.path().join("narrow");
     write_llama(&narrow, Size { layers: 2, hidden: 96, ffn: 160, vocab: 64 }, 1);
     let out = dir.path().join("n.gguf");
