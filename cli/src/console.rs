@@ -1,4 +1,7 @@
-//! What a user sees: tables, and text on stdout.
+//! What a user sees: tables, text on stdout, and notes on stderr.
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{CellAlignment, Table, presets};
 use qsf_format::printable::printable;
@@ -19,6 +22,26 @@ pub fn table(header: &[&str], text_columns: usize, rows: impl IntoIterator<Item 
         }
     }
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Whether notes and progress are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From here on there are no notes and no progress.
+pub fn quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether notes and progress are left out.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Says something on stderr that is no error. Nobody may be there to read it.
+pub fn note(text: &str) {
+    if !is_quiet() {
+        let _ = writeln!(std::io::stderr(), "note: {}", printable(text));
+    }
 }
 
 /// Prints to stdout; a closed pipe ends the program quietly, as `qsf-inspect FILE | head` expects.

@@ -4,34 +4,16 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 
-use clap::{Arg, ArgAction, Command, Parser, value_parser};
+use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 use clap_mangen::Man;
-
-use crate::console::print;
-use crate::untrusted::{obey, untrusted_flag};
 
 const COMPLETIONS: &str = "completions";
 const MAN: &str = "man";
 const HEADING: &str = "Setup";
 
-/// The arguments of this process, which is the program of `A`. Where they ask for completions or the manual page, these are
-/// printed and the process ends, as after `--help`.
-pub fn parse<A: Parser>() -> A {
-    let command = command::<A>();
-    if let Some(document) = Document::asked(std::env::args_os().skip(1)) {
-        let text = document.text(command);
-        let printed = text.and_then(|text| print(&text));
-        printed.unwrap_or_else(|error| clap::Error::raw(clap::error::ErrorKind::Io, error).exit());
-        std::process::exit(0);
-    }
-    let matches = command.get_matches();
-    obey(&matches);
-    A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
-}
-
-/// The command line of a program, with the flags that all programs have.
-pub fn command<A: Parser>() -> Command {
+/// The flags that ask for them.
+pub fn flags() -> [Arg; 2] {
     let completions = Arg::new(COMPLETIONS)
         .long(COMPLETIONS)
         .value_name("SHELL")
@@ -39,8 +21,16 @@ pub fn command<A: Parser>() -> Command {
         .hide_possible_values(true)
         .help("Print completions: bash, elvish, fish, powershell or zsh");
     let man = Arg::new(MAN).long(MAN).action(ArgAction::SetTrue).help("Print the manual page, for man -l -");
-    let setup = [completions, man].map(|arg| arg.exclusive(true).help_heading(HEADING));
-    A::command().arg(untrusted_flag()).args(setup)
+    [completions, man].map(|arg| arg.exclusive(true).help_heading(HEADING))
+}
+
+/// The document of `command` that the words behind its name ask for, if they ask for one.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn asked(words: &[OsString], command: &Command) -> anyhow::Result<Option<String>> {
+    let document = Document::asked(words.iter().cloned());
+    Ok(document.map(|document| document.text(command.clone())).transpose()?)
 }
 
 /// What a program can print of itself.

@@ -1,15 +1,15 @@
-//! The exit code of a program, by the class of the error that ended it.
+//! The exit code of a program, by the class of the error that ended it, and what it says of that.
 
-use std::process::ExitCode;
+use std::io::Write as _;
 
 use qsf_converter::ConvertError;
-use qsf_format::printable::printable;
 use qsf_format::{Failure, FormatError};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::CpuError;
 use qsf_runtime::cpu::threads::PoolError;
 
 use crate::batch::BatchError;
+use crate::error_line::error_line;
 
 /// A file that is whole as far as it says, which is not far.
 #[derive(Debug)]
@@ -23,11 +23,41 @@ impl std::fmt::Display for Unprotected {
 
 impl std::error::Error for Unprotected {}
 
-/// Ends a program: prints the error, if any, with its causes, and gives the exit code of its class.
-pub fn exit_with(result: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = result else { return ExitCode::SUCCESS };
-    eprintln!("error: {}", printable(&format!("{error:#}")));
-    ExitCode::from(class_of(&error).unwrap_or(Failure::Usage).exit_code())
+/// Some of the files that a command names have failed, each for its own reason.
+#[derive(Debug)]
+pub struct SomeFailed {
+    /// How many.
+    pub failed: usize,
+    /// Of how many.
+    pub total: usize,
+    /// The class of the first.
+    pub failure: Failure,
+}
+
+impl std::fmt::Display for SomeFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} files failed: the lines above say why", self.failed, self.total)
+    }
+}
+
+impl std::error::Error for SomeFailed {}
+
+/// Ends a program: says what is wrong, if anything is, and gives the exit code of its class.
+pub fn exit_with(result: anyhow::Result<()>) -> u8 {
+    let Err(error) = result else { return 0 };
+    report_error(&error);
+    code_of(&error)
+}
+
+/// Says what is wrong, with its causes, on stderr. Nobody may be there to read it.
+pub fn report_error(error: &anyhow::Error) {
+    let failure = class_of(error).unwrap_or(Failure::Usage);
+    let _ = writeln!(std::io::stderr(), "{}", error_line(failure, &format!("{error:#}")));
+}
+
+/// The exit code of the class of an error.
+pub fn code_of(error: &anyhow::Error) -> u8 {
+    class_of(error).unwrap_or(Failure::Usage).exit_code()
 }
 
 /// The class of an error of any of the crates; `None` for others, such as those of the parser of options.
@@ -49,6 +79,9 @@ pub fn class_of(error: &anyhow::Error) -> Option<Failure> {
     }
     if let Some(PoolError::Start(_)) = error.downcast_ref() {
         return Some(Failure::OutOfSpace);
+    }
+    if let Some(error) = error.downcast_ref::<SomeFailed>() {
+        return Some(error.failure);
     }
     if error.is::<Unprotected>() {
         return Some(Failure::BadInput);

@@ -17,6 +17,8 @@ use qsf_format::printable::printable;
 use qsf_format::{Failure, abandon_partial_files};
 use qsf_runtime::progress::Cancel;
 
+use crate::error_line::error_line;
+
 /// Time in which a program ends in order.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// The same for a process of a batch, whose end the batch still has to write down.
@@ -93,7 +95,7 @@ pub fn end_now() -> ! {
     let lines = note.map_or_else(String::new, |note| format!("note: {}\n", printable(&note)));
     // At the prompt of a conversation this is how it ends. Nobody may be there to read it.
     if !CONVERSATION.load(Ordering::Relaxed) {
-        let _ = writeln!(std::io::stderr(), "{lines}error: interrupted");
+        let _ = writeln!(std::io::stderr(), "{lines}{}", error_line(Failure::Interrupted, "interrupted"));
     }
     exit(Failure::Interrupted.exit_code().into())
 }

@@ -9,8 +9,10 @@
 //! | [`run`], [`mod@bench`] | `qsf-run`, and its measurements |
 //! | [`compute`], [`model_args`], [`byte_size`] | flags that programs share |
 //! | [`kept_model`] | a model that another language keeps, opened by options |
+//! | [`command_line`] | from words to arguments, help, and what is wrong with them |
 //! | [`console`], [`progress`], [`model_name`] | what a user sees |
-//! | [`exit`], [`interrupt`] | how a program ends |
+//! | [`exit`], [`error_line`], [`interrupt`] | how a program ends |
+//! | [`own_process`] | what this process is, and how it is started once more |
 //! | [`template_process`] | where chat templates run |
 //! | [`json_document`] | what is the same in all that `--json` prints |
 //! | [`documents`] | completions for shells, manual pages |
@@ -45,10 +47,12 @@
 pub mod batch;
 pub mod bench;
 pub mod byte_size;
+pub mod command_line;
 pub mod compute;
 pub mod console;
 pub mod convert;
 pub mod documents;
+pub mod error_line;
 pub mod evaluate;
 pub mod exit;
 pub mod inspect;
@@ -57,6 +61,7 @@ pub mod json_document;
 pub mod kept_model;
 pub mod model_args;
 pub mod model_name;
+pub mod own_process;
 pub mod progress;
 pub mod run;
 pub mod template_process;

@@ -69,8 +69,13 @@ pub(crate) fn check_tokenizer(source: &dyn WeightSource, options: &ConvertOption
 /// What is to be said of flags that change nothing of this file, or little: whoever gives one expects something of it.
 pub(crate) fn notes_on_flags(plan: &Plan, options: &ConvertOptions) -> Vec<String> {
     let mut notes = Vec::new();
-    if options.size_limit.is_some() {
-        // The types are not known yet.
+    if options.replay.as_ref().is_some_and(|replay| replay.edited) {
+        notes.push(
+            "the types of the plan were edited: the file will be another one, of another size".to_owned(),
+        );
+    }
+    if options.types_chosen() {
+        // Either they are not known yet, or somebody has chosen each of them.
         return notes;
     }
     let tensors = plan.tensors();
@@ -79,9 +84,7 @@ pub(crate) fn notes_on_flags(plan: &Plan, options: &ConvertOptions) -> Vec<Strin
     {
         notes.push("--outliers has no effect: no tensor of this file is stored in blocks".to_owned());
     }
-    let sized = |t: &&PlannedTensor| {
-        !t.quant.is_float() && t.quant.block_size(BlockSize::B32) != t.quant.block_size(BlockSize::B64)
-    };
+    let sized = |t: &&PlannedTensor| t.quant.has_chosen_blocks();
     let all = tensors.iter().filter(|t| !t.quant.is_float()).count();
     let size = u16::from(options.block);
     match tensors.iter().filter(sized).count() {

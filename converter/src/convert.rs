@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use qsf_format::{CompleteFile, EarlyExits, MIXED, Provenance, SourceFile, TensorRecord, VocabClusters};
+use qsf_format::{EarlyExits, Failure, MIXED, Provenance, SourceFile, VocabClusters};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
@@ -15,17 +15,22 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::checks::{check_requantizing, check_request, check_tokenizer, notes_on_flags};
-use crate::choose::SizeRequest;
+use crate::choose::{SizeRequest, heard};
 use crate::encode::{NoCache, TensorCache, TensorEncoder};
 use crate::error::{ConvertError, Result};
-use crate::fit::{FittedFile, StatsFiles};
+use crate::fit::{FittedFile, Measured, StatsFiles, head_of};
+use crate::foresee::{check_room, memory_warning, target_warning, warnings};
 use crate::limits::rejected_path;
 use crate::options::ConvertOptions;
-use crate::plan::Plan;
+use crate::plan::{Plan, TensorReport};
+use crate::plan_file::SavedPlan;
+use crate::planning::plan_of;
+use crate::predict::predict_peak;
+use crate::replay::SurveyedModel;
 use crate::resume::{Fingerprint, Journal, TensorJournal};
 use crate::sections::{TOOL, clusters_of_file, evaluate_file, exits_of_file, hash_files};
 use crate::session::Session;
-use crate::write::FileWriter;
+use crate::write::{FileWriter, Finished, Written};
 
 /// What a conversion did.
 #[derive(Debug, Clone)]
@@ -33,7 +38,7 @@ pub struct Conversion {
     /// Which tensor got which type.
     pub plan: Arc<Plan>,
     /// One record per tensor, in file order.
-    pub tensors: Vec<TensorRecord>,
+    pub tensors: Vec<TensorReport>,
     /// The vocabulary clusters, where they were asked for.
     pub clusters: Option<VocabClusters>,
     /// Where the model may be left early, where that was asked for.
@@ -84,7 +89,16 @@ pub fn convert(
     if !keeps_tensors(options) {
         check_tokenizer(source, options)?;
     }
-    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let plan = plan_of(source, options)?;
+    check_room(source, out, &plan, options)?;
+    warnings(source, Some(out), &plan, options).iter().for_each(|warning| progress.warn(warning));
+    if !options.keep_tensors {
+        // A batch sees to the memory of its jobs itself.
+        memory_warning(predict_peak(source, options)?).iter().for_each(|warning| progress.warn(warning));
+    }
+    if let Some(replay) = &options.replay {
+        replay.check_model(source.path(), &hash_files(&source.files(), &[cancel])?)?;
+    }
     notes_on_flags(&plan, options).iter().for_each(|note| progress.note(note));
     check_requantizing(source, &plan, options)?;
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
@@ -94,27 +108,39 @@ pub fn convert(
     let provenance = encoding.provenance(sources);
     let Encoding { plan, file, .. } = encoding;
     cancel.check()?;
-    let (mut file, meta) = file.complete(source, header_id(options), provenance)?;
-    let sections = append_sections(&mut file, source, options, &session)?;
+    let sources = provenance.sources.clone();
+    let Written { mut file, tensors } = file.complete(source, header_id(options), provenance)?;
+    let mut sections = Sections::default();
+    let unmeasured = sections.measure(&mut file, source, options, &session).err();
     let bytes = fs::metadata(file.path()).map_err(|e| ConvertError::io(file.path(), "read", e))?.len();
-    if let Some(limit) = options.size_limit.filter(|limit| bytes > *limit) {
-        return Err(ConvertError::OverTarget { path: out.to_owned(), limit, bytes });
-    }
-    let missed = options.limits.missed(bytes, sections.evaluation.as_ref());
+    target_warning(bytes, options).iter().for_each(|warning| progress.warn(warning));
+    let mut missed = options.limits.missed(bytes, sections.evaluation.as_ref());
+    missed.extend(over_target(bytes, options.size_limit));
     let path = if missed.is_empty() { out.to_owned() } else { rejected_path(out) };
+    // Where something is kept, the same command goes on from there.
+    let goes_on = |error: &ConvertError| {
+        options.keep_tensors || (error.failure() == Failure::Interrupted && unfinished.is_kept())
+    };
+    let unmeasured = match unmeasured {
+        Some(error) if goes_on(&error) => return Err(error),
+        unmeasured => unmeasured,
+    };
     let file_bytes = file.publish_as(&path)?;
     unfinished.remove();
+    if let Some(source) = unmeasured {
+        return Err(ConvertError::Unmeasured { path, source: Box::new(source) });
+    }
     let Sections { clusters, early_exits, evaluation } = sections;
     Ok(Conversion {
         weights: plan.weights(),
         plan: Arc::new(plan),
-        tensors: meta.tensors,
+        tensors,
         clusters,
         early_exits,
         evaluation,
         path,
         missed,
-        sources: meta.provenance.sources,
+        sources,
         file_bytes,
         seconds: started.elapsed().as_secs_f64(),
     })
@@ -127,45 +153,52 @@ fn keeps_tensors(options: &ConvertOptions) -> bool {
 
 /// The type that the file header names.
 fn header_id(options: &ConvertOptions) -> u8 {
-    if options.size_limit.is_some() { MIXED } else { options.recipe.header_id() }
+    if options.types_chosen() { MIXED } else { options.recipe.header_id() }
+}
+
+/// What is to be said of a file that was to have at most `limit` bytes, and has more.
+fn over_target(bytes: u64, limit: Option<u64>) -> Option<String> {
+    let limit = limit.filter(|limit| bytes > *limit)?;
+    Some(format!(
+        "{bytes} bytes, at most {limit} (--target-size); ask for a slightly smaller size, and report this"
+    ))
 }
 
 /// What stands in the file behind its tensors.
+#[derive(Default)]
 struct Sections {
     clusters: Option<VocabClusters>,
     early_exits: Option<EarlyExits>,
     evaluation: Option<Value>,
 }
 
-/// Adds what was asked for to a file that has no name yet: each is made by running what was written.
-fn append_sections(
-    file: &mut CompleteFile,
-    source: &dyn WeightSource,
-    options: &ConvertOptions,
-    session: &Session<'_>,
-) -> Result<Sections> {
-    let clusters = match &options.clusters {
-        Some(wanted) => Some(clusters_of_file(file.path(), wanted, session)?),
-        None => None,
-    };
-    if let Some(clusters) = &clusters {
-        file.append_clusters(clusters)?;
+impl Sections {
+    /// Adds what was asked for to a file that has no name yet: each is made by running what was written. What was added before
+    /// something failed is in the file.
+    fn measure(
+        &mut self,
+        file: &mut Finished,
+        source: &dyn WeightSource,
+        options: &ConvertOptions,
+        session: &Session<'_>,
+    ) -> Result<()> {
+        if let Some(wanted) = &options.clusters {
+            let clusters = clusters_of_file(file.path(), wanted, session)?;
+            file.append_clusters(&clusters)?;
+            self.clusters = Some(clusters);
+        }
+        if let Some(text) = &options.early_exit {
+            let exits = exits_of_file(file.path(), text, session)?;
+            file.append_early_exits(&exits)?;
+            self.early_exits = Some(exits);
+        }
+        if let Some(text) = &options.evaluation {
+            let evaluation = evaluate_file(file.path(), source, text, session)?;
+            file.append_evaluation(&evaluation)?;
+            self.evaluation = Some(evaluation);
+        }
+        Ok(())
     }
-    let early_exits = match &options.early_exit {
-        Some(text) => Some(exits_of_file(file.path(), text, session)?),
-        None => None,
-    };
-    if let Some(exits) = &early_exits {
-        file.append_early_exits(exits)?;
-    }
-    let evaluation = match &options.evaluation {
-        Some(text) => Some(evaluate_file(file.path(), source, text, session)?),
-        None => None,
-    };
-    if let Some(evaluation) = &evaluation {
-        file.append_evaluation(evaluation.to_string().as_bytes())?;
-    }
-    Ok(Sections { clusters, early_exits, evaluation })
 }
 
 /// What a conversion keeps beside its output until the file has its name.
@@ -178,6 +211,11 @@ enum Unfinished<'a> {
 }
 
 impl Unfinished<'_> {
+    /// Whether the same command goes on from something.
+    fn is_kept(&self) -> bool {
+        !matches!(self, Unfinished::Nothing)
+    }
+
     /// The conversion is done.
     fn remove(self) {
         match self {
@@ -213,21 +251,33 @@ impl<'a> Encoding<'a> {
         // Where a text goes through the model, tokens are counted, not weights.
         let counted = if options.calibration.is_some() { &Unwatched } else { session.progress };
         let encoder = TensorEncoder::new(source, options, &Session { progress: counted, ..session });
-        let file = FileWriter::create(out, &encoder, options)?;
         let stats_out = options.stats_out.clone();
         let stats = StatsFiles::open(source, &options.stats_in, stats_out, session.tokens, options.force)?;
-        let mut recorded = options.normalised();
-        recorded.insert("statistics".into(), json!(stats.texts()));
+        if let Some(replay) = &options.replay {
+            replay.check_statistics(stats.texts())?;
+        }
+        let recorded = stats.recorded(options);
+        let file = FileWriter::create(out, &encoder, &plan, options, &recorded)?;
         Ok(Encoding { source, options, session, plan, encoder, stats, recorded, file })
     }
 
     /// Writes all tensors. Gives the files that they are from, and what to remove once the file has its name.
     fn run(&mut self, out: &Path) -> Result<(Vec<SourceFile>, Unfinished<'a>)> {
-        match &self.options.calibration {
-            Some(_) => self.along_text(out),
+        let (sources, unfinished) = match &self.options.calibration {
+            // It may take hours to fit the types: the plan is written before.
+            Some(_) => return self.along_text(out),
             None if !self.options.stats_in.is_empty() => self.by_statistics(),
             None => self.alone(out),
-        }
+        }?;
+        self.save_plan(&sources, None)?;
+        Ok((sources, unfinished))
+    }
+
+    /// Writes the plan, if somebody wants it.
+    fn save_plan(&self, sources: &[SourceFile], survey: Option<&SurveyedModel>) -> Result<()> {
+        let Encoding { options, plan, stats, .. } = self;
+        let Some(path) = &options.save_plan else { return Ok(()) };
+        SavedPlan::of(options, plan, sources.to_vec(), stats.texts(), survey).write(path, options.force)
     }
 
     /// Each tensor for itself.
@@ -275,13 +325,26 @@ impl<'a> Encoding<'a> {
             session.progress.note(&format!("going on from {}", journal.path().display()));
         }
         let mut measured = None;
-        if let Some(limit) = options.size_limit {
+        if let Some(replay) = &options.replay {
+            if let Some(survey) = &replay.survey {
+                let (heard, importance) =
+                    (heard(session.tokens, survey.whole_text), survey.importance.clone());
+                let session = Session { tokens: &heard, ..session };
+                let head = head_of(&self.encoder, &mut self.stats, &journal, &session)?;
+                measured = Some(Measured { head, importance });
+            }
+        } else if let Some(limit) = options.size_limit {
             let Encoding { plan, encoder, stats, .. } = self;
             let chosen = SizeRequest { limit, plan, options, encoder, provenance, session }
                 .choose(stats, &mut journal)?;
             self.plan = chosen.plan;
             measured = Some(chosen.measured);
         }
+        let survey = measured.as_ref().map(|measured| SurveyedModel {
+            whole_text: options.stats_out.is_some(),
+            importance: measured.importance.clone(),
+        });
+        self.save_plan(&sources, survey.as_ref())?;
         self.fitted().along_text(measured, &mut journal, options.effort)?;
         Ok((sources, Unfinished::Journal(journal)))
     }

@@ -77,19 +77,13 @@ pub enum ConvertError {
         /// The journal.
         path: PathBuf,
     },
-    /// What was written is larger than the file was to be.
-    #[error(
-        "{}: the file has {bytes} bytes, and at most {limit} were asked for: nothing was left under this name; ask for \
-         a slightly smaller size, and report this",
-        path.display()
-    )]
-    OverTarget {
-        /// The output.
+    /// The file is there, and what was to be measured on it was not.
+    #[error("{}: the file is whole and verified, but what was to be measured on it failed", path.display())]
+    Unmeasured {
+        /// The file.
         path: PathBuf,
-        /// Bytes asked for.
-        limit: u64,
-        /// Bytes written.
-        bytes: u64,
+        /// Why.
+        source: Box<ConvertError>,
     },
     /// The file is not as good, or as small, as it was to be.
     #[error("{}: kept under this name, because it misses what was asked for: {}", path.display(), missed.join("; "))]
@@ -99,9 +93,34 @@ pub enum ConvertError {
         /// The limits, each with what was found.
         missed: Vec<String>,
     },
+    /// The file will have more bytes than it may have.
+    #[error(
+        "the file would have {} at least, and --max-size allows {}: take a smaller type, or --target-size {}",
+        human_bytes(*least), human_bytes(*limit), human_bytes(*limit).replace(' ', "")
+    )]
+    WouldMiss {
+        /// Bytes that it may have.
+        limit: u64,
+        /// Bytes that it would have at least.
+        least: u64,
+    },
+    /// There is too little room for the file.
+    #[error(
+        "{}: the conversion writes {} at least, and {} are free there",
+        path.display(), human_bytes(*needed), human_bytes(*free)
+    )]
+    DiskTooSmall {
+        /// The output.
+        path: PathBuf,
+        /// Bytes that the conversion writes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// A matrix is further from the original than was allowed, in every type that it may have.
     #[error(
-        "{id}: the cosine with the original is {cosine:.6} at best, and --min-cosine wants {wanted}: ask for a larger size, a lower          cosine, or another type of this tensor (--tensor-type)"
+        "{id}: the cosine with the original is {cosine:.6} at best, and --min-cosine wants {wanted}: ask for a larger size, a lower \
+         cosine, or another type of this tensor (--tensor-type)"
     )]
     BelowCosine {
         /// The tensor.
@@ -171,9 +190,10 @@ impl ConvertError {
             | ConvertError::Requantize { .. }
             | ConvertError::OtherJournal { .. }
             | ConvertError::BelowCosine { .. }
-            | ConvertError::CosineTooLarge { .. }
-            | ConvertError::OverTarget { .. } => Failure::Usage,
-            ConvertError::MissedLimits { .. } => Failure::LimitsMissed,
+            | ConvertError::CosineTooLarge { .. } => Failure::Usage,
+            ConvertError::Unmeasured { source, .. } => source.failure(),
+            ConvertError::MissedLimits { .. } | ConvertError::WouldMiss { .. } => Failure::LimitsMissed,
+            ConvertError::DiskTooSmall { .. } => Failure::OutOfSpace,
             ConvertError::NotFinite { .. }
             | ConvertError::Moments { .. }
             | ConvertError::BrokenJournal { .. } => Failure::BadInput,

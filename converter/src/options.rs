@@ -1,18 +1,23 @@
 //! What can be chosen about a conversion.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use qsf_format::{BlockSize, Compression, Layout, QuantType};
 use serde_json::{Map, Value, json};
 
 use crate::limits::Limits;
-use crate::plan::{OutlierShare, Recipe, TypeOverride};
+use crate::plan::{GgufRecipe, OutlierShare, Recipe, TypeOverride};
+use crate::replay::Replay;
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
     /// Types by tensor kind.
     pub recipe: Recipe,
+    /// Write a GGUF file, with the types of this recipe instead.
+    pub gguf: Option<GgufRecipe>,
     /// Weights that are stored apart from the blocks.
     pub outliers: OutlierChoice,
     /// Least cosine between a matrix and its stored form: one that has less goes on to a larger type; where types are chosen
@@ -55,6 +60,12 @@ pub struct ConvertOptions {
     pub evaluation: Option<EvaluationText>,
     /// What the file must reach to get its name.
     pub limits: Limits,
+    /// What stands for the types in names of files, such as `4bit` or `24MB`.
+    pub named: String,
+    /// What a plan has decided; the other options are the plan's then.
+    pub replay: Option<Replay>,
+    /// Where to write the plan, as soon as types are chosen.
+    pub save_plan: Option<PathBuf>,
 }
 
 impl Default for ConvertOptions {
@@ -62,6 +73,7 @@ impl Default for ConvertOptions {
     fn default() -> ConvertOptions {
         ConvertOptions {
             recipe: Recipe::Uniform(QuantType::Q4),
+            gguf: None,
             outliers: OutlierChoice::OFF,
             min_cosine: None,
             overrides: Vec::new(),
@@ -81,6 +93,9 @@ impl Default for ConvertOptions {
             early_exit: None,
             evaluation: None,
             limits: Limits::default(),
+            named: QuantType::Q4.name().to_owned(),
+            replay: None,
+            save_plan: None,
         }
     }
 }
@@ -126,20 +141,38 @@ impl OutlierChoice {
             OutlierChoice::Auto => OutlierShare::NONE,
         }
     }
+}
 
-    /// What stands for the choice in META.
-    fn name(self) -> String {
-        match self {
-            OutlierChoice::OFF => "off".into(),
-            OutlierChoice::Share(share) => share.to_string(),
-            OutlierChoice::Auto => "auto".into(),
+/// What stands for the choice on the command line, in META and in plans.
+impl fmt::Display for OutlierChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            OutlierChoice::OFF => f.write_str("off"),
+            OutlierChoice::Share(share) => share.fmt(f),
+            OutlierChoice::Auto => f.write_str("auto"),
         }
+    }
+}
+
+impl FromStr for OutlierChoice {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Ok(match s {
+            "off" => OutlierChoice::OFF,
+            "auto" => OutlierChoice::Auto,
+            _ => OutlierChoice::Share(s.parse().map_err(|error| format!("{error}; or off, or auto"))?),
+        })
     }
 }
 
 /// A calibration text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calibration {
+    /// The files that it is of; none where it is the built-in text.
+    pub files: Vec<PathBuf>,
+    /// Tokens that were asked for.
+    pub most_tokens: usize,
     /// Its tokens.
     pub tokens: Vec<u32>,
     /// SHA-256 of the text, lower-case hexadecimal; of several documents one behind the other.
@@ -160,6 +193,8 @@ pub struct ClusterOptions {
 /// A text to evaluate on, and how much of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvaluationText {
+    /// The file that it is of.
+    pub file: PathBuf,
     /// As many tokens as are needed, at least a chunk.
     pub tokens: Vec<u32>,
     /// Hash of the whole text, lower-case hexadecimal.
@@ -173,6 +208,16 @@ pub struct EvaluationText {
 }
 
 impl ConvertOptions {
+    /// Whether every tensor has a type of its own, as it follows from a size or as somebody has edited a plan.
+    pub(crate) fn types_chosen(&self) -> bool {
+        self.size_limit.is_some() || self.replay.as_ref().is_some_and(|replay| replay.chosen || replay.edited)
+    }
+
+    /// Name of the recipe.
+    pub fn quant_name(&self) -> &'static str {
+        self.gguf.as_ref().map_or(self.recipe.name(), GgufRecipe::name)
+    }
+
     /// Everything that influences the bytes, each with its value: the same for the same bytes.
     pub(crate) fn normalised(&self) -> Map<String, Value> {
         let overrides: Vec<String> = self.overrides.iter().map(ToString::to_string).collect();
@@ -183,11 +228,11 @@ impl ConvertOptions {
         let clusters = self.clusters.as_ref();
         let clusters = clusters.map(|c| json!({ "count": c.count, "text": text(&c.text) }));
         [
-            ("quant", if self.size_limit.is_some() { Value::Null } else { json!(self.recipe.name()) }),
+            ("quant", if self.types_chosen() { Value::Null } else { json!(self.quant_name()) }),
             ("block_size", json!(u16::from(self.block))),
             ("compress", json!(self.compression.name())),
             ("layout", json!(self.layout.name())),
-            ("outliers", json!(self.outliers.name())),
+            ("outliers", json!(self.outliers.to_string())),
             ("min_cosine", json!(self.min_cosine)),
             ("tensor_type", json!(overrides)),
             ("calibration", json!(calibration)),

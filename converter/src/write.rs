@@ -3,24 +3,47 @@
 use std::path::Path;
 
 use qsf_format::{
-    CompleteFile, EncodedTensor, META_VERSION, Meta, Provenance, QsfWriter, TensorKind, TensorRecord,
-    WriterOptions,
+    CompleteFile, EarlyExits, FormatError, META_VERSION, Meta, Provenance, QsfWriter, TensorId, TensorKind,
+    VocabClusters, WriterOptions,
 };
 use qsf_runtime::source::WeightSource;
 use rayon::prelude::*;
+use serde_json::{Map, Value};
 
 use crate::encode::{
-    BlockForm, EncodedRows, Fit, StoredTensor, TensorCache, TensorEncoder, TensorRuns, VALUES_PER_RUN,
+    BlockForm, EncodedRows, Fit, StoredTensor, TensorBlocks, TensorCache, TensorEncoder, TensorRuns,
+    VALUES_PER_RUN,
 };
 use crate::error::Result;
+use crate::gguf::{GgufFileOut, GgufRequest, GgufWriter};
 use crate::options::ConvertOptions;
-use crate::plan::{Plan, PlannedTensor};
+use crate::plan::{Plan, PlannedTensor, TensorReport};
+use crate::sections::unhashed_provenance;
 
 /// A file that is being written.
 pub(crate) struct FileWriter {
-    writer: QsfWriter,
+    writer: Writer,
     /// One for each tensor that is written.
-    records: Vec<TensorRecord>,
+    records: Vec<TensorReport>,
+}
+
+/// Its format.
+enum Writer {
+    Qsf(Box<QsfWriter>),
+    Gguf(Box<GgufWriter>),
+}
+
+/// A file with all tensors and its description.
+pub(crate) struct Written {
+    pub file: Finished,
+    /// One for each tensor, in file order.
+    pub tensors: Vec<TensorReport>,
+}
+
+/// A file that is whole and has no name yet.
+pub(crate) enum Finished {
+    Qsf(CompleteFile),
+    Gguf(Box<GgufFileOut>),
 }
 
 /// Where a tensor of the model as a whole goes.
@@ -31,15 +54,38 @@ enum Place {
 }
 
 impl FileWriter {
-    /// The file `out` of a conversion with `encoder`, of which nothing is written yet.
+    /// The file `out` of a conversion of `plan` with `encoder`, of which nothing is written yet; `recorded` are its options.
     ///
     /// # Errors
     /// When the output is there already, or cannot be written.
-    pub fn create(out: &Path, encoder: &TensorEncoder<'_>, options: &ConvertOptions) -> Result<FileWriter> {
+    pub fn create(
+        out: &Path,
+        encoder: &TensorEncoder<'_>,
+        plan: &Plan,
+        options: &ConvertOptions,
+        recorded: &Map<String, Value>,
+    ) -> Result<FileWriter> {
         let ConvertOptions { force, block, compression, .. } = *options;
-        let tables = *encoder.rows.tables;
-        let writer_options = WriterOptions { force, block, compression, tables };
-        let writer = QsfWriter::create(out, encoder.source.config().layers, writer_options)?;
+        let source = encoder.source;
+        let writer = match options.gguf {
+            Some(recipe) => {
+                let request = GgufRequest {
+                    source,
+                    plan,
+                    file_type: (!options.types_chosen()).then(|| recipe.file_type()),
+                    provenance: unhashed_provenance(source, recorded.clone())?,
+                    evaluated: options.evaluation.is_some(),
+                    check_tokenizer: !options.skip_tokenizer_check,
+                    force,
+                };
+                Writer::Gguf(Box::new(GgufWriter::create(out, &request)?))
+            }
+            None => {
+                let tables = *encoder.rows.tables;
+                let writer_options = WriterOptions { force, block, compression, tables };
+                Writer::Qsf(Box::new(QsfWriter::create(out, source.config().layers, writer_options)?))
+            }
+        };
         Ok(FileWriter { writer, records: Vec::new() })
     }
 
@@ -84,10 +130,15 @@ impl FileWriter {
     /// # Errors
     /// When writing fails.
     pub fn embedding(&mut self, tensor: &StoredTensor) -> Result<()> {
-        let EncodedTensor { rows, cols, quant, layout, ref data, .. } = tensor.encoded;
-        self.writer.begin_embedding(quant, layout, rows, cols)?;
-        self.writer.embedding_rows(data)?;
-        self.writer.outliers(tensor.id, &tensor.outliers)?;
+        match &mut self.writer {
+            Writer::Qsf(writer) => {
+                let TensorBlocks { rows, cols, quant, layout, ref data, .. } = tensor.encoded;
+                writer.begin_embedding(quant.qsf().ok_or_else(|| foreign(tensor.id))?, layout, rows, cols)?;
+                writer.embedding_rows(data)?;
+                writer.outliers(tensor.id, &tensor.outliers)?;
+            }
+            Writer::Gguf(writer) => writer.tensor(tensor.id, tensor.encoded.clone())?,
+        }
         self.records.push(tensor.record.clone());
         Ok(())
     }
@@ -97,12 +148,25 @@ impl FileWriter {
     /// # Errors
     /// When writing fails.
     pub fn layer(&mut self, tensors: Vec<StoredTensor>, importance: Option<f32>) -> Result<()> {
-        for tensor in &tensors {
-            self.writer.outliers(tensor.id, &tensor.outliers)?;
+        self.records.extend(tensors.iter().map(|tensor| tensor.record.clone()));
+        match &mut self.writer {
+            Writer::Qsf(writer) => {
+                for tensor in &tensors {
+                    writer.outliers(tensor.id, &tensor.outliers)?;
+                }
+                let encoded = tensors.into_iter().map(|tensor| {
+                    let id = tensor.id;
+                    tensor.encoded.for_qsf().ok_or_else(|| foreign(id))
+                });
+                let encoded: std::result::Result<Vec<_>, FormatError> = encoded.collect();
+                writer.layer(encoded?, importance)?;
+            }
+            Writer::Gguf(writer) => {
+                for tensor in tensors {
+                    writer.tensor(tensor.id, tensor.encoded)?;
+                }
+            }
         }
-        let (tensors, records): (Vec<_>, Vec<_>) = tensors.into_iter().map(|t| (t.encoded, t.record)).unzip();
-        self.writer.layer(tensors, importance)?;
-        self.records.extend(records);
         Ok(())
     }
 
@@ -117,7 +181,9 @@ impl FileWriter {
         head: &Fit,
         cache: &dyn TensorCache,
     ) -> Result<()> {
-        self.writer.begin_final(encoder.source.config().tied_head)?;
+        if let Writer::Qsf(writer) = &mut self.writer {
+            writer.begin_final(encoder.source.config().tied_head)?;
+        }
         for tensor in of_model(plan) {
             match tensor.info.id.kind {
                 TensorKind::TokenEmbedding | TensorKind::Positions => {}
@@ -128,11 +194,17 @@ impl FileWriter {
                 _ => self.in_runs(encoder, tensor, Place::Section, &Fit::default())?,
             }
         }
-        self.writer.end_final();
+        if let Writer::Qsf(writer) = &mut self.writer {
+            writer.end_final();
+        }
         for positions in of_model(plan).filter(|t| t.info.id.kind == TensorKind::Positions) {
-            self.writer.begin_positions()?;
+            if let Writer::Qsf(writer) = &mut self.writer {
+                writer.begin_positions()?;
+            }
             self.in_runs(encoder, positions, Place::Section, &Fit::default())?;
-            self.writer.end_positions();
+            if let Writer::Qsf(writer) = &mut self.writer {
+                writer.end_positions();
+            }
         }
         encoder.source.release(None);
         Ok(())
@@ -140,10 +212,21 @@ impl FileWriter {
 
     /// A tensor behind the layers, encoded.
     fn behind_layers(&mut self, tensor: &StoredTensor) -> Result<()> {
-        let EncodedTensor { kind, rows, cols, quant, layout, ref data } = tensor.encoded;
-        self.writer.begin_tensor(kind, rows, cols, quant, layout)?;
-        self.writer.tensor_rows(data)?;
-        self.writer.outliers(tensor.id, &tensor.outliers)?;
+        match &mut self.writer {
+            Writer::Qsf(writer) => {
+                let TensorBlocks { kind, rows, cols, quant, layout, ref data } = tensor.encoded;
+                writer.begin_tensor(
+                    kind,
+                    rows,
+                    cols,
+                    quant.qsf().ok_or_else(|| foreign(tensor.id))?,
+                    layout,
+                )?;
+                writer.tensor_rows(data)?;
+                writer.outliers(tensor.id, &tensor.outliers)?;
+            }
+            Writer::Gguf(writer) => writer.tensor(tensor.id, tensor.encoded.clone())?,
+        }
         self.records.push(tensor.record.clone());
         Ok(())
     }
@@ -160,41 +243,121 @@ impl FileWriter {
         let runs = TensorRuns::new(encoder, planned, fit)?;
         let BlockForm { quant, layout } = runs.form;
         let mut all = EncodedRows::default();
-        let TensorRecord { rows, cols, .. } = runs.record(&all);
-        match place {
-            Place::Embedding => self.writer.begin_embedding(quant, layout, rows, cols)?,
-            Place::Section => self.writer.begin_tensor(id.kind, rows, cols, quant, layout)?,
+        let TensorReport { rows, cols, .. } = runs.record(&all);
+        match &mut self.writer {
+            Writer::Qsf(writer) => {
+                let quant = quant.qsf().ok_or_else(|| foreign(id))?;
+                match place {
+                    Place::Embedding => writer.begin_embedding(quant, layout, rows, cols)?,
+                    Place::Section => writer.begin_tensor(id.kind, rows, cols, quant, layout)?,
+                }
+            }
+            Writer::Gguf(writer) => writer.begin_runs(quant)?,
         }
         for rows in runs.ranges() {
-            let encoded = runs.encode(rows)?;
-            match place {
-                Place::Embedding => self.writer.embedding_rows(&encoded.data)?,
-                Place::Section => self.writer.tensor_rows(&encoded.data)?,
+            let mut encoded = runs.encode(rows)?;
+            let data = std::mem::take(&mut encoded.data);
+            match (&mut self.writer, place) {
+                (Writer::Qsf(writer), Place::Embedding) => writer.embedding_rows(&data)?,
+                (Writer::Qsf(writer), Place::Section) => writer.tensor_rows(&data)?,
+                (Writer::Gguf(writer), _) => writer.run(id, quant, data)?,
             }
             // Without the blocks, which are written.
-            all.append(EncodedRows { data: Vec::new(), ..encoded });
+            all.append(encoded);
         }
-        self.writer.outliers(id, &all.outliers)?;
+        match &mut self.writer {
+            Writer::Qsf(writer) => writer.outliers(id, &all.outliers)?,
+            Writer::Gguf(writer) => writer.end_runs()?,
+        }
         self.records.push(runs.record(&all));
         Ok(())
     }
 
-    /// The file with its description; what else is to be in it can be measured on it now. `type_id` is the type that its
-    /// header names.
+    /// The file with its description; what else is to be in it can be measured on it now. `type_id` is the type that the header
+    /// of a QSF file names.
     ///
     /// # Errors
     /// When a tensor is missing, or writing fails.
-    pub fn complete(
-        self,
-        source: &dyn WeightSource,
-        type_id: u8,
-        provenance: Provenance,
-    ) -> Result<(CompleteFile, Meta)> {
-        let FileWriter { writer, records } = self;
-        let model = source.config().clone();
-        let meta = Meta { version: META_VERSION, model, provenance, tensors: records };
-        let file = writer.complete(&meta, type_id, source.tokenizer_json(), source.chat_template())?;
-        Ok((file, meta))
+    pub fn complete(self, source: &dyn WeightSource, type_id: u8, provenance: Provenance) -> Result<Written> {
+        let FileWriter { writer, records: tensors } = self;
+        let file = match writer {
+            Writer::Qsf(writer) => {
+                let model = source.config().clone();
+                let records = tensors.iter().filter_map(TensorReport::for_meta).collect();
+                let meta = Meta { version: META_VERSION, model, provenance, tensors: records };
+                Finished::Qsf(writer.complete(
+                    &meta,
+                    type_id,
+                    source.tokenizer_json(),
+                    source.chat_template(),
+                )?)
+            }
+            Writer::Gguf(writer) => Finished::Gguf(Box::new(writer.complete(provenance)?)),
+        };
+        Ok(Written { file, tensors })
+    }
+}
+
+impl Finished {
+    /// Its name for now.
+    pub fn path(&self) -> &Path {
+        match self {
+            Finished::Qsf(file) => file.path(),
+            Finished::Gguf(file) => file.path(),
+        }
+    }
+
+    /// Adds clusters of the vocabulary, where the format has a place for them.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn append_clusters(&mut self, clusters: &VocabClusters) -> Result<()> {
+        if let Finished::Qsf(file) = self {
+            file.append_clusters(clusters)?;
+        }
+        Ok(())
+    }
+
+    /// Adds where the model may be left early, where the format has a place for that.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn append_early_exits(&mut self, exits: &EarlyExits) -> Result<()> {
+        if let Finished::Qsf(file) = self {
+            file.append_early_exits(exits)?;
+        }
+        Ok(())
+    }
+
+    /// Adds how good the file is.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn append_evaluation(&mut self, found: &Value) -> Result<()> {
+        match self {
+            Finished::Qsf(file) => Ok(file.append_evaluation(found.to_string().as_bytes())?),
+            Finished::Gguf(file) => file.add_evaluation(found),
+        }
+    }
+
+    /// Gives the file its name; gives its size.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn publish_as(self, path: &Path) -> Result<u64> {
+        match self {
+            Finished::Qsf(file) => Ok(file.publish_as(path)?),
+            Finished::Gguf(file) => file.publish_as(path),
+        }
+    }
+}
+
+/// A type that a QSF file cannot have: plans have none for such files.
+fn foreign(id: TensorId) -> FormatError {
+    FormatError::Unwritable {
+        path: Default::default(),
+        what: id.to_string(),
+        why: "its type is one of GGUF files".into(),
     }
 }
 

@@ -33,6 +33,18 @@ impl Failure {
         }
     }
 
+    /// The name of this class in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Failure::Usage => "usage",
+            Failure::BadInput => "bad_input",
+            Failure::Unsupported => "unsupported",
+            Failure::OutOfSpace => "out_of_space",
+            Failure::LimitsMissed => "limits_missed",
+            Failure::Interrupted => "interrupted",
+        }
+    }
+
     /// The class of an input/output error: no space left is its own class, everything else is a bad input (or output).
     pub fn of_io(error: &io::Error) -> Failure {
         match error.kind() {

@@ -88,7 +88,10 @@ impl RawHeader {
                 "whole file size",
                 112,
                 format!("{} bytes", self.file_bytes),
-                format!("{file_bytes} (truncated or appended to?)"),
+                match file_bytes < u64::from(self.file_bytes) {
+                    true => format!("{file_bytes}: it was cut short; download or copy it again"),
+                    false => format!("{file_bytes}: something was appended to it"),
+                },
             ));
         }
         Ok(())
@@ -345,7 +348,7 @@ impl FileHeader {
                 "file size, lower 32 bits",
                 92,
                 raw.file_bytes_low,
-                format!("{} (truncated or appended to?)", file_bytes as u32),
+                format!("{}: it was cut short or appended to", file_bytes as u32),
             ));
         }
         let block = match raw.block.get() {

@@ -135,4 +135,6 @@ pub use tensor_kind::{TensorId, TensorKind};
 pub use trust::{distrust, in_force, is_untrusted};
 pub use unknown_kind::UnknownKind;
 pub use verify::{Verification, verify, verify_file};
-pub use writer::{CompleteFile, EncodedTensor, QsfWriter, WriterOptions, stored_section_bytes};
+pub use writer::{
+    CompleteFile, EncodedTensor, QsfWriter, WriterOptions, store_evaluation, stored_section_bytes,
+};

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,75 @@ from qsf.errors import (
 )
 
 _Path = str | PathLike[str]
-_Option = str | int | float | bool | PathLike[str] | Sequence[str | PathLike[str]] | None
+_Paths = _Path | Sequence[_Path]
+# As on the command line: "24MB"; a number alone is megabytes.
+_Size = str | int | float
+_Type = str | Literal[2, 3, 4, 8]
 _Progress = Callable[[str, int, int], object]
 _OnToken = Callable[[str], bool | None]
+
+class _Convert(TypedDict, total=False):
+    quant: _Type | None
+    quant_type: _Type | None
+    tensor_type: str | Sequence[str] | None
+    outliers: str | None
+    min_cosine: float | None
+    block_size: Literal[32, 64, 128, 256] | None
+    q_group_size: Literal[32, 64, 128, 256] | None
+    compress: Literal["none", "lz4", "lz4hc", "zstd"] | None
+    layout: Literal["panels", "rows"] | None
+    target_size: _Size | None
+    target_bpw: float | None
+    plan: _Path | None
+    calibration: _Paths | None
+    calibration_tokens: int | None
+    effort: Literal["normal", "max"] | None
+    chat_template: bool | None
+    stats_in: _Paths | None
+    stats_out: _Path | None
+    clusters: int | None
+    early_exit: bool | None
+    eval: _Path | None
+    eval_text: _Path | None
+    eval_chunks: int | None
+    max_kld: float | None
+    max_ppl_increase: str | float | None
+    max_size: _Size | None
+    skip_tokenizer_check: bool | None
+    force: bool | None
+    allow_requantize: bool | None
+    revision: str | None
+    threads: int | None
+
+class _Calibrate(TypedDict, total=False):
+    calibration: _Paths | None
+    calibration_tokens: int | None
+    chat_template: bool | None
+    stats_in: _Paths | None
+    stats_part: str | None
+    force: bool | None
+    revision: str | None
+    threads: int | None
+
+class _Evaluate(TypedDict, total=False):
+    ctx_size: int | None
+    ctx: int | None
+    chunks: int | None
+    part: str | None
+    part_out: _Path | None
+    force: bool | None
+    activations: Literal["int8", "int8-256", "f32"] | None
+    head: str | None
+    quality: float | None
+    early_exit: float | None
+    ram_budget: _Size | None
+    io: Literal["mmap", "pread", "direct"] | None
+    kv_type: str | None
+    kv_window: int | None
+    kv_policy: Literal["window", "h2o"] | None
+    device: Literal["cpu", "gpu", "auto"] | None
+    threads: int | None
+    pin: bool | None
 
 # Defaults are in the documentation of Model.stream.
 class _Generation(TypedDict, total=False):
@@ -31,15 +97,35 @@ class _Generation(TypedDict, total=False):
     chat: bool
     system_prompt: str | None
 
-def convert(model: _Path, out: _Path, *, progress: _Progress | None = None, **options: _Option) -> dict[str, Any]: ...
+__version__: str
+
+def convert(
+    model: _Path, out: _Path, *, progress: _Progress | None = None, **options: Unpack[_Convert]
+) -> dict[str, Any]: ...
 def inspect(
     path: _Path, *, tensors: bool = False, verify: bool = False, allow_plain: bool = False
 ) -> dict[str, Any]: ...
+def diff(a: _Path, b: _Path, *, progress: _Progress | None = None) -> dict[str, Any]: ...
+def report(
+    files: Sequence[_Path],
+    out: _Path,
+    *,
+    card: _Path | None = None,
+    base_model: str | None = None,
+    license: str | None = None,
+    force: bool = False,
+    progress: _Progress | None = None,
+) -> dict[str, Any]: ...
 def evaluate(
-    model: _Path, text: _Path, base: _Path | None = None, *, progress: _Progress | None = None, **options: _Option
+    model: _Path,
+    text: _Path,
+    base: _Path | None = None,
+    *,
+    progress: _Progress | None = None,
+    **options: Unpack[_Evaluate],
 ) -> dict[str, Any]: ...
 def calibrate(
-    model: _Path, out: _Path, *, progress: _Progress | None = None, **options: _Option
+    model: _Path, out: _Path, *, progress: _Progress | None = None, **options: Unpack[_Calibrate]
 ) -> dict[str, Any]: ...
 def merge_statistics(files: Sequence[_Path], out: _Path, *, force: bool = False) -> dict[str, Any]: ...
 def join_evaluation(parts: Sequence[_Path]) -> dict[str, Any]: ...

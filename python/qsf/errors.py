@@ -67,3 +67,54 @@ class MissedLimitsError(QsfError):
     """A file was made and misses the limits that were set for it: `file` says where it is kept (exit code 6)."""
 
     exit_code = 6
+
+
+class _FromSystem(QsfError):
+    """Also an OSError: `errno` and `filename` are set, and the text is that of this package."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class MissingFileError(_FromSystem, BadInputError, FileNotFoundError):
+    """A file or directory that is not there."""
+
+
+class ForbiddenFileError(_FromSystem, BadInputError, PermissionError):
+    """A file that may not be read or written."""
+
+
+class DirectoryError(_FromSystem, BadInputError, IsADirectoryError):
+    """A directory in place of a file to read."""
+
+
+class OutputExistsError(_FromSystem, UsageError, FileExistsError):
+    """The output exists and may not be replaced: pass force=True."""
+
+
+class OutputIsDirectoryError(_FromSystem, UsageError, IsADirectoryError):
+    """The output is a directory."""
+
+
+class UnknownOptionError(UsageError, TypeError):
+    """A keyword argument that there is not."""
+
+
+_ALSO: dict[tuple[str, str], type[QsfError]] = {
+    ("BadInputError", "FileNotFoundError"): MissingFileError,
+    ("BadInputError", "PermissionError"): ForbiddenFileError,
+    ("BadInputError", "IsADirectoryError"): DirectoryError,
+    ("UsageError", "FileExistsError"): OutputExistsError,
+    ("UsageError", "IsADirectoryError"): OutputIsDirectoryError,
+    ("UsageError", "TypeError"): UnknownOptionError,
+}
+
+
+def make(name: str, also: str | None, errno: int | None, message: str, **fields: str | int | None) -> QsfError:
+    """The exception of the class `name` that is also one of Python's own, where there is such a class."""
+    kind = _ALSO.get((name, also or "")) or globals()[name]
+    error: QsfError = kind(message, **fields)
+    if isinstance(error, OSError):
+        error.errno = errno
+        error.filename = fields.get("file")
+    return error

@@ -1,10 +1,13 @@
-//! `qsf.convert`.
+//! `qsf.convert`, and the programs as they are.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use qsf_cli::convert::{ConvertArgs, convert_json, parse_named};
+use qsf_cli::own_process::OwnProcess;
 
 use crate::errors::raise;
 use crate::values::{named_options, to_object};
@@ -39,4 +42,27 @@ pub fn convert<'py>(
     })?;
     let made = work.wait(py, |event| report(py, event, progress.as_ref()))?;
     to_object(py, &made)
+}
+
+/// Is one of the programs, in a process that is for nothing else; gives the exit code.
+///
+/// name: convert, inspect, eval or run.
+/// words: those behind the name of the program.
+/// again: the command that does the same with other words behind it.
+#[pyfunction]
+pub fn run_program(py: Python<'_>, name: &str, words: Vec<OsString>, again: Vec<OsString>) -> PyResult<u8> {
+    let program: fn() -> u8 = match name {
+        "convert" => qsf_cli::convert::program,
+        "inspect" => qsf_cli::inspect::program,
+        "eval" => qsf_cli::evaluate::program,
+        "run" => qsf_cli::run::program,
+        _ => return Err(PyValueError::new_err(format!("there is no program {name}"))),
+    };
+    if again.is_empty() {
+        return Err(PyValueError::new_err("a program has a name"));
+    }
+    let mut again = again;
+    let first = again.split_off(1);
+    OwnProcess { path: again.remove(0).into(), first, words }.tell();
+    Ok(py.detach(program))
 }

@@ -143,9 +143,69 @@ fn class(error: &anyhow::Error) -> Option<&'static str> {
     })
 }
 
+/// The exception of Python's own that an error is as well.
+fn also(error: &anyhow::Error, message: &str) -> Option<&'static str> {
+    let of_runtime = match error.downcast_ref() {
+        Some(ConvertError::Runtime(error)) => Some(error),
+        _ => error.downcast_ref(),
+    };
+    let of_format = match (error.downcast_ref(), of_runtime) {
+        (Some(ConvertError::Format(error)), _) | (_, Some(RuntimeError::Format(error))) => Some(error),
+        _ => error.downcast_ref(),
+    };
+    match of_format {
+        Some(FormatError::Exists { .. }) => return Some("FileExistsError"),
+        Some(FormatError::IsDirectory { .. }) => return Some("IsADirectoryError"),
+        _ => {}
+    }
+    // As a call with a keyword that a function does not have.
+    if matches!(of_runtime, Some(RuntimeError::Request(_))) && message.contains(": is no option of") {
+        return Some("TypeError");
+    }
+    let said = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>())?;
+    match said.kind() {
+        io::ErrorKind::NotFound => Some("FileNotFoundError"),
+        io::ErrorKind::PermissionDenied => Some("PermissionError"),
+        io::ErrorKind::IsADirectory => Some("IsADirectoryError"),
+        _ => None,
+    }
+}
+
+/// Options of the programs that take no value.
+const SWITCHES: [&str; 6] =
+    ["force", "allow-requantize", "allow-plain", "skip-tokenizer-check", "chat-template", "early-exit"];
+/// Short options of the programs, and the arguments that they are here.
+const SHORT: [(&str, &str); 6] = [
+    ("-n", "max_tokens"),
+    ("-c", "ctx_size"),
+    ("-p", "prompt"),
+    ("-f", "text"),
+    ("-t", "threads"),
+    ("-i", "Model.stream"),
+];
+
+/// A message of the programs, with arguments in place of options: `force=True` for `--force`.
+fn in_python(message: &str) -> String {
+    let word = |word: &str| -> String {
+        let start = word.find('-').unwrap_or(0);
+        let (before, option) = word.split_at(start);
+        let end = option.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).unwrap_or(option.len());
+        let (option, behind) = option.split_at(end);
+        let is_option = before.chars().all(|c| "('\"".contains(c));
+        let name = match option.strip_prefix("--") {
+            _ if !is_option => None,
+            Some(name) if SWITCHES.contains(&name) => Some(format!("{}=True", name.replace('-', "_"))),
+            Some(name) if !name.is_empty() => Some(name.replace('-', "_")),
+            _ => SHORT.iter().find(|(short, _)| *short == option).map(|(_, name)| (*name).to_owned()),
+        };
+        name.map_or_else(|| word.to_owned(), |name| format!("{before}{name}{behind}"))
+    };
+    message.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// The exception that an error is.
 pub fn to_python(py: Python<'_>, error: &anyhow::Error) -> PyErr {
-    let message = format!("{error:#}");
+    let message = in_python(&format!("{error:#}"));
     let Some(class) = class(error) else { return PyKeyboardInterrupt::new_err(message) };
     let Details { file, tensor, offset, expected, found } = Details::of(error);
     let make = || -> PyResult<PyErr> {
@@ -156,10 +216,11 @@ pub fn to_python(py: Python<'_>, error: &anyhow::Error) -> PyErr {
         fields.set_item("offset", offset)?;
         fields.set_item("expected", expected)?;
         fields.set_item("found", found)?;
-        let class = py.import("qsf.errors")?.getattr(class)?;
-        let exception = PyErr::from_value(class.call((message,), Some(&fields))?);
-        // What the system said, with its number: `FileNotFoundError` and the like.
         let said = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
+        let maker = py.import("qsf.errors")?.getattr("make")?;
+        let also = also(error, &message);
+        let exception = PyErr::from_value(maker.call((class, also, said, message), Some(&fields))?);
+        // What the system said, with its number: `FileNotFoundError` and the like.
         exception.set_cause(py, said.map(|number| io::Error::from_raw_os_error(number).into()));
         Ok(exception)
     };

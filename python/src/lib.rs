@@ -32,15 +32,19 @@ mod _qsf {
     #[pymodule_export]
     use crate::batch::{Batch, job_process, run_errand};
     #[pymodule_export]
-    use crate::convert::convert;
+    use crate::convert::{convert, run_program};
     #[pymodule_export]
     use crate::evaluate::evaluate;
     #[pymodule_export]
-    use crate::inspect::inspect;
+    use crate::inspect::{diff, inspect, report};
     #[pymodule_export]
     use crate::model::{Model, TextStream};
     #[pymodule_export]
     use crate::split::{calibrate, evaluation_demand, join_parts, merge_statistics, statistics_demand};
     #[pymodule_export]
     use crate::tensors::{Tensor, TensorFile, open};
+    /// The version of the package, which is that of the programs.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -139,7 +139,10 @@ fn sampling(
     min_p: f32,
     seed: Option<u64>,
 ) -> PyResult<SamplerOptions> {
-    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    // 53 bits, as of the programs: every reader of JSON keeps them.
+    let nanoseconds =
+        || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let clock = || nanoseconds() & ((1 << 53) - 1);
     SamplerOptions::new(temperature, top_k, top_p, min_p, seed.unwrap_or_else(clock)).map_err(raise(py))
 }
 

@@ -57,7 +57,7 @@ def test_a_broken_weight_names_its_tensor(demo, tmp_path):
     ({"target_size": "500kB", "target_bpw": 3.5}, "cannot be used with"),
     ({"dry_run": True}, "dry_run"),
     ({"quant": object()}, "quant: expected"),
-    ({"threads": 0}, "--threads 0"),
+    ({"threads": 0}, "threads 0"),
 ])
 def test_options_are_checked_before_anything_is_done(demo, tmp_path, options, message):
     with pytest.raises(qsf.UsageError, match=message) as caught:

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use qsf_runtime::cpu::Cpu;
-use qsf_runtime::generate::{GenerateRequest, PROMPT_BATCH, generate};
+use qsf_runtime::generate::{Flow, GenerateRequest, PROMPT_BATCH, generate};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::{Decoder, Model, RuntimeError, Tokenizer, source};
 
@@ -44,7 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let request = GenerateRequest { prompt: &prompt, max_tokens: TOKENS, stop_tokens };
     print!("{text}");
     let result = generate(&decoder, &mut state, request, &mut sampler, |token| {
-        stream.push(token)?.map_or(Ok(()), |piece| show(&piece))
+        stream.push(token)?.map_or(Ok(()), |piece| show(&piece))?;
+        Ok(Flow::Continue)
     })?;
     if let Some(rest) = stream.finish()? {
         show(&rest)?;

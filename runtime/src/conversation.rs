@@ -5,9 +5,10 @@
 
 use crate::chat_template::{ChatTemplate, Message};
 use crate::error::{Result, RuntimeError};
-use crate::generate::{GenerateRequest, Generation, StopReason, generate};
+use crate::generate::{Flow, GenerateRequest, Generation, StopReason, generate};
 use crate::runner::{Runner, Sequence};
 use crate::sample::Sampler;
+use crate::stop_text::StopTexts;
 use crate::tokenizer::Tokenizer;
 
 /// Positions that an answer must have at least; before it has fewer, the oldest turns are forgotten.
@@ -26,6 +27,21 @@ pub struct Conversation<'a, R: Runner> {
     state: R::State,
     /// All of it so far. The cache holds as many of the first as the state has positions.
     tokens: Vec<u32>,
+    /// Messages that it begins with, which are never forgotten.
+    first: usize,
+    /// What was as the last turn began: the messages, and the number of tokens.
+    before: Option<(Vec<Message>, usize)>,
+}
+
+/// How answers end.
+#[derive(Debug, Clone, Default)]
+pub struct Ending {
+    /// After so many tokens at most.
+    pub max_tokens: usize,
+    /// Before one of these texts.
+    pub stop_texts: StopTexts,
+    /// Not at the model's own stop tokens.
+    pub ignore_eos: bool,
 }
 
 /// One answer.
@@ -60,8 +76,39 @@ impl<'a, R: Runner> Conversation<'a, R> {
             let problem = "a system prompt needs a chat template, and this model has none";
             return Err(RuntimeError::Request(problem.into()));
         }
-        let messages = system.into_iter().map(|text| Message::new("system", text)).collect();
-        Ok(Conversation { runner, tokenizer, template, messages, state, tokens: Vec::new() })
+        let messages: Vec<Message> = system.into_iter().map(|text| Message::new("system", text)).collect();
+        let first = messages.len();
+        Ok(Conversation {
+            runner,
+            tokenizer,
+            template,
+            messages,
+            state,
+            tokens: Vec::new(),
+            first,
+            before: None,
+        })
+    }
+
+    /// What was said, the system prompt first; without a template there are no roles, and the text is one piece.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Forgets everything but the system prompt.
+    pub fn clear(&mut self) {
+        self.messages.truncate(self.first);
+        self.tokens.clear();
+        self.before = None;
+    }
+
+    /// Takes the last turn back, as if it had not been said; gives what the user said in it.
+    pub fn take_back(&mut self) -> Option<String> {
+        let (messages, tokens) = self.before.take()?;
+        let said = self.messages.iter().rev().find(|message| message.role == "user")?.content.clone();
+        self.messages = messages;
+        self.tokens.truncate(tokens);
+        Some(said)
     }
 
     /// Whether the turns go through a chat template.
@@ -69,19 +116,22 @@ impl<'a, R: Runner> Conversation<'a, R> {
         self.template.is_some()
     }
 
-    /// Generates at most `max_tokens` behind what the user says. `show` sees the text as soon as it is certain.
+    /// Answers what the user says. `show` sees the text as soon as it is certain.
     ///
     /// # Errors
     /// When the text alone fills the context, the template refuses it, or generating or `show` fails.
     pub fn answer(
         &mut self,
         text: &str,
-        max_tokens: usize,
+        ending: &Ending,
         sampler: &mut Sampler,
         mut show: impl FnMut(&str) -> Result<()>,
     ) -> Result<Turn> {
+        let before = (self.messages.clone(), self.tokens.len());
         let (prompt, forgot) = self.prompt(text)?;
-        let cached = &self.tokens[..self.state.position()];
+        // Where the oldest part is gone, so is the way back.
+        self.before = (!forgot).then_some(before);
+        let cached = &self.tokens[..self.state.position().min(self.tokens.len())];
         let same = prompt.iter().zip(cached).take_while(|(new, old)| new == old).count();
         // The last token's logits are wanted, so it is run in any case.
         let mut same = same.min(prompt.len() - 1);
@@ -90,21 +140,8 @@ impl<'a, R: Runner> Conversation<'a, R> {
             self.state.rewind(0)?;
             same = 0;
         }
-        let stop_tokens = &self.runner.config().stop_tokens;
-        let room = self.state.context() - prompt.len();
-        let request =
-            GenerateRequest { prompt: &prompt[same..], max_tokens: max_tokens.min(room), stop_tokens };
-        let mut stream = self.tokenizer.stream_after(&prompt)?;
-        let mut said = String::new();
-        let mut say = |piece: Option<String>| -> Result<()> {
-            let Some(piece) = piece else { return Ok(()) };
-            show(&piece)?;
-            said += &piece;
-            Ok(())
-        };
-        let push = |token| say(stream.push(token)?);
-        let generation = generate(self.runner, &mut self.state, request, sampler, push)?;
-        say(stream.finish()?)?;
+        sampler.restart(&prompt[..same]);
+        let (generation, said) = self.generate(&prompt, same, ending, sampler, &mut show)?;
         let (prompt_tokens, prompt_run) = (prompt.len(), prompt.len() - same);
         self.tokens = prompt;
         self.tokens.extend_from_slice(&generation.tokens);
@@ -117,6 +154,41 @@ impl<'a, R: Runner> Conversation<'a, R> {
         Ok(Turn { generation, text: said, prompt_tokens, prompt_run, forgot })
     }
 
+    /// Runs what is new of `prompt`, of which `same` tokens are known, and generates; gives the text, too.
+    fn generate(
+        &mut self,
+        prompt: &[u32],
+        same: usize,
+        ending: &Ending,
+        sampler: &mut Sampler,
+        show: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<(Generation, String)> {
+        let stop_tokens: &[u32] = if ending.ignore_eos { &[] } else { &self.runner.config().stop_tokens };
+        let max_tokens = ending.max_tokens.min(self.state.context() - prompt.len());
+        let request = GenerateRequest { prompt: &prompt[same..], max_tokens, stop_tokens };
+        let mut stream = self.tokenizer.stream_after(prompt)?;
+        let (mut stop, mut said) = (ending.stop_texts.again(), String::new());
+        let mut say = |piece: String| -> Result<()> {
+            if !piece.is_empty() {
+                show(&piece)?;
+                said += &piece;
+            }
+            Ok(())
+        };
+        let push = |token| {
+            if let Some(piece) = stream.push(token)? {
+                say(stop.push(&piece))?;
+            }
+            Ok(if stop.found() { Flow::Stop } else { Flow::Continue })
+        };
+        let generation = generate(self.runner, &mut self.state, request, sampler, push)?;
+        if let Some(rest) = stream.finish()? {
+            say(stop.push(&rest))?;
+        }
+        say(stop.finish())?;
+        Ok((generation, said))
+    }
+
     /// The tokens up to where the answer begins, and whether the oldest turns had to go.
     fn prompt(&mut self, text: &str) -> Result<(Vec<u32>, bool)> {
         let context = self.state.context();
@@ -127,11 +199,10 @@ impl<'a, R: Runner> Conversation<'a, R> {
         let prompt = match &self.template {
             Some(template) => loop {
                 let prompt = self.tokenizer.encode_plain(&template.render(&self.messages, true)?)?;
-                let first = usize::from(self.messages[0].role == "system");
-                if prompt.len() <= most || self.messages.len() <= first + 2 {
+                if prompt.len() <= most || self.messages.len() <= self.first + 2 {
                     break prompt;
                 }
-                self.messages.drain(first..first + 2);
+                self.messages.drain(self.first..self.first + 2);
                 forgot = true;
             },
             None => {

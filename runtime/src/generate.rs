@@ -15,10 +15,21 @@ use crate::sample::Sampler;
 pub enum StopReason {
     /// One of the stop tokens was sampled.
     StopToken,
+    /// One of the stop texts came.
+    StopText,
     /// As many tokens as asked for.
     MaxTokens,
     /// The user asked to stop.
     Interrupted,
+}
+
+/// Whether a generation goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// With the next token.
+    Continue,
+    /// No more, as a stop text came.
+    Stop,
 }
 
 /// What came out of a generation.
@@ -70,8 +81,8 @@ pub struct GenerateRequest<'a> {
     pub stop_tokens: &'a [u32],
 }
 
-/// Generates tokens behind a prompt. `on_token` sees each token as soon as it is known. A stop requested of the runner ends
-/// it with what there is.
+/// Generates tokens behind a prompt. `on_token` sees each token as soon as it is known, and may end it. A stop requested of the
+/// runner ends it with what there is.
 ///
 /// # Errors
 /// When the prompt is empty or does not fit, a token is beyond the vocabulary, the logits are not numbers, or `on_token`
@@ -81,7 +92,7 @@ pub fn generate<R: Runner>(
     state: &mut R::State,
     request: GenerateRequest<'_>,
     sampler: &mut Sampler,
-    mut on_token: impl FnMut(u32) -> Result<()>,
+    mut on_token: impl FnMut(u32) -> Result<Flow>,
 ) -> Result<Generation> {
     let GenerateRequest { prompt, max_tokens, stop_tokens } = request;
     check_lengths(prompt.len(), max_tokens, state.context() - state.position())?;
@@ -89,6 +100,7 @@ pub fn generate<R: Runner>(
     let mut tokens = Vec::with_capacity(max_tokens);
     let started = Instant::now();
     let mut prefill = Duration::ZERO;
+    sampler.accept(prompt);
     let mut produce = || -> Result<StopReason> {
         let mut rows = 0;
         for batch in prompt.chunks(state.batch()) {
@@ -106,7 +118,10 @@ pub fn generate<R: Runner>(
                 return Ok(StopReason::StopToken);
             }
             tokens.push(token);
-            on_token(token)?;
+            sampler.accept(&[token]);
+            if on_token(token)? == Flow::Stop {
+                return Ok(StopReason::StopText);
+            }
             runner.cancel().check()?;
             if tokens.len() < max_tokens {
                 runner.decode(state, token)?;

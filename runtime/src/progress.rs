@@ -18,6 +18,14 @@ pub trait Progress: Sync {
 
     /// Something that the user should know, in one line.
     fn note(&self, _text: &str) {}
+
+    /// Something that will disappoint the user, in one line.
+    fn warn(&self, text: &str) {
+        self.note(text);
+    }
+
+    /// Something that only who looks for a mistake wants to know, in one line.
+    fn detail(&self, _text: &str) {}
 }
 
 /// Progress that nobody watches.

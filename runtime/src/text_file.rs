@@ -1,11 +1,14 @@
 //! Text files, read piece by piece: how long a text is decides neither memory nor how much of it is read.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
+use crate::content::lfs_pointer;
 use crate::error::{Result, RuntimeError};
 
 /// Bytes that are read at once.
@@ -53,10 +56,29 @@ impl TextSource for TextInMemory<'_> {
     }
 }
 
-/// A text file in UTF-8, hashed while it is read.
+/// Texts of pipes, each by its path: they can be read once only, and are read by several parts of a program.
+static PIPES: Mutex<BTreeMap<PathBuf, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+
+/// What a text is read from.
+#[derive(Debug)]
+enum Bytes {
+    File(File),
+    Pipe(Cursor<Arc<[u8]>>),
+}
+
+impl Read for Bytes {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Bytes::File(file) => file.read(bytes),
+            Bytes::Pipe(text) => text.read(bytes),
+        }
+    }
+}
+
+/// A text file in UTF-8, hashed while it is read; of `-` and other pipes what comes from them.
 #[derive(Debug)]
 pub struct TextFile {
-    file: File,
+    file: Bytes,
     path: PathBuf,
     hash: Sha256,
     /// Bytes that have become text.
@@ -66,10 +88,10 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// Opens the text at `path`.
+    /// Opens the text at `path`. A pipe is read to its end; stdin is `-`.
     ///
     /// # Errors
-    /// When there is no such file, or it is something else, such as a directory.
+    /// When there is no such file, it is a directory or a disk, or a pipe has more than [`MAX_WHOLE_BYTES`].
     pub fn open(path: &Path) -> Result<TextFile> {
         TextFile::open_behind(Sha256::new(), path)
     }
@@ -79,13 +101,21 @@ impl TextFile {
     /// # Errors
     /// As [`TextFile::open`].
     pub fn open_behind(hash: Sha256, path: &Path) -> Result<TextFile> {
-        let found = std::fs::metadata(path).map_err(|e| RuntimeError::io(path, "read", e))?;
-        if !found.is_file() {
-            let found = if found.is_dir() { "a directory" } else { "a pipe or device" };
-            return Err(RuntimeError::bad_input(path, "the text", "a regular file", found));
-        }
-        let file = File::open(path).map_err(|e| RuntimeError::io(path, "open", e))?;
+        let file = open_bytes(path)?;
         Ok(TextFile { file, path: path.to_owned(), hash, offset: 0, pending: Vec::new() })
+    }
+
+    /// How long it is.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn size(&self) -> Result<u64> {
+        match &self.file {
+            Bytes::File(file) => {
+                Ok(file.metadata().map_err(|e| RuntimeError::io(&self.path, "read", e))?.len())
+            }
+            Bytes::Pipe(text) => Ok(text.get_ref().len() as u64),
+        }
     }
 
     /// The hash of the whole file, of which the rest is read for it. The rest need not be UTF-8.
@@ -127,6 +157,14 @@ impl TextFile {
         }
     }
 
+    /// A text that is none, and looks like one.
+    fn refuse_pointer(&self) -> Result<()> {
+        match lfs_pointer(&self.pending) {
+            Some(found) => Err(RuntimeError::bad_input(&self.path, "the text", "the file itself", found)),
+            None => Ok(()),
+        }
+    }
+
     /// Moves what is whole characters from `pending` to `text`; false where there is none yet.
     fn take_text(&mut self, text: &mut String) -> Result<bool> {
         let valid = match str::from_utf8(&self.pending) {
@@ -155,6 +193,9 @@ impl TextSource for TextFile {
                 return if self.pending.is_empty() { Ok(false) } else { Err(self.not_utf8(0)) };
             }
             self.pending.extend(&bytes[..n]);
+            if self.offset == 0 {
+                self.refuse_pointer()?;
+            }
             if self.take_text(text)? {
                 return Ok(true);
             }
@@ -164,6 +205,62 @@ impl TextSource for TextFile {
     fn path(&self) -> &Path {
         &self.path
     }
+}
+
+fn open_bytes(path: &Path) -> Result<Bytes> {
+    if path == Path::new("-") {
+        return pipe(path, &mut io::stdin().lock());
+    }
+    let found = std::fs::metadata(path).map_err(|e| RuntimeError::io(path, "read", e))?;
+    let open = || File::open(path).map_err(|e| RuntimeError::io(path, "open", e));
+    if found.is_file() {
+        return Ok(Bytes::File(open()?));
+    }
+    if !is_pipe(&found) {
+        let found = if found.is_dir() { "a directory" } else { "a device" };
+        return Err(RuntimeError::bad_input(path, "the text", "a file or a pipe", found));
+    }
+    pipe(path, &mut open()?)
+}
+
+/// Whether something can be read to its end although it is no file. A device such as a terminal can, but not all can.
+fn is_pipe(found: &std::fs::Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt as _;
+        let kind = found.file_type();
+        kind.is_fifo() || kind.is_socket() || kind.is_char_device()
+    }
+    #[cfg(not(unix))]
+    {
+        !found.is_dir()
+    }
+}
+
+/// All that comes from a pipe, which is read at the first call.
+fn pipe(path: &Path, from: &mut dyn Read) -> Result<Bytes> {
+    let mut pipes = PIPES.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = match pipes.get(path) {
+        Some(text) => text.clone(),
+        None => {
+            let mut bytes = Vec::new();
+            let most = MAX_WHOLE_BYTES as u64;
+            from.take(most + 1).read_to_end(&mut bytes).map_err(|e| RuntimeError::io(path, "read", e))?;
+            if bytes.len() as u64 > most {
+                let expected = format!("at most {most} bytes from a pipe");
+                return Err(RuntimeError::bad_input(
+                    path,
+                    "the text",
+                    expected,
+                    "more; write it to a file first",
+                ));
+            }
+            let text: Arc<[u8]> = bytes.into();
+            pipes.insert(path.to_owned(), text.clone());
+            text
+        }
+    };
+    Ok(Bytes::Pipe(Cursor::new(text)))
 }
 
 /// Reads a short text file as a whole.

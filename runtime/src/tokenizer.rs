@@ -14,7 +14,9 @@ use crate::guard::catch_library_panic;
 use crate::text_file::{TextInMemory, TextSource};
 use windows::{Encoder, Placed};
 
-pub use definition::{Definition, FoundTokenizer, GgufTokenizer, find_tokenizer, read_gguf_tokenizer};
+pub use definition::{
+    Definition, FoundTokenizer, GgufTokenizer, find_tokenizer, pre_tokenizer_name, read_gguf_tokenizer,
+};
 pub use open::open_tokenizer;
 pub(crate) use self_check::check_against;
 pub use self_check::{Difference, first_difference, self_check};

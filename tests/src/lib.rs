@@ -15,6 +15,8 @@ pub mod mutate;
 mod programs;
 mod refused;
 pub mod reseal;
+#[cfg(target_os = "linux")]
+mod terminal;
 
 pub use data::{CALIBRATION, TEXT, golden, shared};
 pub use folders::{Snapshot, leftovers};
@@ -26,3 +28,5 @@ pub use models::{
 };
 pub use programs::{Output, Program, has_avx2, program, program_path, script};
 pub use refused::refused;
+#[cfg(target_os = "linux")]
+pub use terminal::Terminal;

@@ -11,7 +11,8 @@ pub fn refused(what: &str, dir: &Path, call: Program, code: i32, says: &[&str]) 
     let output = call.dir(dir).run();
     assert_eq!(output.code, code, "{what}: {}{}", output.stdout, output.stderr);
     assert!(!output.stderr.contains("panicked"), "{what}: {}", output.stderr);
-    assert!(output.stderr.contains("error: "), "{what}: {}", output.stderr);
+    let is_error = output.stderr.contains("error: ") || output.stderr.contains("\"document\":\"error\"");
+    assert!(is_error, "{what}: {}", output.stderr);
     assert_eq!(output.stdout, "", "{what}: errors belong on stderr");
     for part in says {
         assert!(output.stderr.contains(part), "{what}: {part:?} is not in: {}", output.stderr);

@@ -23,7 +23,7 @@ pub struct BatchArgs {
     /// With --batch: most jobs at a time [default: one for each physical core]
     #[arg(long, value_name = "N", requires = "batch", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Most memory, such as 8GB: a conversion that will need more, by prediction, is refused. With --batch, jobs start only as
+    /// Most memory, such as 8GB (a number alone is megabytes): a conversion that will need more, by prediction, is refused. With --batch, jobs start only as
     /// far as they need no more than this together [default there: 80 % of what is free]
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["demo", "show_stats", "merge_stats"])]
     pub ram: Option<ByteSize>,

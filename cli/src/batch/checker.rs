@@ -20,7 +20,7 @@ const MODEL: &str = "model";
 /// The key of the second.
 pub(super) const OUTPUT: &str = "output";
 /// Options that a job cannot have, by their ids, with the reason.
-const NOT_FOR_JOBS: [(&str, &str); 10] = [
+const NOT_FOR_JOBS: [(&str, &str); 13] = [
     ("help", "is not for jobs"),
     ("version", "is not for jobs"),
     ("demo", "is not for jobs: give a model"),
@@ -30,8 +30,13 @@ const NOT_FOR_JOBS: [(&str, &str); 10] = [
     ("merge_stats", "makes no file"),
     ("dry_run", "makes no file"),
     ("json", "belongs on the command line of the batch"),
+    ("quiet", "belongs on the command line of the batch"),
+    ("verbose", "belongs on the command line of the batch"),
+    ("no_table", "belongs on the command line of the batch"),
     ("pin", "would put all jobs on the same cores"),
 ];
+/// Options that name files beside the output which a job writes.
+const ALSO_WRITTEN: [&str; 2] = ["stats_out", "save_plan"];
 /// Options by which the machine is used, not what is made.
 const NOT_OF_THE_RESULT: [&str; 3] = ["model", "force", "threads"];
 /// The name that a missing limit gives a file.
@@ -91,7 +96,11 @@ impl<'a> Checker<'a> {
         let inputs = self.inputs(&matches, &mut missing);
         (self.problems.len() == before).then(|| BatchJob {
             line: entry.line,
-            also_written: one_path(&matches, "stats_out").map(|path| self.folder.join(path)),
+            also_written: ALSO_WRITTEN
+                .into_iter()
+                .filter_map(|id| one_path(&matches, id))
+                .map(|path| self.folder.join(path))
+                .collect(),
             force: matches.get_flag("force"),
             threads: matches.get_one("threads").copied(),
             settings: self.settings(&matches),
@@ -259,7 +268,7 @@ impl<'a> Checker<'a> {
             .command
             .get_arguments()
             .filter(|arg| is_path(arg) && !Self::is_of_batches(arg) && arg.get_long().is_some())
-            .filter(|arg| arg.get_id() != "stats_out")
+            .filter(|arg| !ALSO_WRITTEN.contains(&arg.get_id().as_str()))
             .filter(|arg| !NOT_FOR_JOBS.iter().any(|(id, _)| arg.get_id() == id))
             .map(|arg| (arg.get_id().to_string(), arg.get_long().unwrap_or_default().to_owned()))
             .collect();
@@ -270,7 +279,7 @@ impl<'a> Checker<'a> {
                 if !full.is_file() {
                     let what = match id.as_str() {
                         "plan" => {
-                            "there is no such file: jobs replay plans; qsf-convert --dry-run --plan writes one"
+                            "there is no such file: jobs replay plans; qsf-convert --dry-run --save-plan writes one"
                         }
                         _ => "there is no such file",
                     };
@@ -287,7 +296,7 @@ impl<'a> Checker<'a> {
     fn settings(&self, matches: &ArgMatches) -> BTreeMap<String, Vec<String>> {
         let counts = |arg: &&Arg| {
             let id = arg.get_id().as_str();
-            let reads = is_path(arg) && id != "stats_out";
+            let reads = is_path(arg) && !ALSO_WRITTEN.contains(&id);
             !reads && !Self::is_of_batches(arg) && !NOT_OF_THE_RESULT.contains(&id)
         };
         let mut settings = BTreeMap::new();
@@ -315,10 +324,10 @@ impl<'a> Checker<'a> {
             }
         }
         let mut written: HashMap<&Path, usize> = HashMap::new();
-        for (path, line) in jobs.iter().filter_map(|job| Some((job.also_written.as_deref()?, job.line))) {
-            if let Some(first) = written.insert(path, line) {
+        for (job, path) in jobs.iter().flat_map(|job| job.also_written.iter().map(move |path| (job, path))) {
+            if let Some(first) = written.insert(path, job.line) {
                 let what = format!("'{}' is written by line {first} already", path.display());
-                self.problem(line, Some("stats_out"), what);
+                self.problem(job.line, Some(ALSO_WRITTEN[0]), what);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! The process of a job, as the process of the batch sees it.
 
-use std::env;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::time::Instant;
 
 use super::error::BatchError;
 use super::protocol::{GO, Report, STOP};
+use crate::own_process::OwnProcess;
 
 /// What is kept of what a process said on stderr.
 const MOST_SAID: usize = 4 << 10;
@@ -30,8 +30,8 @@ impl Program {
     /// # Errors
     /// When the system does not tell its file.
     pub fn this() -> Result<Program, BatchError> {
-        let path = env::current_exe().map_err(|e| BatchError::io(Path::new("qsf-convert"), "find", e))?;
-        Ok(Program { path, first: Vec::new() })
+        let own = OwnProcess::get().map_err(|e| BatchError::io(Path::new("qsf-convert"), "find", e))?;
+        Ok(Program { path: own.path, first: own.first })
     }
 }
 

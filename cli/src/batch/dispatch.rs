@@ -48,6 +48,8 @@ pub struct Demand {
     pub threads: usize,
 }
 
+use crate::progress::Verbosity;
+
 impl Dispatch {
     /// Checks the list, takes hold of the results in `out_dir`, and skips what is done. Processes of jobs run `program`;
     /// `own_cores` is what this machine has, to look at as many models at a time.
@@ -79,7 +81,7 @@ impl Dispatch {
         let mut dispatch = Dispatch {
             list_sha256: hash_of(&list)?,
             list,
-            watch: Watch::new(jobs.len(), jobs.iter().map(work_of).sum()),
+            watch: Watch::new(jobs.len(), jobs.iter().map(work_of).sum(), Verbosity::Normal),
             outcomes: vec![Outcome::NotStarted; jobs.len()],
             predicted: vec![None; jobs.len()],
             settings,

@@ -21,7 +21,7 @@ pub struct BatchJob {
     /// Its file, below the folder for all files.
     pub output: PathBuf,
     /// Where a file that its options ask for is written as well.
-    pub also_written: Option<PathBuf>,
+    pub also_written: Vec<PathBuf>,
     /// The command line but for program and output: what comes before MODEL.
     pub options: Vec<OsString>,
     /// Everything that the result depends on but for the contents of files: options with their values, defaults as well.

@@ -64,6 +64,8 @@ use results::Results;
 use schedule::{Schedule, Settings, marker_path, work_of};
 use watch::Watch;
 
+use crate::progress::Verbosity;
+
 /// Does the jobs that `list` names, into the folder of `args`. `command` is the command line that options of jobs are of, and
 /// `threads` what all jobs share.
 ///
@@ -75,13 +77,14 @@ pub fn run_batch(
     args: &BatchArgs,
     command: &Command,
     threads: usize,
+    verbosity: Verbosity,
     cancel: &Cancel,
 ) -> Result<Summary, BatchError> {
     let started = Instant::now();
     let out_dir = args.out_dir.as_deref().unwrap_or(Path::new("."));
     let (jobs, results) = open_batch(list, out_dir, args.shard.unwrap_or(Shard::ALL), command)?;
     let settings = settings(list, absolute(out_dir)?, args, threads)?;
-    let watch = Watch::new(jobs.len(), jobs.iter().map(work_of).sum());
+    let watch = Watch::new(jobs.len(), jobs.iter().map(work_of).sum(), verbosity);
     let outcomes = Schedule::new(&settings, &jobs, results, watch, cancel).run()?;
     let outcomes = jobs.iter().zip(outcomes).map(|(job, outcome)| (job.line, job.output.clone(), outcome));
     Ok(Summary { jobs: outcomes.collect(), seconds: started.elapsed().as_secs_f64() })

@@ -190,6 +190,7 @@ impl<'a> Schedule<'a> {
                     running.peak = running.child.peak().or(running.peak);
                 }
                 self.watch_growth();
+                self.watch.log();
             }
         }
         Ok(())
@@ -388,7 +389,9 @@ impl<'a> Schedule<'a> {
         let peak = running.peak;
         let (status, said) = running.child.end();
         if running.put_off && !matches!(running.outcome, Some(Report::Finished(_))) {
-            if self.stopped_at.is_none() {
+            if self.stopped_at.is_some() {
+                self.outcomes[job] = Outcome::Stopped;
+            } else {
                 self.pending.push_back(Pending { job, attempt: tries.attempts, not_before: Instant::now() });
             }
             return Ok(());
@@ -407,6 +410,7 @@ impl<'a> Schedule<'a> {
         };
         if self.stopped_at.is_some() {
             // It did not fail: it was not let.
+            self.outcomes[job] = Outcome::Stopped;
             return Ok(());
         }
         if stopped.may_pass && tries.attempts <= self.settings.retry {

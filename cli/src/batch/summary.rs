@@ -16,6 +16,8 @@ pub enum Outcome {
     Ended(Record),
     /// It had been done before, and nothing has changed since.
     Skipped(Record),
+    /// It was in work when the batch ended, and goes on with the next one.
+    Stopped,
     /// The batch ended before it.
     NotStarted,
 }
@@ -25,7 +27,7 @@ impl Outcome {
     pub fn record(&self) -> Option<&Record> {
         match self {
             Outcome::Ended(record) | Outcome::Skipped(record) => Some(record),
-            Outcome::NotStarted => None,
+            Outcome::Stopped | Outcome::NotStarted => None,
         }
     }
 
@@ -39,6 +41,7 @@ impl Outcome {
             Outcome::Ended(record) => record.state.name().into(),
             Outcome::Skipped(record) if record.state == State::Done => "skipped".into(),
             Outcome::Skipped(record) => format!("{} before", record.state.name()),
+            Outcome::Stopped => "stopped".into(),
             Outcome::NotStarted => "not started".into(),
         }
     }
@@ -116,6 +119,7 @@ impl Summary {
         for (number, what) in [
             (of(State::Rejected), "rejected"),
             (of(State::Failed), "failed"),
+            (self.count(|o| matches!(o, Outcome::Stopped)), "stopped in work"),
             (self.count(|o| matches!(o, Outcome::NotStarted)), "not started"),
         ] {
             if number > 0 {
@@ -130,7 +134,8 @@ impl Summary {
         let jobs = self.jobs.iter().map(|(line, output, outcome)| {
             let mut value = json!(outcome.record());
             if !value.is_object() {
-                value = json!({ "output": output, "state": "not_started" });
+                let state = if matches!(outcome, Outcome::Stopped) { "stopped" } else { "not_started" };
+                value = json!({ "output": output, "state": state });
             }
             value["line"] = json!(line);
             value["skipped"] = json!(matches!(outcome, Outcome::Skipped(_)));
@@ -144,6 +149,7 @@ impl Summary {
             "skipped": self.count(|o| matches!(o, Outcome::Skipped(_))),
             "rejected": of(State::Rejected),
             "failed": of(State::Failed),
+            "stopped": self.count(|o| matches!(o, Outcome::Stopped)),
             "not_started": self.count(|o| matches!(o, Outcome::NotStarted)),
             "seconds": self.seconds,
         });

@@ -48,7 +48,7 @@ pub fn run_gpu_kernels(args: &BenchArgs, json: bool, cancel: &Cancel) -> anyhow:
         read_gb_per_second: bench.read_gb_per_second,
         rows,
     };
-    print(&match args.format(json) {
+    print(&match args.format_of(json) {
         OutputFormat::Table => report.text(),
         OutputFormat::Json => format!("{:#}\n", document("gpu_kernels", serde_json::to_value(&report)?)),
         OutputFormat::Csv => report.sheet().to_csv(),

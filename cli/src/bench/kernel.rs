@@ -70,7 +70,7 @@ pub fn run_kernels(
         progress.end();
     }
     let report = KernelReport { version: env!("CARGO_PKG_VERSION"), isa, clock_ghz, rows };
-    print(&match args.format(json) {
+    print(&match args.format_of(json) {
         OutputFormat::Table => report.text(),
         OutputFormat::Json => format!("{:#}\n", document("kernels", serde_json::to_value(&report)?)),
         OutputFormat::Csv => report.full_sheet().to_csv(),

@@ -76,9 +76,9 @@ pub struct BenchArgs {
     /// With --bench: first measure loading with the model's files dropped from the page cache (Linux)
     #[arg(long, requires = "bench", conflicts_with_all = NOT_A_BENCH, conflicts_with = "ram_budget")]
     pub cold: bool,
-    /// How results are printed; --json is the same as -o json
-    #[arg(short, long, value_enum, value_name = "FORMAT", requires = "measure", conflicts_with_all = ["json", "input", "system"])]
-    pub output: Option<OutputFormat>,
+    /// How results are printed; --json is the same as --format json
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "measure", conflicts_with_all = ["json", "input", "system"])]
+    pub format: Option<OutputFormat>,
 }
 
 impl BenchArgs {
@@ -98,7 +98,7 @@ impl BenchArgs {
         Ok(tests)
     }
 
-    fn format(&self, json: bool) -> OutputFormat {
-        self.output.unwrap_or(if json { OutputFormat::Json } else { OutputFormat::Table })
+    fn format_of(&self, json: bool) -> OutputFormat {
+        self.format.unwrap_or(if json { OutputFormat::Json } else { OutputFormat::Table })
     }
 }

@@ -61,7 +61,7 @@ pub fn run_bench(
     cancel: &Cancel,
 ) -> anyhow::Result<()> {
     let tests = args.tests()?;
-    let format = args.format(json);
+    let format = args.format_of(json);
     let progress = ProgressLine::default();
     let counts = how.compute.counts()?;
     how.compute.start_loaders()?;

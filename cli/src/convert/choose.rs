@@ -1,14 +1,16 @@
 //! From the command line to the options of a conversion.
 
-use std::path::Path;
-
-use qsf_converter::read_plan;
-use qsf_converter::{ClusterOptions, ConvertOptions, Limits, OutlierChoice, calibrate, evaluation_text};
-use qsf_format::human_bytes;
+use qsf_converter::plan::Recipe;
+use qsf_converter::{
+    ClusterOptions, ConvertOptions, EvaluationText, Limits, OutlierChoice, SavedPlan, Texts, calibrate,
+    evaluation_text,
+};
+use qsf_format::{QuantType, human_bytes};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 
 use super::args::{ConvertArgs, OutlierArg};
+use super::format::Wanted;
 use crate::byte_size::ByteSize;
 
 /// Tokens of the text that vocabulary clusters are measured on.
@@ -17,14 +19,65 @@ const CLUSTER_TOKENS: usize = 4096;
 /// Tokens of the text that early exits are learned from and measured on.
 const EXIT_TOKENS: usize = 16_384;
 
-/// Tokens per chunk of an evaluation, as llama.cpp's tools have it.
+/// Tokens per chunk of an evaluation, as llama.cpp's tools have it; fewer where the model was made for fewer.
 const EVAL_CTX: usize = 512;
 
-/// The options of the conversion, and where its plan is to be written.
-pub(super) fn choose_options<'a>(
-    args: &'a ConvertArgs,
+/// The plan that is to be replayed.
+///
+/// # Errors
+/// When it cannot be read or is none.
+pub(super) fn plan_to_replay(args: &ConvertArgs) -> anyhow::Result<Option<SavedPlan>> {
+    Ok(args.plan.as_deref().map(SavedPlan::read).transpose()?)
+}
+
+/// The options of the conversion: those of `plan`, where one is replayed, and else of the command line.
+pub(super) fn choose_options(
+    args: &ConvertArgs,
+    plan: Option<&SavedPlan>,
     source: &dyn WeightSource,
-) -> anyhow::Result<(ConvertOptions, Option<&'a Path>)> {
+) -> anyhow::Result<ConvertOptions> {
+    if let Some(path) = &args.save_plan {
+        SavedPlan::check_place(path, args.force)?;
+    }
+    let evaluation = match &args.eval {
+        Some(path) => {
+            let chunks = args.eval_chunks.map(|chunks| chunks as usize);
+            Some(evaluation_text(source, path, EVAL_CTX.min(source.config().max_positions as usize), chunks)?)
+        }
+        None => None,
+    };
+    let options = match plan.zip(args.plan.as_deref()) {
+        Some((plan, path)) => {
+            let (calibration, stats_in) = (&args.calibration[..], &args.stats_in[..]);
+            plan.options(
+                source,
+                &Texts { plan: path, calibration, stats_in, evaluation: evaluation.as_ref() },
+            )?
+        }
+        None => options_of_flags(args, source, evaluation)?,
+    };
+    Ok(ConvertOptions {
+        force: args.force,
+        keep_tensors: args.batch.batch_worker,
+        skip_tokenizer_check: args.skip_tokenizer_check,
+        allow_requantize: args.allow_requantize,
+        stats_out: args.stats_out.clone(),
+        save_plan: args.save_plan.clone(),
+        limits: Limits {
+            max_kld: args.max_kld,
+            max_ppl_increase: args.max_ppl_increase,
+            max_size: args.max_size.map(|size| size.0),
+        },
+        ..options
+    })
+}
+
+/// What decides the bytes of the file, by the flags.
+fn options_of_flags(
+    args: &ConvertArgs,
+    source: &dyn WeightSource,
+    evaluation: Option<EvaluationText>,
+) -> anyhow::Result<ConvertOptions> {
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
     let size_limit = match (args.target_size, args.target_bpw) {
         (Some(ByteSize(bytes)), _) => Some(bytes),
@@ -35,13 +88,6 @@ pub(super) fn choose_options<'a>(
         }
         (None, None) => None,
     };
-    let replayed = args.plan.as_deref().filter(|path| path.exists());
-    if let (Some(path), Some(_)) = (replayed, size_limit) {
-        let problem = format!("--plan {} gives every type already: leave out the target", path.display());
-        return Err(RuntimeError::Request(problem).into());
-    }
-    let mut overrides = replayed.map(read_plan).transpose()?.unwrap_or_default();
-    overrides.extend(args.tensor_type.iter().cloned());
     let calibrated = !args.calibration.is_empty() || size_limit.is_some() || args.stats_out.is_some();
     let calibration = if calibrated {
         Some(calibrate(source, &args.calibration, args.calibration_tokens, args.chat_template)?)
@@ -60,40 +106,29 @@ pub(super) fn choose_options<'a>(
     } else {
         None
     };
-    let evaluation = match &args.eval {
-        Some(path) => {
-            let chunks = args.eval_chunks.map(|chunks| chunks as usize);
-            Some(evaluation_text(source, path, EVAL_CTX, chunks)?)
-        }
-        None => None,
+    let (recipe, gguf) = match Wanted::of(args)? {
+        Wanted::Qsf(recipe) => (recipe, None),
+        Wanted::Gguf(recipe) => (Recipe::Uniform(QuantType::Q4), Some(recipe)),
     };
-    let options = ConvertOptions {
-        recipe: args.quant,
-        outliers: choose_outliers(args)?,
+    Ok(ConvertOptions {
+        recipe,
+        gguf,
+        outliers: if gguf.is_some() { OutlierChoice::OFF } else { choose_outliers(args)? },
         min_cosine: args.min_cosine,
-        overrides,
+        overrides: args.tensor_type.clone(),
         block: args.block_size,
         compression: args.compress.into(),
         layout: args.layout.into(),
-        force: args.force,
-        keep_tensors: args.batch.batch_worker,
-        skip_tokenizer_check: args.skip_tokenizer_check,
-        allow_requantize: args.allow_requantize,
         calibration,
         stats_in: args.stats_in.clone(),
-        stats_out: args.stats_out.clone(),
         size_limit,
         effort: args.effort.into(),
         clusters,
         early_exit,
         evaluation,
-        limits: Limits {
-            max_kld: args.max_kld,
-            max_ppl_increase: args.max_ppl_increase,
-            max_size: args.max_size.map(|size| size.0),
-        },
-    };
-    Ok((options, args.plan.as_deref().filter(|_| replayed.is_none())))
+        named: type_name(args, None)?,
+        ..ConvertOptions::default()
+    })
 }
 
 /// What `--outliers` asks for, or else what suits the other options.
@@ -111,10 +146,13 @@ fn choose_outliers(args: &ConvertArgs) -> Result<OutlierChoice, RuntimeError> {
 }
 
 /// What stands for the types of the matrices in names and reports.
-pub(super) fn type_name(args: &ConvertArgs) -> String {
-    match (args.target_size, args.target_bpw) {
+pub(super) fn type_name(args: &ConvertArgs, plan: Option<&SavedPlan>) -> Result<String, RuntimeError> {
+    if let Some(plan) = plan {
+        return Ok(plan.named().to_owned());
+    }
+    Ok(match (args.target_size, args.target_bpw) {
         (Some(ByteSize(bytes)), _) => human_bytes(bytes).replace(' ', ""),
         (None, Some(bits)) => format!("{bits}bpw"),
-        (None, None) => args.quant.name().to_owned(),
-    }
+        (None, None) => Wanted::of(args)?.name().to_owned(),
+    })
 }

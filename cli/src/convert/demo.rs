@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use qsf_converter::plan::Recipe;
-use qsf_converter::{ConvertError, ConvertOptions, Result, convert};
-use qsf_format::human_bytes;
+use qsf_converter::{ConvertError, ConvertOptions, Result, convert, evaluation_record};
+use qsf_format::{human_bytes, store_evaluation};
 use qsf_runtime::bench::{SpeedOptions, Test, speed};
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::eval::{EvalOptions, evaluate};
+use qsf_runtime::file_hash::sha256;
 use qsf_runtime::generate::PROMPT_BATCH;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{QsfSource, WeightSource, open_huggingface};
@@ -80,12 +81,13 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
     let json = source.tokenizer_json().unwrap_or_default();
     let tokenizer = Tokenizer::from_json(json, source.path())?;
     let tokens = tokenizer.encode(TEXT)?;
+    let text_sha256 = sha256(TEXT.as_bytes());
     let options = EvalOptions {
         ctx: CTX,
         chunks: None,
         bos: tokenizer.bos(),
-        kv: KvTypes::default().into(),
-        base_kv: KvTypes::default(),
+        kv: KvTypes::F16.into(),
+        base_kv: KvTypes::F16,
         ..EvalOptions::default()
     };
     let reference = Decoder::new(Arc::new(Model::load(&source)?), cpu.clone(), None).stop_on(cancel);
@@ -110,11 +112,13 @@ pub fn run_demo(dir: &Path, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel)
         let model = Model::load(&QsfSource::open(&path)?)?;
         let decoder = Decoder::new(Arc::new(model), cpu.clone(), None).stop_on(cancel);
         let result = evaluate(&decoder, Some(&reference), &tokens, options, progress)?;
+        let record = evaluation_record(&result, &text_sha256, decoder.activations().name());
+        let file_bytes = store_evaluation(&path, record.to_string().as_bytes())?;
         lines.push(DemoLine {
             name: name.into(),
             file,
-            file_bytes: conversion.file_bytes,
-            bits_per_weight: conversion.bits_per_weight(),
+            file_bytes,
+            bits_per_weight: 8.0 * file_bytes as f64 / conversion.weights as f64,
             ppl: result.ppl,
             kld_mean: result.divergence.map(|d| d.kld.mean),
             decode_tokens_per_second: decode_speed(&decoder, progress)?,

@@ -1,15 +1,14 @@
 //! The conversion that a command line asks for.
 
-use qsf_converter::write_plan;
 use qsf_converter::{Conversion, ConvertError, ConvertOptions, convert, journal_path, predict_peak};
-use qsf_format::Failure;
+use qsf_format::{BlockSize, Failure, human_bytes};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
 use serde_json::{Value, json};
 
 use super::args::ConvertArgs;
-use super::choose::{choose_options, type_name};
+use super::choose::{choose_options, plan_to_replay};
 use super::model::{open_model, output};
 use super::ram::Ram;
 use super::report::conversion_json;
@@ -21,6 +20,10 @@ use crate::json_document::document;
 pub(super) struct Made {
     pub conversion: Conversion,
     pub name: String,
+    /// Values of a block.
+    pub block: BlockSize,
+    /// What the type is called.
+    named: String,
 }
 
 /// Converts MODEL. `ready` is asked when everything is known and nothing is done yet.
@@ -31,10 +34,12 @@ pub(super) fn make(
     cancel: &Cancel,
     ready: &dyn Fn(&dyn WeightSource, &ConvertOptions) -> Result<(), ConvertError>,
 ) -> anyhow::Result<Made> {
-    let out = output(args)?;
+    let plan = plan_to_replay(args)?;
+    let out = output(args, plan.as_ref())?;
     let (name, source) = open_model(args, Some(&out), progress, cancel)?;
     let source = source.as_ref();
-    let (options, plan_to_write) = choose_options(args, source)?;
+    let options = choose_options(args, plan.as_ref(), source)?;
+    tell_details(source, &options, cpu, progress)?;
     let ram = Ram::of(args);
     ram.check(|| predict_peak(source, &options))?;
     ready(source, &options)?;
@@ -48,19 +53,45 @@ pub(super) fn make(
             progress.note(&how_it_goes_on(&journal));
         }
     })?;
-    if let Some(path) = plan_to_write {
-        write_plan(path, &conversion.plan)?;
+    Ok(Made { conversion, name, block: options.block, named: options.named })
+}
+
+/// What -v says before the work.
+fn tell_details(
+    source: &dyn WeightSource,
+    options: &ConvertOptions,
+    cpu: &Cpu,
+    progress: &dyn Progress,
+) -> anyhow::Result<()> {
+    let (config, tensors) = (source.config(), source.tensors());
+    let weights: u64 = tensors.iter().map(|t| t.rows as u64 * t.cols as u64).sum();
+    progress.detail(&format!(
+        "{}: {} tensors, {weights} weights, {} layers, vocabulary of {}",
+        source.path().display(),
+        tensors.len(),
+        config.layers,
+        config.vocab
+    ));
+    progress.detail(&format!("{} threads, kernels for {}", cpu.threads(), cpu.isa().name()));
+    if let Some(text) = &options.calibration {
+        progress.detail(&format!(
+            "calibration text: {} tokens, SHA-256 {}",
+            text.tokens.len(),
+            text.text_sha256
+        ));
     }
-    Ok(Made { conversion, name })
+    let peak = human_bytes(predict_peak(source, options)?);
+    progress.detail(&format!("predicted peak of memory: {peak}"));
+    Ok(())
 }
 
 impl Made {
     /// What `--json` prints of it.
-    pub fn to_json(&self, args: &ConvertArgs) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut value = conversion_json(&self.conversion);
         value["path"] = json!(self.conversion.path.display().to_string());
         value["model"] = json!(self.name);
-        value["type"] = json!(type_name(args));
+        value["type"] = json!(self.named);
         document("conversion", value)
     }
 

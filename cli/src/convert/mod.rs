@@ -2,7 +2,9 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `args` | the flags |
+//! | `args`, `help` | the flags, and how their help is arranged |
+//! | `quant_arg` | the words for formats and recipes |
+//! | `format` | which format is asked for, and in which types |
 //! | `choose` | from flags to the options of a conversion |
 //! | `model` | the model that MODEL names, and what OUT is called |
 //! | `make` | the conversion |
@@ -16,9 +18,12 @@
 mod args;
 mod choose;
 mod demo;
+mod format;
+mod help;
 mod make;
 mod model;
 mod named;
+mod quant_arg;
 mod ram;
 mod report;
 mod run;
@@ -28,5 +33,5 @@ mod stats_report;
 pub use args::ConvertArgs;
 pub use demo::write_demo_model;
 pub use named::{convert_json, parse_named};
-pub use run::{command, job_process, main};
+pub use run::{command, job_process, main, program};
 pub use stats::{StatisticsDemand, statistics_demand, statistics_json};

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use qsf_converter::ConvertError;
 use qsf_converter::hub::{HubError, Reference};
+use qsf_converter::{ConvertError, SavedPlan};
 use qsf_format::FormatError;
 use qsf_runtime::RuntimeError;
 use qsf_runtime::progress::{Cancel, Progress};
@@ -11,13 +11,17 @@ use qsf_runtime::source::{self, WeightSource};
 
 use super::args::ConvertArgs;
 use super::choose::type_name;
+use super::format::extension;
 use crate::model_name::model_name;
 use crate::untrusted::refuse_if_untrusted;
 
 /// The file to write.
-pub(super) fn output(args: &ConvertArgs) -> anyhow::Result<PathBuf> {
+pub(super) fn output(args: &ConvertArgs, plan: Option<&SavedPlan>) -> anyhow::Result<PathBuf> {
+    // What contradicts itself is said before a model is opened.
+    let extension = extension(args, plan)?;
     let name = || Ok::<_, anyhow::Error>(name_model(args, model_argument(args)?)?.1);
-    args.out.clone().map_or_else(|| Ok(default_name(&name()?, &type_name(args))), Ok)
+    let default = || Ok(default_name(&name()?, &type_name(args, plan)?, extension));
+    args.out.clone().map_or_else(default, Ok)
 }
 
 fn model_argument(args: &ConvertArgs) -> Result<&Path, RuntimeError> {
@@ -78,7 +82,7 @@ fn fetch(reference: &Reference, _progress: &dyn Progress, _cancel: &Cancel) -> R
 }
 
 /// MODEL's own name and the type, in the current directory.
-fn default_name(name: &str, types: &str) -> PathBuf {
+fn default_name(name: &str, types: &str, extension: &str) -> PathBuf {
     let stem = [".gguf", ".qsf"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    PathBuf::from(format!("{stem}-{types}.qsf"))
+    PathBuf::from(format!("{stem}-{types}.{extension}"))
 }

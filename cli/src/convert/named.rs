@@ -60,7 +60,7 @@ pub fn convert_json(
     cancel: &Cancel,
 ) -> anyhow::Result<Value> {
     let made = make(args, cpu, progress, cancel, &|_, _| Ok(()))?;
-    let value = made.to_json(args);
+    let value = made.to_json();
     made.check_limits()?;
     Ok(value)
 }
@@ -74,6 +74,7 @@ fn first_paragraph(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::choose::type_name;
     use super::*;
 
     fn parse(options: &[(&str, Given)]) -> Result<ConvertArgs, String> {
@@ -93,7 +94,10 @@ mod tests {
             ("block-size", Given::Number("32".into())),
         ]);
         let args = args.unwrap();
-        assert_eq!((args.quant.name(), args.tensor_type.len(), args.block_size.get()), ("3bit", 2, 32));
+        assert_eq!(
+            (type_name(&args, None).unwrap().as_str(), args.tensor_type.len(), args.block_size.get()),
+            ("3bit", 2, 32)
+        );
         assert_eq!(args.out.as_deref(), Some(Path::new("-out.qsf")), "a name that begins like an option");
         assert!(parse(&[("force", Given::Flag(true))]).unwrap().force);
         assert!(!parse(&[("force", Given::Flag(false))]).unwrap().force);

@@ -1,8 +1,8 @@
 //! What a conversion reports: a table for people, JSON for pipelines.
 
-use qsf_converter::plan::Plan;
+use qsf_converter::plan::{Plan, TensorReport};
 use qsf_converter::{Conversion, Prediction};
-use qsf_format::{BlockSize, Outliers, TensorRecord, VocabClusters, human_bytes};
+use qsf_format::{BlockSize, Outliers, VocabClusters, human_bytes};
 use serde_json::{Value, json};
 
 use crate::console::table;
@@ -12,29 +12,39 @@ fn measure(found: Option<f64>) -> String {
     found.map_or("-".into(), |found| format!("{found:.6}"))
 }
 
-/// One row per tensor, then the totals.
-pub fn conversion_table(conversion: &Conversion, block: BlockSize) -> String {
-    let mut out = table(
+/// One row per tensor, if `tensors`, then the totals.
+pub fn conversion_text(conversion: &Conversion, block: BlockSize, tensors: bool) -> String {
+    let mut out = if tensors { tensor_table(conversion, block) + "\n" } else { String::new() };
+    out += &format!(
+        "{} weights in {}, {:.3} bits per weight over the whole file, {:.2} s\n",
+        conversion.weights,
+        human_bytes(conversion.file_bytes),
+        conversion.bits_per_weight(),
+        conversion.seconds
+    );
+    out + &measured_lines(conversion)
+}
+
+fn tensor_table(conversion: &Conversion, block: BlockSize) -> String {
+    table(
         &["tensor", "type", "bits", "cosine", "rel. error"],
         2,
         conversion.tensors.iter().map(|t| {
             let promoted = t.promoted_from.map_or(String::new(), |from| format!(" (instead of {from})"));
             vec![
-                tensor_name(t),
+                t.name(),
                 format!("{}{promoted}{}", t.quant, outliers_of(t)),
                 format!("{:.2}", stored_bits(t, block)),
                 measure(t.cosine),
                 measure(t.relative_error),
             ]
         }),
-    );
-    out += &format!(
-        "\n{} weights in {}, {:.3} bits per weight over the whole file, {:.2} s\n",
-        conversion.weights,
-        human_bytes(conversion.file_bytes),
-        conversion.bits_per_weight(),
-        conversion.seconds
-    );
+    )
+}
+
+/// A line for each thing that was measured on the file.
+fn measured_lines(conversion: &Conversion) -> String {
+    let mut out = String::new();
     if let Some(exits) = &conversion.early_exits {
         let share = |agreeing| 100.0 * f64::from(agreeing) / f64::from(exits.positions.max(1));
         let of = exits.exits.iter().map(|exit| format!("{} {:.1} %", exit.layer, share(exit.agreeing)));
@@ -90,9 +100,9 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
 }
 
 /// A tensor with what is not known or was not done as null, not left out as in META.
-fn record_json(record: &TensorRecord) -> Value {
+fn record_json(record: &TensorReport) -> Value {
     json!({
-        "tensor": tensor_name(record), "layer": record.layer, "kind": record.kind, "rows": record.rows, "cols": record.cols,
+        "tensor": record.name(), "layer": record.layer, "kind": record.kind, "rows": record.rows, "cols": record.cols,
         "type": record.quant, "promoted_from": record.promoted_from, "outliers": record.outliers,
         "cosine": record.cosine, "relative_error": record.relative_error, "max_abs_error": record.max_abs_error,
     })
@@ -115,13 +125,13 @@ pub fn plan_table(plan: &Plan, block: BlockSize) -> String {
 /// What is to be expected of the conversion `what`, for people. A compressed file is smaller than predicted.
 pub fn prediction_lines(found: &Prediction, what: &str, compressed: bool) -> String {
     let divergence = match found.divergence {
-        Some(divergence) => format!("about {divergence:.4} nats per token"),
+        Some(divergence) => format!("{divergence:.4} nats per token (--eval measures it)"),
         None => "unknown: needs --calibration, --target-size or --target-bpw".into(),
     };
     format!(
         "{what}: {} weights in {}{}, {:.3} bits per weight over the whole file\n\
-         divergence from the model: {divergence}\n\
-         time: about {}, memory: about {}\n",
+         estimated divergence from the model: {divergence}\n\
+         estimated time: {}, memory: {}\n",
         found.weights,
         if compressed { "at most " } else { "" },
         human_bytes(found.file_bytes),
@@ -177,15 +187,8 @@ fn clusters_json(clusters: &VocabClusters) -> Value {
     })
 }
 
-fn tensor_name(record: &TensorRecord) -> String {
-    match record.layer {
-        Some(layer) => format!("layer {layer} {}", record.kind),
-        None => record.kind.clone(),
-    }
-}
-
 /// Bits per value as stored, padding of the last block and outliers included.
-fn stored_bits(record: &TensorRecord, block: BlockSize) -> f64 {
+fn stored_bits(record: &TensorReport, block: BlockSize) -> f64 {
     let row = record.quant.row_bytes(block, record.cols.into()).unwrap_or(0);
     let apart = match record.outliers {
         0 => 0,
@@ -195,7 +198,7 @@ fn stored_bits(record: &TensorRecord, block: BlockSize) -> f64 {
 }
 
 /// What is stored apart, in words.
-fn outliers_of(record: &TensorRecord) -> String {
+fn outliers_of(record: &TensorReport) -> String {
     match record.outliers {
         0 => String::new(),
         count => format!(" and {count} outliers"),

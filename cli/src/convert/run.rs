@@ -5,27 +5,26 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory as _, Parser as _};
-use qsf_converter::write_plan;
 use qsf_converter::{ConvertOptions, predict, predict_peak};
 use qsf_format::{Compression, Failure};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
-use qsf_runtime::progress::Cancel;
+use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{self, WeightSource};
 use serde_json::json;
 
 use super::args::ConvertArgs;
-use super::choose::{choose_options, type_name};
+use super::choose::{choose_options, plan_to_replay};
 use super::demo::{demo_table, run_demo};
 use super::make::{Made, make};
-use super::model::open_model;
+use super::model::{open_model, output};
 use super::ram::Ram;
-use super::report::{conversion_table, plan_table, prediction_json, prediction_lines};
+use super::report::{conversion_text, plan_table, prediction_json, prediction_lines};
 use super::stats::{statistics_json, statistics_line};
 use super::stats_report::StatsReport;
 use crate::batch::{BatchError, Worker, forecast_batch, run_batch};
+use crate::command_line::parse;
 use crate::console::{print, print_json};
-use crate::documents;
 use crate::exit::{class_of, exit_with};
 use crate::interrupt::cancel_on_interrupt;
 use crate::json_document::document;
@@ -34,14 +33,19 @@ use crate::template_process::render_if_asked;
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    ExitCode::from(program())
+}
+
+/// The same, within a process that does other things, too; gives the exit code.
+pub fn program() -> u8 {
     if let Some(code) = render_if_asked() {
         return code;
     }
     // For a process of a batch, too, which tells of an error of this itself.
     let handler = cancel_on_interrupt();
-    let args: ConvertArgs = documents::parse();
+    let args: ConvertArgs = parse();
     if args.batch.batch_worker {
-        return ExitCode::from(work(&args));
+        return work(&args);
     }
     exit_with(handler.and_then(|_| run(&args)))
 }
@@ -51,7 +55,7 @@ fn run(args: &ConvertArgs) -> anyhow::Result<()> {
         return batch(args, jobs);
     }
     let cancel = cancel_on_interrupt()?;
-    let progress = ProgressLine::default();
+    let progress = ProgressLine::new(args.output.verbosity());
     if let Some(found) = statistics_json(args, || args.compute.start(), &progress, &cancel)? {
         print(&if args.json { format!("{found:#}\n") } else { statistics_line(&found) })?;
         return Ok(());
@@ -120,8 +124,12 @@ fn batch(args: &ConvertArgs, jobs: &Path) -> anyhow::Result<()> {
         let (failed, total) = (forecast.failing(), forecast.jobs.len());
         return if failed > 0 { Err(BatchError::JobsFailed { failed, total }.into()) } else { Ok(()) };
     }
-    let summary = run_batch(jobs, &args.batch, &command(), threads, &cancel)?;
-    print(&if args.json { format!("{:#}\n", summary.to_json()) } else { summary.to_table() })?;
+    let summary = run_batch(jobs, &args.batch, &command(), threads, args.output.verbosity(), &cancel)?;
+    if args.json {
+        print_json(&summary.to_json())?;
+    } else if !args.output.quiet {
+        print(&summary.to_table())?;
+    }
     let (failed, total) = (summary.failed(), summary.jobs.len());
     if cancel.is_requested() {
         return Err(BatchError::Interrupted { done: total - failed, total }.into());
@@ -131,10 +139,11 @@ fn batch(args: &ConvertArgs, jobs: &Path) -> anyhow::Result<()> {
 
 fn report(args: &ConvertArgs, made: &Made) -> anyhow::Result<()> {
     if args.json {
-        print_json(&made.to_json(args))?;
-    } else {
-        let table = conversion_table(&made.conversion, args.block_size);
-        print(&format!("{table}{}: written and verified\n", made.conversion.path.display()))?;
+        print_json(&made.to_json())?;
+    } else if !args.output.quiet {
+        let (conversion, tensors) = (&made.conversion, !args.no_table);
+        let text = conversion_text(conversion, made.block, tensors);
+        print(&format!("{text}{}: written and verified\n", conversion.path.display()))?;
     }
     Ok(())
 }
@@ -147,7 +156,7 @@ fn show_stats(args: &ConvertArgs, cpu: &Cpu) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what the conversion would give and take; with --plan and a target, writes the types that it would choose.
+/// Prints what the conversion would give and take; with --save-plan, writes the plan that it would make.
 fn dry_run(
     args: &ConvertArgs,
     name: &str,
@@ -156,18 +165,20 @@ fn dry_run(
     progress: &ProgressLine,
     cancel: &Cancel,
 ) -> anyhow::Result<()> {
-    let (options, plan_to_write) = choose_options(args, source)?;
+    let plan = plan_to_replay(args)?;
+    let options = choose_options(args, plan.as_ref(), source)?;
     Ram::of(args).check(|| predict_peak(source, &options))?;
+    let out = output(args, plan.as_ref())?;
     let found = predict(source, &options, cpu, progress, cancel)?;
-    if let Some(path) = plan_to_write {
-        write_plan(path, &found.plan)?;
+    if !args.force && out.symlink_metadata().is_ok() {
+        progress.note(&format!("{} exists: the conversion needs another name, or --force", out.display()));
     }
     let quantized_from = source.quantized_from();
     let needs_permission = !quantized_from.is_empty() && found.plan.quantizes() && !args.allow_requantize;
     if args.json {
-        let mut value = prediction_json(&found, args.block_size);
+        let mut value = prediction_json(&found, options.block);
         value["model"] = json!(name);
-        value["type"] = json!(type_name(args));
+        value["type"] = json!(options.named);
         value["compressed"] = json!(options.compression != Compression::None);
         value["quantized_from"] = json!(quantized_from);
         value["needs_allow_requantize"] = json!(needs_permission);
@@ -175,25 +186,28 @@ fn dry_run(
         return Ok(());
     }
     let mut out = String::new();
-    if options.size_limit.is_some() {
-        out += &plan_table(&found.plan, args.block_size);
+    if !args.no_table && (options.size_limit.is_some() || plan.is_some()) {
+        out += &plan_table(&found.plan, options.block);
         out += "\n";
     }
     out += &prediction_lines(
         &found,
-        &format!("{name} as {}", type_name(args)),
+        &format!("{name} as {}", options.named),
         options.compression != Compression::None,
     );
     if needs_permission {
         let types = quantized_from.join(", ");
         out += &format!("already quantized ({types}): the conversion needs --allow-requantize\n");
     }
+    if let Some(path) = &args.save_plan {
+        out += &format!("{0}: the plan; --plan {0} makes this file\n", path.display());
+    }
     print(&out)?;
     Ok(())
 }
 
 fn demo(args: &ConvertArgs, cpu: &Cpu, cancel: &Cancel) -> anyhow::Result<()> {
-    let lines = run_demo(&args.demo_dir, cpu, &ProgressLine::default(), cancel)?;
+    let lines = run_demo(&args.demo_dir, cpu, &ProgressLine::new(args.output.verbosity()), cancel)?;
     if args.json {
         let value = json!({ "folder": args.demo_dir.display().to_string(), "files": lines });
         print_json(&document("demo", value))?;

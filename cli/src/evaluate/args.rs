@@ -7,6 +7,7 @@ use qsf_runtime::{Result, RuntimeError, WorkPart};
 
 use crate::compute::ComputeArgs;
 use crate::model_args::{ActivationArgs, DeviceArgs, KvArgs, ShortcutArgs, StreamArgs};
+use crate::progress::VerbosityArgs;
 
 /// Measures perplexity of a model on a text, and its distance from a base model.
 #[derive(Debug, Parser)]
@@ -21,17 +22,21 @@ pub struct EvalArgs {
     pub(super) file: Option<PathBuf>,
     /// Compare with logits of another implementation: a safetensors file with input_ids, logits_last8, nll and
     /// greedy_prompt20
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx", "head", "quality", "early_exit", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx_size", "head", "quality", "early_exit", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io"])]
     pub(super) golden: Option<PathBuf>,
     /// Base model (QSF file, directory or GGUF file) to measure the divergence from, run side by side
     #[arg(long, value_name = "MODEL2")]
     pub(super) base: Option<PathBuf>,
     /// Tokens per chunk; the second half of each is scored
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
-    pub(super) ctx: usize,
+    #[arg(short, long, visible_alias = "ctx", value_name = "N", default_value_t = 512)]
+    pub(super) ctx_size: usize,
     /// Chunks to evaluate [default: all of the text]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) chunks: Option<u32>,
+    /// Put the result into MODEL, a QSF file that was made of the base, where qsf-inspect shows it. A new file is written, verified
+    /// and renamed; one that is in the file already goes
+    #[arg(long, requires_all = ["file", "base"], conflicts_with_all = ["part", "memory_plan", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "device"])]
+    pub(super) store: bool,
     /// Evaluate only the I-th of N parts of the chunks, such as 1/4, and write its sums for --join
     #[arg(long, value_name = "I/N", requires_all = ["part_out", "file"], conflicts_with = "memory_plan")]
     pub(super) part: Option<WorkPart>,
@@ -42,7 +47,7 @@ pub struct EvalArgs {
     #[arg(long, requires = "part")]
     pub(super) force: bool,
     /// Join all parts of an evaluation: the figures are those of one run, to the last bit
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "ctx", "chunks", "part", "activations", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "ctx_size", "chunks", "part", "activations", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
     pub(super) join: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) activations: ActivationArgs,
@@ -56,6 +61,8 @@ pub struct EvalArgs {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
+    pub(super) output: VerbosityArgs,
+    #[command(flatten)]
     pub(super) device: DeviceArgs,
     #[command(flatten)]
     pub(super) compute: ComputeArgs,
@@ -64,6 +71,7 @@ pub struct EvalArgs {
 const EXAMPLES: &str = "Examples:
   qsf-eval model.qsf --file wiki.test.raw
   qsf-eval model.qsf --file text.txt --base ./model-dir --chunks 60 --json
+  qsf-eval model.qsf --file text.txt --base ./model-dir --store
   qsf-eval model.qsf --file text.txt --base ./model-dir --ram-budget 200
   qsf-eval model.qsf --file text.txt --part 1/4 --part-out 1.part
   qsf-eval --join 1.part 2.part 3.part 4.part

@@ -1,11 +1,13 @@
 //! Runs a model over a text, as the flags say.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use qsf_format::FormatError;
+use qsf_converter::evaluation_record;
+use qsf_format::{FormatError, QsfFile, store_evaluation};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::{Demand, EvalOptions, demand, evaluate_part};
+use qsf_runtime::file_hash::hash_file;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{self, WeightSource, tokenizer_of};
 use qsf_runtime::stream::Need;
@@ -17,6 +19,7 @@ use super::args::EvalArgs;
 use super::parts::{Fingerprints, MeasuredPart, WrittenPart};
 use super::report::{Facts, Names, Report, streaming_report};
 use crate::model_args::{DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming};
+use crate::model_name::model_name;
 
 /// What came of the flags.
 pub(super) enum Outcome {
@@ -39,6 +42,8 @@ struct Opened {
     base: Option<Box<dyn WeightSource>>,
     tokens: Vec<u32>,
     options: EvalOptions,
+    /// Hash of the whole text, where it is to be stored.
+    text_sha256: Option<String>,
 }
 
 impl Opened {
@@ -49,7 +54,7 @@ impl Opened {
         };
         let open = args.stream.open(args.model()?)?;
         let mut options = EvalOptions {
-            ctx: args.ctx,
+            ctx: args.ctx_size,
             chunks: args.chunks.map(|n| n as usize),
             kv: args.kv.options(open.default_kv()),
             ..EvalOptions::default()
@@ -58,7 +63,7 @@ impl Opened {
             options.logit_rows = STREAMED_LOGIT_ROWS;
         }
         let most = options.most_tokens();
-        let bytes = std::fs::metadata(file).map_err(|e| RuntimeError::io(file, "read", e))?.len();
+        let bytes = TextFile::open(file)?.size()?;
         let tokens = bytes.div_ceil(BYTES_PER_TOKEN).min(most as u64);
         let base = args.base.as_deref().map(source::open).transpose()?;
         let tokenizer = tokenizer_of(open.source(), "the text to evaluate on")?;
@@ -66,12 +71,13 @@ impl Opened {
         let reading = tokens * size_of::<u32>() as u64 + Tokenizer::READING_BYTES;
         open.check(need(&options, threads, base.as_deref()), reading)?;
         let tokens = tokenizer.encode_first(&mut TextFile::open(file)?, most, true)?;
+        let text_sha256 = if args.store { Some(hash_file(file, &[])?.sha256) } else { None };
         options.bos = tokenizer.bos();
         drop(tokenizer);
         if let Some(base) = &base {
             check_tokens(args.model()?, base.as_ref(), file, most, &tokens)?;
         }
-        Ok(Opened { open, base, tokens, options })
+        Ok(Opened { open, base, tokens, options, text_sha256 })
     }
 }
 
@@ -80,7 +86,7 @@ impl Opened {
 /// # Errors
 /// When a model or the text cannot be read, or the two do not fit together.
 pub fn evaluation_demand(args: &EvalArgs) -> Result<Demand> {
-    let Opened { open, base, tokens, options } = Opened::new(args, 1)?;
+    let Opened { open, base, tokens, options, .. } = Opened::new(args, 1)?;
     demand(open.source(), base.as_deref(), &tokens, options)
 }
 
@@ -94,7 +100,10 @@ pub(super) fn measure(
     if let Some(path) = args.part_out.as_ref().filter(|path| !args.force && path.symlink_metadata().is_ok()) {
         return Err(FormatError::Exists { path: path.clone() }.into());
     }
-    let Opened { mut open, base, tokens, mut options } = Opened::new(args, cpu.threads())?;
+    let Opened { mut open, base, tokens, mut options, text_sha256 } = Opened::new(args, cpu.threads())?;
+    if args.store {
+        check_storable(open.source(), base.as_deref(), progress)?;
+    }
     cancel.check()?;
     let fingerprints = match args.part {
         Some(_) => Some(Fingerprints::of(open.source(), base.as_deref(), &tokens, &options)?),
@@ -125,7 +134,7 @@ pub(super) fn measure(
     }
     let decoder = decoder(args, cpu, model)?.stop_on(cancel);
     let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
-    let how = How { args, tokens: &tokens, options, fingerprints, shortcuts, streaming };
+    let how = How { args, tokens: &tokens, options, fingerprints, shortcuts, streaming, text_sha256 };
     // Both on the same device, as the base was loaded first.
     let device = if matches!(base, Some(Runs::OnCpu(_))) { DeviceArgs::CPU } else { args.device };
     match (device.choose(decoder, only_on_cpu(args))?, base) {
@@ -153,6 +162,7 @@ struct How<'a> {
     fingerprints: Option<Fingerprints>,
     shortcuts: ShortcutReport,
     streaming: Option<Streaming>,
+    text_sha256: Option<String>,
 }
 
 impl How<'_> {
@@ -162,7 +172,7 @@ impl How<'_> {
         base: Option<&R>,
         progress: &dyn Progress,
     ) -> anyhow::Result<Outcome> {
-        let How { args, tokens, options, fingerprints, shortcuts, streaming } = self;
+        let How { args, tokens, options, fingerprints, shortcuts, streaming, text_sha256 } = self;
         let part = args.part.unwrap_or(WorkPart::ALL);
         let sums = evaluate_part(model, base, tokens, options, part, progress)?;
         let names = Names::of(args)?;
@@ -177,10 +187,37 @@ impl How<'_> {
             }
             _ => {
                 let result = sums.evaluation()?;
+                if let Some(text_sha256) = text_sha256 {
+                    let record = evaluation_record(&result, &text_sha256, &facts.activations);
+                    store_evaluation(args.model()?, record.to_string().as_bytes())?;
+                }
                 Outcome::Measured(Box::new(Report { result, names, facts, streaming, parts: None }))
             }
         })
     }
+}
+
+/// Whether the file can take an evaluation: said before the work. The base should be what it was made of.
+fn check_storable(
+    model: &dyn WeightSource,
+    base: Option<&dyn WeightSource>,
+    progress: &dyn Progress,
+) -> anyhow::Result<()> {
+    let is_qsf = QsfFile::open(model.path());
+    let file =
+        is_qsf.map_err(|error| RuntimeError::Request(format!("--store: MODEL is no QSF file: {error}")))?;
+    let sources = file.meta()?.map(|meta| meta.provenance.sources).unwrap_or_default();
+    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
+    let names: Vec<(String, u64)> = base
+        .map(WeightSource::files)
+        .unwrap_or_default()
+        .iter()
+        .map(|path| (model_name(path), size(path)))
+        .collect();
+    if !sources.iter().all(|known| names.contains(&(known.name.clone(), known.bytes))) {
+        progress.warn("--store: the base has other files than the model that the file was made of, and the file will call it the source");
+    }
+    Ok(())
 }
 
 /// The first of the flags given that only the CPU honours.

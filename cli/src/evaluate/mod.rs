@@ -2,7 +2,7 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `args` | the flags |
+//! | `args`, `help` | the flags, and how their help is arranged |
 //! | `measure` | evaluations |
 //! | `report` | what is printed of one |
 //! | `parts` | parts of one as files, and all of them as one |
@@ -10,6 +10,7 @@
 
 mod args;
 mod golden;
+mod help;
 mod measure;
 mod parts;
 mod report;
@@ -22,8 +23,8 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
 use serde_json::Value;
 
+use crate::command_line::parse;
 use crate::console::print;
-use crate::documents;
 use crate::exit::exit_with;
 use crate::interrupt::cancel_on_interrupt;
 use crate::progress::ProgressLine;
@@ -36,7 +37,12 @@ pub use report::Report;
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    exit_with(cancel_on_interrupt().and_then(|_| print_evaluation(&documents::parse())))
+    ExitCode::from(program())
+}
+
+/// The same, within a process that does other things, too; gives the exit code.
+pub fn program() -> u8 {
+    exit_with(cancel_on_interrupt().and_then(|_| print_evaluation(&parse())))
 }
 
 /// Prints what the flags ask for.
@@ -53,7 +59,7 @@ pub fn print_evaluation(args: &EvalArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.golden {
         return golden::print_agreement(args, &cpu, path, &cancel);
     }
-    match measure(args, &cpu, &ProgressLine::default(), &cancel)? {
+    match measure(args, &cpu, &ProgressLine::new(args.output.verbosity()), &cancel)? {
         Outcome::Plan(streaming) => print(&streaming.describe(args.json))?,
         Outcome::Part(part) if args.json => print(&format!("{:#}\n", part.to_json()))?,
         Outcome::Part(part) => print(&printable(&part.to_text()))?,

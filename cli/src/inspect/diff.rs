@@ -8,6 +8,7 @@ use qsf_format::printable::printable;
 use qsf_runtime::Result;
 use qsf_runtime::compare::{ModelComparison, TensorComparison, TensorSide, compare_models};
 use qsf_runtime::cpu::Isa;
+use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{self, WeightSource};
 use qsf_runtime::stream::{Io, StreamSource};
 use serde_json::{Value, json};
@@ -41,19 +42,41 @@ pub fn print_difference(args: &DiffArgs) -> anyhow::Result<bool> {
     let (a, b) = (open(&args.a)?, open(&args.b)?);
     let found = compare_models(a.as_ref(), b.as_ref(), isa, &ProgressLine::default(), &cancel)?;
     if args.json {
-        let mut value = to_json(&found);
-        value["path_a"] = json!(args.a.display().to_string());
-        value["path_b"] = json!(args.b.display().to_string());
-        print_json(&document("difference", value))?;
+        print_json(&to_document(&found, &args.a, &args.b))?;
     } else {
         print(&printable(&text(args, a.as_ref(), b.as_ref(), &found)))?;
     }
     Ok(found.is_equal())
 }
 
+/// What `qsf-inspect diff --json` prints of the models at `a` and `b`.
+///
+/// # Errors
+/// When either cannot be read or is damaged, or `cancel` is requested.
+pub fn difference_json(
+    a: &Path,
+    b: &Path,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> anyhow::Result<Value> {
+    let found = compare_models(open(a)?.as_ref(), open(b)?.as_ref(), Isa::from_env()?, progress, cancel)?;
+    Ok(to_document(&found, a, b))
+}
+
+fn to_document(found: &ModelComparison, a: &Path, b: &Path) -> Value {
+    let mut value = to_json(found);
+    value["path_a"] = json!(a.display().to_string());
+    value["path_b"] = json!(b.display().to_string());
+    document("difference", value)
+}
+
 /// A QSF file is read tensor by tensor, so that only those at hand are in memory.
 fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
-    if source::is_qsf(path) { Ok(Box::new(StreamSource::open(path, Io::Pread)?)) } else { source::open(path) }
+    if !source::is_qsf(path) {
+        return source::open(path);
+    }
+    source::refuse_what_is_no_model(path)?;
+    Ok(Box::new(StreamSource::open(path, Io::Pread)?))
 }
 
 fn to_json(found: &ModelComparison) -> Value {

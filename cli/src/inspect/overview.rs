@@ -141,7 +141,7 @@ pub(super) fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
 }
 
 /// What not every model has, one line; empty for the plainest.
-fn model_parts(model: &ModelConfig) -> String {
+pub(super) fn model_parts(model: &ModelConfig) -> String {
     // Without `..`: whoever adds a field says here whether people see it.
     let ModelConfig {
         architecture: _,

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::{DiffArgs, InspectArgs, ReportArgs, inspect, print_difference, write_report};
-use crate::documents;
+use crate::command_line::parse;
 use crate::exit::exit_with;
 use crate::interrupt::cancel_on_interrupt;
 
-/// Shows what a QSF file holds and checks that it is whole, compares two models, or writes a page about files.
+/// Shows what QSF files, GGUF files and HuggingFace directories hold, checks that files are whole, compares two models, or writes
+/// a page about files.
 #[derive(Debug, Parser)]
 #[command(name = "qsf-inspect", version, after_help = EXAMPLES)]
 #[command(
@@ -35,7 +36,8 @@ enum Command {
 const EXAMPLES: &str = "Examples:
   qsf-inspect model.qsf                  header, sections and sizes
   qsf-inspect model.qsf --tensors        every tensor
-  qsf-inspect model.qsf --verify         is every byte as it was written?
+  qsf-inspect --verify *.qsf             is every byte as it was written?
+  qsf-inspect model.gguf                 what a source holds
   qsf-inspect diff model-dir model.qsf   what did the conversion change?
   qsf-inspect report *.qsf -o report.html
                                          all of that, as a page for a browser
@@ -56,8 +58,13 @@ fn run(args: &InspectProgram) -> anyhow::Result<bool> {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    match cancel_on_interrupt().and_then(|_| run(&documents::parse())) {
-        Ok(false) => ExitCode::from(DIFFERENT),
+    ExitCode::from(program())
+}
+
+/// The same, within a process that does other things, too; gives the exit code.
+pub fn program() -> u8 {
+    match cancel_on_interrupt().and_then(|_| run(&parse())) {
+        Ok(false) => DIFFERENT,
         result => exit_with(result.map(|_| ())),
     }
 }

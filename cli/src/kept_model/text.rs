@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use qsf_runtime::generate::{GenerateRequest, Generation, check_lengths, generate};
+use qsf_runtime::generate::{Flow, GenerateRequest, Generation, check_lengths, generate};
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::{ChatTemplate, Message, Result, RuntimeError};
@@ -74,7 +74,8 @@ impl KeptModel {
         let stop_tokens = &decoder.model().config.stop_tokens;
         let what = GenerateRequest { prompt: &prompt, max_tokens, stop_tokens };
         let generation = generate(&decoder, &mut state, what, &mut sampler, |token| {
-            stream.push(token)?.map_or(Ok(()), &mut *on_text)
+            stream.push(token)?.map_or(Ok(()), &mut *on_text)?;
+            Ok(Flow::Continue)
         })?;
         if let Some(rest) = stream.finish()? {
             on_text(rest)?;

@@ -8,6 +8,8 @@ use qsf_runtime::{Decoder, Result, RuntimeError};
 use serde_json::Value;
 
 use super::{ActivationArgs, HeadChoice, KvArgs, ShortcutArgs, StreamArgs};
+#[cfg(feature = "gpu")]
+use crate::console::note;
 
 /// Flag of binaries that run models.
 #[derive(Debug, Clone, Copy, Args)]
@@ -67,8 +69,8 @@ fn choose_gpu(decoder: Decoder, if_possible: bool) -> Result<Runs> {
     let taken = Gpu::open(!if_possible).and_then(|gpu| GpuDecoder::new(gpu, &decoder));
     match taken {
         Ok(decoder) => {
-            if let Some(note) = decoder.room().note() {
-                eprintln!("note: {note}");
+            if let Some(why) = decoder.room().note() {
+                note(&why);
             }
             Ok(Runs::OnGpu(Box::new(decoder)))
         }

@@ -11,15 +11,16 @@ use qsf_runtime::stream::{
 use qsf_runtime::{KvOptions, Model, Result, RuntimeError, megabytes};
 use serde_json::{Value, json};
 
+use crate::byte_size::{ByteSize, positive_size};
 use crate::json_document::document;
 
 /// Flags of programs that can run a model within a RAM budget.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Memory")]
 pub struct StreamArgs {
-    /// Use at most so much memory, and read the weights that do not fit from the file for every token: megabytes, or
-    /// with a unit (1.5GB, 512MiB). With --prompt-ids no tokenizer is loaded, and tokens are printed as ids
-    #[arg(long, value_name = "MB")]
+    /// Use at most so much memory, such as 200MB or 1.5GiB (a number alone is megabytes), and read the weights that do not
+    /// fit from the file for every token. With --prompt-ids no tokenizer is loaded, and tokens are printed as ids
+    #[arg(long, value_name = "SIZE", value_parser = budget)]
     pub ram_budget: Option<RamBudget>,
     /// How weights are read: without --ram-budget from a map of the file, whose pages the system keeps as it has room
     /// [default: with --ram-budget direct where the file is larger than the memory that is free, else pread]
@@ -28,6 +29,11 @@ pub struct StreamArgs {
     /// With --ram-budget: show what memory is used for and how much every token reads, and stop
     #[arg(long, requires = "ram_budget")]
     pub memory_plan: bool,
+}
+
+/// `--ram-budget`.
+fn budget(text: &str) -> std::result::Result<RamBudget, String> {
+    positive_size(text).map(|ByteSize(bytes)| RamBudget(bytes))
 }
 
 /// How weights are read.
@@ -89,6 +95,7 @@ impl StreamArgs {
                 supported: "convert it with qsf-convert first".into(),
             });
         }
+        source::refuse_what_is_no_model(path)?;
         let io = self.io.map_or_else(|| Io::suitable(path), Io::from);
         Ok(OpenModel::Streamed(Box::new(StreamSource::open(path, io)?), budget))
     }

@@ -4,8 +4,9 @@ use std::io::Write as _;
 use std::path::Path;
 
 use qsf_format::Failure;
-use qsf_runtime::conversation::Conversation;
-use qsf_runtime::generate::{GenerateRequest, Generation, PROMPT_BATCH, StopReason, generate};
+use qsf_runtime::conversation::{Conversation, Ending};
+use qsf_runtime::generate::{Flow, GenerateRequest, Generation, PROMPT_BATCH, StopReason, generate};
+use qsf_runtime::sample::Sampler;
 use qsf_runtime::{ChatTemplate, Result, Runner, RuntimeError, Sequence};
 use serde_json::json;
 
@@ -43,21 +44,28 @@ fn converse<R: Runner>(runner: &R, args: &RunArgs, session: &Session, state: R::
     let source = session.open.source();
     let tokenizer = session.tokenizer.as_ref().ok_or_else(|| no_tokenizer(source.path()))?;
     let template = source.chat_template().map(|_| ChatTemplate::of_source(source, tokenizer)).transpose()?;
-    let (mut sampler, seed) = args.sampling.sampler()?;
+    let (sampler, seed) = args.sampling.sampler()?;
+    let mut sampler = without_stop_tokens(runner, args, sampler);
+    let name = model_name(source.path());
     let system = args.system_prompt.as_deref();
     let mut conversation = Conversation::new(runner, state, tokenizer, template, system)?;
     let first = if args.prompt.is_some() || args.file.is_some() { Some(args.text()?) } else { None };
     let options = TurnOptions {
         first: first.as_deref(),
-        max_tokens: args.max_tokens.unwrap_or(DEFAULT_TOKENS),
+        ending: Ending {
+            max_tokens: args.max_tokens.unwrap_or(DEFAULT_TOKENS),
+            stop_texts: args.stop_texts(),
+            ignore_eos: args.ignore_eos,
+        },
         json: args.json,
         verbose: args.verbose,
+        name: &name,
     };
     ctrl_c_ends_an_answer();
     let turns = answer_turns(&mut conversation, &options, &mut sampler, runner.cancel())?;
     if args.json {
         let mut value = json!({
-            "model": model_name(source.path()),
+            "model": name,
             "turns": turns,
             "seed": seed,
             "device": runner.device(),
@@ -69,6 +77,11 @@ fn converse<R: Runner>(runner: &R, args: &RunArgs, session: &Session, state: R::
         print_json(&document("conversation", value))?;
     }
     Ok(())
+}
+
+/// With `--ignore-eos` the model's stop tokens are never chosen: what it would say behind them is another text.
+fn without_stop_tokens<R: Runner>(runner: &R, args: &RunArgs, sampler: Sampler) -> Sampler {
+    if args.ignore_eos { sampler.never(&runner.config().stop_tokens) } else { sampler }
 }
 
 /// A text that was generated.
@@ -90,9 +103,10 @@ fn continue_prompt<R: Runner>(
     mut state: R::State,
 ) -> anyhow::Result<()> {
     let load_seconds = session.started.elapsed().as_secs_f64();
-    let (mut sampler, seed) = args.sampling.sampler()?;
+    let (sampler, seed) = args.sampling.sampler()?;
+    let mut sampler = without_stop_tokens(runner, args, sampler);
     let prompt = session.prompt.as_slice();
-    let mut text = String::new();
+    let (mut text, mut stop) = (String::new(), args.stop_texts());
     let mut stream = match &session.tokenizer {
         Some(tokenizer) => Some(tokenizer.stream_after(prompt)?),
         None => None,
@@ -100,25 +114,32 @@ fn continue_prompt<R: Runner>(
     if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json && !args.chat) {
         print(prompt)?;
     }
-    let mut show = |piece: &str| -> Result<()> {
+    let mut show = |piece: String| -> Result<()> {
         if !args.json {
-            print(piece).map_err(|e| RuntimeError::io(Path::new("stdout"), "write", e))?;
+            print(&piece).map_err(|e| RuntimeError::io(Path::new("stdout"), "write", e))?;
         }
-        text.push_str(piece);
+        text.push_str(&piece);
         Ok(())
     };
     let request = GenerateRequest {
         prompt,
         max_tokens: session.lengths.max_tokens.min(session.lengths.context - prompt.len()),
-        stop_tokens: &runner.config().stop_tokens,
+        stop_tokens: if args.ignore_eos { &[] } else { &runner.config().stop_tokens },
     };
-    let generation = generate(runner, &mut state, request, &mut sampler, |token| match &mut stream {
-        Some(stream) => stream.push(token)?.map_or(Ok(()), |piece| show(&piece)),
-        None => show(&format!("{token} ")),
+    let generation = generate(runner, &mut state, request, &mut sampler, |token| {
+        let piece = match &mut stream {
+            Some(stream) => stream.push(token)?,
+            None => Some(format!("{token} ")),
+        };
+        if let Some(piece) = piece {
+            show(stop.push(&piece))?;
+        }
+        Ok(if stop.found() { Flow::Stop } else { Flow::Continue })
     })?;
     if let Some(rest) = stream.as_mut().map(|stream| stream.finish()).transpose()?.flatten() {
-        show(&rest)?;
+        show(stop.push(&rest))?;
     }
+    show(stop.finish())?;
     let layers_per_token = state.decoded_layers().mean();
     let generated = Generated { generation, text, seed, load_seconds, layers_per_token };
     report(runner, args, session, &generated)?;

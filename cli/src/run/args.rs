@@ -1,13 +1,13 @@
 //! The command line of `qsf-run`.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Parser};
+use clap::Parser;
 use qsf_runtime::Result;
-use qsf_runtime::sample::{Sampler, SamplerOptions};
+use qsf_runtime::stop_text::StopTexts;
 use qsf_runtime::text_file::{TextFile, TextInMemory, TextSource, read_text};
 
+use super::sampling::SamplingArgs;
 use super::{InteractiveArgs, TokenizeArgs};
 use crate::bench::BenchArgs;
 use crate::compute::ComputeArgs;
@@ -39,18 +39,24 @@ pub struct RunArgs {
     /// Text to continue
     #[arg(short, long, value_name = "TEXT", group = "input")]
     pub(super) prompt: Option<String>,
-    /// File whose text to continue
+    /// File whose text to continue; - for stdin
     #[arg(short, long, value_name = "FILE", group = "input")]
     pub(super) file: Option<PathBuf>,
     /// Token ids to continue instead of text
     #[arg(long, value_name = "IDS", value_delimiter = ',', group = "input")]
     pub(super) prompt_ids: Option<Vec<u32>>,
-    /// Tokens to generate at most [default: 256, or what the context leaves]
-    #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N")]
+    /// Tokens to generate at most; -1: until the context is full [default: 256, or what the context leaves]
+    #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", value_parser = token_count)]
     pub(super) max_tokens: Option<usize>,
     /// Context in tokens: prompt and output together [default: what they need; with --interactive up to 4096]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, visible_alias = "ctx", value_name = "N", value_parser = context_size)]
     pub(super) ctx_size: Option<usize>,
+    /// End the output before this text; may be repeated
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["measure", "tokenize", "system"])]
+    pub(super) stop: Vec<String>,
+    /// Go on where the model would end its output
+    #[arg(long, conflicts_with_all = ["measure", "tokenize", "system"])]
+    pub(super) ignore_eos: bool,
     /// Take the prompt as what a user says, in the model's chat template, and answer it
     #[arg(long, requires = "input", group = "conversation", conflicts_with_all = ["prompt_ids", "measure", "tokenize", "system"])]
     pub(super) chat: bool,
@@ -74,7 +80,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub(super) bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "verbose", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "verbose", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
     pub(super) system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
@@ -88,27 +94,38 @@ pub struct RunArgs {
     pub(super) compute: ComputeArgs,
 }
 
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Sampling")]
-pub(super) struct SamplingArgs {
-    /// Temperature; 0 always takes the likeliest token
-    #[arg(long, visible_alias = "temp", value_name = "T", default_value_t = 0.7)]
-    pub(super) temperature: f32,
-    /// Keep the K likeliest tokens; 0 keeps all [default: 40]
-    #[arg(long, value_name = "K")]
-    pub(super) top_k: Option<usize>,
-    /// Keep the likeliest tokens until their probabilities reach P; 1 keeps all [default: 0.9]
-    #[arg(long, value_name = "P")]
-    pub(super) top_p: Option<f32>,
-    /// Keep tokens at least P times as likely as the likeliest; 0 keeps all [default: 0]
-    #[arg(long, value_name = "P")]
-    pub(super) min_p: Option<f32>,
-    /// Seed of the random choices [default: from the clock, shown by --verbose and --json]
-    #[arg(short, long, value_name = "N")]
-    pub(super) seed: Option<u64>,
+/// What `-n` means where it is to go on until the context is full.
+pub(super) const UNTIL_FULL: usize = usize::MAX;
+
+/// `-n`: llama.cpp's -1 (no end) and -2 (until the context is full) are the same here, as no context is shifted.
+fn token_count(text: &str) -> std::result::Result<usize, String> {
+    match text {
+        "-1" | "-2" => Ok(UNTIL_FULL),
+        "0" => {
+            Err("expected at least 1 token to generate, or -1 for as many as the context has room for".into())
+        }
+        _ => text.parse::<usize>().map(|tokens| tokens.min(UNTIL_FULL - 1)).map_err(|_| {
+            format!(
+                "expected a number of tokens, or -1 for as many as the context has room for, found '{text}'"
+            )
+        }),
+    }
+}
+
+/// `-c`, of which llama.cpp's 0 is the model's own.
+fn context_size(text: &str) -> std::result::Result<usize, String> {
+    let tokens = text.parse().ok().filter(|tokens| *tokens > 0);
+    tokens.ok_or_else(|| {
+        format!("expected a number of tokens above 0, found '{text}'; without -c it is what prompt and output need")
+    })
 }
 
 impl RunArgs {
+    /// Texts that end the output.
+    pub(super) fn stop_texts(&self) -> StopTexts {
+        StopTexts::new(self.stop.iter().cloned())
+    }
+
     /// The text of -p or -f, to be read piece by piece.
     pub(super) fn input(&self) -> Result<Box<dyn TextSource + '_>> {
         Ok(match (&self.prompt, &self.file) {
@@ -136,41 +153,4 @@ impl RunArgs {
     pub(super) fn has_input(&self) -> bool {
         self.prompt.is_some() || self.file.is_some() || self.prompt_ids.is_some()
     }
-}
-
-impl SamplingArgs {
-    /// The sampler that the flags ask for, and its seed. Says which of them change nothing: not an error, as whoever tries
-    /// several temperatures has the others on the same line.
-    pub(super) fn sampler(&self) -> Result<(Sampler, u64)> {
-        let idle = self.without_effect();
-        if !idle.is_empty() {
-            let flags = idle.join(", ");
-            eprintln!("note: {flags}: without effect at --temp 0, which always takes the likeliest token");
-        }
-        let seed = self.seed.unwrap_or_else(clock_seed);
-        let (top_k, top_p, min_p) =
-            (self.top_k.unwrap_or(40), self.top_p.unwrap_or(0.9), self.min_p.unwrap_or(0.0));
-        let options = SamplerOptions::new(self.temperature, top_k, top_p, min_p, seed)?;
-        Ok((Sampler::new(options), seed))
-    }
-}
-
-impl SamplingArgs {
-    /// The flags given that change nothing.
-    fn without_effect(&self) -> Vec<&'static str> {
-        if self.temperature != 0.0 {
-            return Vec::new();
-        }
-        let flags = [
-            ("--top-k", self.top_k.is_some()),
-            ("--top-p", self.top_p.is_some()),
-            ("--min-p", self.min_p.is_some()),
-            ("--seed", self.seed.is_some()),
-        ];
-        flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
-    }
-}
-
-fn clock_seed() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }

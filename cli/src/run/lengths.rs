@@ -4,7 +4,7 @@ use qsf_format::ModelConfig;
 use qsf_runtime::generate::{PROMPT_BATCH, check_lengths};
 use qsf_runtime::{Result, RuntimeError};
 
-use super::args::RunArgs;
+use super::args::{RunArgs, UNTIL_FULL};
 use super::interactive::DEFAULT_CONTEXT;
 
 /// Tokens generated when -n is not given and the context has room.
@@ -33,9 +33,6 @@ impl Lengths {
             let problem = format!("token id {id} is beyond the model's vocabulary of {}", config.vocab);
             return Err(RuntimeError::Request(problem));
         }
-        if args.max_tokens == Some(0) {
-            return Err(RuntimeError::Request("-n 0: expected at least 1 token to generate".into()));
-        }
         let longest = config.max_positions as usize;
         if args.interactive.interactive {
             let context = args.ctx_size.unwrap_or(DEFAULT_CONTEXT.min(longest));
@@ -44,8 +41,11 @@ impl Lengths {
             return Ok(Lengths { max_tokens, context, least_context, step: PROMPT_BATCH });
         }
         let limit = args.ctx_size.unwrap_or(longest);
-        check_lengths(prompt.len(), args.max_tokens.unwrap_or(0), limit)?;
-        let max_tokens = args.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
+        let asked = args.max_tokens.filter(|tokens| *tokens != UNTIL_FULL);
+        check_lengths(prompt.len(), asked.unwrap_or(0), limit)?;
+        let to_the_end = || (args.max_tokens == Some(UNTIL_FULL)).then(|| limit - prompt.len());
+        let max_tokens =
+            asked.or_else(to_the_end).unwrap_or_else(|| DEFAULT_TOKENS.min(limit - prompt.len()));
         let context = args.ctx_size.unwrap_or(prompt.len() + max_tokens);
         let is_open = args.ctx_size.is_none() && args.max_tokens.is_none();
         let least_context = if is_open { context.min(prompt.len() + LEAST_TOKENS) } else { context };

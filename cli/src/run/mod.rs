@@ -6,19 +6,26 @@
 //! | `session` | loads the model |
 //! | `prompt`, `lengths` | the tokens to continue, and how many there will be |
 //! | `answer`, `rates` | generates text, and says how fast |
+//! | `sampling` | the flags of how tokens are chosen |
+//! | `help` | how the help is arranged |
 //! | `interactive` | `--interactive` |
+//! | `turn_input`, `chat_command` | what is typed, and its commands |
 //! | `tokenize` | `--tokenize` |
 //! | `system` | `--system` |
 
 mod answer;
 mod args;
+mod chat_command;
+mod help;
 mod interactive;
 mod lengths;
 mod prompt;
 mod rates;
+mod sampling;
 mod session;
 mod system;
 mod tokenize;
+mod turn_input;
 
 use std::process::ExitCode;
 
@@ -28,7 +35,7 @@ use self::answer::answer;
 use self::session::Session;
 use self::system::print_system;
 use crate::bench::{BenchModel, run_bench, run_kernels};
-use crate::documents;
+use crate::command_line::parse;
 use crate::exit::exit_with;
 use crate::interrupt::cancel_on_interrupt;
 use crate::model_args::{Runs, only_on_cpu};
@@ -40,10 +47,15 @@ pub use self::tokenize::{TokenizeArgs, print_tokens};
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    ExitCode::from(program())
+}
+
+/// The same, within a process that does other things, too; gives the exit code.
+pub fn program() -> u8 {
     if let Some(code) = render_if_asked() {
         return code;
     }
-    exit_with(cancel_on_interrupt().and_then(|_| run(&documents::parse())))
+    exit_with(cancel_on_interrupt().and_then(|_| run(&parse())))
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<()> {
@@ -75,7 +87,8 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
         return Err(RuntimeError::Request(why.into()).into());
     }
     if !args.has_input() && !args.interactive.interactive {
-        let nothing = "nothing to continue: pass -p TEXT, -f FILE or --prompt-ids, or -i";
+        let nothing =
+            "nothing to continue: pass -p TEXT, -f FILE (- for stdin) or --prompt-ids, or -i for a chat";
         return Err(RuntimeError::Request(nothing.into()).into());
     }
     let Some((decoder, session)) = Session::load(args, path, cpu)? else { return Ok(()) };

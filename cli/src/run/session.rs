@@ -12,7 +12,7 @@ use qsf_runtime::{Decoder, KvOptions, Tokenizer};
 use super::args::RunArgs;
 use super::lengths::Lengths;
 use super::prompt::prompt_tokens;
-use crate::console::print;
+use crate::console::{note as tell, print};
 use crate::interrupt::cancel_on_interrupt;
 use crate::model_args::{OpenModel, ShortcutReport, Streaming};
 
@@ -64,7 +64,7 @@ impl Session {
         if let Some(note) =
             streaming.as_ref().and_then(|streaming| streaming.concessions(lengths.context, kv))
         {
-            writeln!(std::io::stderr(), "note: {note}")?;
+            tell(&note);
         }
         let decoder = args.activations.decoder(Arc::new(model), cpu)?.stop_on(&cancel);
         let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;

@@ -5,10 +5,11 @@ use qsf_format::{Provenance, TensorId, TensorKind};
 use super::matrices::Surveyor;
 use super::refine::Refinement;
 use super::survey::survey;
-use super::types::{types_to_choose, unmeasured};
+use super::types::{joined, types_to_choose, unmeasured};
 use crate::encode::TensorEncoder;
 use crate::error::{ConvertError, Result};
 use crate::fit::{Measured, StatsFiles};
+use crate::gguf::{header_bytes, names_of};
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Candidate, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size};
 use crate::resume::Records;
@@ -46,30 +47,46 @@ impl SizeRequest<'_> {
         let SizeRequest { limit, options, encoder, session, .. } = self;
         let source = encoder.source;
         let plan = as_stored(encoder, self.plan)?;
-        let sections = bytes_at_most(source, &plan, self.provenance, options)?;
+        let gguf = options.gguf.is_some();
+        let sections = match options.gguf {
+            Some(_) => vec![header_bytes(source, &plan, self.provenance, options.evaluation.is_some())?],
+            None => bytes_at_most(source, &plan, self.provenance, options)?,
+        };
         let config = source.config();
-        let size = SizeModel { config, block: options.block, layout: options.layout, sections: &sections };
+        let size =
+            SizeModel { config, block: options.block, layout: options.layout, sections: &sections, gguf };
         let free = |planned: &PlannedTensor| {
             let id = planned.info.id;
             let fixed = options.overrides.iter().any(|rule| rule.names(id));
-            !fixed && id.kind.is_matrix() && planned.quant == options.recipe.assign(id) && may_be_chosen(id)
+            let of_recipe = match options.gguf {
+                Some(_) => true,
+                None => planned.quant == options.recipe.assign(id),
+            };
+            !fixed && id.kind.is_matrix() && of_recipe && may_be_chosen(id)
         };
         // Said now, not after minutes of measuring.
-        plan_for_size(&plan, &unmeasured(&plan, free), limit, &size)?;
+        plan_for_size(&plan, &unmeasured(&plan, free, gguf), limit, &size)?;
         let surveyor = Surveyor {
             encoder,
             plan: &plan,
             outliers: options.outliers,
             wanted: &free,
-            types: &types_to_choose,
+            types: &|planned| types_to_choose(planned, gguf),
             cpu: session.cpu,
         };
         let survey = survey(&surveyor, stats, records, &session)?;
         let candidates: Vec<Candidate> = survey
             .tensors
             .iter()
-            .filter_map(|t| Some(Candidate { id: t.id()?, options: t.options.clone() }))
+            .filter_map(|t| Some(Candidate { id: t.id()?, with: Vec::new(), options: t.options.clone() }))
             .collect();
+        let candidates = match gguf {
+            true => {
+                let names = names_of(source)?;
+                joined(candidates, |candidate| names.of_tensor(candidate.id).map(|name| name.name))
+            }
+            false => candidates,
+        };
         let (mut plan, damage) =
             plan_for_size(&plan, &candidates, limit, &size).map_err(|e| match (e, options.min_cosine) {
                 // All types together were small enough.
@@ -78,7 +95,9 @@ impl SizeRequest<'_> {
                 }
                 (e, _) => e.into(),
             })?;
-        if options.effort == SearchEffort::Max {
+        // What is one tensor in the file cannot change its type in parts.
+        let separate = candidates.iter().all(|candidate| candidate.with.is_empty());
+        if options.effort == SearchEffort::Max && separate {
             let refinement = Refinement { encoder, candidates: &candidates, limit, size, session };
             plan = refinement.of(plan, stats, records)?;
         }

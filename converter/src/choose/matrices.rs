@@ -17,7 +17,7 @@ use crate::encode::{Fit, TensorEncoder};
 use crate::error::{ConvertError, Result};
 use crate::fit::Fits;
 use crate::options::OutlierChoice;
-use crate::plan::{OutlierShare, Plan, PlannedTensor, StoredForm};
+use crate::plan::{OutlierShare, Plan, PlannedTensor, StoredForm, TensorType};
 
 /// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.
 const PROBE: QuantType = QuantType::N2;
@@ -73,7 +73,7 @@ pub(crate) struct Surveyor<'a> {
     /// Which matrices are measured.
     pub wanted: &'a dyn Fn(&PlannedTensor) -> bool,
     /// In which types.
-    pub types: &'a dyn Fn(&PlannedTensor) -> Vec<QuantType>,
+    pub types: &'a dyn Fn(&PlannedTensor) -> Vec<TensorType>,
     pub cpu: &'a Cpu,
 }
 
@@ -201,7 +201,7 @@ impl Matrix<'_> {
 
     /// Whether few enough weights of the sample have enough of its energy. Spares most matrices the quantizing.
     fn may_gain(&self) -> Result<bool> {
-        let most = StoredForm { quant: PROBE, outliers: SHARES[SHARES.len() - 1] };
+        let most = StoredForm { quant: PROBE.into(), outliers: SHARES[SHARES.len() - 1] };
         let found = self.sample.saliency(most.outliers_in(self.tensor.cols()))?;
         Ok(found.is_some_and(|saliency| saliency.chosen >= LEAST_ENERGY * saliency.all))
     }
@@ -218,7 +218,7 @@ impl Matrix<'_> {
         };
         let known = |quant: QuantType| options.iter().find(|(form, _)| *form == quant.into()).copied();
         let (Some(below), Some(above)) = (known(QuantType::N3), known(QuantType::N4)) else { return Ok(()) };
-        let trial = StoredForm { quant: QuantType::N3, outliers: SHARES[SHARES.len() - 1] };
+        let trial = StoredForm { quant: QuantType::N3.into(), outliers: SHARES[SHARES.len() - 1] };
         let Some(tried) = damage(trial)? else { return Ok(()) };
         // Damage falls by about the same factor with each bit.
         let part = (bytes(trial) - bytes(below.0)) / (bytes(above.0) - bytes(below.0));
@@ -229,7 +229,7 @@ impl Matrix<'_> {
         let possible = WITH_OUTLIERS.into_iter().filter(|quant| known(*quant).is_some()).collect::<Vec<_>>();
         for quant in possible {
             for outliers in SHARES {
-                let form = StoredForm { quant, outliers };
+                let form = StoredForm { quant: quant.into(), outliers };
                 let found = if form == trial { Some(tried) } else { damage(form)? };
                 options.extend(found.map(|damage| (form, damage)));
             }
@@ -240,7 +240,7 @@ impl Matrix<'_> {
 
 /// The tensor as it is probed.
 fn as_probe(planned: &PlannedTensor) -> PlannedTensor {
-    PlannedTensor { quant: PROBE, outliers: OutlierShare::NONE, ..planned.clone() }
+    PlannedTensor { quant: PROBE.into(), outliers: OutlierShare::NONE, ..planned.clone() }
 }
 
 /// A damage that can be added up: not NaN, which `max` alone would make the least of all.

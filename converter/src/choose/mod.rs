@@ -18,4 +18,4 @@ mod types;
 
 pub(crate) use for_size::SizeRequest;
 pub(crate) use matrices::Surveyor;
-pub(crate) use survey::survey;
+pub(crate) use survey::{heard, survey};

@@ -89,7 +89,7 @@ impl Refinement<'_> {
                     let current = planned_form(now, candidate.id);
                     let cost = |form| if Some(form) == current { 0.0 } else { reluctance };
                     let options = candidate.options.iter().map(|(form, d)| (*form, d + cost(*form)));
-                    Candidate { id: candidate.id, options: options.collect() }
+                    Candidate { id: candidate.id, with: Vec::new(), options: options.collect() }
                 })
                 .collect();
             let (plan, _) = plan_for_size(now, &candidates, self.limit, &self.size)?;
@@ -173,7 +173,7 @@ impl Refinement<'_> {
                     options.push((form, if difference.is_nan() { MOST_DAMAGE } else { difference }));
                 }
                 variants.put(&mut model, id, planned.form())?;
-                measured.push(Candidate { id, options });
+                measured.push(Candidate { id, with: Vec::new(), options });
                 progress.advance(1);
             }
             if layer.is_some() {

@@ -1,7 +1,7 @@
 //! Some rows of a matrix, really quantized: what each type does to their outputs.
 
 use qsf_runtime::compare::ErrorStats;
-use qsf_runtime::cpu::{Cpu, decode_row};
+use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::Tensor;
 
 use crate::encode::{Encoder, Fit, OutlierSet, Saliency, add_outliers};
@@ -69,7 +69,7 @@ impl<'a> Sample<'a> {
         let mut errors = vec![0.0; values.len()];
         for (i, (bytes, row)) in bytes.chunks_exact(row_bytes).zip(errors.chunks_exact_mut(cols)).enumerate()
         {
-            decode_row(encoder.isa, quant, encoder.block, &encoder.tables, bytes, row);
+            encoder.decode_row(quant, bytes, row);
             if let Some(outliers) = &outliers {
                 add_outliers(outliers, i, row);
             }

@@ -54,8 +54,7 @@ pub(crate) fn survey(
     let text = ProbeText { tokens: &probed, ctx, chunks: PROBE_CHUNKS };
     let mut probe = Probe::new(source, cpu, text, cancel)?;
     // A file of statistics is of the whole text.
-    let heard =
-        if stats.writes() { tokens.to_vec() } else { spread(tokens, CHUNK.min(tokens.len()), SURVEY_CHUNKS) };
+    let heard = heard(tokens, stats.writes());
     let mut survey = Survey::default();
     stats.for_each_layer(source, &Session { tokens: &heard, ..*session }, |stats| {
         let (layer, name) = (stats.layer, record_name(stats.layer));
@@ -77,6 +76,11 @@ pub(crate) fn survey(
         Ok(())
     })?;
     Ok(survey)
+}
+
+/// What of the text `tokens` types are compared by.
+pub(crate) fn heard(tokens: &[u32], whole: bool) -> Vec<u32> {
+    if whole { tokens.to_vec() } else { spread(tokens, CHUNK.min(tokens.len()), SURVEY_CHUNKS) }
 }
 
 fn record_name(layer: Option<u32>) -> String {

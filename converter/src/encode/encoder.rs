@@ -4,13 +4,15 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use qsf_format::{BlockSize, CodeTables, Layout, QuantType};
-use qsf_runtime::cpu::Isa;
+use qsf_format::{BlockSize, CodeTables, Layout};
+use qsf_runtime::cpu::{Isa, decode_row};
+use qsf_runtime::ggml;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::Tensor;
 
 use super::fit::Fit;
-use crate::quantize::{Effort, Matrix, ScaleOverflow, quantize_matrix};
+use crate::plan::TensorType;
+use crate::quantize::{Effort, GgmlMatrix, Matrix, ScaleOverflow, quantize_ggml, quantize_matrix};
 
 /// Values that one task handles: enough to outweigh its overhead, little enough to share among cores.
 pub(super) const VALUES_PER_TASK: usize = 1 << 16;
@@ -31,7 +33,7 @@ pub(crate) struct Encoder<'a> {
 /// What the blocks of a tensor are, and in which order they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockForm {
-    pub quant: QuantType,
+    pub quant: TensorType,
     pub layout: Layout,
 }
 
@@ -39,14 +41,30 @@ impl Encoder<'_> {
     /// Rows of `cols` values as plain rows of `quant`.
     pub fn quantize(
         &self,
-        quant: QuantType,
+        quant: TensorType,
         cols: usize,
         values: &[f32],
         fit: &Fit,
     ) -> Result<Vec<u8>, ScaleOverflow> {
-        let matrix = Matrix { isa: self.isa, quant, block: self.block, tables: &self.tables, cols };
+        let (isa, feedback) = (self.isa, fit.feedback.as_deref());
         let importance = fit.importance.as_ref().map(|weights| weights.as_slice());
-        quantize_matrix(&matrix, values, fit.feedback.as_deref(), importance, self.effort)
+        match quant {
+            TensorType::Qsf(quant) => {
+                let matrix = Matrix { isa, quant, block: self.block, tables: &self.tables, cols };
+                quantize_matrix(&matrix, values, feedback, importance, self.effort)
+            }
+            TensorType::Ggml(ty) => {
+                quantize_ggml(&GgmlMatrix { isa, ty, cols }, values, feedback, importance, self.effort)
+            }
+        }
+    }
+
+    /// A plain row of `quant` as floats.
+    pub fn decode_row(&self, quant: TensorType, bytes: &[u8], out: &mut [f32]) {
+        match quant {
+            TensorType::Qsf(quant) => decode_row(self.isa, quant, self.block, &self.tables, bytes, out),
+            TensorType::Ggml(ty) => ggml::decode_row(self.isa, ty, bytes, out),
+        }
     }
 
     /// Rows of the source as floats.

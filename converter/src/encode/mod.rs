@@ -27,5 +27,5 @@ pub(crate) use fit::Fit;
 pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};
 pub(crate) use rows::EncodedRows;
 pub(crate) use runs::TensorRuns;
-pub(crate) use stored_tensor::StoredTensor;
+pub(crate) use stored_tensor::{StoredTensor, TensorBlocks};
 pub(crate) use tensor::{TensorEncoder, VALUES_PER_RUN};

@@ -8,8 +8,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use half::f16;
-use qsf_format::{Outliers, QuantType};
-use qsf_runtime::cpu::decode_row;
+use qsf_format::Outliers;
 use qsf_runtime::cpu::lanes::dot;
 use qsf_runtime::source::Tensor;
 use rayon::prelude::*;
@@ -17,6 +16,7 @@ use rayon::prelude::*;
 use super::encoder::{Encoder, rows_per_task};
 use super::fit::Fit;
 use crate::error::Result;
+use crate::plan::TensorType;
 use crate::quantize::ScaleOverflow;
 
 /// Square of the standard deviations of its row that a weight is an outlier beyond, where nothing else is known.
@@ -103,7 +103,7 @@ impl OutlierSet {
     pub fn quantize(
         &self,
         encoder: &Encoder<'_>,
-        quant: QuantType,
+        quant: TensorType,
         first: usize,
         targets: &[f32],
         fit: &Fit,
@@ -121,7 +121,7 @@ impl OutlierSet {
         let (mut outliers, mut errors, mut moments) = (Outliers::default(), vec![0.0; cols], vec![0.0; cols]);
         let rows = bytes.chunks_exact(row_bytes).zip(targets.chunks_exact(cols)).enumerate();
         for (row, (bytes, targets)) in rows {
-            decode_row(encoder.isa, quant, encoder.block, &encoder.tables, bytes, &mut errors);
+            encoder.decode_row(quant, bytes, &mut errors);
             errors.iter_mut().zip(targets).for_each(|(error, target)| *error -= target);
             // First what makes each weight right by itself.
             let mut entries: Vec<(u16, f32)> = Vec::new();

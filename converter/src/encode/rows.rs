@@ -5,7 +5,6 @@ use std::ops::Range;
 use qsf_format::panels::{PANEL_ROWS, interleave};
 use qsf_format::{Encoding, FloatFormat, Layout, Outliers, QuantType};
 use qsf_runtime::compare::ErrorStats;
-use qsf_runtime::cpu::decode_row;
 use qsf_runtime::source::{StoredType, Tensor, TensorInfo};
 use rayon::prelude::*;
 
@@ -13,6 +12,7 @@ use super::encoder::{BlockForm, Encoder, rows_per_task};
 use super::fit::Fit;
 use super::outliers::{OutlierSet, add_outliers};
 use crate::error::{ConvertError, Result};
+use crate::plan::TensorType;
 use crate::quantize::{ScaleOverflow, first_non_finite};
 
 /// Largest finite f16.
@@ -43,7 +43,7 @@ impl Encoder<'_> {
     /// Checks that all values are finite and gives the type to store: `wanted`, or one with the range of f32 when the values
     /// do not fit f16 (values of an f16 or scales of a block type), because saturating them, or flushing them to zero, would
     /// break the model silently.
-    pub fn choose_type(&self, info: &TensorInfo, tensor: &Tensor, wanted: QuantType) -> Result<QuantType> {
+    pub fn choose_type(&self, info: &TensorInfo, tensor: &Tensor, wanted: TensorType) -> Result<TensorType> {
         let rows_per_task = rows_per_task(tensor.cols());
         let tasks = tensor.rows().div_ceil(rows_per_task);
         let largest = (0..tasks)
@@ -71,21 +71,25 @@ impl Encoder<'_> {
             .collect::<Result<Vec<f32>>>()?
             .into_iter()
             .fold(0.0, f32::max);
-        let range = match wanted.encoding() {
-            Encoding::Float(FloatFormat::F32 | FloatFormat::Bf16) => 0.0..=f32::INFINITY,
+        let range = match wanted.qsf().map(QuantType::encoding) {
+            Some(Encoding::Float(FloatFormat::F32 | FloatFormat::Bf16)) => 0.0..=f32::INFINITY,
             // Its scale is a 127th of the largest value.
-            Encoding::SignedBytes => 32.0 * F16_MIN_NORMAL..=127.0 * F16_MAX,
-            Encoding::Float(FloatFormat::F16)
-            | Encoding::Affine(_)
-            | Encoding::Symmetric { .. }
-            | Encoding::Grid { .. }
-            | Encoding::Trellis { .. } => F16_MIN_NORMAL..=F16_MAX,
+            Some(Encoding::SignedBytes) => 32.0 * F16_MIN_NORMAL..=127.0 * F16_MAX,
+            // Block types of ggml have scales in binary16.
+            None
+            | Some(
+                Encoding::Float(FloatFormat::F16)
+                | Encoding::Affine(_)
+                | Encoding::Symmetric { .. }
+                | Encoding::Grid { .. }
+                | Encoding::Trellis { .. },
+            ) => F16_MIN_NORMAL..=F16_MAX,
         };
         Ok(match tensor.stored_type() {
             _ if largest == 0.0 || range.contains(&largest) => wanted,
             // The source's own type holds its values exactly.
-            StoredType::Native(stored @ (QuantType::Bf16 | QuantType::F16)) => stored,
-            _ => QuantType::F32,
+            StoredType::Native(stored @ (QuantType::Bf16 | QuantType::F16)) => stored.into(),
+            _ => TensorType::F32,
         })
     }
 
@@ -153,18 +157,21 @@ impl Encoder<'_> {
         let mut decoded = vec![0.0; cols];
         let rows = values.chunks_exact(cols).zip(data.chunks_exact(row_bytes)).enumerate();
         for (row, (original, bytes)) in rows {
-            decode_row(self.isa, quant, self.block, &self.tables, bytes, &mut decoded);
+            self.decode_row(quant, bytes, &mut decoded);
             if apart.is_some() {
                 add_outliers(&outliers, row, &mut decoded);
             }
             stats.add_row(self.isa, original, &decoded);
         }
-        let data = if layout == Layout::Panels16 { interleave(quant, self.block, cols, &data) } else { data };
+        let data = match quant.qsf().filter(|_| layout == Layout::Panels16) {
+            Some(quant) => interleave(quant, self.block, cols, &data),
+            None => data,
+        };
         Ok(EncodedRows { data, stats, outliers })
     }
 
     /// Scales that leave f16 although all values are inside it: [`Encoder::choose_type`] excludes that.
-    fn overflow(&self, info: &TensorInfo, quant: QuantType) -> ConvertError {
+    fn overflow(&self, info: &TensorInfo, quant: TensorType) -> ConvertError {
         qsf_format::FormatError::Unwritable {
             path: self.source.to_owned(),
             what: format!("tensor {} as {quant}", info.name),

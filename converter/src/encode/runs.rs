@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use qsf_format::{Layout, TensorRecord};
+use qsf_format::Layout;
 use qsf_runtime::source::Tensor;
 
 use super::encoder::BlockForm;
@@ -12,7 +12,7 @@ use super::outliers::OutlierSet;
 use super::rows::EncodedRows;
 use super::tensor::{TensorEncoder, VALUES_PER_RUN, record, row_runs};
 use crate::error::Result;
-use crate::plan::PlannedTensor;
+use crate::plan::{PlannedTensor, TensorReport};
 
 /// A tensor about to be encoded in runs of rows.
 pub(crate) struct TensorRuns<'a> {
@@ -61,7 +61,7 @@ impl<'a> TensorRuns<'a> {
     }
 
     /// What META says of the tensor, whose runs came to `encoded`.
-    pub fn record(&self, encoded: &EncodedRows) -> TensorRecord {
+    pub fn record(&self, encoded: &EncodedRows) -> TensorReport {
         record(self.planned, self.form.quant, encoded)
     }
 }
@@ -74,7 +74,7 @@ fn near_enough(
     fit: &Fit,
     wanted: f64,
 ) -> Result<(PlannedTensor, Fit)> {
-    let trial = |planned: &PlannedTensor, fit: &Fit| -> Result<TensorRecord> {
+    let trial = |planned: &PlannedTensor, fit: &Fit| -> Result<TensorReport> {
         let quant = encoder.rows.choose_type(&planned.info, tensor, planned.quant)?;
         let apart = encoder.outliers(planned, quant, tensor, 0..tensor.rows(), fit)?;
         let form = BlockForm { quant, layout: Layout::Rows };

@@ -2,19 +2,39 @@
 
 use std::sync::Arc;
 
-use qsf_format::{BlockSize, CodeTables, EncodedTensor, Outliers, TensorId, TensorRecord};
+use qsf_format::{BlockSize, CodeTables, EncodedTensor, Layout, Outliers, TensorId, TensorKind};
 use qsf_runtime::source::Tensor;
 
 use crate::error::{ConvertError, Result};
+use crate::plan::{TensorReport, TensorType};
+
+/// The stored values of a tensor.
+#[derive(Debug, Clone)]
+pub(crate) struct TensorBlocks {
+    pub kind: TensorKind,
+    pub rows: u32,
+    pub cols: u32,
+    pub quant: TensorType,
+    pub layout: Layout,
+    pub data: Vec<u8>,
+}
+
+impl TensorBlocks {
+    /// As a QSF file has them; `None` for a type that it cannot have.
+    pub fn for_qsf(self) -> Option<EncodedTensor> {
+        let TensorBlocks { kind, rows, cols, quant, layout, data } = self;
+        Some(EncodedTensor { kind, rows, cols, quant: quant.qsf()?, layout, data })
+    }
+}
 
 /// A tensor ready to be written.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredTensor {
     pub id: TensorId,
-    pub encoded: EncodedTensor,
+    pub encoded: TensorBlocks,
     /// What is stored apart from the blocks: no rows where nothing is.
     pub outliers: Outliers,
-    pub record: TensorRecord,
+    pub record: TensorReport,
 }
 
 impl StoredTensor {
@@ -23,11 +43,15 @@ impl StoredTensor {
     /// # Errors
     /// When it is from a journal and has not the bytes of its shape.
     pub fn tensor(&self, block: BlockSize, tables: &Arc<CodeTables>) -> Result<Tensor> {
-        let EncodedTensor { rows, cols, quant, layout, ref data, .. } = self.encoded;
-        let bytes = data.clone().into();
-        let tensor = Tensor::with_layout(rows as usize, cols as usize, quant, block, layout, bytes);
+        let TensorBlocks { rows, cols, quant, layout, ref data, .. } = self.encoded;
+        let (rows, cols, bytes) = (rows as usize, cols as usize, data.clone().into());
         let broken = |_| ConvertError::BrokenJournal { what: self.id.to_string() };
-        let tensor = tensor.map_err(broken)?.with_tables(tables);
+        let tensor = match quant {
+            TensorType::Qsf(quant) => Tensor::with_layout(rows, cols, quant, block, layout, bytes)
+                .map_err(broken)?
+                .with_tables(tables),
+            TensorType::Ggml(ty) => Tensor::of_ggml(ty, rows, cols, bytes).ok_or_else(|| broken(None))?,
+        };
         if self.outliers.is_empty() {
             return Ok(tensor);
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{CodeTables, EncodedTensor, Layout, QuantType, TensorRecord};
+use qsf_format::{CodeTables, Layout};
 use qsf_runtime::LayerWeights;
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 
@@ -13,10 +13,10 @@ use super::encoder::{BlockForm, Encoder, VALUES_PER_TASK};
 use super::fit::Fit;
 use super::outliers::OutlierSet;
 use super::rows::EncodedRows;
-use super::stored_tensor::StoredTensor;
+use super::stored_tensor::{StoredTensor, TensorBlocks};
 use crate::error::{ConvertError, Result};
 use crate::options::ConvertOptions;
-use crate::plan::{PlannedTensor, StoredForm, layout_of, next_larger};
+use crate::plan::{PlannedTensor, StoredForm, TensorReport, TensorType, layout_of, next_larger};
 use crate::quantize::Effort;
 use crate::session::Session;
 
@@ -130,10 +130,11 @@ impl<'a> TensorEncoder<'a> {
     pub(super) fn larger(
         &self,
         planned: &PlannedTensor,
-        record: &TensorRecord,
+        record: &TensorReport,
         wanted: f64,
     ) -> Result<PlannedTensor> {
-        let next = if self.sized { None } else { next_larger(record.quant, self.rows.block) };
+        let next =
+            if self.sized { None } else { next_larger(record.quant, self.rows.block, planned.info.cols) };
         match next {
             Some(quant) => Ok(PlannedTensor { quant, ..planned.clone() }),
             None => Err(ConvertError::BelowCosine {
@@ -155,7 +156,7 @@ impl<'a> TensorEncoder<'a> {
     pub(super) fn outliers(
         &self,
         planned: &PlannedTensor,
-        quant: QuantType,
+        quant: TensorType,
         tensor: &Tensor,
         rows: Range<usize>,
         fit: &Fit,
@@ -215,7 +216,7 @@ impl<'a> TensorEncoder<'a> {
         let record = record(planned, form.quant, &encoded);
         let (kind, rows, cols) = (info.id.kind, record.rows, record.cols);
         let EncodedRows { data, outliers, .. } = encoded;
-        let encoded = EncodedTensor { kind, rows, cols, quant: form.quant, layout: form.layout, data };
+        let encoded = TensorBlocks { kind, rows, cols, quant: form.quant, layout: form.layout, data };
         Ok(StoredTensor { id: info.id, encoded, outliers, record })
     }
 
@@ -257,9 +258,9 @@ pub(super) fn row_runs(
 }
 
 /// What META says of a tensor that is encoded.
-pub(super) fn record(planned: &PlannedTensor, quant: QuantType, encoded: &EncodedRows) -> TensorRecord {
+pub(super) fn record(planned: &PlannedTensor, quant: TensorType, encoded: &EncodedRows) -> TensorReport {
     let EncodedRows { stats, outliers, .. } = encoded;
     let outliers = outliers.len() as u64;
     let record = planned.record(quant, stats.cosine(), stats.relative_error(), stats.max_abs_error());
-    TensorRecord { outliers, ..record }
+    TensorReport { outliers, ..record }
 }

@@ -17,7 +17,7 @@ mod statistics;
 mod text;
 
 pub(crate) use fits::Fits;
-pub(crate) use passes::{EMBEDDING_RECORD, FittedFile, Measured};
+pub(crate) use passes::{EMBEDDING_RECORD, FittedFile, Measured, head_of};
 pub(crate) use statistics::StatsFiles;
 
 pub use collect::{StatisticsFile, collect_statistics, merge_statistics};

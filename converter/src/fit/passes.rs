@@ -104,7 +104,10 @@ impl FittedFile<'_, '_> {
 }
 
 /// What the head reads in the unchanged model, where someone needs it.
-fn head_of(
+///
+/// # Errors
+/// When a file of statistics or a tensor is damaged, or the user interrupts.
+pub(crate) fn head_of(
     encoder: &TensorEncoder<'_>,
     stats: &mut StatsFiles,
     journal: &Journal,

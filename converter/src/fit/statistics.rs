@@ -9,8 +9,10 @@ use qsf_format::FormatError;
 use qsf_runtime::file_hash::hex;
 use qsf_runtime::fingerprint::{model_fingerprint, text_fingerprint};
 use qsf_runtime::source::WeightSource;
+use serde_json::{Map, Value, json};
 
 use crate::error::{ConvertError, Result};
+use crate::options::ConvertOptions;
 use crate::session::Session;
 
 /// Statistics to read, and where to write what is collected.
@@ -56,6 +58,13 @@ impl StatsFiles {
     /// Fingerprints of the texts that the files of `--stats-in` are of; `None` without such files.
     pub fn texts(&self) -> Option<&[String]> {
         self.texts.as_deref()
+    }
+
+    /// `options` as META has them.
+    pub fn recorded(&self, options: &ConvertOptions) -> Map<String, Value> {
+        let mut recorded = options.normalised();
+        recorded.insert("statistics".into(), json!(self.texts()));
+        recorded
     }
 
     /// Whether statistics are to be written, so that they have to be collected whatever a journal has.

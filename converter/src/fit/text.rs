@@ -51,7 +51,14 @@ pub fn calibrate(
     if tokens.is_empty() {
         return Err(RuntimeError::Request("the calibration text is empty".into()).into());
     }
-    Ok(Calibration { tokens, text_sha256: hex(&sha256), chat_template: chat })
+    let text_sha256 = hex(&sha256);
+    Ok(Calibration {
+        files: files.to_vec(),
+        most_tokens: max_tokens,
+        tokens,
+        text_sha256,
+        chat_template: chat,
+    })
 }
 
 fn default_tokens(source: &dyn WeightSource) -> usize {

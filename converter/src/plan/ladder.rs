@@ -1,6 +1,9 @@
 //! The order in which a matrix goes on to larger types until it is near enough to the original (`--min-cosine`).
 
 use qsf_format::{BlockSize, QuantType};
+use qsf_runtime::ggml::GgmlType;
+
+use super::tensor_type::{GGML_TYPES, TensorType};
 
 /// Types by size, each clearly better than the one before.
 const LADDER: [QuantType; 9] = [
@@ -15,9 +18,26 @@ const LADDER: [QuantType; 9] = [
     QuantType::F16,
 ];
 
-/// The type to try after `quant`, in a file with blocks of `block`: the next of the ladder; for a type that is not on it the
-/// first that is larger. `None` after f16 and the wider floats.
-pub fn next_larger(quant: QuantType, block: BlockSize) -> Option<QuantType> {
+/// The type to try after `ty` for rows of `cols` values, in a file with blocks of `block`. `None` after f16 and the wider
+/// floats.
+pub fn next_larger(ty: TensorType, block: BlockSize, cols: usize) -> Option<TensorType> {
+    match ty {
+        TensorType::Qsf(quant) => next_of_qsf(quant, block).map(TensorType::Qsf),
+        TensorType::Ggml(ggml) => {
+            let own = ggml_bits(ggml);
+            let larger = GGML_TYPES.into_iter().filter(|ty| ggml_bits(*ty) > own);
+            let fits = larger.map(TensorType::Ggml).find(|ty| ty.suits(cols));
+            Some(fits.unwrap_or(TensorType::Qsf(QuantType::F16)))
+        }
+    }
+}
+
+fn ggml_bits(ty: GgmlType) -> f64 {
+    ty.block_bytes() as f64 * 8.0 / ty.block_len() as f64
+}
+
+/// The next of the ladder; for a type that is not on it the first that is larger.
+fn next_of_qsf(quant: QuantType, block: BlockSize) -> Option<QuantType> {
     if let Some(step) = LADDER.iter().position(|known| *known == quant) {
         return LADDER.get(step + 1).copied();
     }
@@ -37,7 +57,7 @@ mod tests {
 
     #[test]
     fn every_type_leads_upwards_to_f16_and_those_beside_the_ladder_join_at_their_size() {
-        let next = |quant| next_larger(quant, BlockSize::B64);
+        let next = |quant| next_of_qsf(quant, BlockSize::B64);
         for (from, to) in [
             (QuantType::T2, Some(QuantType::N2)),
             (QuantType::Ternary, Some(QuantType::T3)),
@@ -53,7 +73,7 @@ mod tests {
         }
         for block in [BlockSize::B32, BlockSize::B64] {
             for quant in QuantType::ALL.into_iter().filter(|quant| !quant.is_float()) {
-                let path = std::iter::successors(Some(quant), |at| next_larger(*at, block));
+                let path = std::iter::successors(Some(quant), |at| next_of_qsf(*at, block));
                 assert_eq!(path.last(), Some(QuantType::F16), "{quant}");
             }
         }

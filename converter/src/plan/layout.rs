@@ -1,8 +1,10 @@
 //! In which order the blocks of a tensor are stored: from its type and shape alone (SPEC.md section 11).
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{Layout, ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_format::{Layout, ModelConfig, TensorId, TensorKind};
 use qsf_runtime::source::TensorInfo;
+
+use super::tensor_type::TensorType;
 
 /// How many experts a tensor of a model of this `config` is a stack of.
 pub fn experts_of(config: &ModelConfig, id: TensorId) -> Option<u32> {
@@ -15,17 +17,21 @@ pub fn experts_of(config: &ModelConfig, id: TensorId) -> Option<u32> {
 /// The layout of a tensor that is stored as `quant`: `wanted` where the tensor can have it, else rows.
 ///
 /// Panels need blocks, sixteen rows at least, and of stacked matrices (of experts, of heads) that none ends inside a panel.
-pub fn layout_of(wanted: Layout, config: &ModelConfig, info: &TensorInfo, quant: QuantType) -> Layout {
+pub fn layout_of(wanted: Layout, config: &ModelConfig, info: &TensorInfo, quant: TensorType) -> Layout {
     let whole = config.stacked(info.id).is_none_or(|count| {
         // The count is at least one, and divides the rows: both were checked with the source.
         (info.rows / count as usize).is_multiple_of(PANEL_ROWS)
     });
-    if whole && info.rows >= PANEL_ROWS && wanted.suits(quant) { wanted } else { Layout::Rows }
+    if whole && info.rows >= PANEL_ROWS && quant.qsf().is_some_and(|quant| wanted.suits(quant)) {
+        wanted
+    } else {
+        Layout::Rows
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use qsf_format::Experts;
+    use qsf_format::{Experts, QuantType};
 
     use super::*;
 
@@ -44,8 +50,8 @@ mod tests {
         let layout = |kind, layer, rows, quant: QuantType| {
             let id = TensorId { layer, kind };
             let info = TensorInfo { id, name: id.to_string(), rows, cols: 32, stored: QuantType::F32.into() };
-            assert_eq!(layout_of(Layout::Rows, &config, &info, quant), Layout::Rows);
-            layout_of(Layout::Panels16, &config, &info, quant)
+            assert_eq!(layout_of(Layout::Rows, &config, &info, quant.into()), Layout::Rows);
+            layout_of(Layout::Panels16, &config, &info, quant.into())
         };
         let (rows, panels) = (Layout::Rows, Layout::Panels16);
         assert_eq!(layout(AttnQ, Some(0), 32, QuantType::Q4), panels);

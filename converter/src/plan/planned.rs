@@ -1,11 +1,14 @@
 //! Every tensor with the type that it is to be stored in.
 
-use qsf_format::{BlockSize, QuantType, TensorId, TensorRecord};
+use qsf_format::{BlockSize, TensorId};
 use qsf_runtime::source::TensorInfo;
 
 use super::error::PlanError;
+use super::gguf_recipe::{GgufRecipe, GgufRules};
 use super::recipe::{Recipe, payload_bytes};
 use super::stored_form::{OutlierShare, StoredForm};
+use super::tensor_report::TensorReport;
+use super::tensor_type::TensorType;
 use super::type_override::TypeOverride;
 
 /// Every tensor of a source, in file order, with the type that it is to be stored in.
@@ -20,7 +23,7 @@ pub struct PlannedTensor {
     /// What the source knows of it.
     pub info: TensorInfo,
     /// The type to store.
-    pub quant: QuantType,
+    pub quant: TensorType,
     /// How many of its weights are stored apart, if the type has blocks.
     pub outliers: OutlierShare,
 }
@@ -32,16 +35,16 @@ impl PlannedTensor {
         StoredForm { quant: self.quant, outliers: apart }
     }
 
-    /// What META says of the tensor, stored as `quant`, with nothing apart.
+    /// What is reported of the tensor, stored as `quant`, with nothing apart.
     pub fn record(
         &self,
-        quant: QuantType,
+        quant: TensorType,
         cosine: f64,
         relative_error: f64,
         max_abs_error: f64,
-    ) -> TensorRecord {
+    ) -> TensorReport {
         let finite = |measure: f64| Some(measure).filter(|measure| measure.is_finite());
-        TensorRecord {
+        TensorReport {
             layer: self.info.id.layer,
             kind: self.info.id.kind.name().into(),
             // Both come from u32 fields of the configuration, which every shape was checked against.
@@ -72,8 +75,31 @@ impl Plan {
     ) -> Result<Plan, PlanError> {
         let mut planned: Vec<PlannedTensor> = tensors
             .iter()
-            .map(|info| PlannedTensor { info: info.clone(), quant: recipe.assign(info.id), outliers })
+            .map(|info| PlannedTensor { info: info.clone(), quant: recipe.assign(info.id).into(), outliers })
             .collect();
+        for rule in overrides {
+            apply(rule, &mut planned, outliers)?;
+        }
+        Ok(Plan { tensors: planned })
+    }
+
+    /// The types that a recipe of GGUF files and `overrides` give to `tensors`.
+    ///
+    /// # Errors
+    /// When an override applies to no tensor.
+    pub fn for_gguf(
+        tensors: &[TensorInfo],
+        recipe: GgufRecipe,
+        rules: &GgufRules<'_>,
+        overrides: &[TypeOverride],
+    ) -> Result<Plan, PlanError> {
+        let outliers = OutlierShare::NONE;
+        let planned = |info: &TensorInfo| PlannedTensor {
+            info: info.clone(),
+            quant: recipe.assign(info, rules),
+            outliers,
+        };
+        let mut planned: Vec<PlannedTensor> = tensors.iter().map(planned).collect();
         for rule in overrides {
             apply(rule, &mut planned, outliers)?;
         }
@@ -149,7 +175,7 @@ fn apply(
 
 #[cfg(test)]
 mod tests {
-    use qsf_format::{TensorId, TensorKind};
+    use qsf_format::{QuantType, TensorId, TensorKind};
 
     use super::*;
 

@@ -6,6 +6,9 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, MIXED, QuantType, TensorId, TensorKind};
 use qsf_runtime::source::TensorInfo;
 
+use super::nearest::nearest_name;
+use super::tensor_type::TensorType;
+
 /// How a model's tensors are to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Recipe {
@@ -63,7 +66,7 @@ impl Recipe {
 
     /// Bytes of all tensor values under this recipe, without headers and before compression; `None` beyond `u64`.
     pub fn predicted_bytes(&self, tensors: &[TensorInfo], block: BlockSize) -> Option<u64> {
-        payload_bytes(tensors.iter().map(|tensor| (tensor, self.assign(tensor.id))), block)
+        payload_bytes(tensors.iter().map(|tensor| (tensor, self.assign(tensor.id).into())), block)
     }
 
     /// Every recipe, in the order of type ids.
@@ -74,7 +77,7 @@ impl Recipe {
 
 /// Bytes of the values of all `tensors`; `None` beyond `u64`.
 pub(super) fn payload_bytes<'a>(
-    mut tensors: impl Iterator<Item = (&'a TensorInfo, QuantType)>,
+    mut tensors: impl Iterator<Item = (&'a TensorInfo, TensorType)>,
     block: BlockSize,
 ) -> Option<u64> {
     tensors.try_fold(0u64, |sum, (info, quant)| {
@@ -115,11 +118,23 @@ impl FromStr for Recipe {
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         let wanted = s.to_ascii_lowercase();
         let named = Recipe::all().find(|recipe| recipe.name() == wanted);
-        named.or_else(|| by_alias(&wanted).map(Recipe::Uniform)).ok_or_else(|| {
-            let names = Recipe::all().map(|recipe| recipe.name()).collect::<Vec<_>>().join(", ");
-            format!("unknown quantization '{s}'; known: {names}; 2, 3, 4 and 8 are short for 2bit, 3bit, 4bit and 8bit")
-        })
+        named.or_else(|| by_alias(&wanted).map(Recipe::Uniform)).ok_or_else(|| unknown_type(s))
     }
+}
+
+/// The recipe that whoever writes `name` most likely wants; `None` where it is like no type.
+pub fn nearest_type(name: &str) -> Option<Recipe> {
+    let known: Vec<&str> = Recipe::all().map(|recipe| recipe.name()).collect();
+    let nearest = nearest_name(name, &known)?;
+    Recipe::all().find(|recipe| recipe.name() == nearest)
+}
+
+/// What is said of a name that is no type.
+pub(super) fn unknown_type(name: &str) -> String {
+    let names = Recipe::all().map(|recipe| recipe.name()).collect::<Vec<_>>().join(", ");
+    let nearest =
+        nearest_type(name).map_or_else(String::new, |found| format!("the nearest is {}; ", found.name()));
+    format!("there is no type '{name}': {nearest}types are {names}")
 }
 
 /// The type that a short form stands for.
@@ -143,7 +158,11 @@ mod tests {
         }
         assert_eq!("4".parse(), Ok(Recipe::Uniform(QuantType::Q4)));
         let error = "q4_k_m".parse::<Recipe>().unwrap_err();
-        assert!(error.contains("'q4_k_m'") && Recipe::all().all(|r| error.contains(r.name())), "{error}");
+        assert!(
+            error.contains("'q4_k_m': the nearest is 4bit")
+                && Recipe::all().all(|r| error.contains(r.name())),
+            "{error}"
+        );
     }
 
     #[test]

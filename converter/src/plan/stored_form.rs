@@ -7,7 +7,8 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, MAX_OUTLIER_COLS, Outliers, QuantType};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::recipe::by_alias;
+use super::recipe::{by_alias, unknown_type};
+use super::tensor_type::{TensorType, names_of_ggml};
 
 /// A part of the weights of a matrix, in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -59,7 +60,7 @@ impl FromStr for OutlierShare {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoredForm {
     /// Type of the blocks.
-    pub quant: QuantType,
+    pub quant: TensorType,
     /// What is stored apart.
     pub outliers: OutlierShare,
 }
@@ -81,23 +82,38 @@ impl StoredForm {
 
     /// What is stored apart of a matrix of so many columns: nothing of floats, nor of more columns than the format counts.
     pub fn outliers_in(&self, cols: usize) -> OutlierShare {
-        if self.quant.is_float() || cols > MAX_OUTLIER_COLS { OutlierShare::NONE } else { self.outliers }
+        if self.quant.qsf().is_none_or(QuantType::is_float) || cols > MAX_OUTLIER_COLS {
+            OutlierShare::NONE
+        } else {
+            self.outliers
+        }
     }
 }
 
 impl From<QuantType> for StoredForm {
     fn from(quant: QuantType) -> StoredForm {
+        StoredForm { quant: quant.into(), outliers: OutlierShare::NONE }
+    }
+}
+
+impl From<TensorType> for StoredForm {
+    fn from(quant: TensorType) -> StoredForm {
         StoredForm { quant, outliers: OutlierShare::NONE }
     }
 }
 
 /// A type, and the share of outliers where it says one.
-pub(super) fn parse_form(text: &str) -> Result<(QuantType, Option<OutlierShare>), String> {
+pub(super) fn parse_form(text: &str) -> Result<(TensorType, Option<OutlierShare>), String> {
     let (name, share) = text.split_once('+').map_or((text, None), |(name, share)| (name, Some(share)));
     let name = name.trim();
-    let quant = by_alias(name).map_or_else(|| name.parse::<QuantType>(), Ok)?;
+    let quant = match by_alias(name) {
+        Some(quant) => quant.into(),
+        None => {
+            name.parse::<TensorType>().map_err(|_| format!("{}; {}", unknown_type(name), names_of_ggml()))?
+        }
+    };
     let share = share.map(|share| share.trim().parse::<OutlierShare>()).transpose()?;
-    if quant.is_float() && share.is_some() {
+    if quant.qsf().is_none_or(QuantType::is_float) && share.is_some() {
         return Err(format!("'{text}': weights are stored apart from blocks, and {quant} has none"));
     }
     Ok((quant, share))
@@ -139,7 +155,7 @@ mod tests {
         for wrong in ["0.5", "6%", "-1%", "nan%", "%", ""] {
             assert!(wrong.parse::<OutlierShare>().unwrap_err().contains("0.5%"), "{wrong}");
         }
-        let form = StoredForm { quant: QuantType::N3, outliers: OutlierShare(5_000) };
+        let form = StoredForm { quant: QuantType::N3.into(), outliers: OutlierShare(5_000) };
         assert_eq!(serde_json::to_string(&form).unwrap(), "\"n3+0.5%\"");
         assert_eq!(serde_json::from_str::<StoredForm>("\"n3+0.5%\"").unwrap(), form);
         assert_eq!(serde_json::from_str::<StoredForm>("\"n3\"").unwrap(), QuantType::N3.into());
@@ -148,11 +164,11 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_blocks_and_of_the_record() {
-        let form = StoredForm { quant: QuantType::N3, outliers: OutlierShare(5_000) };
+        let form = StoredForm { quant: QuantType::N3.into(), outliers: OutlierShare(5_000) };
         let blocks = 100 * (2 + 32 * 13);
         assert_eq!(form.bytes(BlockSize::B64, 100, 1024), Some(blocks + 8 + 2 * 100 + 4 * 512));
         assert_eq!(StoredForm::from(QuantType::N3).bytes(BlockSize::B64, 100, 1024), Some(blocks));
-        let float = StoredForm { quant: QuantType::F16, ..form };
+        let float = StoredForm { quant: QuantType::F16.into(), ..form };
         assert_eq!(float.bytes(BlockSize::B64, 100, 1024), Some(2 * 100 * 1024));
         assert!(form.outliers_in(70_000).is_none());
     }

@@ -6,7 +6,7 @@ use qsf_format::{BlockSize, FileParts, LAYER_ALIGN, Layout, ModelConfig, TensorI
 use super::allocate::{Choice, allocate};
 use super::error::PlanError;
 use super::layout::layout_of;
-use super::planned::Plan;
+use super::planned::{Plan, PlannedTensor};
 use super::stored_form::StoredForm;
 
 /// A tensor whose type is to be chosen.
@@ -14,6 +14,8 @@ use super::stored_form::StoredForm;
 pub struct Candidate {
     /// Which tensor.
     pub id: TensorId,
+    /// Tensors that are one with it in the file, and get the same form.
+    pub with: Vec<TensorId>,
     /// How it may be stored and the damage that each form does, in any unit that adds up.
     pub options: Vec<(StoredForm, f64)>,
 }
@@ -27,13 +29,24 @@ pub struct SizeModel<'a> {
     pub block: BlockSize,
     /// Order of the blocks.
     pub layout: Layout,
-    /// Stored bytes of META, or somewhat more, and of the other sections that are not tensors.
+    /// Stored bytes of META, or somewhat more, and of the other sections that are not tensors; the header of a GGUF file.
     pub sections: &'a [u64],
+    /// Whether it is a GGUF file.
+    pub gguf: bool,
 }
 
 impl SizeModel<'_> {
     /// Bytes of the file with this plan, not compressed.
     pub fn file_bytes(&self, plan: &Plan) -> u64 {
+        if self.gguf {
+            let bytes = |t: &PlannedTensor| {
+                let (rows, cols) = (t.info.rows as u64, t.info.cols as u64);
+                let bytes = t.quant.tensor_bytes(self.block, rows, cols);
+                bytes.and_then(|bytes| bytes.checked_next_multiple_of(GGUF_ALIGNMENT)).unwrap_or(u64::MAX)
+            };
+            let tensors = plan.tensors().iter().map(bytes);
+            return tensors.chain(self.sections.iter().copied()).fold(0, u64::saturating_add);
+        }
         let mut parts = FileParts {
             layers: vec![Vec::new(); self.config.layers as usize],
             sections: self.sections.to_vec(),
@@ -82,8 +95,11 @@ pub fn plan_for_size(
     let items: Vec<Vec<Choice>> = candidates
         .iter()
         .map(|candidate| {
-            let (rows, cols) = of(candidate.id).map_or((0, 0), |t| (t.info.rows, t.info.cols));
-            let bytes = |form: StoredForm| form.bytes(size.block, rows, cols).unwrap_or(u64::MAX);
+            let all = || [candidate.id].into_iter().chain(candidate.with.iter().copied()).filter_map(of);
+            let one = |form: StoredForm, t: &PlannedTensor| {
+                form.bytes(size.block, t.info.rows, t.info.cols).unwrap_or(u64::MAX)
+            };
+            let bytes = |form: StoredForm| all().map(|t| one(form, t)).fold(0, u64::saturating_add);
             let choice = |&(form, damage): &(StoredForm, f64)| Choice { bytes: bytes(form), damage };
             candidate.options.iter().map(choice).collect()
         })
@@ -91,7 +107,9 @@ pub fn plan_for_size(
     let with = |chosen: &[usize]| {
         let mut plan = plan.clone();
         for (candidate, &k) in candidates.iter().zip(chosen) {
-            plan.set(candidate.id, candidate.options[k].0);
+            for id in std::iter::once(candidate.id).chain(candidate.with.iter().copied()) {
+                plan.set(id, candidate.options[k].0);
+            }
         }
         plan
     };
@@ -147,6 +165,9 @@ pub fn plan_for_size(
     let damage = items.iter().zip(&chosen).map(|(item, k)| item[*k].damage).sum();
     Ok((with(&chosen), damage))
 }
+
+/// Where the values of a tensor of a GGUF file may begin.
+const GGUF_ALIGNMENT: u64 = 32;
 
 /// Rounds of choosing types and looking at what alignment makes of the size.
 const ROUNDS: usize = 6;

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-use qsf_format::{QuantType, TensorId};
+use qsf_format::TensorId;
 
 use super::stored_form::{OutlierShare, parse_form};
+use super::tensor_type::TensorType;
 
 /// One override. Its pattern is compared, whole and in any case, with the name of the kind (`attn_q`) and with the name
 /// of the tensor (`layer 3 attn_q`); `*` stands for any run of characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeOverride {
     pattern: String,
-    quant: QuantType,
+    quant: TensorType,
     outliers: Option<OutlierShare>,
 }
 
@@ -32,7 +33,7 @@ impl TypeOverride {
     }
 
     /// The type that the pattern's tensors are stored in.
-    pub fn quant(&self) -> QuantType {
+    pub fn quant(&self) -> TensorType {
         self.quant
     }
 
@@ -83,7 +84,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use qsf_format::TensorKind;
+    use qsf_format::{QuantType, TensorKind};
 
     use super::*;
 
@@ -119,6 +120,11 @@ mod tests {
         for wrong in ["8bit", "=8bit", ""] {
             assert!(wrong.parse::<TypeOverride>().unwrap_err().contains("ffn_down=8bit"), "{wrong}");
         }
-        assert!("head=q4".parse::<TypeOverride>().unwrap_err().contains("known: 2bit-sym"));
+        assert!(
+            "head=q4"
+                .parse::<TypeOverride>()
+                .unwrap_err()
+                .contains("the nearest is 4bit; types are 2bit-sym")
+        );
     }
 }

@@ -12,6 +12,7 @@ use crate::encode::VALUES_PER_RUN;
 use crate::error::Result;
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
+use crate::planning::plan_of;
 
 /// Matrices as large as the moment of an input that are in memory at once for it: sums of the input and across the two
 /// streams, the moment, two orders of it with their factors, and the correction.
@@ -38,7 +39,7 @@ const MARGIN: u64 = 2;
 /// # Errors
 /// When the types do not fit the model, or its files cannot be read.
 pub fn predict_peak(source: &dyn WeightSource, options: &ConvertOptions) -> Result<u64> {
-    let plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let plan = plan_of(source, options)?;
     let conversion = peak_bytes(source, &plan, options)?;
     let planned = plan.predicted_bytes(options.block).unwrap_or(u64::MAX);
     let (file, config) = (options.size_limit.unwrap_or(planned), source.config());

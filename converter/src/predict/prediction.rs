@@ -4,22 +4,27 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use qsf_format::TensorKind;
+use qsf_format::{Provenance, TensorKind};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
 
 use super::memory::{BUFFERS, peak_bytes, resident_bytes};
-use super::size::{predicted_file_bytes, provenance};
+use super::size::predicted_file_bytes;
 use super::time::seconds_of_conversion;
 use crate::checks::notes_on_flags;
 use crate::choose::{SizeRequest, Surveyor, survey};
 use crate::encode::TensorEncoder;
 use crate::error::Result;
 use crate::fit::StatsFiles;
+use crate::foresee::{target_warning, warnings};
 use crate::options::{ConvertOptions, OutlierChoice};
 use crate::plan::{Plan, PlannedTensor};
+use crate::plan_file::SavedPlan;
+use crate::planning::plan_of;
+use crate::replay::SurveyedModel;
 use crate::resume::NoRecords;
+use crate::sections::{TOOL, hash_files, unhashed_files};
 use crate::session::Session;
 
 /// What is to be expected of a conversion.
@@ -47,7 +52,7 @@ impl Prediction {
     }
 }
 
-/// Predicts the conversion of `source` with `options`. Writes nothing.
+/// Predicts the conversion of `source` with `options`. Writes nothing but the plan, where that is asked for.
 ///
 /// # Errors
 /// When the types do not fit the model, or what is measured of it fails as it would in the conversion itself.
@@ -58,31 +63,57 @@ pub fn predict(
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> Result<Prediction> {
-    let mut plan = Plan::new(source.tensors(), options.recipe, &options.overrides, options.outliers.share())?;
+    let mut plan = plan_of(source, options)?;
+    if let Some(replay) = &options.replay {
+        replay.check_model(source.path(), &hash_files(&source.files(), &[cancel])?)?;
+    }
+    warnings(source, None, &plan, options).iter().for_each(|warning| progress.warn(warning));
     notes_on_flags(&plan, options).iter().for_each(|note| progress.note(note));
     let resident = resident_bytes();
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
     let session = Session { cpu, tokens, progress, cancel };
     let encoder = TensorEncoder::new(source, options, &Session { progress: &Unwatched, ..session });
     let mut stats = StatsFiles::open(source, &options.stats_in, None, tokens, false)?;
-    let mut seconds = 0.0;
-    let divergence = match options.size_limit {
+    if let Some(replay) = &options.replay {
+        replay.check_statistics(stats.texts())?;
+    }
+    // Types for a size are chosen by what META takes, to the byte: the same as in the conversion itself.
+    let hashed = options.size_limit.is_some() || options.save_plan.is_some();
+    let sources = if hashed { hash_files(&source.files(), &[cancel])? } else { unhashed_files(source)? };
+    let (tool, recorded) = (TOOL.into(), stats.recorded(options));
+    let requantized_from = source.quantized_from();
+    let provenance = Provenance { tool, sources: sources.clone(), requantized_from, options: recorded };
+    let (mut seconds, mut survey) = (0.0, None);
+    let divergence = match options.size_limit.filter(|_| options.replay.is_none()) {
         _ if tokens.is_empty() => None,
         // Without a size the conversion itself surveys nothing.
-        None => Some(damage_of_plan(&encoder, &plan, options.outliers, &mut stats, &session)?),
+        None => {
+            // A matrix that is too far from the original gets a larger type, which is found when it is encoded.
+            let mut encoder =
+                TensorEncoder::new(source, options, &Session { progress: &Unwatched, ..session });
+            encoder.min_cosine = None;
+            Some(damage_of_plan(&encoder, &plan, options.outliers, &mut stats, &session)?)
+        }
         Some(limit) => {
             let started = Instant::now();
-            let provenance = provenance(source, options)?;
+            let provenance = provenance.clone();
             let wanted = SizeRequest { limit, plan: &plan, options, encoder: &encoder, provenance, session };
             let chosen = wanted.choose(&mut stats, &mut NoRecords)?;
             seconds += started.elapsed().as_secs_f64();
             plan = chosen.plan;
+            let (whole_text, importance) = (options.stats_out.is_some(), chosen.measured.importance);
+            survey = Some(SurveyedModel { whole_text, importance });
             Some(chosen.damage)
         }
     };
+    if let Some(path) = &options.save_plan {
+        SavedPlan::of(options, &plan, sources, stats.texts(), survey.as_ref()).write(path, options.force)?;
+    }
     seconds += seconds_of_conversion(&encoder, &plan, &mut stats, !options.stats_in.is_empty(), &session)?;
+    let file_bytes = predicted_file_bytes(source, &plan, options, provenance)?;
+    target_warning(file_bytes, options).iter().for_each(|warning| progress.warn(warning));
     Ok(Prediction {
-        file_bytes: predicted_file_bytes(source, &plan, options)?,
+        file_bytes,
         weights: plan.weights(),
         divergence,
         peak_bytes: resident + BUFFERS + peak_bytes(source, &plan, options)?,

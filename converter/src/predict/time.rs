@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use qsf_calibration::{Detail, LayerStats, for_each_layer};
-use qsf_format::{QuantType, TensorId, TensorKind};
+use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::Unwatched;
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::encode::{BlockForm, Fit, TensorEncoder};
 use crate::error::Result;
 use crate::fit::{Fits, StatsFiles};
-use crate::plan::{Plan, PlannedTensor, experts_of, layout_of};
+use crate::plan::{Plan, PlannedTensor, TensorType, experts_of, layout_of};
 use crate::session::Session;
 
 /// Tokens of a sample of the text.
@@ -58,8 +58,8 @@ pub(super) fn seconds_of_conversion(
         }
         seconds += layers * started.elapsed().as_secs_f64();
     }
-    let mut types: Vec<QuantType> = plan.tensors().iter().map(|planned| planned.quant).collect();
-    types.sort_unstable_by_key(|quant| quant.id());
+    let mut types: Vec<TensorType> = plan.tensors().iter().map(|planned| planned.quant).collect();
+    types.sort_unstable_by_key(|quant| quant.name());
     types.dedup();
     for quant in types {
         let of_type = || plan.tensors().iter().filter(|planned| planned.quant == quant);

@@ -28,8 +28,8 @@ pub(super) trait Coder<V: Vector> {
     /// Prepares scales for use.
     fn ready(&self, block: &Self::Block) -> Self::Ready;
 
-    /// The values that a reader gets for the codes nearest to `target`.
-    fn nearest(&self, ready: &Self::Ready, target: V) -> V;
+    /// The values that a reader gets for the codes nearest to `target`, in column `column` of the block.
+    fn nearest(&self, ready: &Self::Ready, column: usize, target: V) -> V;
 
     /// Better scales for the codes that `values` has, which are changed with them, if there are any. `pull` is the error
     /// times the moment, `moment` the block's own part of the moment.
@@ -66,6 +66,8 @@ impl<'a> DiagonalBlock<'a> {
 /// A block that is to be coded.
 #[derive(Clone, Copy)]
 pub(super) struct UncodedBlock<'a> {
+    /// Its first column.
+    pub start: usize,
     /// What the values would be without any error so far.
     pub originals: &'a [Lanes],
     /// The values of the block, moved by the errors of earlier blocks.
@@ -91,7 +93,7 @@ impl UncodedBlock<'_> {
         let mut loss = V::splat(0.0);
         for j in 0..self.originals.len() {
             let target = V::from_lanes(&targets[j]);
-            let value = coder.nearest(ready, target);
+            let value = coder.nearest(ready, j, target);
             let distance = target.sub(value);
             loss = loss.fma(distance.mul(V::splat(self.weights[j])), distance);
             if let Some(values) = &mut values {

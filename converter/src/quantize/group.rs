@@ -57,6 +57,7 @@ impl RowGroup {
                 }
             }
             let uncoded = UncodedBlock {
+                start,
                 originals: &self.originals[block.clone()],
                 targets,
                 weights: &weights[block.clone()],
@@ -168,7 +169,7 @@ impl RowGroup {
             let own = local.row(j, j / STRIP)[j % STRIP];
             let value = V::from_lanes(&self.values[start + j]);
             let target = value.fma(V::from_lanes(&pull[j]), V::splat(1.0 / own));
-            let better = coder.nearest(ready, target);
+            let better = coder.nearest(ready, j, target);
             let gained = value.sub(better);
             self.values[start + j] = better.to_lanes();
             if gained.to_lanes() == ZEROS {

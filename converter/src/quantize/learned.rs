@@ -271,7 +271,7 @@ impl<V: Vector, L: Levels> Coder<V> for Learned<'_, L> {
     }
 
     #[inline(always)]
-    fn nearest(&self, ready: &Ready<V>, target: V) -> V {
+    fn nearest(&self, ready: &Ready<V>, _column: usize, target: V) -> V {
         ready.step.mul(self.level(ready, target))
     }
 

@@ -13,6 +13,7 @@
 //! | `plain_rows` | plain block types under feedback |
 //! | `learned`, `levels`, `grid_rows` | types with a grid |
 //! | `trellis`, `trellis_rows` | trellis types |
+//! | `ggml` | block types of ggml, for GGUF files |
 //! | `learn` | grids from weights |
 //! | `upstream` | weights that make up for errors before them |
 //! | `floats` | types without blocks |
@@ -27,6 +28,7 @@ mod eight_bit;
 mod feedback;
 mod finite;
 mod floats;
+mod ggml;
 mod grid_rows;
 mod group;
 mod half_scale;
@@ -51,6 +53,7 @@ mod tests;
 
 pub use feedback::{Feedback, MomentError};
 pub use finite::first_non_finite;
+pub use ggml::{GgmlMatrix, quantize_ggml};
 pub use half_scale::ScaleOverflow;
 pub use learn::{Sample, learn_tables};
 pub use matrix::{Effort, Matrix, quantize_matrix, quantize_rows};

@@ -157,7 +157,7 @@ impl<V: Vector, T: BlockType> Coder<V> for PlainRows<'_, T> {
     }
 
     #[inline(always)]
-    fn nearest(&self, line: &Line<V>, target: V) -> V {
+    fn nearest(&self, line: &Line<V>, _column: usize, target: V) -> V {
         let (low, high) = T::CODES;
         let code = round(clamp(target.sub(line.min).mul(line.inverse), low, high));
         line.min.fma(code, line.step)

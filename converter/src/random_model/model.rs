@@ -64,7 +64,7 @@ impl RandomModel<'_> {
         let of_model = || planned.iter().enumerate().filter(|(_, tensor)| tensor.info.id.layer.is_none());
         for (i, tensor) in of_model().filter(|(_, t)| t.info.id.kind == TensorKind::TokenEmbedding) {
             let rows = self.rows(i, tensor);
-            writer.begin_embedding(tensor.quant, rows.layout, rows.rows as u32, rows.cols as u32)?;
+            writer.begin_embedding(rows.random.quant, rows.layout, rows.rows as u32, rows.cols as u32)?;
             for run in rows.runs() {
                 writer.embedding_rows(&rows.encode(run))?;
             }
@@ -91,14 +91,14 @@ impl RandomModel<'_> {
     }
 
     fn planned(&self, info: &TensorInfo) -> PlannedTensor {
-        let quant = self.recipe.assign(info.id);
+        let quant = self.recipe.assign(info.id).into();
         PlannedTensor { info: info.clone(), quant, outliers: OutlierShare::NONE }
     }
 
     fn write_runs(&self, writer: &mut QsfWriter, index: usize, tensor: &PlannedTensor) -> Result<()> {
         let rows = self.rows(index, tensor);
         let kind = tensor.info.id.kind;
-        writer.begin_tensor(kind, rows.rows as u32, rows.cols as u32, tensor.quant, rows.layout)?;
+        writer.begin_tensor(kind, rows.rows as u32, rows.cols as u32, rows.random.quant, rows.layout)?;
         for run in rows.runs() {
             writer.tensor_rows(&rows.encode(run))?;
         }
@@ -111,7 +111,7 @@ impl RandomModel<'_> {
         let value = if info.id.kind.is_matrix() { None } else { Some(self.constant(info.id.kind)) };
         TensorRows {
             random: RandomRows {
-                quant: tensor.quant,
+                quant: self.recipe.assign(info.id),
                 cols: info.cols,
                 deviation: GAIN / (info.cols as f64).sqrt(),
                 constant: value,
@@ -161,7 +161,10 @@ impl RandomModel<'_> {
                 options: options.as_object().cloned().unwrap_or_default(),
             },
             // There is no original that the weights could differ from.
-            tensors: planned.iter().map(|tensor| tensor.record(tensor.quant, 1.0, 0.0, 0.0)).collect(),
+            tensors: planned
+                .iter()
+                .filter_map(|tensor| tensor.record(tensor.quant, 1.0, 0.0, 0.0).for_meta())
+                .collect(),
         }
     }
 }

@@ -2,17 +2,16 @@
 
 use std::borrow::Cow;
 
-use qsf_format::{
-    EncodedTensor, JsonLimits, Layout, Outliers, TensorId, TensorKind, TensorRecord, from_json,
-};
+use qsf_format::{JsonLimits, Layout, Outliers, TensorId, TensorKind, from_json};
 use serde::{Deserialize, Serialize};
 
-use crate::encode::StoredTensor;
+use crate::encode::{StoredTensor, TensorBlocks};
+use crate::plan::TensorReport;
 
 /// What a list of tensors says of each.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
-    record: TensorRecord,
+    record: TensorReport,
     layout: u8,
     bytes: usize,
     /// Bytes of what is stored apart, behind those.
@@ -59,9 +58,9 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Vec<StoredTensor>> {
         data = rest;
         let outliers = if apart.is_empty() { Outliers::default() } else { Outliers::parse(apart, 0).ok()?.1 };
         let kind = TensorKind::ALL.iter().copied().find(|kind| kind.name() == record.kind)?;
-        let TensorRecord { rows, cols, quant, .. } = record;
+        let TensorReport { rows, cols, quant, .. } = record;
         let layout = Layout::from_id(layout)?;
-        let encoded = EncodedTensor { kind, rows, cols, quant, layout, data: own.to_vec() };
+        let encoded = TensorBlocks { kind, rows, cols, quant, layout, data: own.to_vec() };
         tensors.push(StoredTensor { id: TensorId { layer: record.layer, kind }, encoded, outliers, record });
     }
     data.is_empty().then_some(tensors)
@@ -83,12 +82,12 @@ mod tests {
     fn tensors_come_back_from_their_bytes_and_cut_bytes_do_not() {
         let tensor = |kind: TensorKind, quant: QuantType, data: Vec<u8>| StoredTensor {
             id: TensorId::of_layer(3, kind),
-            record: TensorRecord {
+            record: TensorReport {
                 layer: Some(3),
                 kind: kind.name().into(),
                 rows: 16,
                 cols: 32,
-                quant,
+                quant: quant.into(),
                 promoted_from: None,
                 outliers: 0,
                 cosine: Some(0.1 + 0.2),
@@ -96,7 +95,14 @@ mod tests {
                 max_abs_error: None,
             },
             outliers: if quant == QuantType::T2 { outliers() } else { Outliers::default() },
-            encoded: EncodedTensor { kind, rows: 16, cols: 32, quant, layout: Layout::Panels16, data },
+            encoded: TensorBlocks {
+                kind,
+                rows: 16,
+                cols: 32,
+                quant: quant.into(),
+                layout: Layout::Panels16,
+                data,
+            },
         };
         let tensors = [
             tensor(TensorKind::AttnQ, QuantType::N4, vec![1; 304]),

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use qsf_runtime::cpu::KvTypes;
-use qsf_runtime::eval::{EvalOptions, Evaluation, evaluate};
+use qsf_runtime::eval::{EvalOptions, Evaluation, check_tokens, evaluate};
 use qsf_runtime::file_hash::hex;
-use qsf_runtime::source::{QsfSource, WeightSource, tokenizer_of};
+use qsf_runtime::source::{self, WeightSource, tokenizer_of};
 use qsf_runtime::text_file::TextFile;
-use qsf_runtime::{Decoder, Model};
+use qsf_runtime::{Decoder, Model, RuntimeError};
 use serde_json::{Value, json};
 use sha2::Digest;
 
@@ -30,26 +30,33 @@ pub fn evaluation_text(
     let mut file = TextFile::open(path)?;
     let options = EvalOptions { ctx, chunks, ..EvalOptions::default() };
     let tokens = tokenizer.encode_first(&mut file, options.most_tokens(), true)?;
-    options.chunks_of(&tokens)?;
+    if tokens.len() < ctx {
+        let (name, found) = (path.display(), tokens.len());
+        let problem =
+            format!("{name}: {found} tokens, and an evaluation needs at least {ctx}: take a longer text");
+        return Err(RuntimeError::Request(problem).into());
+    }
+    let scored = options.chunks_of(&tokens)? * ctx;
+    check_tokens(&tokens[..scored], source.config().vocab)?;
     let text_sha256 = hex(&file.into_hash()?.finalize());
-    Ok(EvaluationText { tokens, text_sha256, bos: tokenizer.bos(), ctx, chunks })
+    Ok(EvaluationText { file: path.to_owned(), tokens, text_sha256, bos: tokenizer.bos(), ctx, chunks })
 }
 
-/// The file at `path` against `source`, as section EVAL has it.
+/// The file at `path` against the `original`, as section EVAL has it.
 ///
 /// # Errors
 /// When one of the two cannot be run, or the user interrupts.
 pub(crate) fn evaluate_file(
     path: &Path,
-    source: &dyn WeightSource,
+    original: &dyn WeightSource,
     text: &EvaluationText,
     session: &Session<'_>,
 ) -> Result<Value> {
     let base =
-        Decoder::new(Arc::new(Model::load(source)?), session.cpu.clone(), None).stop_on(session.cancel);
-    let converted = QsfSource::open(path)?;
-    let model =
-        Decoder::new(Arc::new(Model::load(&converted)?), session.cpu.clone(), None).stop_on(session.cancel);
+        Decoder::new(Arc::new(Model::load(original)?), session.cpu.clone(), None).stop_on(session.cancel);
+    let converted = source::open(path)?;
+    let model = Decoder::new(Arc::new(Model::load(converted.as_ref())?), session.cpu.clone(), None)
+        .stop_on(session.cancel);
     // As qsf-eval by default, so that both say the same.
     let (kv, base_kv) = (KvTypes::F16, KvTypes::F16);
     let options = EvalOptions {
@@ -61,14 +68,14 @@ pub(crate) fn evaluate_file(
         ..EvalOptions::default()
     };
     let found = evaluate(&model, Some(&base), &text.tokens, options, session.progress)?;
-    Ok(record(&found, text, &model))
+    Ok(evaluation_record(&found, &text.text_sha256, model.activations().name()))
 }
 
-/// Without the time that it took: the same input gives the same bytes.
-fn record(found: &Evaluation, text: &EvaluationText, model: &Decoder) -> Value {
+/// What section EVAL says of an evaluation against the source. Without the time that it took: the same input gives the same bytes.
+pub fn evaluation_record(found: &Evaluation, text_sha256: &str, activations: &str) -> Value {
     let divergence = found.divergence.as_ref();
     json!({
-        "text_sha256": text.text_sha256,
+        "text_sha256": text_sha256,
         "ctx": found.ctx,
         "chunks": found.chunks,
         "tokens": found.tokens,
@@ -76,6 +83,6 @@ fn record(found: &Evaluation, text: &EvaluationText, model: &Decoder) -> Value {
         "base_ppl": divergence.map(|d| d.base_ppl),
         "kld": divergence.map(|d| d.kld),
         "top1": divergence.map(|d| d.top1),
-        "activations": model.activations().name(),
+        "activations": activations,
     })
 }

@@ -16,8 +16,9 @@ mod sizes;
 
 pub(crate) use clusters::clusters_of_file;
 pub(crate) use evaluation::evaluate_file;
-pub use evaluation::evaluation_text;
+pub use evaluation::{evaluation_record, evaluation_text};
 pub(crate) use exits::exits_of_file;
-pub(crate) use sizes::{bytes_at_most, bytes_expected};
+pub(crate) use sizes::{bytes_at_most, bytes_expected, text_bytes};
 
 pub use provenance::{TOOL, hash_files};
+pub(crate) use provenance::{unhashed_files, unhashed_provenance};

@@ -49,7 +49,7 @@ pub(crate) fn bytes_expected(
 ) -> Result<Vec<u64>> {
     let mut sizes = vec![meta_bytes(source, plan, provenance)?];
     sizes.extend(text_bytes(source)?);
-    let types: Vec<QuantType> = plan.tensors().iter().map(|planned| planned.quant).collect();
+    let types: Vec<QuantType> = plan.tensors().iter().filter_map(|planned| planned.quant.qsf()).collect();
     let grids = CodeTables::default().to_bytes(&types).len() as u64;
     sizes.extend((grids > 0).then_some(grids));
     Ok(sizes)
@@ -64,16 +64,19 @@ fn meta_bytes(source: &dyn WeightSource, plan: &Plan, provenance: Provenance) ->
             z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             (z ^ (z >> 31)) as f64 / 2f64.powi(70)
         };
-        planned.record(planned.quant, noise(0), noise(1), noise(2))
+        planned.record(planned.quant, noise(0), noise(1), noise(2)).for_meta()
     });
     let model = source.config().clone();
-    let meta = Meta { version: META_VERSION, model, provenance, tensors: records.collect() };
+    let meta = Meta { version: META_VERSION, model, provenance, tensors: records.flatten().collect() };
     let json = serde_json::to_vec(&meta).expect("finite numbers and names are JSON");
     Ok(stored_section_bytes(&json)?)
 }
 
-/// Tokenizer and chat template.
-fn text_bytes(source: &dyn WeightSource) -> Result<Vec<u64>> {
+/// Bytes of tokenizer and chat template.
+///
+/// # Errors
+/// When one is too large to be stored.
+pub(crate) fn text_bytes(source: &dyn WeightSource) -> Result<Vec<u64>> {
     let texts = [source.tokenizer_json(), source.chat_template()].into_iter().flatten();
     Ok(texts.map(stored_section_bytes).collect::<std::result::Result<Vec<u64>, _>>()?)
 }

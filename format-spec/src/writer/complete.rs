@@ -41,6 +41,11 @@ pub struct CompleteFile {
 }
 
 impl CompleteFile {
+    /// What `writer` has written of a file with this `header`, up to its directory.
+    pub(super) fn of(writer: QsfWriter, header: FileHeader) -> CompleteFile {
+        CompleteFile { writer, header }
+    }
+
     /// Where it can be read.
     pub fn path(&self) -> &Path {
         self.writer.target.partial()

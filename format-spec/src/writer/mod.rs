@@ -8,13 +8,16 @@
 //! | `layers` | layers |
 //! | `tensors` | the final section, learned positions, outliers |
 //! | `complete` | the other sections, index, directory and header; what is appended; the file's name |
+//! | `append` | a file that is there, with another evaluation |
 
+mod append;
 mod complete;
 mod embedding;
 mod file;
 mod layers;
 mod tensors;
 
+pub use append::store_evaluation;
 pub use complete::{CompleteFile, stored_section_bytes};
 pub use file::{QsfWriter, WriterOptions};
 pub use layers::EncodedTensor;

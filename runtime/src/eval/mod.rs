@@ -21,6 +21,6 @@ pub use demand::{Demand, demand};
 pub use divergence::{DeltaP, Divergence, KlDivergence};
 pub use golden::{GoldenExpectation, GoldenReport, compare_golden};
 pub use part_file::{EvaluationPart, Mark, join};
-pub use perplexity::{EvalOptions, evaluate, evaluate_part};
+pub use perplexity::{EvalOptions, check_tokens, evaluate, evaluate_part};
 pub use row::divergence;
 pub use sums::{Decoding, EvaluatedChunks, Evaluation};

@@ -152,7 +152,10 @@ pub fn evaluate_part<R: Runner>(
 }
 
 /// Every token must be one that the model knows; a tokenizer may have more than the model has rows.
-pub(super) fn check_tokens(tokens: &[u32], vocab: u32) -> Result<()> {
+///
+/// # Errors
+/// With the first that is not.
+pub fn check_tokens(tokens: &[u32], vocab: u32) -> Result<()> {
     match tokens.iter().position(|&token| token >= vocab) {
         Some(at) => Err(RuntimeError::Request(format!(
             "token {} at position {at} is beyond the model's vocabulary of {vocab}",

@@ -18,9 +18,18 @@ pub(super) static SIGNS: [u8; 128] = {
 };
 
 /// What the codes of `IQ4_NL` and `IQ4_XS` stand for.
-pub(super) static FOUR_BIT_LEVELS: [f32; 16] = [
-    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0, 89.0, 113.0,
-];
+pub const FOUR_BIT_CODES: [i8; 16] =
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// [`FOUR_BIT_CODES`] as floats.
+pub(super) static FOUR_BIT_LEVELS: [f32; 16] = {
+    let (mut all, mut i) = ([0.0; 16], 0);
+    while i < 16 {
+        all[i] = FOUR_BIT_CODES[i] as f32;
+        i += 1;
+    }
+    all
+};
 
 /// Points of eight values, the first in the lowest byte.
 pub(super) static IQ2_XXS: [u64; 256] = eight_values(&IQ2_XXS_POINTS, IQ2_LEVELS);

@@ -9,6 +9,7 @@ use qsf_format::printable::{message, quote};
 
 use super::cursor::Cursor;
 use super::metadata::Metadata;
+use crate::content::cut_short;
 use crate::error::{Result, RuntimeError};
 use crate::ggml::GgmlType;
 
@@ -68,7 +69,12 @@ pub(super) fn read(
     }
     let alignment = alignment(metadata)?;
     let region = Region { path, alignment, file_len, data: align(cursor.position(), alignment) };
+    // Of a file that is cut short, the last tensor says how long it was.
     let mut tensors = Vec::with_capacity(found.len());
+    let last = (0..found.len()).max_by_key(|&i| found[i].offset);
+    if let Some(last) = last {
+        region.place(found[last].clone(), shard)?;
+    }
     for info in found {
         tensors.push(region.place(info, shard)?);
     }
@@ -145,10 +151,9 @@ impl Region<'_> {
                 Ok(GgufTensor { name, shape, type_id, shard, range: start..end })
             }
             _ => {
-                let bytes = bytes.map_or_else(|| "more".to_owned(), |bytes| bytes.to_string());
-                let expected = format!("{bytes} bytes from offset {} of the data on", info.offset);
-                let found = format!("a file of {} bytes (is it complete?)", self.file_len);
-                Err(RuntimeError::bad_input(self.path, place(), expected, found))
+                let end = end.map_or_else(|| "far more".to_owned(), |end| end.to_string());
+                let expected = format!("a file of at least {end} bytes");
+                Err(RuntimeError::bad_input(self.path, place(), expected, cut_short(self.file_len as u64)))
             }
         }
     }

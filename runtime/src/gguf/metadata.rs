@@ -84,6 +84,13 @@ impl Metadata {
         self.pairs.iter().map(|pair| pair.key.as_str())
     }
 
+    /// All pairs as they are stored: key, number of the value's type, and its bytes.
+    pub fn stored(&self) -> impl Iterator<Item = (&str, u32, &[u8])> {
+        self.pairs
+            .iter()
+            .map(|pair| (pair.key.as_str(), pair.value_type as u32, &self.bytes[pair.range.clone()]))
+    }
+
     /// Whether the file has this key.
     pub fn contains(&self, key: &str) -> bool {
         self.by_key.contains_key(key)

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 pub use super::flat_json::FlatJson;
+use crate::content::lfs_pointer;
 use crate::error::{Result, RuntimeError};
 use qsf_format::printable::message;
 use qsf_format::{JsonLimits, from_json};
@@ -42,6 +43,9 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     file.take(limit + 1).read_to_end(&mut bytes).map_err(|e| RuntimeError::io(path, "read", e))?;
     if bytes.len() as u64 > limit {
         return Err(RuntimeError::bad_input(path, "size", format!("at most {limit} bytes"), "more"));
+    }
+    if let Some(found) = lfs_pointer(&bytes) {
+        return Err(RuntimeError::bad_input(path, "the file", "the file itself", found));
     }
     Ok(bytes)
 }

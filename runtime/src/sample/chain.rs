@@ -1,8 +1,9 @@
 //! The steps from logits to a token: top-k, top-p, min-p, temperature, draw. The order is that of llama.cpp, so that
 //! the same flags mean the same: the cuts see the model's own probabilities, before the temperature flattens them.
 
-use std::cmp::Ordering;
+use std::collections::VecDeque;
 
+use super::candidate::{Candidate, by_rank};
 use super::{Rng, SamplerOptions};
 use crate::error::{Result, RuntimeError};
 
@@ -13,27 +14,63 @@ pub struct Sampler {
     rng: Rng,
     pub(super) candidates: Vec<Candidate>,
     weights: Vec<f64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Candidate {
-    pub id: u32,
-    pub logit: f32,
-}
-
-/// Likeliest first; of equals, the lowest id. Total, for NaN is never a candidate.
-fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
-    b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
+    /// The last tokens, of which as many count as the penalties say; none without penalties.
+    history: VecDeque<u32>,
+    seen: Vec<u32>,
+    /// Tokens that are never chosen, ascending.
+    banned: Vec<u32>,
 }
 
 impl Sampler {
     /// A sampler at the start of its seed's sequence.
     pub fn new(options: SamplerOptions) -> Sampler {
-        Sampler { options, rng: Rng::new(options.seed), candidates: Vec::new(), weights: Vec::new() }
+        Sampler {
+            options,
+            rng: Rng::new(options.seed),
+            candidates: Vec::new(),
+            weights: Vec::new(),
+            history: VecDeque::new(),
+            seen: Vec::new(),
+            banned: Vec::new(),
+        }
     }
 
-    /// Whether it always takes the likeliest token.
+    /// The same that never chooses one of these tokens.
+    #[must_use]
+    pub fn never(mut self, tokens: &[u32]) -> Sampler {
+        self.banned = tokens.to_vec();
+        self.banned.sort_unstable();
+        self
+    }
+
+    /// Forgets the text so far, and takes `tokens` for it.
+    pub fn restart(&mut self, tokens: &[u32]) {
+        self.history.clear();
+        self.accept(tokens);
+    }
+
+    /// Takes note of tokens that the text goes on with.
+    pub fn accept(&mut self, tokens: &[u32]) {
+        if self.options.penalties.are_none() {
+            return;
+        }
+        let most = self.options.penalties.last;
+        self.history.extend(&tokens[tokens.len().saturating_sub(most)..]);
+        let over = self.history.len().saturating_sub(most);
+        self.history.drain(..over);
+    }
+
+    /// Whether it always takes the token of the highest logit.
     pub fn is_greedy(&self) -> bool {
+        self.takes_likeliest() && !self.changes_logits()
+    }
+
+    /// Whether tokens are likelier or less likely than their logits say, so that all must be looked at.
+    pub(super) fn changes_logits(&self) -> bool {
+        !self.options.penalties.are_none() || !self.banned.is_empty()
+    }
+
+    fn takes_likeliest(&self) -> bool {
         self.options.is_greedy() || self.options.top_k == 1
     }
 
@@ -49,6 +86,12 @@ impl Sampler {
                 Candidate { id, logit: logit.min(f32::MAX) }
             },
         ));
+        if self.changes_logits() {
+            self.candidates.retain(|candidate| self.banned.binary_search(&candidate.id).is_err());
+            self.seen.clear();
+            self.seen.extend(&self.history);
+            self.options.penalties.apply(&mut self.candidates, &mut self.seen);
+        }
         self.choose(None)
     }
 
@@ -59,7 +102,7 @@ impl Sampler {
             let what = "no usable logit (all are NaN or negative infinity)".to_owned();
             return Err(RuntimeError::NotANumber { what });
         };
-        if self.is_greedy() {
+        if self.takes_likeliest() {
             return Ok(best.id);
         }
         self.keep_top_k();
@@ -248,6 +291,27 @@ mod tests {
             let mut sampler = sampler(temperature, 0, 0.99, 0.01, 0);
             assert!((0..200).all(|_| [0, 2].contains(&sampler.sample(&logits).unwrap())));
         }
+    }
+
+    #[test]
+    fn a_token_that_came_gives_way_and_a_banned_one_never_comes() {
+        let penalties = super::super::Penalties { presence: 1.0, last: 2, ..super::super::Penalties::NONE };
+        let mut sampler = Sampler::new(SamplerOptions::greedy().with_penalties(penalties).unwrap());
+        assert!(
+            !sampler.is_greedy() && !sampler.may_choose_of(100),
+            "a device that knows the likeliest cannot choose"
+        );
+        let mut text = Vec::new();
+        for _ in 0..4 {
+            let token = sampler.sample(&LOGITS).unwrap();
+            sampler.accept(&[token]);
+            text.push(token);
+        }
+        // 3.0; then 2.5 against 2.0; then all three have 2.0 or less, and of equals the lowest id is taken.
+        assert_eq!(text, [1, 5, 1, 1]);
+        sampler.restart(&[1, 5]);
+        assert_eq!(sampler.sample(&LOGITS).unwrap(), 1, "2.0 of all three, the lowest id");
+        assert_eq!(Sampler::new(SamplerOptions::greedy()).never(&[5, 1]).sample(&LOGITS).unwrap(), 3);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Choosing where only the likeliest tokens are known, as of logits that are on another device: the same token as of all logits, or none.
 
 use super::Sampler;
-use super::chain::{Candidate, relative};
+use super::candidate::Candidate;
+use super::chain::relative;
 use crate::error::Result;
 
 /// The likeliest tokens.
@@ -23,10 +24,11 @@ pub const ROUNDED: f64 = 1e-5;
 impl Sampler {
     /// Whether the `count` likeliest tokens may be enough to choose one.
     pub fn may_choose_of(&self, count: usize) -> bool {
-        match self.options.top_k {
-            0 => self.options.top_p < 1.0 || self.options.min_p > 0.0,
-            k => k < count,
-        }
+        !self.changes_logits()
+            && match self.options.top_k {
+                0 => self.options.top_p < 1.0 || self.options.min_p > 0.0,
+                k => k < count,
+            }
     }
 
     /// The token that [`Sampler::sample`] would choose of all logits. `None` where that depends on logits that are not known here; then

@@ -1,5 +1,6 @@
 //! How tokens are chosen, checked once.
 
+use super::penalties::Penalties;
 use crate::error::{Result, RuntimeError};
 
 /// How tokens are chosen. The fields are private, so that a value of this type always lies in its ranges.
@@ -10,6 +11,7 @@ pub struct SamplerOptions {
     pub(super) top_p: f32,
     pub(super) min_p: f32,
     pub(super) seed: u64,
+    pub(super) penalties: Penalties,
 }
 
 impl SamplerOptions {
@@ -29,7 +31,7 @@ impl SamplerOptions {
                 "--temperature",
                 temperature,
                 temperature.is_finite() && temperature >= 0.0,
-                "a finite number of 0 or more",
+                "a finite number of 0 or more; 0 always takes the likeliest token",
             ),
             ("--top-p", top_p, top_p > 0.0 && top_p <= 1.0, "a number above 0 and at most 1"),
             ("--min-p", min_p, (0.0..=1.0).contains(&min_p), "a number from 0 to 1"),
@@ -39,12 +41,28 @@ impl SamplerOptions {
                 return Err(RuntimeError::Request(format!("{flag} is {value}, expected {expected}")));
             }
         }
-        Ok(SamplerOptions { temperature, top_k, top_p, min_p, seed })
+        Ok(SamplerOptions { temperature, top_k, top_p, min_p, seed, penalties: Penalties::NONE })
+    }
+
+    /// The same with penalties for tokens that came already.
+    ///
+    /// # Errors
+    /// A value is out of its range; the message names the flag and the range.
+    pub fn with_penalties(self, penalties: Penalties) -> Result<SamplerOptions> {
+        penalties.check()?;
+        Ok(SamplerOptions { penalties, ..self })
     }
 
     /// Always the likeliest token.
     pub const fn greedy() -> SamplerOptions {
-        SamplerOptions { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 }
+        SamplerOptions {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            seed: 0,
+            penalties: Penalties::NONE,
+        }
     }
 
     /// Whether the likeliest token is always taken, so that the seed has no influence.
@@ -60,7 +78,10 @@ mod tests {
     #[test]
     fn a_value_out_of_range_is_refused_with_its_flag_and_range() {
         let message = |t, p, m| SamplerOptions::new(t, 0, p, m, 0).unwrap_err().to_string();
-        assert_eq!(message(-1.0, 1.0, 0.0), "--temperature is -1, expected a finite number of 0 or more");
+        assert_eq!(
+            message(-1.0, 1.0, 0.0),
+            "--temperature is -1, expected a finite number of 0 or more; 0 always takes the likeliest token"
+        );
         assert_eq!(message(1.0, 0.0, 0.0), "--top-p is 0, expected a number above 0 and at most 1");
         assert_eq!(message(1.0, 1.0, 1.5), "--min-p is 1.5, expected a number from 0 to 1");
         for bad in [f32::NAN, f32::INFINITY, -0.1] {

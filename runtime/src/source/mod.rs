@@ -4,7 +4,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `weight_source` | the trait |
-//! | `open` | which kind of source a path is |
+//! | `open`, `hub_cache` | which kind of source a path is, and which directory is meant |
 //! | `qsf`, `gguf`, `huggingface` | the kinds |
 //! | `mapping`, `arrangement`, `transpose` | from tensors as they are stored to those of the model |
 //! | `shape` | which tensors a model has, in which shapes |
@@ -15,6 +15,7 @@
 mod arrangement;
 mod expansion;
 pub mod gguf;
+mod hub_cache;
 pub(crate) mod huggingface;
 mod mapping;
 mod open;
@@ -27,8 +28,9 @@ mod weight_source;
 
 pub use crate::tensor::{ForeignRows, ForeignType, NativeRows, StoredType, Tensor, TensorBytes};
 pub use arrangement::RowOrder;
+pub use hub_cache::{name_of_snapshot, snapshot_of};
 pub use huggingface::{HuggingFaceSource, configured_model, open_huggingface};
-pub use open::{is_qsf, open};
+pub use open::{is_qsf, open, refuse_what_is_no_model};
 pub use qsf::QsfSource;
 pub(crate) use qsf::{Found, has_gate, model_config};
 pub use replaced::Replaced;

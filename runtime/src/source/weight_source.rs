@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use qsf_format::{EarlyExits, ModelConfig, TensorId, VocabClusters};
 
 use crate::error::{Result, RuntimeError};
+use crate::gguf::Metadata;
 use crate::tensor::{StoredType, Tensor};
 use crate::tokenizer::Tokenizer;
 
@@ -33,6 +34,11 @@ pub trait WeightSource: Send + Sync {
 
     /// The chat template (Jinja), where the model has one.
     fn chat_template(&self) -> Option<&[u8]>;
+
+    /// What the file says of the model, where it is a GGUF file.
+    fn gguf_metadata(&self) -> Option<&Metadata> {
+        None
+    }
 
     /// The clusters of the rows of the head, where the model has some.
     ///

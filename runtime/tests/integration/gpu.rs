@@ -7,7 +7,7 @@ use crate::random_model::RandomModel;
 use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType};
 use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
 use qsf_runtime::eval::{GoldenExpectation, compare_golden};
-use qsf_runtime::generate::{GenerateRequest, generate};
+use qsf_runtime::generate::{Flow, GenerateRequest, generate};
 use qsf_runtime::gpu::{Gpu, GpuDecoder};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::{Activations, Decoder, Model, Runner, Sequence, source};
@@ -214,7 +214,7 @@ fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
     let mut state = gpu.state_with(60, 20, KvTypes::F16.into()).unwrap();
     let request = GenerateRequest { prompt: &prompt, max_tokens: 30, stop_tokens: &[] };
     let mut sampler = Sampler::new(SamplerOptions::greedy());
-    let generated = generate(&gpu, &mut state, request, &mut sampler, |_| Ok(())).unwrap().tokens;
+    let generated = generate(&gpu, &mut state, request, &mut sampler, |_| Ok(Flow::Continue)).unwrap().tokens;
     // What the host chooses must be that too, and again from the cache.
     state.rewind(0).unwrap();
     let mut logits = vec![0.0; 150];

@@ -378,7 +378,13 @@ fn a_file_for_a_folder_and_a_folder_for_a_file_are_told_apart() {
     );
     let call = program("qsf-convert").arg(&qsf).arg(&qsf).args("--force -q f16");
     refused("convert onto itself", dir.path(), call, 2, &["model.qsf", "own files"]);
-    refused("inspect a folder", dir.path(), program("qsf-inspect").arg(&model), 3, &["demo-1m"]);
+    refused(
+        "inspect a folder without a model",
+        dir.path(),
+        program("qsf-inspect").arg("."),
+        3,
+        &["config.json"],
+    );
     let call = program("qsf-run").arg(dir.path()).args("-p Hello");
     refused("run a folder without a model", dir.path(), call, 3, &["config.json"]);
 }

@@ -214,8 +214,8 @@ fn plans_and_lists_of_jobs_are_limited() {
     let plan = dir.path().join("plan.json");
     let types: Vec<String> = (0..200_000).map(|i| format!("\"{i:x}\":\"n4\"")).collect();
     for (bomb, says) in [
-        (format!("{{\"version\":1,\"types\":{{{}}}}}", types.join(",")), "more than 131072 tensors"),
-        (format!("{{\"version\":1,\"types\":{}}}", list("[0]", 400_000)), "MiB of memory"),
+        (format!("{{\"version\":2,\"types\":{{{}}}}}", types.join(",")), "more than 131072 tensors"),
+        (format!("{{\"version\":2,\"types\":{}}}", list("[0]", 400_000)), "MiB of memory"),
         (" ".repeat(20_000_000), "more than 16777216 bytes"),
     ] {
         fs::write(&plan, bomb).unwrap();

@@ -96,7 +96,8 @@ fn a_full_context_forgets_the_oldest_turns_and_says_so() {
         let input = "What grows here in the woods?\n".repeat(8);
         let output = interactive(&model, "-c 64", &input);
         assert_eq!(output.code, 0, "{}", output.stderr);
-        assert!(output.stderr.contains("forgotten"), "{}", output.stderr);
+        // Said once, although it happens at several turns.
+        assert_eq!(output.stderr.matches("forgotten").count(), 1, "{}", output.stderr);
         let long = "word ".repeat(100) + "\n";
         let output = interactive(&model, "-c 64", &long);
         assert_eq!(output.code, 2, "{}", output.stderr);
@@ -115,6 +116,54 @@ fn what_cannot_be_a_conversation_is_refused() {
     for args in ["-i --chat -p Hello", "-i --prompt-ids 1", "-i --bench", "-i --tokenize -p a", "-i -n 0"] {
         refused(args, dir.path(), call(args), 2, &[]);
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn at_a_terminal_lines_are_edited_and_commands_are_obeyed() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(dir.path(), false);
+    let call = program("qsf-run").arg(&model).args("-i --temp 0 -n 4").dir(dir.path());
+    let mut chat = call.at_a_terminal();
+    chat.sees("is a base model, which continues the text");
+    chat.sees("> ");
+    chat.enter("/sing");
+    chat.sees("there is no command /sing: /help shows all");
+    chat.enter("/help");
+    chat.sees("/regen");
+    chat.enter("/regen");
+    chat.sees("there is no answer to give again");
+    // The x is taken back before the line is entered.
+    chat.enter("Oncex\u{7f}");
+    chat.sees("Oncex");
+    chat.sees("> ");
+    chat.enter("/save chat.txt");
+    chat.sees("chat.txt: written");
+    chat.enter("/save chat.txt");
+    chat.sees("the file exists; choose another name");
+    chat.enter("/regen");
+    // What it echoes, and then the prompt behind the answer: before that nothing is read.
+    chat.sees("/regen");
+    chat.sees("> ");
+    chat.enter("/save again.jsonl");
+    chat.sees("again.jsonl: written");
+    chat.enter("/clear");
+    chat.sees("the conversation is forgotten");
+    chat.enter("/save empty.jsonl");
+    chat.sees("empty.jsonl: written");
+    chat.enter("/exit");
+    assert_eq!(chat.ends(), 0);
+    let saved = fs::read_to_string(dir.path().join("chat.txt")).unwrap();
+    let answer = program("qsf-run").arg(&model).args("-i --temp 0 -n 4").input("Once\n").run().ok().stdout;
+    assert_eq!(saved, format!("user: Once\n\nassistant: {}\n\n", answer.trim()));
+    let read = |name: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(dir.path().join(name)).unwrap()).unwrap()
+    };
+    let again = read("again.jsonl");
+    assert_eq!(again["messages"].as_array().unwrap().len(), 2, "an answer that was given again counts once");
+    // At temperature 0 it is the same.
+    assert_eq!(again["messages"][1]["content"].as_str().unwrap().trim(), answer.trim());
+    assert_eq!(read("empty.jsonl")["messages"].as_array().unwrap().len(), 0);
 }
 
 #[cfg(unix)]

@@ -86,7 +86,8 @@ fn documents_of_conversions_are_as_described() {
     assert!(full["clusters"].is_object() && full["evaluation"].is_object(), "{full}");
     let convert = |args: &str| place.call("qsf-convert", args);
     checker.printed("conversion", convert("demo-1m plain.qsf -q 2bit --json"));
-    let rejected = convert("demo-1m bad.qsf -q 2bit --max-size 1kB --json").run();
+    let bad = "demo-1m bad.qsf -q 2bit --eval text.txt --eval-chunks 1 --max-kld 0.001 --json";
+    let rejected = convert(bad).run();
     assert_eq!(rejected.code, 6);
     let missed = checker.check("conversion", &rejected.stdout)["missed_limits"].clone();
     assert_eq!(missed.as_array().unwrap().len(), 1);
@@ -133,6 +134,14 @@ fn documents_of_files_are_as_described() {
     assert!(full["tensors"].is_array() && full["verified"].is_object() && full["clusters"].is_object());
     let plain = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/plain.qsf");
     checker.printed("file", inspect("--verify --allow-plain --tensors --json").arg(plain));
+    checker.printed("source", inspect("demo-1m --tensors --json"));
+    checker.printed("files", inspect("full.qsf demo-1m --json"));
+    let some = inspect("full.qsf text.txt --verify --json").run();
+    assert_eq!(some.code, 3, "{}", some.stderr);
+    checker.check("files", &some.stdout);
+    let mut errors = Checker::new();
+    errors.check("error", &some.stderr);
+    errors.has_seen_all_of("parts.schema.json");
     let different = inspect("diff demo-1m full.qsf --json").run();
     assert_eq!(different.code, 1, "{}", different.stderr);
     checker.check("difference", &different.stdout);

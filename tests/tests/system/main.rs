@@ -11,6 +11,7 @@ mod architectures;
 mod bad_input;
 mod bad_requests;
 mod difference;
+mod mistakes;
 mod not_numbers;
 mod number_types;
 mod random_models;
@@ -30,12 +31,16 @@ mod calibration;
 mod conformance;
 mod damage;
 mod determinism;
+mod foreseen;
+mod gguf_out;
 mod layouts;
 mod long_texts;
 mod min_cosine;
 mod mutations;
 mod outliers;
 mod parts;
+mod plans;
+mod stored_evaluations;
 mod targets;
 
 // Models run.

@@ -39,7 +39,7 @@ fn planted_outliers_are_found_and_the_file_is_better_than_without_at_the_same_si
     let text = format!("--calibration {CALIBRATION} --calibration-tokens 2048 --target-size 420kB");
     let (with, without) = (dir.path().join("with.qsf"), dir.path().join("without.qsf"));
     let plan = dir.path().join("plan.json");
-    call(&model, &with, &format!("{text} --plan {}", plan.display())).run().ok();
+    call(&model, &with, &format!("{text} --save-plan {}", plan.display())).run().ok();
     call(&model, &without, &format!("{text} --outliers off")).run().ok();
     assert!(fs::metadata(&with).unwrap().len() <= 420_000);
     let (found, none) = (outliers(&with), outliers(&without));
@@ -50,7 +50,7 @@ fn planted_outliers_are_found_and_the_file_is_better_than_without_at_the_same_si
     // The plan says so, and replayed gives as many.
     assert!(fs::read_to_string(&plan).unwrap().contains('%'));
     let again = dir.path().join("again.qsf");
-    let replay = format!("--plan {} --calibration {CALIBRATION} --calibration-tokens 2048", plan.display());
+    let replay = format!("--plan {}", plan.display());
     call(&model, &again, &replay).run().ok();
     assert_eq!(outliers(&again), found);
     // As a source they are part of the weights: 8 bits of everything change little.

@@ -33,7 +33,7 @@ fn job(line: usize, output: &str) -> BatchJob {
         model: "m".into(),
         model_path: None,
         output: output.into(),
-        also_written: None,
+        also_written: Vec::new(),
         options: Vec::new(),
         settings: BTreeMap::new(),
         inputs: Vec::new(),

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use qsf_format::{Meta, QsfFile, Section, verify_file};
 use qsf_runtime::file_hash::hash_file;
 use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::gguf::is_gguf;
+use qsf_runtime::source::refuse_what_is_no_model;
+use qsf_runtime::{Result, RuntimeError};
 use serde_json::{Value, json};
 
 use crate::inspect::overview::{bits_per_weight, describe, evaluation, listed_sections, verification_json};
@@ -54,6 +57,7 @@ impl FileFacts {
     /// # Errors
     /// When it cannot be read or is damaged, or a stop was requested.
     pub fn read(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
+        refuse_what_is_no_qsf_file(path)?;
         let file = QsfFile::open(path)?;
         let verification = verify_file(&file)?;
         cancel.check()?;
@@ -156,4 +160,14 @@ pub(super) fn read_files(
         }
     }
     Ok(files)
+}
+
+/// A page shows what the converter has written of itself.
+fn refuse_what_is_no_qsf_file(path: &Path) -> Result<()> {
+    let found = match () {
+        () if path.is_dir() => "a directory; convert it with qsf-convert first",
+        () if is_gguf(path) => "a GGUF file; convert it with qsf-convert first",
+        () => return refuse_what_is_no_model(path),
+    };
+    Err(RuntimeError::bad_input(path, "the path", "a QSF file", found))
 }

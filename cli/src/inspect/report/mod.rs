@@ -35,8 +35,9 @@ use facts::read_files;
 use page::page;
 use qsf_format::printable::printable;
 use qsf_format::{FormatError, PartialFile, human_bytes};
+use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::{Result, RuntimeError};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::console::{print, print_json};
 use crate::interrupt::cancel_on_interrupt;
@@ -50,7 +51,7 @@ pub struct ReportArgs {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Write the page here: one HTML file that loads nothing
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "FILE")]
     out: PathBuf,
     /// Write a model card here, in the form of the HuggingFace hub
     #[arg(long, value_name = "FILE")]
@@ -62,11 +63,24 @@ pub struct ReportArgs {
     #[arg(long, value_name = "NAME", requires = "card")]
     license: Option<String>,
     /// Replace page and card if they exist
-    #[arg(short, long)]
+    #[arg(long)]
     force: bool,
     /// Print one JSON object with what the page shows
     #[arg(long)]
     json: bool,
+}
+
+impl ReportArgs {
+    /// A page about `files`, which is written to `out`.
+    pub fn new(files: Vec<PathBuf>, out: PathBuf, force: bool) -> ReportArgs {
+        ReportArgs { files, out, card: None, base_model: None, license: None, force, json: true }
+    }
+
+    /// The same with a card, which names what the files were made from, and their license.
+    #[must_use]
+    pub fn with_card(self, card: PathBuf, base_model: Option<String>, license: Option<String>) -> ReportArgs {
+        ReportArgs { card: Some(card), base_model, license, ..self }
+    }
 }
 
 /// Verifies the files and writes page and card.
@@ -74,12 +88,34 @@ pub struct ReportArgs {
 /// # Errors
 /// When a file cannot be read or is damaged, an output exists, cannot be written or is a file to read, or the user interrupts.
 pub fn write_report(args: &ReportArgs) -> anyhow::Result<()> {
+    let (said, value) = write_pages(args, &ProgressLine::default(), &cancel_on_interrupt()?)?;
+    if args.json {
+        print_json(&value)?;
+    } else {
+        print(&printable(&said))?;
+    }
+    Ok(())
+}
+
+/// What `qsf-inspect report --json` prints, of `args` by which the page is written.
+///
+/// # Errors
+/// As [`write_report`].
+pub fn report_json(args: &ReportArgs, progress: &dyn Progress, cancel: &Cancel) -> anyhow::Result<Value> {
+    write_pages(args, progress, cancel).map(|(_, value)| value)
+}
+
+/// Writes page and card; gives what is said of them, and the document.
+fn write_pages(
+    args: &ReportArgs,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> anyhow::Result<(String, Value)> {
     check_names(args)?;
-    let cancel = cancel_on_interrupt()?;
     // Claimed before anything is read, so that hours of hashing do not end in a refusal.
     let (page_target, page_file) = PartialFile::create(&args.out, args.force)?;
     let card_output = args.card.as_deref().map(|path| PartialFile::create(path, args.force)).transpose()?;
-    let files = read_files(&args.files, &ProgressLine::default(), &cancel)?;
+    let files = read_files(&args.files, progress, cancel)?;
     let page = page(&files);
     let mut said = written(&args.out, &page);
     publish(page_target, page_file, &page)?;
@@ -89,17 +125,12 @@ pub fn write_report(args: &ReportArgs) -> anyhow::Result<()> {
         said += &written(card_target.path(), &card);
         publish(card_target, card_file, &card)?;
     }
-    if args.json {
-        let value = json!({
-            "path": args.out.display().to_string(),
-            "card_path": args.card.as_ref().map(|path| path.display().to_string()),
-            "files": files.into_iter().map(|file| file.json).collect::<Vec<_>>(),
-        });
-        print_json(&document("report", value))?;
-    } else {
-        print(&printable(&said))?;
-    }
-    Ok(())
+    let value = json!({
+        "path": args.out.display().to_string(),
+        "card_path": args.card.as_ref().map(|path| path.display().to_string()),
+        "files": files.into_iter().map(|file| file.json).collect::<Vec<_>>(),
+    });
+    Ok((said, document("report", value)))
 }
 
 /// No file is given twice, and no output is one of those to read or the other output.

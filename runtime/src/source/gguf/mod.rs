@@ -3,6 +3,7 @@
 
 mod config;
 mod names;
+mod naming;
 mod rows;
 mod source;
 mod store;
@@ -10,4 +11,5 @@ mod store;
 pub(crate) mod tests;
 
 pub use crate::gguf::{GgufFile, GgufShard, GgufTensor, Metadata, PerLayer, is_gguf};
+pub use naming::{GgufForm, GgufName, GgufNames};
 pub use source::{GgufSource, open_gguf};

@@ -1,7 +1,9 @@
 //! Rows in a type of ggml, decoded as they are needed.
 
+use std::sync::Arc;
+
 use crate::ggml::{self, GgmlType};
-use crate::tensor::{ForeignRows, ForeignType, StoredType, TensorBytes};
+use crate::tensor::{ForeignRows, ForeignType, StoredType, Tensor, TensorBytes};
 use qsf_cpu::Isa;
 
 /// The rows of a tensor.
@@ -30,6 +32,14 @@ impl GgmlRows {
             && rows.is_multiple_of(scales.len().max(1));
         let rows_per_scale = (rows / scales.len().max(1)).max(1);
         whole.then_some(GgmlRows { ty, row_bytes, bytes, scales, rows_per_scale })
+    }
+}
+
+impl Tensor {
+    /// A tensor of so many rows in a type of ggml; `None` when these are not its bytes.
+    pub fn of_ggml(ty: GgmlType, rows: usize, cols: usize, bytes: TensorBytes) -> Option<Tensor> {
+        let values = GgmlRows::new(ty, rows, cols, bytes, Vec::new())?;
+        Some(Tensor::foreign(rows, cols, Arc::new(values)))
     }
 }
 

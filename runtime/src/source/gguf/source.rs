@@ -7,7 +7,7 @@ use qsf_format::{ModelConfig, TensorId, TensorKind};
 use super::config;
 use super::store::Store;
 use crate::error::Result;
-use crate::gguf::GgufFile;
+use crate::gguf::{GgufFile, Metadata};
 use crate::mapped::release_pages;
 use crate::source::mapping::{Mapping, MappingRequest};
 use crate::source::shape::check_complete;
@@ -71,6 +71,10 @@ impl WeightSource for GgufSource {
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
         self.tokenizer_json.as_deref()
+    }
+
+    fn gguf_metadata(&self) -> Option<&Metadata> {
+        Some(&self.store.file().metadata)
     }
 
     fn check_tokenizer(&self, written: &Tokenizer) -> Result<()> {

@@ -11,6 +11,7 @@ use safetensors::Dtype;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::content::{START, cut_short, lfs_pointer};
 use crate::error::{Result, RuntimeError};
 
 /// Longest header: real ones take some MB at most.
@@ -32,6 +33,9 @@ pub(super) fn read_safetensors(path: &Path, file: &[u8]) -> Result<Vec<FoundTens
     };
     if file.is_empty() {
         return Err(damaged("an empty file"));
+    }
+    if let Some(found) = lfs_pointer(&file[..file.len().min(START as usize)]) {
+        return Err(damaged(&found));
     }
     let length = file.first_chunk().map(|length| u64::from_le_bytes(*length));
     let length = length.ok_or_else(|| damaged(&format!("{} bytes", file.len())))?;
@@ -65,7 +69,11 @@ pub(super) fn read_safetensors(path: &Path, file: &[u8]) -> Result<Vec<FoundTens
         // `last` may be anything as yet: whether the file is that long is checked below.
         found.push((name, dtype, shape, data.saturating_add(first)..data.saturating_add(last)));
     }
-    if data.checked_add(end) != Some(file.len()) {
+    if data.checked_add(end).is_none_or(|end| end > file.len()) {
+        let expected = data.checked_add(end).map_or("more bytes".into(), |bytes| format!("{bytes} bytes"));
+        return Err(RuntimeError::bad_input(path, "the file", expected, cut_short(file.len() as u64)));
+    }
+    if data + end != file.len() {
         let found = format!("{} bytes of data for tensors of {end}", file.len() - data);
         return Err(damaged(&found));
     }

@@ -119,13 +119,23 @@ fn no_configuration(dir: &Path) -> RuntimeError {
     let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     names.sort_unstable();
-    let gguf = names.iter().find(|name| name.ends_with(".gguf"));
+    let ending = |end: &str| names.iter().find(|name| name.ends_with(end));
+    let (gguf, qsf) = (ending(".gguf"), ending(".qsf"));
+    let below = names.iter().find(|name| dir.join(name).join("config.json").is_file());
+    let cached = names.iter().find(|name| name.starts_with("models--") && dir.join(name).is_dir());
     let found = match gguf {
         _ if names.iter().any(|name| name == "adapter_config.json") => {
             "no such file; this is an adapter, to be merged into its base model first".to_owned()
         }
         Some(name) => format!("no such file; pass the GGUF file itself: {}", quote(name)),
-        None => "no such file".to_owned(),
+        None => match (qsf, cached, below) {
+            (Some(name), _, _) => format!("no such file; pass the QSF file itself: {}", quote(name)),
+            (_, Some(name), _) => {
+                format!("no such file; this is a cache of the hub: pass a folder in it, as {}", quote(name))
+            }
+            (_, _, Some(name)) => format!("no such file; a model is in the folder {} in it", quote(name)),
+            _ => "no such file".to_owned(),
+        },
     };
     RuntimeError::bad_input(dir, "config.json", "the model's configuration", found)
 }

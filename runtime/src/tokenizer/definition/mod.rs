@@ -10,6 +10,7 @@ mod charsmap;
 mod directory;
 mod gguf;
 mod piece_model;
+mod pre_tokenizer_name;
 mod pre_tokenizers;
 mod protobuf;
 mod sentencepiece;
@@ -28,6 +29,7 @@ pub(crate) use directory::read_model;
 pub use directory::{FoundTokenizer, find_tokenizer};
 pub use gguf::{GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use piece_model::{Algorithm, PieceModel, Prefix, SPACE_MARK, byte_of};
+pub use pre_tokenizer_name::pre_tokenizer_name;
 pub(crate) use tokenizer_config::TokenizerConfig;
 pub(crate) use tokenizer_json::{AddedSum, AddedToken};
 

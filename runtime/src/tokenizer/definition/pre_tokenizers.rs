@@ -30,6 +30,18 @@ pub(super) fn pre_tokenizer(name: &str) -> Option<&'static PreTokenizer> {
     ALL.iter().copied().find(|kind| kind.names.contains(&name))
 }
 
+/// llama.cpp's name for a text that is split by these patterns, one after the other.
+pub(super) fn name_of(patterns: &[&str], punctuation: bool, ignore_merges: bool) -> Option<&'static str> {
+    let is_it = |kind: &&PreTokenizer, merges: bool| {
+        kind.splits.patterns == patterns
+            && kind.splits.punctuation == punctuation
+            && (!merges || kind.splits.ignore_merges == ignore_merges)
+    };
+    // A vocabulary in which every token is reached by merges is split alike either way.
+    let found = |merges| ALL.iter().copied().find(|kind| is_it(kind, merges));
+    found(true).or_else(|| found(false)).and_then(|kind| kind.names.first().copied())
+}
+
 /// All names, for messages.
 pub(super) fn names() -> Vec<&'static str> {
     ALL.iter().flat_map(|kind| kind.names).copied().collect()

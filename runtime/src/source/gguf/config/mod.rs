@@ -12,8 +12,8 @@ use qsf_format::{
     Experts, ModelConfig, NormConfig, NormKind, PositionConfig, Residual, RopeScaling, SlidingWindow,
 };
 
-pub(super) use self::architecture::Architecture;
-use self::architecture::{ARCHITECTURES, ExpertUse, Positions, Window};
+use self::architecture::Window;
+pub(super) use self::architecture::{ARCHITECTURES, Architecture, ExpertUse, Positions};
 use self::keys::Keys;
 use super::GgufFile;
 use crate::error::{Result, RuntimeError};
@@ -300,6 +300,19 @@ fn pattern(keys: Keys<'_>, key: &str) -> Result<Option<Pattern>> {
             let numbers = metadata.u32s(key)?;
             Ok(numbers.map(|numbers| Pattern::Each(numbers.iter().map(|&number| number != 0).collect())))
         }
+    }
+}
+
+impl Architecture {
+    /// The layers with a sliding window, where a file does not say which; `None` where it must.
+    pub(super) fn default_layers(&self, layers: u32) -> Option<Vec<u32>> {
+        let every = match self.window {
+            Window::Unknown => return None,
+            Window::All => None,
+            Window::AllButEvery(every) => Some(every),
+        };
+        let sliding = (0..layers).zip(slides(layers, every));
+        Some(sliding.filter(|(_, slides)| *slides).map(|(layer, _)| layer).collect())
     }
 }
 

@@ -1,0 +1,168 @@
+//! Which format is asked for, and in which types: by `--to`, by the name of the output, or by the name of a recipe.
+
+use std::path::Path;
+
+use qsf_converter::SavedPlan;
+use qsf_converter::plan::{GgufRecipe, Recipe, nearest_type};
+use qsf_format::{BlockSize, QuantType};
+use qsf_runtime::RuntimeError;
+
+use super::args::{CompressArg, ConvertArgs};
+use super::quant_arg::{FormatArg, QuantArg};
+
+/// What is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Qsf(Recipe),
+    Gguf(GgufRecipe),
+}
+
+impl Wanted {
+    /// What a command line asks for.
+    ///
+    /// # Errors
+    /// When what it says of the format contradicts itself.
+    pub fn of(args: &ConvertArgs) -> Result<Wanted, RuntimeError> {
+        let by_name = args.out.as_deref().and_then(of_name);
+        let by_quant = match args.quant {
+            Some(QuantArg::Gguf(_)) => Some(FormatArg::Gguf),
+            Some(QuantArg::Qsf(recipe)) if float_of(recipe).is_none() => Some(FormatArg::Qsf),
+            _ => None,
+        };
+        let format = args.to.or(by_name).or(by_quant).unwrap_or(FormatArg::Qsf);
+        match (format, args.quant) {
+            (FormatArg::Qsf, Some(QuantArg::Gguf(recipe))) => {
+                let nearest = nearest_type(recipe.name()).unwrap_or(Recipe::Uniform(QuantType::Q4));
+                Err(RuntimeError::Request(format!(
+                    "--quant '{recipe}' is a recipe of GGUF files: give OUT.gguf or --to gguf; of the types of QSF files, the \
+                     nearest is {nearest}"
+                )))
+            }
+            (FormatArg::Qsf, Some(QuantArg::Qsf(recipe))) => Ok(Wanted::Qsf(recipe)),
+            (FormatArg::Qsf, None) => Ok(Wanted::Qsf(Recipe::Uniform(QuantType::Q4))),
+            (FormatArg::Gguf, quant) => {
+                refuse_flags_of_qsf(args)?;
+                Self::gguf(quant)
+            }
+        }
+    }
+
+    fn gguf(quant: Option<QuantArg>) -> Result<Wanted, RuntimeError> {
+        let recipe = match quant {
+            None => GgufRecipe::DEFAULT,
+            Some(QuantArg::Gguf(recipe)) => recipe,
+            Some(QuantArg::Qsf(recipe)) => float_of(recipe).ok_or_else(|| {
+                let names: Vec<&str> = GgufRecipe::all().map(|recipe| recipe.name()).collect();
+                RuntimeError::Request(format!(
+                    "--quant {recipe} is a type of QSF files; a GGUF file can have {}",
+                    names.join(", ")
+                ))
+            })?,
+        };
+        Ok(Wanted::Gguf(recipe))
+    }
+
+    /// Name of the recipe.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Wanted::Qsf(recipe) => recipe.name(),
+            Wanted::Gguf(recipe) => recipe.name(),
+        }
+    }
+
+    /// How names of such files end.
+    pub fn extension(&self) -> &'static str {
+        match self {
+            Wanted::Qsf(_) => FormatArg::Qsf.extension(),
+            Wanted::Gguf(_) => FormatArg::Gguf.extension(),
+        }
+    }
+}
+
+/// How the name of the file ends that is to be written: by the plan that is replayed, and else by the command line.
+///
+/// # Errors
+/// When what is said of the format contradicts itself.
+pub(super) fn extension<'a>(
+    args: &ConvertArgs,
+    plan: Option<&'a SavedPlan>,
+) -> Result<&'a str, RuntimeError> {
+    let Some(plan) = plan else { return Ok(Wanted::of(args)?.extension()) };
+    let of_plan = plan.extension();
+    match args.out.as_deref().map(|out| (out, of_name(out))) {
+        Some((out, Some(named))) if named.extension() != of_plan => {
+            let out = out.display();
+            let problem = format!(
+                "{out}: --plan is of a {} file: name it OUT.{of_plan}, or make another plan by --save-plan",
+                of_plan.to_uppercase()
+            );
+            Err(RuntimeError::Request(problem))
+        }
+        _ => Ok(of_plan),
+    }
+}
+
+/// The recipe of GGUF files that a float recipe is.
+fn float_of(recipe: Recipe) -> Option<GgufRecipe> {
+    recipe.name().parse::<GgufRecipe>().ok().filter(GgufRecipe::is_float)
+}
+
+fn of_name(out: &Path) -> Option<FormatArg> {
+    let end = out.extension()?;
+    [FormatArg::Qsf, FormatArg::Gguf].into_iter().find(|format| end.eq_ignore_ascii_case(format.extension()))
+}
+
+/// Flags that say how a QSF file is, and that a GGUF file has no place for.
+fn refuse_flags_of_qsf(args: &ConvertArgs) -> Result<(), RuntimeError> {
+    let given = [
+        (args.outliers.is_some(), "--outliers"),
+        (args.block_size != BlockSize::B64, "--block-size"),
+        (!matches!(args.compress, CompressArg::None), "--compress"),
+        (args.clusters.is_some(), "--clusters"),
+        (args.early_exit, "--early-exit"),
+    ];
+    match given.into_iter().find(|(given, _)| *given) {
+        Some((_, flag)) => Err(RuntimeError::Request(format!("{flag}: a GGUF file has no place for that"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn wanted(words: &[&str]) -> Result<Wanted, String> {
+        let line = ["qsf-convert", "model"].iter().chain(words);
+        let args = ConvertArgs::try_parse_from(line).map_err(|error| error.to_string())?;
+        Wanted::of(&args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_format_follows_from_the_flag_the_name_and_the_recipe_in_this_order() {
+        for (words, expected) in [
+            (vec![], "qsf 4bit"),
+            (vec!["out.gguf"], "gguf Q4_K_M"),
+            (vec!["OUT.GGUF", "--quant", "q8_0"], "gguf Q8_0"),
+            (vec!["--quant", "Q3_K"], "gguf Q3_K_M"),
+            (vec!["--to", "gguf", "--quant", "bf16"], "gguf BF16"),
+            (vec!["out", "--quant", "f16"], "qsf f16"),
+            (vec!["out.gguf", "--to", "qsf"], "qsf 4bit"),
+        ] {
+            let found = wanted(&words).unwrap();
+            assert_eq!(format!("{} {}", found.extension(), found.name()), expected, "{words:?}");
+        }
+        for (words, says) in [
+            (vec!["out.qsf", "--quant", "Q4_K_M"], "recipe of GGUF files"),
+            (vec!["out.gguf", "--quant", "n4"], "type of QSF files"),
+            (vec!["--quant", "IQ3_S"], "not write yet"),
+            (vec!["--quant", "Q9_K"], "unknown recipe"),
+            (vec!["out.gguf", "--outliers", "1%"], "--outliers"),
+            (vec!["out.gguf", "--compress", "zstd"], "--compress"),
+        ] {
+            let error = wanted(&words).unwrap_err();
+            assert!(error.contains(says), "{words:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The words for formats and recipes on the command line.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use qsf_converter::plan::{GgufRecipe, Recipe};
+
+/// A format that can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// One QSF file, for qsf-run
+    Qsf,
+    /// One GGUF file, for llama.cpp and programs that use it (Ollama, LM Studio, Jan)
+    Gguf,
+}
+
+impl FormatArg {
+    /// How names of such files end.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            FormatArg::Qsf => "qsf",
+            FormatArg::Gguf => "gguf",
+        }
+    }
+}
+
+/// `--quant`: a recipe of either format. Floats are one name in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuantArg {
+    /// Of QSF files.
+    Qsf(Recipe),
+    /// Of GGUF files.
+    Gguf(GgufRecipe),
+}
+
+impl FromStr for QuantArg {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let of_gguf = s.parse::<GgufRecipe>();
+        match s.parse::<Recipe>() {
+            Ok(recipe) => Ok(QuantArg::Qsf(recipe)),
+            Err(error) => of_gguf.map(QuantArg::Gguf).map_err(|of_gguf| {
+                // Who writes a name of llama.cpp means its types.
+                if s.contains('_') { of_gguf } else { format!("{error}. {of_gguf}") }
+            }),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! How the help of `qsf-eval` is arranged.
+
+use super::args::EvalArgs;
+use crate::command_line::{Help, Program};
+
+impl Program for EvalArgs {
+    const HELP: Help = Help {
+        about: "Measures perplexity of a model, and its distance from a base model",
+        usage: "qsf-eval [OPTIONS] MODEL -f TEXT",
+        short: &[
+            ("model", "QSF file, HuggingFace directory or GGUF file"),
+            ("file", "Text to evaluate on; - for stdin"),
+            ("base", "Model to measure the divergence from"),
+            ("ctx_size", "Tokens per chunk [512]"),
+            ("chunks", "Chunks to evaluate [all]"),
+            ("kv_type", "Type of the key/value cache"),
+            ("ram_budget", "Most memory, such as 200MB"),
+            ("device", "cpu, gpu or auto"),
+            ("threads", "Threads"),
+            ("json", "Print one JSON object"),
+            ("quiet", "Print no notes and no progress"),
+        ],
+        commands: &[],
+        examples: "Examples:
+  qsf-eval model.qsf -f wiki.test.raw
+  qsf-eval model.qsf -f text.txt --base ./model-dir --chunks 60",
+        groups: &[
+            ("What is measured", &["file", "base", "ctx_size", "chunks", "golden", "json", "quiet"]),
+            ("Parts on several machines", &["part", "part_out", "force", "join"]),
+            ("Memory", &["ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy"]),
+            ("Speed for quality", &["activations", "head", "quality", "early_exit"]),
+            ("Machine", &["device", "threads", "pin"]),
+            ("Other", &["untrusted", "completions", "man", "help", "version"]),
+        ],
+    };
+}

@@ -1,0 +1,136 @@
+//! What is known of a file before it is made, from names and shapes: a limit that it cannot keep, a disk or memory that is too small,
+//! and a result that will disappoint. The user hears of it now, not hours later.
+
+use std::path::Path;
+
+use qsf_format::{Compression, human_bytes};
+use qsf_runtime::disk::free_bytes;
+use qsf_runtime::memory;
+use qsf_runtime::source::WeightSource;
+
+use crate::error::{ConvertError, Result};
+use crate::gguf::header_bytes;
+use crate::options::ConvertOptions;
+use crate::plan::Plan;
+use crate::sections::{text_bytes, unhashed_provenance};
+
+/// Names that belong to files of other programs.
+const FOREIGN: [&str; 6] = ["safetensors", "bin", "pt", "pth", "mlx", "npz"];
+/// Fewer tokens than this part of the widest input's columns, and what a matrix is fitted to is mostly chance: measured in
+/// docs/measurements/quality.md.
+const TOKENS_PER_COLUMN: usize = 4;
+
+/// Refuses what cannot be: a file that is larger than it may be, or than there is room for.
+///
+/// # Errors
+/// When the file cannot keep a limit, or the disk has too little room.
+pub(crate) fn check_room(
+    source: &dyn WeightSource,
+    out: &Path,
+    plan: &Plan,
+    options: &ConvertOptions,
+) -> Result<()> {
+    let least = least_bytes(source, plan, options)?;
+    if let (Some(most), Some(target)) = (options.limits.max_size, options.size_limit)
+        && target > most
+    {
+        let (target, most) = (human_bytes(target), human_bytes(most));
+        let problem =
+            format!("a file of up to {target} is to be made, and --max-size allows {most}: give one of them");
+        return Err(qsf_runtime::RuntimeError::Request(problem).into());
+    }
+    // What a batch makes is kept to be looked at, whatever it misses.
+    if let Some(limit) = options.limits.max_size.filter(|limit| least > *limit && !options.keep_tensors) {
+        return Err(ConvertError::WouldMiss { limit, least });
+    }
+    let needed = needed_on_disk(source, least, options);
+    match free_bytes(out) {
+        Some(free) if free < needed => Err(ConvertError::DiskTooSmall { path: out.to_owned(), needed, free }),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that the file has at least; 0 where that follows from what is measured or compressed.
+fn least_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) -> Result<u64> {
+    let open = options.compression != Compression::None
+        || (options.size_limit.is_some() && options.replay.is_none());
+    if open {
+        return Ok(0);
+    }
+    let values = plan.predicted_bytes(options.block).unwrap_or(u64::MAX).saturating_sub(plan.outlier_bytes());
+    let described = match options.gguf {
+        None => text_bytes(source)?,
+        Some(_) => {
+            let provenance = unhashed_provenance(source, options.normalised())?;
+            vec![header_bytes(source, plan, provenance, options.evaluation.is_some())?]
+        }
+    };
+    Ok(described.into_iter().fold(values, u64::saturating_add))
+}
+
+/// Bytes that a conversion writes. One along a text keeps a journal as large as the file, and two streams of hidden states.
+fn needed_on_disk(source: &dyn WeightSource, least: u64, options: &ConvertOptions) -> u64 {
+    match &options.calibration {
+        None => least,
+        Some(text) => {
+            let streams = 2 * 4 * text.tokens.len() as u64 * u64::from(source.config().hidden);
+            least.saturating_mul(2).saturating_add(streams)
+        }
+    }
+}
+
+/// What is to be said of a conversion whose result will disappoint, though it can be made.
+pub(crate) fn warnings(
+    source: &dyn WeightSource,
+    out: Option<&Path>,
+    plan: &Plan,
+    options: &ConvertOptions,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let foreign = out
+        .and_then(Path::extension)
+        .and_then(|end| FOREIGN.into_iter().find(|foreign| end.eq_ignore_ascii_case(foreign)));
+    if let (Some(foreign), Some(out)) = (foreign, out) {
+        let format = if options.gguf.is_some() { "GGUF" } else { "QSF" };
+        found.push(format!(
+            "{}: the file will be {format}, though its name ends in .{foreign}",
+            out.display()
+        ));
+    }
+    if source.tokenizer_json().is_none() {
+        found.push(format!(
+            "{}: the model has no tokenizer, and the file will have none: qsf-run and qsf-eval cannot read text with it",
+            source.path().display()
+        ));
+    }
+    let widest = plan.tensors().iter().filter(|t| t.info.id.kind.is_matrix()).map(|t| t.info.cols).max();
+    let wanted = widest.unwrap_or(0).saturating_mul(TOKENS_PER_COLUMN);
+    if let Some(text) = &options.calibration
+        && options.stats_in.is_empty()
+        && text.tokens.len() < wanted
+    {
+        found.push(format!(
+            "the calibration text has {} tokens: so few can make the file worse than none; take {wanted} or more",
+            text.tokens.len()
+        ));
+    }
+    found
+}
+
+/// A warning where a file of so many `bytes` leaves much of its target: no types would make it better.
+pub(crate) fn target_warning(bytes: u64, options: &ConvertOptions) -> Option<String> {
+    let limit = options.size_limit.filter(|limit| bytes < limit / 10 * 9)?;
+    let (bytes, limit) = (human_bytes(bytes), human_bytes(limit));
+    Some(format!(
+        "of {limit} the file takes {bytes}: no larger types would make it better; --quant f16 keeps the weights as they are"
+    ))
+}
+
+/// A warning where the conversion is predicted to need more memory than there is.
+pub(crate) fn memory_warning(predicted: u64) -> Option<String> {
+    let free = memory::available().filter(|free| predicted > *free)?;
+    let (predicted, free) = (human_bytes(predicted), human_bytes(free));
+    Some(format!(
+        "the conversion may need {predicted} of memory, and {free} are free: it may be slow, or be killed"
+    ))
+}

@@ -1,0 +1,137 @@
+//! Which tensors a file has, in its order, and what of the model each holds.
+
+use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_runtime::RuntimeError;
+use qsf_runtime::ggml::GgmlType;
+use qsf_runtime::source::WeightSource;
+use qsf_runtime::source::gguf::{GgufForm, GgufName, GgufNames};
+
+use super::header::Entry;
+use crate::error::{ConvertError, Result};
+use crate::plan::{Plan, PlannedTensor, TensorType, experts_of};
+
+/// A tensor of the file.
+#[derive(Debug, Clone)]
+pub(super) struct Placed {
+    /// What the header says of it.
+    pub entry: Entry,
+    /// What it holds, one below another.
+    pub parts: Vec<TensorId>,
+    pub form: GgufForm,
+}
+
+/// The names of the tensors of a model.
+///
+/// # Errors
+/// When llama.cpp's files have no word for the architecture.
+pub(crate) fn names_of(source: &dyn WeightSource) -> Result<GgufNames> {
+    let config = source.config();
+    GgufNames::of(config).ok_or_else(|| {
+        let what = format!("architecture {} in a GGUF file", config.architecture);
+        let known = GgufNames::model_types().join(", ");
+        let supported =
+            format!("llama.cpp has a name for these: {known}; write a QSF file instead (OUT.qsf)");
+        RuntimeError::unsupported(source.path(), what, supported).into()
+    })
+}
+
+/// The number of a type in GGUF files; `None` for one that they cannot have.
+pub(super) fn ggml_type(ty: TensorType) -> Option<GgmlType> {
+    match ty {
+        TensorType::Ggml(ty) => Some(ty),
+        TensorType::Qsf(QuantType::F32) => Some(GgmlType::F32),
+        TensorType::Qsf(QuantType::F16) => Some(GgmlType::F16),
+        TensorType::Qsf(QuantType::Bf16) => Some(GgmlType::BF16),
+        TensorType::Qsf(_) => None,
+    }
+}
+
+/// Checks that the file can have the tensors of `plan` in their types.
+///
+/// # Errors
+/// When one of them is of a type of QSF files, its rows are no whole number of blocks, or parts of one tensor of the file are of
+/// several types.
+pub(crate) fn check_plan(source: &dyn WeightSource, plan: &Plan) -> Result<()> {
+    place_all(source, &names_of(source)?, plan).map(|_| ())
+}
+
+/// All tensors of a file with the tensors of `plan`.
+///
+/// # Errors
+/// As [`check_plan`].
+pub(super) fn place_all(source: &dyn WeightSource, names: &GgufNames, plan: &Plan) -> Result<Vec<Placed>> {
+    let mut placed: Vec<Placed> = Vec::new();
+    for planned in plan.tensors() {
+        let id = planned.info.id;
+        let name = names.of_tensor(id).ok_or_else(|| no_name(source, id))?;
+        let ty = type_in_file(planned)?;
+        let bytes = planned.quant.tensor_bytes(
+            Default::default(),
+            planned.info.rows as u64,
+            planned.info.cols as u64,
+        );
+        let bytes = bytes.ok_or_else(|| no_whole_blocks(planned))?;
+        if let Some(known) = placed.iter_mut().find(|known| known.entry.name == name.name) {
+            if known.entry.ty != ty {
+                return Err(several_types(planned, &name, known.entry.ty, ty));
+            }
+            let grown = known.entry.dims.len().saturating_sub(1);
+            known.entry.dims[grown] += planned.info.rows as u64 * u64::from(id.kind.is_matrix())
+                + planned.info.cols as u64 * u64::from(!id.kind.is_matrix());
+            known.entry.bytes = known.entry.bytes.saturating_add(bytes);
+            known.parts.push(id);
+            continue;
+        }
+        let dims = dims(source.config(), planned);
+        let entry = Entry { name: name.name, dims, ty, bytes };
+        placed.push(Placed { entry, parts: vec![id], form: name.form });
+    }
+    Ok(placed)
+}
+
+/// Fastest first; experts are the slowest.
+fn dims(config: &ModelConfig, planned: &PlannedTensor) -> Vec<u64> {
+    let (rows, cols) = (planned.info.rows as u64, planned.info.cols as u64);
+    match experts_of(config, planned.info.id) {
+        Some(experts) => vec![cols, rows / u64::from(experts.max(1)), experts.into()],
+        None if planned.info.id.kind.is_matrix() => vec![cols, rows],
+        None => vec![cols],
+    }
+}
+
+fn type_in_file(planned: &PlannedTensor) -> Result<GgmlType> {
+    ggml_type(planned.quant).ok_or_else(|| {
+        let problem = format!(
+            "{}: a GGUF file cannot have the type {} of QSF files: give one of llama.cpp's, such as Q4_K (--tensor-type)",
+            planned.info.id, planned.quant
+        );
+        RuntimeError::Request(problem).into()
+    })
+}
+
+fn no_whole_blocks(planned: &PlannedTensor) -> ConvertError {
+    let problem = format!(
+        "{}: its rows of {} values are no whole number of blocks of {}: types with blocks of 32 (IQ4_NL, Q4_0, Q5_0, Q8_0) fit \
+         multiples of 32 (--tensor-type)",
+        planned.info.id, planned.info.cols, planned.quant
+    );
+    RuntimeError::Request(problem).into()
+}
+
+fn several_types(planned: &PlannedTensor, name: &GgufName, a: GgmlType, b: GgmlType) -> ConvertError {
+    let kinds: Vec<&str> = name.kinds.iter().map(|kind| kind.name()).collect();
+    let problem = format!(
+        "{}: {} are one tensor of a GGUF file of this architecture ({}), and need one type, not {a} and {b}",
+        planned.info.id,
+        kinds.join(", "),
+        name.name
+    );
+    RuntimeError::Request(problem).into()
+}
+
+fn no_name(source: &dyn WeightSource, id: TensorId) -> ConvertError {
+    let kind: TensorKind = id.kind;
+    let what = format!("tensor {id} in a GGUF file");
+    let supported = format!("llama.cpp has no name for {} of this architecture", kind.name());
+    RuntimeError::unsupported(source.path(), what, supported).into()
+}

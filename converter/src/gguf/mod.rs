@@ -1,0 +1,26 @@
+//! GGUF files out: what a model is in llama.cpp's words, and the file.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `value` | metadata values and their bytes |
+//! | `header` | everything before the values of tensors |
+//! | `layout` | which tensors a file has, and what of the model each holds |
+//! | `model_keys` | the configuration as keys |
+//! | `rope_keys` | positions as keys, and the tensors that belong to them |
+//! | `tokenizer_keys` | the tokenizer as keys |
+//! | `metadata` | all keys of a file |
+//! | `arrange` | rows in the order of the file |
+//! | `writer` | the file, as it is written |
+
+mod arrange;
+mod header;
+mod layout;
+mod metadata;
+mod model_keys;
+mod rope_keys;
+mod tokenizer_keys;
+mod value;
+mod writer;
+
+pub(crate) use layout::{check_plan, names_of};
+pub(crate) use writer::{GgufFileOut, GgufRequest, GgufWriter, header_bytes};

@@ -1,0 +1,92 @@
+//! The configuration as keys, named as llama.cpp's converter names them.
+
+use qsf_format::{ModelConfig, NormKind, PositionConfig, Residual};
+use qsf_runtime::source::gguf::GgufNames;
+
+use super::value::{Pairs, Value};
+
+/// The keys of an architecture.
+pub(super) struct Keys {
+    architecture: &'static str,
+    pub pairs: Pairs,
+}
+
+impl Keys {
+    pub fn new(architecture: &'static str) -> Keys {
+        Keys { architecture, pairs: Vec::new() }
+    }
+
+    /// Adds a key of the architecture.
+    pub fn add(&mut self, name: &str, value: Value) {
+        self.pairs.push((format!("{}.{name}", self.architecture), value));
+    }
+
+    pub fn u32(&mut self, name: &str, value: u32) {
+        self.add(name, Value::U32(value));
+    }
+
+    pub fn f32(&mut self, name: &str, value: f32) {
+        self.add(name, Value::F32(value));
+    }
+}
+
+/// Architectures whose files name the width of a head although it follows from others.
+const WITH_KEY_LENGTH: [&str; 6] = ["gemma2", "gemma3", "qwen3", "qwen3moe", "llama", "smollm3"];
+
+/// The keys of everything but positions.
+pub(super) fn add_model(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
+    let architecture = names.architecture();
+    keys.u32("block_count", config.layers);
+    keys.u32("context_length", config.max_positions);
+    keys.u32("embedding_length", config.hidden);
+    keys.u32("feed_forward_length", config.ffn);
+    keys.u32("attention.head_count", config.heads);
+    keys.u32("attention.head_count_kv", config.kv_heads);
+    let epsilon = match config.norm.kind {
+        NormKind::RmsNorm => "attention.layer_norm_rms_epsilon",
+        NormKind::LayerNorm => "attention.layer_norm_epsilon",
+    };
+    keys.f32(epsilon, config.norm.epsilon);
+    let usual = config.heads.checked_mul(config.head_dim) == Some(config.hidden);
+    let is_rotary = matches!(config.position, PositionConfig::Rope { .. });
+    if is_rotary && (!usual || WITH_KEY_LENGTH.contains(&architecture)) {
+        keys.u32("attention.key_length", config.head_dim);
+        keys.u32("attention.value_length", config.head_dim);
+    }
+    if matches!(architecture, "llama" | "smollm3") {
+        keys.u32("vocab_size", config.vocab);
+    }
+    if let Some(experts) = &config.experts {
+        keys.u32("expert_count", experts.count);
+        keys.u32("expert_used_count", experts.used);
+        if architecture != "llama" {
+            keys.u32("expert_feed_forward_length", experts.ffn);
+        }
+    }
+    if architecture == "gptneox" {
+        keys.add("use_parallel_residual", Value::Bool(config.residual == Residual::Parallel));
+    }
+    if let Some(cap) = config.attention_softcap {
+        keys.f32("attn_logit_softcapping", cap);
+    }
+    if let Some(cap) = config.logit_softcap {
+        keys.f32("final_logit_softcapping", cap);
+    }
+    add_window(keys, config, names);
+}
+
+fn add_window(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
+    match &config.sliding_window {
+        Some(window) => {
+            keys.u32("attention.sliding_window", window.size);
+            let usual = names.is_default_window(window.size, &window.layers);
+            if !usual || names.architecture() == "olmo2" {
+                let sliding = (0..config.layers).map(|layer| window.layers.binary_search(&layer).is_ok());
+                keys.add("attention.sliding_window_pattern", Value::Bools(sliding.collect()));
+            }
+        }
+        // llama.cpp takes Phi-3 files without the key for ones that have a window (Phi-4 has none).
+        None if names.architecture() == "phi3" => keys.u32("attention.sliding_window", 0),
+        None => {}
+    }
+}

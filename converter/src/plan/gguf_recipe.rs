@@ -1,0 +1,300 @@
+//! What `--quant` asks for in a GGUF file: the recipes of llama-quantize by their names, with the types that it gives each tensor
+//! (`llama_tensor_get_type_impl` in llama.cpp's src/llama-quant.cpp, version of llama-cpp-python 0.3.36).
+
+use std::fmt;
+use std::str::FromStr;
+
+use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_runtime::ggml::GgmlType;
+use qsf_runtime::source::TensorInfo;
+
+use super::tensor_type::TensorType;
+
+/// A recipe of llama-quantize.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GgufRecipe {
+    name: &'static str,
+    /// Number of the recipe in `general.file_type`.
+    file_type: u32,
+    /// What tensors get that no rule is about.
+    default: GgmlType,
+}
+
+/// Every recipe that can be made, as llama-quantize lists them.
+const ALL: [GgufRecipe; 20] = {
+    use GgmlType::*;
+    const fn recipe(name: &'static str, file_type: u32, default: GgmlType) -> GgufRecipe {
+        GgufRecipe { name, file_type, default }
+    }
+    [
+        recipe("Q4_0", 2, Q4_0),
+        recipe("Q4_1", 3, Q4_1),
+        recipe("Q5_0", 8, Q5_0),
+        recipe("Q5_1", 9, Q5_1),
+        recipe("Q2_K", 10, Q2_K),
+        recipe("Q2_K_S", 21, Q2_K),
+        recipe("Q3_K_S", 11, Q3_K),
+        recipe("Q3_K_M", 12, Q3_K),
+        recipe("Q3_K_L", 13, Q3_K),
+        recipe("IQ4_NL", 25, IQ4_NL),
+        recipe("IQ4_XS", 30, IQ4_XS),
+        recipe("Q4_K_S", 14, Q4_K),
+        recipe("Q4_K_M", 15, Q4_K),
+        recipe("Q5_K_S", 16, Q5_K),
+        recipe("Q5_K_M", 17, Q5_K),
+        recipe("Q6_K", 18, Q6_K),
+        recipe("Q8_0", 7, Q8_0),
+        recipe("F16", 1, F16),
+        recipe("BF16", 32, BF16),
+        recipe("F32", 0, F32),
+    ]
+};
+
+/// Other names that llama-quantize takes.
+const ALIASES: [(&str, &str); 3] = [("Q3_K", "Q3_K_M"), ("Q4_K", "Q4_K_M"), ("Q5_K", "Q5_K_M")];
+
+/// Recipes of llama-quantize whose types cannot be written yet.
+const NOT_YET: [&str; 17] = [
+    "Q1_0",
+    "Q2_0",
+    "MXFP4_MOE",
+    "IQ2_XXS",
+    "IQ2_XS",
+    "IQ2_S",
+    "IQ2_M",
+    "IQ1_S",
+    "IQ1_M",
+    "TQ1_0",
+    "TQ2_0",
+    "IQ3_XXS",
+    "IQ3_XS",
+    "IQ3_S",
+    "IQ3_M",
+    "NVFP4",
+    "COPY",
+];
+
+/// What of a model decides, beside the tensor.
+#[derive(Debug, Clone, Copy)]
+pub struct GgufRules<'a> {
+    /// The model.
+    pub config: &'a ModelConfig,
+    /// `general.architecture`.
+    pub architecture: &'a str,
+    /// Whether weights are fitted to a text: what llama-quantize is with an imatrix.
+    pub calibrated: bool,
+    /// Whether queries, keys and values are one tensor of the file, which is then treated as values are.
+    pub fused: bool,
+}
+
+impl GgufRecipe {
+    /// Q4_K_M, which most people take.
+    pub const DEFAULT: GgufRecipe = GgufRecipe { name: "Q4_K_M", file_type: 15, default: GgmlType::Q4_K };
+
+    /// Every recipe.
+    pub fn all() -> impl Iterator<Item = GgufRecipe> {
+        ALL.into_iter()
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its number in `general.file_type`.
+    pub const fn file_type(&self) -> u32 {
+        self.file_type
+    }
+
+    /// Whether it rounds nothing to blocks.
+    pub fn is_float(&self) -> bool {
+        TensorType::from(self.default).is_float()
+    }
+
+    /// The type of a tensor.
+    pub fn assign(&self, info: &TensorInfo, rules: &GgufRules<'_>) -> TensorType {
+        let kind = info.id.kind;
+        if !kind.is_matrix() || matches!(kind, TensorKind::Router | TensorKind::Positions) {
+            return TensorType::F32;
+        }
+        if self.is_float() {
+            return self.default.into();
+        }
+        let category = match kind {
+            TensorKind::AttnQ | TensorKind::AttnK if rules.fused => Some(Category::Value),
+            _ => Category::of(kind),
+        };
+        let wanted = match category {
+            Some(Category::Output) => self.output(info.cols),
+            Some(Category::Embedding) if rules.config.tied_head => self.output(info.cols),
+            Some(category) => self.of_layer(category, info.id, rules),
+            None => self.default,
+        };
+        fallback(wanted, info.cols)
+    }
+
+    /// The head, and an embedding that is one.
+    fn output(&self, cols: usize) -> GgmlType {
+        if self.default == GgmlType::Q8_0 || !cols.is_multiple_of(self.default.block_len()) {
+            GgmlType::Q8_0
+        } else {
+            GgmlType::Q6_K
+        }
+    }
+
+    fn of_layer(&self, category: Category, id: TensorId, rules: &GgufRules<'_>) -> GgmlType {
+        use GgmlType::*;
+        let (config, layer) = (rules.config, id.layer.unwrap_or(0));
+        let layers = config.layers;
+        let experts = config.experts.as_ref().map_or(0, |experts| experts.count);
+        let many_queries = config.heads / config.kv_heads.max(1) >= 4;
+        let falcon = rules.architecture == "falcon";
+        match category {
+            Category::Value => {
+                let wanted = match self.name {
+                    "Q2_K" => {
+                        if many_queries {
+                            Q4_K
+                        } else {
+                            Q3_K
+                        }
+                    }
+                    "Q2_K_S" if many_queries => Q4_K,
+                    "Q3_K_M" => {
+                        if layer < 2 {
+                            Q5_K
+                        } else {
+                            Q4_K
+                        }
+                    }
+                    "Q3_K_L" => Q5_K,
+                    "IQ4_NL" | "IQ4_XS" if many_queries => Q5_K,
+                    "Q4_K_M" | "Q5_K_M" if is_sensitive(layer, layers) => Q6_K,
+                    "Q4_K_S" if layer < 4 => Q5_K,
+                    _ => self.default,
+                };
+                // llama.cpp's 70B: eighty layers whose queries share values.
+                let large = rules.architecture == "llama" && layers == 80 && config.heads != config.kv_heads;
+                match (wanted, large, experts) {
+                    (_, _, 8) => Q8_0,
+                    (Q3_K | Q4_K, true, _) => Q5_K,
+                    (wanted, _, _) => wanted,
+                }
+            }
+            Category::Key if experts == 8 => Q8_0,
+            Category::Down => self.down(layer, layers, falcon, rules.calibrated),
+            Category::AttnOutput if falcon => {
+                if self.name == "Q3_K_L" {
+                    Q4_K
+                } else {
+                    self.default
+                }
+            }
+            Category::AttnOutput if experts == 8 => match self.name {
+                "Q2_K" | "Q3_K_S" | "Q3_K_M" | "IQ4_NL" | "Q4_K_S" | "Q4_K_M" | "IQ4_XS" => Q5_K,
+                _ => self.default,
+            },
+            Category::AttnOutput => match self.name {
+                "Q2_K" => Q3_K,
+                "Q3_K_M" => Q4_K,
+                "Q3_K_L" => Q5_K,
+                _ => self.default,
+            },
+            Category::Key | Category::Output | Category::Embedding => self.default,
+        }
+    }
+
+    fn down(&self, layer: u32, layers: u32, falcon: bool, calibrated: bool) -> GgmlType {
+        use GgmlType::*;
+        let first = layer < layers / 8;
+        match self.name {
+            "Q2_K" => Q3_K,
+            "Q2_K_S" if first => Q4_K,
+            "Q3_K_M" if layer < layers / 16 => Q5_K,
+            "Q3_K_M" if !falcon || is_sensitive(layer, layers) => Q4_K,
+            "Q3_K_L" if falcon => Q4_K,
+            "Q3_K_L" => Q5_K,
+            "Q4_K_M" if falcon && layer < layers / 16 => Q6_K,
+            "Q4_K_M" if falcon && is_sensitive(layer, layers) => Q5_K,
+            "Q4_K_M" | "Q5_K_M" if !falcon && is_sensitive(layer, layers) => Q6_K,
+            "Q5_K_M" if is_sensitive(layer, layers) => Q6_K,
+            "IQ4_NL" | "IQ4_XS" if first && !calibrated => Q5_K,
+            "Q4_K_S" if !falcon && first => Q5_K,
+            "Q4_0" if calibrated && first => Q4_1,
+            "Q5_0" if calibrated && first => Q5_1,
+            _ => self.default,
+        }
+    }
+}
+
+/// What the rules know tensors by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Category {
+    Output,
+    Embedding,
+    /// Also queries, keys and values in one.
+    Value,
+    Key,
+    AttnOutput,
+    Down,
+}
+
+impl Category {
+    fn of(kind: TensorKind) -> Option<Category> {
+        Some(match kind {
+            TensorKind::Head => Category::Output,
+            TensorKind::TokenEmbedding => Category::Embedding,
+            TensorKind::AttnV => Category::Value,
+            TensorKind::AttnK => Category::Key,
+            TensorKind::AttnOutput => Category::AttnOutput,
+            TensorKind::FfnDown | TensorKind::ExpertDown | TensorKind::SharedDown => Category::Down,
+            _ => return None,
+        })
+    }
+}
+
+/// The first and the last eighth of the layers, and every third between.
+fn is_sensitive(layer: u32, layers: u32) -> bool {
+    let eighth = layers / 8;
+    layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2
+}
+
+/// The type itself, or one with smaller blocks where rows are no whole number of its own.
+pub(super) fn fallback(wanted: GgmlType, cols: usize) -> TensorType {
+    use GgmlType::*;
+    if cols.is_multiple_of(wanted.block_len()) {
+        return wanted.into();
+    }
+    let smaller = match wanted {
+        IQ4_XS => IQ4_NL,
+        Q2_K | Q3_K => Q4_0,
+        Q4_K => Q5_0,
+        Q5_K => Q5_1,
+        Q6_K => Q8_0,
+        other => other,
+    };
+    if cols.is_multiple_of(smaller.block_len()) { smaller.into() } else { TensorType::Qsf(QuantType::F16) }
+}
+
+impl fmt::Display for GgufRecipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name)
+    }
+}
+
+impl FromStr for GgufRecipe {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let alias = ALIASES.into_iter().find(|(alias, _)| alias.eq_ignore_ascii_case(s));
+        let wanted = alias.map_or(s, |(_, name)| name);
+        let names = || ALL.map(|recipe| recipe.name).join(", ");
+        ALL.into_iter().find(|recipe| recipe.name.eq_ignore_ascii_case(wanted)).ok_or_else(|| {
+            if NOT_YET.iter().any(|name| name.eq_ignore_ascii_case(s)) {
+                format!("'{s}' needs types that qsf-convert does not write yet; it writes {}", names())
+            } else {
+                format!("unknown recipe '{s}' of GGUF files; known: {}", names())
+            }
+        })
+    }
+}

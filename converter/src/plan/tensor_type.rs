@@ -1,0 +1,176 @@
+//! What the values of a tensor are stored as: a type of QSF, or a block type of ggml in a GGUF file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use qsf_format::{BlockSize, QuantType};
+use qsf_runtime::ggml::GgmlType;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A type that this converter writes. Floats are the same in both formats, and always [`TensorType::Qsf`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TensorType {
+    /// A type of the QSF format.
+    Qsf(QuantType),
+    /// A block type of ggml, of those that there is a quantizer for.
+    Ggml(GgmlType),
+}
+
+/// The block types of ggml that can be written, smallest first.
+pub const GGML_TYPES: [GgmlType; 12] = [
+    GgmlType::Q2_K,
+    GgmlType::Q3_K,
+    GgmlType::IQ4_XS,
+    GgmlType::Q4_K,
+    GgmlType::IQ4_NL,
+    GgmlType::Q4_0,
+    GgmlType::Q4_1,
+    GgmlType::Q5_K,
+    GgmlType::Q5_0,
+    GgmlType::Q5_1,
+    GgmlType::Q6_K,
+    GgmlType::Q8_0,
+];
+
+/// The types that a GGUF file can have, for who has named none of them.
+pub(super) fn names_of_ggml() -> String {
+    format!("of GGUF files {}", GGML_TYPES.map(GgmlType::name).join(", "))
+}
+
+impl TensorType {
+    /// Plain 32-bit floats.
+    pub const F32: TensorType = TensorType::Qsf(QuantType::F32);
+
+    /// Whether values are plain floats rather than scaled blocks.
+    pub const fn is_float(self) -> bool {
+        match self {
+            TensorType::Qsf(quant) => quant.is_float(),
+            TensorType::Ggml(_) => false,
+        }
+    }
+
+    /// The type of the QSF format, where it is one.
+    pub const fn qsf(self) -> Option<QuantType> {
+        match self {
+            TensorType::Qsf(quant) => Some(quant),
+            TensorType::Ggml(_) => None,
+        }
+    }
+
+    /// The name used on command lines and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TensorType::Qsf(quant) => quant.name(),
+            TensorType::Ggml(ty) => ty.name(),
+        }
+    }
+
+    /// Bytes of a row of `cols` values; `None` beyond `u64`, or where the row is no whole number of blocks and must be.
+    pub fn row_bytes(self, block: BlockSize, cols: u64) -> Option<u64> {
+        match self {
+            TensorType::Qsf(quant) => quant.row_bytes(block, cols),
+            TensorType::Ggml(ty) => {
+                let len = ty.block_len() as u64;
+                cols.is_multiple_of(len).then(|| (cols / len).checked_mul(ty.block_bytes() as u64))?
+            }
+        }
+    }
+
+    /// Bytes of a `rows` x `cols` tensor; `None` as for [`row_bytes`](Self::row_bytes).
+    pub fn tensor_bytes(self, block: BlockSize, rows: u64, cols: u64) -> Option<u64> {
+        self.row_bytes(block, cols)?.checked_mul(rows)
+    }
+
+    /// Whether rows of so many values can be stored as this.
+    pub fn suits(self, cols: usize) -> bool {
+        match self {
+            TensorType::Qsf(_) => true,
+            TensorType::Ggml(ty) => cols.is_multiple_of(ty.block_len()),
+        }
+    }
+
+    /// Whether the size of its blocks is that of the file.
+    pub fn has_chosen_blocks(self) -> bool {
+        self.qsf().is_some_and(|quant| {
+            !quant.is_float() && quant.block_size(BlockSize::B32) != quant.block_size(BlockSize::B64)
+        })
+    }
+}
+
+impl From<QuantType> for TensorType {
+    fn from(quant: QuantType) -> TensorType {
+        TensorType::Qsf(quant)
+    }
+}
+
+impl From<GgmlType> for TensorType {
+    fn from(ty: GgmlType) -> TensorType {
+        match ty {
+            GgmlType::F32 => TensorType::Qsf(QuantType::F32),
+            GgmlType::F16 => TensorType::Qsf(QuantType::F16),
+            GgmlType::BF16 => TensorType::Qsf(QuantType::Bf16),
+            block => TensorType::Ggml(block),
+        }
+    }
+}
+
+impl PartialEq<QuantType> for TensorType {
+    fn eq(&self, quant: &QuantType) -> bool {
+        self.qsf() == Some(*quant)
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for TensorType {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        if let Some(ty) = GGML_TYPES.into_iter().find(|ty| ty.name().eq_ignore_ascii_case(s)) {
+            return Ok(TensorType::Ggml(ty));
+        }
+        s.parse().map(TensorType::Qsf).map_err(|error| format!("{error}; {}", names_of_ggml()))
+    }
+}
+
+impl Serialize for TensorType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for TensorType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TensorType, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_and_floats_are_one_type_in_both_formats() {
+        for ty in GGML_TYPES {
+            assert_eq!(ty.name().to_lowercase().parse(), Ok(TensorType::Ggml(ty)));
+            let json = serde_json::to_string(&TensorType::Ggml(ty)).unwrap();
+            assert_eq!(serde_json::from_str::<TensorType>(&json).unwrap(), TensorType::Ggml(ty));
+        }
+        assert_eq!("BF16".parse(), Ok(TensorType::Qsf(QuantType::Bf16)));
+        assert_eq!(TensorType::from(GgmlType::F16), QuantType::F16);
+        let error = "Q7_K".parse::<TensorType>().unwrap_err();
+        assert!(error.contains("Q4_K") && error.contains("2bit-sym"), "{error}");
+    }
+
+    #[test]
+    fn a_row_that_is_no_whole_number_of_blocks_has_no_size() {
+        let k = TensorType::Ggml(GgmlType::Q4_K);
+        assert_eq!(k.row_bytes(BlockSize::B64, 512), Some(288));
+        assert_eq!(k.row_bytes(BlockSize::B64, 576), None);
+        assert!(!k.suits(576) && TensorType::Ggml(GgmlType::Q8_0).suits(576));
+    }
+}

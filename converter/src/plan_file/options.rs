@@ -1,0 +1,135 @@
+//! The options of a conversion as a plan has them: everything that decides the bytes of the file, texts by path and hash.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use qsf_format::{BlockSize, Compression, Layout};
+use qsf_runtime::source::WeightSource;
+use serde::{Deserialize, Serialize};
+
+use super::text::{SavedEvaluation, SavedText, Texts};
+use crate::error::Result;
+use crate::options::{ClusterOptions, ConvertOptions, OutlierChoice, SearchEffort};
+use crate::plan::{GgufRecipe, Recipe, TypeOverride};
+
+const COMPRESSIONS: [Compression; 4] =
+    [Compression::None, Compression::Lz4, Compression::Lz4Hc, Compression::Zstd];
+const LAYOUTS: [Layout; 2] = [Layout::Rows, Layout::Panels16];
+const QSF: &str = "qsf";
+const GGUF: &str = "gguf";
+const EFFORTS: [SearchEffort; 2] = [SearchEffort::Normal, SearchEffort::Max];
+
+/// Options of a conversion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SavedOptions {
+    /// The format of the file: `qsf` or `gguf`.
+    pub to: String,
+    quant: String,
+    tensor_type: Vec<String>,
+    outliers: String,
+    min_cosine: Option<f64>,
+    block_size: u16,
+    compress: String,
+    layout: String,
+    /// Bytes that the file has at most.
+    pub size_limit: Option<u64>,
+    effort: String,
+    pub calibration: Option<SavedText>,
+    pub stats_in: Vec<PathBuf>,
+    /// What the statistics are of.
+    pub stats_texts: Option<Vec<String>>,
+    clusters: Option<SavedClusters>,
+    early_exit: Option<SavedText>,
+    pub evaluation: Option<SavedEvaluation>,
+}
+
+/// Vocabulary clusters to make.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedClusters {
+    count: u32,
+    text: SavedText,
+}
+
+impl SavedOptions {
+    /// Those of a conversion whose `--stats-in` files are of texts with the fingerprints `stats_texts`.
+    pub fn of(options: &ConvertOptions, stats_texts: Option<&[String]>) -> SavedOptions {
+        let clusters = options.clusters.as_ref();
+        SavedOptions {
+            to: if options.gguf.is_some() { GGUF } else { QSF }.to_owned(),
+            quant: options.quant_name().to_owned(),
+            tensor_type: options.overrides.iter().map(ToString::to_string).collect(),
+            outliers: options.outliers.to_string(),
+            min_cosine: options.min_cosine,
+            block_size: options.block.into(),
+            compress: options.compression.name().to_owned(),
+            layout: options.layout.name().to_owned(),
+            size_limit: options.size_limit,
+            effort: options.effort.name().to_owned(),
+            calibration: options.calibration.as_ref().map(SavedText::of),
+            stats_in: options.stats_in.clone(),
+            stats_texts: stats_texts.map(<[String]>::to_vec),
+            clusters: clusters.map(|c| SavedClusters { count: c.count, text: SavedText::of(&c.text) }),
+            early_exit: options.early_exit.as_ref().map(SavedText::of),
+            evaluation: options.evaluation.as_ref().map(SavedEvaluation::of),
+        }
+    }
+
+    /// What they stand for, with the texts read by the tokenizer of `source`.
+    ///
+    /// # Errors
+    /// When one of them means nothing, or a text is missing or has changed.
+    pub fn restore(
+        &self,
+        source: &dyn WeightSource,
+        texts: &Texts<'_>,
+        refused: &dyn Fn(String) -> crate::ConvertError,
+    ) -> Result<ConvertOptions> {
+        let rules: Result<Vec<TypeOverride>, String> =
+            self.tensor_type.iter().map(|rule| rule.parse()).collect();
+        let block = BlockSize::from_str(&self.block_size.to_string());
+        let text = |saved: &SavedText| texts.calibration(source, saved);
+        let clusters = match &self.clusters {
+            Some(SavedClusters { count, text: saved }) => {
+                Some(ClusterOptions { count: *count, text: text(saved)? })
+            }
+            None => None,
+        };
+        let (recipe, gguf) = match self.to.as_str() {
+            QSF => (self.quant.parse::<Recipe>().map_err(refused)?, None),
+            GGUF => {
+                (ConvertOptions::default().recipe, Some(self.quant.parse::<GgufRecipe>().map_err(refused)?))
+            }
+            other => return Err(refused(format!("to '{other}'"))),
+        };
+        Ok(ConvertOptions {
+            recipe,
+            gguf,
+            overrides: rules.map_err(refused)?,
+            outliers: self.outliers.parse::<OutlierChoice>().map_err(refused)?,
+            min_cosine: self.min_cosine,
+            block: block.map_err(|error| refused(error.to_string()))?,
+            compression: named("compress", &self.compress, COMPRESSIONS, Compression::name)
+                .map_err(refused)?,
+            layout: named("layout", &self.layout, LAYOUTS, Layout::name).map_err(refused)?,
+            size_limit: self.size_limit,
+            effort: named("effort", &self.effort, EFFORTS, SearchEffort::name).map_err(refused)?,
+            calibration: self.calibration.as_ref().map(text).transpose()?,
+            stats_in: texts.statistics(&self.stats_in),
+            clusters,
+            early_exit: self.early_exit.as_ref().map(text).transpose()?,
+            evaluation: texts.evaluation(source, self.evaluation.as_ref())?,
+            ..ConvertOptions::default()
+        })
+    }
+}
+
+fn named<T: Copy, const N: usize>(
+    option: &str,
+    found: &str,
+    all: [T; N],
+    name: impl Fn(T) -> &'static str,
+) -> Result<T, String> {
+    all.into_iter().find(|value| name(*value) == found).ok_or_else(|| format!("{option} '{found}'"))
+}

@@ -1,0 +1,56 @@
+//! The plan of a conversion: from its options to a type for every tensor of the source.
+
+use qsf_format::{TensorId, TensorKind};
+use qsf_runtime::RuntimeError;
+use qsf_runtime::source::WeightSource;
+
+use crate::error::Result;
+use crate::gguf::{check_plan, names_of};
+use crate::options::ConvertOptions;
+use crate::plan::{GgufRules, Plan, TensorType, nearest_type};
+use crate::replay::Replay;
+
+/// Every tensor of `source` with the type that `options`, or the plan that is replayed, give it.
+///
+/// # Errors
+/// When an override applies to no tensor, the file cannot have a type, a GGUF file cannot have the model, or the plan does not fit
+/// the model.
+pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Result<Plan> {
+    let replay = options.replay.as_ref();
+    // A plan names every tensor: what the overrides did is in it.
+    let overrides = if replay.is_some() { &[] } else { &options.overrides[..] };
+    let mut plan = match options.gguf {
+        None => Plan::new(source.tensors(), options.recipe, overrides, options.outliers.share())?,
+        Some(recipe) => {
+            let names = names_of(source)?;
+            let calibrated = options.calibration.is_some() || !options.stats_in.is_empty();
+            let queries = names.of_tensor(TensorId::of_layer(0, TensorKind::AttnQ));
+            let fused = queries.is_some_and(|name| name.kinds.contains(&TensorKind::AttnV));
+            let rules =
+                GgufRules { config: source.config(), architecture: names.architecture(), calibrated, fused };
+            Plan::for_gguf(source.tensors(), recipe, &rules, overrides)?
+        }
+    };
+    if let Some(replay) = replay {
+        replay.apply(&mut plan)?;
+    }
+    match options.gguf {
+        None => check_types_of_qsf(&plan, replay)?,
+        Some(_) => check_plan(source, &plan)?,
+    }
+    Ok(plan)
+}
+
+fn check_types_of_qsf(plan: &Plan, replay: Option<&Replay>) -> Result<()> {
+    let foreign = plan.tensors().iter().find(|tensor| matches!(tensor.quant, TensorType::Ggml(_)));
+    let Some(tensor) = foreign else { return Ok(()) };
+    let problem = format!(
+        "{}: {} is a type of GGUF files, which a QSF file cannot have{} ({})",
+        tensor.info.id,
+        tensor.quant,
+        nearest_type(tensor.quant.name())
+            .map_or_else(String::new, |nearest| format!(": the nearest is {}", nearest.name())),
+        replay.map_or_else(|| "--tensor-type".to_owned(), |replay| replay.path.display().to_string()),
+    );
+    Err(RuntimeError::Request(problem).into())
+}
