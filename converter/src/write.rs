@@ -41,6 +41,7 @@ pub(crate) struct Written {
 }
 
 /// A file that is whole and has no name yet.
+#[expect(clippy::large_enum_variant, reason = "there is one for each conversion")]
 pub(crate) enum Finished {
     Qsf(CompleteFile),
     Gguf(Box<GgufFileOut>),

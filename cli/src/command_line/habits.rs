@@ -264,7 +264,7 @@ impl Translation {
         let usual = bare.replace('_', "-");
         // `-t1` and `-n5` are short options with their values.
         let is_long = name.starts_with("--") || bare.len() > 2;
-        (is_long && self.long.iter().any(|known| *known == usual)).then(|| format!("--{usual}"))
+        (is_long && self.long.contains(&usual)).then(|| format!("--{usual}"))
     }
 
     fn done(mut self) -> Habits {

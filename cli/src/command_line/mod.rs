@@ -104,8 +104,8 @@ fn help_or_end(error: &clap::Error, command: &Command) -> ! {
 }
 
 fn end(error: &anyhow::Error) -> ! {
-    report_error(&error);
-    std::process::exit(code_of(&error).into())
+    report_error(error);
+    std::process::exit(code_of(error).into())
 }
 
 /// The words that are options.

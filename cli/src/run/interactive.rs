@@ -145,7 +145,7 @@ impl<R: Runner> Talk<'_, '_, R> {
                 Ok(()) => note(&format!("{}: written", path.display())),
                 // A name that is taken is no reason to lose the conversation.
                 Err(error) => {
-                    note(&error.to_string().replace("pass --force to replace it", "choose another name"))
+                    note(&error.to_string().replace("pass --force to replace it", "choose another name"));
                 }
             },
             Typed::Mistake(what) => note(&what),

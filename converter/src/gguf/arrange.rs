@@ -16,7 +16,7 @@ pub(super) fn arranged(blocks: &TensorBlocks, form: GgufForm, head_dim: usize) -
         GgufForm::NeighbouringPairs => {
             let items = if is_vector { blocks.cols } else { blocks.rows } as usize;
             let bytes = blocks.data.len() / items.max(1);
-            let order = RowOrder::Interleaved { first: 0, head_dim };
+            let order = RowOrder::Interleaved { first: 0, head_dim, rotated: head_dim };
             let mut out = vec![0; blocks.data.len()];
             for (item, data) in blocks.data.chunks_exact(bytes.max(1)).enumerate() {
                 out[order.stored_row(item) * bytes..][..bytes].copy_from_slice(data);
@@ -57,7 +57,7 @@ mod tests {
         let out = arranged(&queries, GgufForm::NeighbouringPairs, 4);
         let rows: Vec<u8> = out.chunks(4).map(|row| row[0]).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
-        let order = RowOrder::Interleaved { first: 0, head_dim: 4 };
+        let order = RowOrder::Interleaved { first: 0, head_dim: 4, rotated: 4 };
         assert!((0..8).all(|row| rows[order.stored_row(row)] == row as u8), "read back");
         let norm = blocks(
             TensorKind::AttnNorm,

@@ -64,7 +64,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     if interval == 0 {
         return Err(fields.wrong("moe_layer_interval", "1 or more", interval));
     }
-    let has_experts = |layer: u32| (first..=last).contains(&layer) && (layer + 1) % interval == 0;
+    let has_experts = |layer: u32| (first..=last).contains(&layer) && (layer + 1).is_multiple_of(interval);
     let dense_layers: Vec<u32> = (0..layers).filter(|&layer| !has_experts(layer)).collect();
     let shared = fields.u32("moe_num_shared_experts")?.unwrap_or(2);
     if dense_layers.len() < layers as usize {

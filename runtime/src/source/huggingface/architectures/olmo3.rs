@@ -36,7 +36,8 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     model.norm.placement = NormPlacement::Post;
     model.qk_norm = Some(QkNorm::Projection);
     let types = reader.sliding_layers(model.layers)?;
-    let slides = |layer: u32| types.as_ref().map_or((layer + 1) % 4 != 0, |types| types[layer as usize]);
+    let slides =
+        |layer: u32| types.as_ref().map_or(!(layer + 1).is_multiple_of(4), |types| types[layer as usize]);
     let layers: Vec<u32> = (0..model.layers).filter(|&layer| slides(layer)).collect();
     // Kept even where it reaches back over everything: these layers have another rotation.
     if let Some(size) = reader.window_size(Some(4096))?.filter(|_| !layers.is_empty()) {
