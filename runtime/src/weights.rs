@@ -9,7 +9,7 @@ use std::path::Path;
 use qsf_cpu::Function;
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
-use crate::error::{Result, RuntimeError};
+use crate::error::Result;
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
 use crate::tensor::Tensor;
