@@ -1,5 +1,7 @@
 //! The 128-byte file header (SPEC.md section 3).
 
+mod architecture;
+
 use zerocopy::byteorder::little_endian::{F32, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -7,6 +9,8 @@ use crate::block_size::BlockSize;
 use crate::error::Damage;
 use crate::model_config::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, Residual};
 use crate::quant_type::QuantType;
+
+pub use architecture::HeaderArchitecture;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 128;
@@ -118,52 +122,6 @@ impl RawHeader {
 /// A damage of a field of the header.
 fn damage(place: &str, at: u64, expected: impl ToString, found: impl ToString) -> Damage {
     Damage::new(format!("file header, {place}"), at, expected, found)
-}
-
-/// The architecture as the binary header knows it; META has the exact description.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum HeaderArchitecture {
-    /// GPT-2.
-    Gpt2 = 0,
-    /// LLaMA and everything computed the same way.
-    Llama = 1,
-    /// Mistral.
-    Mistral = 2,
-    /// Phi.
-    Phi = 3,
-    /// Anything else: read META.
-    Custom = 4,
-}
-
-impl HeaderArchitecture {
-    /// The header's word for a HuggingFace `model_type`.
-    pub fn of_model_type(model_type: &str) -> HeaderArchitecture {
-        match model_type {
-            "gpt2" => HeaderArchitecture::Gpt2,
-            "llama" => HeaderArchitecture::Llama,
-            "mistral" => HeaderArchitecture::Mistral,
-            "phi" => HeaderArchitecture::Phi,
-            _ => HeaderArchitecture::Custom,
-        }
-    }
-
-    /// The HuggingFace `model_type`, `None` for `Custom`.
-    pub fn model_type(self) -> Option<&'static str> {
-        match self {
-            HeaderArchitecture::Gpt2 => Some("gpt2"),
-            HeaderArchitecture::Llama => Some("llama"),
-            HeaderArchitecture::Mistral => Some("mistral"),
-            HeaderArchitecture::Phi => Some("phi"),
-            HeaderArchitecture::Custom => None,
-        }
-    }
-
-    fn from_id(id: u32) -> Option<HeaderArchitecture> {
-        [Self::Gpt2, Self::Llama, Self::Mistral, Self::Phi, Self::Custom]
-            .into_iter()
-            .find(|a| *a as u32 == id)
-    }
 }
 
 /// A checked file header.

@@ -1,18 +1,20 @@
 //! The weights of a model as the decoder uses them: matrices in their stored type, vectors as floats.
 
+mod loader;
 mod mixer;
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use qsf_cpu::Function;
-use qsf_format::{Activation, GateClip, ModelConfig, PositionConfig, Residual, TensorId, TensorKind};
+use qsf_format::{ModelConfig, TensorId, TensorKind};
 
-use crate::error::{Result, RuntimeError};
+use crate::error::Result;
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
 use crate::tensor::Tensor;
 
+use loader::Loader;
 pub use mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights};
 
 /// A model. Matrices share the source's bytes, or come from disk whenever they are used; nothing is expanded.
@@ -354,181 +356,5 @@ impl ModelParts for InMemory<'_> {
 
     fn tensor(&self, id: TensorId) -> Result<Option<Tensor>> {
         self.known.contains(&id).then(|| self.source.load(id)).transpose()
-    }
-}
-
-struct Loader<'a> {
-    parts: &'a dyn ModelParts,
-}
-
-impl Loader<'_> {
-    /// A model without its layers.
-    fn ends(&self) -> Result<Model> {
-        use TensorKind::*;
-        let config = self.parts.config().clone();
-        let head = TensorId::of_model(if config.tied_head { TokenEmbedding } else { Head });
-        let head_bias = self.vector(TensorId::of_model(HeadBias))?;
-        let embedding_norm = config.embedding_norm.then_some((EmbeddingNorm, EmbeddingNormBias));
-        // A rotary model that brings a table of positions all the same does not use it (SPEC.md section 7.5).
-        let learned = config.position == PositionConfig::Learned {};
-        Ok(Model {
-            positions: learned.then(|| self.tensor(TensorId::of_model(Positions))).transpose()?,
-            embedding_norm: embedding_norm.map(|(gain, bias)| self.norm(None, gain, bias)).transpose()?,
-            final_norm: self.norm(None, FinalNorm, FinalNormBias)?,
-            embedding: self.parts.embedding()?,
-            head: Linear { weight: self.parts.matrix(head)?, bias: head_bias },
-            per_layer: config.per_layer_embedding.map(|_| self.per_layer_inputs()).transpose()?,
-            layers: Vec::new(),
-            config,
-        })
-    }
-
-    fn layer(&self, i: u32) -> Result<LayerWeights> {
-        use TensorKind::*;
-        let config = self.parts.config();
-        let layer_norm = |wanted: bool, gain, bias| -> Result<Option<Norm>> {
-            wanted.then(|| self.norm(Some(i), gain, bias)).transpose()
-        };
-        let placement = config.norm.placement;
-        let (pre, post) = (placement.has_pre(), placement.has_post());
-        Ok(LayerWeights {
-            attn_norm: layer_norm(pre, AttnNorm, AttnNormBias)?,
-            mixer: match config.recurrent(i) {
-                Some(recurrent) => Mixer::Recurrent(Box::new(self.recurrent(i, recurrent)?)),
-                None => Mixer::Attention(Box::new(self.attention(i)?)),
-            },
-            post_attn_norm: self.gain_only(post, i, PostAttnNorm)?,
-            ffn_norm: layer_norm(pre && config.residual != Residual::ParallelOneNorm, FfnNorm, FfnNormBias)?,
-            ffn: self.feed_forward(i)?,
-            post_ffn_norm: self.gain_only(post, i, PostFfnNorm)?,
-            per_layer: self.is_used(i, PerLayerGate).then(|| self.per_layer(i)).transpose()?,
-            scale: match self.is_used(i, LayerScale) {
-                true => self.tensor(TensorId::of_layer(i, LayerScale))?.to_f32().first().copied(),
-                false => None,
-            },
-        })
-    }
-
-    fn is_used(&self, layer: u32, kind: TensorKind) -> bool {
-        crate::source::expected_shape(self.parts.config(), TensorId::of_layer(layer, kind)).is_some()
-    }
-
-    fn matrix(&self, layer: u32, kind: TensorKind) -> Result<Linear> {
-        Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(layer, kind))?, bias: None })
-    }
-
-    fn per_layer_inputs(&self) -> Result<PerLayerInputs> {
-        use TensorKind::*;
-        let weight = self.parts.matrix(TensorId::of_model(PerLayerProjection))?;
-        Ok(PerLayerInputs {
-            embedding: self.tensor(TensorId::of_model(PerLayerEmbedding))?,
-            projection: Linear { weight, bias: None },
-            norm: self.gain(None, PerLayerProjectionNorm)?,
-        })
-    }
-
-    fn per_layer(&self, i: u32) -> Result<PerLayer> {
-        use TensorKind::*;
-        let (gate, up) = (self.matrix(i, PerLayerGate)?, self.matrix(i, PerLayerUp)?);
-        Ok(PerLayer { gate, up, norm: self.gain(Some(i), PerLayerNorm)? })
-    }
-
-    fn feed_forward(&self, i: u32) -> Result<FeedForward> {
-        use TensorKind::*;
-        let config = self.parts.config();
-        let Some(experts) = config.experts(i) else {
-            let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
-            let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
-            return Ok(FeedForward::Dense(Mlp { gate, up, down, function: self.function(i)? }));
-        };
-        let function = self.function(i)?;
-        let count = experts.count as usize;
-        let stack = |kind, bias| self.linear(i, kind, bias);
-        let gates = config.gated_ffn.then(|| stack(ExpertGate, ExpertGateBias)).transpose()?;
-        let (ups, downs) = (stack(ExpertUp, ExpertUpBias)?, stack(ExpertDown, ExpertDownBias)?);
-        let of_expert = |all: &Linear, e: usize| -> Result<Linear> {
-            let rows = all.weight.rows() / count;
-            let of_it = e * rows..(e + 1) * rows;
-            let cut = || RuntimeError::Request(format!("experts of layer {i} on the schedule"));
-            let weight = all.weight.slice_rows(of_it.clone()).ok_or_else(cut)?;
-            Ok(Linear { weight, bias: all.bias.as_ref().map(|bias| bias[of_it].to_vec()) })
-        };
-        let expert = |e: usize| -> Result<Mlp> {
-            let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
-            Ok(Mlp { gate, up: of_expert(&ups, e)?, down: of_expert(&downs, e)?, function })
-        };
-        let shared = experts.shared.map(|shared| self.shared(i, shared.gated)).transpose()?;
-        let choice_bias = self.vector(TensorId::of_layer(i, RouterChoiceBias))?;
-        Ok(FeedForward::Experts(Mixture {
-            router: stack(Router, RouterBias)?,
-            choice_bias: choice_bias.filter(|_| experts.choice_bias),
-            experts: (0..count).map(expert).collect::<Result<_>>()?,
-            shared,
-        }))
-    }
-
-    fn shared(&self, i: u32, gated: bool) -> Result<Shared> {
-        use TensorKind::*;
-        let matrix = |kind| -> Result<Linear> {
-            Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(i, kind))?, bias: None })
-        };
-        let gate = self.parts.config().gated_ffn.then(|| matrix(SharedGate)).transpose()?;
-        let (up, down) = (matrix(SharedUp)?, matrix(SharedDown)?);
-        let mlp = Mlp { gate, up, down, function: self.function(i)? };
-        Ok(Shared { router: gated.then(|| matrix(SharedRouter)).transpose()?, mlp })
-    }
-
-    /// The function of the feed-forward of layer `i`.
-    fn function(&self, i: u32) -> Result<Function> {
-        use TensorKind::*;
-        let config = self.parts.config();
-        if let Some(GateClip { alpha, limit }) = config.gate_clip {
-            return Ok(Function::ClippedSilu { alpha, limit });
-        }
-        if config.activation != Activation::Xielu {
-            return Ok(config.activation.into());
-        }
-        let value = |kind| -> Result<f32> {
-            let values = self.tensor(TensorId::of_layer(i, kind))?.to_f32();
-            Ok(values.first().copied().unwrap_or_default())
-        };
-        Ok(Function::xielu(value(FfnActAbove)?, value(FfnActBelow)?))
-    }
-
-    fn linear(&self, layer: u32, kind: TensorKind, bias: TensorKind) -> Result<Linear> {
-        let weight = self.parts.matrix(TensorId::of_layer(layer, kind))?;
-        Ok(Linear { weight, bias: self.vector(TensorId::of_layer(layer, bias))? })
-    }
-
-    fn vector(&self, id: TensorId) -> Result<Option<Vec<f32>>> {
-        Ok(self.parts.tensor(id)?.map(|tensor| tensor.to_f32()))
-    }
-
-    fn tensor(&self, id: TensorId) -> Result<Tensor> {
-        let missing = || RuntimeError::bad_input(self.parts.path(), id.to_string(), "this tensor", "none");
-        self.parts.tensor(id)?.ok_or_else(missing)
-    }
-
-    fn norm(&self, layer: Option<u32>, gain: TensorKind, bias: TensorKind) -> Result<Norm> {
-        Ok(Norm { bias: self.vector(TensorId { layer, kind: bias })?, ..self.gain(layer, gain)? })
-    }
-
-    fn gain_only(&self, wanted: bool, layer: u32, kind: TensorKind) -> Result<Option<Norm>> {
-        wanted.then(|| self.gain(Some(layer), kind)).transpose()
-    }
-
-    fn gain(&self, layer: Option<u32>, kind: TensorKind) -> Result<Norm> {
-        use TensorKind::*;
-        let config = self.parts.config();
-        let of_stream = matches!(kind, AttnNorm | FfnNorm | PostAttnNorm | PostFfnNorm | FinalNorm);
-        if config.norm.without_gain && of_stream {
-            return Ok(Norm { gain: vec![1.0; config.hidden as usize], bias: None });
-        }
-        let id = TensorId { layer, kind };
-        let mut gain = self.tensor(id)?.to_f32();
-        if config.norm.gain_plus_one {
-            gain.iter_mut().for_each(|gain| *gain += 1.0);
-        }
-        Ok(Norm { gain, bias: None })
     }
 }

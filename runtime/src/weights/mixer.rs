@@ -2,7 +2,8 @@
 
 use qsf_format::{Recurrent, TensorId, TensorKind};
 
-use super::{Linear, Loader, Norm};
+use super::loader::Loader;
+use super::{Linear, Norm};
 use crate::error::{Result, RuntimeError};
 
 /// What brings the tokens of a layer together.

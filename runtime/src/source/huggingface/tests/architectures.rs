@@ -1,12 +1,15 @@
 //! For every architecture: a tiny model written by hand, of which every tensor is used, once, and none may be missing.
 
 mod hybrids;
+mod latents;
+mod layer_norms;
 
 use std::collections::HashSet;
 
 use qsf_format::TensorKind;
 use serde_json::json;
 
+use self::layer_norms::{bloom, gpt_neox, gpt2, opt};
 use super::*;
 use crate::source::WeightSource;
 use crate::source::huggingface::architectures;
@@ -35,19 +38,10 @@ fn samples() -> Vec<TinyModel> {
         gpt_neox(),
         opt(),
         bloom(),
-        deepseek("deepseek_v2", json!({"num_experts_per_tok": 1, "q_lora_rank": null})),
-        deepseek("deepseek_v3", json!({"scoring_func": "sigmoid", "n_group": 1})),
-        gemma4(),
-        deepseek(
-            "mistral4",
-            json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1,
-                "original_max_position_embeddings": 8}}),
-        ),
-        minicpm3(),
-        deepseek("glm4_moe_lite", json!({"mlp_layer_types": ["dense", "sparse"]})),
     ];
     samples.extend(later_samples::samples());
     samples.extend(hybrids::samples());
+    samples.extend(latents::samples());
     samples
 }
 
@@ -166,60 +160,6 @@ fn qwen3_moe() -> TinyModel {
     model
 }
 
-/// Attention by way of latents; two experts of width 4 and a shared one in the second layer.
-fn deepseek(model_type: &str, fields: Value) -> TinyModel {
-    let config = json!({
-        "kv_lora_rank": 5, "q_lora_rank": 7, "qk_nope_head_dim": 2, "qk_rope_head_dim": 4, "v_head_dim": 3,
-        "n_routed_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 4, "n_shared_experts": 1,
-        "first_k_dense_replace": 1, "head_dim": 4,
-    });
-    let config = merged(merged(llama_config(model_type), config), fields);
-    let has_latent_queries = !config["q_lora_rank"].is_null();
-    let queries: Shapes<'_> = match has_latent_queries {
-        true => &[
-            ("self_attn.q_a_proj.weight", &[7, 8]),
-            ("self_attn.q_a_layernorm.weight", &[7]),
-            ("self_attn.q_b_proj.weight", &[12, 7]),
-        ],
-        false => &[("self_attn.q_proj.weight", &[12, 8])],
-    };
-    let attention: Shapes<'_> = &[
-        ("self_attn.kv_a_proj_with_mqa.weight", &[9, 8]),
-        ("self_attn.kv_a_layernorm.weight", &[5]),
-        ("self_attn.kv_b_proj.weight", &[10, 5]),
-        ("self_attn.o_proj.weight", &[8, 6]),
-    ];
-    let layer = [LLAMA_NORMS, queries, attention, LLAMA_FFN].concat();
-    let mut model = model(config, LLAMA_MODEL, "model.layers.", &layer);
-    model.tensors.retain(|name, _| !name.contains("layers.1.mlp"));
-    let mut first = 10_000;
-    let mut add = |name: String, shape: &[usize]| {
-        let tensor = Plain::f32(shape, first as f32);
-        first += shape.iter().product::<usize>();
-        model.tensors.insert(format!("model.layers.1.mlp.{name}"), tensor);
-    };
-    add("gate.weight".into(), &[2, 8]);
-    if !["deepseek_v2", "mistral4"].contains(&model_type) {
-        add("gate.e_score_correction_bias".into(), &[2]);
-    }
-    for part in ["experts.0", "experts.1", "shared_experts"] {
-        add(format!("{part}.gate_proj.weight"), &[4, 8]);
-        add(format!("{part}.up_proj.weight"), &[4, 8]);
-        add(format!("{part}.down_proj.weight"), &[8, 4]);
-    }
-    model
-}
-
-fn minicpm3() -> TinyModel {
-    let mut model = deepseek("minicpm3", json!({"scale_emb": 2, "scale_depth": 1.5, "dim_model_base": 4}));
-    model.tensors.retain(|name, _| !name.contains("layers.1.mlp"));
-    for (i, (name, shape)) in LLAMA_FFN.iter().enumerate() {
-        let tensor = Plain::f32(shape, 20_000.0 + 1000.0 * i as f32);
-        model.tensors.insert(format!("model.layers.1.{name}"), tensor);
-    }
-    model
-}
-
 fn gemma(model_type: &str, attention: Shapes<'_>) -> TinyModel {
     let norms: Shapes<'_> = &[
         ("input_layernorm.weight", &[8]),
@@ -230,32 +170,6 @@ fn gemma(model_type: &str, attention: Shapes<'_>) -> TinyModel {
     let layer = [norms, LLAMA_ATTENTION, LLAMA_FFN, attention].concat();
     let config = merged(llama_config(model_type), json!({"tie_word_embeddings": true}));
     model(config, &LLAMA_MODEL[..2], "model.layers.", &layer)
-}
-
-/// A layer with a window and one without, of the same heads, and an embedding of 3 for each.
-fn gemma4() -> TinyModel {
-    let more: Shapes<'_> = &[
-        ("self_attn.q_norm.weight", &[6]),
-        ("self_attn.k_norm.weight", &[6]),
-        ("per_layer_input_gate.weight", &[3, 8]),
-        ("per_layer_projection.weight", &[8, 3]),
-        ("post_per_layer_input_norm.weight", &[8]),
-        ("layer_scalar", &[1]),
-    ];
-    let of_model: Shapes<'_> = &[
-        ("model.embed_tokens_per_layer.weight", &[10, 6]),
-        ("model.per_layer_model_projection.weight", &[6, 8]),
-        ("model.per_layer_projection_norm.weight", &[3]),
-    ];
-    let mut model = gemma("gemma4_text", more);
-    for (i, (name, shape)) in of_model.iter().enumerate() {
-        model.tensors.insert((*name).to_owned(), Plain::f32(shape, 30_000.0 + 1000.0 * i as f32));
-    }
-    let fields = json!({
-        "global_head_dim": 6, "hidden_size_per_layer_input": 3, "vocab_size_per_layer_input": 10,
-        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4,
-    });
-    TinyModel { config: merged(model.config, fields), tensors: model.tensors }
 }
 
 fn olmo2() -> TinyModel {
@@ -308,122 +222,6 @@ fn phi() -> TinyModel {
         ("mlp.fc2.bias", &[8]),
     ];
     model(config, of_model, "model.layers.", layer)
-}
-
-fn gpt2() -> TinyModel {
-    let config = json!({
-        "model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 2, "n_inner": 12, "n_positions": 6,
-        "vocab_size": 10,
-    });
-    let of_model: Shapes<'_> = &[
-        ("transformer.wte.weight", &[10, 8]),
-        ("transformer.wpe.weight", &[6, 8]),
-        ("transformer.ln_f.weight", &[8]),
-        ("transformer.ln_f.bias", &[8]),
-    ];
-    let layer: Shapes<'_> = &[
-        ("ln_1.weight", &[8]),
-        ("ln_1.bias", &[8]),
-        ("attn.c_attn.weight", &[8, 24]),
-        ("attn.c_attn.bias", &[24]),
-        ("attn.c_proj.weight", &[8, 8]),
-        ("attn.c_proj.bias", &[8]),
-        ("ln_2.weight", &[8]),
-        ("ln_2.bias", &[8]),
-        ("mlp.c_fc.weight", &[8, 12]),
-        ("mlp.c_fc.bias", &[12]),
-        ("mlp.c_proj.weight", &[12, 8]),
-        ("mlp.c_proj.bias", &[8]),
-    ];
-    model(config, of_model, "transformer.h.", layer)
-}
-
-fn gpt_neox() -> TinyModel {
-    let config = json!({
-        "model_type": "gpt_neox", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2,
-        "intermediate_size": 12, "vocab_size": 10, "max_position_embeddings": 16, "rotary_pct": 0.5,
-    });
-    let of_model: Shapes<'_> = &[
-        ("gpt_neox.embed_in.weight", &[10, 8]),
-        ("gpt_neox.final_layer_norm.weight", &[8]),
-        ("gpt_neox.final_layer_norm.bias", &[8]),
-        ("embed_out.weight", &[10, 8]),
-    ];
-    let layer: Shapes<'_> = &[
-        ("input_layernorm.weight", &[8]),
-        ("input_layernorm.bias", &[8]),
-        ("attention.query_key_value.weight", &[24, 8]),
-        ("attention.query_key_value.bias", &[24]),
-        ("attention.dense.weight", &[8, 8]),
-        ("attention.dense.bias", &[8]),
-        ("post_attention_layernorm.weight", &[8]),
-        ("post_attention_layernorm.bias", &[8]),
-        ("mlp.dense_h_to_4h.weight", &[12, 8]),
-        ("mlp.dense_h_to_4h.bias", &[12]),
-        ("mlp.dense_4h_to_h.weight", &[8, 12]),
-        ("mlp.dense_4h_to_h.bias", &[8]),
-    ];
-    model(config, of_model, "gpt_neox.layers.", layer)
-}
-
-fn bloom() -> TinyModel {
-    let config = json!({
-        "model_type": "bloom", "n_embed": 8, "num_attention_heads": 2, "n_layer": 2, "vocab_size": 10,
-    });
-    let of_model: Shapes<'_> = &[
-        ("word_embeddings.weight", &[10, 8]),
-        ("word_embeddings_layernorm.weight", &[8]),
-        ("word_embeddings_layernorm.bias", &[8]),
-        ("ln_f.weight", &[8]),
-        ("ln_f.bias", &[8]),
-    ];
-    let layer: Shapes<'_> = &[
-        ("input_layernorm.weight", &[8]),
-        ("input_layernorm.bias", &[8]),
-        ("self_attention.query_key_value.weight", &[24, 8]),
-        ("self_attention.query_key_value.bias", &[24]),
-        ("self_attention.dense.weight", &[8, 8]),
-        ("self_attention.dense.bias", &[8]),
-        ("post_attention_layernorm.weight", &[8]),
-        ("post_attention_layernorm.bias", &[8]),
-        ("mlp.dense_h_to_4h.weight", &[32, 8]),
-        ("mlp.dense_h_to_4h.bias", &[32]),
-        ("mlp.dense_4h_to_h.weight", &[8, 32]),
-        ("mlp.dense_4h_to_h.bias", &[8]),
-    ];
-    model(config, of_model, "h.", layer)
-}
-
-fn opt() -> TinyModel {
-    let config = json!({
-        "model_type": "opt", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2, "ffn_dim": 12,
-        "vocab_size": 10, "max_position_embeddings": 6,
-    });
-    let of_model: Shapes<'_> = &[
-        ("model.decoder.embed_tokens.weight", &[10, 8]),
-        ("model.decoder.embed_positions.weight", &[8, 8]),
-        ("model.decoder.final_layer_norm.weight", &[8]),
-        ("model.decoder.final_layer_norm.bias", &[8]),
-    ];
-    let layer: Shapes<'_> = &[
-        ("self_attn_layer_norm.weight", &[8]),
-        ("self_attn_layer_norm.bias", &[8]),
-        ("self_attn.q_proj.weight", &[8, 8]),
-        ("self_attn.q_proj.bias", &[8]),
-        ("self_attn.k_proj.weight", &[8, 8]),
-        ("self_attn.k_proj.bias", &[8]),
-        ("self_attn.v_proj.weight", &[8, 8]),
-        ("self_attn.v_proj.bias", &[8]),
-        ("self_attn.out_proj.weight", &[8, 8]),
-        ("self_attn.out_proj.bias", &[8]),
-        ("final_layer_norm.weight", &[8]),
-        ("final_layer_norm.bias", &[8]),
-        ("fc1.weight", &[12, 8]),
-        ("fc1.bias", &[12]),
-        ("fc2.weight", &[8, 12]),
-        ("fc2.bias", &[8]),
-    ];
-    model(config, of_model, "model.decoder.layers.", layer)
 }
 
 fn name_of(model: &TinyModel) -> &str {
@@ -506,7 +304,7 @@ fn a_tensor_too_many_is_an_error_that_names_it() {
 
 #[test]
 fn keys_and_values_of_layers_that_share_those_of_others_are_left_out() {
-    let mut model = gemma4();
+    let mut model = latents::gemma4();
     for (name, value) in [
         ("num_hidden_layers", json!(3)),
         ("num_kv_shared_layers", json!(1)),
@@ -533,7 +331,8 @@ fn keys_and_values_of_layers_that_share_those_of_others_are_left_out() {
 #[test]
 fn layers_that_predict_further_tokens_are_left_out_where_they_are_announced() {
     let with_further = |announced: u32| {
-        let mut model = deepseek("deepseek_v3", json!({"num_nextn_predict_layers": announced, "n_group": 1}));
+        let mut model =
+            latents::deepseek("deepseek_v3", json!({"num_nextn_predict_layers": announced, "n_group": 1}));
         let first: Vec<(String, Plain)> = model
             .tensors
             .iter()

@@ -1,0 +1,98 @@
+//! Models with attention by way of latents, and Gemma 4.
+
+use super::*;
+
+pub(super) fn samples() -> Vec<TinyModel> {
+    vec![
+        deepseek("deepseek_v2", json!({"num_experts_per_tok": 1, "q_lora_rank": null})),
+        deepseek("deepseek_v3", json!({"scoring_func": "sigmoid", "n_group": 1})),
+        gemma4(),
+        deepseek(
+            "mistral4",
+            json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1,
+                "original_max_position_embeddings": 8}}),
+        ),
+        minicpm3(),
+        deepseek("glm4_moe_lite", json!({"mlp_layer_types": ["dense", "sparse"]})),
+    ]
+}
+
+/// Attention by way of latents; two experts of width 4 and a shared one in the second layer.
+pub(super) fn deepseek(model_type: &str, fields: Value) -> TinyModel {
+    let config = json!({
+        "kv_lora_rank": 5, "q_lora_rank": 7, "qk_nope_head_dim": 2, "qk_rope_head_dim": 4, "v_head_dim": 3,
+        "n_routed_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 4, "n_shared_experts": 1,
+        "first_k_dense_replace": 1, "head_dim": 4,
+    });
+    let config = merged(merged(llama_config(model_type), config), fields);
+    let has_latent_queries = !config["q_lora_rank"].is_null();
+    let queries: Shapes<'_> = match has_latent_queries {
+        true => &[
+            ("self_attn.q_a_proj.weight", &[7, 8]),
+            ("self_attn.q_a_layernorm.weight", &[7]),
+            ("self_attn.q_b_proj.weight", &[12, 7]),
+        ],
+        false => &[("self_attn.q_proj.weight", &[12, 8])],
+    };
+    let attention: Shapes<'_> = &[
+        ("self_attn.kv_a_proj_with_mqa.weight", &[9, 8]),
+        ("self_attn.kv_a_layernorm.weight", &[5]),
+        ("self_attn.kv_b_proj.weight", &[10, 5]),
+        ("self_attn.o_proj.weight", &[8, 6]),
+    ];
+    let layer = [LLAMA_NORMS, queries, attention, LLAMA_FFN].concat();
+    let mut model = model(config, LLAMA_MODEL, "model.layers.", &layer);
+    model.tensors.retain(|name, _| !name.contains("layers.1.mlp"));
+    let mut first = 10_000;
+    let mut add = |name: String, shape: &[usize]| {
+        let tensor = Plain::f32(shape, first as f32);
+        first += shape.iter().product::<usize>();
+        model.tensors.insert(format!("model.layers.1.mlp.{name}"), tensor);
+    };
+    add("gate.weight".into(), &[2, 8]);
+    if !["deepseek_v2", "mistral4"].contains(&model_type) {
+        add("gate.e_score_correction_bias".into(), &[2]);
+    }
+    for part in ["experts.0", "experts.1", "shared_experts"] {
+        add(format!("{part}.gate_proj.weight"), &[4, 8]);
+        add(format!("{part}.up_proj.weight"), &[4, 8]);
+        add(format!("{part}.down_proj.weight"), &[8, 4]);
+    }
+    model
+}
+
+fn minicpm3() -> TinyModel {
+    let mut model = deepseek("minicpm3", json!({"scale_emb": 2, "scale_depth": 1.5, "dim_model_base": 4}));
+    model.tensors.retain(|name, _| !name.contains("layers.1.mlp"));
+    for (i, (name, shape)) in LLAMA_FFN.iter().enumerate() {
+        let tensor = Plain::f32(shape, 20_000.0 + 1000.0 * i as f32);
+        model.tensors.insert(format!("model.layers.1.{name}"), tensor);
+    }
+    model
+}
+
+/// A layer with a window and one without, of the same heads, and an embedding of 3 for each.
+pub(super) fn gemma4() -> TinyModel {
+    let more: Shapes<'_> = &[
+        ("self_attn.q_norm.weight", &[6]),
+        ("self_attn.k_norm.weight", &[6]),
+        ("per_layer_input_gate.weight", &[3, 8]),
+        ("per_layer_projection.weight", &[8, 3]),
+        ("post_per_layer_input_norm.weight", &[8]),
+        ("layer_scalar", &[1]),
+    ];
+    let of_model: Shapes<'_> = &[
+        ("model.embed_tokens_per_layer.weight", &[10, 6]),
+        ("model.per_layer_model_projection.weight", &[6, 8]),
+        ("model.per_layer_projection_norm.weight", &[3]),
+    ];
+    let mut model = gemma("gemma4_text", more);
+    for (i, (name, shape)) in of_model.iter().enumerate() {
+        model.tensors.insert((*name).to_owned(), Plain::f32(shape, 30_000.0 + 1000.0 * i as f32));
+    }
+    let fields = json!({
+        "global_head_dim": 6, "hidden_size_per_layer_input": 3, "vocab_size_per_layer_input": 10,
+        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4,
+    });
+    TinyModel { config: merged(model.config, fields), tensors: model.tensors }
+}
