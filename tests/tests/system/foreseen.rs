@@ -31,7 +31,7 @@ fn a_file_that_the_disk_has_no_room_for_is_refused_before_it_is_begun() {
     let model = dir.path().join("huge");
     // Its weights are holes: 3 TB of them.
     write_sparse_llama(&model, Size { layers: 1 << 12, hidden: 4096, ffn: 11008, vocab: 32000 });
-    let call = convert(&model, &dir.path().join("out.qsf"), "-q f32");
+    let call = convert(&model, &dir.path().join("out.qsf"), "--quant f32");
     refused("a full disk", dir.path(), call, 5, &["out.qsf", "are free there"]);
 }
 
@@ -46,7 +46,7 @@ fn what_fails_behind_the_conversion_leaves_the_file() {
     let out = dir.path().join("out.qsf");
     let long = dir.path().join("long.txt");
     fs::write(&long, fs::read_to_string(TEXT).unwrap().repeat(40)).unwrap();
-    let args = format!("-q 4bit -t 1 --eval {}", long.display());
+    let args = format!("--quant 4bit -t 1 --eval {}", long.display());
     let mut child = convert(&model, &out, &args).env("QSF_PROGRESS_SECONDS", "0.05").start_watched();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(|line| line.unwrap());
     assert!(lines.any(|line| line.starts_with("evaluating")), "the evaluation was not begun");
@@ -68,14 +68,14 @@ fn results_that_will_disappoint_are_warned_of_and_others_are_not() {
     write_llama(&bare, Size::TINY, 1);
     let few = dir.path().join("few.txt");
     fs::write(&few, "Once upon a").unwrap();
-    let few = format!("-q n3 --calibration {}", few.display());
-    let enough = format!("-q n3 --calibration {CALIBRATION} --calibration-tokens 3000");
+    let few = format!("--quant n3 --calibration {}", few.display());
+    let enough = format!("--quant n3 --calibration {CALIBRATION} --calibration-tokens 3000");
     for (model, out, args, says) in [
-        (&model, "a.qsf", "-q 4bit", None),
+        (&model, "a.qsf", "--quant 4bit", None),
         (&model, "b.qsf", enough.as_str(), None),
         (&model, "c.qsf", few.as_str(), Some("so few can make the file worse than none")),
-        (&model, "d.safetensors", "-q 4bit", Some("d.safetensors: the file will be QSF")),
-        (&bare, "e.qsf", "-q 4bit", Some("has no tokenizer")),
+        (&model, "d.safetensors", "--quant 4bit", Some("d.safetensors: the file will be QSF")),
+        (&bare, "e.qsf", "--quant 4bit", Some("has no tokenizer")),
         (&model, "f.qsf", "--target-size 9MB --calibration-tokens 1500", Some("no larger types")),
     ] {
         let out = dir.path().join(out);
@@ -126,7 +126,7 @@ fn a_dry_run_takes_the_whole_command_line_and_calls_its_estimate_one() {
     let model = demo_model(dir.path());
     let out = dir.path().join("out.qsf");
     fs::write(&out, "mine").unwrap();
-    let text = format!("-q n3 --calibration {CALIBRATION} --calibration-tokens 600 --min-cosine 0.99");
+    let text = format!("--quant n3 --calibration {CALIBRATION} --calibration-tokens 600 --min-cosine 0.99");
     let args =
         format!("{text} --eval {TEXT} --eval-chunks 1 --max-kld 1 --clusters 8 --early-exit --dry-run");
     let found = convert(&model, &out, &args).run();

@@ -32,13 +32,13 @@ fn a_plan_makes_the_bytes_of_the_conversion_itself() {
     planned_is_direct(
         dir.path(),
         &small,
-        "-q 3bit --tensor-type ffn_down=8bit --outliers 0.5% --compress zstd",
+        "--quant 3bit --tensor-type ffn_down=8bit --outliers 0.5% --compress zstd",
     );
-    let fitted = format!("-q n3 {text} --min-cosine 0.98 --eval {TEXT} --eval-chunks 1");
+    let fitted = format!("--quant n3 {text} --min-cosine 0.98 --eval {TEXT} --eval-chunks 1");
     planned_is_direct(dir.path(), &small, &fitted);
     let gpt2 = dir.path().join("gpt2");
     write_gpt2(&gpt2, Size::TINY, 1);
-    planned_is_direct(dir.path(), &gpt2, "-q n4 --layout rows");
+    planned_is_direct(dir.path(), &gpt2, "--quant n4 --layout rows");
 }
 
 #[test]
@@ -48,14 +48,14 @@ fn a_plan_whose_parts_are_missing_or_changed_says_which_and_makes_nothing() {
     let (plan, text, out) =
         (dir.path().join("plan.json"), dir.path().join("text.txt"), dir.path().join("out.qsf"));
     fs::copy(CALIBRATION, &text).unwrap();
-    let save = format!("-q n3 --calibration {} --calibration-tokens 700 --dry-run", text.display());
+    let save = format!("--quant n3 --calibration {} --calibration-tokens 700 --dry-run", text.display());
     convert(&model, &out, &format!("{save} --save-plan {}", plan.display())).run().ok();
     let written = fs::read_to_string(&plan).unwrap();
     let replay = |args: &str| convert(&model, &out, &format!("--plan {} {args}", plan.display()));
     // A name that is wrong is no new file.
     let none = convert(&model, &out, "--plan no_such.json");
     refused("no plan", dir.path(), none, 3, &["no_such.json"]);
-    refused("a type", dir.path(), replay("-q 4bit"), 2, &["--plan", "--quant"]);
+    refused("a type", dir.path(), replay("--quant 4bit"), 2, &["--plan", "--quant"]);
     refused("a target", dir.path(), replay("--target-size 1MB"), 2, &["--plan", "--target-size"]);
     // A text that has moved is found where the user says it is; another text is refused.
     let moved = dir.path().join("moved.txt");
@@ -93,11 +93,58 @@ fn the_plan_of_another_conversion_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let model = small_model(dir.path());
     let (plan, out) = (dir.path().join("plan.json"), dir.path().join("out.qsf"));
-    let save =
-        |quant: &str| convert(&model, &out, &format!("-q {quant} --dry-run --save-plan {}", plan.display()));
+    let save = |quant: &str| {
+        convert(&model, &out, &format!("--quant {quant} --dry-run --save-plan {}", plan.display()))
+    };
     save("4bit").run().ok();
     save("4bit").run().ok();
     refused("another plan", dir.path(), save("3bit"), 2, &["plan.json", "--force"]);
     fs::write(&plan, "my notes").unwrap();
     refused("no plan", dir.path(), save("4bit"), 2, &["plan.json", "--force"]);
+}
+
+#[test]
+fn plans_of_gguf_files_make_gguf_files_and_a_name_that_says_otherwise_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let file = |name: &str| dir.path().join(name);
+    let (direct, replayed, plan) = (file("direct.gguf"), file("replayed.gguf"), file("plan.json"));
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 1500");
+    for args in ["--quant Q4_K_M --tensor-type attn_v=Q8_0", &format!("--target-size 900kB {text}")] {
+        let save = format!("{args} --to gguf --dry-run --force --save-plan {}", plan.display());
+        convert(&model, &replayed, &save).run().ok();
+        convert(&model, &direct, &format!("{args} --force")).run().ok();
+        convert(&model, &replayed, &format!("--force --plan {}", plan.display())).run().ok();
+        assert!(
+            fs::read(&direct).unwrap() == fs::read(&replayed).unwrap(),
+            "{args}: other bytes by the plan"
+        );
+    }
+    let replay =
+        |out: &str, args: &str| convert(&model, &file(out), &format!("--plan {} {args}", plan.display()));
+    refused(
+        "another format",
+        dir.path(),
+        replay("out.qsf", ""),
+        2,
+        &["out.qsf", "is of a GGUF file", "OUT.gguf"],
+    );
+    refused("a format", dir.path(), replay("out.gguf", "--to gguf"), 2, &["--plan", "--to"]);
+    // Types that the format has not, in a plan that somebody has edited.
+    let written = fs::read_to_string(&plan).unwrap();
+    let mut edited: Value = serde_json::from_str(&written).unwrap();
+    edited["types"]["layer 0 attn_q"] = "n4".into();
+    fs::write(&plan, edited.to_string()).unwrap();
+    refused("a type of QSF", dir.path(), replay("out.gguf", ""), 2, &["layer 0 attn_q", "n4"]);
+    convert(&model, &file("q.qsf"), &format!("--dry-run --force --save-plan {}", plan.display())).run().ok();
+    let mut edited: Value = serde_json::from_str(&fs::read_to_string(&plan).unwrap()).unwrap();
+    edited["types"]["layer 0 attn_q"] = "Q4_K".into();
+    fs::write(&plan, edited.to_string()).unwrap();
+    refused(
+        "a type of GGUF",
+        dir.path(),
+        replay("out.qsf", ""),
+        2,
+        &["layer 0 attn_q", "Q4_K", "nearest is 4bit"],
+    );
 }
