@@ -85,7 +85,7 @@ fn kinds_that_are_not_known_are_listed_and_verified_and_only_computing_refuses_t
     let conv = listed.iter().find(|tensor| tensor["kind"] == "new_vector").unwrap();
     assert_eq!(
         (&conv["kind_id"], &conv["rows"], &conv["cols"]),
-        (&40.into(), &3.into(), &5.into()),
+        (&200.into(), &3.into(), &5.into()),
         "{conv}"
     );
     assert_eq!(listed.iter().filter(|tensor| tensor["known"] == false).count(), 4, "{shown}");
