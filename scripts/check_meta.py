@@ -39,7 +39,7 @@ WRONG = {
     "no provenance": without("provenance"),
     "no options": without("provenance", "options"),
     "sources that are no list": put({}, "provenance", "sources"),
-    "an unknown field of model": put(True, "model", "attention_sinks"),
+    "an unknown field of model": put(True, "model", "new_field"),
     "an unknown field of norm": put(1, "model", "norm", "groups"),
     "a field of model left out": without("model", "head_dim"),
     "no layers": put(0, "model", "layers"),

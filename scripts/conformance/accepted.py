@@ -128,11 +128,11 @@ def kinds(flags):
     """Kinds that are not in the list, in a layer and in the final section; one has outliers."""
     spec = simple(13)
     make, m = Maker(14, 32), spec["model"]
-    new = [make.tensor(40, 3, 5, F16, flags=flags), make.tensor(41, 17, 34, 3, PANELS, flags=flags), make.tensor(1000, 1, 4, F32, flags=flags)]
+    new = [make.tensor(200, 3, 5, F16, flags=flags), make.tensor(201, 17, 34, 3, PANELS, flags=flags), make.tensor(1000, 1, 4, F32, flags=flags)]
     of = spec["layers"][0]["tensors"]
     spec["layers"][0]["tensors"] = [of[0], new[0], *of[1:], *new[1:]]
-    spec["final"].append(make.tensor(72, 2, m["vocab"], F16, layer=None, flags=flags))
-    spec["OUTL"] = outlier_record(41, new[1], {16: [(33, 1.0)]})
+    spec["final"].append(make.tensor(202, 2, m["vocab"], F16, layer=None, flags=flags))
+    spec["OUTL"] = outlier_record(201, new[1], {16: [(33, 1.0)]})
     return spec
 
 

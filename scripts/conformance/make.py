@@ -22,7 +22,7 @@ from file import build
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-UNKNOWN = {40: "ssm_conv", 41: "latent_up", 72: "layer_embedding"}
+UNKNOWN = {200: "new_vector", 201: "new_matrix", 202: "new_end"}
 MOST_FLOATS = 4000  # of a tensor with more only the CRC is stored
 
 

@@ -183,7 +183,7 @@ def section_cases():
 
 
 def run_cases():
-    yield "model-unknown", Q4, "A field of model that is not known", "8.1", "read", dict(META=model(attention_sinks=True))
+    yield "model-unknown", Q4, "A field of model that is not known", "8.1", "read", dict(META=model(new_field=True))
     yield "value-unknown", Q4, "A value of model that is not known", "8.1", "read", dict(META=model(residual="hyper"))
     yield "kind-missing", Q4, "A kind that the model needs is optional, unknown and so not there", "MODEL.md 2", "run", dict(
         raw0=lambda d: struct.pack_into("<I", d, HEADER, 900) or at(HEADER + 14, "H", 1)(d))

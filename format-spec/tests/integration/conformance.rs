@@ -182,13 +182,14 @@ fn a_kind_that_meta_does_not_name_is_told_by_its_number() {
         let unknown = UnknownKind::among(Some(0), &group.tensors, meta);
         unknown.iter().map(UnknownKind::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(words(None), ["layer 0 kind 40", "layer 0 kind 41", "layer 0 kind 1000"]);
+    assert_eq!(words(None), ["layer 0 kind 200", "layer 0 kind 201", "layer 0 kind 1000"]);
     let meta = file.meta().unwrap().unwrap();
-    let named = ["layer 0 ssm_conv (kind 40)", "layer 0 latent_up (kind 41)", "layer 0 new_1000 (kind 1000)"];
+    let named =
+        ["layer 0 new_vector (kind 200)", "layer 0 new_matrix (kind 201)", "layer 0 new_1000 (kind 1000)"];
     assert_eq!(words(Some(&meta)), named);
     let refused = file.check_kinds_known(Some(0), &group.tensors).unwrap_err();
     assert_eq!(refused.failure(), Failure::Unsupported);
-    assert!(refused.to_string().contains("layer 0 ssm_conv (kind 40)"), "{refused}");
+    assert!(refused.to_string().contains("layer 0 new_vector (kind 200)"), "{refused}");
     let optional = QsfFile::open(&folder().join("optional-kinds.qsf")).unwrap();
     optional.check_kinds_known(Some(0), &optional.layer(0).unwrap().tensors).unwrap();
 }

@@ -82,17 +82,17 @@ fn kinds_that_are_not_known_are_listed_and_verified_and_only_computing_refuses_t
     let path = folder().join("unknown-kinds.qsf");
     let shown = program("qsf-inspect").arg(&path).args("--verify --tensors --json").run().json();
     let listed = shown["tensors"].as_array().unwrap();
-    let conv = listed.iter().find(|tensor| tensor["kind"] == "ssm_conv").unwrap();
+    let conv = listed.iter().find(|tensor| tensor["kind"] == "new_vector").unwrap();
     assert_eq!(
         (&conv["kind_id"], &conv["rows"], &conv["cols"]),
-        (&40.into(), &3.into(), &5.into()),
+        (&200.into(), &3.into(), &5.into()),
         "{conv}"
     );
     assert_eq!(listed.iter().filter(|tensor| tensor["known"] == false).count(), 4, "{shown}");
     for more in ["", " --ram-budget 100"] {
         let run = program("qsf-run").arg(&path).args(&format!("--prompt-ids 1 -n 1{more}")).run();
         assert_eq!(run.code, 4, "{}", run.stderr);
-        let told = run.stderr.contains("layer 0 ssm_conv (kind 40)") && run.stderr.contains("newer qsf");
+        let told = run.stderr.contains("layer 0 new_vector (kind 200)") && run.stderr.contains("newer qsf");
         assert!(told, "{}", run.stderr);
     }
     let optional = folder().join("optional-kinds.qsf");
