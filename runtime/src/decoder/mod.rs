@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `step` | the decoder, what a step of it is, and logits |
 //! | `attention`, `feed_forward`, `experts`, `residual` | the parts of a layer, and what is between them |
-//! | `latent` | attention by way of latents |
+//! | `latent`, `latent_buffers` | attention by way of latents |
 //! | `per_layer` | what layers get of a token besides the residual stream |
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
@@ -29,6 +29,7 @@ mod feed_forward;
 mod kv_cache;
 mod kv_keep;
 mod latent;
+mod latent_buffers;
 mod layer_runner;
 mod mixer_buffers;
 mod observe;

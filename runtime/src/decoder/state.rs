@@ -6,7 +6,7 @@ use super::activations::CodedRows;
 use super::clustered_head::ProbeBuffers;
 use super::exit_rule::LayerCount;
 use super::kv_cache::CacheLayers;
-use super::latent::{LatentBuffers, LatentWidths};
+use super::latent_buffers::{LatentBuffers, LatentWidths};
 use super::mixer_buffers::MixerBuffers;
 use super::per_layer::{PerLayerBuffers, PerLayerWidths};
 use super::rotation::Rotation;

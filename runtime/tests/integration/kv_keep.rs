@@ -184,6 +184,9 @@ fn what_makes_no_sense_is_refused() {
     assert!(state(config(), 3).contains("--kv-window 3: expected at least 16"));
     assert!(state(ModelConfig { position: PositionConfig::Alibi {}, ..config() }, 50).contains("ALiBi"));
     let window = Some(SlidingWindow { size: 16, layers: vec![0, 1] });
-    assert!(state(ModelConfig { sliding_window: window, ..config() }, 50).contains("sliding window already"));
+    assert!(
+        state(ModelConfig { sliding_window: window, ..config() }, 50)
+            .contains("no layer of the model keeps keys and values of all positions")
+    );
     assert_eq!(state(config(), 50), "");
 }

@@ -180,7 +180,8 @@ mod tests {
             ("a".to_owned(), Dtype::F16, vec![2, 2], data + 2..data + 10),
         ];
         assert_eq!(read(&header, 10).unwrap(), expected);
-        assert!(error(&header, 9).contains("9 bytes of data for tensors of 10"));
+        let cut = error(&header, 9);
+        assert!(cut.contains(&format!("found {} bytes", data + 9)) && cut.contains("cut short"), "{cut}");
         assert_eq!(read("{}", 0).unwrap(), []);
     }
 
