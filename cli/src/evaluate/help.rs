@@ -25,7 +25,10 @@ impl Program for EvalArgs {
   qsf-eval model.qsf -f wiki.test.raw
   qsf-eval model.qsf -f text.txt --base ./model-dir --chunks 60",
         groups: &[
-            ("What is measured", &["file", "base", "ctx_size", "chunks", "golden", "json", "quiet"]),
+            (
+                "What is measured",
+                &["file", "base", "ctx_size", "chunks", "golden", "store", "json", "quiet", "verbose"],
+            ),
             ("Parts on several machines", &["part", "part_out", "force", "join"]),
             ("Memory", &["ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy"]),
             ("Speed for quality", &["activations", "head", "quality", "early_exit"]),

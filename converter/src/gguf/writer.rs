@@ -115,8 +115,14 @@ impl GgufWriter {
         self.flush()?;
         let io = |e| FormatError::io(self.target.partial(), "write", e);
         self.file.get_ref().set_len(self.header_bytes + values).map_err(io)?;
-        let read = open_gguf(self.target.partial())?;
         let source = request.source;
+        let read = open_gguf(self.target.partial()).map_err(|error| match error {
+            // Of the file that is to be: there is no file yet that a user could look at.
+            RuntimeError::Unsupported { what, supported, .. } => {
+                RuntimeError::unsupported(source.path(), format!("{what} in a GGUF file"), supported)
+            }
+            other => other,
+        })?;
         let differences = configuration_differences(source.config(), read.config())?;
         let differs = differences.iter().find(|difference| !may_differ(&difference.field, source.config()));
         if let Some(difference) = differs {

@@ -97,7 +97,7 @@ fn machine_settings_that_cannot_be_are_refused_by_every_program_that_computes() 
     let [call, ..] = calls();
     refused("block size", dir.path(), call.args("--block-size 48"), 2, &["48", "64"]);
     let [call, ..] = calls();
-    refused("type", dir.path(), call.args("--quant q4_k_m"), 2, &["q4_k_m", "4bit"]);
+    refused("type", dir.path(), call.args("--quant q4_k_m"), 2, &["Q4_K_M", "4bit"]);
 }
 
 #[test]

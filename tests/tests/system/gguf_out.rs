@@ -115,7 +115,7 @@ fn a_recipe_gives_the_types_of_llama_quantize_and_types_with_small_blocks_where_
         assert_eq!(type_of(&report, tensor), ty, "{tensor}");
     }
     let narrow = dir.path().join("narrow");
-    write_llama(&narrow, Size { layers: 2, hidden: 96, ffn: 160, vocab: 64 }, 1);
+    write_llama(&narrow, Size { layers: 2, hidden: 192, ffn: 160, vocab: 64 }, 1);
     let out = dir.path().join("n.gguf");
     let report = convert(&narrow, &out, "--quant Q3_K_S --json").run().json();
     assert_eq!(type_of(&report, "layer 0 attn_q"), "Q4_0");
@@ -140,8 +140,8 @@ fn a_text_and_a_size_make_better_files_that_keep_to_the_size() {
     let (fitted, same) = kld("fitted.gguf", &format!("--quant Q3_K_S {text}"));
     assert!(fitted < 0.9 * plain, "{fitted} of {plain}");
     assert!(bytes.abs_diff(same) < 1000, "{bytes} {same}");
-    let (chosen, size) = kld("chosen.gguf", &format!("--target-size 640kB {text}"));
-    assert!(size <= 640_000 && chosen < fitted, "{size} bytes, {chosen} of {fitted}");
+    let (chosen, size) = kld("chosen.gguf", &format!("--target-size 700kB {text}"));
+    assert!(size <= 700_000 && chosen < fitted, "{size} bytes, {chosen} of {fitted}");
     // What was measured is in the file.
     let gguf = source::gguf::open_gguf(&dir.path().join("chosen.gguf")).unwrap();
     let metadata = gguf.gguf_metadata().unwrap();

@@ -63,7 +63,7 @@ fn with_a_target_only_types_above_the_cosine_are_chosen_and_what_cannot_be_is_sa
     assert!(found.iter().all(|m| m.3 >= 0.985), "{found:?}");
     assert!(fs::metadata(&out).unwrap().len() <= 620_000);
     for (size, cosine, part) in [("500kB", "0.999", "smallest"), ("9MB", "0.9999999", "at best")] {
-        let args = format!("--target-size {size}B --min-cosine {cosine} {text}");
+        let args = format!("--target-size {size} --min-cosine {cosine} {text}");
         let found = call(&model, &dir.path().join("no.qsf"), &args).run();
         assert!(found.code == 2 && found.stderr.contains(part), "{} {}", found.code, found.stderr);
         assert!(found.stderr.contains("--min-cosine"), "{}", found.stderr);
