@@ -159,7 +159,8 @@ pub unsafe extern "C" fn qsf_generate(
                 prompt_seconds: made.generation.prefill.as_secs_f64(),
                 decode_seconds: made.generation.decode.as_secs_f64(),
                 stop: match made.generation.stop {
-                    StopReason::StopToken => qsf_stop::QSF_STOP_TOKEN,
+                    // Callers of C give no stop texts.
+                    StopReason::StopToken | StopReason::StopText => qsf_stop::QSF_STOP_TOKEN,
                     StopReason::MaxTokens => qsf_stop::QSF_STOP_MAX_TOKENS,
                     StopReason::Interrupted => qsf_stop::QSF_STOP_INTERRUPTED,
                 },

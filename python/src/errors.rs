@@ -54,16 +54,22 @@ impl Details {
             ConvertError::Moments { id, .. } => {
                 Details { tensor: Some(id.to_string()), ..Details::default() }
             }
-            ConvertError::OverTarget { path, limit, bytes } => Details {
-                file: Some(path.clone()),
+            ConvertError::WouldMiss { limit, least } => Details {
                 expected: Some(format!("at most {limit} bytes")),
-                found: Some(format!("{bytes} bytes")),
+                found: Some(format!("{least} bytes at least")),
+                ..Details::default()
+            },
+            ConvertError::DiskTooSmall { path, needed, free } => Details {
+                file: Some(path.clone()),
+                expected: Some(format!("{needed} bytes of free space")),
+                found: Some(format!("{free} bytes")),
                 ..Details::default()
             },
             ConvertError::Requantize { path, .. }
             | ConvertError::OutputIsInput { path }
             | ConvertError::OtherJournal { path }
             | ConvertError::MissedLimits { path, .. }
+            | ConvertError::Unmeasured { path, .. }
             | ConvertError::Io { path, .. } => Details { file: Some(path.clone()), ..Details::default() },
             _ => Details::default(),
         }
