@@ -153,6 +153,12 @@ impl Program {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "sh"]).arg(self.0.get_program()).args(self.0.get_args());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("QSF_CPU");
+        for (name, value) in self.0.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
         if let Some(dir) = self.0.get_current_dir() {
             shell.current_dir(dir);
         }

@@ -45,7 +45,8 @@ fn check_against_transformers(models: &[PathBuf]) {
 }
 
 /// A router that decides otherwise by a hair takes other experts: there the error says nothing. Random weights amplify any
-/// error: a model in which the rounded weights alone do much harm may lose as much again to its activations.
+/// error: a model in which the rounded weights alone do much harm may lose as much again to its activations. Most harm do those of
+/// recurrent layers, whose state adds errors up.
 fn check_eight_bits(models: &[PathBuf]) {
     let dir = tempfile::tempdir().unwrap();
     for model in models {
@@ -59,7 +60,7 @@ fn check_eight_bits(models: &[PathBuf]) {
         let call = program("qsf-eval").arg(&file).arg("--golden").arg(golden);
         let weights_alone = call.args("--activations f32 --json").run().json();
         let limit = 2.0 * error(&weights_alone, "logits_relative_error");
-        assert!(limit <= 2e-1, "{}: {weights_alone}", model.display());
+        assert!(limit <= 2.5e-1, "{}: {weights_alone}", model.display());
         let report = compare(&file, model);
         assert!(error(&report, "logits_relative_error") <= limit.max(1e-1), "{}: {report}", model.display());
     }

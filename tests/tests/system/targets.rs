@@ -48,7 +48,12 @@ fn a_target_is_never_exceeded_nearly_met_and_better_than_a_uniform_type_of_that_
     edited["types"]["layer 0 attn_v"] = "8bit".into();
     fs::write(&plan, edited.to_string()).unwrap();
     let again = dir.path().join("again.qsf");
-    call(&model, &again, &format!("--plan {}", plan.display())).run().ok();
+    let replayed = call(&model, &again, &format!("--plan {}", plan.display())).run();
+    assert!(
+        replayed.code == 0 && replayed.stderr.contains("types of the plan were edited"),
+        "{}",
+        replayed.stderr
+    );
     let tensors = program("qsf-inspect").arg(&again).args("--tensors --json").run().json()["tensors"].clone();
     for tensor in tensors.as_array().unwrap() {
         let (layer, kind) = (tensor["layer"].as_u64(), tensor["kind"].as_str().unwrap());
@@ -82,7 +87,14 @@ fn a_target_without_a_text_uses_the_built_in_one_and_bits_per_weight_count_the_w
     assert!(options["size_limit"].as_u64().unwrap() > 100_000);
     // More than any file needs: the best types, and no number that overflows.
     let args = format!("--target-size {}B --calibration-tokens 600 --json -f", u64::MAX);
-    let bits = call(&model, &out, &args).run().json()["bits_per_weight"].as_f64().unwrap();
+    let found = call(&model, &out, &args).run();
+    assert!(
+        found.code == 0 && found.stderr.contains("no larger types would make it better"),
+        "{}",
+        found.stderr
+    );
+    let report: Value = serde_json::from_str(&found.stdout).unwrap();
+    let bits = report["bits_per_weight"].as_f64().unwrap();
     assert!(bits > 8.2 && bits < 9.0, "{bits}");
 }
 
