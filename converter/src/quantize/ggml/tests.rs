@@ -31,8 +31,7 @@ fn relative_error(original: &[f32], found: &[f32]) -> f64 {
     (error / original.iter().map(|v| square(*v)).sum::<f64>()).sqrt()
 }
 
-/// Largest relative errors: what llama.cpp's own quantizers leave of these values (measured with `ggml_quantize_chunk` without
-/// importance) is above each of them.
+/// Largest relative errors: a little above what these quantizers leave of these values.
 const MOST: [(GgmlType, f64); 12] = [
     (GgmlType::Q2_K, 0.32),
     (GgmlType::Q3_K, 0.17),
