@@ -14,7 +14,6 @@ use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
 use crate::tensor::Tensor;
 
-use loader::Loader;
 pub use mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights};
 
 /// A model. Matrices share the source's bytes, or come from disk whenever they are used; nothing is expanded.
@@ -208,32 +207,6 @@ pub struct Norm {
 }
 
 impl Model {
-    /// Loads every tensor of a source.
-    ///
-    /// # Errors
-    /// When a tensor is missing or damaged.
-    pub fn load(source: &dyn WeightSource) -> Result<Model> {
-        Model::assemble(&InMemory::new(source))
-    }
-
-    /// A model of these parts.
-    ///
-    /// # Errors
-    /// When one is missing or damaged.
-    pub(crate) fn assemble(parts: &dyn ModelParts) -> Result<Model> {
-        let (loader, layers) = (Loader { parts }, 0..parts.config().layers);
-        let layers = layers.map(|i| loader.layer(i)).collect::<Result<_>>()?;
-        Ok(Model { layers, ..loader.ends()? })
-    }
-
-    /// Loads what is before and behind the layers, and none of these: for who runs them one by one.
-    ///
-    /// # Errors
-    /// As [`Model::load`].
-    pub(crate) fn load_ends(source: &dyn WeightSource) -> Result<Model> {
-        Loader { parts: &InMemory::new(source) }.ends()
-    }
-
     /// Bytes of all matrices of layer `index` that one decoded token reads.
     pub(crate) fn layer_bytes_per_token(&self, index: usize) -> u64 {
         let bytes = |linear: &Linear| linear.weight.stored_bytes();
@@ -265,14 +238,6 @@ impl Model {
 }
 
 impl LayerWeights {
-    /// Loads one layer of a source.
-    ///
-    /// # Errors
-    /// When a tensor is missing or damaged.
-    pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
-        Loader { parts: &InMemory::new(source) }.layer(layer)
-    }
-
     /// The matrices of what follows the feed-forward.
     pub(crate) fn per_layer_linears(&self) -> impl Iterator<Item = &Linear> {
         self.per_layer.iter().flat_map(|per_layer| [&per_layer.gate, &per_layer.up])

@@ -121,6 +121,14 @@ impl GgufWriter {
             RuntimeError::Unsupported { what, supported, .. } => {
                 RuntimeError::unsupported(source.path(), format!("{what} in a GGUF file"), supported)
             }
+            RuntimeError::BadInput { place, expected, .. } => {
+                let supported = format!("llama.cpp's files of this architecture need {expected}");
+                RuntimeError::unsupported(
+                    source.path(),
+                    format!("a model without {place} in a GGUF file"),
+                    supported,
+                )
+            }
             other => other,
         })?;
         let differences = configuration_differences(source.config(), read.config())?;

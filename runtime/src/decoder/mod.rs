@@ -8,7 +8,7 @@
 //! | `step` | the decoder, what a step of it is, and logits |
 //! | `attention`, `feed_forward`, `experts`, `residual` | the parts of a layer, and what is between them |
 //! | `latent`, `latent_buffers` | attention by way of latents |
-//! | `per_layer` | what layers get of a token besides the residual stream |
+//! | `per_layer`, `per_layer_buffers` | what layers get of a token besides the residual stream |
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state` | what changes while a decoder runs |
@@ -34,6 +34,7 @@ mod layer_runner;
 mod mixer_buffers;
 mod observe;
 mod per_layer;
+mod per_layer_buffers;
 mod profile;
 mod recurrent;
 mod recurrent_state;

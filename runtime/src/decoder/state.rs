@@ -8,7 +8,7 @@ use super::exit_rule::LayerCount;
 use super::kv_cache::CacheLayers;
 use super::latent_buffers::{LatentBuffers, LatentWidths};
 use super::mixer_buffers::MixerBuffers;
-use super::per_layer::{PerLayerBuffers, PerLayerWidths};
+use super::per_layer_buffers::{PerLayerBuffers, PerLayerWidths};
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::{KvCache, KvOptions, Profile};

@@ -4,11 +4,50 @@ use qsf_cpu::Function;
 use qsf_format::{Activation, GateClip, PositionConfig, Residual, TensorId, TensorKind};
 
 use super::{
-    FeedForward, LayerWeights, Linear, Mixer, Mixture, Mlp, Model, ModelParts, Norm, PerLayer,
+    FeedForward, InMemory, LayerWeights, Linear, Mixer, Mixture, Mlp, Model, ModelParts, Norm, PerLayer,
     PerLayerInputs, Shared,
 };
 use crate::error::{Result, RuntimeError};
+use crate::source::WeightSource;
 use crate::tensor::Tensor;
+
+impl Model {
+    /// Loads every tensor of a source.
+    ///
+    /// # Errors
+    /// When a tensor is missing or damaged.
+    pub fn load(source: &dyn WeightSource) -> Result<Model> {
+        Model::assemble(&InMemory::new(source))
+    }
+
+    /// A model of these parts.
+    ///
+    /// # Errors
+    /// When one is missing or damaged.
+    pub(crate) fn assemble(parts: &dyn ModelParts) -> Result<Model> {
+        let (loader, layers) = (Loader { parts }, 0..parts.config().layers);
+        let layers = layers.map(|i| loader.layer(i)).collect::<Result<_>>()?;
+        Ok(Model { layers, ..loader.ends()? })
+    }
+
+    /// Loads what is before and behind the layers, and none of these: for who runs them one by one.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    pub(crate) fn load_ends(source: &dyn WeightSource) -> Result<Model> {
+        Loader { parts: &InMemory::new(source) }.ends()
+    }
+}
+
+impl LayerWeights {
+    /// Loads one layer of a source.
+    ///
+    /// # Errors
+    /// When a tensor is missing or damaged.
+    pub fn load(source: &dyn WeightSource, layer: u32) -> Result<LayerWeights> {
+        Loader { parts: &InMemory::new(source) }.layer(layer)
+    }
+}
 
 /// Makes weights of the parts of a model.
 pub(super) struct Loader<'a> {

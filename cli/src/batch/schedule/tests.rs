@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 
 /// Says that it needs a megabyte. A large one takes up to a gigabyte instead, as long as the file `OUT.calm` is not there:
-/// tail(1) keeps the line that never ends.
+/// tail(1) keeps the line that never ends. It waits a little for the small one, beside which it is too large.
 fn grows(folder: &Path) -> Program {
     let script = r#"#!/bin/sh
 for out; do :; done
@@ -15,7 +15,8 @@ read word
 [ "$word" = go ] || exit 130
 echo "$word" >> "$out.begun"
 case "$out" in
-    *large*) [ -e "$out.calm" ] || { : > "$out.calm"; ulimit -v 1000000; exec tail /dev/zero; } ;;
+    *large*) for i in 1 2 3 4 5 6 7 8 9 10; do [ -e "${out%/*}/small.qsf.begun" ] || sleep 0.1; done
+             [ -e "$out.calm" ] || { : > "$out.calm"; ulimit -v 1000000; exec tail /dev/zero; } ;;
     *) sleep 2 ;;
 esac
 echo '{"stopped":{"error":"played","exit_code":3,"may_pass":false,"peak_rss_bytes":null}}'
