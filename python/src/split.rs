@@ -31,8 +31,9 @@ pub fn calibrate<'py>(
     options: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let args = statistics_args(py, &model, &out, options.as_ref())?;
-    let work =
-        Work::start(move |teller, cancel| statistics_json(&args, || args.compute().start_in_library(), teller, cancel))?;
+    let work = Work::start(move |teller, cancel| {
+        statistics_json(&args, || args.compute().start_in_library(), teller, cancel)
+    })?;
     let found = work.wait(py, |event| report(py, event, progress.as_ref()))?;
     to_object(py, &json!(found))
 }
@@ -55,8 +56,9 @@ pub fn merge_statistics<'py>(
     named.push(("stats-out", &out));
     let switches: &[&str] = if force { &["force"] } else { &[] };
     let args: ConvertArgs = parse_named(&[], switches, &named, &[]).map_err(raise(py))?;
-    let work =
-        Work::start(move |teller, cancel| statistics_json(&args, || args.compute().start_in_library(), teller, cancel))?;
+    let work = Work::start(move |teller, cancel| {
+        statistics_json(&args, || args.compute().start_in_library(), teller, cancel)
+    })?;
     let found = work.wait(py, |event| report(py, event, None))?;
     to_object(py, &json!(found))
 }

@@ -2,6 +2,7 @@
 
 mod loader;
 mod mixer;
+mod mixer_loader;
 
 use std::collections::HashSet;
 use std::path::Path;

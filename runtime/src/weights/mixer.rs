@@ -1,10 +1,6 @@
 //! What brings the tokens of a layer together: attention, or a recurrence.
 
-use qsf_format::{Recurrent, TensorId, TensorKind};
-
-use super::loader::Loader;
 use super::{Linear, Norm};
-use crate::error::{Result, RuntimeError};
 
 /// What brings the tokens of a layer together.
 pub enum Mixer {
@@ -104,74 +100,5 @@ impl Mixer {
 impl LatentWeights {
     fn linears(&self) -> impl Iterator<Item = &Linear> {
         self.q_down.iter().chain([&self.kv_down]).chain(&self.k_up).chain(&self.v_up)
-    }
-}
-
-impl Loader<'_> {
-    pub(super) fn attention(&self, i: u32) -> Result<AttentionWeights> {
-        use TensorKind::*;
-        let config = self.parts.config();
-        let used = |kind| self.is_used(i, kind);
-        Ok(AttentionWeights {
-            q: self.linear(i, AttnQ, AttnQBias)?,
-            k: used(AttnK).then(|| self.linear(i, AttnK, AttnKBias)).transpose()?,
-            v: used(AttnV).then(|| self.linear(i, AttnV, AttnVBias)).transpose()?,
-            latent: used(AttnKvDown).then(|| self.latent(i, used(AttnQDown))).transpose()?,
-            gate: used(AttnGate).then(|| self.matrix(i, AttnGate)).transpose()?,
-            q_norm: self.gain_only(used(QNorm), i, QNorm)?,
-            k_norm: self.gain_only(used(KNorm), i, KNorm)?,
-            v_norm: config.value_norm.then(|| Norm { gain: vec![1.0; config.query_dim(i)], bias: None }),
-            sinks: used(AttnSinks)
-                .then(|| self.tensor(TensorId::of_layer(i, AttnSinks)))
-                .transpose()?
-                .map(|sinks| sinks.to_f32()),
-            output: self.linear(i, AttnOutput, AttnOutputBias)?,
-        })
-    }
-
-    fn latent(&self, i: u32, has_q_down: bool) -> Result<LatentWeights> {
-        use TensorKind::*;
-        let heads = self.parts.config().heads as usize;
-        let by_head = |kind| -> Result<Vec<Linear>> {
-            let all = self.matrix(i, kind)?.weight;
-            let rows = all.rows() / heads;
-            let cut = || RuntimeError::Request(format!("heads of layer {i} on the schedule"));
-            let of_head = |head: usize| all.slice_rows(head * rows..(head + 1) * rows).ok_or_else(cut);
-            (0..heads).map(|head| Ok(Linear { weight: of_head(head)?, bias: None })).collect()
-        };
-        Ok(LatentWeights {
-            q_down: has_q_down.then(|| self.matrix(i, AttnQDown)).transpose()?,
-            kv_down: self.matrix(i, AttnKvDown)?,
-            k_up: by_head(AttnKUp)?,
-            v_up: by_head(AttnVUp)?,
-        })
-    }
-
-    pub(super) fn recurrent(&self, i: u32, recurrent: &Recurrent) -> Result<RecurrentWeights> {
-        use TensorKind::*;
-        let matrix = |kind| self.is_used(i, kind).then(|| self.matrix(i, kind)).transpose();
-        let vector = |kind| self.vector(TensorId::of_layer(i, kind));
-        let values = |kind| -> Result<Vec<f32>> {
-            match self.is_used(i, kind) {
-                true => Ok(self.tensor(TensorId::of_layer(i, kind))?.to_f32()),
-                false => Ok(Vec::new()),
-            }
-        };
-        let (filters, taps) = (values(MixerConv)?, recurrent.taps as usize);
-        let channels = filters.len() / taps;
-        Ok(RecurrentWeights {
-            input: self.linear(i, MixerIn, MixerInBias)?,
-            gate: matrix(MixerGate)?,
-            step: matrix(MixerStep)?,
-            beta: matrix(MixerBeta)?,
-            // Channels that follow one another are computed together.
-            conv: (0..channels * taps).map(|i| filters[i % channels * taps + i / channels]).collect(),
-            conv_bias: vector(MixerConvBias)?,
-            decay: values(MixerDecay)?,
-            step_bias: values(MixerStepBias)?,
-            skip: values(MixerSkip)?,
-            norm: values(MixerNorm)?,
-            output: self.linear(i, MixerOutput, MixerOutputBias)?,
-        })
     }
 }
