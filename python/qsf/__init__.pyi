@@ -36,6 +36,8 @@ class _Convert(TypedDict, total=False):
     target_size: _Size | None
     target_bpw: float | None
     plan: _Path | None
+    save_plan: _Path | None
+    to: Literal["qsf", "gguf"] | None
     calibration: _Paths | None
     calibration_tokens: int | None
     effort: Literal["normal", "max"] | None
@@ -73,6 +75,7 @@ class _Evaluate(TypedDict, total=False):
     part: str | None
     part_out: _Path | None
     force: bool | None
+    store: bool | None
     activations: Literal["int8", "int8-256", "f32"] | None
     head: str | None
     quality: float | None
