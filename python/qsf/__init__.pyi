@@ -87,7 +87,6 @@ class _Evaluate(TypedDict, total=False):
     kv_policy: Literal["window", "h2o"] | None
     device: Literal["cpu", "gpu", "auto"] | None
     threads: int | None
-    pin: bool | None
 
 # Defaults are in the documentation of Model.stream.
 class _Generation(TypedDict, total=False):
