@@ -96,8 +96,9 @@ fn stage_of(config: &ModelConfig, kind: TensorKind) -> Option<Stage> {
     use TensorKind::*;
     Some(match kind {
         AttnQ if config.latent.is_some_and(|latent| latent.q_rank.is_some()) => Stage::AttnOutput,
-        AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown => Stage::Attention,
-        AttnKUp | AttnVUp | AttnOutput => Stage::AttnOutput,
+        AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate => Stage::Attention,
+        MixerIn | MixerGate | MixerStep | MixerBeta => Stage::Attention,
+        AttnKUp | AttnVUp | AttnOutput | MixerOutput => Stage::AttnOutput,
         FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp => Stage::Ffn,
         FfnDown | ExpertDown | SharedDown | PerLayerGate | PerLayerUp => Stage::FfnDown,
         _ => return None,

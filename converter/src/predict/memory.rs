@@ -123,10 +123,11 @@ fn moments_bytes(source: &dyn WeightSource) -> u64 {
         use TensorKind::*;
         let (input, copies) = match info.id.kind {
             AttnQ if source.config().latent.is_some() => (10, 1),
-            AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown => (0, 1),
+            AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate => (0, 1),
+            MixerIn | MixerGate | MixerStep | MixerBeta => (0, 1),
             AttnKUp => (11, 1),
             AttnVUp => (12, 1),
-            AttnOutput => (1, 1),
+            AttnOutput | MixerOutput => (1, 1),
             FfnDown | SharedDown => (2, 1),
             ExpertGate | ExpertUp => (3, experts_of(source.config(), info.id).unwrap_or(1)),
             ExpertDown => (4, experts_of(source.config(), info.id).unwrap_or(1)),
