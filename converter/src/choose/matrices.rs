@@ -12,6 +12,7 @@ use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
+use super::survey_work::SurveyWork;
 use super::types::form_of;
 use crate::encode::{Fit, TensorEncoder};
 use crate::error::{ConvertError, Result};
@@ -82,25 +83,36 @@ impl Surveyor<'_> {
     pub(super) fn layer(
         &self,
         layer: u32,
-        stats: &LayerStats,
+        stats: LayerStats,
         probe: &mut Probe<'_>,
+        work: &SurveyWork<'_>,
     ) -> Result<SurveyedLayer> {
         let mut fits = Fits::of_stats(self.encoder.rows.isa, stats);
         let mut tensors = Vec::new();
-        for planned in self.wanted_of(Some(layer)) {
+        let mut wanted = self.wanted_of(Some(layer));
+        while let Some(planned) = wanted.next() {
             let fit = fits.of(planned.info.id, None)?;
             let options = self.matrix(layer, planned, &fit, probe)?;
             if !options.is_empty() {
                 tensors.push(SurveyedTensor::new(planned.info.id, options));
             }
+            work.done(work.matrix(layer, planned, (self.types)(planned).len()));
+            drop(fit);
+            fits.keep_for(wanted.clone().map(|planned| planned.info.id));
         }
+        work.done(work.run_from(layer));
         Ok(SurveyedLayer { tensors, importance: Some(probe.divergence_without()?) })
     }
 
     /// Embedding and head. Every form costs a run of the model there, so outliers are those of the plan.
-    pub(super) fn ends(&self, stats: &LayerStats, probe: &mut Probe<'_>) -> Result<SurveyedLayer> {
+    pub(super) fn ends(
+        &self,
+        stats: &LayerStats,
+        probe: &mut Probe<'_>,
+        work: &SurveyWork<'_>,
+    ) -> Result<SurveyedLayer> {
         let encoder = self.encoder;
-        let mut fits = Fits::of_stats(encoder.rows.isa, stats);
+        let mut fits = Fits::of_stats(encoder.rows.isa, stats.clone());
         let mut tensors = Vec::new();
         let tied = encoder.source.config().tied_head;
         for planned in self.wanted_of(None) {
@@ -111,6 +123,7 @@ impl Surveyor<'_> {
             for quant in (self.types)(planned) {
                 let stored = encoder
                     .encode(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
+                work.done(work.end(planned));
                 best = best.max(stored.record.cosine_or_zero());
                 if stored.encoded.quant != quant || !self.is_allowed(stored.record.cosine_or_zero()) {
                     continue;
@@ -129,7 +142,19 @@ impl Surveyor<'_> {
         Ok(SurveyedLayer { tensors, importance: None })
     }
 
-    fn wanted_of(&self, layer: Option<u32>) -> impl Iterator<Item = &PlannedTensor> {
+    /// The work that measuring the matrices of a layer, or embedding and head, is.
+    pub(super) fn work_of(&self, work: &SurveyWork<'_>, layer: Option<u32>) -> u64 {
+        let of = |planned: &PlannedTensor| {
+            let types = (self.types)(planned).len();
+            match layer {
+                Some(layer) => work.matrix(layer, planned, types),
+                None => types as u64 * work.end(planned),
+            }
+        };
+        self.wanted_of(layer).map(of).sum::<u64>() + layer.map_or(0, |layer| work.run_from(layer))
+    }
+
+    fn wanted_of(&self, layer: Option<u32>) -> impl Iterator<Item = &PlannedTensor> + Clone {
         self.plan.tensors().iter().filter(move |t| t.info.id.layer == layer && (self.wanted)(t))
     }
 

@@ -6,6 +6,7 @@
 //! | `sample` | some rows of a matrix, and what each type does to them |
 //! | `matrices` | what each type of each matrix does to the model |
 //! | `survey` | that of all matrices, layer by layer |
+//! | `survey_work` | how much work that is |
 //! | `refine` | whether what was chosen is the best of the model as a whole |
 //! | `for_size` | the plan that does least damage at a size |
 
@@ -14,6 +15,7 @@ mod matrices;
 mod refine;
 mod sample;
 mod survey;
+mod survey_work;
 mod types;
 
 pub(crate) use for_size::SizeRequest;

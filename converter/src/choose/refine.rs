@@ -112,8 +112,9 @@ impl Refinement<'_> {
         let heard = spread(tokens, CHUNK.min(tokens.len()), SURVEY_CHUNKS);
         let tied = source.config().tied_head;
         stats.for_each_layer(source, &Session { tokens: &heard, ..self.session }, |stats| {
-            let mut fits = Fits::of_stats(encoder.rows.isa, &stats);
-            let of_layer = plan.tensors().iter().filter(|planned| planned.info.id.layer == stats.layer);
+            let layer = stats.layer;
+            let of_layer = plan.tensors().iter().filter(|planned| planned.info.id.layer == layer);
+            let mut fits = Fits::of_stats(encoder.rows.isa, stats);
             for planned in of_layer.filter(|planned| planned.info.id.kind.is_matrix()) {
                 let id = planned.info.id;
                 let multiplies = tied || id.kind != TensorKind::TokenEmbedding;
@@ -152,7 +153,7 @@ impl Refinement<'_> {
         let (layers, progress) = (self.encoder.source.config().layers, self.session.progress);
         let mut measured = Vec::new();
         let mut model = variants.model(now)?;
-        progress.begin("choosing types", self.candidates.len() as u64);
+        progress.begin("checking the choice", self.candidates.len() as u64);
         for layer in (0..layers).map(Some).chain([None]) {
             for candidate in self.candidates.iter().filter(|c| c.id.layer == layer) {
                 let id = candidate.id;

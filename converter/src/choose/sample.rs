@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::plan::{OutlierShare, StoredForm};
 
 /// Rows of a matrix that are quantized in every type: whole groups of 16.
-const SAMPLE_ROWS: usize = 128;
+pub(super) const SAMPLE_ROWS: usize = 128;
 
 /// Some rows of a matrix, and what they are fitted to.
 pub(super) struct Sample<'a> {

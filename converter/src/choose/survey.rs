@@ -1,9 +1,12 @@
 //! What each type would do to each matrix: measured before types are chosen for a size, layer by layer.
 
+use std::mem::take;
+
 use qsf_calibration::{Probe, ProbeText, spread};
 use qsf_format::{JsonLimits, from_json};
 
 use super::matrices::{SurveyedLayer, SurveyedTensor, Surveyor};
+use super::survey_work::SurveyWork;
 use crate::error::Result;
 use crate::fit::{EMBEDDING_RECORD, Measured, StatsFiles};
 use crate::resume::Records;
@@ -42,7 +45,7 @@ pub(crate) fn survey(
     records: &mut dyn Records,
     session: &Session<'_>,
 ) -> Result<Survey> {
-    let Session { cpu, tokens, cancel, .. } = *session;
+    let Session { cpu, tokens, progress, cancel } = *session;
     let source = surveyor.encoder.source;
     if !stats.writes()
         && let Some(known) = from_records(source.config().layers, records)?
@@ -55,16 +58,25 @@ pub(crate) fn survey(
     let mut probe = Probe::new(source, cpu, text, cancel)?;
     // A file of statistics is of the whole text.
     let heard = heard(tokens, stats.writes());
+    let work = SurveyWork::new(source, heard.len(), probe.tokens(), progress);
+    let all = (0..source.config().layers).map(Some).chain([None]);
+    progress
+        .begin("choosing types", all.map(|layer| work.moments(layer) + surveyor.work_of(&work, layer)).sum());
+    let listening = work.of_tokens();
     let mut survey = Survey::default();
-    stats.for_each_layer(source, &Session { tokens: &heard, ..*session }, |stats| {
+    let each = &Session { tokens: &heard, progress: &listening, ..*session };
+    stats.for_each_layer(source, each, |mut stats| {
         let (layer, name) = (stats.layer, record_name(stats.layer));
         let known = records
             .get(&name)?
             .and_then(|json| from_json::<SurveyedLayer>(&json, JsonLimits::DESCRIPTION).ok());
         let found = match (known, layer) {
-            (Some(known), _) => known,
-            (None, Some(layer)) => surveyor.layer(layer, &stats, &mut probe)?,
-            (None, None) => surveyor.ends(&stats, &mut probe)?,
+            (Some(known), _) => {
+                work.done(surveyor.work_of(&work, layer));
+                known
+            }
+            (None, Some(layer)) => surveyor.layer(layer, take(&mut stats), &mut probe, &work)?,
+            (None, None) => surveyor.ends(&stats, &mut probe, &work)?,
         };
         records.put_new(&name, &serde_json::to_vec(&found).expect("names and finite numbers are JSON"))?;
         survey.add(layer, found);
@@ -75,6 +87,7 @@ pub(crate) fn survey(
         }
         Ok(())
     })?;
+    progress.end();
     Ok(survey)
 }
 

@@ -33,17 +33,22 @@ impl<'a> AlongModel<'a, '_> {
     }
 
     /// Fits what reads the inputs of the step.
-    fn fit(&mut self, layer: u32, step: &Step) -> Result<()> {
-        let mut fits = Fits::of_step(self.encoder.rows.isa, step);
-        for planned in self.layer(layer) {
+    fn fit(&mut self, layer: u32, step: Step) -> Result<()> {
+        let (config, stages) = (self.encoder.source.config(), step.stages);
+        let now = |planned: &&PlannedTensor| {
+            stage_of(config, planned.info.id.kind).is_none_or(|stage| stages.contains(&stage))
+        };
+        let planned: Vec<&PlannedTensor> =
+            self.layer(layer).filter(now).filter(|t| !self.done.contains_key(&t.info.id)).collect();
+        let outliers = planned.iter().any(|t| !t.outliers.is_none());
+        let mut fits = Fits::of_step(self.encoder.rows.isa, step, outliers);
+        let mut rest = &planned[..];
+        while let Some((planned, after)) = rest.split_first() {
+            rest = after;
             let id = planned.info.id;
-            let stage = stage_of(self.encoder.source.config(), id.kind);
-            if !stage.is_none_or(|stage| step.stages.contains(&stage)) || self.done.contains_key(&id) {
-                continue;
-            }
-            let fits = fits.all(self.encoder.source.config(), id)?;
-            let tensor = self.encoder.encode_near(planned, &fits)?;
+            let tensor = self.encoder.encode_near(planned, &fits.all(config, id)?)?;
             self.done.insert(id, tensor);
+            fits.keep_for(rest.iter().map(|planned| planned.info.id));
         }
         Ok(())
     }
@@ -77,8 +82,7 @@ impl LayerQuantizer for AlongModel<'_, '_> {
     }
 
     fn quantize(&mut self, layer: u32, step: Step) -> Result<LayerWeights> {
-        self.fit(layer, &step)?;
-        drop(step);
+        self.fit(layer, step)?;
         let weights = self.encoder.layer_with(layer, self.done.values())?;
         let of_layer = self.layer(layer);
         if of_layer.clone().all(|t| self.done.contains_key(&t.info.id)) {

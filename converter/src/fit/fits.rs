@@ -1,9 +1,10 @@
 //! What each matrix is fitted to, from statistics of what it reads: how much each column matters, and the moments.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use qsf_calibration::{LayerStats, Step};
+use qsf_calibration::{CrossMoment, LayerStats, Moments, Step};
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 use qsf_runtime::LinearInput;
 use qsf_runtime::cpu::Isa;
@@ -24,22 +25,24 @@ const CORRECTION: f32 = 0.5;
 const EMBEDDING_SHARE: f64 = 0.3;
 
 /// The fits of the matrices of one step; those that read the same inputs share theirs.
-pub(crate) struct Fits<'a> {
+pub(crate) struct Fits {
     isa: Isa,
-    stats: &'a LayerStats,
-    cross: Option<&'a Step>,
+    stats: LayerStats,
+    cross: BTreeMap<LinearInput, CrossMoment>,
+    /// Whether someone asks for the moments themselves.
+    keeps_moments: bool,
     made: HashMap<(LinearInput, bool), Fit>,
 }
 
-impl<'a> Fits<'a> {
+impl Fits {
     /// Fits by `stats` alone.
-    pub fn of_stats(isa: Isa, stats: &'a LayerStats) -> Fits<'a> {
-        Fits { isa, stats, cross: None, made: HashMap::new() }
+    pub fn of_stats(isa: Isa, stats: LayerStats) -> Fits {
+        Fits { isa, stats, cross: BTreeMap::new(), keeps_moments: true, made: HashMap::new() }
     }
 
-    /// Fits that make up for what came before, too.
-    pub fn of_step(isa: Isa, step: &'a Step) -> Fits<'a> {
-        Fits { isa, stats: &step.stats, cross: Some(step), made: HashMap::new() }
+    /// Fits that make up for what came before, too. `keeps_moments`: for matrices with outliers.
+    pub fn of_step(isa: Isa, step: Step, keeps_moments: bool) -> Fits {
+        Fits { isa, stats: step.stats, cross: step.cross, keeps_moments, made: HashMap::new() }
     }
 
     /// The fit of a matrix; of the expert `expert`, where it is a stack of them. Nothing for tensors that multiply nothing.
@@ -47,15 +50,15 @@ impl<'a> Fits<'a> {
     /// # Errors
     /// When the moments are none.
     pub fn of(&mut self, id: TensorId, expert: Option<u32>) -> Result<Fit> {
-        let latent = self.stats.inputs.contains_key(&LinearInput::QueryLatent);
+        let latent = self.stats.inputs.contains_key(&LinearInput::QueryLatent) || self.has_made_latents();
         let Some(input) = input_of(id.kind, expert, latent) else { return Ok(Fit::default()) };
         let embedding = id.kind == TensorKind::TokenEmbedding;
         if let Some(fit) = self.made.get(&(input, embedding)) {
             return Ok(fit.clone());
         }
-        let Some(moments) = self.stats.moments(id.kind, expert) else { return Ok(Fit::default()) };
+        let Some(moments) = self.moments(input, id.kind, expert) else { return Ok(Fit::default()) };
         let cols = moments.cols();
-        let Some(mut moment) = moments.into_owned().into_second_moment() else { return Ok(Fit::default()) };
+        let Some(mut moment) = moments.into_second_moment() else { return Ok(Fit::default()) };
         if embedding {
             let mean = (0..cols).map(|i| f64::from(moment[i * cols + i])).sum::<f64>() / cols as f64;
             (0..cols).for_each(|i| moment[i * cols + i] += (EMBEDDING_SHARE * mean) as f32);
@@ -63,18 +66,51 @@ impl<'a> Fits<'a> {
         let importance = Arc::new((0..cols).map(|i| moment[i * cols + i]).collect());
         let refused = |source| ConvertError::Moments { id, source };
         let feedback = Arc::new(Feedback::new(self.isa, &moment, DAMPING).map_err(refused)?);
-        let cross = self.cross.filter(|_| !embedding).and_then(|step| step.cross.get(&input));
-        let correction = cross.map(|cross| {
-            Arc::new(Correction::new(&feedback, &moment, &cross.clone().into_mean(), CORRECTION))
-        });
-        let moment = Some(Tensor::from_f32(cols, cols, &moment));
+        let cross = if embedding { None } else { self.cross_of(input) };
+        let correction =
+            cross.map(|cross| Arc::new(Correction::new(&feedback, &moment, &cross.into_mean(), CORRECTION)));
+        let moment = self.keeps_moments.then(|| Tensor::from_f32(cols, cols, &moment));
         let fit = Fit { importance: Some(importance), feedback: Some(feedback), correction, moment };
         self.made.insert((input, embedding), fit.clone());
         Ok(fit)
     }
+
+    /// Forgets what none of these matrices reads: what one input takes is a multiple of its width squared.
+    pub fn keep_for(&mut self, ids: impl Iterator<Item = TensorId> + Clone) {
+        let latent = self.has_made_latents();
+        self.made.retain(|(input, embedding), _| {
+            let expert = match *input {
+                LinearInput::ExpertFfn(expert) | LinearInput::ExpertDown(expert) => Some(expert),
+                _ => None,
+            };
+            ids.clone().any(|id| {
+                let reads = |expert| input_of(id.kind, expert, latent) == Some(*input);
+                (id.kind == TensorKind::TokenEmbedding) == *embedding && (reads(None) || reads(expert))
+            })
+        });
+    }
+
+    fn has_made_latents(&self) -> bool {
+        self.made.contains_key(&(LinearInput::QueryLatent, false))
+    }
+
+    /// The sums of an input: taken out where all that read it share one fit.
+    fn moments(&mut self, input: LinearInput, kind: TensorKind, expert: Option<u32>) -> Option<Moments> {
+        match read_by_one_fit(input) {
+            true => self.stats.inputs.remove(&input),
+            false => self.stats.moments(kind, expert).map(Cow::into_owned),
+        }
+    }
+
+    fn cross_of(&mut self, input: LinearInput) -> Option<CrossMoment> {
+        match read_by_one_fit(input) {
+            true => self.cross.remove(&input),
+            false => self.cross.get(&input).cloned(),
+        }
+    }
 }
 
-impl Fits<'_> {
+impl Fits {
     /// The fit of a tensor of a model of this `config`, or, of a stack of experts, that of each.
     ///
     /// # Errors
@@ -85,6 +121,13 @@ impl Fits<'_> {
             Some(count) => (0..count).map(|expert| self.of(id, Some(expert))).collect(),
         }
     }
+}
+
+/// Whether all matrices that read the input have the same fit. Head and embedding have not; and what experts read stands in for
+/// the inputs of those that saw too little.
+fn read_by_one_fit(input: LinearInput) -> bool {
+    use LinearInput::*;
+    !matches!(input, Head | Ffn | ExpertFfn(_) | ExpertDown(_))
 }
 
 /// What matrices of a kind read; `latent`: whether queries are made of latents.

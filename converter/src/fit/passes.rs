@@ -73,8 +73,9 @@ impl FittedFile<'_, '_> {
             AlongModel { encoder, plan, file, journal, importance: &importance, done: HashMap::new() };
         let step = run_streams(source, &quantized, cpu, tokens, options, &mut layers, progress, cancel)?;
         let isa = encoder.rows.isa;
-        let head = Fits::of_step(isa, &step).of(TensorId::of_model(TensorKind::Head), None)?;
-        drop(step);
+        let head = TensorId::of_model(TensorKind::Head);
+        let outliers = plan.tensor(head).is_some_and(|head| !head.outliers.is_none());
+        let head = Fits::of_step(isa, step, outliers).of(head, None)?;
         file.rest(encoder, plan, &head, &NoCache)
     }
 
@@ -90,15 +91,18 @@ impl FittedFile<'_, '_> {
         file.embedding(&embedding(encoder, plan, &head)?)?;
         stats.for_each_layer(source, &session, |stats| {
             let Some(layer) = stats.layer else { return Ok(()) };
-            let mut fits = Fits::of_stats(isa, &stats);
-            let of_layer = plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer));
-            let stored = of_layer
-                .map(|planned| encoder.encode_near(planned, &fits.all(source.config(), planned.info.id)?));
-            file.layer(stored.collect::<Result<Vec<_>>>()?, None)?;
+            let mut fits = Fits::of_stats(isa, stats);
+            let mut of_layer = plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer));
+            let mut stored = Vec::new();
+            while let Some(planned) = of_layer.next() {
+                stored.push(encoder.encode_near(planned, &fits.all(source.config(), planned.info.id)?)?);
+                fits.keep_for(of_layer.clone().map(|planned| planned.info.id));
+            }
+            file.layer(stored, None)?;
             source.release(Some(layer));
             Ok(())
         })?;
-        let fit = Fits::of_stats(isa, &head).of(TensorId::of_model(TensorKind::Head), None)?;
+        let fit = Fits::of_stats(isa, head).of(TensorId::of_model(TensorKind::Head), None)?;
         file.rest(encoder, plan, &fit, &NoCache)
     }
 }
@@ -128,6 +132,7 @@ fn embedding(encoder: &TensorEncoder<'_>, plan: &Plan, head: &LayerStats) -> Res
     let missing = || ConvertError::BrokenJournal { what: id.to_string() };
     let planned = plan.tensor(id).ok_or_else(missing)?;
     let tied = encoder.source.config().tied_head;
-    let fit = if tied { Fits::of_stats(encoder.rows.isa, head).of(id, None)? } else { Fit::default() };
+    let fit =
+        if tied { Fits::of_stats(encoder.rows.isa, head.clone()).of(id, None)? } else { Fit::default() };
     encoder.encode_near(planned, &[fit])
 }

@@ -14,9 +14,9 @@ use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
 use crate::planning::plan_of;
 
-/// Matrices as large as the moment of an input that are in memory at once for it: sums of the input and across the two
-/// streams, the moment, two orders of it with their factors, and the correction.
-const COPIES_OF_MOMENTS: u64 = 8;
+/// Matrices as large as the moment of an input that are in memory at once for it: the moment in two orders, each with its factor,
+/// a factor in f64 on its way, of which there is half, and the correction or the moment before damping.
+const COPIES_OF_MOMENTS: u64 = 6;
 /// Such matrices where statistics are collected and nothing is fitted: the sums, and some of them on their way into the file.
 const COPIES_OF_SUMS: u64 = 2;
 /// What the smallest conversions take beside tensors: buffers for hashing and compressing, and stacks of threads.
@@ -105,7 +105,7 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     let survey = ends
         + 2 * one_layer
         + hidden
-        + COPIES_OF_MOMENTS / 2 * moments
+        + COPIES_OF_MOMENTS * moments
         + PROBE_LOGITS.min(4 * 1024 * u64::from(config.vocab));
     // A choice that is checked on the whole model holds each matrix in its type and the next ones.
     let variants = match options.effort {

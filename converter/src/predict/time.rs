@@ -50,7 +50,7 @@ pub(super) fn seconds_of_conversion(
     } else if by_statistics {
         first = Some(stats.layer(0)?);
     }
-    let mut fits = first.as_ref().map(|stats| Fits::of_stats(encoder.rows.isa, stats));
+    let mut fits = first.map(|stats| Fits::of_stats(encoder.rows.isa, stats));
     if let Some(fits) = &mut fits {
         let started = Instant::now();
         for planned in plan.tensors().iter().filter(|planned| planned.info.id.layer == Some(0)) {
@@ -78,7 +78,7 @@ pub(super) fn seconds_of_conversion(
 fn seconds_per_value(
     encoder: &TensorEncoder<'_>,
     planned: &PlannedTensor,
-    fits: Option<&mut Fits<'_>>,
+    fits: Option<&mut Fits>,
     cpu: &Cpu,
 ) -> Result<f64> {
     let (info, quant) = (&planned.info, planned.quant);
