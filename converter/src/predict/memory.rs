@@ -15,8 +15,8 @@ use crate::plan::{Plan, PlannedTensor, experts_of};
 use crate::planning::plan_of;
 
 /// Matrices as large as the moment of an input that are in memory at once for it: the moment in two orders, each with its factor,
-/// a factor in f64 on its way, of which there is half, and the correction or the moment before damping.
-const COPIES_OF_MOMENTS: u64 = 6;
+/// and the correction or the moment before damping.
+const COPIES_OF_MOMENTS: u64 = 5;
 /// Such matrices where statistics are collected and nothing is fitted: the sums, and some of them on their way into the file.
 const COPIES_OF_SUMS: u64 = 2;
 /// What the smallest conversions take beside tensors: buffers for hashing and compressing, and stacks of threads.

@@ -145,7 +145,7 @@ impl Ordered {
                 if row == col { value + if from < cols { damping } else { 1.0 } } else { value }
             };
             match factor(isa, padded, damped) {
-                Ok(factor) => return Ok(Ordered::from_factor(cols, padded, &column_at, &damped, &factor)),
+                Ok(factor) => return Ok(Ordered::from_factor(cols, padded, &column_at, &damped, factor)),
                 Err(NotPositive) if damping > enough => return Err(NotPositive),
                 Err(NotPositive) => damping = (damping * MORE_DAMPING).max(LEAST_DAMPING),
             }
@@ -157,21 +157,28 @@ impl Ordered {
         padded: usize,
         column_at: &(impl Fn(usize) -> usize + Sync),
         damped: &(impl Fn(usize, usize) -> f64 + Sync),
-        factor: &Factor,
+        factor: Factor,
     ) -> Ordered {
         let used = |i: usize| column_at(i) < cols;
-        Ordered {
-            moment: Strips::new(padded, |i, j| {
-                if used(i) && used(j) { damped(i.min(j), i.max(j)) as f32 } else { 0.0 }
-            }),
-            upper: Strips::new(padded, |i, j| {
-                if i < j && used(i) && used(j) { factor.upper(i, j) as f32 } else { 0.0 }
-            }),
-            pivots: (0..padded)
-                .into_par_iter()
-                .map(|j| if used(j) { factor.pivot(j) as f32 } else { 0.0 })
-                .collect(),
-        }
+        let upper =
+            Strips::new(
+                padded,
+                |i, j| {
+                    if i < j && used(i) && used(j) { factor.upper(i, j) as f32 } else { 0.0 }
+                },
+            );
+        let pivot = |j: usize| if used(j) { factor.pivot(j) as f32 } else { 0.0 };
+        let pivots = (0..padded).into_par_iter().map(pivot).collect();
+        // As large as each of the others: it goes before the next one comes.
+        drop(factor);
+        let moment =
+            Strips::new(
+                padded,
+                |i, j| {
+                    if used(i) && used(j) { damped(i.min(j), i.max(j)) as f32 } else { 0.0 }
+                },
+            );
+        Ordered { moment, upper, pivots }
     }
 }
 

@@ -107,7 +107,7 @@ fn a_log_has_a_line_for_each_stage_and_interval_and_quiet_has_none() {
     let fifths = started.elapsed().as_secs_f64() * 5.0;
     assert_eq!(log.code, 0, "{}", log.stderr);
     let lines: Vec<&str> = log.stderr.lines().filter(|line| line.contains("elapsed")).collect();
-    for stage in ["calibrating", "quantizing"] {
+    for stage in ["choosing types", "quantizing"] {
         let line =
             lines.iter().find(|line| line.starts_with(stage)).unwrap_or_else(|| panic!("{}", log.stderr));
         assert!(line.contains(" %, elapsed 0:") && line.contains(", left "), "{line}");
