@@ -116,12 +116,12 @@ impl<V: Vector, L: Levels> Coder<V> for GgmlCoder<'_, L> {
                 chosen[g] = kept;
             }
         }
-        Strip { groups: chosen.map(stored), start: uncoded.start }
+        Strip { groups: [stored(chosen[0]), stored(chosen[1])], start: uncoded.start }
     }
 
     #[inline(always)]
     fn ready(&self, block: &Strip) -> Ready<V> {
-        Self::make_ready(block.groups.map(|scales| loaded(&scales)))
+        Self::make_ready([loaded(&block.groups[0]), loaded(&block.groups[1])])
     }
 
     #[inline(always)]
@@ -223,13 +223,12 @@ impl<L: Levels> GgmlCoder<'_, L> {
 
 /// `a` where the mask is true, else `b`.
 #[inline(always)]
-fn pick<V: Vector>(mask: V::Mask, a: Pair<V>, b: Pair<V>) -> Pair<V> {
-    let pick = |a: V, b: V| V::choose(mask, a, b);
+pub(super) fn pick<V: Vector>(mask: V::Mask, a: Pair<V>, b: Pair<V>) -> Pair<V> {
     Pair {
-        scale: pick(a.scale, b.scale),
-        min: pick(a.min, b.min),
-        step: pick(a.step, b.step),
-        offset: pick(a.offset, b.offset),
+        scale: V::choose(mask, a.scale, b.scale),
+        min: V::choose(mask, a.min, b.min),
+        step: V::choose(mask, a.step, b.step),
+        offset: V::choose(mask, a.offset, b.offset),
     }
 }
 

@@ -68,12 +68,11 @@ impl<L: Levels> VectorWork for OneGroup<'_, L> {
         let ordered = rows.feedback.map(Feedback::natural);
         let weights = ordered.map_or(rows.importance, |ordered| &ordered.pivots[..]);
         let block = rows.ty.block_len();
-        let units: Vec<Units> = group
-            .originals
-            .chunks(block)
-            .zip(weights.chunks(block))
-            .map(|(values, weights)| choose_units::<V>(&rows.shape, &rows.levels, values, weights))
-            .collect();
+        // A loop, since closures are compiled without the vector instructions of what calls them.
+        let mut units = Vec::with_capacity(group.originals.len().div_ceil(block));
+        for (values, weights) in group.originals.chunks(block).zip(weights.chunks(block)) {
+            units.push(choose_units::<V>(&rows.shape, &rows.levels, values, weights));
+        }
         if !units.iter().all(Units::are_finite) {
             *self.result = Err(ScaleOverflow);
             return;

@@ -41,15 +41,11 @@ pub(super) fn choose_units<V: Vector>(
     weights: &[f32],
 ) -> Units {
     let ScaleForm::Integer { high, offset, .. } = shape.scales else { return Units::NONE };
-    let group = |i: usize| {
-        let columns = i * shape.group..(i + 1) * shape.group;
-        Group { shape, levels, targets: &targets[columns.clone()], weights: &weights[columns] }
-    };
     let count = targets.len() / shape.group;
     let mut wanted = [Pair::<V>::zero(); GROUPS];
     let (mut scale, mut min) = (V::splat(0.0), V::splat(0.0));
     for (i, wanted) in wanted[..count].iter_mut().enumerate() {
-        *wanted = group(i).search(&Grid::Free).pairs[0];
+        *wanted = group(shape, levels, targets, weights, i).search(&Grid::Free).pairs[0];
         scale = scale.or_larger(magnitude(wanted.step));
         min = min.or_larger(wanted.offset);
     }
@@ -67,7 +63,8 @@ pub(super) fn choose_units<V: Vector>(
         let grid = Grid::Multiples { unit, min_unit };
         let mut sum = V::splat(0.0);
         for (i, wanted) in wanted[..count].iter().enumerate() {
-            sum = sum.add(group(i).error(&grid.nearest(shape, wanted.step, wanted.offset)));
+            let pair = grid.nearest(shape, wanted.step, wanted.offset);
+            sum = sum.add(group(shape, levels, targets, weights, i).error(&pair));
         }
         let better = best.0.larger(sum);
         best = (
@@ -77,6 +74,19 @@ pub(super) fn choose_units<V: Vector>(
         );
     }
     Units { unit: best.1.to_lanes(), min_unit: best.2.to_lanes() }
+}
+
+/// Group `i` of some columns.
+#[inline(always)]
+fn group<'a, L: Levels>(
+    shape: &'a Shape,
+    levels: &'a L,
+    targets: &'a [Lanes],
+    weights: &'a [f32],
+    i: usize,
+) -> Group<'a, L> {
+    let columns = i * shape.group..(i + 1) * shape.group;
+    Group { shape, levels, targets: &targets[columns.clone()], weights: &weights[columns] }
 }
 
 #[inline(always)]

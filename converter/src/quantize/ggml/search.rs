@@ -6,7 +6,8 @@ use qsf_runtime::cpu::vector::Vector;
 
 use super::super::half_scale::round_to_f16;
 use super::super::levels::Levels;
-use super::super::vectors::{clamp, inverse, largest, round};
+use super::super::vectors::{ZEROS, clamp, inverse, largest, round};
+use super::coder::pick;
 use super::shape::{ScaleForm, Shape};
 
 /// Scales that are judged by the true loss.
@@ -87,21 +88,10 @@ impl<V: Vector> Best<V> {
         for place in 0..CANDIDATES {
             let (other_error, other) = (self.errors[place], self.pairs[place]);
             let better = other_error.larger(error);
-            let pick = |a: V, b: V| V::choose(better, a, b);
-            self.errors[place] = pick(error, other_error);
-            self.pairs[place] = Pair {
-                scale: pick(pair.scale, other.scale),
-                min: pick(pair.min, other.min),
-                step: pick(pair.step, other.step),
-                offset: pick(pair.offset, other.offset),
-            };
-            error = pick(other_error, error);
-            pair = Pair {
-                scale: pick(other.scale, pair.scale),
-                min: pick(other.min, pair.min),
-                step: pick(other.step, pair.step),
-                offset: pick(other.offset, pair.offset),
-            };
+            self.errors[place] = V::choose(better, error, other_error);
+            self.pairs[place] = pick(better, pair, other);
+            error = V::choose(better, other_error, error);
+            pair = pick(better, other, pair);
         }
     }
 }
@@ -193,7 +183,7 @@ impl<L: Levels> Group<'_, L> {
     /// Least and largest value; the least is at most 0 where offsets cannot raise it.
     #[inline(always)]
     fn range<V: Vector>(&self) -> (V, V) {
-        let first = self.targets.first().map_or(V::splat(0.0), V::from_lanes);
+        let first = V::from_lanes(self.targets.first().unwrap_or(&ZEROS));
         let (mut low, mut high) = (first, first);
         for value in self.targets {
             let value = V::from_lanes(value);
