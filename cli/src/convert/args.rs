@@ -49,7 +49,7 @@ Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or 
 #[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin"])))]
 pub struct ConvertArgs {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
-    /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
+    /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf
     #[arg(value_name = "MODEL", required_unless_present_any = ["demo", "show_stats", "merge_stats", "batch"])]
     pub(super) model: Option<PathBuf>,
     /// File to write: OUT.qsf or OUT.gguf [default: MODEL's name and the type, in this directory]
