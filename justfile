@@ -19,7 +19,7 @@ fmt-check:
 
 # Lints, as errors
 lint:
-    cargo clippy --workspace --all-targets --features qsf-tests/hub -- -D warnings
+    cargo clippy --workspace --all-targets -- -D warnings
 
 # API documentation, its warnings as errors
 doc:
@@ -27,7 +27,7 @@ doc:
 
 # All tests, with the extra arguments given
 test *args:
-    cargo test --workspace --features qsf-tests/hub {{args}}
+    cargo test --workspace {{args}}
 
 # The gate of the thread pool under a model checker
 loom:

@@ -15,6 +15,7 @@
 //! | [`own_process`] | what this process is, and how it is started once more |
 //! | [`template_process`] | where chat templates run |
 //! | [`json_document`] | what is the same in all that `--json` prints |
+//! | [`upload`] | files to the HuggingFace hub |
 //! | [`documents`] | completions for shells, manual pages |
 //!
 //! Whoever has options of another kind than a command line, such as keyword arguments, gives them by name. They go through the
@@ -66,3 +67,4 @@ pub mod progress;
 pub mod run;
 pub mod template_process;
 pub mod untrusted;
+pub mod upload;

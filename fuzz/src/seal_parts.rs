@@ -1,4 +1,4 @@
-//! Makes the checksums of files beside QSF files right again: of statistics, and of parts of evaluations.
+//! Makes the checksums of files beside QSF files right again: of statistics, of parts of evaluations, and of saved bases.
 
 use qsf_runtime::file_hash::sha256;
 
@@ -11,6 +11,12 @@ pub fn reseal_statistics(bytes: &mut [u8]) {
 pub fn sealed_part(contents: &[u8]) -> Vec<u8> {
     let line = format!("QSF-EVALUATION-PART 1 {}\n", sha256(contents));
     [line.as_bytes(), contents].concat()
+}
+
+/// The beginning of a saved base that says this, with its hash and length.
+pub fn sealed_base(json: &[u8]) -> Vec<u8> {
+    let line = format!("QSF-BASE-LOGPROBS 1 {} {:010}\n", sha256(json), json.len());
+    [line.as_bytes(), json].concat()
 }
 
 fn reseal_records(bytes: &mut [u8]) -> Option<()> {

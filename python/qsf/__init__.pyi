@@ -76,6 +76,7 @@ class _Evaluate(TypedDict, total=False):
     part_out: _Path | None
     force: bool | None
     store: bool | None
+    save_base: _Path | None
     activations: Literal["int8", "int8-256", "f32"] | None
     head: str | None
     quality: float | None

@@ -15,7 +15,8 @@ use crate::work::{Work, report};
 ///
 /// model: a QSF file, HuggingFace directory or GGUF file.
 /// text: a UTF-8 file (its path, not the text itself).
-/// base: the model to compare with, such as the original; run side by side.
+/// base: the model to compare with, such as the original; run side by side. Or a file that save_base="base.logprobs" wrote of
+/// it, on the same text: then one run of the base serves for many models.
 /// progress: called as progress(stage, done, total) in the calling thread; what it raises stops the evaluation.
 /// options: those of the command line by their names with "_" for "-": ctx=512 (tokens per chunk), chunks=10,
 /// activations="f32", kv_type="8bit,4bit", ram_budget="200MB", threads=2.

@@ -45,6 +45,8 @@ fn told_by_start(start: &[u8]) -> Option<String> {
         () if start.is_empty() => "an empty file; download it again",
         () if begins(b"QSF1") || begins(b"GGUF") => return None,
         () if begins(LFS) => return lfs_pointer(start),
+        () if begins(b"QSF-BASE-LOGPROBS") => "log-probabilities of a base; pass them to qsf-eval as --base",
+        () if begins(b"QSF-EVALUATION-PART") => "a part of an evaluation; pass it to qsf-eval as --join",
         () if begins(b"PK\x03\x04") => "a file of torch or an archive; pass the directory of the model",
         () if begins(b"\x80") => "a file of torch; pass the directory of the model",
         () if begins(b"\x1f\x8b") || begins(b"\x28\xb5\x2f\xfd") || begins(b"BZh") || begins(b"\xfd7zXZ") => {
@@ -101,6 +103,7 @@ mod tests {
             (b"\n [1]", "JSON"),
             (b"\x60\0\0\0\0\0\0\0{\"__metadata__\"", "safetensors"),
             (b"PK\x03\x04\0\0", "torch"),
+            (b"QSF-BASE-LOGPROBS 1 ", "--base"),
             (b"\x80\x02\x8a\x0a", "torch"),
             (b"<!doctype html>", "a web page"),
             (b"<HTML>404", "a web page"),

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::content::lfs_pointer;
 use crate::error::{Result, RuntimeError};
+use crate::file_hash::hex;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 16;
@@ -126,6 +127,14 @@ impl TextFile {
         let mut bytes = vec![0; PIECE];
         while self.read(&mut bytes)? > 0 {}
         Ok(self.hash)
+    }
+
+    /// The hash of the whole file in hexadecimal.
+    ///
+    /// # Errors
+    /// As [`TextFile::into_hash`].
+    pub fn into_sha256(self) -> Result<String> {
+        Ok(hex(&self.into_hash()?.finalize()))
     }
 
     /// The rest of the text, where it is short.

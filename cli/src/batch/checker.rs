@@ -20,7 +20,7 @@ const MODEL: &str = "model";
 /// The key of the second.
 pub(super) const OUTPUT: &str = "output";
 /// Options that a job cannot have, by their ids, with the reason.
-const NOT_FOR_JOBS: [(&str, &str); 13] = [
+const NOT_FOR_JOBS: [(&str, &str); 15] = [
     ("help", "is not for jobs"),
     ("version", "is not for jobs"),
     ("demo", "is not for jobs: give a model"),
@@ -29,6 +29,8 @@ const NOT_FOR_JOBS: [(&str, &str); 13] = [
     ("stats_only", "makes no file"),
     ("merge_stats", "makes no file"),
     ("dry_run", "makes no file"),
+    ("upload", "is of one conversion: `qsf-inspect report FILE... --upload ORG/NAME` takes all"),
+    ("private", "goes with --upload"),
     ("json", "belongs on the command line of the batch"),
     ("quiet", "belongs on the command line of the batch"),
     ("verbose", "belongs on the command line of the batch"),

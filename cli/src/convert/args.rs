@@ -14,6 +14,7 @@ use crate::batch::BatchArgs;
 use crate::byte_size::ByteSize;
 use crate::compute::ComputeArgs;
 use crate::progress::VerbosityArgs;
+use crate::upload::UploadArgs;
 
 const EXAMPLES: &str = "Examples:
   qsf-convert ./Llama-3.2-1B llama.qsf --quant 4bit
@@ -46,15 +47,18 @@ Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or 
 #[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
 #[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "stats_out", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 // The options of a job are in the list.
-#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin"])))]
+#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload"])))]
+#[command(mut_arg("upload", |upload| upload.conflicts_with_all(["dry_run", "stats_only", "stats_part", "merge_stats", "show_stats", "demo"])))]
 pub struct ConvertArgs {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
-    /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
+    /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf
     #[arg(value_name = "MODEL", required_unless_present_any = ["demo", "show_stats", "merge_stats", "batch"])]
     pub(super) model: Option<PathBuf>,
     /// File to write: OUT.qsf or OUT.gguf [default: MODEL's name and the type, in this directory]
     #[arg(value_name = "OUT")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) upload: UploadArgs,
     /// Branch, tag or commit of a model of the hub [default: main]
     #[arg(long, value_name = "REV", requires = "model")]
     pub(super) revision: Option<String>,

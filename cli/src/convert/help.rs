@@ -48,7 +48,7 @@ impl Program for ConvertArgs {
                 &["eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check"],
             ),
             ("Batch", &["batch", "out_dir", "jobs", "shard", "retry", "fail_fast"]),
-            ("HuggingFace hub", &["revision", "upload"]),
+            ("HuggingFace hub", &["revision", "upload", "private"]),
             ("Demo", &["demo", "demo_dir"]),
             ("Machine", &["ram", "threads", "pin"]),
             ("Other", &["untrusted", "completions", "man", "help", "version"]),

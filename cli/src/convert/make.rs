@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 
 use super::args::ConvertArgs;
 use super::choose::{choose_options, plan_to_replay};
-use super::model::{open_model, output};
+use super::model::{base_model, open_model, output};
 use super::ram::Ram;
 use super::report::conversion_json;
 use crate::exit::class_of;
+use crate::inspect::parcel_of;
 use crate::interrupt::{how_it_goes_on, note_at_the_end};
 use crate::json_document::document;
+use crate::upload::{Sent, how_to_send_again};
 
 /// A conversion that is done, and of what.
 pub(super) struct Made {
@@ -56,6 +58,30 @@ pub(super) fn make(
     Ok(Made { conversion, name, block: options.block, named: options.named })
 }
 
+/// Converts MODEL, and says it by `tell`; then uploads the file where that is asked for. A repository that would refuse it is found
+/// before the work.
+pub(super) fn make_and_upload(
+    args: &ConvertArgs,
+    cpu: &Cpu,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+    tell: &dyn Fn(&Made) -> anyhow::Result<()>,
+) -> anyhow::Result<(Made, Option<Sent>)> {
+    let out = output(args, plan_to_replay(args)?.as_ref())?;
+    let upload = args.upload.prepare(&[out], args.force, progress, cancel)?;
+    let made = make(args, cpu, progress, cancel, &|_, _| Ok(()))?;
+    tell(&made)?;
+    let (Some(upload), true) = (upload, made.conversion.missed.is_empty()) else { return Ok((made, None)) };
+    let base = base_model(args);
+    let path = &made.conversion.path;
+    let sent = parcel_of(path, base.as_deref(), progress, cancel)
+        .and_then(|parcel| upload.send(&parcel, progress, cancel))
+        .inspect_err(|_| {
+            progress.note(&how_to_send_again(path, args.upload.upload.as_deref().unwrap_or_default()));
+        })?;
+    Ok((made, Some(sent)))
+}
+
 /// What -v says before the work.
 fn tell_details(
     source: &dyn WeightSource,
@@ -86,12 +112,15 @@ fn tell_details(
 }
 
 impl Made {
-    /// What `--json` prints of it.
-    pub fn to_json(&self) -> Value {
+    /// What `--json` prints of it, and of where it was `sent`.
+    pub fn to_json(&self, sent: Option<&Sent>) -> Value {
         let mut value = conversion_json(&self.conversion);
         value["path"] = json!(self.conversion.path.display().to_string());
         value["model"] = json!(self.name);
         value["type"] = json!(self.named);
+        if let Some(sent) = sent {
+            value["uploaded"] = sent.to_json();
+        }
         document("conversion", value)
     }
 

@@ -51,6 +51,12 @@ pub(super) fn open_model(
     Ok((name, source::open(&model)?))
 }
 
+/// The model of the hub that the file is made of, where MODEL names one.
+pub(super) fn base_model(args: &ConvertArgs) -> Option<String> {
+    let reference = Reference::of_argument(args.model.as_deref()?).ok()??;
+    Some(reference.repo().to_owned())
+}
+
 /// The model of the hub that MODEL names, if it names one, and what to call the model.
 fn name_model(args: &ConvertArgs, model: &Path) -> Result<(Option<Reference>, String), ConvertError> {
     match (Reference::of_argument(model)?, &args.revision) {

@@ -11,7 +11,7 @@ use qsf_runtime::progress::{Cancel, Progress};
 use serde_json::Value;
 
 use super::args::ConvertArgs;
-use super::make::make;
+use super::make::make_and_upload;
 use crate::batch::manifest::Given;
 use crate::batch::words_by_name;
 use crate::compute::ComputeArgs;
@@ -59,8 +59,8 @@ pub fn convert_json(
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> anyhow::Result<Value> {
-    let made = make(args, cpu, progress, cancel, &|_, _| Ok(()))?;
-    let value = made.to_json();
+    let (made, sent) = make_and_upload(args, cpu, progress, cancel, &|_| Ok(()))?;
+    let value = made.to_json(sent.as_ref());
     made.check_limits()?;
     Ok(value)
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::args::ConvertArgs;
 use super::choose::{choose_options, plan_to_replay};
 use super::demo::{demo_table, run_demo};
-use super::make::{Made, make};
+use super::make::{Made, make, make_and_upload};
 use super::model::{open_model, output};
 use super::ram::Ram;
 use super::report::{conversion_text, plan_table, prediction_json, prediction_lines};
@@ -71,8 +71,12 @@ fn run(args: &ConvertArgs) -> anyhow::Result<()> {
         let (name, source) = open_model(args, None, &progress, &cancel)?;
         return dry_run(args, &name, source.as_ref(), &cpu, &progress, &cancel);
     }
-    let made = make(args, &cpu, &progress, &cancel, &|_, _| Ok(()))?;
-    report(args, &made)?;
+    let (made, sent) = make_and_upload(args, &cpu, &progress, &cancel, &|made| report(args, made))?;
+    if args.json {
+        print_json(&made.to_json(sent.as_ref()))?;
+    } else if let Some(sent) = sent.filter(|_| !args.output.quiet) {
+        print(&sent.to_text())?;
+    }
     Ok(made.check_limits()?)
 }
 
@@ -137,10 +141,9 @@ fn batch(args: &ConvertArgs, jobs: &Path) -> anyhow::Result<()> {
     if failed > 0 { Err(BatchError::JobsFailed { failed, total }.into()) } else { Ok(()) }
 }
 
+/// What people are told of it.
 fn report(args: &ConvertArgs, made: &Made) -> anyhow::Result<()> {
-    if args.json {
-        print_json(&made.to_json())?;
-    } else if !args.output.quiet {
+    if !args.json && !args.output.quiet {
         let (conversion, tensors) = (&made.conversion, !args.no_table);
         let text = conversion_text(conversion, made.block, tensors);
         print(&format!("{text}{}: written and verified\n", conversion.path.display()))?;

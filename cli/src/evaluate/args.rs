@@ -13,6 +13,7 @@ use crate::progress::VerbosityArgs;
 #[derive(Debug, Parser)]
 #[command(name = "qsf-eval", version, after_help = EXAMPLES)]
 #[command(group(ArgGroup::new("input").required(true).args(["file", "golden", "join"])))]
+#[command(group(ArgGroup::new("written").args(["part_out", "save_base"])))]
 pub struct EvalArgs {
     /// QSF file; or HuggingFace directory or GGUF file (evaluated at full precision)
     #[arg(value_name = "MODEL", required_unless_present = "join")]
@@ -24,9 +25,14 @@ pub struct EvalArgs {
     /// greedy_prompt20
     #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "chunks", "ctx_size", "head", "quality", "early_exit", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io"])]
     pub(super) golden: Option<PathBuf>,
-    /// Base model (QSF file, directory or GGUF file) to measure the divergence from, run side by side
+    /// Base model (QSF file, directory or GGUF file) to measure the divergence from, run side by side; or what --save-base wrote
+    /// of it
     #[arg(long, value_name = "MODEL2")]
     pub(super) base: Option<PathBuf>,
+    /// Write the log-probabilities of MODEL to a file, which then is the --base of many models: two bytes for each scored position
+    /// and token of the vocabulary
+    #[arg(long, value_name = "OUT", requires = "file", conflicts_with_all = ["base", "part", "store", "memory_plan", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy"])]
+    pub(super) save_base: Option<PathBuf>,
     /// Tokens per chunk; the second half of each is scored
     #[arg(short, long, visible_alias = "ctx", value_name = "N", default_value_t = 512)]
     pub(super) ctx_size: usize,
@@ -43,11 +49,11 @@ pub struct EvalArgs {
     /// With --part: the file for the sums
     #[arg(long, value_name = "FILE", requires = "part")]
     pub(super) part_out: Option<PathBuf>,
-    /// With --part: replace the file if it exists
-    #[arg(long, requires = "part")]
+    /// With --part or --save-base: replace the file if it exists
+    #[arg(long, requires = "written")]
     pub(super) force: bool,
     /// Join all parts of an evaluation: the figures are those of one run, to the last bit
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "ctx_size", "chunks", "part", "activations", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "save_base", "ctx_size", "chunks", "part", "activations", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
     pub(super) join: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) activations: ActivationArgs,
@@ -72,6 +78,8 @@ const EXAMPLES: &str = "Examples:
   qsf-eval model.qsf --file wiki.test.raw
   qsf-eval model.qsf --file text.txt --base ./model-dir --chunks 60 --json
   qsf-eval model.qsf --file text.txt --base ./model-dir --store
+  qsf-eval ./model-dir --file text.txt --save-base base.logprobs
+  qsf-eval model.qsf --file text.txt --base base.logprobs
   qsf-eval model.qsf --file text.txt --base ./model-dir --ram-budget 200
   qsf-eval model.qsf --file text.txt --part 1/4 --part-out 1.part
   qsf-eval --join 1.part 2.part 3.part 4.part

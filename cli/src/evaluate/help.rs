@@ -27,7 +27,18 @@ impl Program for EvalArgs {
         groups: &[
             (
                 "What is measured",
-                &["file", "base", "ctx_size", "chunks", "golden", "store", "json", "quiet", "verbose"],
+                &[
+                    "file",
+                    "base",
+                    "save_base",
+                    "ctx_size",
+                    "chunks",
+                    "golden",
+                    "store",
+                    "json",
+                    "quiet",
+                    "verbose",
+                ],
             ),
             ("Parts on several machines", &["part", "part_out", "force", "join"]),
             ("Memory", &["ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy"]),

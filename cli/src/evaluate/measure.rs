@@ -1,13 +1,12 @@
 //! Runs a model over a text, as the flags say.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use qsf_converter::evaluation_record;
 use qsf_format::{FormatError, QsfFile, store_evaluation};
 use qsf_runtime::cpu::Cpu;
-use qsf_runtime::eval::{Demand, EvalOptions, demand, evaluate_part};
-use qsf_runtime::file_hash::hash_file;
+use qsf_runtime::eval::{BaseWriter, Demand, EvalOptions, Reference, SavedBase, demand, evaluate_part};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::{self, WeightSource, tokenizer_of};
 use qsf_runtime::stream::Need;
@@ -16,10 +15,10 @@ use qsf_runtime::tokenizer::Tokenizer;
 use qsf_runtime::{Decoder, Model, Result, Runner, RuntimeError, WorkPart};
 
 use super::args::EvalArgs;
+use super::base::{Base, EvaluatedText, base_facts, text_sha256};
 use super::parts::{Fingerprints, MeasuredPart, WrittenPart};
-use super::report::{Facts, Names, Report, streaming_report};
+use super::report::{Facts, Names, Report, SavedFile, streaming_report};
 use crate::model_args::{DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming};
-use crate::model_name::model_name;
 
 /// What came of the flags.
 pub(super) enum Outcome {
@@ -39,7 +38,7 @@ const BYTES_PER_TOKEN: u64 = 3;
 /// A model, and what it is evaluated on.
 struct Opened {
     open: OpenModel,
-    base: Option<Box<dyn WeightSource>>,
+    base: Base,
     tokens: Vec<u32>,
     options: EvalOptions,
     /// Hash of the whole text, where it is to be stored.
@@ -65,18 +64,16 @@ impl Opened {
         let most = options.most_tokens();
         let bytes = TextFile::open(file)?.size()?;
         let tokens = bytes.div_ceil(BYTES_PER_TOKEN).min(most as u64);
-        let base = args.base.as_deref().map(source::open).transpose()?;
+        let mut base = Base::open(args.base.as_deref())?;
         let tokenizer = tokenizer_of(open.source(), "the text to evaluate on")?;
         // Before the text, so that what cannot be is refused at once.
         let reading = tokens * size_of::<u32>() as u64 + Tokenizer::READING_BYTES;
-        open.check(need(&options, threads, base.as_deref()), reading)?;
+        open.check(need(&options, threads, base.source()), reading)?;
         let tokens = tokenizer.encode_first(&mut TextFile::open(file)?, most, true)?;
-        let text_sha256 = if args.store { Some(hash_file(file, &[])?.sha256) } else { None };
+        let text_sha256 = if args.store { Some(text_sha256(file)?) } else { None };
         options.bos = tokenizer.bos();
         drop(tokenizer);
-        if let Some(base) = &base {
-            check_tokens(args.model()?, base.as_ref(), file, most, &tokens)?;
-        }
+        base.check(open.source(), &EvaluatedText { path: file, tokens: &tokens }, &options)?;
         Ok(Opened { open, base, tokens, options, text_sha256 })
     }
 }
@@ -87,7 +84,7 @@ impl Opened {
 /// When a model or the text cannot be read, or the two do not fit together.
 pub fn evaluation_demand(args: &EvalArgs) -> Result<Demand> {
     let Opened { open, base, tokens, options, .. } = Opened::new(args, 1)?;
-    demand(open.source(), base.as_deref(), &tokens, options)
+    demand(open.source(), base.source(), &tokens, options)
 }
 
 pub(super) fn measure(
@@ -97,32 +94,35 @@ pub(super) fn measure(
     cancel: &Cancel,
 ) -> anyhow::Result<Outcome> {
     // Said now, not after the work.
-    if let Some(path) = args.part_out.as_ref().filter(|path| !args.force && path.symlink_metadata().is_ok()) {
+    let mut written = args.part_out.iter().chain(&args.save_base);
+    if let Some(path) = written.find(|path| !args.force && path.symlink_metadata().is_ok()) {
         return Err(FormatError::Exists { path: path.clone() }.into());
     }
     let Opened { mut open, base, tokens, mut options, text_sha256 } = Opened::new(args, cpu.threads())?;
     if args.store {
-        check_storable(open.source(), base.as_deref(), progress)?;
+        check_storable(open.source(), &base, progress)?;
     }
     cancel.check()?;
     let fingerprints = match args.part {
-        Some(_) => Some(Fingerprints::of(open.source(), base.as_deref(), &tokens, &options)?),
+        Some(_) => Some(Fingerprints::of(open.source(), &base, &tokens, &options)?),
         None => None,
     };
     let layers = args.shortcuts.layers(open.source())?;
     let need = Need {
         whole_head: args.shortcuts.whole_head(),
         skipped: layers.as_ref().map_or_else(Vec::new, |layers| layers.skipped().to_vec()),
-        ..need(&options, cpu.threads(), base.as_deref())
+        ..need(&options, cpu.threads(), base.source())
     };
     // Before the model, so that a budget counts what it takes.
-    let base = match base {
-        Some(source) => {
+    let base_name = base.name();
+    let (base, saved) = match base {
+        Base::Model(source) => {
             // At its own default precision.
             let decoder = Decoder::new(Arc::new(Model::load(source.as_ref())?), cpu.clone(), None);
-            Some(args.device.choose(decoder.stop_on(cancel), only_on_cpu(args))?)
+            (Some(args.device.choose(decoder.stop_on(cancel), only_on_cpu(args))?), None)
         }
-        None => None,
+        Base::Saved(saved) => (None, Some(saved)),
+        Base::Nothing => (None, None),
     };
     let (model, streaming) = open.load(need)?;
     let streaming = match streaming {
@@ -134,7 +134,9 @@ pub(super) fn measure(
     }
     let decoder = decoder(args, cpu, model)?.stop_on(cancel);
     let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
-    let how = How { args, tokens: &tokens, options, fingerprints, shortcuts, streaming, text_sha256 };
+    let names = Names::of(args, base_name)?;
+    let how =
+        How { args, tokens: &tokens, options, fingerprints, names, shortcuts, streaming, text_sha256, saved };
     // Both on the same device, as the base was loaded first.
     let device = if matches!(base, Some(Runs::OnCpu(_))) { DeviceArgs::CPU } else { args.device };
     match (device.choose(decoder, only_on_cpu(args))?, base) {
@@ -163,6 +165,9 @@ struct How<'a> {
     shortcuts: ShortcutReport,
     streaming: Option<Streaming>,
     text_sha256: Option<String>,
+    names: Names,
+    /// A base that does not run.
+    saved: Option<Box<SavedBase>>,
 }
 
 impl How<'_> {
@@ -172,11 +177,21 @@ impl How<'_> {
         base: Option<&R>,
         progress: &dyn Progress,
     ) -> anyhow::Result<Outcome> {
-        let How { args, tokens, options, fingerprints, shortcuts, streaming, text_sha256 } = self;
+        let How { args, tokens, options, fingerprints, names, shortcuts, streaming, text_sha256, mut saved } =
+            self;
         let part = args.part.unwrap_or(WorkPart::ALL);
-        let sums = evaluate_part(model, base, tokens, options, part, progress)?;
-        let names = Names::of(args)?;
         let facts = Facts::of(model, options.kv, &shortcuts);
+        let mut writer = match &args.save_base {
+            Some(path) => Some(saving(args, path, tokens, &options, &facts)?),
+            None => None,
+        };
+        let reference = match (base, &mut saved, &mut writer) {
+            (Some(base), _, _) => Reference::Model(base),
+            (None, Some(saved), _) => Reference::Saved(saved),
+            (None, None, Some(writer)) => Reference::Save(writer),
+            (None, None, None) => Reference::Nothing,
+        };
+        let sums = evaluate_part(model, reference, tokens, options, part, progress)?;
         let streaming = streaming.as_ref().map(streaming_report);
         Ok(match (fingerprints, &args.part_out) {
             (Some(fingerprints), Some(path)) => {
@@ -191,30 +206,43 @@ impl How<'_> {
                     let record = evaluation_record(&result, &text_sha256, &facts.activations);
                     store_evaluation(args.model()?, record.to_string().as_bytes())?;
                 }
-                Outcome::Measured(Box::new(Report { result, names, facts, streaming, parts: None }))
+                let saved_base = match (writer, &args.save_base) {
+                    (Some(writer), Some(path)) => Some(SavedFile::finish(writer, path)?),
+                    _ => None,
+                };
+                let report = Report { result, names, facts, streaming, saved_base, parts: None };
+                Outcome::Measured(Box::new(report))
             }
         })
     }
 }
 
+/// What takes the log-probabilities of the model.
+fn saving(
+    args: &EvalArgs,
+    path: &Path,
+    tokens: &[u32],
+    options: &EvalOptions,
+    facts: &Facts,
+) -> Result<BaseWriter> {
+    // A second look, as the first is gone into the model.
+    let source = source::open(args.model()?)?;
+    let text = EvaluatedText { path: args.file.as_deref().unwrap_or(Path::new("-")), tokens };
+    let facts = base_facts(source.as_ref(), &text, options, facts)?;
+    BaseWriter::create(path, args.force, &facts)
+}
+
 /// Whether the file can take an evaluation: said before the work. The base should be what it was made of.
-fn check_storable(
-    model: &dyn WeightSource,
-    base: Option<&dyn WeightSource>,
-    progress: &dyn Progress,
-) -> anyhow::Result<()> {
+fn check_storable(model: &dyn WeightSource, base: &Base, progress: &dyn Progress) -> anyhow::Result<()> {
     let is_qsf = QsfFile::open(model.path());
     let file =
         is_qsf.map_err(|error| RuntimeError::Request(format!("--store: MODEL is no QSF file: {error}")))?;
     let sources = file.meta()?.map(|meta| meta.provenance.sources).unwrap_or_default();
-    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
-    let names: Vec<(String, u64)> = base
-        .map(WeightSource::files)
-        .unwrap_or_default()
+    let files = base.files();
+    if !sources
         .iter()
-        .map(|path| (model_name(path), size(path)))
-        .collect();
-    if !sources.iter().all(|known| names.contains(&(known.name.clone(), known.bytes))) {
+        .all(|known| files.iter().any(|file| (&file.name, file.bytes) == (&known.name, known.bytes)))
+    {
         progress.warn("--store: the base has other files than the model that the file was made of, and the file will call it the source");
     }
     Ok(())
@@ -227,26 +255,6 @@ pub(super) fn only_on_cpu(args: &EvalArgs) -> Option<&'static str> {
 
 pub(super) fn decoder(args: &EvalArgs, cpu: &Cpu, model: Model) -> Result<Decoder> {
     args.activations.decoder(Arc::new(model), cpu.clone())
-}
-
-/// Checks that the base model reads the text as the same tokens as `model`.
-fn check_tokens(
-    model: &Path,
-    base: &dyn WeightSource,
-    text: &Path,
-    most: usize,
-    tokens: &[u32],
-) -> Result<()> {
-    if tokenizer_of(base, "the text to evaluate on")?.encode_first(&mut TextFile::open(text)?, most, true)?
-        == tokens
-    {
-        return Ok(());
-    }
-    Err(RuntimeError::Request(format!(
-        "{} and {} have different tokenizers: their distributions cannot be compared",
-        model.display(),
-        base.path().display()
-    )))
 }
 
 /// What an evaluation needs of memory, beside tokens.

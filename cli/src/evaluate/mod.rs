@@ -3,12 +3,14 @@
 //! | File | Duty |
 //! |---|---|
 //! | `args`, `help` | the flags, and how their help is arranged |
+//! | `base` | what `--base` names: a model, or what was saved of one |
 //! | `measure` | evaluations |
 //! | `report` | what is printed of one |
 //! | `parts` | parts of one as files, and all of them as one |
 //! | `golden` | `--golden` |
 
 mod args;
+mod base;
 mod golden;
 mod help;
 mod measure;

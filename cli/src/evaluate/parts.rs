@@ -10,11 +10,12 @@ use qsf_runtime::{Result, RuntimeError, WorkPart};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::base::Base;
 use super::report::{Facts, Names, Report};
 use crate::json_document::document;
 
 /// Figures of one version are not those of another, and neither are their sums.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What the figures of a part are of, beside how the model is run.
 pub(super) struct Fingerprints {
@@ -27,15 +28,14 @@ impl Fingerprints {
     /// Looks at the models, and at the tokens that are evaluated.
     pub fn of(
         model: &dyn WeightSource,
-        base: Option<&dyn WeightSource>,
+        base: &Base,
         tokens: &[u32],
         options: &EvalOptions,
     ) -> Result<Fingerprints> {
         let evaluated = options.chunks_of(tokens)? * options.ctx;
-        let of_base = base.map(model_fingerprint).transpose()?;
         Ok(Fingerprints {
             model: hex(&model_fingerprint(model)?),
-            base: of_base.map(|hash| hex(&hash)),
+            base: base.fingerprint()?,
             tokens: hex(&text_fingerprint(&tokens[..evaluated])),
         })
     }
@@ -131,6 +131,7 @@ pub fn join_parts(paths: &[PathBuf]) -> Result<Report> {
         names: read(path, &first.notes)?,
         facts: read(path, &first.mark)?,
         streaming: None,
+        saved_base: None,
         parts: Some(said.collect()),
     })
 }

@@ -1,6 +1,9 @@
 //! What is printed of an evaluation, whether it was made at once or joined of parts.
 
-use qsf_runtime::eval::Evaluation;
+use std::path::{Path, PathBuf};
+
+use qsf_format::human_bytes;
+use qsf_runtime::eval::{BaseWriter, Evaluation};
 use qsf_runtime::{KvOptions, Result, Runner};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,6 +20,8 @@ pub struct Report {
     pub(super) facts: Facts,
     /// Of a run within a RAM budget: for people, and as JSON.
     pub(super) streaming: Option<(String, Value)>,
+    /// Of `--save-base`.
+    pub(super) saved_base: Option<SavedFile>,
     /// What is said of each part, where it was made in parts.
     pub(super) parts: Option<Value>,
 }
@@ -45,11 +50,31 @@ pub(super) struct Facts {
     pub shortcut_lines: String,
 }
 
+/// A file of log-probabilities that was written.
+pub(super) struct SavedFile {
+    path: PathBuf,
+    file_bytes: u64,
+}
+
+impl SavedFile {
+    /// Gives the file its name.
+    pub fn finish(writer: BaseWriter, path: &Path) -> Result<SavedFile> {
+        let file_bytes = writer.file_bytes();
+        writer.finish()?;
+        Ok(SavedFile { path: path.to_owned(), file_bytes })
+    }
+
+    fn to_text(&self) -> String {
+        let SavedFile { path, file_bytes } = self;
+        format!("log-probabilities     {} in {}\n", human_bytes(*file_bytes), path.display())
+    }
+}
+
 impl Names {
-    pub fn of(args: &EvalArgs) -> Result<Names> {
+    pub fn of(args: &EvalArgs, base: Option<String>) -> Result<Names> {
         Ok(Names {
             model: model_name(args.model()?),
-            base: args.base.as_deref().map(model_name),
+            base,
             text_file: args.file.as_deref().map(model_name).unwrap_or_default(),
         })
     }
@@ -83,7 +108,7 @@ impl Report {
     /// # Errors
     /// None for figures that are numbers.
     pub fn to_json(&self) -> anyhow::Result<Value> {
-        let Report { result, names, facts, streaming, parts } = self;
+        let Report { result, names, facts, streaming, saved_base, parts } = self;
         let mut value = serde_json::to_value(result)?;
         value["model"] = json!(names.model);
         value["base"] = json!(names.base);
@@ -97,6 +122,10 @@ impl Report {
         for (name, shortcut) in facts.shortcuts.as_object().into_iter().flatten() {
             value[name] = shortcut.clone();
         }
+        if let Some(saved) = saved_base {
+            value["saved_base"] =
+                json!({ "path": saved.path.display().to_string(), "file_bytes": saved.file_bytes });
+        }
         if let Some(parts) = parts {
             value["parts"] = parts.clone();
         }
@@ -106,7 +135,11 @@ impl Report {
     /// Figures, shortcuts and a budget in lines for people.
     pub fn to_text(&self) -> String {
         let streaming = self.streaming.as_ref().map(|(text, _)| text.as_str());
-        self.figures() + &self.facts.shortcut_lines + streaming.unwrap_or_default()
+        let saved = self.saved_base.as_ref().map(SavedFile::to_text);
+        self.figures()
+            + &self.facts.shortcut_lines
+            + streaming.unwrap_or_default()
+            + &saved.unwrap_or_default()
     }
 
     fn figures(&self) -> String {

@@ -34,7 +34,7 @@ use crate::json_document::document;
 pub use diff::{DiffArgs, difference_json, print_difference};
 use overview::{describe, text, verification_json};
 pub use program::{InspectProgram, main, program};
-pub use report::{ReportArgs, report_json, write_report};
+pub use report::{ReportArgs, parcel_of, report_json, write_report};
 use source::SourceFound;
 use tensors::{TensorLine, list_tensors};
 

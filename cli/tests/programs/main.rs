@@ -11,9 +11,15 @@ mod fake_hub;
 mod server;
 #[path = "../../../format-spec/tests/integration/small_file.rs"]
 mod small_file;
+#[cfg(feature = "hub")]
+#[allow(dead_code, reason = "the tests of uploads use the rest")]
+#[path = "../../../converter/tests/hub/upload_hub.rs"]
+mod upload_hub;
 
 mod documents;
 #[cfg(feature = "hub")]
 mod hub;
 mod inspect;
 mod report;
+#[cfg(feature = "hub")]
+mod upload;

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use qsf_format::printable::message;
 use qsf_runtime::progress::Cancel;
-use ureq::Agent;
 use ureq::http::{HeaderMap, Method, Request, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::{Agent, SendBody};
 
 use super::error::{HubError, Result};
+use super::outgoing::Outgoing;
 use super::settings::Settings;
 use super::trouble::{Trouble, network_trouble};
 
@@ -112,19 +113,32 @@ impl<'a> Client<'a> {
 
     /// Asks for what a file is, without its content: stops where the hub says it, before the host that stores the file.
     pub fn head(&self, url: &str) -> Result<Reply<'a>, Trouble> {
-        self.ask(&Method::HEAD, url, 0)
+        self.ask(&Method::HEAD, url, 0, &Outgoing::Nothing, &|| {})
     }
 
     /// Asks for the content from byte `from` on. Whether the server honours that is in the status: 206 or 200.
     pub fn get(&self, url: &str, from: u64) -> Result<Reply<'a>, Trouble> {
-        self.ask(&Method::GET, url, from)
+        self.ask(&Method::GET, url, from, &Outgoing::Nothing, &|| {})
     }
 
-    fn ask(&self, method: &Method, url: &str, from: u64) -> Result<Reply<'a>, Trouble> {
+    /// Sends something: by POST what is in memory, by PUT what is in a file. `on_wait` is called again and again meanwhile.
+    pub fn send(&self, url: &str, outgoing: &Outgoing, on_wait: &dyn Fn()) -> Result<Reply<'a>, Trouble> {
+        let method = if matches!(outgoing, Outgoing::Part(_)) { Method::PUT } else { Method::POST };
+        self.ask(&method, url, 0, outgoing, on_wait)
+    }
+
+    fn ask(
+        &self,
+        method: &Method,
+        url: &str,
+        from: u64,
+        outgoing: &Outgoing,
+        on_wait: &dyn Fn(),
+    ) -> Result<Reply<'a>, Trouble> {
         let mut uri = self.parse(url, url)?;
         let (mut etag, mut size) = (None, None);
         for _ in 0..=MAX_REDIRECTS {
-            let (status, headers, body) = self.exchange(method, &uri, from)?;
+            let (status, headers, body) = self.exchange(method, &uri, from, outgoing, on_wait)?;
             let shown = without_query(&uri);
             let own_host = Origin::of(&uri).as_ref() == Some(&self.origin);
             let text =
@@ -133,7 +147,10 @@ impl<'a> Client<'a> {
                 etag = text("x-linked-etag").map(|e| normalised(&e));
                 size = text("x-linked-size").and_then(|s| s.parse().ok()).or(size);
             }
-            let target = if matches!(status, 301 | 302 | 303 | 307 | 308) { text("location") } else { None };
+            // What was sent is sent again only where the server says that it is to be (RFC 9110, section 15.4).
+            let redirects: &[u16] =
+                if outgoing.is_nothing() { &[301, 302, 303, 307, 308] } else { &[307, 308] };
+            let target = if redirects.contains(&status) { text("location") } else { None };
             match target {
                 Some(target) if !(method == Method::HEAD && etag.is_some() && size.is_some()) => {
                     uri = self.redirect(&uri, &target)?;
@@ -188,6 +205,8 @@ impl<'a> Client<'a> {
         method: &Method,
         uri: &Uri,
         from: u64,
+        outgoing: &Outgoing,
+        on_wait: &dyn Fn(),
     ) -> Result<(u16, HeaderMap, Receiver<Event>), Trouble> {
         let shown = without_query(uri);
         let mut request = Request::builder().method(method).uri(uri).header("accept-encoding", "identity");
@@ -199,6 +218,13 @@ impl<'a> Client<'a> {
         {
             request = request.header("authorization", format!("Bearer {token}"));
         }
+        if let Some(kind) = outgoing.content_type() {
+            request = request.header("content-type", kind).header("accept", kind);
+        }
+        if let Outgoing::Part(part) = outgoing {
+            // Storage hosts refuse what comes in chunks of unknown number.
+            request = request.header("content-length", part.bytes);
+        }
         let request = request.body(()).map_err(|e| HubError::Response {
             url: shown.clone(),
             expected: "a request that can be sent".into(),
@@ -208,9 +234,12 @@ impl<'a> Client<'a> {
         let agent = self.agent.clone();
         thread::Builder::new()
             .name("hub".into())
-            .spawn(move || transfer(&agent, request, &send))
+            .spawn({
+                let outgoing = outgoing.clone();
+                move || transfer(&agent, request, outgoing, &send)
+            })
             .map_err(|e| HubError::io(shown.as_ref(), "start a thread for", e))?;
-        match wait(&receive, self.cancel)? {
+        match wait(&receive, self.cancel, on_wait)? {
             Event::Head(status, headers) => {
                 self.reached.set(true);
                 Ok((status, *headers, receive))
@@ -236,7 +265,7 @@ impl Reply<'_> {
 
     /// The next piece of the body; `None` at its end.
     pub fn piece(&mut self) -> Result<Option<Vec<u8>>, Trouble> {
-        match wait(&self.body, self.cancel)? {
+        match wait(&self.body, self.cancel, &|| {})? {
             Event::Piece(piece) => Ok(Some(piece)),
             Event::End | Event::Head(..) => Ok(None),
             Event::Failed(error) => Err(network_trouble(&self.url, &error, true)),
@@ -271,8 +300,8 @@ impl Origin {
 }
 
 /// The thread of a request. It ends when nobody listens any more.
-fn transfer(agent: &Agent, request: Request<()>, to: &SyncSender<Event>) {
-    let (head, body) = match agent.run(request) {
+fn transfer(agent: &Agent, request: Request<()>, outgoing: Outgoing, to: &SyncSender<Event>) {
+    let (head, body) = match run(agent, request, outgoing) {
         Ok(response) => response.into_parts(),
         Err(error) => {
             let _nobody_listens = to.send(Event::Failed(error));
@@ -298,15 +327,31 @@ fn transfer(agent: &Agent, request: Request<()>, to: &SyncSender<Event>) {
     }
 }
 
-/// The next event, or the user's wish to stop.
-fn wait(events: &Receiver<Event>, cancel: &Cancel) -> Result<Event> {
+/// Sends the request with what goes out.
+fn run(
+    agent: &Agent,
+    request: Request<()>,
+    outgoing: Outgoing,
+) -> std::result::Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+    match outgoing {
+        Outgoing::Nothing => agent.run(request),
+        Outgoing::Text(text, _) => agent.run(request.map(|()| text)),
+        Outgoing::Part(part) => {
+            let body = SendBody::from_owned_reader(part.open()?);
+            agent.run(request.map(|()| body))
+        }
+    }
+}
+
+/// The next event, or the user's wish to stop. `on_wait` is called while there is none.
+fn wait(events: &Receiver<Event>, cancel: &Cancel, on_wait: &dyn Fn()) -> Result<Event> {
     loop {
         if cancel.is_requested() {
             return Err(HubError::Interrupted);
         }
         match events.recv_timeout(POLL) {
             Ok(event) => return Ok(event),
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => on_wait(),
             Err(RecvTimeoutError::Disconnected) => return Ok(Event::End),
         }
     }

@@ -1,4 +1,4 @@
-//! Errors of a download.
+//! Errors of downloads and uploads.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use qsf_format::Failure;
 use qsf_format::printable::quote;
 
-/// Why a model of the hub could not be had.
+/// Why a model of the hub could not be had, or a file not be put there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
@@ -154,6 +154,47 @@ pub enum HubError {
         /// The system's answer.
         source: io::Error,
     },
+    /// An upload needs to say who sends it.
+    #[error("{repo}: an upload needs a token that may write there: set HF_TOKEN, or run `hf auth login`")]
+    NoToken {
+        /// The repository.
+        repo: String,
+    },
+    /// Uploads are switched off.
+    #[error("{repo}: HF_HUB_OFFLINE forbids to upload")]
+    UploadOffline {
+        /// The repository.
+        repo: String,
+    },
+    /// The repository has a file of this name.
+    #[error("{repo}: the repository has a file {} already; pass --force to replace it", quote(name))]
+    Exists {
+        /// The repository.
+        repo: String,
+        /// The name.
+        name: String,
+    },
+    /// The hub does not take an upload.
+    #[error("{url}: the hub refused (status {status}): {said}")]
+    UploadRefused {
+        /// What was asked for.
+        url: String,
+        /// HTTP status.
+        status: u16,
+        /// What the hub says, or what to do.
+        said: String,
+    },
+    /// The server cannot be reached or does not take what is sent.
+    #[error("{url}: {problem}; what has arrived is kept there, and another upload sends the rest")]
+    NotSent {
+        /// Where it was sent to.
+        url: String,
+        /// What happened.
+        problem: String,
+    },
+    /// The caller asked to stop an upload.
+    #[error("interrupted; what has arrived is kept there, and another upload sends the rest")]
+    UploadInterrupted,
     /// The caller asked to stop.
     #[error("interrupted; what was downloaded is kept, and the same command goes on from there")]
     Interrupted,
@@ -168,15 +209,20 @@ impl HubError {
     /// The class, which decides the exit code.
     pub fn failure(&self) -> Failure {
         match self {
-            HubError::Reference { .. } | HubError::Setting { .. } | HubError::Ambiguous { .. } => {
-                Failure::Usage
-            }
+            HubError::Reference { .. }
+            | HubError::Setting { .. }
+            | HubError::Ambiguous { .. }
+            | HubError::NoToken { .. }
+            | HubError::UploadOffline { .. }
+            | HubError::Exists { .. } => Failure::Usage,
             HubError::Io { source, .. } => Failure::of_io(source),
-            HubError::Interrupted => Failure::Interrupted,
+            HubError::Interrupted | HubError::UploadInterrupted => Failure::Interrupted,
             HubError::NoModel { .. }
             | HubError::NotBuilt { .. }
             | HubError::Refused { .. }
             | HubError::NotFound { .. }
+            | HubError::UploadRefused { .. }
+            | HubError::NotSent { .. }
             | HubError::Network { .. }
             | HubError::Response { .. }
             | HubError::FileName { .. }

@@ -1,4 +1,5 @@
-//! Models of the HuggingFace hub by name: `org/name`, downloaded into the cache that the hub's own tools use.
+//! Models of the HuggingFace hub by name: `org/name`, downloaded into the cache that the hub's own tools use; and files that go
+//! there.
 //!
 //! Names are understood in every build, so that one without the feature `hub` can say what to do. With it, `download` asks the
 //! hub for the files of a revision, chooses those that a conversion needs, and gives the folder or GGUF file to open.
@@ -14,11 +15,14 @@
 //! | `cache` | the folder that all tools of the hub share |
 //! | `partial` | a file on its way |
 //! | `trouble` | which failures pass by themselves |
+//! | `outgoing` | what is sent: text, or a part of a file |
 //! | `client` | HTTP, with redirects and a token |
 //! | `retry` | when there is another attempt |
 //! | `listing` | what a revision holds |
 //! | `fetch` | files into the cache |
 //! | `model` | from a name to a model on disk |
+//! | `large` | large files to where a repository keeps them |
+//! | `upload` | files into a repository |
 
 mod error;
 mod reference;
@@ -32,9 +36,13 @@ mod digest;
 #[cfg(feature = "hub")]
 mod fetch;
 #[cfg(feature = "hub")]
+mod large;
+#[cfg(feature = "hub")]
 mod listing;
 #[cfg(feature = "hub")]
 mod model;
+#[cfg(feature = "hub")]
+mod outgoing;
 #[cfg(feature = "hub")]
 mod partial;
 #[cfg(feature = "hub")]
@@ -46,6 +54,8 @@ mod settings;
 #[cfg(feature = "hub")]
 mod trouble;
 #[cfg(feature = "hub")]
+mod upload;
+#[cfg(feature = "hub")]
 mod watch;
 
 pub use error::{HubError, Result};
@@ -54,6 +64,10 @@ pub use reference::Reference;
 #[cfg(feature = "hub")]
 pub use model::download;
 #[cfg(feature = "hub")]
+pub use outgoing::Content;
+#[cfg(feature = "hub")]
 pub use settings::Settings;
+#[cfg(feature = "hub")]
+pub use upload::{Upload, UploadFile, Uploaded};
 #[cfg(feature = "hub")]
 pub use watch::Watch;

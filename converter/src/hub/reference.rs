@@ -56,6 +56,22 @@ impl Reference {
         Ok(Reference { revision: Some(revision.to_owned()), ..self })
     }
 
+    /// A repository that files go to, which has neither revision nor file.
+    ///
+    /// # Errors
+    /// When `text` names no repository, or more than one.
+    pub fn repository(text: &str) -> Result<Reference> {
+        let wrong = || HubError::Reference {
+            text: text.to_owned(),
+            expected: "a repository of the hub, as in org/name",
+        };
+        let reference: Reference = text.parse().map_err(|_| wrong())?;
+        if reference.revision.is_some() || reference.file.is_some() {
+            return Err(wrong());
+        }
+        Ok(reference)
+    }
+
     /// `org/name`.
     pub fn repo(&self) -> &str {
         &self.repo

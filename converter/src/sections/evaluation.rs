@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use qsf_runtime::cpu::KvTypes;
 use qsf_runtime::eval::{EvalOptions, Evaluation, check_tokens, evaluate};
-use qsf_runtime::file_hash::hex;
 use qsf_runtime::source::{self, WeightSource, tokenizer_of};
 use qsf_runtime::text_file::TextFile;
 use qsf_runtime::{Decoder, Model, RuntimeError};
 use serde_json::{Value, json};
-use sha2::Digest;
 
 use crate::error::Result;
 use crate::options::EvaluationText;
@@ -38,7 +36,7 @@ pub fn evaluation_text(
     }
     let scored = options.chunks_of(&tokens)? * ctx;
     check_tokens(&tokens[..scored], source.config().vocab)?;
-    let text_sha256 = hex(&file.into_hash()?.finalize());
+    let text_sha256 = file.into_sha256()?;
     Ok(EvaluationText { file: path.to_owned(), tokens, text_sha256, bos: tokenizer.bos(), ctx, chunks })
 }
 

@@ -1,9 +1,11 @@
-//! Downloads from a hub that runs inside of the test: what ends up in the cache, what is asked of whom, and what happens when
+//! Downloads from and uploads to a hub that runs inside of the test: what ends up in the cache, what is asked of whom, and what happens when
 //! something goes wrong.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fake_hub;
 mod server;
+mod upload_hub;
+mod uploads;
 
 use std::fs;
 use std::path::Path;

@@ -13,6 +13,7 @@ pub struct Request {
     pub method: String,
     pub path: String,
     headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
 }
 
 impl Request {
@@ -118,5 +119,9 @@ fn read_request(reader: &mut impl BufRead) -> Option<Request> {
     let (method, path) = (first.next()?.to_owned(), first.next()?.to_owned());
     let headers = lines[1..].iter().filter_map(|line| line.split_once(':'));
     let headers = headers.map(|(name, value)| (name.to_lowercase(), value.trim().to_owned())).collect();
-    Some(Request { method, path, headers })
+    let mut request = Request { method, path, headers, body: Vec::new() };
+    let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+    request.body = vec![0; length];
+    reader.read_exact(&mut request.body).ok()?;
+    Some(request)
 }

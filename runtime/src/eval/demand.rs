@@ -1,6 +1,6 @@
 //! What an evaluation takes, before it is made: for whoever has to find a machine for it.
 
-use super::perplexity::EvalOptions;
+use super::options::EvalOptions;
 use crate::error::Result;
 use crate::memory;
 use crate::source::{WeightSource, file_bytes};

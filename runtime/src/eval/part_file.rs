@@ -12,7 +12,7 @@ use qsf_format::{JsonLimits, PartialFile, from_json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::perplexity::MIN_CTX;
+use super::options::MIN_CTX;
 use super::sums::{EvaluatedChunks, Evaluation, evaluation_of};
 use crate::error::{Result, RuntimeError};
 use crate::file_hash::sha256;

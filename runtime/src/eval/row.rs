@@ -20,6 +20,13 @@ pub(super) struct RowDifference {
     pub nll: f64,
 }
 
+impl RowDifference {
+    /// The same with what `base` says of the true next token, where that is known better than its logits are.
+    pub fn with_base_nll(self, base_nll: f64) -> RowDifference {
+        RowDifference { delta_p: (-self.nll).exp() - (-base_nll).exp(), base_nll, ..self }
+    }
+}
+
 /// Negative log-likelihood of token `target`.
 pub(super) fn nll(isa: Isa, logits: &[f32], target: usize) -> f64 {
     log_sum_exp(isa, logits) - f64::from(logits[target])

@@ -40,6 +40,7 @@ mod mutations;
 mod outliers;
 mod parts;
 mod plans;
+mod saved_bases;
 mod stored_evaluations;
 mod targets;
 

@@ -30,7 +30,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use card::{CardFields, card};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use facts::read_files;
 use page::page;
 use qsf_format::printable::printable;
@@ -43,9 +43,11 @@ use crate::console::{print, print_json};
 use crate::interrupt::cancel_on_interrupt;
 use crate::json_document::document;
 use crate::progress::ProgressLine;
+use crate::upload::{Parcel, UploadArgs};
 
 /// What to report on, and where to.
 #[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("written_card").args(["card", "upload"]).multiple(true)))]
 pub struct ReportArgs {
     /// QSF files to report on
     #[arg(value_name = "FILE", required = true)]
@@ -57,23 +59,26 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     card: Option<PathBuf>,
     /// Name this model of the hub on the card as what the files were made from
-    #[arg(long, value_name = "NAME", requires = "card")]
+    #[arg(long, value_name = "NAME", requires = "written_card")]
     base_model: Option<String>,
     /// Name this license on the card, as the hub names it (apache-2.0)
-    #[arg(long, value_name = "NAME", requires = "card")]
+    #[arg(long, value_name = "NAME", requires = "written_card")]
     license: Option<String>,
-    /// Replace page and card if they exist
+    /// Replace page and card if they exist; with --upload also files of the repository, but not its card
     #[arg(long)]
     force: bool,
     /// Print one JSON object with what the page shows
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    upload: UploadArgs,
 }
 
 impl ReportArgs {
     /// A page about `files`, which is written to `out`.
     pub fn new(files: Vec<PathBuf>, out: PathBuf, force: bool) -> ReportArgs {
-        ReportArgs { files, out, card: None, base_model: None, license: None, force, json: true }
+        let upload = UploadArgs::default();
+        ReportArgs { files, out, card: None, base_model: None, license: None, force, json: true, upload }
     }
 
     /// The same with a card, which names what the files were made from, and their license.
@@ -115,22 +120,44 @@ fn write_pages(
     // Claimed before anything is read, so that hours of hashing do not end in a refusal.
     let (page_target, page_file) = PartialFile::create(&args.out, args.force)?;
     let card_output = args.card.as_deref().map(|path| PartialFile::create(path, args.force)).transpose()?;
+    let upload = args.upload.prepare(&args.files, args.force, progress, cancel)?;
     let files = read_files(&args.files, progress, cancel)?;
     let page = page(&files);
     let mut said = written(&args.out, &page);
     publish(page_target, page_file, &page)?;
+    let fields = CardFields { base_model: args.base_model.as_deref(), license: args.license.as_deref() };
+    let card = card(&files, &fields);
     if let Some((card_target, card_file)) = card_output {
-        let fields = CardFields { base_model: args.base_model.as_deref(), license: args.license.as_deref() };
-        let card = card(&files, &fields);
         said += &written(card_target.path(), &card);
         publish(card_target, card_file, &card)?;
     }
-    let value = json!({
+    let mut value = json!({
         "path": args.out.display().to_string(),
         "card_path": args.card.as_ref().map(|path| path.display().to_string()),
         "files": files.into_iter().map(|file| file.json).collect::<Vec<_>>(),
     });
+    if let Some(upload) = upload {
+        let sent = upload.send(&Parcel { files: args.files.clone(), page, card }, progress, cancel)?;
+        said += &sent.to_text();
+        value["uploaded"] = sent.to_json();
+    }
     Ok((said, document("report", value)))
+}
+
+/// Page and card of one file, to be uploaded with it.
+///
+/// # Errors
+/// When it cannot be read or is damaged, or the user interrupts.
+pub fn parcel_of(
+    file: &Path,
+    base_model: Option<&str>,
+    progress: &dyn Progress,
+    cancel: &Cancel,
+) -> anyhow::Result<Parcel> {
+    let paths = vec![file.to_owned()];
+    let files = read_files(&paths, progress, cancel)?;
+    let card = card(&files, &CardFields { base_model, license: None });
+    Ok(Parcel { page: page(&files), card, files: paths })
 }
 
 /// No file is given twice, and no output is one of those to read or the other output.
