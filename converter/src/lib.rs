@@ -39,6 +39,7 @@ mod error;
 mod fit;
 mod foresee;
 mod gguf;
+mod hf;
 pub mod hub;
 mod limits;
 mod options;
@@ -56,6 +57,7 @@ mod write;
 
 pub use convert::{Conversion, convert};
 pub use error::{ConvertError, Result};
+pub use hf::HfOut;
 pub use fit::{StatisticsFile, calibrate, collect_statistics, merge_statistics};
 pub use limits::{Limits, Percent, rejected_path};
 pub use options::{Calibration, ClusterOptions, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort};
