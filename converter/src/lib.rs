@@ -41,6 +41,8 @@ mod foresee;
 mod gguf;
 mod hf;
 pub mod hub;
+pub mod imatrix;
+mod inputs;
 mod limits;
 mod options;
 pub mod plan;
@@ -57,8 +59,8 @@ mod write;
 
 pub use convert::{Conversion, convert};
 pub use error::{ConvertError, Result};
-pub use hf::HfOut;
 pub use fit::{StatisticsFile, calibrate, collect_statistics, merge_statistics};
+pub use hf::HfOut;
 pub use limits::{Limits, Percent, rejected_path};
 pub use options::{Calibration, ClusterOptions, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort};
 pub use plan_file::{SavedPlan, Texts};

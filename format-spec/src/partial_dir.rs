@@ -49,13 +49,7 @@ impl PartialDir {
             return Err(FormatError::io(&partial, "lock", source));
         }
         note_partial(&partial);
-        let dir = PartialDir {
-            path: path.to_owned(),
-            partial,
-            force,
-            lock: Some(lock),
-            published: false,
-        };
+        let dir = PartialDir { path: path.to_owned(), partial, force, lock: Some(lock), published: false };
         // What a crashed process left.
         for name in entries(&dir.partial)?.iter().filter(|name| *name != LOCK) {
             let left = dir.partial.join(name);
@@ -107,9 +101,8 @@ impl PartialDir {
             Ok(_) => Some(with_end(&self.path, ".replaced")),
             Err(_) => None,
         };
-        let rename = |from: &Path, to: &Path| {
-            fs::rename(from, to).map_err(|e| FormatError::io(to, "rename to", e))
-        };
+        let rename =
+            |from: &Path, to: &Path| fs::rename(from, to).map_err(|e| FormatError::io(to, "rename to", e));
         if let Some(old) = &old {
             rename(&self.path, old)?;
         }

@@ -45,9 +45,9 @@ Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or 
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 // Otherwise no model is run, and there is nothing to pin.
 #[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
-#[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "stats_out", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
+#[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "imatrix", "stats_out", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 // The options of a job are in the list.
-#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin"])))]
+#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin"])))]
 pub struct ConvertArgs {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
     /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf (in builds with the feature `hub`)
@@ -124,7 +124,11 @@ pub struct ConvertArgs {
     /// --calibration the weights are fitted to them alone
     #[arg(long, value_name = "FILE", conflicts_with = "stats_out")]
     pub(super) stats_in: Vec<PathBuf>,
-    /// Write the statistics of the calibration text to a file
+    /// Importance matrix of llama.cpp (GGUF, or the older .dat) of this model, where no text is at hand: it says how much each
+    /// column of a matrix matters
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["calibration", "stats_in", "stats_out", "stats_only", "target_size", "target_bpw", "clusters", "early_exit", "plan", "demo", "show_stats", "merge_stats"])]
+    pub(super) imatrix: Option<PathBuf>,
+    /// Write the statistics of the calibration text to a file; to FILE.gguf an importance matrix for llama-quantize
     #[arg(long, value_name = "FILE")]
     pub(super) stats_out: Option<PathBuf>,
     /// Write the file of --stats-out and stop: nothing is converted

@@ -1,6 +1,7 @@
 //! What stands beside the weights: the tokenizer and the chat template, copied from a directory or made of what a file has of them.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 use qsf_format::{JsonLimits, ModelConfig, from_json};
@@ -38,7 +39,7 @@ pub(super) fn write_companions(source: &dyn WeightSource, dir: &Path) -> Result<
             let (from, to) = (from.join(name), dir.join(name));
             // A link of the hub's cache is followed; a pipe of that name would block.
             if fs::metadata(&from).is_ok_and(|found| found.is_file()) {
-                fs::copy(&from, &to).map_err(|e| ConvertError::io(&from, "copy", e))?;
+                copy(&from, &to).map_err(|e| ConvertError::io(&from, "copy", e))?;
                 has_tokenizer |= name == "tokenizer.json";
             }
         }
@@ -57,6 +58,11 @@ pub(super) fn write_companions(source: &dyn WeightSource, dir: &Path) -> Result<
         write("tokenizer_config.json", &pretty(&fields))?;
     }
     Ok(())
+}
+
+/// Without the permissions: a source that is read only gives files that can be written.
+fn copy(from: &Path, to: &Path) -> io::Result<u64> {
+    io::copy(&mut File::open(from)?, &mut File::create(to)?)
 }
 
 /// Bytes that they take, about.
@@ -116,7 +122,8 @@ mod tests {
 
     #[test]
     fn tokens_are_named_whatever_kind_of_vocabulary_has_them() {
-        let map = json!({ "added_tokens": [{ "id": 2, "content": "</s>" }], "model": { "vocab": { "<s>": 1 } } });
+        let map =
+            json!({ "added_tokens": [{ "id": 2, "content": "</s>" }], "model": { "vocab": { "<s>": 1 } } });
         let list = json!({ "model": { "vocab": [["<unk>", 0.0], ["<s>", -1.0]] } });
         assert_eq!((token_of(&map, 2), token_of(&map, 1)), (json!("</s>"), json!("<s>")));
         assert_eq!((token_of(&list, 1), token_of(&list, 7)), (json!("<s>"), Value::Null));

@@ -23,17 +23,8 @@ pub(super) fn number(value: f32) -> Value {
 }
 
 /// Models that say of each layer whether it has a sliding window.
-const TYPED_LAYERS: [&str; 9] = [
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma3_text",
-    "olmo3",
-    "cohere2",
-    "exaone4",
-    "ministral",
-    "smollm3",
-];
+const TYPED_LAYERS: [&str; 9] =
+    ["qwen2", "qwen3", "gemma2", "gemma3_text", "olmo3", "cohere2", "exaone4", "ministral", "smollm3"];
 
 /// Models that have one window for all layers, or none.
 const ONE_WINDOW: [&str; 6] = ["mistral", "mixtral", "phi3", "starcoder2", "qwen3_moe", "ministral3"];
@@ -134,6 +125,9 @@ fn like_llama(model: &Described<'_>) -> Fields {
         fields.push(("logit_scale", number(config.logit_scale.unwrap_or(1.0))));
         fields.push(("use_qk_norm", json!(config.qk_norm.is_some())));
     }
+    if model_type == "glm4_moe" {
+        fields.push(("use_qk_norm", json!(config.qk_norm.is_some())));
+    }
     if matches!(model_type, "gpt_neox" | "stablelm") {
         fields.push(("use_parallel_residual", json!(config.residual != Residual::Sequential)));
     }
@@ -195,7 +189,8 @@ fn windows(config: &ModelConfig, model_type: &str) -> Fields {
     let size = config.sliding_window.as_ref().map(|window| window.size);
     let mut fields = Vec::new();
     if TYPED_LAYERS.contains(&model_type) {
-        let kind = |layer| if config.window(layer).is_some() { "sliding_attention" } else { "full_attention" };
+        let kind =
+            |layer| if config.window(layer).is_some() { "sliding_attention" } else { "full_attention" };
         fields.push(("layer_types", json!((0..config.layers).map(kind).collect::<Vec<_>>())));
     } else if !ONE_WINDOW.contains(&model_type) && size.is_none() {
         return fields;

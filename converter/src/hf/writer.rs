@@ -199,7 +199,8 @@ impl HfWriter {
 
     /// Experts that have a tensor each are parts of one of the model, which is needed until the last of them is written.
     fn waiting_part_done(&mut self, id: TensorId) -> Option<Tensor> {
-        let again = self.laid.tensors[self.next..].iter().take_while(|saved| saved.parts().any(|part| part == id));
+        let again =
+            self.laid.tensors[self.next..].iter().take_while(|saved| saved.parts().any(|part| part == id));
         if again.count() > 0 { None } else { self.waiting.remove(&id) }
     }
 

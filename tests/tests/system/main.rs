@@ -49,6 +49,7 @@ mod bench;
 mod chat;
 mod clusters;
 mod early_exit;
+mod imatrix;
 mod interactive;
 mod kv_cache;
 mod layers;

@@ -9,8 +9,10 @@ use crate::source::mapping::{SavedNames, SavedTensor, saved_tensors};
 
 /// Numbers that transformers stores beside a tensor, and computes with: of which models, the end of the tensor's name, theirs, and
 /// what they are.
-const CONSTANTS: [(&str, &str, &str, f32); 2] =
-    [("apertus", ".act_fn.alpha_p", ".act_fn.beta", 0.5), ("apertus", ".act_fn.alpha_p", ".act_fn.eps", -1e-6)];
+const CONSTANTS: [(&str, &str, &str, f32); 2] = [
+    ("apertus", ".act_fn.alpha_p", ".act_fn.beta", 0.5),
+    ("apertus", ".act_fn.alpha_p", ".act_fn.eps", -1e-6),
+];
 
 /// Names of one model.
 #[derive(Debug, Clone, Copy)]

@@ -23,8 +23,8 @@ mod table;
 mod tests;
 
 pub use matching::{Mapping, MappingRequest, is_ignored};
-pub(crate) use saved::{SavedNames, saved_tensors};
 pub use saved::SavedTensor;
+pub(crate) use saved::{SavedNames, saved_tensors};
 pub use store::{TensorStore, no_such_tensor};
 pub(crate) use table::join_rules;
 pub use table::{Form, NameRule, NameTable, formed, join, rows};

@@ -98,11 +98,12 @@ fn of_rule(
     let places = measured.places();
     let count = if measured.one_by_one { measured.experts } else { 1 };
     let of_expert = |e: usize| {
-        let parts = measured.ids.iter().zip(&measured.parts).zip(&places).map(|((&id, &(rows, _)), place)| {
-            let rows = rows / count;
-            let place = place.stored_part(rule.form, config, id.kind)?;
-            Some(Part { id, rows: e * rows..(e + 1) * rows, place, constant: None })
-        });
+        let parts =
+            measured.ids.iter().zip(&measured.parts).zip(&places).map(|((&id, &(rows, _)), place)| {
+                let rows = rows / count;
+                let place = place.stored_part(rule.form, config, id.kind)?;
+                Some(Part { id, rows: e * rows..(e + 1) * rows, place, constant: None })
+            });
         Some(SavedTensor {
             name: name.replace("{e}", &e.to_string()),
             shape: shape(&name, &measured, config),
