@@ -51,6 +51,12 @@ impl Moments {
         Ok(Moments { tokens: 0, sums: vec![0.0; cols], squares: vec![0.0; cols], products })
     }
 
+    /// Of so many tokens whose values squared have these means; the values themselves are taken to have a mean of 0.
+    pub fn of_mean_squares(tokens: u64, mean_squares: Vec<f64>) -> Moments {
+        let squares = mean_squares.into_iter().map(|mean| mean * tokens as f64).collect::<Vec<_>>();
+        Moments { tokens, sums: vec![0.0; squares.len()], squares, products: None }
+    }
+
     /// Columns, n.
     pub fn cols(&self) -> usize {
         self.sums.len()

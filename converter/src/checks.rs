@@ -1,6 +1,6 @@
 //! What cannot end well, found before anything is read: the user hears it now, not when everything else is done.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use qsf_format::{BlockSize, FormatError, MAX_CLUSTERS};
 use qsf_runtime::RuntimeError;
@@ -23,7 +23,12 @@ pub(crate) fn check_request(source: &dyn WeightSource, out: &Path, options: &Con
 /// An output that is one of the inputs would destroy it, `--force` or not.
 pub(crate) fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<()> {
     let Ok(out_path) = out.canonicalize() else { return Ok(()) };
-    let is_input = source.files().iter().any(|file| file.canonicalize().is_ok_and(|f| f == out_path));
+    let is_input = |file: &PathBuf| {
+        // A directory that is written takes the place of all that is in it.
+        file.canonicalize().is_ok_and(|f| f == out_path || f.parent() == Some(&out_path))
+            || file.parent().is_some_and(|dir| dir.canonicalize().is_ok_and(|dir| dir == out_path))
+    };
+    let is_input = source.files().iter().any(is_input);
     if is_input { Err(ConvertError::OutputIsInput { path: out.to_owned() }) } else { Ok(()) }
 }
 

@@ -2,7 +2,6 @@
 //! At most one layer of output and one run of rows of input per thread are in memory; with a calibration text also the hidden
 //! states of its tokens.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -112,10 +111,12 @@ pub fn convert(
     let Written { mut file, tensors } = file.complete(source, header_id(options), provenance)?;
     let mut sections = Sections::default();
     let unmeasured = sections.measure(&mut file, source, options, &session).err();
-    let bytes = fs::metadata(file.path()).map_err(|e| ConvertError::io(file.path(), "read", e))?.len();
+    let bytes = file.bytes()?;
     target_warning(bytes, options).iter().for_each(|warning| progress.warn(warning));
     let mut missed = options.limits.missed(bytes, sections.evaluation.as_ref());
-    missed.extend(over_target(bytes, options.size_limit));
+    // Of a directory, the limit is that of the file whose values it has.
+    let size_limit = options.size_limit.filter(|_| options.hf.is_none());
+    missed.extend(over_target(bytes, size_limit));
     let path = if missed.is_empty() { out.to_owned() } else { rejected_path(out) };
     // Where something is kept, the same command goes on from there.
     let goes_on = |error: &ConvertError| {

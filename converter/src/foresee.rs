@@ -10,6 +10,7 @@ use qsf_runtime::source::WeightSource;
 
 use crate::error::{ConvertError, Result};
 use crate::gguf::header_bytes;
+use crate::hf::directory_bytes;
 use crate::options::ConvertOptions;
 use crate::plan::Plan;
 use crate::sections::{text_bytes, unhashed_provenance};
@@ -52,6 +53,9 @@ pub(crate) fn check_room(
 
 /// Bytes that the file has at least; 0 where that follows from what is measured or compressed.
 fn least_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) -> Result<u64> {
+    if let Some(hf) = options.hf {
+        return directory_bytes(source, hf);
+    }
     let open = options.compression != Compression::None
         || (options.size_limit.is_some() && options.replay.is_none());
     if open {
@@ -91,11 +95,12 @@ pub(crate) fn warnings(
         .and_then(Path::extension)
         .and_then(|end| FOREIGN.into_iter().find(|foreign| end.eq_ignore_ascii_case(foreign)));
     if let (Some(foreign), Some(out)) = (foreign, out) {
-        let format = if options.gguf.is_some() { "GGUF" } else { "QSF" };
-        found.push(format!(
-            "{}: the file will be {format}, though its name ends in .{foreign}",
-            out.display()
-        ));
+        let made = match (&options.hf, &options.gguf) {
+            (Some(_), _) => "a directory of this name will be made",
+            (None, Some(_)) => "the file will be GGUF",
+            (None, None) => "the file will be QSF",
+        };
+        found.push(format!("{}: {made}, though its name ends in .{foreign}", out.display()));
     }
     if source.tokenizer_json().is_none() {
         found.push(format!(
@@ -119,7 +124,7 @@ pub(crate) fn warnings(
 
 /// A warning where a file of so many `bytes` leaves much of its target: no types would make it better.
 pub(crate) fn target_warning(bytes: u64, options: &ConvertOptions) -> Option<String> {
-    let limit = options.size_limit.filter(|limit| bytes < limit / 10 * 9)?;
+    let limit = options.size_limit.filter(|limit| options.hf.is_none() && bytes < limit / 10 * 9)?;
     let (bytes, limit) = (human_bytes(bytes), human_bytes(limit));
     Some(format!(
         "of {limit} the file takes {bytes}: no larger types would make it better; --quant f16 keeps the weights as they are"

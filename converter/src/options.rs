@@ -7,6 +7,7 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, Compression, Layout, QuantType};
 use serde_json::{Map, Value, json};
 
+use crate::hf::HfOut;
 use crate::limits::Limits;
 use crate::plan::{GgufRecipe, OutlierShare, Recipe, TypeOverride};
 use crate::replay::Replay;
@@ -18,6 +19,8 @@ pub struct ConvertOptions {
     pub recipe: Recipe,
     /// Write a GGUF file, with the types of this recipe instead.
     pub gguf: Option<GgufRecipe>,
+    /// Write a HuggingFace directory with the values that the file would have.
+    pub hf: Option<HfOut>,
     /// Weights that are stored apart from the blocks.
     pub outliers: OutlierChoice,
     /// Least cosine between a matrix and its stored form: one that has less goes on to a larger type; where types are chosen
@@ -74,6 +77,7 @@ impl Default for ConvertOptions {
         ConvertOptions {
             recipe: Recipe::Uniform(QuantType::Q4),
             gguf: None,
+            hf: None,
             outliers: OutlierChoice::OFF,
             min_cosine: None,
             overrides: Vec::new(),
@@ -242,6 +246,7 @@ impl ConvertOptions {
         ]
         .into_iter()
         // Where it is not asked for, files stay as they were before there was such a thing.
+        .chain(self.hf.map(|hf| ("hf", json!(hf))))
         .chain(self.early_exit.as_ref().map(|exits| ("early_exit", json!(text(exits)))))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()

@@ -6,6 +6,7 @@ use qsf_runtime::source::WeightSource;
 
 use crate::error::Result;
 use crate::gguf::{check_plan, names_of};
+use crate::hf::check_model;
 use crate::options::ConvertOptions;
 use crate::plan::{GgufRules, Plan, TensorType, nearest_type};
 use crate::replay::Replay;
@@ -16,6 +17,9 @@ use crate::replay::Replay;
 /// When an override applies to no tensor, the file cannot have a type, a GGUF file cannot have the model, or the plan does not fit
 /// the model.
 pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Result<Plan> {
+    if let Some(hf) = options.hf {
+        check_model(source, hf)?;
+    }
     let replay = options.replay.as_ref();
     // A plan names every tensor: what the overrides did is in it.
     let overrides = if replay.is_some() { &[] } else { &options.overrides[..] };

@@ -1,5 +1,6 @@
 //! Encoded tensors into the file, in the order in which it has them. At most one layer of output is in memory.
 
+use std::fs;
 use std::path::Path;
 
 use qsf_format::{
@@ -14,8 +15,9 @@ use crate::encode::{
     BlockForm, EncodedRows, Fit, StoredTensor, TensorBlocks, TensorCache, TensorEncoder, TensorRuns,
     VALUES_PER_RUN,
 };
-use crate::error::Result;
+use crate::error::{ConvertError, Result};
 use crate::gguf::{GgufFileOut, GgufRequest, GgufWriter};
+use crate::hf::{HfDirectory, HfWriter};
 use crate::options::ConvertOptions;
 use crate::plan::{Plan, PlannedTensor, TensorReport};
 use crate::sections::unhashed_provenance;
@@ -31,6 +33,7 @@ pub(crate) struct FileWriter {
 enum Writer {
     Qsf(Box<QsfWriter>),
     Gguf(Box<GgufWriter>),
+    Hf(Box<HfWriter>),
 }
 
 /// A file with all tensors and its description.
@@ -45,6 +48,7 @@ pub(crate) struct Written {
 pub(crate) enum Finished {
     Qsf(CompleteFile),
     Gguf(Box<GgufFileOut>),
+    Hf(Box<HfDirectory>),
 }
 
 /// Where a tensor of the model as a whole goes.
@@ -68,8 +72,12 @@ impl FileWriter {
     ) -> Result<FileWriter> {
         let ConvertOptions { force, block, compression, .. } = *options;
         let source = encoder.source;
-        let writer = match options.gguf {
-            Some(recipe) => {
+        let writer = match (options.hf, options.gguf) {
+            (Some(hf), _) => {
+                let reads = (encoder.rows.isa, block, encoder.rows.tables.clone());
+                Writer::Hf(Box::new(HfWriter::create(out, source, hf, force, reads)?))
+            }
+            (None, Some(recipe)) => {
                 let request = GgufRequest {
                     source,
                     plan,
@@ -81,7 +89,7 @@ impl FileWriter {
                 };
                 Writer::Gguf(Box::new(GgufWriter::create(out, &request)?))
             }
-            None => {
+            (None, None) => {
                 let tables = *encoder.rows.tables;
                 let writer_options = WriterOptions { force, block, compression, tables };
                 Writer::Qsf(Box::new(QsfWriter::create(out, source.config().layers, writer_options)?))
@@ -139,6 +147,7 @@ impl FileWriter {
                 writer.outliers(tensor.id, &tensor.outliers)?;
             }
             Writer::Gguf(writer) => writer.tensor(tensor.id, tensor.encoded.clone())?,
+            Writer::Hf(writer) => writer.tensor(tensor)?,
         }
         self.records.push(tensor.record.clone());
         Ok(())
@@ -167,6 +176,7 @@ impl FileWriter {
                     writer.tensor(tensor.id, tensor.encoded)?;
                 }
             }
+            Writer::Hf(writer) => tensors.iter().try_for_each(|tensor| writer.tensor(tensor))?,
         }
         Ok(())
     }
@@ -227,6 +237,7 @@ impl FileWriter {
                 writer.outliers(tensor.id, &tensor.outliers)?;
             }
             Writer::Gguf(writer) => writer.tensor(tensor.id, tensor.encoded.clone())?,
+            Writer::Hf(writer) => writer.tensor(tensor)?,
         }
         self.records.push(tensor.record.clone());
         Ok(())
@@ -254,14 +265,20 @@ impl FileWriter {
                 }
             }
             Writer::Gguf(writer) => writer.begin_runs(quant)?,
+            Writer::Hf(writer) => writer.begin_runs(id)?,
         }
         for rows in runs.ranges() {
+            let count = rows.len() as u32;
             let mut encoded = runs.encode(rows)?;
             let data = std::mem::take(&mut encoded.data);
             match (&mut self.writer, place) {
                 (Writer::Qsf(writer), Place::Embedding) => writer.embedding_rows(&data)?,
                 (Writer::Qsf(writer), Place::Section) => writer.tensor_rows(&data)?,
                 (Writer::Gguf(writer), _) => writer.run(id, quant, data)?,
+                (Writer::Hf(writer), _) => {
+                    let blocks = TensorBlocks { kind: id.kind, rows: count, cols, quant, layout, data };
+                    writer.run(id, &blocks, &encoded.outliers)?;
+                }
             }
             // Without the blocks, which are written.
             all.append(encoded);
@@ -269,6 +286,7 @@ impl FileWriter {
         match &mut self.writer {
             Writer::Qsf(writer) => writer.outliers(id, &all.outliers)?,
             Writer::Gguf(writer) => writer.end_runs()?,
+            Writer::Hf(writer) => writer.end_runs(id, cols as usize)?,
         }
         self.records.push(runs.record(&all));
         Ok(())
@@ -294,6 +312,7 @@ impl FileWriter {
                 )?)
             }
             Writer::Gguf(writer) => Finished::Gguf(Box::new(writer.complete(provenance)?)),
+            Writer::Hf(writer) => Finished::Hf(Box::new(writer.complete(source, &provenance)?)),
         };
         Ok(Written { file, tensors })
     }
@@ -305,6 +324,21 @@ impl Finished {
         match self {
             Finished::Qsf(file) => file.path(),
             Finished::Gguf(file) => file.path(),
+            Finished::Hf(dir) => dir.path(),
+        }
+    }
+
+    /// Bytes of it, of a directory of all files.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub fn bytes(&self) -> Result<u64> {
+        match self {
+            Finished::Hf(dir) => dir.bytes(),
+            file => {
+                let path = file.path();
+                Ok(fs::metadata(path).map_err(|e| ConvertError::io(path, "read", e))?.len())
+            }
         }
     }
 
@@ -338,6 +372,7 @@ impl Finished {
         match self {
             Finished::Qsf(file) => Ok(file.append_evaluation(found.to_string().as_bytes())?),
             Finished::Gguf(file) => file.add_evaluation(found),
+            Finished::Hf(dir) => dir.add_evaluation(found),
         }
     }
 
@@ -349,6 +384,7 @@ impl Finished {
         match self {
             Finished::Qsf(file) => Ok(file.publish_as(path)?),
             Finished::Gguf(file) => file.publish_as(path),
+            Finished::Hf(dir) => dir.publish_as(path),
         }
     }
 }

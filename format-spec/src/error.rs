@@ -65,6 +65,14 @@ pub enum FormatError {
         /// The device, pipe or socket.
         path: PathBuf,
     },
+    /// A directory that holds more than a model is never replaced, asked for or not.
+    #[error("{}: this folder holds {other}, which is no file of a model: give another name, or an empty folder", path.display())]
+    NotOnlyAModel {
+        /// The directory.
+        path: PathBuf,
+        /// What is in it.
+        other: String,
+    },
     /// The writer was given something that the format cannot hold.
     #[error("{}: cannot write {what}: {why}", path.display())]
     Unwritable {
@@ -207,7 +215,8 @@ impl FormatError {
             FormatError::Unsupported { .. } => Failure::Unsupported,
             FormatError::Exists { .. }
             | FormatError::IsDirectory { .. }
-            | FormatError::NotRegularFile { .. } => Failure::Usage,
+            | FormatError::NotRegularFile { .. }
+            | FormatError::NotOnlyAModel { .. } => Failure::Usage,
             FormatError::Unwritable { .. } => Failure::Unsupported,
         }
     }

@@ -85,6 +85,7 @@ mod outline;
 #[cfg(test)]
 mod page_examples;
 pub mod panels;
+mod partial_dir;
 mod partial_file;
 pub mod printable;
 mod quant_type;
@@ -126,6 +127,7 @@ pub use model_config::{
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;
+pub use partial_dir::PartialDir;
 pub use partial_file::{PartialFile, abandon_partial_files};
 pub use quant_type::QuantType;
 pub use reader::{EmbeddingInfo, MAX_SECTION_BYTES, QsfFile, TensorGroup};

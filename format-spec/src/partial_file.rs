@@ -15,11 +15,21 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 pub fn abandon_partial_files() {
     let mut unfinished = unfinished();
     for partial in unfinished.drain(..) {
-        // Nothing more can be done if this fails; the name says that the file is partial.
-        let _ = fs::remove_file(partial);
+        // Nothing more can be done if this fails; the name says that it is partial.
+        let _ = if partial.is_dir() { fs::remove_dir_all(partial) } else { fs::remove_file(partial) };
     }
     // Never unlocked: a file that is begun now would be left behind, and one that is renamed now is gone.
     std::mem::forget(unfinished);
+}
+
+/// From here on [`abandon_partial_files`] removes `partial`.
+pub(crate) fn note_partial(partial: &Path) {
+    unfinished().push(partial.to_owned());
+}
+
+/// From here on it does not.
+pub(crate) fn finish_partial(partial: &Path) {
+    unfinished().retain(|other| other != partial);
 }
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {

@@ -37,7 +37,10 @@ class _Convert(TypedDict, total=False):
     target_bpw: float | None
     plan: _Path | None
     save_plan: _Path | None
-    to: Literal["qsf", "gguf"] | None
+    to: Literal["qsf", "gguf", "hf"] | None
+    dtype: Literal["f32", "f16", "bf16"] | None
+    shard_size: _Size | None
+    imatrix: _Path | None
     calibration: _Paths | None
     calibration_tokens: int | None
     effort: Literal["normal", "max"] | None

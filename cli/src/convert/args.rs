@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{ArgGroup, Parser, ValueEnum};
 use qsf_converter::plan::TypeOverride;
 use qsf_converter::{OutlierChoice, Percent, SearchEffort};
-use qsf_format::{BlockSize, Compression, Layout};
+use qsf_format::{BlockSize, Compression, Layout, QuantType};
 use qsf_runtime::WorkPart;
 
 use super::quant_arg::{FormatArg, QuantArg};
@@ -20,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   qsf-convert ./Llama-3.2-1B llama.qsf --quant 4bit
   qsf-convert model-f16.gguf model.qsf
   qsf-convert ./Llama-3.2-1B llama.gguf --quant Q4_K_M --calibration text.txt
+  qsf-convert llama.gguf ./llama --to hf
   qsf-convert ./gpt2 --quant mixed --tensor-type 'layer 0 *=8bit'
   qsf-convert --demo
   qsf-convert --batch jobs.jsonl --out-dir quantized
@@ -38,23 +39,23 @@ A mix for a size, which --target-size chooses, is better than any one type.
 
 Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or disk,\n6 a file misses its limits or jobs of a batch failed, 130 interrupted.";
 
-/// Converts a HuggingFace, GGUF or QSF model into one QSF file, or one GGUF file for llama.cpp.
+/// Converts a HuggingFace, GGUF or QSF model into one QSF file, one GGUF file for llama.cpp, or a HuggingFace directory.
 ///
-/// OUT.gguf, --to gguf or a recipe of llama-quantize (--quant Q4_K_M) make a GGUF file.
+/// OUT.gguf, --to gguf or a recipe of llama-quantize (--quant Q4_K_M) make a GGUF file, --to hf a directory.
 #[derive(Debug, Parser)]
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
 // Otherwise no model is run, and there is nothing to pin.
 #[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
-#[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "stats_out", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
+#[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "imatrix", "stats_out", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 // The options of a job are in the list.
-#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload"])))]
+#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload"])))]
 #[command(mut_arg("upload", |upload| upload.conflicts_with_all(["dry_run", "stats_only", "stats_part", "merge_stats", "show_stats", "demo"])))]
 pub struct ConvertArgs {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
     /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf
     #[arg(value_name = "MODEL", required_unless_present_any = ["demo", "show_stats", "merge_stats", "batch"])]
     pub(super) model: Option<PathBuf>,
-    /// File to write: OUT.qsf or OUT.gguf [default: MODEL's name and the type, in this directory]
+    /// File to write: OUT.qsf or OUT.gguf; with --to hf the directory [default: MODEL's name and the type, in this directory]
     #[arg(value_name = "OUT")]
     pub(super) out: Option<PathBuf>,
     #[command(flatten)]
@@ -70,6 +71,12 @@ pub struct ConvertArgs {
     /// Format to write, where the name of OUT does not say it
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(super) to: Option<FormatArg>,
+    /// With --to hf: type of the values [default: that of the source; bf16 where it is quantized]
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub(super) dtype: Option<DtypeArg>,
+    /// With --to hf: most bytes of a file of weights [default: 5GB]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) shard_size: Option<ByteSize>,
     /// Type of the tensors whose name matches, such as 'attn_v=8bit' or 'layer 0 *=4bit'; may be repeated, later ones win
     #[arg(long, value_name = "PATTERN=TYPE")]
     pub(super) tensor_type: Vec<TypeOverride>,
@@ -98,7 +105,7 @@ pub struct ConvertArgs {
     pub(super) target_bpw: Option<f64>,
     /// Make the file that a plan is of, with the same bytes: types, texts and all options come from it. --calibration and
     /// --stats-in say where files of the plan are now
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "calibration_tokens", "effort", "chat_template", "stats_out", "clusters", "early_exit"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "calibration_tokens", "effort", "chat_template", "stats_out", "clusters", "early_exit"])]
     pub(super) plan: Option<PathBuf>,
     /// Write the plan of the conversion as JSON, as soon as types are chosen; with --dry-run, too
     #[arg(long, value_name = "FILE", conflicts_with = "plan")]
@@ -121,22 +128,26 @@ pub struct ConvertArgs {
     /// --calibration the weights are fitted to them alone
     #[arg(long, value_name = "FILE", conflicts_with = "stats_out")]
     pub(super) stats_in: Vec<PathBuf>,
-    /// Write the statistics of the calibration text to a file
+    /// Importance matrix of llama.cpp (GGUF, or the older .dat) of this model, where no text is at hand: it says how much each
+    /// column of a matrix matters
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["calibration", "stats_in", "stats_out", "stats_only", "target_size", "target_bpw", "clusters", "early_exit", "plan", "demo", "show_stats", "merge_stats"])]
+    pub(super) imatrix: Option<PathBuf>,
+    /// Write the statistics of the calibration text to a file; to FILE.gguf an importance matrix for llama-quantize
     #[arg(long, value_name = "FILE")]
     pub(super) stats_out: Option<PathBuf>,
     /// Write the file of --stats-out and stop: nothing is converted
-    #[arg(long, requires_all = ["stats_out", "model"], conflicts_with_all = ["out", "quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
+    #[arg(long, requires_all = ["stats_out", "model"], conflicts_with_all = ["out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
     pub(super) stats_only: bool,
     /// With --stats-only: only the I-th of N parts of the calibration text, such as 1/4, cut between the sequences that the whole
     /// text is taken in; --stats-in and --merge-stats add the files up
     #[arg(long, value_name = "I/N", requires = "stats_only")]
     pub(super) stats_part: Option<WorkPart>,
     /// Add up statistics files of one model, in this order, into that of --stats-out, and stop
-    #[arg(long, value_name = "FILE", num_args = 1.., requires = "stats_out", conflicts_with_all = ["model", "stats_only", "calibration", "calibration_tokens", "chat_template", "threads", "pin", "out", "quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "stats_out", conflicts_with_all = ["model", "stats_only", "calibration", "calibration_tokens", "chat_template", "threads", "pin", "out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
     pub(super) merge_stats: Vec<PathBuf>,
     /// Print what statistics files hold and stop. With MODEL, before it, also how long the rows of its matrices are, and how
     /// much their outputs vary
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "revision", "quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "demo", "dry_run", "plan", "save_plan", "eval", "max_size", "clusters", "early_exit", "calibration", "stats_in", "stats_out", "target_size", "target_bpw", "skip_tokenizer_check", "force", "allow_requantize"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "demo", "dry_run", "plan", "save_plan", "eval", "max_size", "clusters", "early_exit", "calibration", "stats_in", "stats_out", "target_size", "target_bpw", "skip_tokenizer_check", "force", "allow_requantize"])]
     pub(super) show_stats: Vec<PathBuf>,
     /// Group the tokens of the vocabulary into N clusters, measured on the calibration text, for qsf-run --head clusters [default:
     /// none; without a number 256]
@@ -176,7 +187,7 @@ pub struct ConvertArgs {
     #[arg(long, conflicts_with_all = ["stats_out", "retry", "fail_fast"])]
     pub(super) dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "to", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "skip_tokenizer_check", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "save_plan", "clusters", "early_exit", "eval", "max_size", "stats_in", "stats_out", "show_stats"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "skip_tokenizer_check", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "save_plan", "clusters", "early_exit", "eval", "max_size", "stats_in", "stats_out", "show_stats"])]
     pub(super) demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]
@@ -193,6 +204,27 @@ pub struct ConvertArgs {
     pub(super) compute: ComputeArgs,
     #[command(flatten)]
     pub(super) batch: BatchArgs,
+}
+
+/// `--dtype`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum DtypeArg {
+    /// 32-bit floats
+    F32,
+    /// 16-bit floats
+    F16,
+    /// 16-bit floats with the range of f32
+    Bf16,
+}
+
+impl From<DtypeArg> for QuantType {
+    fn from(arg: DtypeArg) -> QuantType {
+        match arg {
+            DtypeArg::F32 => QuantType::F32,
+            DtypeArg::F16 => QuantType::F16,
+            DtypeArg::Bf16 => QuantType::Bf16,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

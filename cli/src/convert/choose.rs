@@ -1,9 +1,13 @@
 //! From the command line to the options of a conversion.
 
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use qsf_converter::imatrix::is_imatrix;
 use qsf_converter::plan::Recipe;
 use qsf_converter::{
-    ClusterOptions, ConvertOptions, EvaluationText, Limits, OutlierChoice, SavedPlan, Texts, calibrate,
-    evaluation_text,
+    ClusterOptions, ConvertOptions, EvaluationText, HfOut, Limits, OutlierChoice, SavedPlan, Texts,
+    calibrate, evaluation_text,
 };
 use qsf_format::{QuantType, human_bytes};
 use qsf_runtime::RuntimeError;
@@ -11,6 +15,7 @@ use qsf_runtime::source::WeightSource;
 
 use super::args::{ConvertArgs, OutlierArg};
 use super::format::Wanted;
+use super::quant_arg::{FormatArg, QuantArg};
 use crate::byte_size::ByteSize;
 
 /// Tokens of the text that vocabulary clusters are measured on.
@@ -108,11 +113,26 @@ fn options_of_flags(
     };
     let (recipe, gguf) = match Wanted::of(args)? {
         Wanted::Qsf(recipe) => (recipe, None),
-        Wanted::Gguf(recipe) => (Recipe::Uniform(QuantType::Q4), Some(recipe)),
+        Wanted::Gguf(recipe) | Wanted::Hf(Some(QuantArg::Gguf(recipe))) => {
+            (Recipe::Uniform(QuantType::Q4), Some(recipe))
+        }
+        Wanted::Hf(Some(QuantArg::Qsf(recipe))) => (recipe, None),
+        // The values of the source, whatever type holds them at last.
+        Wanted::Hf(None) if size_limit.is_none() => (Recipe::Uniform(QuantType::F32), None),
+        Wanted::Hf(None) => (Recipe::Uniform(QuantType::Q4), None),
     };
+    let stats_in = match &args.imatrix {
+        Some(path) => vec![imatrix_of(path)?],
+        None => args.stats_in.clone(),
+    };
+    let hf = matches!(args.to, Some(FormatArg::Hf)).then(|| {
+        let shard_size = args.shard_size.map(|size| size.0);
+        HfOut::new(args.dtype.map(Into::into), shard_size, source.tensors())
+    });
     Ok(ConvertOptions {
         recipe,
         gguf,
+        hf,
         outliers: if gguf.is_some() { OutlierChoice::OFF } else { choose_outliers(args)? },
         min_cosine: args.min_cosine,
         overrides: args.tensor_type.clone(),
@@ -120,7 +140,7 @@ fn options_of_flags(
         compression: args.compress.into(),
         layout: args.layout.into(),
         calibration,
-        stats_in: args.stats_in.clone(),
+        stats_in,
         size_limit,
         effort: args.effort.into(),
         clusters,
@@ -129,6 +149,16 @@ fn options_of_flags(
         named: type_name(args, None)?,
         ..ConvertOptions::default()
     })
+}
+
+/// The file of `--imatrix`, which must be one.
+fn imatrix_of(path: &Path) -> Result<PathBuf, RuntimeError> {
+    File::open(path).map_err(|e| RuntimeError::io(path, "open", e))?;
+    if is_imatrix(path) {
+        return Ok(path.to_owned());
+    }
+    let expected = "an importance matrix of llama.cpp (GGUF, or the older .dat)";
+    Err(RuntimeError::bad_input(path, "the start of the file", expected, "other bytes"))
 }
 
 /// What `--outliers` asks for, or else what suits the other options.
@@ -153,6 +183,9 @@ pub(super) fn type_name(args: &ConvertArgs, plan: Option<&SavedPlan>) -> Result<
     Ok(match (args.target_size, args.target_bpw) {
         (Some(ByteSize(bytes)), _) => human_bytes(bytes).replace(' ', ""),
         (None, Some(bits)) => format!("{bits}bpw"),
-        (None, None) => Wanted::of(args)?.name().to_owned(),
+        (None, None) => match Wanted::of(args)? {
+            Wanted::Hf(None) => "hf".to_owned(),
+            wanted => wanted.name().to_owned(),
+        },
     })
 }

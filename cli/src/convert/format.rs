@@ -15,6 +15,8 @@ use super::quant_arg::{FormatArg, QuantArg};
 pub(super) enum Wanted {
     Qsf(Recipe),
     Gguf(GgufRecipe),
+    /// A directory, with the values of this; without, those of the source.
+    Hf(Option<QuantArg>),
 }
 
 impl Wanted {
@@ -30,7 +32,15 @@ impl Wanted {
             _ => None,
         };
         let format = args.to.or(by_name).or(by_quant).unwrap_or(FormatArg::Qsf);
+        if format != FormatArg::Hf {
+            refuse_flags_of_directories(args)?;
+        }
         match (format, args.quant) {
+            (FormatArg::Hf, quant) => {
+                refuse_flags_of_qsf(args, "a HuggingFace directory")?;
+                refuse_name_of_file(args)?;
+                Ok(Wanted::Hf(quant))
+            }
             (FormatArg::Qsf, Some(QuantArg::Gguf(recipe))) => {
                 let nearest = nearest_type(recipe.name()).unwrap_or(Recipe::Uniform(QuantType::Q4));
                 Err(RuntimeError::Request(format!(
@@ -41,7 +51,7 @@ impl Wanted {
             (FormatArg::Qsf, Some(QuantArg::Qsf(recipe))) => Ok(Wanted::Qsf(recipe)),
             (FormatArg::Qsf, None) => Ok(Wanted::Qsf(Recipe::Uniform(QuantType::Q4))),
             (FormatArg::Gguf, quant) => {
-                refuse_flags_of_qsf(args)?;
+                refuse_flags_of_qsf(args, "a GGUF file")?;
                 Self::gguf(quant)
             }
         }
@@ -67,6 +77,9 @@ impl Wanted {
         match self {
             Wanted::Qsf(recipe) => recipe.name(),
             Wanted::Gguf(recipe) => recipe.name(),
+            Wanted::Hf(Some(QuantArg::Qsf(recipe))) => recipe.name(),
+            Wanted::Hf(Some(QuantArg::Gguf(recipe))) => recipe.name(),
+            Wanted::Hf(None) => Recipe::Uniform(QuantType::F32).name(),
         }
     }
 
@@ -75,6 +88,7 @@ impl Wanted {
         match self {
             Wanted::Qsf(_) => FormatArg::Qsf.extension(),
             Wanted::Gguf(_) => FormatArg::Gguf.extension(),
+            Wanted::Hf(_) => FormatArg::Hf.extension(),
         }
     }
 }
@@ -113,16 +127,41 @@ fn of_name(out: &Path) -> Option<FormatArg> {
 }
 
 /// Flags that say how a QSF file is, and that a GGUF file has no place for.
-fn refuse_flags_of_qsf(args: &ConvertArgs) -> Result<(), RuntimeError> {
+fn refuse_flags_of_qsf(args: &ConvertArgs, format: &str) -> Result<(), RuntimeError> {
+    // The values of a directory are those of a QSF file.
+    let gguf = !matches!(args.to, Some(FormatArg::Hf)) || matches!(args.quant, Some(QuantArg::Gguf(_)));
     let given = [
-        (args.outliers.is_some(), "--outliers"),
-        (args.block_size != BlockSize::B64, "--block-size"),
+        (gguf && args.outliers.is_some(), "--outliers"),
+        (gguf && args.block_size != BlockSize::B64, "--block-size"),
         (!matches!(args.compress, CompressArg::None), "--compress"),
         (args.clusters.is_some(), "--clusters"),
         (args.early_exit, "--early-exit"),
     ];
     match given.into_iter().find(|(given, _)| *given) {
-        Some((_, flag)) => Err(RuntimeError::Request(format!("{flag}: a GGUF file has no place for that"))),
+        Some((_, flag)) => Err(RuntimeError::Request(format!("{flag}: {format} has no place for that"))),
+        None => Ok(()),
+    }
+}
+
+/// Flags that say how a directory is.
+fn refuse_flags_of_directories(args: &ConvertArgs) -> Result<(), RuntimeError> {
+    let given = [(args.dtype.is_some(), "--dtype"), (args.shard_size.is_some(), "--shard-size")];
+    match given.into_iter().find(|(given, _)| *given) {
+        Some((_, flag)) => {
+            let problem = format!("{flag} is for HuggingFace directories: give --to hf with it");
+            Err(RuntimeError::Request(problem))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Who names a file means one.
+fn refuse_name_of_file(args: &ConvertArgs) -> Result<(), RuntimeError> {
+    match args.out.as_deref().filter(|out| of_name(out).is_some()) {
+        Some(out) => {
+            let problem = format!("{}: --to hf makes a directory: give its name", out.display());
+            Err(RuntimeError::Request(problem))
+        }
         None => Ok(()),
     }
 }
@@ -149,6 +188,9 @@ mod tests {
             (vec!["--to", "gguf", "--quant", "bf16"], "gguf BF16"),
             (vec!["out", "--quant", "f16"], "qsf f16"),
             (vec!["out.gguf", "--to", "qsf"], "qsf 4bit"),
+            (vec!["out", "--to", "hf"], "hf f32"),
+            (vec!["--to", "hf", "--quant", "n4", "--dtype", "bf16"], "hf n4"),
+            (vec!["--to", "hf", "--quant", "Q4_K_M"], "hf Q4_K_M"),
         ] {
             let found = wanted(&words).unwrap();
             assert_eq!(format!("{} {}", found.extension(), found.name()), expected, "{words:?}");
@@ -160,6 +202,10 @@ mod tests {
             (vec!["--quant", "Q9_K"], "unknown recipe"),
             (vec!["out.gguf", "--outliers", "1%"], "--outliers"),
             (vec!["out.gguf", "--compress", "zstd"], "--compress"),
+            (vec!["out.gguf", "--to", "hf"], "directory"),
+            (vec!["out", "--dtype", "f16"], "--to hf"),
+            (vec!["out", "--shard-size", "1GB"], "--to hf"),
+            (vec!["out", "--to", "hf", "--early-exit"], "--early-exit"),
         ] {
             let error = wanted(&words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");

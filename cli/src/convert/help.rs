@@ -31,7 +31,19 @@ impl Program for ConvertArgs {
         groups: &[
             (
                 "Output",
-                &["to", "force", "dry_run", "compress", "layout", "json", "quiet", "verbose", "no_table"],
+                &[
+                    "to",
+                    "dtype",
+                    "shard_size",
+                    "force",
+                    "dry_run",
+                    "compress",
+                    "layout",
+                    "json",
+                    "quiet",
+                    "verbose",
+                    "no_table",
+                ],
             ),
             ("Types", &["quant", "tensor_type", "block_size", "outliers", "min_cosine", "allow_requantize"]),
             ("Types for a size", &["target_size", "target_bpw", "effort", "plan", "save_plan"]),

@@ -90,5 +90,9 @@ fn fetch(reference: &Reference, _progress: &dyn Progress, _cancel: &Cancel) -> R
 /// MODEL's own name and the type, in the current directory.
 fn default_name(name: &str, types: &str, extension: &str) -> PathBuf {
     let stem = [".gguf", ".qsf"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    PathBuf::from(format!("{stem}-{types}.{extension}"))
+    PathBuf::from(match (types, extension) {
+        ("hf", "hf") => format!("{stem}-hf"),
+        (types, "hf") => format!("{stem}-{types}-hf"),
+        (types, extension) => format!("{stem}-{types}.{extension}"),
+    })
 }

@@ -12,6 +12,8 @@ pub enum FormatArg {
     Qsf,
     /// One GGUF file, for llama.cpp and programs that use it (Ollama, LM Studio, Jan)
     Gguf,
+    /// A HuggingFace directory (safetensors), for transformers, vLLM and lm-eval: unquantized, or with the values of --quant
+    Hf,
 }
 
 impl FormatArg {
@@ -20,6 +22,7 @@ impl FormatArg {
         match self {
             FormatArg::Qsf => "qsf",
             FormatArg::Gguf => "gguf",
+            FormatArg::Hf => "hf",
         }
     }
 }

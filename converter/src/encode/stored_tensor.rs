@@ -25,6 +25,35 @@ impl TensorBlocks {
         let TensorBlocks { kind, rows, cols, quant, layout, data } = self;
         Some(EncodedTensor { kind, rows, cols, quant: quant.qsf()?, layout, data })
     }
+
+    /// The tensor in memory, or some rows of it, with these weights apart, as a reader of the file will have it.
+    ///
+    /// # Errors
+    /// When it is from a journal and has not the bytes of its shape.
+    pub fn tensor(
+        &self,
+        id: TensorId,
+        outliers: &Outliers,
+        block: BlockSize,
+        tables: &Arc<CodeTables>,
+    ) -> Result<Tensor> {
+        let TensorBlocks { rows, cols, quant, layout, ref data, .. } = *self;
+        let (rows, cols, bytes) = (rows as usize, cols as usize, data.clone().into());
+        let broken = |_| ConvertError::BrokenJournal { what: id.to_string() };
+        let tensor = match quant {
+            TensorType::Qsf(quant) => Tensor::with_layout(rows, cols, quant, block, layout, bytes)
+                .map_err(broken)?
+                .with_tables(tables),
+            TensorType::Ggml(ty) => Tensor::of_ggml(ty, rows, cols, bytes).ok_or_else(|| broken(None))?,
+        };
+        if outliers.is_empty() {
+            return Ok(tensor);
+        }
+        if outliers.rows() != tensor.rows() {
+            return Err(broken(None));
+        }
+        Ok(tensor.with_outliers(Arc::new(outliers.clone()), 0))
+    }
 }
 
 /// A tensor ready to be written.
@@ -43,21 +72,6 @@ impl StoredTensor {
     /// # Errors
     /// When it is from a journal and has not the bytes of its shape.
     pub fn tensor(&self, block: BlockSize, tables: &Arc<CodeTables>) -> Result<Tensor> {
-        let TensorBlocks { rows, cols, quant, layout, ref data, .. } = self.encoded;
-        let (rows, cols, bytes) = (rows as usize, cols as usize, data.clone().into());
-        let broken = |_| ConvertError::BrokenJournal { what: self.id.to_string() };
-        let tensor = match quant {
-            TensorType::Qsf(quant) => Tensor::with_layout(rows, cols, quant, block, layout, bytes)
-                .map_err(broken)?
-                .with_tables(tables),
-            TensorType::Ggml(ty) => Tensor::of_ggml(ty, rows, cols, bytes).ok_or_else(|| broken(None))?,
-        };
-        if self.outliers.is_empty() {
-            return Ok(tensor);
-        }
-        if self.outliers.rows() != tensor.rows() {
-            return Err(broken(None));
-        }
-        Ok(tensor.with_outliers(Arc::new(self.outliers.clone()), 0))
+        self.encoded.tensor(self.id, &self.outliers, block, tables)
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use qsf_calibration::{CrossMoment, LayerStats, Moments, Step};
+use qsf_calibration::{CrossMoment, Detail, LayerStats, Moments, Step};
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 use qsf_runtime::LinearInput;
 use qsf_runtime::cpu::Isa;
@@ -12,6 +12,7 @@ use qsf_runtime::source::Tensor;
 
 use crate::encode::Fit;
 use crate::error::{ConvertError, Result};
+use crate::inputs::input_of;
 use crate::plan::experts_of;
 use crate::quantize::{Correction, Feedback};
 
@@ -58,6 +59,16 @@ impl Fits {
         }
         let Some(moments) = self.moments(input, id.kind, expert) else { return Ok(Fit::default()) };
         let cols = moments.cols();
+        if moments.detail() == Detail::Diagonal {
+            // How much each column matters, and nothing of what makes up for what.
+            let squares = moments.mean_square();
+            let mean = squares.iter().sum::<f64>() / cols.max(1) as f64;
+            let base = if embedding { EMBEDDING_SHARE * mean } else { 0.0 };
+            let importance = squares.iter().map(|square| (square + base) as f32).collect();
+            let fit = Fit { importance: Some(Arc::new(importance)), ..Fit::default() };
+            self.made.insert((input, embedding), fit.clone());
+            return Ok(fit);
+        }
         let Some(mut moment) = moments.into_second_moment() else { return Ok(Fit::default()) };
         if embedding {
             let mean = (0..cols).map(|i| f64::from(moment[i * cols + i])).sum::<f64>() / cols as f64;
@@ -128,27 +139,4 @@ impl Fits {
 fn read_by_one_fit(input: LinearInput) -> bool {
     use LinearInput::*;
     !matches!(input, Head | Ffn | ExpertFfn(_) | ExpertDown(_))
-}
-
-/// What matrices of a kind read; `latent`: whether queries are made of latents.
-fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> Option<LinearInput> {
-    use TensorKind::*;
-    Some(match (kind, expert) {
-        (AttnQ, _) if latent => LinearInput::QueryLatent,
-        (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate, _) => LinearInput::Attention,
-        (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
-        (AttnKUp, _) => LinearInput::KeyUp,
-        (AttnVUp, _) => LinearInput::ValueUp,
-        (PerLayerGate, _) => LinearInput::PerLayerGate,
-        (PerLayerUp, _) => LinearInput::PerLayerUp,
-        (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
-        (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
-        (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,
-        (ExpertDown, Some(expert)) => LinearInput::ExpertDown(expert),
-        // What shared experts read is another input, and may have another width.
-        (ExpertDown, None) => LinearInput::ExpertDown(u32::MAX),
-        (FfnDown | SharedDown, _) => LinearInput::FfnDown,
-        (Head | TokenEmbedding, _) => LinearInput::Head,
-        _ => return None,
-    })
 }

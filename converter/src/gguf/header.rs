@@ -6,14 +6,14 @@ use qsf_runtime::ggml::GgmlType;
 use super::value::{Pairs, write_text};
 
 /// Where the values of a tensor begin, by default.
-pub(super) const ALIGNMENT: u64 = 32;
+pub(crate) const ALIGNMENT: u64 = 32;
 
 const MAGIC: &[u8; 4] = b"GGUF";
 const VERSION: u32 = 3;
 
 /// A tensor of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub name: String,
     /// Fastest first.
     pub dims: Vec<u64>,
@@ -23,7 +23,7 @@ pub(super) struct Entry {
 }
 
 /// The header of a file with these keys and tensors, whose values follow one another, up to where the first begins.
-pub(super) fn header(pairs: &Pairs, entries: &[Entry]) -> Vec<u8> {
+pub(crate) fn header(pairs: &Pairs, entries: &[Entry]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(VERSION.to_le_bytes());
     out.extend((entries.len() as u64).to_le_bytes());
@@ -47,6 +47,6 @@ pub(super) fn header(pairs: &Pairs, entries: &[Entry]) -> Vec<u8> {
 }
 
 /// Up to the next place where values may begin.
-pub(super) fn padded(bytes: u64) -> u64 {
+pub(crate) fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(ALIGNMENT)
 }

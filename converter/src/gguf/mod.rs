@@ -22,5 +22,7 @@ mod tokenizer_keys;
 mod value;
 mod writer;
 
+pub(crate) use header::{Entry, header, padded};
 pub(crate) use layout::{check_plan, names_of};
+pub(crate) use value::Value;
 pub(crate) use writer::{GgufFileOut, GgufRequest, GgufWriter, header_bytes};

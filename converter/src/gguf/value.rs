@@ -5,7 +5,7 @@ use gguf_rs_lib::format::GGUFValueType;
 
 /// A value of a key.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     U32(u32),
     F32(f32),
     F64(f64),
@@ -20,7 +20,7 @@ pub(super) enum Value {
 }
 
 /// Keys with their values, in order.
-pub(super) type Pairs = Vec<(String, Value)>;
+pub(crate) type Pairs = Vec<(String, Value)>;
 
 impl Value {
     /// The number of its type.

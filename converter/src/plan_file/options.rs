@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{SavedEvaluation, SavedText, Texts};
 use crate::error::Result;
+use crate::hf::HfOut;
 use crate::options::{ClusterOptions, ConvertOptions, OutlierChoice, SearchEffort};
 use crate::plan::{GgufRecipe, Recipe, TypeOverride};
 
@@ -17,13 +18,14 @@ const COMPRESSIONS: [Compression; 4] =
 const LAYOUTS: [Layout; 2] = [Layout::Rows, Layout::Panels16];
 const QSF: &str = "qsf";
 const GGUF: &str = "gguf";
+const HF: &str = "hf";
 const EFFORTS: [SearchEffort; 2] = [SearchEffort::Normal, SearchEffort::Max];
 
 /// Options of a conversion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedOptions {
-    /// The format of the file: `qsf` or `gguf`.
+    /// The format of the file: `qsf`, `gguf` or `hf`.
     pub to: String,
     quant: String,
     tensor_type: Vec<String>,
@@ -42,6 +44,9 @@ pub(super) struct SavedOptions {
     clusters: Option<SavedClusters>,
     early_exit: Option<SavedText>,
     pub evaluation: Option<SavedEvaluation>,
+    /// Of a HuggingFace directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hf: Option<HfOut>,
 }
 
 /// Vocabulary clusters to make.
@@ -57,7 +62,8 @@ impl SavedOptions {
     pub fn of(options: &ConvertOptions, stats_texts: Option<&[String]>) -> SavedOptions {
         let clusters = options.clusters.as_ref();
         SavedOptions {
-            to: if options.gguf.is_some() { GGUF } else { QSF }.to_owned(),
+            to: format_of(options).to_owned(),
+            hf: options.hf,
             quant: options.quant_name().to_owned(),
             tensor_type: options.overrides.iter().map(ToString::to_string).collect(),
             outliers: options.outliers.to_string(),
@@ -97,6 +103,11 @@ impl SavedOptions {
             None => None,
         };
         let (recipe, gguf) = match self.to.as_str() {
+            HF if self.hf.is_none() => return Err(refused("to 'hf' without a type of values".into())),
+            HF => match self.quant.parse::<Recipe>() {
+                Ok(recipe) => (recipe, None),
+                Err(_) => (ConvertOptions::default().recipe, Some(self.quant.parse().map_err(refused)?)),
+            },
             QSF => (self.quant.parse::<Recipe>().map_err(refused)?, None),
             GGUF => {
                 (ConvertOptions::default().recipe, Some(self.quant.parse::<GgufRecipe>().map_err(refused)?))
@@ -106,6 +117,7 @@ impl SavedOptions {
         Ok(ConvertOptions {
             recipe,
             gguf,
+            hf: self.hf.filter(|_| self.to == HF),
             overrides: rules.map_err(refused)?,
             outliers: self.outliers.parse::<OutlierChoice>().map_err(refused)?,
             min_cosine: self.min_cosine,
@@ -122,6 +134,14 @@ impl SavedOptions {
             evaluation: texts.evaluation(source, self.evaluation.as_ref())?,
             ..ConvertOptions::default()
         })
+    }
+}
+
+fn format_of(options: &ConvertOptions) -> &'static str {
+    match (options.hf, options.gguf) {
+        (Some(_), _) => HF,
+        (None, Some(_)) => GGUF,
+        (None, None) => QSF,
     }
 }
 

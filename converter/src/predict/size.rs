@@ -5,6 +5,7 @@ use qsf_runtime::source::WeightSource;
 
 use crate::error::Result;
 use crate::gguf::header_bytes;
+use crate::hf::directory_bytes;
 use crate::options::ConvertOptions;
 use crate::plan::{Plan, SizeModel};
 use crate::sections::bytes_expected;
@@ -16,6 +17,9 @@ pub(super) fn predicted_file_bytes(
     options: &ConvertOptions,
     provenance: Provenance,
 ) -> Result<u64> {
+    if let Some(hf) = options.hf {
+        return directory_bytes(source, hf);
+    }
     let gguf = options.gguf.is_some();
     let sections = match gguf {
         true => vec![header_bytes(source, plan, provenance, options.evaluation.is_some())?],

@@ -3,14 +3,24 @@
 use std::path::Path;
 
 use qsf_format::{ModelConfig, QuantType, TensorKind};
+use serde_json::{Map, Value};
 
 use super::config::ConfigFiles;
 use super::names::Names;
 use crate::error::{Result, RuntimeError};
+use crate::model_dir::files;
 use crate::source::TensorInfo;
 use crate::source::mapping::{TensorStore, no_such_tensor};
 use crate::source::shape::{expected_shape, is_required, used_kinds};
 use crate::tensor::{StoredType, Tensor};
+
+/// The fields of the `config.json` in `dir`, within the limits that hold when a model is opened.
+///
+/// # Errors
+/// When it is missing, too large or no JSON.
+pub fn configuration_of(dir: &Path) -> Result<Map<String, Value>> {
+    files::read_object(&dir.join("config.json"))
+}
 
 /// Reads `json`, the text of a `config.json`, as a model directory's is read. `path` is where it came from, for messages. The
 /// tensors are those that a model of this configuration needs or that the configuration says it has, in file order of a QSF

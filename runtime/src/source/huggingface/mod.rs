@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `source`, `configured` | a directory as a source of weights; what a configuration alone says of a model |
 //! | `config`, `architectures`, `recognize` | which architecture, and what its fields mean |
+//! | `naming` | what tensors are called, for whoever writes a directory |
 //! | `names` | what stands before the names of tensors, and which of them are of the language model |
 //! | `shards`, `safetensors_header`, `plain`, `pickle` | files of weights, of safetensors and of torch |
 //! | `packed`, `float8` | tensors that belong together, as one |
@@ -15,6 +16,7 @@ mod config;
 mod configured;
 mod float8;
 mod names;
+mod naming;
 mod packed;
 mod pickle;
 mod plain;
@@ -27,5 +29,6 @@ mod tied_head;
 #[cfg(test)]
 mod tests;
 
-pub use configured::configured_model;
+pub use configured::{configuration_of, configured_model};
+pub use naming::HfNames;
 pub use source::{HuggingFaceSource, open_huggingface};

@@ -7,12 +7,12 @@ use qsf_format::printable::quote;
 use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
 
 use super::assemble::{Origin, StoredPart, load};
-use super::place::{Place, latent_rows};
+use super::measure::{Measured, is_of_experts};
 use super::store::TensorStore;
-use super::table::{Form, NameRule, NameTable};
+use super::table::{NameRule, NameTable};
 use crate::error::{Result, RuntimeError};
 use crate::source::TensorInfo;
-use crate::source::shape::{expected_shape, is_required, used_kinds};
+use crate::source::shape::{is_required, used_kinds};
 use crate::tensor::{StoredType, Tensor};
 
 /// What is to be matched.
@@ -108,10 +108,8 @@ impl Mapping {
         store: &dyn TensorStore,
     ) -> Result<()> {
         let name = full_name(request, rule.name, layer);
-        let is_expert =
-            matches!(rule.kinds[0], TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown);
-        let experts = layer.and_then(|layer| request.config.experts(layer)).filter(|_| is_expert);
-        let experts = experts.map_or(1, |experts| experts.count);
+        let experts = layer.and_then(|layer| request.config.experts(layer));
+        let experts = experts.filter(|_| is_of_experts(rule.kinds[0])).map_or(1, |experts| experts.count);
         let of_expert = |e: u32| name.replace("{e}", &e.to_string());
         // The first alone before the others: there may be very many, and mostly there are none of that name.
         let Some((_, stored)) = store.describe(&of_expert(0)) else { return Ok(()) };
@@ -119,47 +117,25 @@ impl Mapping {
             true => (0..experts).map(of_expert).collect(),
             false => vec![name],
         };
-        let ids: Vec<TensorId> = rule.kinds.iter().map(|&kind| TensorId { layer, kind }).collect();
-        let mut parts = Vec::with_capacity(ids.len());
-        for &id in &ids {
-            // Not of this model as configured: reported as unused.
-            let declared = !request.declared.contains(&(id.kind, false));
-            let Some(shape) = expected_shape(request.config, id).filter(|_| declared) else { return Ok(()) };
-            parts.push(shape);
+        // Not of this model as configured: reported as unused.
+        if rule.kinds.iter().any(|&kind| request.declared.contains(&(kind, false))) {
+            return Ok(());
         }
-        let one_by_one = rule.name.contains("{e}");
-        let experts = experts as usize;
-        let expert_by_expert =
-            matches!(rule.form, Form::ExpertByExpert | Form::TransposedExperts | Form::TransposedRowByRow);
-        let groups = if one_by_one || expert_by_expert { experts } else { 1 };
-        // Outputs: values of a vector, rows of a matrix; of one expert where they come one by one.
-        let is_vector = !rule.kinds[0].is_matrix();
-        let outputs = |&(rows, cols): &(usize, usize)| if is_vector { cols } else { rows / groups };
-        let all: usize = parts.iter().map(outputs).sum();
-        // What makes keys is turned round when it is loaded.
-        let inputs = if rule.form == Form::KeysAndValuesOfLatents { parts[1].1 } else { parts[0].1 };
-        let all = if rule.form == Form::KeysAndValuesOfLatents { latent_rows(request.config) } else { all };
-        let together = (is_expert && !one_by_one).then_some(experts);
-        let taps = request.config.recurrent.as_ref().map_or(1, |recurrent| recurrent.taps.max(1) as usize);
-        let shapes = match rule.form {
-            Form::Filters => vec![vec![all / taps, 1, taps], vec![all / taps, taps]],
-            form => expected_shapes(form, is_vector, together, all, inputs),
-        };
+        let Some(measured) = Measured::of(request.config, rule, layer) else { return Ok(()) };
         for name in &names {
-            check_shape(request, name, &shapes, is_vector, store)?;
+            check_shape(request, name, &measured.shapes, measured.is_vector, store)?;
             self.used.insert(name.clone());
         }
-        let mut first = 0;
-        for (i, (&id, shape)) in ids.iter().zip(&parts).enumerate() {
-            let len = outputs(shape);
-            let place = Place { first, len, all, kind: i, kinds: parts.len(), experts };
+        for ((place, &id), shape) in measured.places().iter().zip(&measured.ids).zip(&measured.parts) {
             let Some(part) = place.stored_part(rule.form, request.config, id.kind) else { return Ok(()) };
-            let whole = ids.len() == 1 && part == StoredPart::From(0);
-            let stored =
-                if keeps_type(part, is_vector, whole, stored) { stored } else { QuantType::F32.into() };
+            let whole = measured.ids.len() == 1 && part == StoredPart::From(0);
+            let stored = if keeps_type(part, measured.is_vector, whole, stored) {
+                stored
+            } else {
+                QuantType::F32.into()
+            };
             let info = TensorInfo { id, name: names[0].clone(), rows: shape.0, cols: shape.1, stored };
             self.add(info, Origin { names: names.clone(), part }, store)?;
-            first += len;
         }
         Ok(())
     }
@@ -224,30 +200,6 @@ fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType
         StoredPart::Transposed(_)
         | StoredPart::RunsTransposed { .. }
         | StoredPart::TransposedExperts { .. } => false,
-    }
-}
-
-/// The dimensions that a stored tensor may have, slowest first. `together`: how many experts are in one tensor.
-fn expected_shapes(
-    form: Form,
-    is_vector: bool,
-    together: Option<usize>,
-    outputs: usize,
-    inputs: usize,
-) -> Vec<Vec<usize>> {
-    match form {
-        _ if is_vector => vec![vec![outputs]],
-        Form::Transposed => vec![vec![inputs, outputs]],
-        Form::Skip(rows) => vec![vec![outputs + rows, inputs]],
-        Form::ExpertByExpert => vec![vec![together.unwrap_or(1), outputs, inputs]],
-        Form::TransposedExperts | Form::TransposedRowByRow => {
-            vec![vec![together.unwrap_or(1), inputs, outputs]]
-        }
-        _ => match together {
-            // Experts one below another have a dimension of their own in most files.
-            Some(experts) => vec![vec![outputs, inputs], vec![experts, outputs / experts, inputs]],
-            None => vec![vec![outputs, inputs]],
-        },
     }
 }
 

@@ -6,12 +6,16 @@
 //! | `store` | named tensors on disk |
 //! | `table` | what tensors are called, and how kinds lie in them |
 //! | `matching` | which stored tensor, or part of one, each tensor of the model is |
+//! | `measure` | the shape of a stored tensor |
 //! | `place` | where in a stored tensor a kind is |
 //! | `assemble` | the tensor, made of those |
+//! | `saved` | the way back: stored tensors, made of those of the model |
 
 mod assemble;
 mod matching;
+mod measure;
 mod place;
+mod saved;
 mod store;
 mod table;
 
@@ -19,6 +23,8 @@ mod table;
 mod tests;
 
 pub use matching::{Mapping, MappingRequest, is_ignored};
+pub use saved::SavedTensor;
+pub(crate) use saved::{SavedNames, saved_tensors};
 pub use store::{TensorStore, no_such_tensor};
 pub(crate) use table::join_rules;
 pub use table::{Form, NameRule, NameTable, formed, join, rows};

@@ -1,0 +1,83 @@
+//! Which tensor is in which file, and what the files say of it. All of this is known before the first value is.
+
+use std::ops::Range;
+
+use qsf_runtime::source::SavedTensor;
+use serde_json::{Map, Value, json};
+
+use super::dtype::HfOut;
+
+/// A file of weights.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub name: String,
+    /// Its tensors.
+    pub tensors: Range<usize>,
+    /// Bytes of their values.
+    pub bytes: u64,
+}
+
+/// The files for `tensors`, in their order.
+pub(super) fn shards(tensors: &[SavedTensor], out: HfOut) -> Vec<Shard> {
+    let mut ends: Vec<(Range<usize>, u64)> = Vec::new();
+    for (at, tensor) in tensors.iter().enumerate() {
+        let bytes = bytes_of(tensor, out);
+        match ends.last_mut() {
+            Some((range, all)) if all.saturating_add(bytes) <= out.shard_size => {
+                range.end = at + 1;
+                *all += bytes;
+            }
+            _ => ends.push((at..at + 1, bytes)),
+        }
+    }
+    let count = ends.len();
+    let name = |i: usize| match count {
+        1 => "model.safetensors".to_owned(),
+        _ => format!("model-{:05}-of-{count:05}.safetensors", i + 1),
+    };
+    let shard = |(i, (tensors, bytes))| Shard { name: name(i), tensors, bytes };
+    ends.into_iter().enumerate().map(shard).collect()
+}
+
+/// Everything before the values of a file.
+pub(super) fn header(tensors: &[SavedTensor], out: HfOut) -> Vec<u8> {
+    let mut entries = Map::new();
+    entries.insert("__metadata__".into(), json!({ "format": "pt" }));
+    let mut offset = 0;
+    for tensor in tensors {
+        let end = offset + bytes_of(tensor, out);
+        let entry = json!({
+            "dtype": out.safetensors_name(),
+            "shape": tensor.shape,
+            "data_offsets": [offset, end],
+        });
+        entries.insert(tensor.name.clone(), entry);
+        offset = end;
+    }
+    let mut json = Value::Object(entries).to_string().into_bytes();
+    // Values begin at a multiple of 8, as the library of the format has it.
+    json.resize(json.len().next_multiple_of(8), b' ');
+    let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(json);
+    bytes
+}
+
+/// `model.safetensors.index.json`, of a model with several files.
+pub(super) fn index(tensors: &[SavedTensor], shards: &[Shard]) -> Option<Map<String, Value>> {
+    if shards.len() < 2 {
+        return None;
+    }
+    let file_of = |shard: &Shard| {
+        let names = tensors[shard.tensors.clone()].iter().map(|tensor| tensor.name.clone());
+        names.map(|name| (name, json!(shard.name))).collect::<Vec<_>>()
+    };
+    let map: Map<String, Value> = shards.iter().flat_map(file_of).collect();
+    let values: usize = tensors.iter().map(SavedTensor::values).sum();
+    let bytes: u64 = shards.iter().map(|shard| shard.bytes).sum();
+    let metadata = json!({ "total_size": bytes, "total_parameters": values });
+    Some(Map::from_iter([("metadata".to_owned(), metadata), ("weight_map".to_owned(), Value::Object(map))]))
+}
+
+pub(super) fn bytes_of(tensor: &SavedTensor, out: HfOut) -> u64 {
+    (tensor.values() as u64).saturating_mul(out.width())
+}

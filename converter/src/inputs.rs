@@ -1,0 +1,27 @@
+//! Which matrices read the same.
+
+use qsf_format::TensorKind;
+use qsf_runtime::LinearInput;
+
+/// What matrices of a kind read; `latent`: whether queries are made of latents.
+pub(crate) fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> Option<LinearInput> {
+    use TensorKind::*;
+    Some(match (kind, expert) {
+        (AttnQ, _) if latent => LinearInput::QueryLatent,
+        (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate, _) => LinearInput::Attention,
+        (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
+        (AttnKUp, _) => LinearInput::KeyUp,
+        (AttnVUp, _) => LinearInput::ValueUp,
+        (PerLayerGate, _) => LinearInput::PerLayerGate,
+        (PerLayerUp, _) => LinearInput::PerLayerUp,
+        (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
+        (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
+        (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,
+        (ExpertDown, Some(expert)) => LinearInput::ExpertDown(expert),
+        // What shared experts read is another input, and may have another width.
+        (ExpertDown, None) => LinearInput::ExpertDown(u32::MAX),
+        (FfnDown | SharedDown, _) => LinearInput::FfnDown,
+        (Head | TokenEmbedding, _) => LinearInput::Head,
+        _ => return None,
+    })
+}
