@@ -110,9 +110,11 @@ fn options_of_flags(
         Wanted::Qsf(recipe) => (recipe, None),
         Wanted::Gguf(recipe) => (Recipe::Uniform(QuantType::Q4), Some(recipe)),
     };
+    check_gguf_types(args, gguf.is_some(), size_limit.is_some())?;
     Ok(ConvertOptions {
         recipe,
         gguf,
+        gguf_types: args.gguf_types.clone(),
         outliers: if gguf.is_some() { OutlierChoice::OFF } else { choose_outliers(args)? },
         min_cosine: args.min_cosine,
         overrides: args.tensor_type.clone(),
@@ -129,6 +131,18 @@ fn options_of_flags(
         named: type_name(args, None)?,
         ..ConvertOptions::default()
     })
+}
+
+/// Whether there is a choice that `--gguf-types` can narrow.
+fn check_gguf_types(args: &ConvertArgs, is_gguf: bool, chooses: bool) -> Result<(), RuntimeError> {
+    let problem = match (args.gguf_types.is_empty(), is_gguf, chooses) {
+        (true, ..) | (_, true, true) => return Ok(()),
+        (_, false, _) => "--gguf-types is about GGUF files: give OUT.gguf or --to gguf",
+        (_, true, false) => {
+            "--gguf-types goes with --target-size or --target-bpw; without, --quant names a recipe, such as Q4_0"
+        }
+    };
+    Err(RuntimeError::Request(problem.into()))
 }
 
 /// What `--outliers` asks for, or else what suits the other options.
