@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::hf::HfOut;
 use crate::limits::Limits;
-use crate::plan::{GgufRecipe, OutlierShare, Recipe, TypeOverride};
+use crate::plan::{GgufRecipe, OutlierShare, Recipe, TensorType, TypeOverride};
 use crate::replay::Replay;
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
@@ -53,6 +53,8 @@ pub struct ConvertOptions {
     /// Choose the type of every matrix so that the file has at most so many bytes and does least damage. Needs a
     /// calibration; overrides still hold.
     pub size_limit: Option<u64>,
+    /// Among which types of GGUF files that choice is; where there are none, among those that pay.
+    pub gguf_types: Vec<TensorType>,
     /// How long to search for what does least damage.
     pub effort: SearchEffort,
     /// Group the tokens of the vocabulary, so that the model can be run by the likeliest of them.
@@ -92,6 +94,7 @@ impl Default for ConvertOptions {
             stats_in: Vec::new(),
             stats_out: None,
             size_limit: None,
+            gguf_types: Vec::new(),
             effort: SearchEffort::Normal,
             clusters: None,
             early_exit: None,
@@ -247,6 +250,7 @@ impl ConvertOptions {
         .into_iter()
         // Where it is not asked for, files stay as they were before there was such a thing.
         .chain(self.hf.map(|hf| ("hf", json!(hf))))
+        .chain((!self.gguf_types.is_empty()).then(|| ("gguf_types", json!(self.gguf_types))))
         .chain(self.early_exit.as_ref().map(|exits| ("early_exit", json!(text(exits)))))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()

@@ -35,6 +35,7 @@ class _Convert(TypedDict, total=False):
     layout: Literal["panels", "rows"] | None
     target_size: _Size | None
     target_bpw: float | None
+    gguf_types: str | Sequence[str] | None
     plan: _Path | None
     save_plan: _Path | None
     to: Literal["qsf", "gguf", "hf"] | None

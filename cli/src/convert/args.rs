@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{ArgGroup, Parser, ValueEnum};
-use qsf_converter::plan::TypeOverride;
+use qsf_converter::plan::{TensorType, TypeOverride};
 use qsf_converter::{OutlierChoice, Percent, SearchEffort};
 use qsf_format::{BlockSize, Compression, Layout, QuantType};
 use qsf_runtime::WorkPart;
@@ -48,7 +48,7 @@ Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or 
 #[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
 #[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "imatrix", "stats_out", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 // The options of a job are in the list.
-#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload"])))]
+#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload", "gguf_types"])))]
 #[command(mut_arg("upload", |upload| upload.conflicts_with_all(["dry_run", "stats_only", "stats_part", "merge_stats", "show_stats", "demo"])))]
 pub struct ConvertArgs {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
@@ -98,14 +98,17 @@ pub struct ConvertArgs {
     #[arg(long, value_enum, value_name = "ORDER", default_value = "panels")]
     pub(super) layout: LayoutArg,
     /// Choose the types so that the file has at most this size, such as 24MB, and is as good as it can be
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["quant", "target_bpw"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["quant", "target_bpw", "gguf_types"])]
     pub(super) target_size: Option<ByteSize>,
     /// Choose the types so that the whole file has at most so many bits per weight, such as 3.5
     #[arg(long, value_name = "BITS", conflicts_with = "quant")]
     pub(super) target_bpw: Option<f64>,
+    /// Of GGUF files: choose among these types alone, such as Q4_0,Q8_0
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = TensorType::of_gguf)]
+    pub(super) gguf_types: Vec<TensorType>,
     /// Make the file that a plan is of, with the same bytes: types, texts and all options come from it. --calibration and
     /// --stats-in say where files of the plan are now
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "calibration_tokens", "effort", "chat_template", "stats_out", "clusters", "early_exit"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "calibration_tokens", "effort", "chat_template", "stats_out", "clusters", "early_exit", "gguf_types"])]
     pub(super) plan: Option<PathBuf>,
     /// Write the plan of the conversion as JSON, as soon as types are chosen; with --dry-run, too
     #[arg(long, value_name = "FILE", conflicts_with = "plan")]
@@ -136,18 +139,18 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) stats_out: Option<PathBuf>,
     /// Write the file of --stats-out and stop: nothing is converted
-    #[arg(long, requires_all = ["stats_out", "model"], conflicts_with_all = ["out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
+    #[arg(long, requires_all = ["stats_out", "model"], conflicts_with_all = ["out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo", "gguf_types"])]
     pub(super) stats_only: bool,
     /// With --stats-only: only the I-th of N parts of the calibration text, such as 1/4, cut between the sequences that the whole
     /// text is taken in; --stats-in and --merge-stats add the files up
     #[arg(long, value_name = "I/N", requires = "stats_only")]
     pub(super) stats_part: Option<WorkPart>,
     /// Add up statistics files of one model, in this order, into that of --stats-out, and stop
-    #[arg(long, value_name = "FILE", num_args = 1.., requires = "stats_out", conflicts_with_all = ["model", "stats_only", "calibration", "calibration_tokens", "chat_template", "threads", "pin", "out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "stats_out", conflicts_with_all = ["model", "stats_only", "calibration", "calibration_tokens", "chat_template", "threads", "pin", "out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo", "gguf_types"])]
     pub(super) merge_stats: Vec<PathBuf>,
     /// Print what statistics files hold and stop. With MODEL, before it, also how long the rows of its matrices are, and how
     /// much their outputs vary
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "demo", "dry_run", "plan", "save_plan", "eval", "max_size", "clusters", "early_exit", "calibration", "stats_in", "stats_out", "target_size", "target_bpw", "skip_tokenizer_check", "force", "allow_requantize"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "demo", "dry_run", "plan", "save_plan", "eval", "max_size", "clusters", "early_exit", "calibration", "stats_in", "stats_out", "target_size", "target_bpw", "skip_tokenizer_check", "force", "allow_requantize", "gguf_types"])]
     pub(super) show_stats: Vec<PathBuf>,
     /// Group the tokens of the vocabulary into N clusters, measured on the calibration text, for qsf-run --head clusters [default:
     /// none; without a number 256]
@@ -187,7 +190,7 @@ pub struct ConvertArgs {
     #[arg(long, conflicts_with_all = ["stats_out", "retry", "fail_fast"])]
     pub(super) dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "skip_tokenizer_check", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "save_plan", "clusters", "early_exit", "eval", "max_size", "stats_in", "stats_out", "show_stats"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "skip_tokenizer_check", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "save_plan", "clusters", "early_exit", "eval", "max_size", "stats_in", "stats_out", "show_stats", "gguf_types"])]
     pub(super) demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]

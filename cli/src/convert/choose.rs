@@ -129,9 +129,11 @@ fn options_of_flags(
         let shard_size = args.shard_size.map(|size| size.0);
         HfOut::new(args.dtype.map(Into::into), shard_size, source.tensors())
     });
+    check_gguf_types(args, gguf.is_some(), size_limit.is_some())?;
     Ok(ConvertOptions {
         recipe,
         gguf,
+        gguf_types: args.gguf_types.clone(),
         hf,
         outliers: if gguf.is_some() { OutlierChoice::OFF } else { choose_outliers(args)? },
         min_cosine: args.min_cosine,
@@ -159,6 +161,18 @@ fn imatrix_of(path: &Path) -> Result<PathBuf, RuntimeError> {
     }
     let expected = "an importance matrix of llama.cpp (GGUF, or the older .dat)";
     Err(RuntimeError::bad_input(path, "the start of the file", expected, "other bytes"))
+}
+
+/// Whether there is a choice that `--gguf-types` can narrow.
+fn check_gguf_types(args: &ConvertArgs, is_gguf: bool, chooses: bool) -> Result<(), RuntimeError> {
+    let problem = match (args.gguf_types.is_empty(), is_gguf, chooses) {
+        (true, ..) | (_, true, true) => return Ok(()),
+        (_, false, _) => "--gguf-types is about GGUF files: give OUT.gguf or --to gguf",
+        (_, true, false) => {
+            "--gguf-types goes with --target-size or --target-bpw; without, --quant names a recipe, such as Q4_0"
+        }
+    };
+    Err(RuntimeError::Request(problem.into()))
 }
 
 /// What `--outliers` asks for, or else what suits the other options.

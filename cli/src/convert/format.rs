@@ -198,7 +198,7 @@ mod tests {
         for (words, says) in [
             (vec!["out.qsf", "--quant", "Q4_K_M"], "recipe of GGUF files"),
             (vec!["out.gguf", "--quant", "n4"], "type of QSF files"),
-            (vec!["--quant", "IQ3_S"], "not write yet"),
+            (vec!["--quant", "Q2_0"], "not write yet"),
             (vec!["--quant", "Q9_K"], "unknown recipe"),
             (vec!["out.gguf", "--outliers", "1%"], "--outliers"),
             (vec!["out.gguf", "--compress", "zstd"], "--compress"),

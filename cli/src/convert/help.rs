@@ -46,7 +46,7 @@ impl Program for ConvertArgs {
                 ],
             ),
             ("Types", &["quant", "tensor_type", "block_size", "outliers", "min_cosine", "allow_requantize"]),
-            ("Types for a size", &["target_size", "target_bpw", "effort", "plan", "save_plan"]),
+            ("Types for a size", &["target_size", "target_bpw", "gguf_types", "effort", "plan", "save_plan"]),
             (
                 "Calibration",
                 &["calibration", "calibration_tokens", "chat_template", "imatrix", "clusters", "early_exit"],

@@ -5,7 +5,7 @@ use qsf_format::{Provenance, TensorId, TensorKind};
 use super::matrices::Surveyor;
 use super::refine::Refinement;
 use super::survey::survey;
-use super::types::{joined, types_to_choose, unmeasured};
+use super::types::{Offer, joined, unmeasured};
 use crate::encode::TensorEncoder;
 use crate::error::{ConvertError, Result};
 use crate::fit::{Measured, StatsFiles};
@@ -65,13 +65,14 @@ impl SizeRequest<'_> {
             !fixed && id.kind.is_matrix() && of_recipe && may_be_chosen(id)
         };
         // Said now, not after minutes of measuring.
-        plan_for_size(&plan, &unmeasured(&plan, free, gguf), limit, &size)?;
+        let offer = Offer::of(options, limit, &plan);
+        plan_for_size(&plan, &unmeasured(&plan, free, &offer), limit, &size)?;
         let surveyor = Surveyor {
             encoder,
             plan: &plan,
             outliers: options.outliers,
             wanted: &free,
-            types: &|planned| types_to_choose(planned, gguf),
+            types: &|planned| offer.types(planned),
             cpu: session.cpu,
         };
         let survey = survey(&surveyor, stats, records, &session)?;

@@ -3,16 +3,22 @@
 use qsf_format::QuantType;
 use qsf_runtime::ggml::GgmlType;
 
+use crate::options::ConvertOptions;
 use crate::plan::{Candidate, Plan, PlannedTensor, StoredForm, TensorType};
 
 /// Types of QSF files that a matrix may get, smallest first.
 const OF_QSF: [QuantType; 7] =
     [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
 
-/// Types of GGUF files that a matrix may get: those that llama.cpp runs fast on all of its devices.
-const OF_GGUF: [GgmlType; 7] = [
-    GgmlType::Q2_K,
-    GgmlType::Q3_K,
+/// Types of GGUF files that a matrix may get, smallest first. Left out are those that another one betters at its size
+/// (`Q2_K`, `Q3_K`) and those that are for models of their own (ternary ones, `MXFP4`).
+const OF_GGUF: [GgmlType; 11] = [
+    GgmlType::IQ1_M,
+    GgmlType::IQ2_XXS,
+    GgmlType::IQ2_XS,
+    GgmlType::IQ2_S,
+    GgmlType::IQ3_XXS,
+    GgmlType::IQ3_S,
     GgmlType::IQ4_XS,
     GgmlType::Q4_K,
     GgmlType::Q5_K,
@@ -23,26 +29,80 @@ const OF_GGUF: [GgmlType; 7] = [
 /// The same for rows that are no whole number of blocks of 256.
 const OF_GGUF_SHORT: [GgmlType; 3] = [GgmlType::IQ4_NL, GgmlType::Q5_0, GgmlType::Q8_0];
 
-/// The types that a tensor may get, in a GGUF file or in one of QSF.
-pub(super) fn types_to_choose(planned: &PlannedTensor, gguf: bool) -> Vec<TensorType> {
-    if !gguf {
-        return OF_QSF.map(TensorType::from).into();
+/// The least bits of a type that is measured, as a part of what a file has for a weight: what is smaller is never chosen,
+/// and measuring takes time.
+const LEAST_PART: f64 = 0.55;
+
+/// Which types there are to choose from.
+#[derive(Debug, Clone)]
+pub(super) enum Offer {
+    /// Those of QSF files.
+    Qsf,
+    /// Those of GGUF files that pay, with at least so many bits.
+    Gguf { least_bits: f64 },
+    /// Those that the user named.
+    Named(Vec<TensorType>),
+}
+
+impl Offer {
+    /// For a file of at most `limit` bytes.
+    pub fn of(options: &ConvertOptions, limit: u64, plan: &Plan) -> Offer {
+        if options.gguf.is_none() {
+            return Offer::Qsf;
+        }
+        if !options.gguf_types.is_empty() {
+            return Offer::Named(options.gguf_types.clone());
+        }
+        let weights: f64 = plan.tensors().iter().map(|t| t.info.rows as f64 * t.info.cols as f64).sum();
+        Offer::Gguf { least_bits: LEAST_PART * 8.0 * limit as f64 / weights.max(1.0) }
     }
-    let cols = planned.info.cols;
-    let suits = |ty: &TensorType| ty.suits(cols);
-    let long = OF_GGUF.into_iter().map(TensorType::Ggml);
-    if long.clone().all(|ty| ty.suits(cols)) {
-        return long.collect();
+
+    /// The types that a tensor may get.
+    pub fn types(&self, planned: &PlannedTensor) -> Vec<TensorType> {
+        let cols = planned.info.cols;
+        let suitable = |types: &mut dyn Iterator<Item = TensorType>| -> Vec<TensorType> {
+            types.filter(|ty| ty.suits(cols)).collect()
+        };
+        match self {
+            Offer::Qsf => OF_QSF.map(TensorType::from).into(),
+            Offer::Gguf { least_bits } => {
+                let bits = |ty: GgmlType| ty.block_bytes() as f64 * 8.0 / ty.block_len() as f64;
+                let enough =
+                    OF_GGUF.into_iter().filter(|ty| bits(*ty) >= *least_bits || *ty == GgmlType::Q8_0);
+                let long = suitable(&mut enough.map(TensorType::Ggml));
+                let needs_short = !cols.is_multiple_of(GgmlType::Q6_K.block_len());
+                let found = match needs_short {
+                    true => suitable(&mut OF_GGUF_SHORT.into_iter().map(TensorType::Ggml)),
+                    false => long,
+                };
+                if found.is_empty() { vec![QuantType::F16.into()] } else { found }
+            }
+            Offer::Named(named) => {
+                let found = suitable(&mut named.iter().copied());
+                if !found.is_empty() {
+                    return found;
+                }
+                let mut instead = Vec::new();
+                for ty in named.iter().map(|ty| ty.or_smaller_blocks(cols)) {
+                    if !instead.contains(&ty) {
+                        instead.push(ty);
+                    }
+                }
+                instead
+            }
+        }
     }
-    let found: Vec<TensorType> = OF_GGUF_SHORT.into_iter().map(TensorType::Ggml).filter(suits).collect();
-    if found.is_empty() { vec![QuantType::F16.into()] } else { found }
 }
 
 /// The types that a survey would measure, with nothing known about them.
-pub(super) fn unmeasured(plan: &Plan, wanted: impl Fn(&PlannedTensor) -> bool, gguf: bool) -> Vec<Candidate> {
+pub(super) fn unmeasured(
+    plan: &Plan,
+    wanted: impl Fn(&PlannedTensor) -> bool,
+    offer: &Offer,
+) -> Vec<Candidate> {
     let free = plan.tensors().iter().filter(|planned| wanted(planned));
     free.map(|planned| {
-        let types = types_to_choose(planned, gguf).into_iter();
+        let types = offer.types(planned).into_iter();
         let options = types.map(|quant| (form_of(planned, quant), 0.0)).collect();
         Candidate { id: planned.info.id, with: Vec::new(), options }
     })

@@ -21,7 +21,7 @@ pub struct GgufRecipe {
 }
 
 /// Every recipe that can be made, as llama-quantize lists them.
-const ALL: [GgufRecipe; 20] = {
+const ALL: [GgufRecipe; 33] = {
     use GgmlType::*;
     const fn recipe(name: &'static str, file_type: u32, default: GgmlType) -> GgufRecipe {
         GgufRecipe { name, file_type, default }
@@ -31,8 +31,21 @@ const ALL: [GgufRecipe; 20] = {
         recipe("Q4_1", 3, Q4_1),
         recipe("Q5_0", 8, Q5_0),
         recipe("Q5_1", 9, Q5_1),
+        recipe("MXFP4_MOE", 38, MXFP4),
+        recipe("IQ2_XXS", 19, IQ2_XXS),
+        recipe("IQ2_XS", 20, IQ2_XS),
+        recipe("IQ2_S", 28, IQ2_XS),
+        recipe("IQ2_M", 29, IQ2_S),
+        recipe("IQ1_S", 24, IQ1_S),
+        recipe("IQ1_M", 31, IQ1_M),
+        recipe("TQ1_0", 36, TQ1_0),
+        recipe("TQ2_0", 37, TQ2_0),
         recipe("Q2_K", 10, Q2_K),
         recipe("Q2_K_S", 21, Q2_K),
+        recipe("IQ3_XXS", 23, IQ3_XXS),
+        recipe("IQ3_S", 26, IQ3_S),
+        recipe("IQ3_M", 27, IQ3_S),
+        recipe("IQ3_XS", 22, IQ3_S),
         recipe("Q3_K_S", 11, Q3_K),
         recipe("Q3_K_M", 12, Q3_K),
         recipe("Q3_K_L", 13, Q3_K),
@@ -53,26 +66,8 @@ const ALL: [GgufRecipe; 20] = {
 /// Other names that llama-quantize takes.
 const ALIASES: [(&str, &str); 3] = [("Q3_K", "Q3_K_M"), ("Q4_K", "Q4_K_M"), ("Q5_K", "Q5_K_M")];
 
-/// Recipes of llama-quantize whose types cannot be written yet.
-const NOT_YET: [&str; 17] = [
-    "Q1_0",
-    "Q2_0",
-    "MXFP4_MOE",
-    "IQ2_XXS",
-    "IQ2_XS",
-    "IQ2_S",
-    "IQ2_M",
-    "IQ1_S",
-    "IQ1_M",
-    "TQ1_0",
-    "TQ2_0",
-    "IQ3_XXS",
-    "IQ3_XS",
-    "IQ3_S",
-    "IQ3_M",
-    "NVFP4",
-    "COPY",
-];
+/// What llama-quantize can do beside: types that cannot be written yet, and none at all.
+const NOT_YET: [&str; 4] = ["Q1_0", "Q2_0", "NVFP4", "COPY"];
 
 /// What of a model decides, beside the tensor.
 #[derive(Debug, Clone, Copy)]
@@ -124,9 +119,17 @@ impl GgufRecipe {
             TensorKind::AttnQ | TensorKind::AttnK if rules.fused => Some(Category::Value),
             _ => Category::of(kind),
         };
+        let embeds = category == Some(Category::Embedding);
         let wanted = match category {
-            Some(Category::Output) => self.output(info.cols),
-            Some(Category::Embedding) if rules.config.tied_head => self.output(info.cols),
+            _ if embeds && rules.config.tied_head => self.output(info.cols, rules),
+            Some(Category::Output) => self.output(info.cols, rules),
+            _ if self.name == "MXFP4_MOE" => {
+                let of_expert =
+                    matches!(kind, TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown);
+                if of_expert { GgmlType::MXFP4 } else { GgmlType::Q8_0 }
+            }
+            _ if embeds => self.embedding(),
+            Some(category) if self.is_below_three_bits() => self.of_small_layer(category, info.id, rules),
             Some(category) => self.of_layer(category, info.id, rules),
             None => self.default,
         };
@@ -134,11 +137,46 @@ impl GgufRecipe {
     }
 
     /// The head, and an embedding that is one.
-    fn output(&self, cols: usize) -> GgmlType {
-        if self.default == GgmlType::Q8_0 || !cols.is_multiple_of(self.default.block_len()) {
+    fn output(&self, cols: usize, rules: &GgufRules<'_>) -> GgmlType {
+        let own_rule = self.name == "MXFP4_MOE" || rules.architecture == "falcon";
+        if own_rule || self.default == GgmlType::Q8_0 || !cols.is_multiple_of(self.default.block_len()) {
             GgmlType::Q8_0
+        } else if self.is_below_three_bits() || self.name == "IQ3_XXS" {
+            GgmlType::Q5_K
         } else {
             GgmlType::Q6_K
+        }
+    }
+
+    /// The embedding beside a head of its own.
+    fn embedding(&self) -> GgmlType {
+        match self.name {
+            "IQ2_XXS" | "IQ2_XS" | "IQ1_S" | "IQ1_M" => GgmlType::Q2_K,
+            "IQ2_S" | "IQ2_M" | "IQ3_XXS" => GgmlType::IQ3_S,
+            "TQ1_0" | "TQ2_0" => GgmlType::Q4_K,
+            _ => self.default,
+        }
+    }
+
+    fn is_below_three_bits(&self) -> bool {
+        matches!(self.name, "IQ2_XXS" | "IQ2_XS" | "IQ2_S" | "IQ2_M" | "IQ1_S" | "IQ1_M")
+    }
+
+    /// Rules of the recipes that have the fewest bits.
+    fn of_small_layer(&self, category: Category, id: TensorId, rules: &GgufRules<'_>) -> GgmlType {
+        use GgmlType::*;
+        let config = rules.config;
+        let experts = config.experts.as_ref().map_or(0, |experts| experts.count);
+        let better = if matches!(self.name, "IQ2_S" | "IQ2_M") { IQ3_S } else { Q2_K };
+        match category {
+            Category::Value if config.heads / config.kv_heads.max(1) >= 4 || experts >= 4 => Q4_K,
+            Category::Value => better,
+            Category::Key if experts == 8 => Q4_K,
+            Category::Down if id.layer.unwrap_or(0) < config.layers / 8 => better,
+            Category::AttnOutput if experts == 8 => Q5_K,
+            Category::AttnOutput if matches!(self.name, "IQ1_S" | "IQ1_M") => IQ2_XXS,
+            Category::AttnOutput if better == IQ3_S => IQ3_S,
+            _ => self.default,
         }
     }
 
@@ -159,7 +197,9 @@ impl GgufRecipe {
                             Q3_K
                         }
                     }
-                    "Q2_K_S" if many_queries => Q4_K,
+                    "Q2_K_S" | "IQ3_XXS" | "IQ3_XS" | "IQ3_S" if many_queries => Q4_K,
+                    "IQ3_XXS" if !rules.calibrated => IQ3_S,
+                    "IQ3_M" => Q4_K,
                     "Q3_K_M" => {
                         if layer < 2 {
                             Q5_K
@@ -182,6 +222,15 @@ impl GgufRecipe {
                 }
             }
             Category::Key if experts == 8 => Q8_0,
+            Category::Query | Category::Key if self.name == "IQ3_XS" => IQ3_XXS,
+            Category::Query | Category::Key if self.name == "IQ3_XXS" => IQ2_S,
+            Category::GateOrUp if self.name == "IQ3_XS" && layer >= layers / 8 && layer < 7 * layers / 8 => {
+                IQ3_XXS
+            }
+            Category::Down if self.name == "IQ3_M" => {
+                let better = layer < layers / 8 || experts == 8 && is_sensitive(layer, layers);
+                if better { Q4_K } else { IQ3_S }
+            }
             Category::Down => self.down(layer, layers, falcon, rules.calibrated),
             Category::AttnOutput if falcon => {
                 if self.name == "Q3_K_L" {
@@ -191,16 +240,18 @@ impl GgufRecipe {
                 }
             }
             Category::AttnOutput if experts == 8 => match self.name {
-                "Q2_K" | "Q3_K_S" | "Q3_K_M" | "IQ4_NL" | "Q4_K_S" | "Q4_K_M" | "IQ4_XS" => Q5_K,
+                "Q2_K" | "Q3_K_S" | "Q3_K_M" | "IQ4_NL" | "Q4_K_S" | "Q4_K_M" | "IQ4_XS" | "IQ3_XXS"
+                | "IQ3_XS" | "IQ3_S" | "IQ3_M" => Q5_K,
                 _ => self.default,
             },
             Category::AttnOutput => match self.name {
                 "Q2_K" => Q3_K,
-                "Q3_K_M" => Q4_K,
+                "IQ3_XXS" => IQ3_S,
+                "Q3_K_M" | "IQ3_M" => Q4_K,
                 "Q3_K_L" => Q5_K,
                 _ => self.default,
             },
-            Category::Key | Category::Output | Category::Embedding => self.default,
+            _ => self.default,
         }
     }
 
@@ -210,6 +261,13 @@ impl GgufRecipe {
         match self.name {
             "Q2_K" => Q3_K,
             "Q2_K_S" if first => Q4_K,
+            "IQ3_XXS" if !calibrated => {
+                if first {
+                    Q4_K
+                } else {
+                    Q3_K
+                }
+            }
             "Q3_K_M" if layer < layers / 16 => Q5_K,
             "Q3_K_M" if !falcon || is_sensitive(layer, layers) => Q4_K,
             "Q3_K_L" if falcon => Q4_K,
@@ -235,6 +293,8 @@ enum Category {
     /// Also queries, keys and values in one.
     Value,
     Key,
+    Query,
+    GateOrUp,
     AttnOutput,
     Down,
 }
@@ -246,6 +306,13 @@ impl Category {
             TensorKind::TokenEmbedding => Category::Embedding,
             TensorKind::AttnV => Category::Value,
             TensorKind::AttnK => Category::Key,
+            TensorKind::AttnQ => Category::Query,
+            TensorKind::FfnGate
+            | TensorKind::FfnUp
+            | TensorKind::ExpertGate
+            | TensorKind::ExpertUp
+            | TensorKind::SharedGate
+            | TensorKind::SharedUp => Category::GateOrUp,
             TensorKind::AttnOutput => Category::AttnOutput,
             TensorKind::FfnDown | TensorKind::ExpertDown | TensorKind::SharedDown => Category::Down,
             _ => return None,
@@ -266,8 +333,8 @@ pub(super) fn fallback(wanted: GgmlType, cols: usize) -> TensorType {
         return wanted.into();
     }
     let smaller = match wanted {
-        IQ4_XS => IQ4_NL,
-        Q2_K | Q3_K => Q4_0,
+        IQ4_XS | IQ3_S | IQ3_XXS | IQ2_S | IQ2_XS | IQ2_XXS | IQ1_M | IQ1_S => IQ4_NL,
+        Q2_K | Q3_K | TQ1_0 | TQ2_0 => Q4_0,
         Q4_K => Q5_0,
         Q5_K => Q5_1,
         Q6_K => Q8_0,

@@ -25,7 +25,9 @@ pub fn next_larger(ty: TensorType, block: BlockSize, cols: usize) -> Option<Tens
         TensorType::Qsf(quant) => next_of_qsf(quant, block).map(TensorType::Qsf),
         TensorType::Ggml(ggml) => {
             let own = ggml_bits(ggml);
-            let larger = GGML_TYPES.into_iter().filter(|ty| ggml_bits(*ty) > own);
+            // Ternary types are for models that are trained for them; MXFP4 is worse than what is smaller.
+            let special = |ty: &GgmlType| matches!(ty, GgmlType::TQ1_0 | GgmlType::TQ2_0 | GgmlType::MXFP4);
+            let larger = GGML_TYPES.into_iter().filter(|ty| ggml_bits(*ty) > own && !special(ty));
             let fits = larger.map(TensorType::Ggml).find(|ty| ty.suits(cols));
             Some(fits.unwrap_or(TensorType::Qsf(QuantType::F16)))
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::gguf_recipe::fallback;
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::ggml::GgmlType;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -17,9 +18,19 @@ pub enum TensorType {
 }
 
 /// The block types of ggml that can be written, smallest first.
-pub const GGML_TYPES: [GgmlType; 12] = [
+pub const GGML_TYPES: [GgmlType; 22] = [
+    GgmlType::IQ1_S,
+    GgmlType::TQ1_0,
+    GgmlType::IQ1_M,
+    GgmlType::IQ2_XXS,
+    GgmlType::TQ2_0,
+    GgmlType::IQ2_XS,
+    GgmlType::IQ2_S,
     GgmlType::Q2_K,
+    GgmlType::IQ3_XXS,
     GgmlType::Q3_K,
+    GgmlType::IQ3_S,
+    GgmlType::MXFP4,
     GgmlType::IQ4_XS,
     GgmlType::Q4_K,
     GgmlType::IQ4_NL,
@@ -87,6 +98,28 @@ impl TensorType {
             TensorType::Qsf(_) => true,
             TensorType::Ggml(ty) => cols.is_multiple_of(ty.block_len()),
         }
+    }
+
+    /// The type itself, or what llama-quantize takes instead where rows of so many values are no whole number of blocks.
+    pub fn or_smaller_blocks(self, cols: usize) -> TensorType {
+        match self {
+            TensorType::Qsf(_) => self,
+            TensorType::Ggml(ty) => fallback(ty, cols),
+        }
+    }
+
+    /// A type of GGUF files that has blocks, by its name.
+    ///
+    /// # Errors
+    /// When the name is unknown.
+    pub fn of_gguf(name: &str) -> Result<TensorType, String> {
+        let known = GGML_TYPES.into_iter().find(|ty| ty.name().eq_ignore_ascii_case(name));
+        known.map(TensorType::Ggml).ok_or_else(|| {
+            format!(
+                "unknown type '{name}' of GGUF files; known: {}",
+                GGML_TYPES.map(GgmlType::name).join(", ")
+            )
+        })
     }
 
     /// Whether the size of its blocks is that of the file.

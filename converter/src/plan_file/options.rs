@@ -11,7 +11,7 @@ use super::text::{SavedEvaluation, SavedText, Texts};
 use crate::error::Result;
 use crate::hf::HfOut;
 use crate::options::{ClusterOptions, ConvertOptions, OutlierChoice, SearchEffort};
-use crate::plan::{GgufRecipe, Recipe, TypeOverride};
+use crate::plan::{GgufRecipe, Recipe, TensorType, TypeOverride};
 
 const COMPRESSIONS: [Compression; 4] =
     [Compression::None, Compression::Lz4, Compression::Lz4Hc, Compression::Zstd];
@@ -36,6 +36,9 @@ pub(super) struct SavedOptions {
     layout: String,
     /// Bytes that the file has at most.
     pub size_limit: Option<u64>,
+    /// Types of GGUF files among which is chosen for that; those that pay, where there are none.
+    #[serde(default)]
+    gguf_types: Vec<TensorType>,
     effort: String,
     pub calibration: Option<SavedText>,
     pub stats_in: Vec<PathBuf>,
@@ -72,6 +75,7 @@ impl SavedOptions {
             compress: options.compression.name().to_owned(),
             layout: options.layout.name().to_owned(),
             size_limit: options.size_limit,
+            gguf_types: options.gguf_types.clone(),
             effort: options.effort.name().to_owned(),
             calibration: options.calibration.as_ref().map(SavedText::of),
             stats_in: options.stats_in.clone(),
@@ -126,6 +130,7 @@ impl SavedOptions {
                 .map_err(refused)?,
             layout: named("layout", &self.layout, LAYOUTS, Layout::name).map_err(refused)?,
             size_limit: self.size_limit,
+            gguf_types: self.gguf_types.clone(),
             effort: named("effort", &self.effort, EFFORTS, SearchEffort::name).map_err(refused)?,
             calibration: self.calibration.as_ref().map(text).transpose()?,
             stats_in: texts.statistics(&self.stats_in),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::Vector;
 
-use super::coder::{Coder, DiagonalBlock, MOST_COLUMNS, Room, UncodedBlock, accumulate_row};
+use super::coder::{Coder, DiagonalBlock, MOST_COLUMNS, MOST_PER_CODE, Room, UncodedBlock, accumulate_row};
 use super::feedback::Ordered;
 use super::strips::{STRIP, Strips, accumulate};
 use super::vectors::{ZEROS, inverse};
@@ -162,22 +162,67 @@ impl RowGroup {
         let start = block.start;
         let local = DiagonalBlock::new(&ordered.moment, start);
         let pull = &mut pull[block.clone()];
-        for j in 0..block.len() {
-            if ordered.pivots[start + j] == 0.0 {
+        let mut found = [ZEROS; MOST_PER_CODE];
+        for first in (0..block.len()).step_by(C::PER_CODE) {
+            let code = first..first + C::PER_CODE;
+            // Columns past the last are a block of their own at the end, or none of a wide code.
+            if code.clone().any(|j| ordered.pivots[start + j] == 0.0) {
                 continue;
             }
-            let own = local.row(j, j / STRIP)[j % STRIP];
-            let value = V::from_lanes(&self.values[start + j]);
-            let target = value.fma(V::from_lanes(&pull[j]), V::splat(1.0 / own));
-            let better = coder.nearest(ready, j, target);
-            let gained = value.sub(better);
-            self.values[start + j] = better.to_lanes();
-            if gained.to_lanes() == ZEROS {
-                continue;
+            let (mut targets, mut weights) = ([ZEROS; MOST_PER_CODE], [0.0; MOST_PER_CODE]);
+            for (k, j) in code.clone().enumerate() {
+                weights[k] = local.row(j, j / STRIP)[j % STRIP];
+                let value = V::from_lanes(&self.values[start + j]);
+                targets[k] = value.fma(V::from_lanes(&pull[j]), V::splat(1.0 / weights[k])).to_lanes();
             }
-            for (strip, pull) in pull.chunks_mut(STRIP).enumerate() {
-                accumulate_row(pull, gained, local.row(j, strip));
+            let found = &mut found[..C::PER_CODE];
+            coder.nearest(ready, first, &targets[..C::PER_CODE], &weights[..C::PER_CODE], found);
+            if C::PER_CODE > 1 {
+                self.keep_where_worse::<V>(found, start, first, pull, local);
             }
+            for (j, better) in code.zip(&*found) {
+                let gained = V::from_lanes(&self.values[start + j]).sub(V::from_lanes(better));
+                self.values[start + j] = *better;
+                if gained.to_lanes() == ZEROS {
+                    continue;
+                }
+                for (strip, pull) in pull.chunks_mut(STRIP).enumerate() {
+                    accumulate_row(pull, gained, local.row(j, strip));
+                }
+            }
+        }
+    }
+
+    /// Takes back the values that a wide code would have where the true loss, with what couples its columns, does not gain.
+    #[inline(always)]
+    fn keep_where_worse<V: Vector>(
+        &self,
+        found: &mut [Lanes],
+        start: usize,
+        first: usize,
+        pull: &[Lanes],
+        local: DiagonalBlock<'_>,
+    ) {
+        let now = &self.values[start + first..];
+        let mut moves = [V::splat(0.0); MOST_PER_CODE];
+        for ((step, found), now) in moves.iter_mut().zip(&*found).zip(now) {
+            *step = V::from_lanes(found).sub(V::from_lanes(now));
+        }
+        let moves = &moves[..found.len()];
+        let mut gain = V::splat(0.0);
+        for (k, step) in moves.iter().enumerate() {
+            let j = first + k;
+            let row = &local.row(j, j / STRIP)[first % STRIP..];
+            let slope = V::from_lanes(&pull[j]);
+            let mut left = slope.add(slope);
+            for (step, factor) in moves.iter().zip(row) {
+                left = left.sub(step.mul(V::splat(*factor)));
+            }
+            gain = gain.fma(*step, left);
+        }
+        let better = gain.larger(V::splat(0.0));
+        for (found, now) in found.iter_mut().zip(now) {
+            *found = V::choose(better, V::from_lanes(found), V::from_lanes(now)).to_lanes();
         }
     }
 

@@ -271,8 +271,15 @@ impl<V: Vector, L: Levels> Coder<V> for Learned<'_, L> {
     }
 
     #[inline(always)]
-    fn nearest(&self, ready: &Ready<V>, _column: usize, target: V) -> V {
-        ready.step.mul(self.level(ready, target))
+    fn nearest(
+        &self,
+        ready: &Ready<V>,
+        _column: usize,
+        targets: &[Lanes],
+        _weights: &[f32],
+        values: &mut [Lanes],
+    ) {
+        values[0] = ready.step.mul(self.level(ready, V::from_lanes(&targets[0]))).to_lanes();
     }
 
     /// The loss is a square of the scale with the codes held; its minimum, rounded to an integer.

@@ -157,10 +157,18 @@ impl<V: Vector, T: BlockType> Coder<V> for PlainRows<'_, T> {
     }
 
     #[inline(always)]
-    fn nearest(&self, line: &Line<V>, _column: usize, target: V) -> V {
+    fn nearest(
+        &self,
+        line: &Line<V>,
+        _column: usize,
+        targets: &[Lanes],
+        _weights: &[f32],
+        values: &mut [Lanes],
+    ) {
         let (low, high) = T::CODES;
+        let target = V::from_lanes(&targets[0]);
         let code = round(clamp(target.sub(line.min).mul(line.inverse), low, high));
-        line.min.fma(code, line.step)
+        values[0] = line.min.fma(code, line.step).to_lanes();
     }
 
     /// Scales stay as the type's own search has found them.

@@ -29,7 +29,7 @@ use qsf_format::{BUILT_IN, BlockSize, QuantType};
 use self::blocks::{blocks, numbers};
 use qsf_cpu::Isa;
 
-pub use tables::FOUR_BIT_CODES;
+pub use tables::{FOUR_BIT_CODES, points};
 pub use types::GgmlType;
 
 /// Decodes one row of `out.len()` values. Numbers that binary32 lacks are rounded to the nearest, ties to even.

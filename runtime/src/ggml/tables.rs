@@ -6,6 +6,8 @@
 //! bits. In this form every list ascends. The tests compare checksums of the unpacked grids with those that
 //! `scripts/make_ggml_vectors.py` takes of the grids in the gguf package for Python.
 
+use super::GgmlType;
+
 /// The signs of eight values, of which only seven are stored: bit 7 makes the number of minus signs even.
 pub(super) static SIGNS: [u8; 128] = {
     let mut all = [0; 128];
@@ -43,6 +45,23 @@ pub(super) static IQ1: [u64; 2048] = eight_values(&IQ1_POINTS, [0xFF, 0, 1]);
 pub(super) static IQ3_XXS: [u32; 256] = four_values(&IQ3_XXS_POINTS, [4, 12, 20, 28, 36, 44, 52, 62]);
 /// As [`IQ3_XXS`].
 pub(super) static IQ3_S: [u32; 512] = four_values(&IQ3_S_POINTS, [1, 3, 5, 7, 9, 11, 13, 15]);
+
+/// The points of a type whose codes are points of a grid, in the order of their codes; empty for another type. Where a
+/// point has four values, the other four are 0.
+pub fn points(ty: GgmlType) -> Vec<[i8; 8]> {
+    let of_eight = |grid: &[u64]| grid.iter().map(|point| point.to_le_bytes().map(|v| v as i8)).collect();
+    let of_four =
+        |grid: &[u32]| grid.iter().map(|point| u64::from(*point).to_le_bytes().map(|v| v as i8)).collect();
+    match ty {
+        GgmlType::IQ2_XXS => of_eight(&IQ2_XXS),
+        GgmlType::IQ2_XS => of_eight(&IQ2_XS),
+        GgmlType::IQ2_S => of_eight(&IQ2_S),
+        GgmlType::IQ1_S | GgmlType::IQ1_M => of_eight(&IQ1),
+        GgmlType::IQ3_XXS => of_four(&IQ3_XXS),
+        GgmlType::IQ3_S => of_four(&IQ3_S),
+        _ => Vec::new(),
+    }
+}
 
 const IQ2_LEVELS: [u8; 3] = [8, 25, 43];
 

@@ -12,7 +12,7 @@ use super::search::{CANDIDATES, Grid, Group, NONE, Pair};
 use super::shape::{SUPER, ScaleForm, Shape};
 
 /// Groups of 32 columns at most.
-const GROUPS: usize = 2;
+pub(super) const GROUPS: usize = 2;
 
 /// The scales of one group in every row.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(super) struct GroupScales {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Strip {
     pub groups: [GroupScales; GROUPS],
-    start: usize,
+    pub start: usize,
 }
 
 /// Scales ready for arithmetic.
@@ -51,6 +51,7 @@ impl<L: Levels> GgmlCoder<'_, L> {
     fn grid<V: Vector>(&self, start: usize) -> Grid<V> {
         match self.shape.scales {
             ScaleForm::Half => Grid::Half,
+            ScaleForm::Power => Grid::Powers,
             ScaleForm::Integer { .. } => {
                 let units = &self.units[start / SUPER];
                 Grid::Multiples { unit: V::from_lanes(&units.unit), min_unit: V::from_lanes(&units.min_unit) }
@@ -125,10 +126,18 @@ impl<V: Vector, L: Levels> Coder<V> for GgmlCoder<'_, L> {
     }
 
     #[inline(always)]
-    fn nearest(&self, ready: &Ready<V>, column: usize, target: V) -> V {
+    fn nearest(
+        &self,
+        ready: &Ready<V>,
+        column: usize,
+        targets: &[Lanes],
+        _weights: &[f32],
+        values: &mut [Lanes],
+    ) {
         let g = column / self.shape.group;
         let pair = &ready.pairs[g];
-        pair.step.mul(pair.level(self.levels, ready.inverses[g], target)).sub(pair.offset)
+        let level = pair.level(self.levels, ready.inverses[g], V::from_lanes(&targets[0]));
+        values[0] = pair.step.mul(level).sub(pair.offset).to_lanes();
     }
 
     /// Scale, then offset of each group: the loss is a square of either with the codes held, and its minimum is rounded.
@@ -159,7 +168,7 @@ impl<V: Vector, L: Levels> Coder<V> for GgmlCoder<'_, L> {
                 if self.shape.offset { &[(&levels, false), (&ones, true)] } else { &[(&levels, false)] };
             for (direction, is_offset) in directions {
                 let now: Pair<V> = loaded(&better.groups[g]);
-                let (along, curve): (V, V) = self.along(direction, columns.clone(), &slope, moment);
+                let (along, curve): (V, V) = along(direction, columns.clone(), &slope, moment);
                 let move_by = along.mul(inverse(curve));
                 let wanted = if *is_offset {
                     grid.nearest(&self.shape, now.step, now.offset.add(move_by))
@@ -196,29 +205,26 @@ impl<V: Vector, L: Levels> Coder<V> for GgmlCoder<'_, L> {
     }
 }
 
-impl<L: Levels> GgmlCoder<'_, L> {
-    /// Slope and curvature of the loss along a direction within some columns.
-    #[inline(always)]
-    fn along<V: Vector>(
-        &self,
-        direction: &[Lanes; STRIP],
-        columns: std::ops::Range<usize>,
-        slope: &[Lanes; STRIP],
-        moment: DiagonalBlock<'_>,
-    ) -> (V, V) {
-        let (mut along, mut curve) = (V::splat(0.0), V::splat(0.0));
-        for j in columns.clone() {
-            let mut product = V::splat(0.0);
-            let row = moment.row(j, 0);
-            for k in columns.clone() {
-                product = product.fma(V::from_lanes(&direction[k]), V::splat(row[k]));
-            }
-            let own = V::from_lanes(&direction[j]);
-            along = along.fma(own, V::from_lanes(&slope[j]));
-            curve = curve.fma(own, product);
+/// Slope and curvature of the loss along a direction within some columns.
+#[inline(always)]
+pub(super) fn along<V: Vector>(
+    direction: &[Lanes; STRIP],
+    columns: std::ops::Range<usize>,
+    slope: &[Lanes; STRIP],
+    moment: DiagonalBlock<'_>,
+) -> (V, V) {
+    let (mut along, mut curve) = (V::splat(0.0), V::splat(0.0));
+    for j in columns.clone() {
+        let mut product = V::splat(0.0);
+        let row = moment.row(j, 0);
+        for k in columns.clone() {
+            product = product.fma(V::from_lanes(&direction[k]), V::splat(row[k]));
         }
-        (along, curve)
+        let own = V::from_lanes(&direction[j]);
+        along = along.fma(own, V::from_lanes(&slope[j]));
+        curve = curve.fma(own, product);
     }
+    (along, curve)
 }
 
 /// `a` where the mask is true, else `b`.
@@ -233,7 +239,7 @@ pub(super) fn pick<V: Vector>(mask: V::Mask, a: Pair<V>, b: Pair<V>) -> Pair<V> 
 }
 
 #[inline(always)]
-fn stored<V: Vector>(pair: Pair<V>) -> GroupScales {
+pub(super) fn stored<V: Vector>(pair: Pair<V>) -> GroupScales {
     GroupScales {
         scale: pair.scale.to_lanes(),
         min: pair.min.to_lanes(),
@@ -243,7 +249,7 @@ fn stored<V: Vector>(pair: Pair<V>) -> GroupScales {
 }
 
 #[inline(always)]
-fn loaded<V: Vector>(scales: &GroupScales) -> Pair<V> {
+pub(super) fn loaded<V: Vector>(scales: &GroupScales) -> Pair<V> {
     Pair {
         scale: V::from_lanes(&scales.scale),
         min: V::from_lanes(&scales.min),

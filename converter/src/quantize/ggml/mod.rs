@@ -9,9 +9,11 @@
 //! | `coder` | a type under feedback |
 //! | `pack` | scales and codes as bytes |
 //! | `rows` | whole rows |
+//! | [`points`] | types with a grid of points for several values |
 
 mod coder;
 mod pack;
+mod points;
 mod rows;
 mod scales;
 mod search;
@@ -22,8 +24,9 @@ mod tests;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::ggml::GgmlType;
 
+use self::points::{PointRows, point_shape_of};
 use self::rows::GgmlRows;
-use self::shape::{Form, Integers, Levels16, shape_of};
+use self::shape::{Floats15, Form, Integers, Levels16, shape_of};
 use super::feedback::Feedback;
 use super::half_scale::ScaleOverflow;
 use super::matrix::Effort;
@@ -59,13 +62,20 @@ pub fn quantize_ggml(
     assert!(whole, "{} values in rows of {cols} as {ty}", values.len());
     assert!(importance.is_none_or(|w| w.len() == cols), "one importance per column");
     assert!(feedback.is_none_or(|feedback| feedback.cols() == cols), "feedback for {cols} columns");
-    let shape = shape_of(ty).unwrap_or_else(|| panic!("a quantizer for {ty}"));
     let even = vec![1.0; cols];
     let importance = importance.unwrap_or(&even);
     let descents = effort.descents;
+    if let Some(shape) = point_shape_of(ty) {
+        return PointRows { isa, shape, cols, feedback, importance, descents }.encode(values);
+    }
+    let shape = shape_of(ty).unwrap_or_else(|| panic!("a quantizer for {ty}"));
     match shape.form {
         Form::Integers { low, high } => {
             let levels = Integers { low, high };
+            GgmlRows { isa, ty, shape, levels, cols, feedback, importance, descents }.encode(values)
+        }
+        Form::Floats => {
+            let levels = Floats15::doubled();
             GgmlRows { isa, ty, shape, levels, cols, feedback, importance, descents }.encode(values)
         }
         Form::Table => {

@@ -101,8 +101,37 @@ pub(super) fn pack(ty: GgmlType, parts: &BlockParts<'_>, out: &mut [u8]) {
             }
             half_at(out, 208, unit);
         }
+        GgmlType::TQ1_0 => {
+            digits::<32>(&codes[..160], &mut out[..32]);
+            digits::<16>(&codes[160..240], &mut out[32..48]);
+            digits::<4>(&codes[240..], &mut out[48..52]);
+            half_at(out, 52, unit);
+        }
+        GgmlType::TQ2_0 => {
+            two_bits(codes, &mut out[..64]);
+            half_at(out, 64, unit);
+        }
+        GgmlType::MXFP4 => {
+            // 2^(code - 128); where the scale is 0, so are all levels.
+            out[0] = if unit > 0.0 { ((unit.to_bits() >> 23) + 1) as u8 } else { 0 };
+            let floats: [u8; 32] = std::array::from_fn(|i| FLOATS[usize::from(codes[i].min(14))]);
+            nibbles(&floats, &mut out[1..]);
+        }
         // `shape_of` has no other.
         _ => {}
+    }
+}
+
+/// The codes of 4-bit floats by their places in ascending order.
+const FLOATS: [u8; 15] = [15, 14, 13, 12, 11, 10, 9, 0, 1, 2, 3, 4, 5, 6, 7];
+
+/// Digits of base three, five to a byte `N` apart, as the fraction of 256 that a reader multiplies up.
+fn digits<const N: usize>(codes: &[u8], out: &mut [u8]) {
+    for (i, out) in out.iter_mut().enumerate() {
+        // Where there are only four, the fifth is 0.
+        let digit = |k: usize| codes.get(i + k * N).map_or(0, |digit| u32::from(*digit));
+        let number = (0..5).fold(0, |number, k| 3 * number + digit(k));
+        *out = (number * 256).div_ceil(243) as u8;
     }
 }
 

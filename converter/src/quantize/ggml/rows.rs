@@ -120,7 +120,7 @@ fn pack_block<L: Levels>(
     }
     let groups = len / rows.shape.group;
     let (unit, min_unit) = match rows.shape.scales {
-        ScaleForm::Half => {
+        ScaleForm::Half | ScaleForm::Power => {
             let of_group = &strips[b].groups[0];
             // Stored as what is added.
             (of_group.step[lane], -of_group.offset[lane])

@@ -15,6 +15,9 @@ const PARTS: [f32; 6] = [1.0, 0.97, 0.94, 0.9, 0.85, 1.04];
 /// Groups of 256 columns at most.
 const GROUPS: usize = SUPER / 16;
 
+/// The same where all groups have the scale of the block: theirs are spread around it.
+const COMMON_PARTS: [f32; 12] = [1.0, 0.95, 0.9, 0.86, 0.82, 0.78, 0.74, 0.7, 0.66, 0.62, 0.56, 0.5];
+
 /// Units of 256 columns in every row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Units {
@@ -40,7 +43,7 @@ pub(super) fn choose_units<V: Vector>(
     targets: &[Lanes],
     weights: &[f32],
 ) -> Units {
-    let ScaleForm::Integer { high, offset, .. } = shape.scales else { return Units::NONE };
+    let ScaleForm::Integer { low, high, offset } = shape.scales else { return Units::NONE };
     let count = targets.len() / shape.group;
     let mut wanted = [Pair::<V>::zero(); GROUPS];
     let (mut scale, mut min) = (V::splat(0.0), V::splat(0.0));
@@ -52,11 +55,12 @@ pub(super) fn choose_units<V: Vector>(
     let whole = scale.mul(V::splat(1.0 / high));
     let whole_min = min.mul(V::splat(if offset > 0.0 { 1.0 / offset } else { 0.0 }));
     let mut best = (V::splat(NONE), rounded(whole), rounded(whole_min));
-    let trials = if shape.offset { 2 * PARTS.len() } else { PARTS.len() };
+    let parts: &[f32] = if low == high { &COMMON_PARTS } else { &PARTS };
+    let trials = if shape.offset { 2 * parts.len() } else { parts.len() };
     for i in 0..trials {
         // First the unit of scales, then that of offsets.
-        let part = V::splat(PARTS[i % PARTS.len()]);
-        let (unit, min_unit) = match i < PARTS.len() {
+        let part = V::splat(parts[i % parts.len()]);
+        let (unit, min_unit) = match i < parts.len() {
             true => (rounded(whole.mul(part)), best.2),
             false => (best.1, rounded(whole_min.mul(part))),
         };

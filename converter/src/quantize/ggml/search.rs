@@ -17,6 +17,8 @@ const TRIALS: usize = 8;
 /// Whole numbers beside the best ones.
 const NEIGHBOURS: [(f32, f32); 8] =
     [(-1.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0), (1.0, 1.0), (-1.0, -1.0), (1.0, -1.0), (-1.0, 1.0)];
+/// The least power of two that is a scale.
+const LEAST_POWER: f32 = 1e-30;
 /// An error that no candidate has: a finite number, for products with 0.
 pub(super) const NONE: f32 = f32::MAX;
 
@@ -52,6 +54,8 @@ pub(super) enum Grid<V> {
     Free,
     /// Binary16.
     Half,
+    /// Powers of two.
+    Powers,
     /// Multiples of these.
     Multiples { unit: V, min_unit: V },
 }
@@ -73,13 +77,13 @@ pub(super) struct Best<V> {
 
 impl<V: Vector> Best<V> {
     #[inline(always)]
-    fn new() -> Best<V> {
+    pub fn new() -> Best<V> {
         Best { errors: [V::splat(NONE); CANDIDATES], pairs: [Pair::zero(); CANDIDATES] }
     }
 
     /// Takes a place before all that are worse, unless it is there already.
     #[inline(always)]
-    fn insert(&mut self, mut error: V, mut pair: Pair<V>) {
+    pub fn insert(&mut self, mut error: V, mut pair: Pair<V>) {
         for place in 0..CANDIDATES {
             let known = self.errors[place];
             let (above, below) = (known.larger(error), error.larger(known));
@@ -94,6 +98,19 @@ impl<V: Vector> Best<V> {
             pair = pick(better, other, pair);
         }
     }
+}
+
+/// The power of two nearest to a magnitude, by ratio; 0 for what is too small to matter.
+#[inline(always)]
+fn as_power<V: Vector>(v: V) -> V {
+    let mut lanes = v.to_lanes();
+    for lane in &mut lanes {
+        // The largest one has twelve times as much within binary32.
+        let scaled = (lane.abs() * std::f32::consts::SQRT_2).min(1e37);
+        let power = f32::from_bits(scaled.to_bits() & 0x7F80_0000);
+        *lane = if power >= LEAST_POWER { power } else { 0.0 };
+    }
+    V::from_lanes(&lanes)
 }
 
 /// A number as binary16 holds it.
@@ -114,6 +131,10 @@ impl<V: Vector> Grid<V> {
             Grid::Free => Pair { scale: step, min: offset, step, offset },
             Grid::Half => {
                 let (step, offset) = (as_half(step), as_half(offset));
+                Pair { scale: step, min: offset, step, offset }
+            }
+            Grid::Powers => {
+                let step = as_power(step);
                 Pair { scale: step, min: offset, step, offset }
             }
             Grid::Multiples { unit, min_unit } => {
@@ -192,7 +213,7 @@ impl<L: Levels> Group<'_, L> {
         }
         let zero = V::splat(0.0);
         match self.shape.scales {
-            ScaleForm::Half => (low, high),
+            ScaleForm::Half | ScaleForm::Power => (low, high),
             ScaleForm::Integer { .. } => (V::choose(low.larger(zero), zero, low), high.or_larger(zero)),
         }
     }

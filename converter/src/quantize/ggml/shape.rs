@@ -32,6 +32,8 @@ pub(super) enum Form {
     Integers { low: f32, high: f32 },
     /// The 16 levels of `IQ4_NL` and `IQ4_XS`.
     Table,
+    /// Twice the values of 4-bit floats with two bits of exponent.
+    Floats,
 }
 
 /// How scales are stored.
@@ -39,6 +41,8 @@ pub(super) enum Form {
 pub(super) enum ScaleForm {
     /// A binary16 number for each group.
     Half,
+    /// A power of two for each group.
+    Power,
     /// A whole number for each group, times a binary16 number for 256 columns.
     Integer {
         low: f32,
@@ -72,6 +76,11 @@ pub(super) fn shape_of(ty: GgmlType) -> Option<Shape> {
         GgmlType::Q4_K => k(32, integers(0.0, 15.0), (0.0, 63.0, 63.0), 0.75),
         GgmlType::Q5_K => k(32, integers(0.0, 31.0), (0.0, 63.0, 63.0), 0.85),
         GgmlType::Q6_K => k(16, integers(-32.0, 31.0), (-128.0, 127.0, 0.0), 0.85),
+        // One scale for 256 columns: 1 times the block's.
+        GgmlType::TQ1_0 | GgmlType::TQ2_0 => k(32, integers(-1.0, 1.0), (1.0, 1.0, 0.0), 0.4),
+        GgmlType::MXFP4 => {
+            Shape { group: 32, form: Form::Floats, scales: ScaleForm::Power, offset: false, clipped: 0.5 }
+        }
         _ => return None,
     })
 }
@@ -102,6 +111,16 @@ impl Levels for Integers {
 
 /// The levels of the 4-bit types with a table.
 pub(super) type Levels16 = Table<15>;
+
+/// The levels of 4-bit floats.
+pub(super) type Floats15 = Table<14>;
+
+impl Floats15 {
+    /// Twice the values of E2M1 (OCP Microscaling Formats v1.0, section 5.3.3), ascending; zero is one of them.
+    pub(super) fn doubled() -> Floats15 {
+        Table::new(&[-12, -8, -6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6, 8, 12])
+    }
+}
 
 impl Levels16 {
     /// Those of `IQ4_NL`.
