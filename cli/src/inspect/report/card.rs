@@ -157,6 +157,9 @@ fn row(file: &FileFacts) -> String {
 
 /// The sources of the files; of files that were made from the same ones, once.
 fn provenance(files: &[FileFacts]) -> String {
+    if files.iter().all(|file| file.meta.is_none()) {
+        return String::new();
+    }
     let mut out = String::from("\n## Provenance\n");
     let mut shown = Vec::new();
     for file in files {
