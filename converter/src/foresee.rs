@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
-use qsf_format::{Compression, human_bytes};
+use qsf_format::{Compression, ModelConfig, human_bytes};
 use qsf_runtime::disk::free_bytes;
 use qsf_runtime::memory;
 use qsf_runtime::source::WeightSource;
+use qsf_runtime::source::gguf::GgufNames;
 
 use crate::error::{ConvertError, Result};
 use crate::gguf::header_bytes;
@@ -108,6 +109,7 @@ pub(crate) fn warnings(
             source.path().display()
         ));
     }
+    found.extend(options.gguf.and(lost_window(source.config())));
     let widest = plan.tensors().iter().filter(|t| t.info.id.kind.is_matrix()).map(|t| t.info.cols).max();
     let wanted = widest.unwrap_or(0).saturating_mul(TOKENS_PER_COLUMN);
     if let Some(text) = &options.calibration
@@ -120,6 +122,18 @@ pub(crate) fn warnings(
         ));
     }
     found
+}
+
+/// llama.cpp gives two of its architectures no sliding window, whatever their files say (src/models/llama.cpp and phi3.cpp of
+/// llama-cpp-python 0.3.36).
+fn lost_window(config: &ModelConfig) -> Option<String> {
+    let architecture = GgufNames::of(config)?.architecture();
+    let window = config.sliding_window.as_ref().filter(|_| ["llama", "phi3"].contains(&architecture))?;
+    Some(format!(
+        "llama.cpp attends to all of a text in models of architecture {architecture}: it differs from this model behind {} tokens, \
+         the sliding window",
+        window.size
+    ))
 }
 
 /// A warning where a file of so many `bytes` leaves much of its target: no types would make it better.

@@ -1,6 +1,6 @@
 //! All keys of a file.
 
-use qsf_format::Provenance;
+use qsf_format::{Provenance, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::gguf::GgufNames;
@@ -25,6 +25,12 @@ const GROUPS_OF_THE_SOURCE: [&str; 3] = ["split.", "quantize.", "qsf."];
 /// # Errors
 /// When llama.cpp's files have no word for something.
 pub(super) fn model_metadata(source: &dyn WeightSource, names: &GgufNames) -> Result<(Pairs, Vec<Factors>)> {
+    let has = |kind| source.tensors().iter().any(|info| info.id.kind == kind);
+    if names.architecture() == "gptneox" && !has(TensorKind::AttnQBias) {
+        let what = "attention without biases in a GGUF file";
+        let supported = "llama.cpp loads GPT-NeoX only with them; write a QSF file instead (OUT.qsf)";
+        return Err(RuntimeError::unsupported(source.path(), what, supported).into());
+    }
     let mut keys = Keys::new(names.architecture());
     let factors = add_positions(&mut keys, source.config(), names).map_err(|what| {
         let supported = "llama.cpp's files have no word for it; write a QSF file instead (OUT.qsf)";

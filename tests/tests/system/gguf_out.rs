@@ -172,3 +172,21 @@ fn what_a_gguf_file_cannot_have_is_refused_before_anything_is_written() {
     assert_eq!(convert(&model, &out, "--quant Q8_0").run().code, 2);
     assert_eq!(fs::read(&out).unwrap(), b"mine");
 }
+
+#[test]
+fn what_llama_cpp_computes_otherwise_is_said_and_what_it_cannot_load_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("mistral.gguf");
+    let said = convert(&golden("mistral"), &out, "--quant F32").run().ok().stderr;
+    assert!(said.contains("behind 7 tokens, the sliding window"), "{said}");
+    let out = dir.path().join("llama.gguf");
+    let said = convert(&golden("llama"), &out, "--quant F32").run().ok().stderr;
+    assert!(!said.contains("sliding window"), "{said}");
+    // llama.cpp: "tensor 'blk.0.attn_qkv.bias' not found".
+    let (model, out) = (golden("gpt_neox_sequential"), dir.path().join("neox.gguf"));
+    assert!(!out.exists());
+    let output = convert(&model, &out, "--quant F32").run();
+    assert_eq!(output.code, 4, "{}", output.stderr);
+    assert!(output.stderr.contains("attention without biases in a GGUF file"), "{}", output.stderr);
+    assert!(!out.exists());
+}

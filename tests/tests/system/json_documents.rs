@@ -148,6 +148,10 @@ fn documents_of_files_are_as_described() {
     checker.printed("difference", inspect("diff demo-1m demo-1m --json"));
     checker.printed("report", inspect("report full.qsf -o page.html --json"));
     checker.printed("report", inspect("report full.qsf -o page.html --card card.md --force --json"));
+    place.call("qsf-convert", "demo-1m small.gguf --quant Q8_0 -q").run().ok();
+    let of_both =
+        checker.printed("report", inspect("report full.qsf small.gguf -o page.html --force --json"));
+    assert!(of_both["files"][1]["sha256"].is_string() && of_both["files"][1]["tensors"].is_array());
     checker.has_seen_all_of("inspect.schema.json");
 }
 

@@ -280,3 +280,35 @@ fn files_of_the_same_name_are_told_apart() {
             && page.contains("<a href=\"#file-2\">old/good.qsf</a>")
     );
 }
+
+#[test]
+fn the_card_of_a_gguf_file_names_what_was_measured_and_commands_of_other_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = demo_model(dir.path());
+    let (file, odd) = (dir.path().join("demo.Q8_0.gguf"), dir.path().join("$(date).gguf"));
+    let args = format!("--quant Q8_0 --eval {TEXT} --eval-chunks 2 --json");
+    let made = program("qsf-convert").arg(&demo).arg(&file).args(&args).run().json();
+    fs::copy(&file, &odd).unwrap();
+    let card = dir.path().join("card.md");
+    let of = |file: &Path| {
+        let out = dir.path().join("page.html");
+        report(&[file.to_owned()], &out).args("--force --card").arg(&card).run().ok();
+        fs::read_to_string(&card).unwrap()
+    };
+    let found = of(&file);
+    let perplexity = made["evaluation"]["ppl"].as_f64().unwrap();
+    for expected in [
+        "- gguf\n",
+        "llama-cli -m demo.Q8_0.gguf\n",
+        "ollama create",
+        "lms import demo.Q8_0.gguf\n",
+        &format!("value: {perplexity}\n"),
+        &hash_file(&file, &[]).unwrap().sha256,
+    ] {
+        assert!(found.contains(expected), "{expected} in {found}");
+    }
+    assert!(!found.contains("qsf-run"), "{found}");
+    // Nobody runs what a stranger has named.
+    let found = of(&odd);
+    assert!(found.contains("llama-cli -m FILE.gguf\n") && !found.contains("-m $(date)"), "{found}");
+}

@@ -23,8 +23,18 @@ pub(super) fn card(files: &[FileFacts], fields: &CardFields) -> String {
 }
 
 fn front_matter(files: &[FileFacts], fields: &CardFields) -> String {
-    let mut out =
-        String::from("---\nlibrary_name: qsf\npipeline_tag: text-generation\ntags:\n- qsf\n- quantized\n");
+    let has = |is_gguf| files.iter().any(|file| file.is_gguf == is_gguf);
+    let mut out = String::from("---\n");
+    // The hub finds out by itself which library GGUF files are for.
+    for (line, wanted) in [
+        ("library_name: qsf\n", has(false)),
+        ("pipeline_tag: text-generation\ntags:\n", true),
+        ("- qsf\n", has(false)),
+        ("- gguf\n", has(true)),
+        ("- quantized\n", true),
+    ] {
+        out += if wanted { line } else { "" };
+    }
     // Writing to a string cannot fail.
     if let Some(license) = fields.license {
         _ = writeln!(out, "license: {}", yaml(license));
@@ -71,9 +81,15 @@ fn number(value: f64) -> String {
 }
 
 fn text(files: &[FileFacts]) -> String {
-    let mut out = String::from(
-        "# QSF files\n\nQuantized weights, tokenizer and model description in one checksummed file each.\n\n\
-         | File | Size | Bits/weight | Tensors of each type | KL divergence | Perplexity (source) | Same top token | Calibrated |\n\
+    let title = match files.iter().all(|file| file.is_gguf) {
+        true => "# GGUF files\n\nQuantized weights, tokenizer and model description in one file each.\n\n",
+        false => {
+            "# QSF files\n\nQuantized weights, tokenizer and model description in one checksummed file each.\n\n"
+        }
+    };
+    let mut out = String::from(title);
+    out.push_str(
+        "| File | Size | Bits/weight | Tensors of each type | KL divergence | Perplexity (source) | Same top token | Calibrated |\n\
          |---|---:|---:|---|---:|---:|---:|---|\n",
     );
     for file in files {
@@ -84,11 +100,38 @@ fn text(files: &[FileFacts]) -> String {
     for note in notes(files) {
         _ = write!(out, "\n{note}\n");
     }
-    out += "\n## Use\n\nCheck a file, and run it:\n\n```sh\nqsf-inspect FILE --verify\nqsf-run FILE -p \"Once upon a time\" -n 32\n```\n\n## Checksums\n\n| File | Bytes | SHA-256 |\n|---|---:|---|\n";
+    out += &usage(files);
+    out += "\n## Checksums\n\n| File | Bytes | SHA-256 |\n|---|---:|---|\n";
     for file in files {
         _ = writeln!(out, "| {} | {} | `{}` |", markdown_code(&file.name), file.bytes, file.sha256);
     }
     out + &provenance(files)
+}
+
+/// Commands for the programs that run the files.
+fn usage(files: &[FileFacts]) -> String {
+    let mut out = String::from("\n## Use\n");
+    if let Some(file) = files.iter().find(|file| file.is_gguf) {
+        let name = shell_word(&file.name);
+        // Writing to a string cannot fail.
+        _ = write!(
+            out,
+            "\nWith llama.cpp:\n\n```sh\nllama-cli -m {name}\nllama-server -m {name}\n```\n\n\
+             With Ollama:\n\n```sh\nprintf 'FROM ./%s\\n' {name} > Modelfile\nollama create my-model -f Modelfile\n\
+             ollama run my-model\n```\n\n\
+             With LM Studio:\n\n```sh\nlms import {name}\n```\n"
+        );
+    }
+    if files.iter().any(|file| !file.is_gguf) {
+        out += "\nCheck a file, and run it:\n\n```sh\nqsf-inspect FILE --verify\nqsf-run FILE -p \"Once upon a time\" -n 32\n```\n";
+    }
+    out
+}
+
+/// A file's name as a word of a shell; one that could be anything else is only a place for it.
+fn shell_word(name: &str) -> &str {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
+    if !name.is_empty() && name.chars().all(plain) && !name.starts_with('-') { name } else { "FILE.gguf" }
 }
 
 fn row(file: &FileFacts) -> String {
@@ -114,6 +157,9 @@ fn row(file: &FileFacts) -> String {
 
 /// The sources of the files; of files that were made from the same ones, once.
 fn provenance(files: &[FileFacts]) -> String {
+    if files.iter().all(|file| file.meta.is_none()) {
+        return String::new();
+    }
     let mut out = String::from("\n## Provenance\n");
     let mut shown = Vec::new();
     for file in files {
@@ -155,5 +201,13 @@ mod tests {
         assert_eq!(number(31.0), "31.0");
         assert_eq!(number(1e-7), "0.0000001");
         assert_eq!(number(0.0), "0.0");
+    }
+
+    #[test]
+    fn a_name_in_a_command_is_one_plain_word() {
+        assert_eq!(shell_word("llama-53m.Q4_K_M.gguf"), "llama-53m.Q4_K_M.gguf");
+        for name in ["a b.gguf", "$(rm -r x).gguf", "-h", "```", "", "../x.gguf"] {
+            assert_eq!(shell_word(name), "FILE.gguf", "{name}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use qsf_runtime::source::refuse_what_is_no_model;
 use qsf_runtime::{Result, RuntimeError};
 use serde_json::{Value, json};
 
+use super::gguf_facts::read_gguf;
 use crate::inspect::overview::{bits_per_weight, describe, evaluation, listed_sections, verification_json};
 use crate::inspect::tensors::{TensorLine, list_tensors};
 use crate::json_document::document;
@@ -20,6 +21,8 @@ pub(super) struct FileFacts {
     pub name: String,
     pub bytes: u64,
     pub sha256: String,
+    /// Whether it is for llama.cpp.
+    pub is_gguf: bool,
     pub quant: &'static str,
     pub block: u16,
     /// Of the whole file; unknown of a plain one.
@@ -57,6 +60,9 @@ impl FileFacts {
     /// # Errors
     /// When it cannot be read or is damaged, or a stop was requested.
     pub fn read(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
+        if is_gguf(path) {
+            return read_gguf(path, cancel);
+        }
         refuse_what_is_no_qsf_file(path)?;
         let file = QsfFile::open(path)?;
         let verification = verify_file(&file)?;
@@ -73,6 +79,7 @@ impl FileFacts {
             name: hashed.name,
             bytes: header.file_bytes,
             sha256: hashed.sha256,
+            is_gguf: false,
             quant: header.quant_name(),
             block: header.block.into(),
             bits_per_weight: meta.as_ref().map(|meta| bits_per_weight(meta, header.file_bytes)),
@@ -164,10 +171,9 @@ pub(super) fn read_files(
 
 /// A page shows what the converter has written of itself.
 fn refuse_what_is_no_qsf_file(path: &Path) -> Result<()> {
-    let found = match () {
-        () if path.is_dir() => "a directory; convert it with qsf-convert first",
-        () if is_gguf(path) => "a GGUF file; convert it with qsf-convert first",
-        () => return refuse_what_is_no_model(path),
-    };
-    Err(RuntimeError::bad_input(path, "the path", "a QSF file", found))
+    if !path.is_dir() {
+        return refuse_what_is_no_model(path);
+    }
+    let found = "a directory; convert it with qsf-convert first";
+    Err(RuntimeError::bad_input(path, "the path", "a QSF or GGUF file", found))
 }

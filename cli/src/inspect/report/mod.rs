@@ -3,6 +3,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `facts.rs` | What is said of a file, read once |
+//! | `gguf_facts.rs` | What a GGUF file says of itself |
 //! | `page.rs` | The page as a whole, and the section of a file; `style.css` how it looks |
 //! | `files_table.rs` | The table of files, and what keeps its lines from being compared |
 //! | `chart.rs`, `axis.rs` | Size against divergence, drawn; where values and ticks lie |
@@ -19,6 +20,7 @@ mod chart;
 mod escape;
 mod facts;
 mod files_table;
+mod gguf_facts;
 mod heat_map;
 mod importance;
 mod page;
@@ -49,7 +51,7 @@ use crate::upload::{Parcel, UploadArgs};
 #[derive(Debug, Clone, Args)]
 #[command(group(ArgGroup::new("written_card").args(["card", "upload"]).multiple(true)))]
 pub struct ReportArgs {
-    /// QSF files to report on
+    /// QSF or GGUF files to report on
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Write the page here: one HTML file that loads nothing

@@ -89,7 +89,8 @@ fn facts(file: &FileFacts) -> Vec<(&'static str, String)> {
     if let Some(bits) = file.bits_per_weight {
         facts.push(("Bits per weight", format!("{} over the whole file", figure(bits, 3))));
     }
-    facts.push(("Type", format!("{}, blocks of {}; tensors: {}", file.quant, file.block, types(file))));
+    let blocks = if file.is_gguf { String::new() } else { format!(", blocks of {}", file.block) };
+    facts.push(("Type", format!("{}{blocks}; tensors: {}", file.quant, types(file))));
     if let Some(meta) = &file.meta {
         let model = &meta.model;
         let shape = format!(
@@ -112,7 +113,7 @@ fn facts(file: &FileFacts) -> Vec<(&'static str, String)> {
 }
 
 fn evaluation(file: &FileFacts) -> String {
-    let Some(found) = &file.evaluation else { return "no: the file has no section EVAL".into() };
+    let Some(found) = &file.evaluation else { return "no".into() };
     let mut parts = Vec::new();
     if let Some(kld) = found.kld {
         parts.push(format!("KL divergence {} nats", figure(kld, 6)));

@@ -16,7 +16,9 @@ pub(super) fn provenance(file: &FileFacts) -> String {
         "<h3>Provenance and checksums</h3>\n<dl class=\"facts\">\n<div><dt>SHA-256 of the file</dt><dd><code>{}</code></dd></div>\n",
         file.sha256
     );
-    let checked = if file.unprotected.is_empty() {
+    let checked = if file.is_gguf {
+        "none: GGUF files have no checksums".into()
+    } else if file.unprotected.is_empty() {
         "every byte is under a checksum, and all of them hold".into()
     } else {
         format!("those that the file has hold; under none: {}", html(&file.unprotected.join(", ")))
