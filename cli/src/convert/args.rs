@@ -98,7 +98,7 @@ pub struct ConvertArgs {
     #[arg(long, value_enum, value_name = "ORDER", default_value = "panels")]
     pub(super) layout: LayoutArg,
     /// Choose the types so that the file has at most this size, such as 24MB, and is as good as it can be
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["quant", "target_bpw", "gguf_types"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["quant", "target_bpw"])]
     pub(super) target_size: Option<ByteSize>,
     /// Choose the types so that the whole file has at most so many bits per weight, such as 3.5
     #[arg(long, value_name = "BITS", conflicts_with = "quant")]

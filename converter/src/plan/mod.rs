@@ -3,7 +3,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `recipe` | `--quant`: a type for each kind of tensor |
-//! | `gguf_recipe` | `--quant` of GGUF files: what llama-quantize does |
+//! | `gguf_recipe`, `gguf_recipe_tests` | `--quant` of GGUF files: what llama-quantize does |
 //! | `nearest` | the type that is meant by a name of another program |
 //! | `stored_form` | a type, and the share of weights that is apart |
 //! | `type_override` | `--tensor-type`: exceptions |
@@ -18,6 +18,8 @@
 mod allocate;
 mod error;
 mod gguf_recipe;
+#[cfg(test)]
+mod gguf_recipe_tests;
 mod ladder;
 mod layout;
 mod nearest;
