@@ -103,6 +103,12 @@ pub(crate) fn warnings(
             source.path().display()
         ));
     }
+    if options.early_exit.is_some() && source.config().recurrent.is_some() {
+        found.push(
+            "early exits are not learned: a model with recurrent layers cannot be left early (--early-exit)"
+                .into(),
+        );
+    }
     let widest = plan.tensors().iter().filter(|t| t.info.id.kind.is_matrix()).map(|t| t.info.cols).max();
     let wanted = widest.unwrap_or(0).saturating_mul(TOKENS_PER_COLUMN);
     if let Some(text) = &options.calibration

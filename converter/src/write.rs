@@ -261,7 +261,7 @@ impl FileWriter {
             match (&mut self.writer, place) {
                 (Writer::Qsf(writer), Place::Embedding) => writer.embedding_rows(&data)?,
                 (Writer::Qsf(writer), Place::Section) => writer.tensor_rows(&data)?,
-                (Writer::Gguf(writer), _) => writer.run(id, quant, data)?,
+                (Writer::Gguf(writer), _) => writer.run(&data)?,
             }
             // Without the blocks, which are written.
             all.append(encoded);

@@ -143,6 +143,12 @@ impl Mapping {
         let taps = request.config.recurrent.as_ref().map_or(1, |recurrent| recurrent.taps.max(1) as usize);
         let shapes = match rule.form {
             Form::Filters => vec![vec![all / taps, 1, taps], vec![all / taps, taps]],
+            Form::TiledHeads if rule.kinds == [TensorKind::MixerConv] => vec![vec![all / taps, taps]],
+            // Heads may have a dimension of their own.
+            Form::Rows if matches!(rule.kinds, [TensorKind::AttnKUp | TensorKind::AttnVUp]) => {
+                let heads = request.config.heads.max(1) as usize;
+                vec![vec![heads, all / heads, inputs], vec![all, inputs]]
+            }
             form => expected_shapes(form, is_vector, together, all, inputs),
         };
         for name in &names {
@@ -220,7 +226,7 @@ fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType
         // Values of one width are moved as they are.
         _ if stored.native().is_some_and(QuantType::is_float) => true,
         // So are whole vectors, and rows, which are picked without looking at them.
-        StoredPart::From(_) | StoredPart::Ordered(_) => !is_vector || whole,
+        StoredPart::From(_) | StoredPart::Ordered(_) | StoredPart::Columns(_) => !is_vector || whole,
         StoredPart::Transposed(_)
         | StoredPart::RunsTransposed { .. }
         | StoredPart::TransposedExperts { .. } => false,
@@ -294,7 +300,8 @@ fn is_ahead(request: &MappingRequest<'_>, name: &str) -> bool {
     if request.layers_ahead == 0 {
         return false;
     }
-    let layer = name.strip_prefix(request.prefix).and_then(|rest| rest.strip_prefix("layers."));
+    let rest = name.strip_prefix(request.prefix);
+    let layer = rest.and_then(|rest| rest.strip_prefix("layers.").or_else(|| rest.strip_prefix("blk.")));
     let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
     let layers = request.config.layers;
     let behind = layer.is_some_and(|layer| layer >= layers && layer - layers < request.layers_ahead);

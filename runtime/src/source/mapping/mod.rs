@@ -18,7 +18,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::source) use assemble::StoredPart;
 pub use matching::{Mapping, MappingRequest, is_ignored};
+pub(in crate::source) use place::parts_of;
 pub use store::{TensorStore, no_such_tensor};
 pub(crate) use table::join_rules;
 pub use table::{Form, NameRule, NameTable, formed, join, rows};
