@@ -9,6 +9,7 @@ are those of the llama.cpp in llama-cpp-python 0.3.36 (vendor/llama.cpp) with tr
 """
 
 import argparse
+import importlib
 import json
 import os
 import runpy
@@ -17,8 +18,13 @@ import sys
 import tempfile
 
 # Architectures that llama.cpp knows; one of those that differ only in what it does not write.
-NAMES = ["bloom", "gemma2", "gemma3", "gpt2", "gpt_neox", "llama3", "llama_bias", "llama_yarn", "mixtral", "olmo2", "phi",
-         "phi3_longrope_long", "qwen2", "qwen3", "smollm3"]
+NAMES = ["arcee", "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_groups", "deepseek_v3", "dots1", "ernie4_5",
+         "ernie4_5_moe", "exaone4", "exaone4_full", "gemma", "gemma2", "gemma3", "gemma4", "gemma4_keys_are_values",
+         "glm4", "glm4_moe", "glm4_moe_lite", "glm4_moe_plain", "gpt2", "gpt_neox", "gpt_oss", "gpt_oss_mxfp4", "granite",
+         "granitemoe", "granitemoehybrid", "granitemoeshared", "lfm2", "lfm2_moe", "llama3", "llama_bias", "llama_yarn", "minicpm3",
+         "minimax_m2", "ministral3", "mixtral", "olmo", "olmo2", "olmo3", "olmoe", "phi",
+         "phi3_longrope_long", "qwen2", "qwen2_moe_experts", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_next_experts",
+         "seed_oss", "smollm3", "stablelm", "stablelm_parallel", "starcoder2"]
 
 
 def subclasses(cls):
@@ -29,7 +35,10 @@ def subclasses(cls):
 
 def prepare(root):
     sys.path[:0] = [root, os.path.join(root, "gguf-py")]
-    from conversion import base, bloom, gemma, gpt2, gptneox, llama, olmo, phi, qwen  # noqa: F401
+    for file in sorted(os.listdir(os.path.join(root, "conversion"))):
+        if file.endswith(".py") and file != "__init__.py":
+            importlib.import_module(f"conversion.{file[:-3]}")
+    from conversion import base, gpt2, gptneox, stablelm
     for cls in subclasses(base.TextModel):
         cls.set_vocab = lambda self: None
 
@@ -42,6 +51,14 @@ def prepare(root):
         cls.set_gguf_parameters = set_parameters
 
     with_default(gptneox.GPTNeoXModel, "rotary_pct", lambda self: self.rope_parameters["partial_rotary_factor"])
+    with_default(stablelm.StableLMModel, "partial_rotary_factor",
+                 lambda self: self.rope_parameters["partial_rotary_factor"])
+    for cls in subclasses(base.TextModel):
+        if cls.__name__ == "MiniMaxM2Model":
+            with_default(cls, "rotary_dim", lambda self: int(
+                self.hparams["head_dim"] * self.rope_parameters.get("partial_rotary_factor", 1.0)))
+        if cls.__name__ == "Cohere2Model":
+            with_default(cls, "rotary_pct", lambda self: 1.0)
     with_default(gpt2.GPT2Model, "n_ctx", lambda self: self.hparams["n_positions"])
 
 
@@ -63,11 +80,22 @@ def main():
             for file in ["config.json", "model.safetensors"]:
                 shutil.copy(os.path.join(golden, name, file), model)
             with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
-                vocab = {str(i): i for i in range(json.load(file)["vocab_size"])}
+                config = json.load(file)
+            vocab = {str(i): i for i in range(config["vocab_size"])}
+            # The models have no layers that predict further tokens, whatever their configurations say.
+            config.update({key: 0 for key in ["mtp_num_hidden_layers", "num_nextn_predict_layers"] if key in config})
+            # Under the names that it knows.
+            if config["model_type"] == "granitemoehybrid":
+                config["layer_types"] = [
+                    "attention" if kind == "full_attention" else "mamba" for kind in config["layer_types"]]
+            with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+                json.dump(config, file)
             # Gemma 3's converter cuts the embedding to the tokens that it finds here.
             with open(os.path.join(model, "tokenizer.json"), "w", encoding="utf-8") as file:
                 json.dump({"model": {"vocab": vocab}, "added_tokens": []}, file)
             sys.argv = ["", model, "--outtype", "bf16", "--outfile", os.path.join(out, f"{name}.gguf")]
+            if name.startswith("qwen3_"):
+                sys.argv.append("--no-mtp")
             runpy.run_path(os.path.join(root, "convert_hf_to_gguf.py"), run_name="__main__")
 
 

@@ -57,6 +57,14 @@ def latent(scale, **changes):
     return base(scale, **fields)
 
 
+def delta_net(scale):
+    """Gated delta nets around a layer of attention."""
+    return dict(
+        linear_num_key_heads=2, linear_key_head_dim=10 * scale, linear_num_value_heads=4,
+        linear_value_head_dim=7 * scale, linear_conv_kernel_dim=4, head_dim=16 * scale,
+        layer_types=["linear_attention", "full_attention", "linear_attention"], num_hidden_layers=3)
+
+
 def cases(scale):
     """Folder, configuration class, fields, whether greedy continuation is defined (it is not where it changes rotation)."""
     t = transformers
@@ -158,10 +166,7 @@ def cases(scale):
         num_hidden_layers=3)
     yield "bamba", t.BambaConfig, base(
         scale, num_attention_heads=5, head_dim="absent", attn_layer_indices=[1], **mamba), True
-    delta = dict(
-        linear_num_key_heads=2, linear_key_head_dim=10 * scale, linear_num_value_heads=4,
-        linear_value_head_dim=7 * scale, linear_conv_kernel_dim=4, head_dim=16 * scale,
-        layer_types=["linear_attention", "full_attention", "linear_attention"], num_hidden_layers=3)
+    delta = delta_net(scale)
     yield "qwen3_5", t.Qwen3_5TextConfig, base(scale, tie_word_embeddings=False, **delta), True
     experts = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20 * scale, shared_expert_intermediate_size=12 * scale)
     yield "qwen3_next", t.Qwen3NextConfig, base(scale, mlp_only_layers=[1], **{**delta, **experts}), True
@@ -176,6 +181,21 @@ def later_cases(scale):
     yield "qwen2_moe", t.Qwen2MoeConfig, base(
         scale, head_dim="absent", num_hidden_layers=3, shared_expert_intermediate_size=28 * scale,
         mlp_only_layers=[1], **moe), True
+    # Experts in all layers, which is what llama.cpp's converter takes.
+    yield "qwen2_moe_experts", t.Qwen2MoeConfig, base(
+        scale, head_dim="absent", shared_expert_intermediate_size=28 * scale, **moe), True
+    yield "qwen3_next_experts", t.Qwen3NextConfig, base(scale, **{
+        **delta_net(scale), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 20 * scale,
+        "shared_expert_intermediate_size": 12 * scale}), True
+    hybrid = dict(
+        num_attention_heads=5, head_dim="absent", mamba_n_heads=4, mamba_d_head=20 * scale, mamba_n_groups=1,
+        mamba_d_state=12 * scale, mamba_expand=2, num_hidden_layers=3, embedding_multiplier=1.5, logits_scaling=1.25,
+        residual_multiplier=0.625, attention_multiplier=0.3, shared_intermediate_size=28 * scale,
+        layer_types=["linear_attention", "full_attention", "linear_attention"])
+    yield "granitemoehybrid", t.GraniteMoeHybridConfig, base(
+        scale, num_local_experts=5, num_experts_per_tok=2, **hybrid), True
+    yield "granitemoehybrid_dense", t.GraniteMoeHybridConfig, base(
+        scale, num_local_experts=0, tie_word_embeddings=True, position_embedding_type="rope", **hybrid), True
     yield "olmo", t.OlmoConfig, base(scale, head_dim="absent", clip_qkv=1.5), True
     yield "olmo3", t.Olmo3Config, base(
         scale, head_dim="absent", num_hidden_layers=4, sliding_window=6, num_key_value_heads=2,

@@ -188,7 +188,8 @@ impl Sections {
             file.append_clusters(&clusters)?;
             self.clusters = Some(clusters);
         }
-        if let Some(text) = &options.early_exit {
+        // A recurrent state would miss the tokens that leave before it.
+        if let Some(text) = options.early_exit.as_ref().filter(|_| source.config().recurrent.is_none()) {
             let exits = exits_of_file(file.path(), text, session)?;
             file.append_early_exits(&exits)?;
             self.early_exits = Some(exits);

@@ -5,7 +5,7 @@ use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 
 use crate::error::Result;
-use crate::gguf::{check_plan, names_of};
+use crate::gguf::{check_plan, head_columns, names_of};
 use crate::hf::check_model;
 use crate::options::ConvertOptions;
 use crate::plan::{GgufRules, Plan, TensorType, nearest_type};
@@ -30,8 +30,13 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
             let calibrated = options.calibration.is_some() || !options.stats_in.is_empty();
             let queries = names.of_tensor(TensorId::of_layer(0, TensorKind::AttnQ));
             let fused = queries.is_some_and(|name| name.kinds.contains(&TensorKind::AttnV));
-            let rules =
-                GgufRules { config: source.config(), architecture: names.architecture(), calibrated, fused };
+            let rules = GgufRules {
+                config: source.config(),
+                architecture: names.architecture(),
+                calibrated,
+                fused,
+                head_columns: head_columns(source, &names),
+            };
             Plan::for_gguf(source.tensors(), recipe, &rules, overrides)?
         }
     };

@@ -274,7 +274,7 @@ impl FileWriter {
             match (&mut self.writer, place) {
                 (Writer::Qsf(writer), Place::Embedding) => writer.embedding_rows(&data)?,
                 (Writer::Qsf(writer), Place::Section) => writer.tensor_rows(&data)?,
-                (Writer::Gguf(writer), _) => writer.run(id, quant, data)?,
+                (Writer::Gguf(writer), _) => writer.run(&data)?,
                 (Writer::Hf(writer), _) => {
                     let blocks = TensorBlocks { kind: id.kind, rows: count, cols, quant, layout, data };
                     writer.run(id, &blocks, &encoded.outliers)?;

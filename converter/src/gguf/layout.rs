@@ -1,11 +1,12 @@
 //! Which tensors a file has, in its order, and what of the model each holds.
 
-use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_format::{ModelConfig, QkNorm, QuantType, RecurrentMixer, TensorId, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::ggml::GgmlType;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::gguf::{GgufForm, GgufName, GgufNames};
 
+use super::arrange::columns_of_head;
 use super::header::Entry;
 use crate::error::{ConvertError, Result};
 use crate::plan::{Plan, PlannedTensor, TensorType, experts_of};
@@ -15,9 +16,8 @@ use crate::plan::{Plan, PlannedTensor, TensorType, experts_of};
 pub(super) struct Placed {
     /// What the header says of it.
     pub entry: Entry,
-    /// What it holds, one below another.
-    pub parts: Vec<TensorId>,
-    pub form: GgufForm,
+    /// What it holds, and how.
+    pub parts: Vec<(TensorId, GgufForm)>,
 }
 
 /// The names of the tensors of a model.
@@ -65,6 +65,8 @@ pub(super) fn place_all(source: &dyn WeightSource, names: &GgufNames, plan: &Pla
         let id = planned.info.id;
         let name = names.of_tensor(id).ok_or_else(|| no_name(source, id))?;
         let ty = type_in_file(planned)?;
+        let Some(form) = form_in(&name, id.kind) else { return Err(no_name(source, id)) };
+        check_columns(planned, form, ty)?;
         let bytes = planned.quant.tensor_bytes(
             Default::default(),
             planned.info.rows as u64,
@@ -79,24 +81,76 @@ pub(super) fn place_all(source: &dyn WeightSource, names: &GgufNames, plan: &Pla
             known.entry.dims[grown] += planned.info.rows as u64 * u64::from(id.kind.is_matrix())
                 + planned.info.cols as u64 * u64::from(!id.kind.is_matrix());
             known.entry.bytes = known.entry.bytes.saturating_add(bytes);
-            known.parts.push(id);
+            known.parts.push((id, form));
             continue;
         }
         let dims = dims(source.config(), planned);
         let entry = Entry { name: name.name, dims, ty, bytes };
-        placed.push(Placed { entry, parts: vec![id], form: name.form });
+        placed.push(Placed { entry, parts: vec![(id, form)] });
     }
     Ok(placed)
 }
 
-/// Fastest first; experts are the slowest.
+fn form_in(name: &GgufName, kind: TensorKind) -> Option<GgufForm> {
+    let at = name.kinds.iter().position(|&held| held == kind)?;
+    name.forms.get(at).copied()
+}
+
+/// Fastest first; experts and heads are the slowest.
 fn dims(config: &ModelConfig, planned: &PlannedTensor) -> Vec<u64> {
-    let (rows, cols) = (planned.info.rows as u64, planned.info.cols as u64);
-    match experts_of(config, planned.info.id) {
-        Some(experts) => vec![cols, rows / u64::from(experts.max(1)), experts.into()],
-        None if planned.info.id.kind.is_matrix() => vec![cols, rows],
-        None => vec![cols],
+    use TensorKind::*;
+    let (rows, cols, id) = (planned.info.rows as u64, planned.info.cols as u64, planned.info.id);
+    let experts = id.layer.and_then(|layer| config.experts(layer)).map_or(1, |experts| experts.count.max(1));
+    let heads = u64::from(config.heads.max(1));
+    let groups = config.recurrent.as_ref().and_then(|recurrent| match recurrent.mixer {
+        RecurrentMixer::Mamba2 { groups, .. } => Some(u64::from(groups.max(1))),
+        _ => None,
+    });
+    let in_parts = |len: u64, parts: u64| vec![len / parts, parts];
+    match id.kind {
+        AttnKUp | AttnVUp => vec![cols, rows / heads, heads],
+        MixerConv => {
+            let taps = config.recurrent.as_ref().map_or(1, |recurrent| u64::from(recurrent.taps.max(1)));
+            vec![taps, cols / taps]
+        }
+        MixerDecay | MixerSkip if groups.is_some() => vec![1, cols],
+        MixerNorm => groups.map_or_else(|| vec![cols], |groups| in_parts(cols, groups)),
+        ExpertGateBias | ExpertUpBias | ExpertDownBias => in_parts(cols, experts.into()),
+        QNorm if config.qk_norm == Some(QkNorm::HeadsApart) => in_parts(cols, heads),
+        KNorm if config.qk_norm == Some(QkNorm::HeadsApart) => in_parts(cols, config.kv_heads.max(1).into()),
+        _ => match experts_of(config, id) {
+            Some(experts) => vec![cols, rows / u64::from(experts.max(1)), experts.into()],
+            None if id.kind.is_matrix() => vec![cols, rows],
+            None => vec![cols],
+        },
     }
+}
+
+/// Columns of a head of the output of recurrent mixers, where the file has the heads in another order.
+pub(crate) fn head_columns(source: &dyn WeightSource, names: &GgufNames) -> Option<usize> {
+    let outputs =
+        source.tensors().iter().map(|info| info.id).find(|id| id.kind == TensorKind::MixerOutput)?;
+    let name = names.of_tensor(outputs)?;
+    match form_in(&name, TensorKind::MixerOutput)? {
+        GgufForm::Columns(order) => Some(columns_of_head(order)),
+        _ => None,
+    }
+}
+
+/// Columns that move by heads need heads of whole blocks.
+fn check_columns(planned: &PlannedTensor, form: GgufForm, ty: GgmlType) -> Result<()> {
+    let GgufForm::Columns(order) = form else { return Ok(()) };
+    let run = columns_of_head(order);
+    if run.is_multiple_of(ty.block_len()) {
+        return Ok(());
+    }
+    let problem = format!(
+        "{}: llama.cpp's files have its heads of {run} columns in another order, which needs whole blocks, not blocks of {} as \
+         {ty} has them (--tensor-type)",
+        planned.info.id,
+        ty.block_len()
+    );
+    Err(RuntimeError::Request(problem).into())
 }
 
 fn type_in_file(planned: &PlannedTensor) -> Result<GgmlType> {

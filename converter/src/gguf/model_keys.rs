@@ -3,6 +3,7 @@
 use qsf_format::{ModelConfig, NormKind, PositionConfig, Residual};
 use qsf_runtime::source::gguf::GgufNames;
 
+use super::own_keys::add_own;
 use super::value::{Pairs, Value};
 
 /// The keys of an architecture.
@@ -19,6 +20,15 @@ impl Keys {
     /// Adds a key of the architecture.
     pub fn add(&mut self, name: &str, value: Value) {
         self.pairs.push((format!("{}.{name}", self.architecture), value));
+    }
+
+    /// Adds a key of the architecture, or changes its value.
+    pub fn set(&mut self, name: &str, value: Value) {
+        let key = format!("{}.{name}", self.architecture);
+        match self.pairs.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => *known = value,
+            None => self.pairs.push((key, value)),
+        }
     }
 
     pub fn u32(&mut self, name: &str, value: u32) {
@@ -73,6 +83,7 @@ pub(super) fn add_model(keys: &mut Keys, config: &ModelConfig, names: &GgufNames
         keys.f32("final_logit_softcapping", cap);
     }
     add_window(keys, config, names);
+    add_own(keys, config, names);
 }
 
 fn add_window(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
@@ -80,7 +91,7 @@ fn add_window(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
         Some(window) => {
             keys.u32("attention.sliding_window", window.size);
             let usual = names.is_default_window(window.size, &window.layers);
-            if !usual || names.architecture() == "olmo2" {
+            if !usual || matches!(names.architecture(), "olmo2" | "gemma4") {
                 let sliding = (0..config.layers).map(|layer| window.layers.binary_search(&layer).is_ok());
                 keys.add("attention.sliding_window_pattern", Value::Bools(sliding.collect()));
             }

@@ -21,7 +21,8 @@ pub(super) fn add_positions(
     let PositionConfig::Rope { theta, scaling, dims, sliding_theta, .. } = &config.position else {
         return Ok(Vec::new());
     };
-    let dims = dims.unwrap_or(config.head_dim);
+    let head_dim = config.full_attention.map_or(config.head_dim, |full| full.head_dim);
+    let dims = dims.unwrap_or(head_dim);
     if names.rotates_whole_heads() || dims != config.head_dim || names.architecture() == "phi3" {
         keys.u32("rope.dimension_count", dims);
     }

@@ -14,7 +14,7 @@ use qsf_runtime::source::gguf::{GgufForm, open_gguf};
 use qsf_runtime::tokenizer::Tokenizer;
 use serde_json::Value as Json;
 
-use super::arrange::arranged;
+use super::arrange::{Part, arranged, plus_one};
 use super::header::{Entry, header, padded};
 use super::layout::{Placed, ggml_type, names_of, place_all};
 use super::metadata::{evaluation_keys, making, model_metadata};
@@ -52,7 +52,6 @@ pub(crate) struct GgufWriter {
     next: usize,
     /// Parts of tensors that are not whole yet, or whose turn it is not.
     waiting: HashMap<TensorId, TensorBlocks>,
-    head_dim: usize,
 }
 
 /// A file that is whole and has no name yet.
@@ -82,7 +81,6 @@ impl GgufWriter {
             factors,
             next: 0,
             waiting: HashMap::new(),
-            head_dim: request.source.config().head_dim as usize,
         };
         let header = writer.header(&request.provenance, None);
         writer.header_bytes = header.len() as u64;
@@ -162,17 +160,14 @@ impl GgufWriter {
     pub fn tensor(&mut self, id: TensorId, blocks: TensorBlocks) -> Result<()> {
         self.waiting.insert(id, blocks);
         while let Some(placed) = self.placed.get(self.next) {
-            let (parts, form) = (placed.parts.clone(), placed.form);
-            if !parts.iter().all(|part| self.waiting.contains_key(part)) {
+            if !placed.parts.iter().all(|(part, _)| self.waiting.contains_key(part)) {
                 break;
             }
-            let blocks: Vec<TensorBlocks> =
-                parts.iter().filter_map(|part| self.waiting.remove(part)).collect();
-            self.begin(blocks.iter().map(|blocks| blocks.quant))?;
-            for blocks in &blocks {
-                let bytes = arranged(blocks, form, self.head_dim);
-                self.values(&bytes)?;
-            }
+            let parts = placed.parts.clone().into_iter();
+            let parts: Vec<Part> =
+                parts.filter_map(|(part, form)| Some((self.waiting.remove(&part)?, form))).collect();
+            self.begin(parts.iter().map(|(blocks, _)| blocks.quant))?;
+            self.values(&arranged(&parts))?;
             self.end()?;
         }
         Ok(())
@@ -216,16 +211,15 @@ impl GgufWriter {
         self.begin(std::iter::once(quant))
     }
 
-    /// Some rows of it.
+    /// Some rows of it. Tensors of the model as a whole are in the file as the model has them, or 1 larger.
     ///
     /// # Errors
     /// When writing fails.
-    pub fn run(&mut self, id: TensorId, quant: TensorType, data: Vec<u8>) -> Result<()> {
-        let form = self.placed.get(self.next).map_or(GgufForm::Rows, |placed| placed.form);
-        let blocks =
-            TensorBlocks { kind: id.kind, rows: 1, cols: 1, quant, layout: qsf_format::Layout::Rows, data };
-        let bytes = arranged(&blocks, form, self.head_dim);
-        self.values(&bytes)
+    pub fn run(&mut self, data: &[u8]) -> Result<()> {
+        match self.placed.get(self.next).and_then(|placed| placed.parts.first()) {
+            Some((_, GgufForm::PlusOne)) => self.values(&plus_one(data)),
+            _ => self.values(data),
+        }
     }
 
     /// The tensor is whole.

@@ -80,6 +80,8 @@ pub struct GgufRules<'a> {
     pub calibrated: bool,
     /// Whether queries, keys and values are one tensor of the file, which is then treated as values are.
     pub fused: bool,
+    /// Columns of a head of the output of recurrent mixers, where files have the heads in another order: blocks must fit into one.
+    pub head_columns: Option<usize>,
 }
 
 impl GgufRecipe {
@@ -133,7 +135,8 @@ impl GgufRecipe {
             Some(category) => self.of_layer(category, info.id, rules),
             None => self.default,
         };
-        fallback(wanted, info.cols)
+        let heads = rules.head_columns.filter(|_| kind == TensorKind::MixerOutput);
+        fallback(wanted, heads.unwrap_or(info.cols))
     }
 
     /// The head, and an embedding that is one.

@@ -187,9 +187,7 @@ struct Run<'a, R: Runner> {
 
 impl<R: Runner> Run<'_, R> {
     fn measure(&mut self, repetitions: usize, explain: bool, progress: &dyn Progress) -> Result<Speed> {
-        for batch in self.tokens[..self.test.depth].chunks(self.state.batch()) {
-            self.runner.forward(&mut self.state, batch)?;
-        }
+        self.fill()?;
         self.once(progress)?;
         let tokens = self.test.tokens as f64;
         let disk = disk_bytes_read();
@@ -219,10 +217,28 @@ impl<R: Runner> Run<'_, R> {
         Ok(speed)
     }
 
+    /// The tokens before those that are measured.
+    fn fill(&mut self) -> Result<()> {
+        for batch in self.tokens[..self.test.depth].chunks(self.state.batch()) {
+            self.runner.forward(&mut self.state, batch)?;
+        }
+        Ok(())
+    }
+
+    /// Back to where the tokens that are measured begin. The state of recurrent layers only goes back to the start, from where the
+    /// tokens before are read again.
+    fn go_back(&mut self) -> Result<()> {
+        if self.runner.config().recurrent.is_none() || self.test.depth == 0 {
+            return self.state.rewind(self.test.depth);
+        }
+        self.state.rewind(0)?;
+        self.fill()
+    }
+
     fn once(&mut self, progress: &dyn Progress) -> Result<Duration> {
+        self.go_back()?;
         let Run { runner, state, test, tokens, logits } = self;
         let tokens = &tokens[..test.tokens];
-        state.rewind(test.depth)?;
         let started = Instant::now();
         match test.kind {
             TestKind::Prompt => {

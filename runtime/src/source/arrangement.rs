@@ -39,6 +39,18 @@ pub enum RowOrder {
         /// Whether these alternate between first and second half.
         neighbours: bool,
     },
+    /// Behind some rows that stay, runs of rows for each head of each group. Here the heads of a group follow one another; stored
+    /// are the first heads of all groups, then the second ones, and so on.
+    Tiled {
+        /// Rows that stay.
+        before: usize,
+        /// Rows of a head.
+        run: usize,
+        /// Groups.
+        groups: usize,
+        /// Heads of a group.
+        heads: usize,
+    },
     /// Groups that each have a run of rows for each of some sections: one or more sections, each over all groups, one below
     /// another.
     Sections {
@@ -74,6 +86,13 @@ impl RowOrder {
                     None => first + head_dim - rotated + within,
                 }
             }
+            RowOrder::Tiled { before, run, groups, heads } => match row.checked_sub(before) {
+                None => row,
+                Some(row) => {
+                    let (head, within) = (row / run, row % run);
+                    before + (head % heads * groups + head / heads) * run + within
+                }
+            },
             RowOrder::Sections { runs, first, groups } => {
                 let (stride, mut row) = (runs.iter().sum::<usize>(), row);
                 for section in first..SECTIONS {
@@ -114,6 +133,12 @@ impl Tensor {
                 }
             }
             RowOrder::Interleaved { .. } => {}
+            RowOrder::Tiled { before, run, groups, heads } => {
+                let all = run.checked_mul(groups)?.checked_mul(heads)?.checked_add(before)?;
+                if all != self.rows() || rows != all {
+                    return None;
+                }
+            }
             RowOrder::Sections { runs, first, groups } => {
                 let stored =
                     runs.iter().try_fold(0usize, |sum, run| sum.checked_add(*run))?.checked_mul(groups)?;
@@ -136,6 +161,16 @@ impl Tensor {
             }
         }
         Some(Tensor::foreign(rows, self.cols(), Arc::new(Reordered { stored: self.clone(), order })))
+    }
+
+    /// This tensor with its columns in another order, one that has all of them; `None` when it has another number of columns.
+    pub fn with_columns(&self, order: RowOrder) -> Option<Tensor> {
+        let places: Vec<usize> = (0..self.cols()).map(|column| order.stored_row(column)).collect();
+        let fits = places.iter().all(|&place| place < self.cols());
+        fits.then(|| {
+            let columns = ReorderedColumns { stored: self.clone(), places };
+            Tensor::foreign(self.rows(), self.cols(), Arc::new(columns))
+        })
     }
 
     /// Tensors of the same shape, one above the other; `None` when there are none or their columns or rows differ.
@@ -170,6 +205,31 @@ impl ForeignRows for Reordered {
 
     fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
         self.stored.decode_row(isa, self.order.stored_row(row), out);
+    }
+}
+
+#[derive(Debug)]
+struct ReorderedColumns {
+    stored: Tensor,
+    /// The stored column of each.
+    places: Vec<usize>,
+}
+
+impl ForeignRows for ReorderedColumns {
+    fn stored_type(&self) -> StoredType {
+        self.stored.stored_type()
+    }
+
+    fn row_bytes(&self) -> usize {
+        row_bytes(&self.stored)
+    }
+
+    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
+        let mut stored = vec![0.0; self.places.len()];
+        self.stored.decode_row(isa, row, &mut stored);
+        for (value, &place) in out.iter_mut().zip(&self.places) {
+            *value = stored[place];
+        }
     }
 }
 

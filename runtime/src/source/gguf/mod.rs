@@ -2,6 +2,7 @@
 //! ([specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)).
 
 mod config;
+mod name_groups;
 mod names;
 mod naming;
 mod rows;

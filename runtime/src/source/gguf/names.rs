@@ -20,7 +20,7 @@ pub(super) const NORM_PLUS_ONE: NameTable = table(&PLUS_ONE_RULES);
 /// Gate above up projection in one matrix.
 pub(super) const GATE_AND_UP: NameTable = table(&GATE_AND_UP_RULES);
 
-const fn table(rules: &'static [NameRule]) -> NameTable {
+pub(super) const fn table(rules: &'static [NameRule]) -> NameTable {
     // The factors are read with the configuration. The last one is a buffer of the first converters.
     NameTable { rules, ignored: &[FREQUENCY_FACTORS, SHORT_FACTORS, LONG_FACTORS, "attn_rot_embd.weight"] }
 }

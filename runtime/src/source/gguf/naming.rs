@@ -3,27 +3,30 @@
 
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
-use super::config::{ARCHITECTURES, Architecture, ExpertUse, Positions};
-use crate::source::mapping::{Form, NameRule};
+use super::config::{ARCHITECTURES, Architecture, ExpertUse, Positions, scale_of_yarn};
+use crate::source::RowOrder;
+use crate::source::mapping::{NameRule, StoredPart, parts_of};
 
 /// Architectures whose queries, keys and values are one tensor in llama.cpp's files (and whose gate and up are, where their table
 /// has that).
 const FUSED: [&str; 4] = ["gpt2", "gptneox", "bloom", "phi3"];
 
 /// Names of the tensors of one model.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct GgufNames {
     architecture: &'static Architecture,
-    layers: u32,
+    config: ModelConfig,
 }
 
-/// How a tensor lies in the file.
+/// How a tensor of the model lies in one of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GgufForm {
-    /// As the model has it, kinds one below another.
-    Rows,
-    /// Rows of each head alternate between its first and second half.
-    NeighbouringPairs,
+    /// From this row on, or from this value of a vector.
+    From(usize),
+    /// Each row, or value of a vector, in the place that the order names.
+    Ordered(RowOrder),
+    /// Each column in the place that the order names.
+    Columns(RowOrder),
     /// Every value is 1 larger.
     PlusOne,
 }
@@ -35,25 +38,21 @@ pub struct GgufName {
     pub name: String,
     /// What it holds.
     pub kinds: &'static [TensorKind],
-    /// How.
-    pub form: GgufForm,
+    /// How each of them lies there.
+    pub forms: Vec<GgufForm>,
 }
 
 impl GgufNames {
     /// The names of a model of this configuration; `None` where llama.cpp's files have no word for its architecture.
     pub fn of(config: &ModelConfig) -> Option<GgufNames> {
-        let wanted = match config.architecture.as_str() {
-            // llama.cpp's name for both.
-            "mistral" => "llama",
-            "gemma3" => "gemma3_text",
-            other => other,
-        };
+        let wanted = config.architecture.as_str();
         let is_it = |known: &&Architecture| {
             known.model_type == wanted
+                || known.also.contains(&wanted)
                 || matches!(known.experts, ExpertUse::Maybe(with_experts) if with_experts == wanted)
         };
         let architecture = ARCHITECTURES.iter().find(is_it)?;
-        Some(GgufNames { architecture, layers: config.layers })
+        Some(GgufNames { architecture, config: config.clone() })
     }
 
     /// All architectures that can be written, by the name that `config.json` has for them.
@@ -68,7 +67,8 @@ impl GgufNames {
 
     /// Which layers have a sliding window, where the file does not say it.
     pub fn is_default_window(&self, size: u32, layers: &[u32]) -> bool {
-        self.architecture.default_layers(self.layers).is_some_and(|default| default == layers) && size > 0
+        self.architecture.default_layers(self.config.layers).is_some_and(|default| default == layers)
+            && size > 0
     }
 
     /// Whether rotary heads are always whole, so that a file says their width for nobody but other readers.
@@ -76,29 +76,53 @@ impl GgufNames {
         matches!(self.architecture.positions, Positions::Rotary { whole_heads: true, .. })
     }
 
+    /// Whether files of the architecture have this key beside those of all.
+    pub fn has_key(&self, name: &str) -> bool {
+        self.architecture.keys.contains(&name)
+    }
+
+    /// Whether files of the architecture have this key with a number for each layer.
+    pub fn is_per_layer(&self, name: &str) -> bool {
+        self.architecture.per_layer.contains(&name)
+    }
+
+    /// What [`scale_of_yarn`] makes of this multiplier for scores.
+    pub fn scale_of_yarn(multiplier: f64, factor: f32, head_dim: u32) -> f32 {
+        scale_of_yarn(multiplier, factor, head_dim)
+    }
+
     /// The tensor that holds `id`.
     pub fn of_tensor(&self, id: TensorId) -> Option<GgufName> {
-        let rules = self.architecture.table.rules.iter().filter(|rule| is_written(rule, id.kind));
+        let ranked = self.config.latent.is_some_and(|latent| latent.q_rank.is_some());
+        let rules = self.architecture.table.rules.iter();
+        let rules = rules.filter(|rule| {
+            is_written(rule, id.kind)
+                && (id.kind != TensorKind::AttnQ || rule.name.contains("_q_b.") == ranked)
+        });
         let fused = FUSED.contains(&self.architecture.name);
         let rule =
             rules.max_by_key(
                 |rule| if fused { rule.kinds.len() as isize } else { -(rule.kinds.len() as isize) },
             )?;
-        let form = match rule.form {
-            Form::NeighbouringPairs => GgufForm::NeighbouringPairs,
-            Form::PlusOne => GgufForm::PlusOne,
-            _ => GgufForm::Rows,
-        };
+        let forms = parts_of(rule, &self.config, id.layer)?.into_iter().map(form_of);
         let name = id
             .layer
             .map_or_else(|| rule.name.to_owned(), |layer| rule.name.replace("{}", &layer.to_string()));
-        Some(GgufName { name, kinds: rule.kinds, form })
+        Some(GgufName { name, kinds: rule.kinds, forms: forms.collect::<Option<_>>()? })
     }
 }
 
 /// Whether files of today have tensors by this rule.
 fn is_written(rule: &NameRule, kind: TensorKind) -> bool {
-    rule.kinds.contains(&kind)
-        && !rule.name.contains("{e}")
-        && matches!(rule.form, Form::Rows | Form::NeighbouringPairs | Form::PlusOne)
+    rule.kinds.contains(&kind) && !rule.name.contains("{e}")
+}
+
+fn form_of(part: StoredPart) -> Option<GgufForm> {
+    match part {
+        StoredPart::From(first) => Some(GgufForm::From(first)),
+        StoredPart::Ordered(order) => Some(GgufForm::Ordered(order)),
+        StoredPart::Columns(order) => Some(GgufForm::Columns(order)),
+        StoredPart::MinusOne => Some(GgufForm::PlusOne),
+        _ => None,
+    }
 }

@@ -34,7 +34,7 @@ pub struct GgufSource {
 /// model computes is not supported.
 pub fn open_gguf(path: &Path) -> Result<GgufSource> {
     let file = GgufFile::open(path)?;
-    let (mut config, architecture) = config::read(&file)?;
+    let config::Described { mut config, architecture, layers_ahead } = config::read(&file)?;
     let tokenizer = read_gguf_tokenizer(&file.metadata)?;
     for stop in tokenizer.iter().flat_map(|tokenizer| &tokenizer.stop_tokens) {
         if !config.stop_tokens.contains(stop) {
@@ -53,7 +53,7 @@ pub fn open_gguf(path: &Path) -> Result<GgufSource> {
         prefix: "",
         bare: &[],
         declared: &declared,
-        layers_ahead: 0,
+        layers_ahead,
     };
     let mapping = Mapping::new(request, &store)?;
     check_complete(path, &config, mapping.tensors())?;

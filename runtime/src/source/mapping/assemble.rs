@@ -20,7 +20,7 @@ pub(super) struct Origin {
 
 /// The part of a stored tensor that a tensor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StoredPart {
+pub(in crate::source) enum StoredPart {
     /// Outputs from this one on.
     From(usize),
     /// Outputs in another order.
@@ -43,6 +43,8 @@ pub(super) enum StoredPart {
         /// From the start of a run to that of the next.
         stride: usize,
     },
+    /// Inputs in another order.
+    Columns(RowOrder),
     /// All values, each less 1.
     MinusOne,
     /// `-e^v` of each value v.
@@ -81,6 +83,7 @@ fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
             transposed_experts(stored, experts, [first, step], rows)
         }
         StoredPart::RunsTransposed { run, stride } => runs_transposed(stored, run, stride),
+        StoredPart::Columns(order) => stored.with_columns(order),
         StoredPart::MinusOne | StoredPart::MinusExp => None,
     }
 }
@@ -143,7 +146,7 @@ fn vector(stored: &Tensor, part: StoredPart, len: usize) -> Option<Tensor> {
         StoredPart::From(first) | StoredPart::Transposed(first) => Box::new(move |i| first + i),
         StoredPart::TransposedExperts { .. } => return None,
         StoredPart::Ordered(order) => Box::new(move |i| order.stored_row(i)),
-        StoredPart::RunsTransposed { .. } => return None,
+        StoredPart::RunsTransposed { .. } | StoredPart::Columns(_) => return None,
         StoredPart::MinusOne => {
             let values: Vec<f32> = stored.to_f32().iter().map(|value| value - 1.0).collect();
             return (count == len).then(|| Tensor::from_f32(1, len, &values));

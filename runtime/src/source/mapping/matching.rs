@@ -196,7 +196,7 @@ fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType
         // Values of one width are moved as they are.
         _ if stored.native().is_some_and(QuantType::is_float) => true,
         // So are whole vectors, and rows, which are picked without looking at them.
-        StoredPart::From(_) | StoredPart::Ordered(_) => !is_vector || whole,
+        StoredPart::From(_) | StoredPart::Ordered(_) | StoredPart::Columns(_) => !is_vector || whole,
         StoredPart::Transposed(_)
         | StoredPart::RunsTransposed { .. }
         | StoredPart::TransposedExperts { .. } => false,
@@ -246,7 +246,8 @@ fn is_ahead(request: &MappingRequest<'_>, name: &str) -> bool {
     if request.layers_ahead == 0 {
         return false;
     }
-    let layer = name.strip_prefix(request.prefix).and_then(|rest| rest.strip_prefix("layers."));
+    let rest = name.strip_prefix(request.prefix);
+    let layer = rest.and_then(|rest| rest.strip_prefix("layers.").or_else(|| rest.strip_prefix("blk.")));
     let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
     let layers = request.config.layers;
     let behind = layer.is_some_and(|layer| layer >= layers && layer - layers < request.layers_ahead);

@@ -50,6 +50,12 @@ impl Measured {
         let taps = config.recurrent.as_ref().map_or(1, |recurrent| recurrent.taps.max(1) as usize);
         let shapes = match rule.form {
             Form::Filters => vec![vec![all / taps, 1, taps], vec![all / taps, taps]],
+            Form::TiledHeads if rule.kinds == [TensorKind::MixerConv] => vec![vec![all / taps, taps]],
+            // Heads may have a dimension of their own.
+            Form::Rows if matches!(rule.kinds, [TensorKind::AttnKUp | TensorKind::AttnVUp]) => {
+                let heads = config.heads.max(1) as usize;
+                vec![vec![heads, all / heads, inputs], vec![all, inputs]]
+            }
             form => expected_shapes(form, is_vector, together, all, inputs),
         };
         Some(Measured { ids, parts, experts, one_by_one, is_vector, shapes, all, groups })

@@ -22,7 +22,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::source) use assemble::StoredPart;
 pub use matching::{Mapping, MappingRequest, is_ignored};
+pub(in crate::source) use place::parts_of;
 pub use saved::SavedTensor;
 pub(crate) use saved::{SavedNames, saved_tensors};
 pub use store::{TensorStore, no_such_tensor};

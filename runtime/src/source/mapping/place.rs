@@ -1,10 +1,11 @@
 //! Where one of the kinds that a stored tensor holds is in it.
 
-use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, TensorKind};
+use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, TensorId, TensorKind};
 
 use super::assemble::StoredPart;
-use super::table::Form;
+use super::table::{Form, NameRule};
 use crate::source::RowOrder;
+use crate::source::shape::expected_shape;
 
 /// Where one of the kinds that a stored tensor holds is in it.
 pub(super) struct Place {
@@ -51,11 +52,34 @@ impl Place {
             Form::RotatedLastPairs => rotated_last(config, kind, true),
             Form::KeysAndValuesOfLatents => keys_or_values(config, kind),
             Form::KeyHeadByKeyHead => StoredPart::Ordered(key_head_by_key_head(config, kind, i)?),
+            Form::TiledHeads => tiled_heads(config, kind)?,
             Form::Filters => StoredPart::From(first),
             Form::PlusOne => StoredPart::MinusOne,
             Form::MinusExp => StoredPart::MinusExp,
         })
     }
+}
+
+/// How each kind of a rule lies in its tensor of `layer`; `None` where the model has not all of them. Not for rules of single experts.
+pub(in crate::source) fn parts_of(
+    rule: &NameRule,
+    config: &ModelConfig,
+    layer: Option<u32>,
+) -> Option<Vec<StoredPart>> {
+    let outputs = |&kind: &TensorKind| {
+        let (rows, cols) = expected_shape(config, TensorId { layer, kind })?;
+        Some(if kind.is_matrix() { rows } else { cols })
+    };
+    let lens: Vec<usize> = rule.kinds.iter().map(outputs).collect::<Option<_>>()?;
+    let (all, kinds, mut first) = (lens.iter().sum(), lens.len(), 0);
+    let mut parts = Vec::with_capacity(kinds);
+    for (i, (&kind, &len)) in rule.kinds.iter().zip(&lens).enumerate() {
+        let experts =
+            layer.and_then(|layer| config.experts(layer)).map_or(1, |experts| experts.count as usize);
+        parts.push(Place { first, len, all, kind: i, kinds, experts }.stored_part(rule.form, config, kind)?);
+        first += len;
+    }
+    Some(parts)
 }
 
 /// Rows of a matrix that makes keys and values of latents.
@@ -102,6 +126,30 @@ fn key_head_by_key_head(config: &ModelConfig, kind: TensorKind, place: usize) ->
         TensorKind::MixerIn => RowOrder::Sections { runs: [keys, keys, values, values], first: 0, groups },
         TensorKind::MixerGate => RowOrder::Sections { runs: [keys, keys, values, values], first: 3, groups },
         _ => RowOrder::Sections { runs: [heads, heads, 0, 0], first: place, groups },
+    })
+}
+
+/// Where value heads lie that stand one behind another for all key heads, the first of each first. `None` for other models.
+fn tiled_heads(config: &ModelConfig, kind: TensorKind) -> Option<StoredPart> {
+    let recurrent = config.recurrent.as_ref()?;
+    let RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } = recurrent.mixer else {
+        return None;
+    };
+    let (groups, heads) = (key_heads as usize, (value_heads / key_heads) as usize);
+    let (keys, value_dim) = (2 * groups * key_dim as usize, value_dim as usize);
+    if groups == 1 || heads == 1 {
+        return Some(StoredPart::From(0));
+    }
+    let rows = |before, run| StoredPart::Ordered(RowOrder::Tiled { before, run, groups, heads });
+    let taps = recurrent.taps as usize;
+    Some(match kind {
+        TensorKind::MixerIn => rows(keys, value_dim),
+        TensorKind::MixerConv => rows(keys * taps, value_dim * taps),
+        TensorKind::MixerGate => rows(0, value_dim),
+        TensorKind::MixerOutput => {
+            StoredPart::Columns(RowOrder::Tiled { before: 0, run: value_dim, groups, heads })
+        }
+        _ => rows(0, 1),
     })
 }
 

@@ -248,6 +248,7 @@ impl SavedTensor {
             StoredPart::Ordered(order) if is_vector => order.stored_row(col),
             StoredPart::From(first) => (first + row) * cols + col,
             StoredPart::Ordered(order) => order.stored_row(row) * cols + col,
+            StoredPart::Columns(order) => row * cols + order.stored_row(col),
             StoredPart::Transposed(first) => {
                 let outputs = self.values() / cols;
                 col * outputs + first + row

@@ -63,6 +63,9 @@ pub enum Form {
     /// The kinds alternate with each key head of a gated delta rule: queries, keys and values together, then gates; or rates, then
     /// steps.
     KeyHeadByKeyHead,
+    /// Value heads of a gated delta rule stand in another order: the first of each key head, then the second of each, and so on.
+    /// Matrices and vectors of one kind; of what the mixer gives, the inputs.
+    TiledHeads,
     /// Each value is 1 too large: a norm's 1 + w where the model stores w.
     PlusOne,
 }

@@ -2,7 +2,7 @@
 //! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#tokenizer>). What the specification leaves open is as
 //! llama.cpp has it (`llama_vocab::impl::load`), for its files are made to be read by that.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use qsf_format::printable::{message, quote};
 
@@ -76,13 +76,14 @@ pub fn read_gguf_tokenizer(metadata: &Metadata) -> Result<Option<GgufTokenizer>>
     let vocabulary = Vocabulary::read(metadata)?;
     let definition = match model {
         "gpt2" => Model::ByteLevel(vocabulary.byte_level()?),
-        "llama" => Model::Pieces(vocabulary.pieces(Algorithm::Bpe)?),
-        "t5" => Model::Pieces(vocabulary.pieces(Algorithm::Unigram)?),
+        "llama" => Model::Pieces(vocabulary.pieces(Algorithm::Bpe, vocabulary.scores()?)?),
+        "gemma4" => Model::Pieces(vocabulary.pieces(Algorithm::Bpe, vocabulary.scores_of_merges()?)?),
+        "t5" => Model::Pieces(vocabulary.pieces(Algorithm::Unigram, vocabulary.scores()?)?),
         other => {
             return Err(RuntimeError::Unsupported {
                 path: metadata.path().to_owned(),
                 what: format!("the tokenizer {}", quote(other)),
-                supported: "gpt2, llama and t5 are".into(),
+                supported: "gpt2, llama, gemma4 and t5 are".into(),
             });
         }
     };
@@ -252,34 +253,59 @@ impl<'a> Vocabulary<'a> {
     }
 
     fn merges(&self, mut merges: Merges<'_>) -> Result<Vec<(String, String)>> {
-        if let Some(count) = self.metadata.array_length(MERGES).filter(|&count| count > MAX_MERGES) {
-            return Err(self.metadata.wrong(MERGES, format!("at most {MAX_MERGES} merges"), count));
-        }
-        let lines = self.metadata.strings(MERGES)?;
-        let lines = lines.ok_or_else(|| self.metadata.wrong(MERGES, "an array of merges", "no such key"))?;
         let mut seen = HashSet::new();
-        for (line, rank) in lines.into_iter().zip(0..) {
-            // The first character may be a space itself.
-            let first = line.chars().next().map_or(0, char::len_utf8);
-            let cut = line[first..].find(' ').map(|at| at + first);
-            let Some(cut) = cut else {
-                let found = format!("merge {rank}: {}", quote(line));
-                return Err(self.metadata.wrong(MERGES, "two tokens with a space between", found));
-            };
+        for (left, right) in self.pairs()? {
             // Of a pair that is there twice, the first counts.
-            if seen.insert(line) {
-                merges.add(&line[..cut], &line[cut + 1..])?;
+            if seen.insert((left, right)) {
+                merges.add(left, right)?;
             }
         }
         Ok(merges.list())
     }
 
-    fn pieces(&self, algorithm: Algorithm) -> Result<PieceModel> {
-        let metadata = self.metadata;
-        let scores = metadata.f32s(SCORES)?.unwrap_or_default();
-        if scores.len() != self.tokens.len() {
-            return Err(metadata.wrong(SCORES, format!("{} scores", self.tokens.len()), scores.len()));
+    /// The two tokens of each merge.
+    fn pairs(&self) -> Result<Vec<(&'a str, &'a str)>> {
+        if let Some(count) = self.metadata.array_length(MERGES).filter(|&count| count > MAX_MERGES) {
+            return Err(self.metadata.wrong(MERGES, format!("at most {MAX_MERGES} merges"), count));
         }
+        let lines = self.metadata.strings(MERGES)?;
+        let lines = lines.ok_or_else(|| self.metadata.wrong(MERGES, "an array of merges", "no such key"))?;
+        let pair = |(rank, line): (usize, &'a str)| {
+            // The first character may be a space itself.
+            let first = line.chars().next().map_or(0, char::len_utf8);
+            let cut = line[first..].find(' ').map(|at| at + first);
+            cut.map(|cut| (&line[..cut], &line[cut + 1..])).ok_or_else(|| {
+                let found = format!("merge {rank}: {}", quote(line));
+                self.metadata.wrong(MERGES, "two tokens with a space between", found)
+            })
+        };
+        lines.into_iter().enumerate().map(pair).collect()
+    }
+
+    fn scores(&self) -> Result<Vec<f32>> {
+        let scores = self.metadata.f32s(SCORES)?.unwrap_or_default();
+        if scores.len() != self.tokens.len() {
+            let expected = format!("{} scores", self.tokens.len());
+            return Err(self.metadata.wrong(SCORES, expected, scores.len()));
+        }
+        Ok(scores)
+    }
+
+    /// Scores by which pieces are merged in the order of the merges. Gemma 4's files have a list of these, which was made of the scores
+    /// of SentencePiece, and no scores of use. What no merge forms is merged last.
+    fn scores_of_merges(&self) -> Result<Vec<f32>> {
+        let mut ranks: HashMap<String, usize> = HashMap::new();
+        let pairs = self.pairs()?;
+        for (rank, (left, right)) in pairs.iter().enumerate() {
+            ranks.entry(format!("{left}{right}")).or_insert(rank);
+        }
+        // Ranks below 2^24 are floats without loss.
+        let score = |text: &String| -(ranks.get(text).copied().unwrap_or(pairs.len()) as f32);
+        Ok(self.tokens.iter().map(score).collect())
+    }
+
+    fn pieces(&self, algorithm: Algorithm, scores: Vec<f32>) -> Result<PieceModel> {
+        let metadata = self.metadata;
         let tokens = self.tokens.iter().zip(&self.kinds).zip(scores);
         let pieces = tokens.map(|((text, &kind), score)| Piece { text: text.clone(), score, kind });
         let unigram = algorithm == Algorithm::Unigram;

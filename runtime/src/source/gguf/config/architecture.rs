@@ -3,9 +3,12 @@
 //! From the definitions of the models in `transformers`. Where llama.cpp computes something else (GPT-NeoX's exact GELU as
 //! its approximation, Phi-3 without its window), the model's own definition counts.
 
-use qsf_format::{Activation, NormKind, NormPlacement, QkNorm, Residual, TensorKind};
+use qsf_format::{Activation, NormKind, NormPlacement, QkNorm, Residual, RouterScore, TensorKind};
 
 use super::super::names;
+use super::architectures::*;
+use super::reading::Reading;
+use crate::error::Result;
 use crate::source::mapping::NameTable;
 
 /// An architecture.
@@ -39,6 +42,21 @@ pub(in crate::source::gguf) struct Architecture {
     /// Whether a file without `output.weight` uses the embedding as head.
     pub may_tie_head: bool,
     pub experts: ExpertUse,
+    /// Whether weights of the chosen experts are made to add up to 1, where the file does not say it.
+    pub normalize_weights: bool,
+    /// What makes weights of the scores of experts, where the file does not say it. `None`: the logistic function where the choice has
+    /// a bias, else the softmax.
+    pub router: Option<RouterScore>,
+    /// The key with the width of a head, and the one with that of its values, which must be the same.
+    pub head_widths: [&'static str; 2],
+    /// Other values of `model_type` that mean it.
+    pub also: &'static [&'static str],
+    /// Keys that files of this architecture have beside those of all.
+    pub keys: &'static [&'static str],
+    /// Those of all that have a number for each layer here.
+    pub per_layer: &'static [&'static str],
+    /// What else there is to read.
+    pub more: fn(&mut Reading<'_>) -> Result<()>,
     /// Tensor names.
     pub table: &'static NameTable,
     /// Vectors that every model of this kind has, of those that others go without.
@@ -85,10 +103,10 @@ pub(in crate::source::gguf) enum ExpertUse {
     Always,
 }
 
-const ROTARY: Positions = rotary(None, None, true, false);
-const PAIRS: Positions = rotary(None, None, true, true);
+pub(super) const ROTARY: Positions = rotary(None, None, true, false);
+pub(super) const PAIRS: Positions = rotary(None, None, true, true);
 
-const fn rotary(
+pub(super) const fn rotary(
     sliding_theta: Option<f32>,
     unrotated_every: Option<u32>,
     scaled_windows: bool,
@@ -97,7 +115,7 @@ const fn rotary(
     Positions::Rotary { sliding_theta, unrotated_every, scaled_windows, whole_heads }
 }
 
-const LLAMA: Architecture = Architecture {
+pub(super) const LLAMA: Architecture = Architecture {
     name: "llama",
     model_type: "llama",
     norm: NormKind::RmsNorm,
@@ -116,6 +134,13 @@ const LLAMA: Architecture = Architecture {
     scaled_by_hidden: None,
     may_tie_head: true,
     experts: ExpertUse::Maybe("mixtral"),
+    normalize_weights: true,
+    router: Some(RouterScore::Softmax),
+    head_widths: ["attention.key_length", "attention.value_length"],
+    also: &["mistral"],
+    keys: &[],
+    per_layer: &[],
+    more: |_| Ok(()),
     table: &names::NEIGHBOURING_PAIRS,
     biases: &[],
 };
@@ -126,6 +151,7 @@ const QWEN2: Architecture = Architecture {
     positions: ROTARY,
     window: Window::Unknown,
     experts: ExpertUse::Never,
+    also: &[],
     table: &names::PLAIN,
     biases: &[TensorKind::AttnQBias, TensorKind::AttnKBias, TensorKind::AttnVBias],
     ..LLAMA
@@ -180,6 +206,7 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
         positions: rotary(None, Some(4), true, true),
         window: Window::Unknown,
         experts: ExpertUse::Never,
+        also: &[],
         ..LLAMA
     },
     QWEN2,
@@ -188,6 +215,7 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "olmo2",
         model_type: "olmo2",
+        also: &["olmo3"],
         placement: NormPlacement::Post,
         qk_norm: Some(QkNorm::Projection),
         positions: rotary(None, None, false, false),
@@ -207,6 +235,7 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "gemma3",
         model_type: "gemma3_text",
+        also: &["gemma3"],
         qk_norm: Some(QkNorm::Head),
         positions: rotary(Some(10_000.0), None, false, false),
         window: Window::AllButEvery(6),
@@ -271,4 +300,37 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
         ],
         ..GPT2
     },
+    QWEN35,
+    QWEN35_MOE,
+    QWEN3_NEXT,
+    GPT_OSS,
+    DEEPSEEK2,
+    MINICPM3,
+    GLM4,
+    GLM4_MOE,
+    GEMMA,
+    GEMMA4,
+    LFM2,
+    LFM2_MOE,
+    GRANITE,
+    GRANITE_MOE,
+    GRANITE_HYBRID,
+    QWEN2_MOE,
+    OLMOE,
+    OLMO,
+    MINIMAX_M2,
+    COMMAND_R,
+    COHERE2,
+    EXAONE4,
+    SEED_OSS,
+    STARCODER2,
+    STABLELM,
+    ERNIE4_5,
+    ERNIE4_5_MOE,
+    DOTS1,
+    ARCEE,
+    NEMOTRON,
+    MISTRAL3,
+    HUNYUAN_DENSE,
+    HUNYUAN_MOE,
 ];

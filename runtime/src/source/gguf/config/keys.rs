@@ -74,6 +74,10 @@ pub(super) struct Keys<'a> {
     pub metadata: &'a Metadata,
     /// Its `general.architecture`.
     pub architecture: &'a str,
+    /// Keys that files of this architecture have beside those of all.
+    pub own: &'static [&'static str],
+    /// Those of all that have a number for each layer.
+    pub per_layer: &'static [&'static str],
 }
 
 impl Keys<'_> {
@@ -107,7 +111,7 @@ impl Keys<'_> {
         self.metadata.bool(&self.full(name))
     }
 
-    /// A number that is the same for all layers.
+    /// A number that is the same for all layers; of a key that has one for each, the first that is not 0.
     ///
     /// # Errors
     /// When it is not, or there is one too many or too few.
@@ -117,7 +121,11 @@ impl Keys<'_> {
             Some(PerLayer::All(number)) => return Ok(Some(number)),
             Some(PerLayer::Each(numbers)) => numbers,
         };
-        if numbers.len() != layers as usize {
+        if self.per_layer.contains(&name) {
+            return Ok(numbers.iter().find(|&&number| number != 0).copied());
+        }
+        let all = self.u32("block_count")?.unwrap_or(layers);
+        if numbers.len() != layers as usize && numbers.len() != all as usize {
             return Err(self.wrong(name, format!("one number for each of {layers} layers"), numbers.len()));
         }
         if numbers.windows(2).any(|pair| pair[0] != pair[1]) {
@@ -131,7 +139,11 @@ impl Keys<'_> {
     pub fn refuse_unknown(&self) -> Result<()> {
         let prefix = self.full("");
         for key in self.metadata.keys() {
-            let Some(name) = key.strip_prefix(&prefix).filter(|name| !KNOWN.contains(name)) else { continue };
+            let Some(name) =
+                key.strip_prefix(&prefix).filter(|name| !KNOWN.contains(name) && !self.own.contains(name))
+            else {
+                continue;
+            };
             let neutral = NEUTRAL.iter().find(|(neutral, _)| *neutral == name);
             if neutral.is_some_and(|(_, value)| self.is(name, *value)) {
                 continue;

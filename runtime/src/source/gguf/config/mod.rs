@@ -1,7 +1,9 @@
 //! GGUF metadata to [`ModelConfig`]. Anything that changes what the model computes and that is not read here is refused.
 
 mod architecture;
+mod architectures;
 mod keys;
+mod reading;
 mod rope;
 mod tokens;
 
@@ -14,19 +16,30 @@ use qsf_format::{
 
 use self::architecture::Window;
 pub(super) use self::architecture::{ARCHITECTURES, Architecture, ExpertUse, Positions};
+pub(super) use self::architectures::scale_of_yarn;
 use self::keys::Keys;
+use self::reading::{Reading, experts};
 use super::GgufFile;
 use crate::error::{Result, RuntimeError};
 
+const NEXT_LAYERS: &str = "nextn_predict_layers";
 const EMBEDDING: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
 const FIRST_DOWN: &str = "blk.0.ffn_down.weight";
+
+/// What a file says of its model.
+pub(super) struct Described {
+    pub config: ModelConfig,
+    pub architecture: &'static Architecture,
+    /// Layers behind the last that predict tokens further ahead, and are left out.
+    pub layers_ahead: u32,
+}
 
 /// Reads the configuration of the model in `file`.
 ///
 /// # Errors
 /// The architecture, or something that changes what it computes, is not supported; a key is missing or makes no sense.
-pub(super) fn read(file: &GgufFile) -> Result<(ModelConfig, &'static Architecture)> {
+pub(super) fn read(file: &GgufFile) -> Result<Described> {
     let metadata = &file.metadata;
     let path = metadata.path();
     let name = metadata.need_str("general.architecture")?;
@@ -43,12 +56,17 @@ pub(super) fn read(file: &GgufFile) -> Result<(ModelConfig, &'static Architectur
         let what = format!("architecture {}", quote(name));
         return Err(RuntimeError::unsupported(path, what, format!("supported: {}", known.join(", "))));
     };
-    let keys = Keys { metadata, architecture: name };
+    let keys =
+        Keys { metadata, architecture: name, own: architecture.keys, per_layer: architecture.per_layer };
     keys.refuse_unknown()?;
-    let mut config = decoder(file, keys, architecture)?;
+    let config = decoder(file, keys, architecture)?;
+    let mut reading = Reading { file, keys, config };
+    (architecture.more)(&mut reading)?;
+    let mut config = reading.config;
     tokens::read(metadata, &mut config)?;
     check(path, &config)?;
-    Ok((config, architecture))
+    let layers_ahead = layers_ahead(keys)?;
+    Ok(Described { config, architecture, layers_ahead })
 }
 
 /// Checks what a decoder relies on.
@@ -64,8 +82,8 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
     let context = context(keys, architecture, hidden)?;
     let heads = need(keys, "attention.head_count", keys.same_for_all("attention.head_count", layers)?)?;
     let kv_heads = keys.same_for_all("attention.head_count_kv", layers)?.unwrap_or(heads);
-    let head_dim = head_dim(keys, hidden, heads)?;
-    let experts = experts(keys, architecture, layers)?;
+    let head_dim = head_dim(keys, architecture, hidden, heads)?;
+    let experts = experts(file, keys, architecture, layers)?;
     let ffn = ffn(file, keys, layers, experts.as_ref())?;
     let sliding_window = sliding_window(keys, architecture, layers, context)?;
     let shape = rope::Shape { head_dim, layers, context, has_window: sliding_window.is_some() };
@@ -144,11 +162,18 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
 /// Checked before anything is done for each of them.
 fn layers(keys: Keys<'_>) -> Result<u32> {
     const MAX_LAYERS: u32 = 1 << 16;
-    let layers = keys.need_u32("block_count")?;
+    let all = keys.need_u32("block_count")?;
+    let layers = all.saturating_sub(layers_ahead(keys)?);
     if layers > MAX_LAYERS {
         return Err(keys.wrong("block_count", format!("at most {MAX_LAYERS}"), layers));
     }
     Ok(layers)
+}
+
+/// Layers behind the last that predict tokens further ahead.
+fn layers_ahead(keys: Keys<'_>) -> Result<u32> {
+    let is_known = keys.own.contains(&NEXT_LAYERS);
+    Ok(keys.u32(NEXT_LAYERS)?.filter(|_| is_known).unwrap_or(0))
 }
 
 fn need(keys: Keys<'_>, name: &str, value: Option<u32>) -> Result<u32> {
@@ -164,15 +189,20 @@ fn context(keys: Keys<'_>, architecture: &Architecture, hidden: u32) -> Result<u
 
 /// The converter writes four times the width for GPT-2, Phi-2 and BLOOM whatever they have; the tensor knows.
 fn ffn(file: &GgufFile, keys: Keys<'_>, layers: u32, experts: Option<&Experts>) -> Result<u32> {
-    let written = keys.same_for_all("feed_forward_length", layers)?;
+    let written = keys.same_for_all("feed_forward_length", layers)?.filter(|&width| width != 0);
     let down = file.tensors.iter().find(|tensor| tensor.name == FIRST_DOWN && tensor.shape.len() == 2);
     let stored = down.and_then(|down| u32::try_from(down.shape[0]).ok());
     let found = stored.or(written).or(experts.map(|experts| experts.ffn));
     need(keys, "feed_forward_length", found)
 }
 
-fn head_dim(keys: Keys<'_>, hidden: u32, heads: u32) -> Result<u32> {
-    let head_dim = match (keys.u32("attention.key_length")?, hidden.checked_rem(heads)) {
+fn head_dim(keys: Keys<'_>, architecture: &Architecture, hidden: u32, heads: u32) -> Result<u32> {
+    let [of_keys, of_values] = architecture.head_widths;
+    let given = match keys.u32(of_keys)? {
+        None if of_keys != "attention.key_length" => keys.u32("attention.key_length")?,
+        given => given,
+    };
+    let head_dim = match (given, hidden.checked_rem(heads)) {
         (Some(length), _) => length,
         (None, Some(0)) => hidden / heads,
         (None, _) => {
@@ -180,7 +210,7 @@ fn head_dim(keys: Keys<'_>, hidden: u32, heads: u32) -> Result<u32> {
             return Err(keys.wrong("embedding_length", expected, hidden));
         }
     };
-    match keys.u32("attention.value_length")? {
+    match keys.u32(of_values)? {
         Some(length) if length != head_dim => {
             let what = format!("values of {length} beside keys of {head_dim}");
             Err(RuntimeError::unsupported(keys.metadata.path(), what, "both must be as wide"))
@@ -269,7 +299,14 @@ fn sliding_window(
     };
     let full = keys.full(PATTERN);
     let sliding: Vec<bool> = match pattern(keys, &full)? {
-        Some(Pattern::Each(sliding)) if sliding.len() == layers as usize => sliding,
+        // Layers behind the last count, too.
+        Some(Pattern::Each(mut sliding))
+            if sliding.len() == layers as usize
+                || Some(sliding.len() as u32) == keys.u32("block_count")? =>
+        {
+            sliding.truncate(layers as usize);
+            sliding
+        }
         Some(Pattern::Each(sliding)) => {
             let expected = format!("a truth value for each of {layers} layers");
             return Err(keys.metadata.wrong(&full, expected, sliding.len()));
@@ -318,32 +355,4 @@ impl Architecture {
 
 fn slides(layers: u32, all_but_every: Option<u32>) -> Vec<bool> {
     (0..layers).map(|layer| all_but_every.is_none_or(|every| (layer + 1) % every != 0)).collect()
-}
-
-fn experts(keys: Keys<'_>, architecture: &Architecture, layers: u32) -> Result<Option<Experts>> {
-    let count = keys.u32("expert_count")?.unwrap_or(0);
-    if count == 0 {
-        return match architecture.experts {
-            ExpertUse::Always => Err(keys.wrong("expert_count", "experts", "none")),
-            _ => Ok(None),
-        };
-    }
-    if architecture.experts == ExpertUse::Never {
-        let what = format!("{} = {count}", keys.full("expert_count"));
-        let supported = "models of this architecture have no experts";
-        return Err(RuntimeError::unsupported(keys.metadata.path(), what, supported));
-    }
-    let width = match keys.same_for_all("expert_feed_forward_length", layers)? {
-        Some(width) => width,
-        None => need(keys, "feed_forward_length", keys.same_for_all("feed_forward_length", layers)?)?,
-    };
-    Ok(Some(Experts {
-        count,
-        used: need(keys, "expert_used_count", keys.same_for_all("expert_used_count", layers)?)?,
-        ffn: width,
-        // All released models of both kinds do.
-        normalize_weights: keys.bool("expert_weights_norm")?.unwrap_or(true),
-        dense_layers: Vec::new(),
-        ..Experts::default()
-    }))
 }

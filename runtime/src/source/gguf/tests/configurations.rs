@@ -164,7 +164,7 @@ fn heads_may_be_rotated_in_part_where_rows_were_not_moved() {
 /// The configuration alone, of a model that says to have so many layers.
 fn with_layers(kind: &str, layers: u32) -> ModelConfig {
     let writer = model(kind).set(&format!("{kind}.block_count"), Value::U32(layers));
-    crate::source::gguf::config::read(&open(&writer.bytes()).unwrap()).unwrap().0
+    crate::source::gguf::config::read(&open(&writer.bytes()).unwrap()).unwrap().config
 }
 
 #[test]

@@ -38,13 +38,13 @@ pub(super) const GRANITE_MOE_SHARED: Architecture = Architecture {
     },
 };
 
-const EXPERTS: &[NameRule] = &[
+pub(super) const EXPERTS: &[NameRule] = &[
     rows("layers.{}.block_sparse_moe.router.layer.weight", &[Router]),
     formed("layers.{}.block_sparse_moe.input_linear.weight", &[ExpertGate, ExpertUp], Form::ExpertByExpert),
     rows("layers.{}.block_sparse_moe.output_linear.weight", &[ExpertDown]),
 ];
 
-const SHARED: &[NameRule] = &[
+pub(super) const SHARED: &[NameRule] = &[
     rows("layers.{}.shared_mlp.input_linear.weight", &[SharedGate, SharedUp]),
     rows("layers.{}.shared_mlp.output_linear.weight", &[SharedDown]),
 ];

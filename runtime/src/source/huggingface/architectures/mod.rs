@@ -26,6 +26,7 @@ mod gpt_neox;
 mod gpt_oss;
 mod granite;
 mod granitemoe;
+mod granitemoehybrid;
 mod helium;
 mod hunyuan;
 mod latent;
@@ -100,6 +101,7 @@ pub(super) const ALL: &[Architecture] = &[
     granite::GRANITE,
     granitemoe::GRANITE_MOE,
     granitemoe::GRANITE_MOE_SHARED,
+    granitemoehybrid::GRANITE_MOE_HYBRID,
     glm::GLM,
     glm4::GLM4,
     glm4_moe::GLM4_MOE,
@@ -161,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_names_at_least_one_kind_and_no_name_is_there_twice() {
+    fn every_rule_names_at_least_one_kind_and_no_name_is_there_twice_for_the_same() {
         for architecture in ALL {
             let mut names = HashSet::new();
             for rule in architecture.table.rules {
-                assert!(names.insert(rule.name), "{}: {} twice", architecture.name(), rule.name);
                 assert!(!rule.kinds.is_empty(), "{}", rule.name);
                 for kind in rule.kinds {
+                    assert!(names.insert((rule.name, kind)), "{}: {} twice", architecture.name(), rule.name);
                     assert_eq!(kind.is_per_layer(), rule.name.contains("{}"), "{}: {kind}", rule.name);
                     assert_eq!(kind.is_matrix(), rule.kinds[0].is_matrix(), "{}: {kind}", rule.name);
                 }

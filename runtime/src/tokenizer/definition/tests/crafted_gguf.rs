@@ -191,3 +191,24 @@ fn a_table_of_replacements_that_leads_out_of_its_array_is_refused() {
     let long = table(&[0; 4]).set("tokenizer.ggml.precompiled_charsmap", i32s(&[300, 0, 0, 0]));
     refused(|| read(&long), "bytes, found 300");
 }
+
+#[test]
+fn pieces_of_gemma_4_are_merged_in_the_order_of_the_merges_and_not_by_their_scores() {
+    let gemma = Writer::new()
+        .set("tokenizer.ggml.model", Value::Str("gemma4"))
+        .set(
+            "tokenizer.ggml.tokens",
+            Value::strs(&["<pad>", "<eos>", "<bos>", "<unk>", "▁", "a", "b", "ab", "▁a", "\n", "\n\n"]),
+        )
+        .set("tokenizer.ggml.scores", Value::f32s(&[-1000.0; 11]))
+        .set("tokenizer.ggml.token_type", i32s(&[3, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1]))
+        .set("tokenizer.ggml.bos_token_id", Value::U32(2))
+        .set("tokenizer.ggml.eos_token_id", Value::U32(1))
+        .set("tokenizer.ggml.unknown_token_id", Value::U32(3))
+        .set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
+    let merged = |merges: &[&'static str]| {
+        ids(&gemma.clone().set("tokenizer.ggml.merges", Value::strs(merges)), "ab ab\n\n")
+    };
+    assert_eq!(merged(&["▁ a", "a b"]), [2, 7, 8, 6, 10], "a space and a letter first");
+    assert_eq!(merged(&["a b", "▁ a"]), [2, 7, 4, 7, 10], "two letters first");
+}

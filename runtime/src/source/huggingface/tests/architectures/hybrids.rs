@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) fn samples() -> Vec<TinyModel> {
-    vec![qwen3_5(), qwen3_next(), qwen3_5_moe(), lfm2(), lfm2_moe(), bamba()]
+    vec![qwen3_5(), qwen3_next(), qwen3_5_moe(), lfm2(), lfm2_moe(), bamba(), granitemoehybrid()]
 }
 
 /// Gated attention in the second layer, a delta net in the first.
@@ -260,4 +260,39 @@ fn mixers_that_are_not_known_or_contradict_each_other_are_refused_by_name() {
     let interval = qwen3_5().with("layer_types", Value::Null).with("full_attention_interval", json!(2));
     assert_eq!(interval.open().unwrap().config(), qwen3_5().open().unwrap().config());
     assert_says(&interval.with("full_attention_interval", json!(0)).refusal(), &["full_attention_interval"]);
+}
+
+/// Mamba-2 in the first layer, experts beside a shared one in both.
+fn granitemoehybrid() -> TinyModel {
+    let config = json!({
+        "layer_types": ["mamba", "attention"], "mamba_n_heads": 2, "mamba_d_head": 8, "mamba_n_groups": 2,
+        "mamba_d_state": 3, "mamba_expand": 2, "mamba_d_conv": 4, "attention_bias": false, "head_dim": 8,
+        "time_step_limit": [0.0, null], "num_local_experts": 3, "num_experts_per_tok": 2,
+        "shared_intermediate_size": 5, "logits_scaling": 4.0,
+    });
+    let of_model: Shapes<'_> =
+        &[("model.embed_tokens.weight", &[10, 8]), ("model.norm.weight", &[8]), ("lm_head.weight", &[10, 8])];
+    let layer: Shapes<'_> = &[
+        ("input_layernorm.weight", &[8]),
+        ("post_attention_layernorm.weight", &[8]),
+        ("self_attn.q_proj.weight", &[16, 8]),
+        ("self_attn.k_proj.weight", &[8, 8]),
+        ("self_attn.v_proj.weight", &[8, 8]),
+        ("self_attn.o_proj.weight", &[8, 16]),
+        ("mamba.in_proj.weight", &[16 + 28 + 2, 8]),
+        ("mamba.conv1d.weight", &[28, 1, 4]),
+        ("mamba.conv1d.bias", &[28]),
+        ("mamba.dt_bias", &[2]),
+        ("mamba.D", &[2]),
+        ("mamba.norm.weight", &[16]),
+        ("mamba.out_proj.weight", &[8, 16]),
+        ("block_sparse_moe.router.layer.weight", &[3, 8]),
+        ("block_sparse_moe.input_linear.weight", &[3, 24, 8]),
+        ("block_sparse_moe.output_linear.weight", &[3, 8, 12]),
+        ("shared_mlp.input_linear.weight", &[10, 8]),
+        ("shared_mlp.output_linear.weight", &[8, 5]),
+    ];
+    let mut model = model(merged(llama_config("granitemoehybrid"), config), of_model, "model.layers.", layer);
+    model.tensors.retain(|name, _| !name.contains(".0.self_attn") && !name.contains(".1.mamba"));
+    model.with_tensor("model.layers.0.mamba.A_log", Plain::f32(&[2], -2.0))
 }
