@@ -113,7 +113,10 @@ fn facts(file: &FileFacts) -> Vec<(&'static str, String)> {
 }
 
 fn evaluation(file: &FileFacts) -> String {
-    let Some(found) = &file.evaluation else { return "no".into() };
+    let Some(found) = &file.evaluation else {
+        let why = if file.is_gguf { "no" } else { "no: the file has no section EVAL" };
+        return why.into();
+    };
     let mut parts = Vec::new();
     if let Some(kld) = found.kld {
         parts.push(format!("KL divergence {} nats", figure(kld, 6)));
