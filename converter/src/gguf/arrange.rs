@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    fn blocks(kind: TensorKind, rows: u64, cols: u64, values: &[f32]) -> TensorBlocks {
+    fn blocks(kind: TensorKind, rows: u32, cols: u32, values: &[f32]) -> TensorBlocks {
         let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         TensorBlocks { kind, rows, cols, quant: QuantType::F32.into(), layout: Layout::Rows, data }
     }

@@ -90,7 +90,13 @@ fn every_recipe_gives_the_types_that_llama_quantize_gives() {
     let config = ModelConfig { layers: 14, heads: 8, kv_heads: 4, tied_head: true, ..ModelConfig::default() };
     for (name, calibrated, expected) in OF_LLAMA {
         let recipe: GgufRecipe = name.parse().unwrap();
-        let rules = GgufRules { config: &config, architecture: "llama", calibrated, fused: false };
+        let rules = GgufRules {
+            config: &config,
+            architecture: "llama",
+            calibrated,
+            fused: false,
+            head_columns: None,
+        };
         let of = |kind, cols| {
             let types: Vec<String> =
                 (0..config.layers).map(|layer| type_of(recipe, &rules, kind, layer, cols)).collect();
@@ -109,7 +115,13 @@ fn rows_that_are_no_multiple_of_256_get_the_types_of_llama_quantize() {
     let config = ModelConfig { layers: 6, heads: 6, kv_heads: 6, tied_head: true, ..ModelConfig::default() };
     for (name, expected) in OF_GPT2 {
         let recipe: GgufRecipe = name.parse().unwrap();
-        let rules = GgufRules { config: &config, architecture: "gpt2", calibrated: false, fused: true };
+        let rules = GgufRules {
+            config: &config,
+            architecture: "gpt2",
+            calibrated: false,
+            fused: true,
+            head_columns: None,
+        };
         let of = |kind, cols| type_of(recipe, &rules, kind, 3, cols);
         let found = [of(AttnQ, 384), of(AttnOutput, 384), of(FfnUp, 384), of(FfnDown, 1536)];
         assert_eq!(found.join(" "), expected, "{name}");

@@ -1,6 +1,6 @@
 //! The binary16 number of 256 columns that the scales of their groups are multiplied with.
 
-use qsf_runtime::cpu::lanes::{LANES, Lanes};
+use qsf_runtime::cpu::lanes::Lanes;
 use qsf_runtime::cpu::vector::Vector;
 
 use super::super::super::half_scale::round_to_f16;
@@ -34,8 +34,8 @@ pub(super) fn choose_unit<V: Vector>(points: Points<'_>, targets: &[Lanes], weig
 #[inline(always)]
 pub(super) fn stored_unit(scale: f32, wanted: &Lanes) -> Lanes {
     let mut units = *wanted;
-    for i in 0..LANES {
-        units[i] = round_to_f16(units[i] / scale) * scale;
+    for unit in &mut units {
+        *unit = round_to_f16(*unit / scale) * scale;
     }
     units
 }
