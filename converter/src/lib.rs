@@ -34,6 +34,7 @@
 mod checks;
 mod choose;
 mod convert;
+mod dtype;
 mod encode;
 mod error;
 mod fit;
@@ -58,9 +59,9 @@ mod session;
 mod write;
 
 pub use convert::{Conversion, convert};
+pub use dtype::HfOut;
 pub use error::{ConvertError, Result};
 pub use fit::{StatisticsFile, calibrate, collect_statistics, merge_statistics};
-pub use hf::HfOut;
 pub use limits::{Limits, Percent, rejected_path};
 pub use options::{Calibration, ClusterOptions, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort};
 pub use plan_file::{SavedPlan, Texts};

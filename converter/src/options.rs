@@ -7,7 +7,7 @@ use std::str::FromStr;
 use qsf_format::{BlockSize, Compression, Layout, QuantType};
 use serde_json::{Map, Value, json};
 
-use crate::hf::HfOut;
+use crate::dtype::HfOut;
 use crate::limits::Limits;
 use crate::plan::{GgufRecipe, OutlierShare, Recipe, TensorType, TypeOverride};
 use crate::replay::Replay;

@@ -21,7 +21,12 @@ pub(super) fn output(args: &ConvertArgs, plan: Option<&SavedPlan>) -> anyhow::Re
     let extension = extension(args, plan)?;
     let name = || Ok::<_, anyhow::Error>(name_model(args, model_argument(args)?)?.1);
     let default = || Ok(default_name(&name()?, &type_name(args, plan)?, extension));
-    args.out.clone().map_or_else(default, Ok)
+    match &args.out {
+        // Shells complete names of folders with a slash.
+        Some(out) if extension == "hf" => Ok(out.components().collect()),
+        Some(out) => Ok(out.clone()),
+        None => default(),
+    }
 }
 
 fn model_argument(args: &ConvertArgs) -> Result<&Path, RuntimeError> {

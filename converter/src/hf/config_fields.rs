@@ -5,6 +5,7 @@ use qsf_format::{
 };
 use serde_json::{Map, Value, json};
 
+use super::number::number;
 use super::rope_fields::rope_fields;
 
 /// What is known of a model.
@@ -15,11 +16,6 @@ pub(super) struct Described<'a> {
     pub has: &'a dyn Fn(TensorKind) -> bool,
     /// Kinds that models of its architecture can have.
     pub may_have: &'a dyn Fn(TensorKind) -> bool,
-}
-
-/// A number with the digits that it needs and no more.
-pub(super) fn number(value: f32) -> Value {
-    json!(value.to_string().parse::<f64>().unwrap_or(f64::from(value)))
 }
 
 /// Models that say of each layer whether it has a sliding window.

@@ -11,8 +11,8 @@ use qsf_runtime::source::{HfNames, WeightSource, configuration_of, configured_mo
 use serde_json::{Map, Value, json};
 
 use super::config_fields::{Described, config_fields};
-use super::dtype::HfOut;
 use super::rope_fields::as_written;
+use crate::dtype::HfOut;
 use crate::error::Result;
 
 /// The classes of transformers for the values of `model_type`, where they are not the same word in another spelling.

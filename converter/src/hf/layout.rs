@@ -8,8 +8,8 @@ use qsf_runtime::source::{HfNames, SavedTensor, WeightSource};
 
 use super::companions::companion_bytes;
 use super::config_json::{Configurations, configurations};
-use super::dtype::HfOut;
 use super::shards::{bytes_of, header, shards};
+use crate::dtype::HfOut;
 use crate::error::Result;
 
 /// More bytes than the small files of a directory have.

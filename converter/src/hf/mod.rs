@@ -2,7 +2,7 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `dtype` | the type of the values |
+//! | `number` | numbers with no more digits than they need |
 //! | `rope_fields` | rotary positions as fields of a configuration |
 //! | `config_fields` | a configuration as fields of `config.json` |
 //! | `config_json` | `config.json` and `generation_config.json`, of the source or made |
@@ -14,12 +14,11 @@
 mod companions;
 mod config_fields;
 mod config_json;
-mod dtype;
 mod layout;
+mod number;
 mod rope_fields;
 mod shards;
 mod writer;
 
-pub use dtype::HfOut;
 pub(crate) use layout::{check_model, directory_bytes};
 pub(crate) use writer::{HfDirectory, HfWriter};

@@ -3,7 +3,7 @@
 use qsf_format::{ModelConfig, PositionConfig, RopeScaling};
 use serde_json::{Map, Value, json};
 
-use super::config_fields::number;
+use super::number::number;
 
 /// The fields of rotary positions; none for other models.
 pub(super) fn rope_fields(config: &ModelConfig, model_type: &str) -> Vec<(&'static str, Value)> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use qsf_runtime::source::SavedTensor;
 use serde_json::{Map, Value, json};
 
-use super::dtype::HfOut;
+use crate::dtype::HfOut;
 
 /// A file of weights.
 #[derive(Debug)]

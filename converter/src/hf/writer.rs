@@ -14,10 +14,10 @@ use qsf_runtime::source::{SavedTensor, Tensor, WeightSource, open_huggingface};
 use serde_json::{Map, Value, json};
 
 use super::companions::{pretty, write_companions};
-use super::dtype::HfOut;
 use super::layout::{Laid, lay_out};
 use super::rope_fields::as_written;
 use super::shards::{Shard, header, index, shards};
+use crate::dtype::HfOut;
 use crate::encode::{StoredTensor, TensorBlocks};
 use crate::error::{ConvertError, Result};
 

@@ -19,7 +19,7 @@ pub(super) const MAX_NAME: i32 = 256;
 ///
 /// # Errors
 /// When it is no such file, is cut short, or an entry has another length.
-pub fn read_dat(
+pub(super) fn read_dat(
     path: &Path,
     from: &mut (impl Read + Seek),
     expected: &HashMap<String, Expected>,

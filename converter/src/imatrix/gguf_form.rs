@@ -31,7 +31,10 @@ pub(super) fn read_gguf(path: &Path, expected: &HashMap<String, Expected>) -> Re
     let by_name: HashMap<&str, &GgufTensor> =
         file.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let mut entries = HashMap::new();
-    for (name, shape) in expected {
+    // In one order, so that of several errors the same one is told.
+    let mut names: Vec<_> = expected.iter().collect();
+    names.sort_by_key(|(name, _)| *name);
+    for (name, shape) in names {
         let Some(sums) = by_name.get(format!("{name}{SUMS}").as_str()) else { continue };
         let counts = by_name.get(format!("{name}{COUNTS}").as_str()).ok_or_else(|| {
             let place = format!("tensor {}", quote(&format!("{name}{COUNTS}")));

@@ -15,8 +15,7 @@ mod gguf_form;
 mod open;
 mod writer;
 
-pub use dat_form::read_dat;
 pub use entries::{Entry, Expected};
 pub(crate) use open::ModelImatrix;
-pub use open::is_imatrix;
+pub use open::{is_imatrix, read_entries};
 pub(crate) use writer::ImatrixWriter;

@@ -12,7 +12,7 @@ use qsf_runtime::gguf::is_gguf;
 use qsf_runtime::source::WeightSource;
 
 use super::dat_form::{MAX_ENTRIES, MAX_NAME, read_dat};
-use super::entries::{Expected, expected_entries, statistics};
+use super::entries::{Entry, Expected, expected_entries, statistics};
 use super::gguf_form::read_gguf;
 use crate::error::{ConvertError, Result};
 use crate::gguf::names_of;
@@ -25,6 +25,18 @@ pub fn is_imatrix(path: &Path) -> bool {
     let [entries, length] =
         [0, 4].map(|at| i32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]));
     is_gguf(path) || read.is_ok() && (1..=MAX_ENTRIES).contains(&entries) && (1..=MAX_NAME).contains(&length)
+}
+
+/// The entries of a file, in either form, that are `expected`; others are passed over.
+///
+/// # Errors
+/// When it is no importance matrix, is damaged, or an entry has another length.
+pub fn read_entries(path: &Path, expected: &HashMap<String, Expected>) -> Result<HashMap<String, Entry>> {
+    if is_gguf(path) {
+        return read_gguf(path, expected);
+    }
+    let file = File::open(path).map_err(|e| ConvertError::io(path, "open", e))?;
+    read_dat(path, &mut BufReader::new(file), expected)
 }
 
 /// The importance matrix of a model.
@@ -43,12 +55,7 @@ impl ModelImatrix {
         let wanted = expected_entries(source, &names_of(source)?);
         let shapes: HashMap<String, Expected> =
             wanted.iter().map(|(name, (shape, _))| (name.clone(), *shape)).collect();
-        let mut found = if is_gguf(path) {
-            read_gguf(path, &shapes)?
-        } else {
-            let file = File::open(path).map_err(|e| ConvertError::io(path, "open", e))?;
-            read_dat(path, &mut BufReader::new(file), &shapes)?
-        };
+        let mut found = read_entries(path, &shapes)?;
         // In the order of the model, so that the same file says the same.
         let mut entries = Vec::new();
         let mut names: Vec<_> = wanted.into_iter().collect();

@@ -8,8 +8,8 @@ use qsf_runtime::source::WeightSource;
 use serde::{Deserialize, Serialize};
 
 use super::text::{SavedEvaluation, SavedText, Texts};
+use crate::dtype::HfOut;
 use crate::error::Result;
-use crate::hf::HfOut;
 use crate::options::{ClusterOptions, ConvertOptions, OutlierChoice, SearchEffort};
 use crate::plan::{GgufRecipe, Recipe, TensorType, TypeOverride};
 

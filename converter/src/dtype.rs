@@ -36,7 +36,7 @@ impl HfOut {
     }
 
     /// The name that safetensors has for the type.
-    pub(super) fn safetensors_name(&self) -> &'static str {
+    pub(crate) fn safetensors_name(&self) -> &'static str {
         match self.dtype {
             QuantType::F32 => "F32",
             QuantType::F16 => "F16",
@@ -45,7 +45,7 @@ impl HfOut {
     }
 
     /// The name that `config.json` has for the type.
-    pub(super) fn torch_name(&self) -> &'static str {
+    pub(crate) fn torch_name(&self) -> &'static str {
         match self.dtype {
             QuantType::F32 => "float32",
             QuantType::F16 => "float16",
@@ -57,7 +57,7 @@ impl HfOut {
     ///
     /// # Errors
     /// The first value that is beyond the range of the type.
-    pub(super) fn bytes(&self, values: &[f32]) -> Result<Vec<u8>, f32> {
+    pub(crate) fn bytes(&self, values: &[f32]) -> Result<Vec<u8>, f32> {
         let mut out = vec![0; values.len() * self.width() as usize];
         match self.dtype {
             QuantType::F32 => each::<4>(values, &mut out, |value| value.to_le_bytes()),
