@@ -187,6 +187,13 @@ def later_cases(scale):
     yield "qwen3_next_experts", t.Qwen3NextConfig, base(scale, **{
         **delta_net(scale), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 20 * scale,
         "shared_expert_intermediate_size": 12 * scale}), True
+    older = dict(vocab_size=VOCAB, bos_token_id=0, eos_token_id=1)
+    yield "gptj", t.GPTJConfig, dict(
+        n_embd=36 * scale, n_head=3, n_layer=2, n_positions=64, n_inner=50 * scale, rotary_dim=6 * scale, **older), True
+    yield "mpt", t.MptConfig, dict(d_model=36 * scale, n_heads=3, n_layers=2, max_seq_len=64, attn_config=dict(
+        clip_qkv=1.5, softmax_scale=0.2), **older), True
+    yield "gpt_bigcode", t.GPTBigCodeConfig, dict(
+        n_embd=36 * scale, n_head=3, n_layer=2, n_positions=64, n_inner=50 * scale, **older), True
     hybrid = dict(
         num_attention_heads=5, head_dim="absent", mamba_n_heads=4, mamba_d_head=20 * scale, mamba_n_groups=1,
         mamba_d_state=12 * scale, mamba_expand=2, num_hidden_layers=3, embedding_multiplier=1.5, logits_scaling=1.25,

@@ -17,13 +17,12 @@ pub(super) fn arranged(parts: &[Part]) -> Cow<'_, [u8]> {
     }
     let mut out = vec![0; parts.iter().map(|(blocks, _)| blocks.data.len()).sum()];
     for (blocks, form) in parts {
+        let data = &blocks.data;
         match *form {
-            GgufForm::From(first) => scatter(blocks, &blocks.data, |item| first + item, &mut out),
-            GgufForm::Ordered(order) => {
-                scatter(blocks, &blocks.data, |item| order.stored_row(item), &mut out)
-            }
+            GgufForm::From(first) => scatter(blocks, data, |item| first + item, &mut out),
+            GgufForm::Ordered(order) => scatter(blocks, data, |item| order.stored_row(item), &mut out),
             GgufForm::Columns(order) => scatter(blocks, &columns(blocks, order), |item| item, &mut out),
-            GgufForm::PlusOne => scatter(blocks, &plus_one(&blocks.data), |item| item, &mut out),
+            GgufForm::PlusOne => scatter(blocks, &plus_one(data), |item| item, &mut out),
         }
     }
     Cow::Owned(out)

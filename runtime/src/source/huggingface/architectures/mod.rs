@@ -22,8 +22,10 @@ mod glm;
 mod glm4;
 mod glm4_moe;
 mod gpt2;
+mod gpt_bigcode;
 mod gpt_neox;
 mod gpt_oss;
+mod gptj;
 mod granite;
 mod granitemoe;
 mod granitemoehybrid;
@@ -41,6 +43,7 @@ mod ministral3;
 mod mistral;
 mod mixtral;
 mod mixtures;
+mod mpt;
 mod names;
 mod nemotron;
 mod olmo;
@@ -102,6 +105,9 @@ pub(super) const ALL: &[Architecture] = &[
     granitemoe::GRANITE_MOE,
     granitemoe::GRANITE_MOE_SHARED,
     granitemoehybrid::GRANITE_MOE_HYBRID,
+    gptj::GPTJ,
+    mpt::MPT,
+    gpt_bigcode::GPT_BIGCODE,
     glm::GLM,
     glm4::GLM4,
     glm4_moe::GLM4_MOE,

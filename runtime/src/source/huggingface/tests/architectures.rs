@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use qsf_format::TensorKind;
 use serde_json::json;
 
-use self::layer_norms::{bloom, gpt_neox, gpt2, opt};
+use self::layer_norms::{bloom, gpt_bigcode, gpt_neox, gpt2, gptj, mpt, opt};
 use super::*;
 use crate::source::WeightSource;
 use crate::source::huggingface::architectures;
@@ -38,6 +38,9 @@ fn samples() -> Vec<TinyModel> {
         gpt_neox(),
         opt(),
         bloom(),
+        gptj(),
+        mpt(),
+        gpt_bigcode(),
     ];
     samples.extend(later_samples::samples());
     samples.extend(hybrids::samples());

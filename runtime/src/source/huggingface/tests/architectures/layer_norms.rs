@@ -117,3 +117,72 @@ pub(super) fn opt() -> TinyModel {
     ];
     model(config, of_model, "model.decoder.layers.", layer)
 }
+
+pub(super) fn gptj() -> TinyModel {
+    let config = json!({
+        "model_type": "gptj", "n_embd": 8, "n_head": 2, "n_layer": 2, "n_inner": 12, "vocab_size": 10, "n_positions": 16,
+        "rotary_dim": 2, "tie_word_embeddings": false,
+    });
+    let of_model: Shapes<'_> = &[
+        ("transformer.wte.weight", &[10, 8]),
+        ("transformer.ln_f.weight", &[8]),
+        ("transformer.ln_f.bias", &[8]),
+        ("lm_head.weight", &[10, 8]),
+        ("lm_head.bias", &[10]),
+    ];
+    let layer: Shapes<'_> = &[
+        ("ln_1.weight", &[8]),
+        ("ln_1.bias", &[8]),
+        ("attn.q_proj.weight", &[8, 8]),
+        ("attn.k_proj.weight", &[8, 8]),
+        ("attn.v_proj.weight", &[8, 8]),
+        ("attn.out_proj.weight", &[8, 8]),
+        ("mlp.fc_in.weight", &[12, 8]),
+        ("mlp.fc_in.bias", &[12]),
+        ("mlp.fc_out.weight", &[8, 12]),
+        ("mlp.fc_out.bias", &[8]),
+    ];
+    model(config, of_model, "transformer.h.", layer)
+}
+
+pub(super) fn mpt() -> TinyModel {
+    let config = json!({ "model_type": "mpt", "d_model": 8, "n_heads": 2, "n_layers": 2, "vocab_size": 10 });
+    let of_model: Shapes<'_> = &[("transformer.wte.weight", &[10, 8]), ("transformer.norm_f.weight", &[8])];
+    let layer: Shapes<'_> = &[
+        ("norm_1.weight", &[8]),
+        ("attn.Wqkv.weight", &[24, 8]),
+        ("attn.out_proj.weight", &[8, 8]),
+        ("norm_2.weight", &[8]),
+        ("ffn.up_proj.weight", &[32, 8]),
+        ("ffn.down_proj.weight", &[8, 32]),
+    ];
+    model(config, of_model, "transformer.blocks.", layer)
+}
+
+pub(super) fn gpt_bigcode() -> TinyModel {
+    let config = json!({
+        "model_type": "gpt_bigcode", "n_embd": 8, "n_head": 2, "n_layer": 2, "n_inner": 12, "vocab_size": 10,
+        "n_positions": 6,
+    });
+    let of_model: Shapes<'_> = &[
+        ("transformer.wte.weight", &[10, 8]),
+        ("transformer.wpe.weight", &[6, 8]),
+        ("transformer.ln_f.weight", &[8]),
+        ("transformer.ln_f.bias", &[8]),
+    ];
+    let layer: Shapes<'_> = &[
+        ("ln_1.weight", &[8]),
+        ("ln_1.bias", &[8]),
+        ("attn.c_attn.weight", &[16, 8]),
+        ("attn.c_attn.bias", &[16]),
+        ("attn.c_proj.weight", &[8, 8]),
+        ("attn.c_proj.bias", &[8]),
+        ("ln_2.weight", &[8]),
+        ("ln_2.bias", &[8]),
+        ("mlp.c_fc.weight", &[12, 8]),
+        ("mlp.c_fc.bias", &[12]),
+        ("mlp.c_proj.weight", &[8, 12]),
+        ("mlp.c_proj.bias", &[8]),
+    ];
+    model(config, of_model, "transformer.h.", layer)
+}
