@@ -226,8 +226,6 @@ fn built_binaries() -> PathBuf {
     };
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--workspace", "--bins", "--quiet", "--profile", profile])
-        // Of another set of features all would be built once more.
-        .args(cfg!(feature = "hub").then_some("--features=qsf-tests/hub"))
         .arg("--target-dir")
         .arg(dir.parent().unwrap())
         .current_dir(env!("CARGO_MANIFEST_DIR"))
