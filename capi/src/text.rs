@@ -139,6 +139,8 @@ pub unsafe extern "C" fn qsf_generate(
             sampling: sampling.options()?,
             chat,
             system_prompt: system.map(str::to_owned),
+            stop: Vec::new(),
+            ignore_eos: false,
         };
         // SAFETY: as the header demands.
         let given = unsafe { cancel.as_ref() };

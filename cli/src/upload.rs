@@ -43,12 +43,14 @@ pub struct Sent {
 }
 
 /// A repository that is known to take files of these names.
+#[cfg_attr(not(feature = "hub"), allow(dead_code, reason = "only the hub reads it"))]
 pub struct ReadyUpload {
     repo: String,
     /// Whether the repository has no card yet.
     wants_card: bool,
 }
 
+#[cfg(feature = "hub")]
 const PAGE: &str = "report.html";
 const CARD: &str = "README.md";
 

@@ -60,6 +60,8 @@ class _Convert(TypedDict, total=False):
     force: bool | None
     allow_requantize: bool | None
     revision: str | None
+    upload: str | None
+    private: bool | None
     threads: int | None
 
 class _Calibrate(TypedDict, total=False):
@@ -101,6 +103,12 @@ class _Generation(TypedDict, total=False):
     top_p: float
     min_p: float
     seed: int | None
+    repeat_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    repeat_last_n: int
+    stop: str | Sequence[str] | None
+    ignore_eos: bool
     chat: bool
     system_prompt: str | None
 
@@ -151,6 +159,7 @@ class Model:
         self,
         path: _Path,
         *,
+        verbose: bool = False,
         threads: int | None = None,
         ram_budget: str | float | None = None,
         ctx_size: int | None = None,

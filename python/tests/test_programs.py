@@ -112,3 +112,34 @@ def test_none_is_as_good_as_leaving_an_option_out(demo, tmp_path):
     with pytest.raises(qsf.UsageError, match="the file exists"):
         qsf.convert(demo / "demo-1m", tmp_path / "x.qsf", quant="8bit")
     qsf.convert(demo / "demo-1m", tmp_path / "x.qsf", quant="8bit", force=True)
+
+
+def test_penalties_and_stop_texts_are_those_of_the_program(demo, program, capsys):
+    path = demo / "demo-1m-4bit.qsf"
+    prompt, common = "Once upon a time", ["-n", 24, "--temp", 0, "--json"]
+    penalties = {"repeat_penalty": 1.5, "presence_penalty": 0.5, "frequency_penalty": 0.25, "repeat_last_n": 32}
+    flags = [word for name, value in penalties.items() for word in ("--" + name.replace("_", "-"), value)]
+    model = qsf.Model(path, verbose=True)
+    said = capsys.readouterr().err
+    assert "demo-1m-4bit.qsf" in said and "threads" in said
+    plain = model.generate(prompt, max_tokens=24, temperature=0)
+    assert "24 tokens" in capsys.readouterr().err
+    penalized = model.generate(prompt, max_tokens=24, temperature=0, **penalties)
+    assert penalized == json.loads(program("qsf-run", path, "-p", prompt, *common, *flags))["text"] != plain
+    word = plain.split()[3]
+    assert model.generate(prompt, max_tokens=24, temperature=0, stop=word) == plain[: plain.index(word)]
+    assert model.generate(prompt, max_tokens=24, temperature=0, stop=["not there", word]) == plain[: plain.index(word)]
+    assert len(model.tokenize(model.generate(prompt, max_tokens=24, temperature=0, ignore_eos=True))) > 10
+    with pytest.raises(qsf.UsageError, match="repeat_penalty"):
+        model.generate(prompt, repeat_penalty=-1.0)
+    with pytest.raises(qsf.UsageError, match="seed"):
+        model.generate(prompt, seed=2**53)
+
+
+def test_a_saved_base_gives_the_figures_of_a_running_one(demo, text, tmp_path):
+    base = tmp_path / "base.logprobs"
+    saved = qsf.evaluate(demo / "demo-1m", text, save_base=base, chunks=2)
+    assert saved["saved_base"]["file_bytes"] == base.stat().st_size
+    found, live = (qsf.evaluate(demo / "demo-1m-4bit.qsf", text, b, chunks=2) for b in (base, demo / "demo-1m"))
+    assert found["kld"]["mean"] == pytest.approx(live["kld"]["mean"], rel=1e-3)
+    assert (found["base"], found["top1"]) == (live["base"], live["top1"])

@@ -9,8 +9,7 @@ use qsf_runtime::source::{self, WeightSource, tokenizer_of};
 use qsf_runtime::text_file::TextFile;
 use qsf_runtime::{Result, RuntimeError};
 
-use super::parts::VERSION;
-use super::report::Facts;
+use super::report::{Facts, VERSION};
 use crate::model_name::model_name;
 
 /// What `--base` names.

@@ -11,11 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::base::Base;
-use super::report::{Facts, Names, Report};
+use super::report::{Facts, Names, Report, VERSION};
 use crate::json_document::document;
-
-/// Figures of one version are not those of another, and neither are their sums.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What the figures of a part are of, beside how the model is run.
 pub(super) struct Fingerprints {

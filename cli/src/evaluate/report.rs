@@ -13,6 +13,9 @@ use crate::json_document::document;
 use crate::model_args::{ShortcutReport, Streaming};
 use crate::model_name::model_name;
 
+/// Figures of one version are not those of another, and neither are their sums.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// An evaluation, and how the model was run for it.
 pub struct Report {
     pub(super) result: Evaluation,

@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use qsf_runtime::generate::{Flow, GenerateRequest, Generation, check_lengths, generate};
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
+use qsf_runtime::stop_text::StopTexts;
 use qsf_runtime::{ChatTemplate, Message, Result, RuntimeError};
 
 use super::KeptModel;
@@ -25,6 +26,10 @@ pub struct TextRequest {
     pub chat: bool,
     /// What stands before it there.
     pub system_prompt: Option<String>,
+    /// Texts that end the output before them.
+    pub stop: Vec<String>,
+    /// Whether the model's stop tokens are never chosen.
+    pub ignore_eos: bool,
 }
 
 impl KeptModel {
@@ -69,17 +74,24 @@ impl KeptModel {
         let decoder = self.decoder.clone().stop_on(cancel);
         let context = prompt.len() + max_tokens;
         let mut state = decoder.state_with(context, prompt.len().min(self.batch), self.kv)?;
-        let mut sampler = Sampler::new(request.sampling);
         let mut stream = self.tokenizer.stream_after(&prompt)?;
         let stop_tokens = &decoder.model().config.stop_tokens;
+        let sampler = Sampler::new(request.sampling);
+        let mut sampler = if request.ignore_eos { sampler.never(stop_tokens) } else { sampler };
+        let stop_tokens = if request.ignore_eos { &[][..] } else { stop_tokens };
         let what = GenerateRequest { prompt: &prompt, max_tokens, stop_tokens };
+        let mut stop = StopTexts::new(request.stop.iter().cloned());
+        let mut show = |piece: String| if piece.is_empty() { Ok(()) } else { on_text(piece) };
         let generation = generate(&decoder, &mut state, what, &mut sampler, |token| {
-            stream.push(token)?.map_or(Ok(()), &mut *on_text)?;
-            Ok(Flow::Continue)
+            if let Some(piece) = stream.push(token)? {
+                show(stop.push(&piece))?;
+            }
+            Ok(if stop.found() { Flow::Stop } else { Flow::Continue })
         })?;
         if let Some(rest) = stream.finish()? {
-            on_text(rest)?;
+            show(stop.push(&rest))?;
         }
+        show(stop.finish())?;
         Ok(Generated { prompt_tokens: prompt.len(), generation })
     }
 }

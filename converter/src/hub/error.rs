@@ -21,7 +21,7 @@ pub enum HubError {
     /// A model of the hub is asked for, and this program was built without the feature.
     #[error(
         "{text}: there is no such file or directory, and this build cannot download from the HuggingFace hub: build it with \
-         --features hub, or run `hf download {repo} --local-dir DIR` and convert DIR"
+         the feature hub, or run `hf download {repo} --local-dir DIR` and convert DIR"
     )]
     NotBuilt {
         /// What was given.

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::client::encoded;
 use super::error::{HubError, Result};
 use super::outgoing::{Content, FilePart, Outgoing};
-use super::upload::{Upload, UploadFile, parse, size_of, text};
+use super::repository::{Upload, UploadFile, parse, size_of, text};
 
 const LFS: &str = "application/vnd.git-lfs+json";
 /// Most parts of a file; storages of the kind that the hub uses allow as many.

@@ -21,6 +21,7 @@
 //! | `listing` | what a revision holds |
 //! | `fetch` | files into the cache |
 //! | `model` | from a name to a model on disk |
+//! | `repository` | a repository that files go to: how it is asked |
 //! | `large` | large files to where a repository keeps them |
 //! | `upload` | files into a repository |
 
@@ -46,6 +47,8 @@ mod outgoing;
 #[cfg(feature = "hub")]
 mod partial;
 #[cfg(feature = "hub")]
+mod repository;
+#[cfg(feature = "hub")]
 mod retry;
 #[cfg(feature = "hub")]
 mod select;
@@ -66,8 +69,10 @@ pub use model::download;
 #[cfg(feature = "hub")]
 pub use outgoing::Content;
 #[cfg(feature = "hub")]
+pub use repository::{Upload, UploadFile};
+#[cfg(feature = "hub")]
 pub use settings::Settings;
 #[cfg(feature = "hub")]
-pub use upload::{Upload, UploadFile, Uploaded};
+pub use upload::Uploaded;
 #[cfg(feature = "hub")]
 pub use watch::Watch;

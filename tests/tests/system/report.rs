@@ -157,16 +157,33 @@ fn the_importance_of_layers_is_on_the_page() {
     let said = report(&files, &out).args("--json").run().json();
     let page = fs::read_to_string(&out).unwrap();
     let section = between(&page, "<section id=\"file-2\">", "</section>");
-    let bars = between(section, "<table class=\"bars\">", "</table>");
+    let map = between(section, "Bits per weight of each matrix</caption>", "</table>");
     for (i, layer) in said["files"][1]["layers"].as_array().unwrap().iter().enumerate() {
-        let cell = format!(
-            "<th scope=\"row\">{i}</th><td class=\"number\">{:.4}</td>",
-            layer["importance"].as_f64().unwrap()
-        );
-        assert!(bars.contains(&cell), "{cell} is not in {bars}");
+        let row = between(map, &format!("<th scope=\"row\">{i}</th>"), "</tr>");
+        let cell = format!("<td class=\"number plain\">{:.4}</td>", layer["importance"].as_f64().unwrap());
+        assert!(row.contains(&cell), "{cell} is not in {row}");
     }
     let first = between(&page, "<section id=\"file-1\">", "</section>");
-    assert!(!first.contains("Importance of layers"), "nobody has measured it");
+    assert!(!first.contains("mportance of layers"), "nobody has measured it");
+}
+
+#[test]
+fn a_file_that_another_beats_is_marked_and_files_can_be_sorted() {
+    let dir = tempfile::tempdir().unwrap();
+    // The same types, and clusters beside them in one: it is larger and no nearer.
+    let files = two_files(dir.path(), &format!("{} --clusters 8", evaluated("4bit")), &evaluated("4bit"));
+    let out = dir.path().join("report.html");
+    report(&files, &out).run().ok();
+    let page = fs::read_to_string(&out).unwrap();
+    let row = between(&page, "<th scope=\"row\"><a href=\"#file-1\">good.qsf</a>", "</tr>");
+    assert!(row.contains("file 2 is no larger and nearer"), "{row}");
+    assert_eq!(page.matches("is no larger and nearer<").count(), 3, "once in each order");
+    for (order, first) in [("given", "good.qsf"), ("size", "small.qsf"), ("kld", "good.qsf")] {
+        assert!(page.contains(&format!("id=\"by-{order}\"")), "{order}");
+        let table = between(&page, &format!("class=\"scroll by-{order}\""), "</table>");
+        assert!(between(table, "<tbody>", "</a>").ends_with(first), "{order}: {table}");
+    }
+    assert_eq!(page.matches("beaten\" cx").count(), 2, "a hollow point in both drawings");
 }
 
 #[test]

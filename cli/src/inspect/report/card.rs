@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 
 use qsf_format::human_bytes;
 
-use super::escape::{markdown_code, yaml};
+use super::escape::{markdown_code, markdown_text, yaml};
 use super::facts::{Evaluation, FileFacts};
+use super::figure::{DIGITS, ERROR_DIGITS, significant};
 use super::files_table::{notes, types};
+use super::models::title;
 
 /// What no file says: the user has to.
 pub(super) struct CardFields<'a> {
@@ -19,7 +21,10 @@ pub(super) struct CardFields<'a> {
 
 /// The card of a repository with `files`.
 pub(super) fn card(files: &[FileFacts], fields: &CardFields) -> String {
-    front_matter(files, fields) + &text(files)
+    // The name that a reader of the hub knows, where there is one.
+    let base = fields.base_model.map(|base| base.rsplit('/').next().unwrap_or(base).to_owned());
+    let title = base.unwrap_or_else(|| title(files));
+    front_matter(files, fields) + &text(files, &title)
 }
 
 fn front_matter(files: &[FileFacts], fields: &CardFields) -> String {
@@ -80,17 +85,16 @@ fn number(value: f64) -> String {
     if plain.contains('.') { plain } else { plain + ".0" }
 }
 
-fn text(files: &[FileFacts]) -> String {
-    let title = match files.iter().all(|file| file.is_gguf) {
-        true => "# GGUF files\n\nQuantized weights, tokenizer and model description in one file each.\n\n",
-        false => {
-            "# QSF files\n\nQuantized weights, tokenizer and model description in one checksummed file each.\n\n"
-        }
+fn text(files: &[FileFacts], title: &str) -> String {
+    let (format, how) = match files.iter().all(|file| file.is_gguf) {
+        true => ("GGUF", "one file each"),
+        false => ("QSF", "one checksummed file each"),
     };
-    let mut out = String::from(title);
-    out.push_str(
-        "| File | Size | Bits/weight | Tensors of each type | KL divergence | Perplexity (source) | Same top token | Calibrated |\n\
+    let mut out = format!(
+        "# {} in {format}\n\nQuantized weights, tokenizer and model description in {how}.\n\n\
+         | File | Size | Bits/weight | Tensors of each type | KL divergence | Perplexity (source) | Same top token | Calibrated |\n\
          |---|---:|---:|---|---:|---:|---:|---|\n",
+        markdown_text(title)
     );
     for file in files {
         out += &row(file);
@@ -137,20 +141,21 @@ fn shell_word(name: &str) -> &str {
 fn row(file: &FileFacts) -> String {
     let found = file.evaluation.as_ref();
     let measured = |of: fn(&Evaluation) -> Option<f64>, digits: usize| {
-        found.and_then(of).map(|value| format!("{value:.digits$}"))
+        found.and_then(of).map(|value| significant(value, digits))
     };
     let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".into());
-    let stderr = measured(|e| e.kld_stderr, 6).map_or_else(String::new, |stderr| format!(" ± {stderr}"));
-    let base = measured(|e| e.base_perplexity, 4).map_or_else(String::new, |base| format!(" ({base})"));
+    let stderr =
+        measured(|e| e.kld_stderr, ERROR_DIGITS).map_or_else(String::new, |stderr| format!(" ± {stderr}"));
+    let base = measured(|e| e.base_perplexity, DIGITS).map_or_else(String::new, |base| format!(" ({base})"));
     format!(
         "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
         markdown_code(&file.name),
         human_bytes(file.bytes),
-        or_dash(file.bits_per_weight.map(|bits| format!("{bits:.3}"))),
+        or_dash(file.bits_per_weight.map(|bits| significant(bits, DIGITS))),
         types(file),
-        or_dash(measured(|e| e.kld, 6).map(|kld| kld + &stderr)),
-        or_dash(measured(|e| e.perplexity, 4).map(|perplexity| perplexity + &base)),
-        or_dash(measured(|e| e.top1, 2).map(|top1| top1 + " %")),
+        or_dash(measured(|e| e.kld, DIGITS).map(|kld| kld + &stderr)),
+        or_dash(measured(|e| e.perplexity, DIGITS).map(|perplexity| perplexity + &base)),
+        or_dash(found.and_then(|e| e.top1).map(|top1| format!("{top1:.2} %"))),
         or_dash(file.meta.as_ref().map(|_| file.calibration().unwrap_or_else(|| "no".into())))
     )
 }

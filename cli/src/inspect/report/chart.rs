@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use super::axis::Axis;
 use super::escape::html;
 use super::facts::FileFacts;
+use super::labels::{Place, spread};
+use super::models::{Model, dominated, models};
 
 /// A file whose divergence is known.
 struct Point<'a> {
@@ -14,6 +16,10 @@ struct Point<'a> {
     name: &'a str,
     bytes: u64,
     kld: f64,
+    /// Its model, by number.
+    model: usize,
+    /// Whether another file of the model is no larger and nearer to the source.
+    is_dominated: bool,
 }
 
 /// Lengths of a drawing, in its own units.
@@ -37,15 +43,17 @@ const EDGE: f64 = 16.0;
 const MAX_NAMES: usize = 12;
 /// Characters of a name.
 const MAX_NAME: usize = 30;
-/// Height of a line of text, and the width of most letters.
-const LINE: f64 = 16.0;
-const LETTER: f64 = 7.5;
+/// Models that have a colour of their own.
+const COLOURS: usize = 4;
 
 /// The chart, of the files that were evaluated; empty when fewer than two were.
 pub(super) fn chart(files: &[FileFacts]) -> String {
+    let (models, dominated) = (models(files), dominated(files));
     let known = files.iter().enumerate().filter_map(|(i, file)| {
         let kld = file.evaluation.as_ref()?.kld?;
-        Some(Point { number: i + 1, name: &file.name, bytes: file.bytes, kld })
+        let model = models.iter().position(|model| model.files.contains(&i))?;
+        let is_dominated = dominated[i].is_some();
+        Some(Point { number: i + 1, name: &file.name, bytes: file.bytes, kld, model, is_dominated })
     });
     let points: Vec<Point> = known.collect();
     if points.len() < 2 {
@@ -56,8 +64,9 @@ pub(super) fn chart(files: &[FileFacts]) -> String {
     let at_edge = matches!(axis, Axis::Decades { .. }) && points.iter().any(|point| point.kld <= 0.0);
     let edge = if at_edge { " A divergence of 0 is drawn at the lower edge." } else { "" };
     format!(
-        "<figure>\n{}{}<figcaption>Size and KL divergence from the source: further down is nearer to it, further left is smaller.{edge} \
-         Numbers are those of the table above.</figcaption>\n</figure>\n",
+        "<figure>\n{}{}{}<figcaption>Size and KL divergence from the source: further down is nearer to it, further left is smaller.{edge} \
+         A line joins the files of a model that no other beats in both; hollow points are beaten. Numbers are those of the table above.</figcaption>\n</figure>\n",
+        legend(&models, &points),
         drawing(&points, &axis, &NARROW),
         drawing(&points, &axis, &WIDE)
     )
@@ -89,6 +98,48 @@ impl Plot<'_> {
     }
 }
 
+/// Which colour is which model, where there are several.
+fn legend(models: &[Model], points: &[Point]) -> String {
+    if models.len() < 2 {
+        return String::new();
+    }
+    let mut out = String::from("<p class=\"models\">");
+    for (i, model) in models.iter().enumerate() {
+        if points.iter().any(|point| point.model == i) {
+            let name = if model.name.is_empty() { format!("model {}", i + 1) } else { html(&model.name) };
+            // Writing to a string cannot fail.
+            _ = write!(out, "<span class=\"m{}\">{name}</span>", i % COLOURS);
+        }
+    }
+    out + "</p>\n"
+}
+
+/// A line through the files of each model that no other beats.
+fn fronts(points: &[Point], places: &[(f64, f64)]) -> String {
+    let mut out = String::new();
+    let models = points.iter().map(|point| point.model + 1).max().unwrap_or(0);
+    for model in 0..models {
+        let mut front: Vec<(f64, f64)> = points
+            .iter()
+            .zip(places)
+            .filter(|(point, _)| point.model == model && !point.is_dominated)
+            .map(|(_, place)| *place)
+            .collect();
+        front.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if front.len() > 1 {
+            let line: Vec<String> = front.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            // Writing to a string cannot fail.
+            _ = writeln!(
+                out,
+                "<polyline class=\"front m{}\" points=\"{}\"/>",
+                model % COLOURS,
+                line.join(" ")
+            );
+        }
+    }
+    out
+}
+
 fn drawing(points: &[Point], y_axis: &Axis, frame: &Frame) -> String {
     let largest = points.iter().map(|point| point.bytes).max().unwrap_or(0);
     let (unit, per_unit) = match largest {
@@ -101,11 +152,12 @@ fn drawing(points: &[Point], y_axis: &Axis, frame: &Frame) -> String {
     let places: Vec<(f64, f64)> =
         points.iter().zip(&sizes).map(|(point, size)| (plot.x(*size), plot.y(point.kld))).collect();
     format!(
-        "<svg class=\"chart {}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Chart of size and KL divergence; the figures are in the table of files\">\n{}{}</svg>\n",
+        "<svg class=\"chart {}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Chart of size and KL divergence; the figures are in the table of files\">\n{}{}{}</svg>\n",
         frame.class,
         frame.width,
         frame.height,
         axes(&plot, unit),
+        fronts(points, &places),
         marks(points, &places, frame)
     )
 }
@@ -154,7 +206,9 @@ fn marks(points: &[Point], places: &[(f64, f64)], frame: &Frame) -> String {
     for (point, (x, y)) in points.iter().zip(places) {
         _ = writeln!(
             out,
-            "<circle class=\"point\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"><title>{}: {} bytes, KL divergence {}</title></circle>",
+            "<circle class=\"point m{}{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"><title>{}: {} bytes, KL divergence {}</title></circle>",
+            point.model % COLOURS,
+            if point.is_dominated { " beaten" } else { "" },
             html(point.name),
             point.bytes,
             point.kld
@@ -162,10 +216,20 @@ fn marks(points: &[Point], places: &[(f64, f64)], frame: &Frame) -> String {
     }
     let names = frame.names && points.len() <= MAX_NAMES;
     let labels: Vec<String> = points.iter().map(|point| label(point, names)).collect();
-    for (label, (x, y, anchor)) in labels.iter().zip(spread(&labels, places, frame)) {
+    let within = [frame.left, frame.width - 2.0, 2.0, frame.height - frame.bottom - 2.0];
+    for ((label, place), (x, y)) in labels.iter().zip(spread(&labels, places, within)).zip(places) {
+        let Place { x: at, y: line, anchor, is_far } = place;
+        if is_far {
+            let end = if anchor == "end" { at + 2.0 } else { at - 2.0 };
+            _ = writeln!(
+                out,
+                "<line class=\"lead\" x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{end:.1}\" y2=\"{:.1}\"/>",
+                line - 4.0
+            );
+        }
         _ = writeln!(
             out,
-            "<text class=\"name\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            "<text class=\"name\" x=\"{at:.1}\" y=\"{line:.1}\" text-anchor=\"{anchor}\">{}</text>",
             html(label)
         );
     }
@@ -179,50 +243,5 @@ fn label(point: &Point, names: bool) -> String {
     match point.name.char_indices().nth(MAX_NAME) {
         Some((cut, _)) => format!("{} {}...", point.number, &point.name[..cut]),
         None => format!("{} {}", point.number, point.name),
-    }
-}
-
-/// Where labels stand beside their points, to the side where there is room, each below those that it would cover.
-fn spread(labels: &[String], places: &[(f64, f64)], frame: &Frame) -> Vec<(f64, f64, &'static str)> {
-    let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by(|a, b| places[*a].1.total_cmp(&places[*b].1));
-    let mut taken: Vec<(f64, f64, f64)> = Vec::new();
-    let mut out = vec![(0.0, 0.0, "start"); labels.len()];
-    for i in order {
-        let (x, y) = places[i];
-        let width = labels[i].chars().count() as f64 * LETTER;
-        let on_left = x + 10.0 + width > frame.width;
-        let (from, to) = if on_left { (x - 10.0 - width, x - 10.0) } else { (x + 10.0, x + 10.0 + width) };
-        let mut y = y + 4.0;
-        // In ascending order of y, so one pass finds the first free line.
-        for (_, _, other) in taken.iter().filter(|(left, right, _)| *left < to && from < *right) {
-            if (y - other).abs() < LINE {
-                y = other + LINE;
-            }
-        }
-        let after = taken.partition_point(|(_, _, other)| *other <= y);
-        taken.insert(after, (from, to, y));
-        out[i] = if on_left { (x - 10.0, y, "end") } else { (x + 10.0, y, "start") };
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_of_files_that_are_alike_do_not_cover_each_other() {
-        let labels: Vec<String> = (0..5).map(|i| format!("{i} a-model-of-some-size.qsf")).collect();
-        let places = [(100.0, 50.0), (101.0, 51.0), (99.0, 50.0), (700.0, 60.0), (400.0, 50.0)];
-        let found = spread(&labels, &places, &WIDE);
-        for (i, a) in found.iter().enumerate() {
-            assert!(a.0 >= 0.0 && a.0 <= WIDE.width);
-            for (j, b) in found.iter().enumerate().skip(i + 1) {
-                let apart_x = (a.0 - b.0).abs() > 25.0 * LETTER;
-                assert!(apart_x || (a.1 - b.1).abs() >= LINE, "labels {i} and {j}: {a:?} {b:?}");
-            }
-        }
-        assert_eq!(found[3].2, "end", "beside the right edge, names stand to the left");
     }
 }

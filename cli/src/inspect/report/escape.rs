@@ -36,6 +36,18 @@ pub(super) fn markdown_code(text: &str) -> String {
     format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\u{7c}"))
 }
 
+/// `text` in a line of Markdown: all punctuation that means something is escaped (CommonMark section 2.4).
+pub(super) fn markdown_text(text: &str) -> String {
+    let mut out = String::new();
+    for c in visible(text).chars() {
+        if c.is_ascii_punctuation() && !"-.,:".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// `text` as a double-quoted scalar of YAML (YAML 1.2 section 5.7). All but letters, digits and printable ASCII is
 /// escaped, so what is printable need not be known.
 pub(super) fn yaml(text: &str) -> String {

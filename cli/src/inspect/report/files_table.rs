@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use qsf_format::human_bytes;
-use serde_json::json;
 
 use super::escape::html;
 use super::facts::{Evaluation, FileFacts};
+use super::figure::{DIGITS, ERROR_DIGITS, figure, fixed};
+use super::models::{dominated, models};
 
 /// The columns whose names do not say all, and what they mean.
-const MEANINGS: [(&str, &str); 5] = [
+const MEANINGS: [(&str, &str); 6] = [
     ("bits/weight", "The whole file: weights, scales, tokenizer, everything."),
     (
         "KL divergence",
@@ -17,19 +18,63 @@ const MEANINGS: [(&str, &str); 5] = [
     ),
     ("perplexity", "Lower is better; in brackets that of the source on the same text."),
     ("same top token", "Positions where file and source like the same token best."),
+    (
+        "no larger and nearer",
+        "Another file of the same model beats this one: it is smaller or as small, and nearer to the source.",
+    ),
     ("calibrated", "Whether the weights were fitted to a text, and to how much of it."),
 ];
 
-/// A number as people read it; the attribute has all its digits.
-pub(super) fn figure(value: f64, digits: usize) -> String {
-    format!("<data value=\"{}\">{value:.digits$}</data>", json!(value))
+/// An order of the lines: its name, and the id of what chooses it.
+const ORDERS: [(&str, &str); 3] = [("as given", "given"), ("size", "size"), ("KL divergence", "kld")];
+
+/// Table, meaning of its columns, and warnings about what cannot be compared. The table is there in three orders, of which the
+/// choice above shows one: a page without scripts cannot sort.
+pub(super) fn files_table(files: &[FileFacts]) -> String {
+    let lines: Vec<String> = lines(files);
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    if files.len() < 2 {
+        out += &table(&lines, "given");
+    } else {
+        out += "<div class=\"sorted\">\n<span class=\"choice\">Sort by</span>\n";
+        for (i, (name, id)) in ORDERS.iter().enumerate() {
+            let checked = if i == 0 { " checked" } else { "" };
+            _ = writeln!(
+                out,
+                "<input type=\"radio\" name=\"order\" id=\"by-{id}\"{checked}><label for=\"by-{id}\">{name}</label>"
+            );
+        }
+        for (_, id) in ORDERS {
+            let order = order(files, id);
+            let lines: Vec<String> = order.into_iter().map(|i| lines[i].clone()).collect();
+            out += &table(&lines, id);
+        }
+        out += "</div>\n";
+    }
+    for note in notes(files) {
+        _ = writeln!(out, "<p class=\"note\">{note}</p>");
+    }
+    out += "<details><summary>What the columns mean</summary>\n<dl class=\"facts\">\n";
+    for (column, meaning) in MEANINGS {
+        _ = writeln!(out, "<div><dt>{column}</dt><dd>{meaning}</dd></div>");
+    }
+    out + "</dl></details>\n"
 }
 
-/// Table, meaning of its columns, and warnings about what cannot be compared.
-pub(super) fn files_table(files: &[FileFacts]) -> String {
-    let mut out = String::from(
-        "<div class=\"scroll\" role=\"region\" aria-label=\"Files\" tabindex=\"0\">\n<table class=\"files\"><thead><tr>",
-    );
+/// The places of files in an order; what was not evaluated comes last.
+fn order(files: &[FileFacts], id: &str) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    let kld = |i: usize| files[i].evaluation.as_ref().and_then(|found| found.kld).unwrap_or(f64::INFINITY);
+    match id {
+        "size" => order.sort_by_key(|i| files[*i].bytes),
+        "kld" => order.sort_by(|a, b| kld(*a).total_cmp(&kld(*b))),
+        _ => {}
+    }
+    order
+}
+
+fn table(lines: &[String], id: &str) -> String {
     let columns = [
         "",
         "file",
@@ -42,48 +87,63 @@ pub(super) fn files_table(files: &[FileFacts]) -> String {
         "same top token",
         "calibrated",
     ];
-    // Writing to a string cannot fail.
+    let mut out = format!(
+        "<div class=\"scroll by-{id}\" role=\"region\" aria-label=\"Files\" tabindex=\"0\">\n<table class=\"files\"><thead><tr>"
+    );
     for column in columns {
+        // Writing to a string cannot fail.
         _ = write!(out, "<th scope=\"col\">{column}</th>");
     }
-    out += "</tr></thead>\n<tbody>\n";
-    for (i, file) in files.iter().enumerate() {
-        out += &row(i + 1, file);
-    }
-    out += "</tbody></table></div>\n";
-    for note in notes(files) {
-        _ = writeln!(out, "<p class=\"note\">{note}</p>");
-    }
-    out += "<details><summary>What the columns mean</summary>\n<dl class=\"facts\">\n";
-    for (column, meaning) in MEANINGS {
-        _ = writeln!(out, "<div><dt>{column}</dt><dd>{meaning}</dd></div>");
-    }
-    out + "</dl></details>\n"
+    out + "</tr></thead>\n<tbody>\n" + &lines.concat() + "</tbody></table></div>\n"
 }
 
-fn row(number: usize, file: &FileFacts) -> String {
-    let measured = |of: fn(&Evaluation) -> Option<f64>, digits: usize, unit: &str| {
+/// A line for each file.
+fn lines(files: &[FileFacts]) -> Vec<String> {
+    let (models, dominated) = (models(files), dominated(files));
+    let several = models.len() > 1;
+    let lines = files.iter().enumerate().map(|(i, file)| {
+        let model = models.iter().find(|model| several && model.files.contains(&i));
+        row(i + 1, file, model.map(|model| model.name.as_str()), dominated[i].map(|other| other + 1))
+    });
+    lines.collect()
+}
+
+/// The line of a file: of which model it is, where there are several, and which other file beats it.
+fn row(number: usize, file: &FileFacts, model: Option<&str>, dominated: Option<usize>) -> String {
+    let measured = |of: fn(&Evaluation) -> Option<f64>, digits: usize| {
         let value = file.evaluation.as_ref().and_then(of);
-        value.map(|value| figure(value, digits) + unit)
+        value.map(|value| figure(value, digits))
     };
-    let stderr = measured(|e| e.kld_stderr, 6, "").map_or_else(String::new, |stderr| format!(" ± {stderr}"));
-    let base = measured(|e| e.base_perplexity, 4, "").map_or_else(String::new, |base| format!(" ({base})"));
+    let behind = |cell: Option<String>, before: &str, after: &str| {
+        cell.map_or_else(String::new, |cell| format!("{before}{cell}{after}"))
+    };
+    let stderr = behind(measured(|e| e.kld_stderr, ERROR_DIGITS), " ± ", "");
+    let base = behind(measured(|e| e.base_perplexity, DIGITS), " (", ")");
+    let top1 = file.evaluation.as_ref().and_then(|found| found.top1);
     let cells = [
         Some(format!("<data value=\"{}\">{}</data>", file.bytes, human_bytes(file.bytes))),
-        file.bits_per_weight.map(|bits| figure(bits, 3)),
+        file.bits_per_weight.map(|bits| figure(bits, DIGITS)),
         Some(file.quant.into()),
         Some(types(file)),
-        measured(|e| e.kld, 6, &stderr),
-        measured(|e| e.perplexity, 4, &base),
-        measured(|e| e.top1, 2, " %"),
+        measured(|e| e.kld, DIGITS).map(|kld| kld + &stderr),
+        measured(|e| e.perplexity, DIGITS).map(|perplexity| perplexity + &base),
+        top1.map(|top1| fixed(top1, 2) + " %"),
         file.meta.as_ref().map(|_| file.calibration().unwrap_or_else(|| "no".into())),
     ];
     let mut out = format!(
-        "<tr><td class=\"number\">{number}</td><th scope=\"row\"><a href=\"#file-{number}\">{}</a></th>",
+        "<tr{}><td class=\"number\">{number}</td><th scope=\"row\"><a href=\"#file-{number}\">{}</a>",
+        if dominated.is_some() { " class=\"beaten\"" } else { "" },
         html(&file.name)
     );
+    // Writing to a string cannot fail.
+    if let Some(model) = model.filter(|model| !model.is_empty()) {
+        _ = write!(out, "<br><small>{}</small>", html(model));
+    }
+    if let Some(other) = dominated {
+        _ = write!(out, "<br><small>file {other} is no larger and nearer</small>");
+    }
+    out += "</th>";
     for cell in cells {
-        // Writing to a string cannot fail.
         _ = write!(out, "<td>{}</td>", cell.unwrap_or_else(|| "-".into()));
     }
     out + "</tr>\n"

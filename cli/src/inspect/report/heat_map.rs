@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use qsf_format::TensorKind;
 
+use super::importance::Bars;
 use crate::inspect::tensors::TensorLine;
 
 /// What a map shows.
@@ -62,8 +63,9 @@ pub(super) fn bits(tensor: &TensorLine) -> f64 {
     bytes * 8.0 / (f64::from(tensor.rows) * f64::from(tensor.cols)).max(1.0)
 }
 
-/// The matrices of the layers, a row for each layer, and those of the model as a whole; empty where nothing is known.
-pub(super) fn heat_map(tensors: &[TensorLine], measure: Measure) -> String {
+/// The matrices of the layers, a row for each layer, and those of the model as a whole; empty where nothing is known. Beside the
+/// rows of layers how much each matters, where `importance` says it.
+pub(super) fn heat_map(tensors: &[TensorLine], measure: Measure, importance: &[Option<f32>]) -> String {
     let matrices: Vec<(TensorKind, &TensorLine)> =
         tensors.iter().filter_map(|tensor| Some((matrix_kind(tensor)?, tensor))).collect();
     if !matrices.iter().any(|(_, tensor)| measure.of(tensor).is_some()) {
@@ -74,7 +76,7 @@ pub(super) fn heat_map(tensors: &[TensorLine], measure: Measure) -> String {
     let mut out = String::new();
     for (caption, group) in [(" of each matrix", of_layers), (" outside of the layers", of_model)] {
         if !group.is_empty() {
-            out += &grid(&group, measure, caption);
+            out += &grid(&group, measure, caption, importance);
         }
     }
     out + &legend(measure)
@@ -86,7 +88,12 @@ fn matrix_kind(tensor: &TensorLine) -> Option<TensorKind> {
     kind.is_matrix().then_some(kind)
 }
 
-fn grid(matrices: &[(TensorKind, &TensorLine)], measure: Measure, of: &str) -> String {
+fn grid(
+    matrices: &[(TensorKind, &TensorLine)],
+    measure: Measure,
+    of: &str,
+    importance: &[Option<f32>],
+) -> String {
     let mut kinds: Vec<TensorKind> = matrices.iter().map(|(kind, _)| *kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -96,6 +103,7 @@ fn grid(matrices: &[(TensorKind, &TensorLine)], measure: Measure, of: &str) -> S
     let cells: HashMap<_, _> =
         matrices.iter().map(|(kind, tensor)| ((tensor.layer, *kind), *tensor)).collect();
     let caption = format!("{}{of}", measure.caption());
+    let bars = Bars::of(if layers == [None] { &[] } else { importance });
     let mut out = format!(
         "<div class=\"scroll\" role=\"region\" aria-label=\"{caption}\" tabindex=\"0\">\n\
          <table class=\"map {}\"><caption>{caption}</caption>\n<thead><tr><th scope=\"col\">{}</th>",
@@ -106,6 +114,7 @@ fn grid(matrices: &[(TensorKind, &TensorLine)], measure: Measure, of: &str) -> S
     for kind in &kinds {
         _ = write!(out, "<th scope=\"col\">{}</th>", kind.name());
     }
+    out += bars.head();
     out += "</tr></thead>\n<tbody>\n";
     for layer in layers {
         let name = layer.map_or("model".into(), |layer| layer.to_string());
@@ -113,6 +122,7 @@ fn grid(matrices: &[(TensorKind, &TensorLine)], measure: Measure, of: &str) -> S
         for kind in &kinds {
             out += &cells.get(&(layer, *kind)).map_or("<td></td>".into(), |tensor| cell(tensor, measure));
         }
+        out += &bars.cell(layer);
         out += "</tr>\n";
     }
     out + "</tbody></table></div>\n"

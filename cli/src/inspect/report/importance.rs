@@ -1,28 +1,34 @@
-//! How much each layer matters, as bars.
+//! How much each layer matters, as bars beside the rows of a map.
 
-use std::fmt::Write as _;
+/// The importance of layers, as far as it was measured.
+pub(super) struct Bars<'a> {
+    layers: &'a [Option<f32>],
+    largest: f32,
+}
 
-/// A bar for each layer whose importance is known; empty where none is.
-pub(super) fn importance(layers: &[Option<f32>]) -> String {
-    let known: Vec<(usize, f32)> =
-        layers.iter().enumerate().filter_map(|(i, importance)| Some((i, (*importance)?))).collect();
-    let largest = known.iter().map(|(_, importance)| *importance).fold(0.0, f32::max);
-    if known.is_empty() {
-        return String::new();
+impl<'a> Bars<'a> {
+    pub fn of(layers: &'a [Option<f32>]) -> Bars<'a> {
+        let largest = layers.iter().flatten().copied().fold(0.0, f32::max);
+        let layers = if layers.iter().any(Option::is_some) { layers } else { &[] };
+        Bars { layers, largest }
     }
-    let mut out = String::from(
-        "<h3>Importance of layers</h3>\n<p>KL divergence from the model when the layer is left out, in nats.</p>\n\
-         <div class=\"scroll tall\" role=\"region\" aria-label=\"Importance of layers\" tabindex=\"0\">\n\
-         <table class=\"bars\"><thead><tr><th scope=\"col\">layer</th><th scope=\"col\">importance</th><td></td></tr></thead>\n<tbody>\n",
-    );
-    for (layer, importance) in known {
-        let share = if largest > 0.0 { 100.0 * (importance / largest).clamp(0.0, 1.0) } else { 0.0 };
-        // Writing to a string cannot fail.
-        _ = writeln!(
-            out,
-            "<tr><th scope=\"row\">{layer}</th><td class=\"number\">{importance:.4}</td>\
-             <td class=\"bar\"><div style=\"width:{share:.1}%\"></div></td></tr>"
-        );
+
+    /// The name of the column; empty where there is none.
+    pub fn head(&self) -> &'static str {
+        if self.layers.is_empty() { "" } else { "<th scope=\"col\">importance</th><td></td>" }
     }
-    out + "</tbody></table></div>\n"
+
+    /// The cells of a layer.
+    pub fn cell(&self, layer: Option<u32>) -> String {
+        if self.layers.is_empty() {
+            return String::new();
+        }
+        let importance = layer.and_then(|layer| *self.layers.get(layer as usize)?);
+        let Some(importance) = importance else { return "<td></td><td></td>".into() };
+        let share =
+            if self.largest > 0.0 { 100.0 * (importance / self.largest).clamp(0.0, 1.0) } else { 0.0 };
+        format!(
+            "<td class=\"number plain\">{importance:.4}</td><td class=\"bar\"><div style=\"width:{share:.1}%\"></div></td>"
+        )
+    }
 }

@@ -7,9 +7,10 @@ use qsf_format::human_bytes;
 use super::chart::chart;
 use super::escape::html;
 use super::facts::FileFacts;
-use super::files_table::{figure, files_table, types};
+use super::figure::{DIGITS, figure, fixed};
+use super::files_table::{files_table, types};
 use super::heat_map::{Measure, heat_map};
-use super::importance::importance;
+use super::models::title;
 use super::provenance::provenance;
 use super::tensor_errors::tensor_errors;
 
@@ -18,11 +19,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
 
 /// The page about `files`.
 pub(super) fn page(files: &[FileFacts]) -> String {
-    let title = match files {
-        [file] => file.name.clone(),
-        files => format!("{} QSF files", files.len()),
-    };
-    let title = html(&title);
+    let title = html(&title(files));
     let drawing = chart(files);
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -74,9 +71,13 @@ fn section(file: &FileFacts) -> String {
         _ = writeln!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
     }
     out += "</dl>\n";
-    _ = write!(out, "<h3>Bits</h3>\n{}", heat_map(&file.tensors, Measure::Bits));
+    let measured = file.importance.iter().any(Option::is_some);
+    let title = if measured { "Bits, and importance of layers" } else { "Bits" };
+    _ = write!(out, "<h3>{title}</h3>\n{}", heat_map(&file.tensors, Measure::Bits, &file.importance));
+    if measured {
+        out += "<p>Importance: KL divergence from the model when the layer is left out, in nats.</p>\n";
+    }
     out += &tensor_errors(&file.tensors);
-    out += &importance(&file.importance);
     out + &provenance(file)
 }
 
@@ -87,7 +88,7 @@ fn facts(file: &FileFacts) -> Vec<(&'static str, String)> {
         format!("<data value=\"{0}\">{1}</data> ({0} bytes)", file.bytes, human_bytes(file.bytes)),
     )];
     if let Some(bits) = file.bits_per_weight {
-        facts.push(("Bits per weight", format!("{} over the whole file", figure(bits, 3))));
+        facts.push(("Bits per weight", format!("{} over the whole file", figure(bits, DIGITS))));
     }
     let blocks = if file.is_gguf { String::new() } else { format!(", blocks of {}", file.block) };
     facts.push(("Type", format!("{}{blocks}; tensors: {}", file.quant, types(file))));
@@ -119,16 +120,16 @@ fn evaluation(file: &FileFacts) -> String {
     };
     let mut parts = Vec::new();
     if let Some(kld) = found.kld {
-        parts.push(format!("KL divergence {} nats", figure(kld, 6)));
+        parts.push(format!("KL divergence {} nats", figure(kld, DIGITS)));
     }
     if let Some(perplexity) = found.perplexity {
-        parts.push(format!("perplexity {}", figure(perplexity, 4)));
+        parts.push(format!("perplexity {}", figure(perplexity, DIGITS)));
     }
     if let Some(perplexity) = found.base_perplexity {
-        parts.push(format!("that of the source {}", figure(perplexity, 4)));
+        parts.push(format!("that of the source {}", figure(perplexity, DIGITS)));
     }
     if let Some(top1) = found.top1 {
-        parts.push(format!("same top token {} %", figure(top1, 2)));
+        parts.push(format!("same top token {} %", fixed(top1, 2)));
     }
     if let Some(tokens) = found.tokens {
         parts.push(format!("on {tokens} positions"));

@@ -28,7 +28,7 @@ pub(super) fn tensor_errors(tensors: &[TensorLine]) -> String {
             "<p>Norm of the difference between stored and original values, over the norm of the original ones. Furthest: {}.</p>",
             worst.join(", ")
         );
-        out += &heat_map(tensors, Measure::Error);
+        out += &heat_map(tensors, Measure::Error, &[]);
     }
     _ = write!(
         out,
