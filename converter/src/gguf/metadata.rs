@@ -6,7 +6,8 @@ use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::gguf::GgufNames;
 use serde_json::Value as Json;
 
-use super::model_keys::{Keys, add_model};
+use super::keys::Keys;
+use super::model_keys::add_model;
 use super::rope_keys::{Factors, add_positions};
 use super::tokenizer_keys::tokenizer_keys;
 use super::value::{Pairs, Value};

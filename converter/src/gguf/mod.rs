@@ -5,6 +5,7 @@
 //! | `value` | metadata values and their bytes |
 //! | `header` | everything before the values of tensors |
 //! | `layout` | which tensors a file has, and what of the model each holds |
+//! | `keys` | keys that begin with the name of an architecture |
 //! | `model_keys` | the configuration as keys |
 //! | `own_keys` | keys that only some architectures have |
 //! | `rope_keys` | positions as keys, and the tensors that belong to them |
@@ -15,6 +16,7 @@
 
 mod arrange;
 mod header;
+mod keys;
 mod layout;
 mod metadata;
 mod model_keys;

@@ -3,42 +3,9 @@
 use qsf_format::{ModelConfig, NormKind, PositionConfig, Residual};
 use qsf_runtime::source::gguf::GgufNames;
 
+use super::keys::Keys;
 use super::own_keys::add_own;
-use super::value::{Pairs, Value};
-
-/// The keys of an architecture.
-pub(super) struct Keys {
-    architecture: &'static str,
-    pub pairs: Pairs,
-}
-
-impl Keys {
-    pub fn new(architecture: &'static str) -> Keys {
-        Keys { architecture, pairs: Vec::new() }
-    }
-
-    /// Adds a key of the architecture.
-    pub fn add(&mut self, name: &str, value: Value) {
-        self.pairs.push((format!("{}.{name}", self.architecture), value));
-    }
-
-    /// Adds a key of the architecture, or changes its value.
-    pub fn set(&mut self, name: &str, value: Value) {
-        let key = format!("{}.{name}", self.architecture);
-        match self.pairs.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, known)) => *known = value,
-            None => self.pairs.push((key, value)),
-        }
-    }
-
-    pub fn u32(&mut self, name: &str, value: u32) {
-        self.add(name, Value::U32(value));
-    }
-
-    pub fn f32(&mut self, name: &str, value: f32) {
-        self.add(name, Value::F32(value));
-    }
-}
+use super::value::Value;
 
 /// Architectures whose files name the width of a head although it follows from others.
 const WITH_KEY_LENGTH: [&str; 6] = ["gemma2", "gemma3", "qwen3", "qwen3moe", "llama", "smollm3"];

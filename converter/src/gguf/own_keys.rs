@@ -3,7 +3,7 @@
 use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, Residual, RopeScaling, RouterScore};
 use qsf_runtime::source::gguf::GgufNames;
 
-use super::model_keys::Keys;
+use super::keys::Keys;
 use super::value::Value;
 
 /// Adds the keys that files of the architecture have, where the model has what they say.

@@ -3,7 +3,7 @@
 use qsf_format::{ModelConfig, PositionConfig, RopeScaling};
 use qsf_runtime::source::gguf::GgufNames;
 
-use super::model_keys::Keys;
+use super::keys::Keys;
 use super::value::Value;
 
 /// A vector that the model has in its configuration and the file as a tensor.

@@ -125,7 +125,7 @@ mod tests {
         for (wrong, says) in [
             (file(&[("a", 4, &[8.0; 3])]), "another model"),
             (file(&[("a", 4, &[f32::NAN, 1.0])]), "NaN"),
-            (file(&[("a", 4, &[-1.0, 1.0])]), "-1"),
+            (file(&[("a", 4, &[-1.0, 1.0])]), "-0.25"),
             ([&good[..13], &i32::MAX.to_le_bytes()[..], &good[17..]].concat(), "end of the file"),
             (b"GGML and so on".to_vec(), "number of entries"),
         ] {

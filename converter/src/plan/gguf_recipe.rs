@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
+use qsf_format::{ModelConfig, TensorId, TensorKind};
 use qsf_runtime::ggml::GgmlType;
 use qsf_runtime::source::TensorInfo;
 
@@ -136,7 +136,7 @@ impl GgufRecipe {
             None => self.default,
         };
         let heads = rules.head_columns.filter(|_| kind == TensorKind::MixerOutput);
-        fallback(wanted, heads.unwrap_or(info.cols))
+        TensorType::from(wanted).or_smaller_blocks(heads.unwrap_or(info.cols))
     }
 
     /// The head, and an embedding that is one.
@@ -327,23 +327,6 @@ impl Category {
 fn is_sensitive(layer: u32, layers: u32) -> bool {
     let eighth = layers / 8;
     layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2
-}
-
-/// The type itself, or one with smaller blocks where rows are no whole number of its own.
-pub(super) fn fallback(wanted: GgmlType, cols: usize) -> TensorType {
-    use GgmlType::*;
-    if cols.is_multiple_of(wanted.block_len()) {
-        return wanted.into();
-    }
-    let smaller = match wanted {
-        IQ4_XS | IQ3_S | IQ3_XXS | IQ2_S | IQ2_XS | IQ2_XXS | IQ1_M | IQ1_S => IQ4_NL,
-        Q2_K | Q3_K | TQ1_0 | TQ2_0 => Q4_0,
-        Q4_K => Q5_0,
-        Q5_K => Q5_1,
-        Q6_K => Q8_0,
-        other => other,
-    };
-    if cols.is_multiple_of(smaller.block_len()) { smaller.into() } else { TensorType::Qsf(QuantType::F16) }
 }
 
 impl fmt::Display for GgufRecipe {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::gguf_recipe::fallback;
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::ggml::GgmlType;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -180,6 +179,23 @@ impl<'de> Deserialize<'de> for TensorType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TensorType, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
+}
+
+/// The type itself, or one with smaller blocks where rows are no whole number of its own.
+fn fallback(wanted: GgmlType, cols: usize) -> TensorType {
+    use GgmlType::*;
+    if cols.is_multiple_of(wanted.block_len()) {
+        return wanted.into();
+    }
+    let smaller = match wanted {
+        IQ4_XS | IQ3_S | IQ3_XXS | IQ2_S | IQ2_XS | IQ2_XXS | IQ1_M | IQ1_S => IQ4_NL,
+        Q2_K | Q3_K | TQ1_0 | TQ2_0 => Q4_0,
+        Q4_K => Q5_0,
+        Q5_K => Q5_1,
+        Q6_K => Q8_0,
+        other => other,
+    };
+    if cols.is_multiple_of(smaller.block_len()) { smaller.into() } else { TensorType::Qsf(QuantType::F16) }
 }
 
 #[cfg(test)]

@@ -1,16 +1,12 @@
 //! What a report says of a file: read once, shown on the page, on the card and by `--json`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use qsf_format::{Meta, QsfFile, Section, verify_file};
 use qsf_runtime::file_hash::hash_file;
-use qsf_runtime::progress::{Cancel, Progress};
-use qsf_runtime::source::gguf::is_gguf;
-use qsf_runtime::source::refuse_what_is_no_model;
-use qsf_runtime::{Result, RuntimeError};
+use qsf_runtime::progress::Cancel;
 use serde_json::{Value, json};
 
-use super::gguf_facts::read_gguf;
 use crate::inspect::overview::{bits_per_weight, describe, evaluation, listed_sections, verification_json};
 use crate::inspect::tensors::{TensorLine, list_tensors};
 use crate::json_document::document;
@@ -55,15 +51,11 @@ pub(super) struct Evaluation {
 }
 
 impl FileFacts {
-    /// Reads and verifies the file at `path`.
+    /// Reads and verifies the QSF file at `path`.
     ///
     /// # Errors
     /// When it cannot be read or is damaged, or a stop was requested.
     pub fn read(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
-        if is_gguf(path) {
-            return read_gguf(path, cancel);
-        }
-        refuse_what_is_no_qsf_file(path)?;
         let file = QsfFile::open(path)?;
         let verification = verify_file(&file)?;
         cancel.check()?;
@@ -139,41 +131,4 @@ impl Evaluation {
     pub fn is_on_same_text(&self, other: &Evaluation) -> bool {
         (&self.text_sha256, self.ctx, self.tokens) == (&other.text_sha256, other.ctx, other.tokens)
     }
-}
-
-/// Reads all files. What has the same name as another is called by its path.
-///
-/// # Errors
-/// When a file cannot be read or is damaged, or the user interrupts: that of the first such file.
-pub(super) fn read_files(
-    paths: &[PathBuf],
-    progress: &dyn Progress,
-    cancel: &Cancel,
-) -> anyhow::Result<Vec<FileFacts>> {
-    let total = paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
-    progress.begin("reading", total);
-    let mut files = Vec::new();
-    for path in paths {
-        cancel.check()?;
-        let file = FileFacts::read(path, cancel)?;
-        progress.advance(file.bytes);
-        files.push(file);
-    }
-    progress.end();
-    let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
-    for (file, path) in files.iter_mut().zip(paths) {
-        if names.iter().filter(|name| **name == file.name).count() > 1 {
-            file.name = path.display().to_string();
-        }
-    }
-    Ok(files)
-}
-
-/// A page shows what the converter has written of itself.
-fn refuse_what_is_no_qsf_file(path: &Path) -> Result<()> {
-    if !path.is_dir() {
-        return refuse_what_is_no_model(path);
-    }
-    let found = "a directory; convert it with qsf-convert first";
-    Err(RuntimeError::bad_input(path, "the path", "a QSF or GGUF file", found))
 }

@@ -2,7 +2,8 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `facts.rs` | What is said of a file, read once |
+//! | `reading.rs` | The files, each read once |
+//! | `facts.rs` | What is said of a file |
 //! | `gguf_facts.rs` | What a GGUF file says of itself |
 //! | `page.rs` | The page as a whole, and the section of a file; `style.css` how it looks |
 //! | `files_table.rs` | The table of files, and what keeps its lines from being compared |
@@ -30,6 +31,7 @@ mod labels;
 mod models;
 mod page;
 mod provenance;
+mod reading;
 mod tensor_errors;
 
 use std::fs::File;
@@ -38,12 +40,12 @@ use std::path::{Path, PathBuf};
 
 use card::{CardFields, card};
 use clap::{ArgGroup, Args};
-use facts::read_files;
 use page::page;
 use qsf_format::printable::printable;
 use qsf_format::{FormatError, PartialFile, human_bytes};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::{Result, RuntimeError};
+use reading::read_files;
 use serde_json::{Value, json};
 
 use crate::console::{print, print_json};

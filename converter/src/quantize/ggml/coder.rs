@@ -8,7 +8,7 @@ use super::super::levels::Levels;
 use super::super::strips::STRIP;
 use super::super::vectors::{ZEROS, inverse};
 use super::scales::Units;
-use super::search::{CANDIDATES, Grid, Group, NONE, Pair};
+use super::search::{CANDIDATES, Grid, Group, NONE, Pair, pick};
 use super::shape::{SUPER, ScaleForm, Shape};
 
 /// Groups of 32 columns at most.
@@ -225,17 +225,6 @@ pub(super) fn along<V: Vector>(
         curve = curve.fma(own, product);
     }
     (along, curve)
-}
-
-/// `a` where the mask is true, else `b`.
-#[inline(always)]
-pub(super) fn pick<V: Vector>(mask: V::Mask, a: Pair<V>, b: Pair<V>) -> Pair<V> {
-    Pair {
-        scale: V::choose(mask, a.scale, b.scale),
-        min: V::choose(mask, a.min, b.min),
-        step: V::choose(mask, a.step, b.step),
-        offset: V::choose(mask, a.offset, b.offset),
-    }
 }
 
 #[inline(always)]

@@ -7,7 +7,6 @@ use qsf_runtime::cpu::vector::Vector;
 use super::super::half_scale::round_to_f16;
 use super::super::levels::Levels;
 use super::super::vectors::{ZEROS, clamp, inverse, largest, round};
-use super::coder::pick;
 use super::shape::{ScaleForm, Shape};
 
 /// Scales that are judged by the true loss.
@@ -254,5 +253,16 @@ impl<L: Levels> Group<'_, L> {
     #[inline(always)]
     pub fn error<V: Vector>(&self, pair: &Pair<V>) -> V {
         self.evaluate(pair).0
+    }
+}
+
+/// `a` where the mask is true, else `b`.
+#[inline(always)]
+pub(super) fn pick<V: Vector>(mask: V::Mask, a: Pair<V>, b: Pair<V>) -> Pair<V> {
+    Pair {
+        scale: V::choose(mask, a.scale, b.scale),
+        min: V::choose(mask, a.min, b.min),
+        step: V::choose(mask, a.step, b.step),
+        offset: V::choose(mask, a.offset, b.offset),
     }
 }

@@ -172,3 +172,8 @@ impl Keys<'_> {
             .is_some_and(|found| found == value || (name.starts_with("expert_group") && found == 1.0))
     }
 }
+
+/// A number that must be there.
+pub(super) fn need(keys: Keys<'_>, name: &str, value: Option<u32>) -> Result<u32> {
+    value.ok_or_else(|| keys.wrong(name, "an integer", "no such key"))
+}

@@ -2,7 +2,9 @@
 
 mod architecture;
 mod architectures;
+mod experts;
 mod keys;
+mod layer_tensors;
 mod reading;
 mod rope;
 mod tokens;
@@ -17,8 +19,9 @@ use qsf_format::{
 use self::architecture::Window;
 pub(super) use self::architecture::{ARCHITECTURES, Architecture, ExpertUse, Positions};
 pub(super) use self::architectures::scale_of_yarn;
-use self::keys::Keys;
-use self::reading::{Reading, experts};
+use self::experts::experts_of;
+use self::keys::{Keys, need};
+use self::reading::Reading;
 use super::GgufFile;
 use crate::error::{Result, RuntimeError};
 
@@ -83,7 +86,7 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
     let heads = need(keys, "attention.head_count", keys.same_for_all("attention.head_count", layers)?)?;
     let kv_heads = keys.same_for_all("attention.head_count_kv", layers)?.unwrap_or(heads);
     let head_dim = head_dim(keys, architecture, hidden, heads)?;
-    let experts = experts(file, keys, architecture, layers)?;
+    let experts = experts_of(file, keys, architecture, layers)?;
     let ffn = ffn(file, keys, layers, experts.as_ref())?;
     let sliding_window = sliding_window(keys, architecture, layers, context)?;
     let shape = rope::Shape { head_dim, layers, context, has_window: sliding_window.is_some() };
@@ -174,10 +177,6 @@ fn layers(keys: Keys<'_>) -> Result<u32> {
 fn layers_ahead(keys: Keys<'_>) -> Result<u32> {
     let is_known = keys.own.contains(&NEXT_LAYERS);
     Ok(keys.u32(NEXT_LAYERS)?.filter(|_| is_known).unwrap_or(0))
-}
-
-fn need(keys: Keys<'_>, name: &str, value: Option<u32>) -> Result<u32> {
-    value.ok_or_else(|| keys.wrong(name, "an integer", "no such key"))
 }
 
 /// The converter writes the width of BLOOM models where their configuration gives no length. All of them were trained on
