@@ -14,7 +14,7 @@ fn convert(model: &Path, out: &Path, args: &str) -> Program {
 /// An importance matrix of `model`, in both forms.
 fn matrices(model: &Path, dir: &Path) -> [PathBuf; 2] {
     let gguf = dir.join("imatrix.gguf");
-    let args = format!("--stats-only --calibration {CALIBRATION} --calibration-tokens 2000");
+    let args = format!("--stats-only --calibration {CALIBRATION} --calibration-tokens 2000 --force");
     program("qsf-convert").arg(model).args(&args).arg("--stats-out").arg(&gguf).run().ok();
     let file = GgufFile::open(&gguf).unwrap();
     let floats = |name: &str| {
