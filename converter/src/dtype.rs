@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn values_are_rounded_to_the_nearest_and_those_beyond_the_range_are_told() {
         let of = |dtype| HfOut { dtype, shard_size: 1 };
-        let bytes = of(QuantType::Bf16).bytes(&[1.0, 1.003_906_25, -2.5]).unwrap();
+        let bytes = of(QuantType::Bf16).bytes(&[1.0, 1.0 + 1.0 / 256.0, -2.5]).unwrap();
         assert_eq!(bytes, [0x80, 0x3f, 0x80, 0x3f, 0x20, 0xc0], "halfway goes to the even one");
         assert_eq!(of(QuantType::F32).bytes(&[0.1]).unwrap(), 0.1f32.to_le_bytes());
         assert_eq!(of(QuantType::F16).bytes(&[1.0, 65_520.0]), Err(65_520.0));
