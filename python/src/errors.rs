@@ -179,8 +179,15 @@ fn also(error: &anyhow::Error, message: &str) -> Option<&'static str> {
 }
 
 /// Options of the programs that take no value.
-const SWITCHES: [&str; 7] =
-    ["private", "force", "allow-requantize", "allow-plain", "skip-tokenizer-check", "chat-template", "early-exit"];
+const SWITCHES: [&str; 7] = [
+    "private",
+    "force",
+    "allow-requantize",
+    "allow-plain",
+    "skip-tokenizer-check",
+    "chat-template",
+    "early-exit",
+];
 /// Short options of the programs, and the arguments that they are here.
 const SHORT: [(&str, &str); 6] = [
     ("-n", "max_tokens"),

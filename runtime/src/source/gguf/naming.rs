@@ -86,7 +86,7 @@ impl GgufNames {
         self.architecture.per_layer.contains(&name)
     }
 
-    /// What [`scale_of_yarn`] makes of this multiplier for scores.
+    /// What `scale_of_yarn` makes of this multiplier for scores.
     pub fn scale_of_yarn(multiplier: f64, factor: f32, head_dim: u32) -> f32 {
         scale_of_yarn(multiplier, factor, head_dim)
     }
