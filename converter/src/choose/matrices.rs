@@ -114,16 +114,14 @@ impl Surveyor<'_> {
         let encoder = self.encoder;
         let mut fits = Fits::of_stats(encoder.rows.isa, stats.clone());
         let mut tensors = Vec::new();
-        let tied = encoder.source.config().tied_head;
         for planned in self.wanted_of(None) {
-            let id = planned.info.id;
-            let embedding = id.kind == TensorKind::TokenEmbedding;
-            let fit = if embedding && !tied { Fit::default() } else { fits.of(id, None)? };
+            let (id, is_fitted) = (planned.info.id, self.is_fitted(planned.info.id));
+            let fit = if is_fitted { fits.of(id, None)? } else { Fit::default() };
             let (mut options, mut best) = (Vec::new(), 0.0f64);
             for quant in (self.types)(planned) {
                 let stored = encoder
                     .encode(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
-                work.done(work.end(planned));
+                work.done(work.end(planned, is_fitted));
                 best = best.max(stored.record.cosine_or_zero());
                 if stored.encoded.quant != quant || !self.is_allowed(stored.record.cosine_or_zero()) {
                     continue;
@@ -148,10 +146,15 @@ impl Surveyor<'_> {
             let types = (self.types)(planned).len();
             match layer {
                 Some(layer) => work.matrix(layer, planned, types),
-                None => types as u64 * work.end(planned),
+                None => types as u64 * work.end(planned, self.is_fitted(planned.info.id)),
             }
         };
         self.wanted_of(layer).map(of).sum::<u64>() + layer.map_or(0, |layer| work.run_from(layer))
+    }
+
+    /// Whether a matrix outside of layers multiplies something: an embedding that is not the head, too, does not.
+    fn is_fitted(&self, id: TensorId) -> bool {
+        id.kind != TensorKind::TokenEmbedding || self.encoder.source.config().tied_head
     }
 
     fn wanted_of(&self, layer: Option<u32>) -> impl Iterator<Item = &PlannedTensor> + Clone {

@@ -11,6 +11,9 @@ use crate::plan::PlannedTensor;
 
 /// Encoding a weight of a sample in one type, on the average of all types: trellis codes take most of it.
 const SAMPLED_WEIGHT: u64 = 100_000;
+/// Encoding a weight of a whole matrix in one type, on the average of all, fitted to what it reads and fitted to nothing.
+const FITTED_WEIGHT: u64 = 25_000;
+const PLAIN_WEIGHT: u64 = 4_000;
 /// Encoding a weight in the type that the whole model is probed with.
 const PROBED_WEIGHT: u64 = 20_000;
 
@@ -68,8 +71,9 @@ impl<'a> SurveyWork<'a> {
     }
 
     /// A matrix outside of layers, whole in one type, and the model with it.
-    pub fn end(&self, planned: &PlannedTensor) -> u64 {
-        planned.info.rows as u64 * planned.info.cols as u64 * SAMPLED_WEIGHT + self.run_from(0)
+    pub fn end(&self, planned: &PlannedTensor, is_fitted: bool) -> u64 {
+        let each = if is_fitted { FITTED_WEIGHT } else { PLAIN_WEIGHT };
+        planned.info.rows as u64 * planned.info.cols as u64 * each + self.run_from(0)
     }
 
     /// Hears of tokens whose moments were taken in a layer.
