@@ -45,7 +45,7 @@ impl FromStr for QuantArg {
             Ok(recipe) => Ok(QuantArg::Qsf(recipe)),
             Err(error) => of_gguf.map(QuantArg::Gguf).map_err(|of_gguf| {
                 // Who writes a name of llama.cpp means its types.
-                if s.contains('_') {
+                if s.contains('_') || GgufRecipe::is_foreign(s) {
                     of_gguf
                 } else {
                     format!("{error}; --help has the recipes of GGUF files")

@@ -85,6 +85,11 @@ pub struct GgufRules<'a> {
 }
 
 impl GgufRecipe {
+    /// Whether this is a recipe of llama-quantize that is not written here.
+    pub fn is_foreign(name: &str) -> bool {
+        NOT_YET.iter().any(|other| other.eq_ignore_ascii_case(name))
+    }
+
     /// Q4_K_M, which most people take.
     pub const DEFAULT: GgufRecipe = GgufRecipe { name: "Q4_K_M", file_type: 15, default: GgmlType::Q4_K };
 
@@ -343,7 +348,7 @@ impl FromStr for GgufRecipe {
         let wanted = alias.map_or(s, |(_, name)| name);
         let names = || ALL.map(|recipe| recipe.name).join(", ");
         ALL.into_iter().find(|recipe| recipe.name.eq_ignore_ascii_case(wanted)).ok_or_else(|| {
-            if NOT_YET.iter().any(|name| name.eq_ignore_ascii_case(s)) {
+            if GgufRecipe::is_foreign(s) {
                 format!("'{s}' needs types that qsf-convert does not write yet; it writes {}", names())
             } else {
                 format!("unknown recipe '{s}' of GGUF files; known: {}", names())
