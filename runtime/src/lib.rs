@@ -58,6 +58,7 @@ mod part;
 pub mod progress;
 mod runner;
 pub mod sample;
+pub mod score;
 pub mod source;
 pub mod stop_text;
 pub mod stream;
