@@ -62,6 +62,7 @@ pub mod score;
 pub mod source;
 pub mod stop_text;
 pub mod stream;
+pub mod tasks;
 pub mod tensor;
 pub mod text_file;
 pub mod tokenizer;
