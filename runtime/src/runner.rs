@@ -97,8 +97,21 @@ pub trait Sequence {
     /// Forgets all positions from `position` on.
     ///
     /// # Errors
-    /// When what is seen from there has been let go. Position 0 can always be gone back to.
+    /// When what is seen from there has been let go. Position 0 can always be gone back to, and a position that is marked.
     fn rewind(&mut self, position: usize) -> Result<()>;
+
+    /// Makes sure that the present position can be gone back to later, until another one is marked.
+    ///
+    /// # Errors
+    /// When there is no memory for what must be kept for that.
+    fn mark(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The last position up to `position` that can be gone back to.
+    fn way_back(&self, position: usize) -> usize {
+        position.min(self.position())
+    }
 
     /// Layers that decoded tokens have gone through; none where that is not counted.
     fn decoded_layers(&self) -> LayerCount {
@@ -170,6 +183,14 @@ impl Sequence for DecoderState {
 
     fn rewind(&mut self, position: usize) -> Result<()> {
         self.rewind(position)
+    }
+
+    fn mark(&mut self) -> Result<()> {
+        self.mark()
+    }
+
+    fn way_back(&self, position: usize) -> usize {
+        self.way_back(position)
     }
 
     fn decoded_layers(&self) -> LayerCount {

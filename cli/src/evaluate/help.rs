@@ -5,12 +5,14 @@ use crate::command_line::{Help, Program};
 
 impl Program for EvalArgs {
     const HELP: Help = Help {
-        about: "Measures perplexity of a model, and its distance from a base model",
+        about: "Measures perplexity of a model, its distance from a base model, and tasks",
         usage: "qsf-eval [OPTIONS] MODEL -f TEXT",
         short: &[
             ("model", "QSF file, HuggingFace directory or GGUF file"),
             ("file", "Text to evaluate on; - for stdin"),
-            ("base", "Model to measure the divergence from"),
+            ("task", "hellaswag, winogrande, arc, piqa, mmlu, ..."),
+            ("task_file", "Items of the task: JSONL"),
+            ("base", "Model to compare with"),
             ("ctx_size", "Tokens per chunk [512]"),
             ("chunks", "Chunks to evaluate [all]"),
             ("kv_type", "Type of the key/value cache"),
@@ -40,6 +42,7 @@ impl Program for EvalArgs {
                     "verbose",
                 ],
             ),
+            ("Tasks", &["task", "task_file", "few_shot", "few_shot_file", "limit", "task_out"]),
             ("Parts on several machines", &["part", "part_out", "force", "join"]),
             ("Memory", &["ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy"]),
             ("Speed for quality", &["activations", "head", "quality", "early_exit"]),

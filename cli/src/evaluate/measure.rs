@@ -18,6 +18,8 @@ use super::args::EvalArgs;
 use super::base::{Base, EvaluatedText, base_facts, text_sha256};
 use super::parts::{Fingerprints, MeasuredPart, WrittenPart};
 use super::report::{Facts, Names, Report, SavedFile, streaming_report};
+use super::task::measure_task;
+use super::task_report::TaskReport;
 use crate::model_args::{DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming};
 
 /// What came of the flags.
@@ -27,10 +29,15 @@ pub(super) enum Outcome {
     /// Of `--part`.
     Part(WrittenPart),
     Measured(Box<Report>),
+    /// Of `--task`.
+    Task(Box<TaskReport>),
 }
 
+/// Tokens per chunk.
+const DEFAULT_CTX: usize = 512;
+
 /// Positions whose logits are held at once within a RAM budget.
-const STREAMED_LOGIT_ROWS: usize = 4;
+pub(super) const STREAMED_LOGIT_ROWS: usize = 4;
 
 /// Bytes of text for a token, where the text is not read yet: some of code and of other scripts than Latin.
 const BYTES_PER_TOKEN: u64 = 3;
@@ -53,7 +60,7 @@ impl Opened {
         };
         let open = args.stream.open(args.model()?)?;
         let mut options = EvalOptions {
-            ctx: args.ctx_size,
+            ctx: args.ctx_size.unwrap_or(DEFAULT_CTX),
             chunks: args.chunks.map(|n| n as usize),
             kv: args.kv.options(open.default_kv()),
             ..EvalOptions::default()
@@ -93,6 +100,9 @@ pub(super) fn measure(
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> anyhow::Result<Outcome> {
+    if let Some(request) = args.task() {
+        return measure_task(args, request, cpu, progress, cancel);
+    }
     // Said now, not after the work.
     let mut written = args.part_out.iter().chain(&args.save_base);
     if let Some(path) = written.find(|path| !args.force && path.symlink_metadata().is_ok()) {
@@ -148,11 +158,16 @@ pub(super) fn measure(
         (Runs::OnGpu(model), Some(Runs::OnGpu(base))) => how.measure(&*model, Some(&*base), progress),
         #[cfg(feature = "gpu")]
         (Runs::OnCpu(_), Some(Runs::OnGpu(_))) | (Runs::OnGpu(_), Some(Runs::OnCpu(_))) => {
-            let problem =
-                "only the base runs on the GPU, and both have to run on the same device: pass --device cpu";
-            Err(RuntimeError::Request(problem.into()).into())
+            Err(only_one_on_gpu().into())
         }
     }
+}
+
+/// Where only one of two models runs on the graphics processor.
+#[cfg(feature = "gpu")]
+pub(super) fn only_one_on_gpu() -> RuntimeError {
+    let problem = "only the base runs on the GPU, and both have to run on the same device: pass --device cpu";
+    RuntimeError::Request(problem.into())
 }
 
 /// How a model is evaluated.

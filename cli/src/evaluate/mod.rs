@@ -8,6 +8,7 @@
 //! | `report` | what is printed of one |
 //! | `parts` | parts of one as files, and all of them as one |
 //! | `golden` | `--golden` |
+//! | `task`, `task_report` | `--task`, and what is printed of one |
 
 mod args;
 mod base;
@@ -16,6 +17,8 @@ mod help;
 mod measure;
 mod parts;
 mod report;
+mod task;
+mod task_report;
 
 use std::process::ExitCode;
 
@@ -66,6 +69,8 @@ pub fn print_evaluation(args: &EvalArgs) -> anyhow::Result<()> {
         Outcome::Part(part) if args.json => print(&format!("{:#}\n", part.to_json()))?,
         Outcome::Part(part) => print(&printable(&part.to_text()))?,
         Outcome::Measured(report) => print_report(args, &report)?,
+        Outcome::Task(report) if args.json => print(&format!("{:#}\n", report.to_json()?))?,
+        Outcome::Task(report) => print(&printable(&report.to_text()))?,
     }
     Ok(())
 }
@@ -89,6 +94,7 @@ pub fn evaluation_json(
     match measure(args, cpu, progress, cancel)? {
         Outcome::Measured(report) => report.to_json(),
         Outcome::Part(part) => Ok(part.to_json()),
+        Outcome::Task(report) => report.to_json(),
         Outcome::Plan(_) => {
             Err(RuntimeError::Request("--memory-plan: asks for a plan, not for an evaluation".into()).into())
         }

@@ -37,6 +37,8 @@ pub struct KvCache {
     used: usize,
     /// Positions that there were when some were let go last.
     let_go: usize,
+    /// The position that recurrent layers can return to.
+    marked: Option<usize>,
     /// The layer that the first is of.
     first: usize,
     layers: Vec<Layer>,
@@ -121,6 +123,7 @@ impl KvCache {
             keep: options.keep,
             used: 0,
             let_go: 0,
+            marked: None,
             first: 0,
             layers,
             slots,
@@ -186,6 +189,35 @@ impl KvCache {
         (self.used, self.let_go) = (keep.positions.min(used), self.len);
     }
 
+    /// Makes sure that the present position can be gone back to later, until another one is marked. Recurrent layers copy their
+    /// state for that.
+    ///
+    /// # Errors
+    /// When there is no memory for the copies.
+    pub fn mark(&mut self) -> Result<()> {
+        self.marked = None;
+        self.recurrent_states().try_for_each(RecurrentState::mark)?;
+        self.marked = Some(self.len);
+        Ok(())
+    }
+
+    /// The last position up to `len` that can be gone back to.
+    pub fn way_back(&self, len: usize) -> usize {
+        let marked = self.marked.filter(|marked| *marked <= len).unwrap_or(0);
+        let len = if self.is_recurrent() && len < self.len { marked } else { len };
+        if self.is_lost(len) { 0 } else { len.min(self.len) }
+    }
+
+    fn is_recurrent(&self) -> bool {
+        self.layers.iter().any(|layer| layer.recurrent.is_some())
+    }
+
+    /// Whether the position behind the first `len` would see some that are there no more.
+    fn is_lost(&self, len: usize) -> bool {
+        let lost = |layer: &Layer| (len + 1).saturating_sub(layer.window) < layer.kv.first_kept(self.stored);
+        len > 0 && len < self.len && (len < self.let_go || self.layers.iter().any(lost))
+    }
+
     /// Forgets all positions from `len` on.
     ///
     /// # Errors
@@ -194,15 +226,14 @@ impl KvCache {
         if len >= self.len {
             return Ok(());
         }
-        if len > 0 && self.recurrent_states().next().is_some() {
+        if len > 0 && self.is_recurrent() && self.marked != Some(len) {
             return Err(RuntimeError::Request(format!(
                 "position {len} cannot be gone back to: recurrent layers keep what is behind the last token, of which there are {}, \
                  and the beginning",
                 self.len
             )));
         }
-        let lost = |layer: &Layer| (len + 1).saturating_sub(layer.window) < layer.kv.first_kept(self.stored);
-        if len > 0 && (len < self.let_go || self.layers.iter().any(lost)) {
+        if self.is_lost(len) {
             return Err(RuntimeError::Request(format!(
                 "position {len} cannot be gone back to: not all positions are kept, neither by layers with a sliding window nor \
                  with --kv-window, and {} have been stored",
@@ -212,6 +243,7 @@ impl KvCache {
         if len == 0 {
             self.restart(self.first);
         } else {
+            self.recurrent_states().for_each(RecurrentState::return_to_mark);
             self.used -= self.len - len;
             self.len = len;
         }
@@ -236,6 +268,7 @@ impl KvCache {
     pub fn restart(&mut self, first: usize) {
         self.first = first;
         (self.len, self.stored, self.used, self.let_go) = (0, 0, 0, 0);
+        self.marked = None;
         self.recurrent_states().for_each(RecurrentState::clear);
     }
 

@@ -17,6 +17,8 @@ pub struct RecurrentState {
     stepped: bool,
     /// Whether no token has been seen.
     empty: bool,
+    /// What [`RecurrentState::mark`] kept last.
+    marked: Option<Side>,
 }
 
 /// One state.
@@ -25,6 +27,20 @@ pub struct Side {
     pub inputs: AlignedFloats,
     /// What the recurrence keeps.
     pub memory: AlignedFloats,
+}
+
+impl Side {
+    fn zeros(inputs: usize, memory: usize) -> Result<Side> {
+        Ok(Side {
+            inputs: AlignedFloats::zeros(inputs, "recurrent state")?,
+            memory: AlignedFloats::zeros(memory, "recurrent state")?,
+        })
+    }
+
+    fn copy_from(&mut self, other: &Side) {
+        self.inputs.copy_from_slice(&other.inputs);
+        self.memory.copy_from_slice(&other.memory);
+    }
 }
 
 /// Floats of the two parts of a state.
@@ -50,13 +66,8 @@ impl RecurrentState {
     /// When there is no memory for it.
     pub fn new(config: &ModelConfig) -> Result<Option<RecurrentState>> {
         let Some((inputs, memory)) = sizes(config) else { return Ok(None) };
-        let side = || -> Result<Side> {
-            Ok(Side {
-                inputs: AlignedFloats::zeros(inputs, "recurrent state")?,
-                memory: AlignedFloats::zeros(memory, "recurrent state")?,
-            })
-        };
-        Ok(Some(RecurrentState { sides: [side()?, side()?], current: 0, stepped: false, empty: true }))
+        let sides = [Side::zeros(inputs, memory)?, Side::zeros(inputs, memory)?];
+        Ok(Some(RecurrentState { sides, current: 0, stepped: false, empty: true, marked: None }))
     }
 
     /// Bytes of the state of one layer.
@@ -87,6 +98,27 @@ impl RecurrentState {
     pub fn commit(&mut self) {
         if std::mem::take(&mut self.stepped) {
             self.current = 1 - self.current;
+        }
+    }
+
+    /// Keeps what the tokens so far have left, for [`RecurrentState::return_to_mark`].
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn mark(&mut self) -> Result<()> {
+        let now = &self.sides[self.current];
+        match &mut self.marked {
+            Some(marked) => marked.copy_from(now),
+            none => none.insert(Side::zeros(now.inputs.len(), now.memory.len())?).copy_from(now),
+        }
+        Ok(())
+    }
+
+    /// Takes up what was kept last, any number of times.
+    pub fn return_to_mark(&mut self) {
+        if let Some(marked) = &self.marked {
+            self.sides[self.current].copy_from(marked);
+            self.stepped = false;
         }
     }
 

@@ -238,8 +238,21 @@ impl DecoderState {
     /// # Errors
     /// When what is seen from there has been let go, by layers with a sliding window unless the state is one of
     /// [`KvOptions::whole`], or by [`KvOptions::keep`], or was never kept, by recurrent layers. Position 0 can always be gone
-    /// back to.
+    /// back to, and a position that is marked.
     pub fn rewind(&mut self, position: usize) -> Result<()> {
         self.kv.truncate(position)
+    }
+
+    /// Makes sure that the present position can be gone back to later, until another one is marked.
+    ///
+    /// # Errors
+    /// When there is no memory for what recurrent layers keep for that.
+    pub fn mark(&mut self) -> Result<()> {
+        self.kv.mark()
+    }
+
+    /// The last position up to `position` that can be gone back to.
+    pub fn way_back(&self, position: usize) -> usize {
+        self.kv.way_back(position)
     }
 }

@@ -29,5 +29,6 @@ pub use options::EvalOptions;
 pub use part_file::{EvaluationPart, Mark, join};
 pub use perplexity::{check_tokens, evaluate, evaluate_part};
 pub use row::divergence;
+pub(crate) use row::{argmax, nll};
 pub use saved_base::{BaseFacts, BaseFile, BaseWriter, SavedBase};
 pub use sums::{Decoding, EvaluatedChunks, Evaluation};

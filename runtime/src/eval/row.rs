@@ -28,7 +28,7 @@ impl RowDifference {
 }
 
 /// Negative log-likelihood of token `target`.
-pub(super) fn nll(isa: Isa, logits: &[f32], target: usize) -> f64 {
+pub(crate) fn nll(isa: Isa, logits: &[f32], target: usize) -> f64 {
     log_sum_exp(isa, logits) - f64::from(logits[target])
 }
 
@@ -57,7 +57,7 @@ pub fn divergence(isa: Isa, base: &[f32], other: &[f32]) -> f64 {
 }
 
 /// First index of the largest value.
-pub(super) fn argmax(values: &[f32]) -> usize {
+pub(crate) fn argmax(values: &[f32]) -> usize {
     let mut best = 0;
     for (i, v) in values.iter().enumerate() {
         if *v > values[best] {

@@ -16,4 +16,5 @@ mod kv_cache;
 mod kv_keep;
 mod memory;
 mod recurrent;
+mod score;
 mod skipped_layers;
