@@ -18,7 +18,6 @@ use super::args::EvalArgs;
 use super::base::{Base, EvaluatedText, base_facts, text_sha256};
 use super::parts::{Fingerprints, MeasuredPart, WrittenPart};
 use super::report::{Facts, Names, Report, SavedFile, streaming_report};
-use super::task::measure_task;
 use super::task_report::TaskReport;
 use crate::model_args::{DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming};
 
@@ -94,15 +93,13 @@ pub fn evaluation_demand(args: &EvalArgs) -> Result<Demand> {
     demand(open.source(), base.source(), &tokens, options)
 }
 
+/// Evaluates a text.
 pub(super) fn measure(
     args: &EvalArgs,
     cpu: &Cpu,
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> anyhow::Result<Outcome> {
-    if let Some(request) = args.task() {
-        return measure_task(args, request, cpu, progress, cancel);
-    }
     // Said now, not after the work.
     let mut written = args.part_out.iter().chain(&args.save_base);
     if let Some(path) = written.find(|path| !args.force && path.symlink_metadata().is_ok()) {

@@ -39,6 +39,7 @@ pub use measure::evaluation_demand;
 use measure::{Outcome, measure};
 pub use parts::join_parts;
 pub use report::Report;
+use task::measure_task;
 
 /// The whole program.
 pub fn main() -> ExitCode {
@@ -64,7 +65,7 @@ pub fn print_evaluation(args: &EvalArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.golden {
         return golden::print_agreement(args, &cpu, path, &cancel);
     }
-    match measure(args, &cpu, &ProgressLine::new(args.output.verbosity()), &cancel)? {
+    match evaluate(args, &cpu, &ProgressLine::new(args.output.verbosity()), &cancel)? {
         Outcome::Plan(streaming) => print(&streaming.describe(args.json))?,
         Outcome::Part(part) if args.json => print(&format!("{:#}\n", part.to_json()))?,
         Outcome::Part(part) => print(&printable(&part.to_text()))?,
@@ -81,6 +82,14 @@ fn print_report(args: &EvalArgs, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs a task, or the model over a text, as the flags say.
+fn evaluate(args: &EvalArgs, cpu: &Cpu, progress: &dyn Progress, cancel: &Cancel) -> anyhow::Result<Outcome> {
+    match args.task() {
+        Some(request) => measure_task(args, request, cpu, progress, cancel),
+        None => measure(args, cpu, progress, cancel),
+    }
+}
+
 /// What `qsf-eval` prints with `--json`.
 ///
 /// # Errors
@@ -91,7 +100,7 @@ pub fn evaluation_json(
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> anyhow::Result<Value> {
-    match measure(args, cpu, progress, cancel)? {
+    match evaluate(args, cpu, progress, cancel)? {
         Outcome::Measured(report) => report.to_json(),
         Outcome::Part(part) => Ok(part.to_json()),
         Outcome::Task(report) => report.to_json(),
