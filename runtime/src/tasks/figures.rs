@@ -4,18 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::verdict::Said;
-
-/// How the values of a measure are summed up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MeasureKind {
-    /// 1 for right and 0 for wrong.
-    Share,
-    /// Between 0 and 1.
-    Mean,
-    /// Losses, of which the exponential of the mean is the figure.
-    Perplexity,
-}
+use super::verdict::{MeasureKind, Said};
 
 /// One figure of a task. The field names are those of `qsf-eval --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]

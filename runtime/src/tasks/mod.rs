@@ -32,7 +32,8 @@ mod task;
 mod verdict;
 
 pub use evaluate::{ItemScores, ScoredItem, TaskSide, TaskSurvey, evaluate_task, survey};
-pub use figures::{Compared, Group, Measure, MeasureKind, TaskFigures};
+pub use figures::{Compared, Group, Measure, TaskFigures};
 pub use reader::{TaskReader, TaskRequest};
 pub use sources::TaskFormat;
 pub use task::Task;
+pub use verdict::MeasureKind;

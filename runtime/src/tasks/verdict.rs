@@ -1,8 +1,18 @@
 //! What the scores of an item say.
 
 use super::document::{Asked, Rule};
-use super::figures::MeasureKind;
 use crate::score::ContinuationScore;
+
+/// How the values of a measure are summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MeasureKind {
+    /// 1 for right and 0 for wrong.
+    Share,
+    /// Between 0 and 1.
+    Mean,
+    /// Losses, of which the exponential of the mean is the figure.
+    Perplexity,
+}
 
 /// What one item says of one measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
