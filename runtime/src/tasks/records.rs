@@ -319,7 +319,7 @@ mod tests {
     fn prompts_are_those_of_lm_eval() {
         let line = r#"{"activity_label":"Baking","ctx_a":"A man [substeps] mixes dough.","ctx_b":"then HE","endings":["eats  it. [title] Done [x]","runs."],"label":"1"}"#;
         let found = pairs(Task::HellaSwag, line);
-        assert_eq!(found[0], ("Baking: A man mixes dough. Then he".into(), " eats it. . Done ".into()));
+        assert_eq!(found[0], ("Baking: A man mixes dough. Then he".into(), " eats it.. Done ".into()));
         assert_eq!(read_record(Task::HellaSwag, line).unwrap().gold(), [1]);
 
         let line =
