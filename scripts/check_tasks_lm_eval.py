@@ -3,7 +3,7 @@
 
     python -m venv --system-site-packages VENV    # of a python with torch and transformers
     VENV/bin/pip install lm-eval==0.4.13
-    VENV/bin/python scripts/check_tasks_lm_eval.py QSF_EVAL MODEL_DIR ITEMS_DIR [--few-shot N] [--model OTHER] [TASK...]
+    VENV/bin/python scripts/check_tasks_lm_eval.py QSF_EVAL MODEL_DIR ITEMS_DIR [--few-shot N] [--model OTHER] [--tasks A,B]
 
 ITEMS_DIR is what scripts/make_task_items.py wrote. The harness runs its own tasks on these files, so prompts, examples and
 figures are its own. Both compute in float32. With --model, qsf-eval scores that file instead, and differences are only said.
@@ -65,7 +65,7 @@ def harness(model, task, items, few_shot, folder):
     manager = TaskManager(include_path=str(folder), include_defaults=False)
     found = lm_eval.simple_evaluate(
         model=model, tasks=[f"qsf_{task}"], num_fewshot=few_shot if examples else None, task_manager=manager,
-        log_samples=True, bootstrap_iters=0,
+        log_samples=True, bootstrap_iters=2,
     )
     samples = sorted(found["samples"][f"qsf_{task}"], key=lambda sample: sample["doc_id"])
     return found["results"][f"qsf_{task}"], samples
@@ -97,7 +97,10 @@ def compare(task, theirs, samples, found, lines):
         if task == "truthfulqa_mc2":
             mine = mine[-len(lls):]
         assert len(mine) == len(lls), (task, len(mine), len(lls))
-        largest = max([largest] + [abs(a - b) for a, b in zip(lls, mine)])
+        apart = max(abs(a - b) for a, b in zip(lls, mine))
+        if apart > MOST:
+            print(f"  item {line['item']}: {lls} and {mine}")
+        largest = max(largest, apart)
         if not task.startswith("truthful"):
             counted += len(lls)
             greedy += sum(str(g) == "True" and o or str(g) == "False" and not o for (_, g), o in zip(expected, line["greedy"]))
@@ -126,12 +129,12 @@ def main():
     parser.add_argument("items", type=Path)
     parser.add_argument("--few-shot", type=int, default=0)
     parser.add_argument("--model", help="the file that qsf-eval scores [default: MODEL_DIR]")
-    parser.add_argument("tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--tasks", default=",".join(TASKS))
     args = parser.parse_args()
-    model = HFLM(pretrained=args.model_dir, dtype="float32", device="cpu", batch_size=8)
+    model = HFLM(pretrained=args.model_dir, dtype="float32", device="cpu", batch_size=1)
     good = True
     with tempfile.TemporaryDirectory() as folder:
-        for task in args.tasks or TASKS:
+        for task in args.tasks.split(","):
             theirs, samples = harness(model, task, args.items.resolve(), args.few_shot, Path(folder))
             found, lines = ours(args.program, args.model or args.model_dir, task, args.items, args.few_shot, Path(folder))
             good &= compare(task, theirs, samples, found, lines)

@@ -30,12 +30,25 @@ class Maker:
     """Draws items of a text."""
 
     def __init__(self, text):
-        self.pairs = sentences(text)
+        self.pairs = list(dict(reversed(pair) for pair in sentences(text)).items())
+        self.pairs = [(before, sentence) for sentence, before in self.pairs]
         self.random = random.Random(20)
 
+    def begin(self):
+        """A task begins: no sentence is asked for twice in one. The harness takes the same text, cut at two places, for one."""
+        self.left = list(self.pairs)
+        self.random.shuffle(self.left)
+
+    def fresh(self):
+        """The parts of a sentence that was not asked for."""
+        return self.cut(*self.left.pop())
+
     def parts(self):
+        """The parts of any sentence."""
+        return self.cut(*self.random.choice(self.pairs))
+
+    def cut(self, before, sentence):
         """A sentence, the beginning of the next one, and its end."""
-        before, sentence = self.random.choice(self.pairs)
         words = sentence.split()
         cut = self.random.randint(3, len(words) - 4)
         return before, " ".join(words[:cut]), " ".join(words[cut:])
@@ -47,7 +60,7 @@ class Maker:
         return choices, choices.index(right)
 
     def hellaswag(self, i):
-        before, start, end = self.parts()
+        before, start, end = self.fresh()
         endings, label = self.choices(end, 4)
         if i % 5 == 0:
             # What pages of WikiHow have left in the real ones.
@@ -60,7 +73,7 @@ class Maker:
 
     def winogrande(self, i):
         while True:
-            _, start, end = self.parts()
+            _, start, end = self.fresh()
             words = end.split()
             gap = self.random.randint(0, 1)
             wrong = self.random.choice(self.parts()[2].split())
@@ -75,7 +88,7 @@ class Maker:
         }
 
     def arc(self, i):
-        before, start, end = self.parts()
+        before, start, end = self.fresh()
         text, label = self.choices(end, 3 + i % 3)
         labels = "ABCDE" if i % 4 else "12345"
         return {
@@ -84,12 +97,12 @@ class Maker:
         }
 
     def piqa(self, i):
-        before, start, end = self.parts()
+        before, start, end = self.fresh()
         (one, two), label = self.choices(end, 2)
         return {"goal": f"{before} {start}", "sol1": one, "sol2": two, "label": label}
 
     def mmlu(self, i):
-        before, start, end = self.parts()
+        before, start, end = self.fresh()
         choices, label = self.choices(end, 4)
         # Some have the empty lines that real ones have.
         question = f"{before} {start}" + ("\n" if i % 7 == 0 else "")
@@ -97,7 +110,7 @@ class Maker:
         return {"question": question, "subject": subjects[i % 2], "choices": choices, "answer": label}
 
     def truthfulqa_mc(self, i):
-        before, start, end = self.parts()
+        before, start, end = self.fresh()
         wrong = [self.parts()[2] for _ in range(5)]
         also_right = end.rstrip(".") + ", they say."
         return {
@@ -108,7 +121,7 @@ class Maker:
 
     def lambada(self, i):
         while True:
-            before, start, end = self.parts()
+            before, start, end = self.fresh()
             text = f"{before} {start} {end}".rstrip(".!?'\"”’)_;:")
             if text.split(" ")[-1].isalpha():
                 return {"text": text}
@@ -156,6 +169,7 @@ def main():
     maker = Maker(Path(sys.argv[1]).read_text())
     records = {}
     for task in TASKS:
+        maker.begin()
         records[task] = [getattr(maker, task)(i) for i in range(count)]
         examples = [getattr(maker, task)(i) for i in range(EXAMPLES)]
         for name, of in [(f"{task}.jsonl", records[task]), (f"{task}-train.jsonl", examples)]:

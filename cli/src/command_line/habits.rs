@@ -94,6 +94,14 @@ const IN_PROGRAMS_THAT_RUN: &[(&str, Meaning)] = &[
     ("--jinja", Nothing("the model's chat template is always used, with --chat or -i")),
 ];
 
+const IN_EVAL: &[(&str, Meaning)] = &[
+    ("--hellaswag", Answer("write --task hellaswag --task-file FILE in place of --hellaswag -f FILE")),
+    ("--winogrande", Answer("write --task winogrande --task-file FILE in place of --winogrande -f FILE")),
+    ("--multiple-choice", Answer("write --task arc --task-file FILE, or mmlu or truthfulqa_mc")),
+    ("--tasks", Answer("write --task NAME --task-file FILE; one task at a time, of a file that is here")),
+    ("--num_fewshot", Meaning::Option("--few-shot")),
+];
+
 const IN_INSPECT: &[(&str, Meaning)] = &[
     ("-f", Old("--force", "-f is a text file in the other programs")),
     ("--out", Meaning::Option("--output")),
@@ -103,7 +111,7 @@ fn tables(program: &str) -> Vec<&'static [(&'static str, Meaning)]> {
     match program {
         "qsf-convert" => vec![IN_ALL, IN_CONVERT],
         "qsf-run" => vec![IN_ALL, IN_RUN, IN_PROGRAMS_THAT_RUN],
-        "qsf-eval" => vec![IN_ALL, IN_PROGRAMS_THAT_RUN],
+        "qsf-eval" => vec![IN_ALL, IN_EVAL, IN_PROGRAMS_THAT_RUN],
         _ => vec![IN_ALL, IN_INSPECT],
     }
 }

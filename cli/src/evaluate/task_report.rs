@@ -115,7 +115,7 @@ impl TaskReport {
 }
 
 fn measure_line(name: &str, measure: &Measure) -> String {
-    format!("{name:<22}{}\n", figure(measure.kind, measure.value, measure.stderr))
+    format!("{name:<21} {}\n", figure(measure.kind, measure.value, measure.stderr))
 }
 
 fn compared_lines(kind: MeasureKind, compared: &Compared, base: &str) -> String {

@@ -171,6 +171,18 @@ fn documents_of_evaluations_are_as_described() {
     let llama = golden("llama");
     let call = program("qsf-eval").arg(&llama).arg("--golden").arg(llama.join("expected.safetensors"));
     checker.printed("agreement", call.arg("--json"));
+    let items: String = ["a", "b"]
+        .map(|subject| {
+            let record = serde_json::json!({"question": "Which", "choices": ["a", "b"], "answer": 1, "subject": subject});
+            record.to_string() + "\n"
+        })
+        .concat();
+    fs::write(place.path("items.jsonl"), items).unwrap();
+    let task = |args: &str| {
+        place.call("qsf-eval", &format!("full.qsf --task mmlu --task-file items.jsonl {args} --json"))
+    };
+    checker.printed("task_evaluation", task(""));
+    checker.printed("task_evaluation", task("--base demo-1m --limit 1 --task-out items.out --ram-budget 60"));
     checker.has_seen_all_of("eval.schema.json");
     checker.printed("memory_plan", eval("--ram-budget 60 --memory-plan"));
 }

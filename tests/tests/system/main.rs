@@ -44,6 +44,7 @@ mod plans;
 mod saved_bases;
 mod stored_evaluations;
 mod targets;
+mod tasks;
 
 // Models run.
 mod bench;
