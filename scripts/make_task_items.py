@@ -167,6 +167,9 @@ def main():
     count = int(sys.argv[3]) if len(sys.argv) == 4 else ITEMS
     out.mkdir(parents=True, exist_ok=True)
     maker = Maker(Path(sys.argv[1]).read_text())
+    # Some sentences make no item of some tasks.
+    if len(maker.pairs) < 2 * (count + EXAMPLES):
+        sys.exit(f"{sys.argv[1]}: {len(maker.pairs)} fitting sentences; {2 * (count + EXAMPLES)} are needed for {count} items")
     records = {}
     for task in TASKS:
         maker.begin()

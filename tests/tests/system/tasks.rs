@@ -42,9 +42,9 @@ fn records(task: &str) -> Vec<Value> {
         "winogrande" => json!({"sentence": format!("{text} since _ came back to it again."), "option1": "he",
             "option2": "qq", "answer": (i + 1).to_string()}),
         "arc" => json!({"question": text, "choices": {"text": ["he went", "qqq zz", "x"],
-            "label": ["A", "B", "C"]}, "answerKey": ["A", "C"][i]}),
+            "label": ["A", "B", "C"]}, "answerKey": (["A", "C"][i])}),
         "piqa" => json!({"goal": text, "sol1": "he went", "sol2": "qqq zz", "label": i}),
-        "mmlu" => json!({"question": text, "subject": ["old_books", "letters"][i],
+        "mmlu" => json!({"question": text, "subject": (["old_books", "letters"][i]),
             "choices": ["a", "b", "c", "d"], "answer": i}),
         "truthfulqa_mc" => json!({"question": text,
             "mc1_targets": {"choices": ["he went", "qqq"], "labels": [1, 0]},
@@ -85,7 +85,7 @@ fn every_task_is_scored_and_a_model_agrees_with_itself() {
     // The demo model knows English from noise.
     place.file("items.jsonl", lines(&records("hellaswag")[..1]));
     let report = place.eval("--task hellaswag --task-file items.jsonl --json").run().json();
-    assert_eq!(measure(&report, "acc_norm")["value"], 1.0, "{report}");
+    assert_eq!(measure(&report, "acc")["value"], 1.0, "{report}");
     assert!(measure(&report, "acc")["stderr"].is_null());
     let text = place.eval("--task mmlu --task-file - --few-shot 1").input(&lines(&records("mmlu"))).run();
     assert_eq!(text.code, 2, "each subject has one item only: {}", text.stderr);
