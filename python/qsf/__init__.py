@@ -1,13 +1,13 @@
 """QSF: quantized language models in one checksummed file.
 
-convert, inspect, diff, report, evaluate and generate do what the programs qsf-convert, qsf-inspect, qsf-eval and qsf-run do,
+convert, inspect, diff, report, evaluate, evaluate_task and generate do what the programs qsf-convert, qsf-inspect, qsf-eval and qsf-run do,
 with options of the same names; calibrate and merge_statistics make statistics files, join_evaluation makes one evaluation of parts; open gives
 the tensors of a model as NumPy arrays; Model keeps a model in memory. Long work runs without the interpreter's lock and stops at
 Ctrl-C. Errors are those of qsf.errors.
 """
 from qsf._qsf import (
-    Model, Tensor, TensorFile, TextStream, __version__, calibrate, convert, diff, evaluate, inspect, join_parts,
-    merge_statistics, open, report,
+    Model, Tensor, TensorFile, TextStream, __version__, calibrate, convert, diff, evaluate, evaluate_task,
+    inspect, join_parts, merge_statistics, open, report,
 )
 from qsf.errors import (
     BadInputError,
@@ -22,7 +22,7 @@ from qsf.errors import (
 __all__ = [
     "BadInputError", "MissedLimitsError", "Model", "OutOfMemoryError", "OutOfSpaceError", "QsfError", "Tensor", "TensorFile",
     "TextStream", "UnsupportedModelError", "UsageError", "__version__", "calibrate", "convert", "diff", "evaluate",
-    "generate", "inspect", "join_evaluation", "merge_statistics", "open", "report",
+    "evaluate_task", "generate", "inspect", "join_evaluation", "merge_statistics", "open", "report",
 ]
 
 

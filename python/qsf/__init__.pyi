@@ -95,6 +95,23 @@ class _Evaluate(TypedDict, total=False):
     device: Literal["cpu", "gpu", "auto"] | None
     threads: int | None
 
+class _EvaluateTask(TypedDict, total=False):
+    few_shot: int | None
+    few_shot_file: _Path | None
+    limit: int | None
+    task_out: _Path | None
+    force: bool | None
+    ctx_size: int | None
+    ctx: int | None
+    activations: Literal["int8", "int8-256", "f32"] | None
+    head: str | None
+    quality: float | None
+    ram_budget: _Size | None
+    io: Literal["mmap", "pread", "direct"] | None
+    kv_type: str | None
+    device: Literal["cpu", "gpu", "auto"] | None
+    threads: int | None
+
 # Defaults are in the documentation of Model.stream.
 class _Generation(TypedDict, total=False):
     max_tokens: int | None
@@ -138,6 +155,15 @@ def evaluate(
     *,
     progress: _Progress | None = None,
     **options: Unpack[_Evaluate],
+) -> dict[str, Any]: ...
+def evaluate_task(
+    model: _Path,
+    task: Literal["hellaswag", "winogrande", "arc", "piqa", "mmlu", "truthfulqa_mc", "lambada"],
+    task_file: _Path,
+    base: _Path | None = None,
+    *,
+    progress: _Progress | None = None,
+    **options: Unpack[_EvaluateTask],
 ) -> dict[str, Any]: ...
 def calibrate(
     model: _Path, out: _Path, *, progress: _Progress | None = None, **options: Unpack[_Calibrate]

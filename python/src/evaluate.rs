@@ -1,6 +1,6 @@
-//! `qsf.evaluate`.
+//! `qsf.evaluate` and `qsf.evaluate_task`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -37,10 +37,48 @@ pub fn evaluate<'py>(
     progress: Option<Bound<'py, PyAny>>,
     options: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let given = named_options(options.as_ref())?;
     let mut files = vec![("file", text.as_path())];
     files.extend(base.as_deref().map(|base| ("base", base)));
-    let args: EvalArgs = parse_named(&given, &[], &files, &[&model]).map_err(raise(py))?;
+    run(py, &model, &files, progress, options)
+}
+
+/// Measure how often a model finds the right one of several continuations, as qsf-eval --task does.
+///
+/// model, base: as for evaluate; with a base the answers of both are compared.
+/// task: "hellaswag", "winogrande", "arc", "piqa", "mmlu", "truthfulqa_mc" or "lambada".
+/// task_file: JSONL with the records of the hub's data set, or a file that llama-perplexity reads.
+/// progress: as for evaluate.
+/// options: those of the command line by their names with "_" for "-": few_shot=5, few_shot_file="dev.jsonl", limit=100,
+/// task_out="items.jsonl" (a line for each item), threads=2.
+///
+/// Returns what qsf-eval --json prints, as a dict: "measures" (a list of dicts: "name", "value" as a part of one, "stderr", and
+/// with a base also "base_value", "difference" and so on), "groups" (the same for each subject), "items" and "seconds".
+#[pyfunction]
+#[pyo3(signature = (model, task, task_file, base = None, *, progress = None, **options))]
+pub fn evaluate_task<'py>(
+    py: Python<'py>,
+    model: PathBuf,
+    task: String,
+    task_file: PathBuf,
+    base: Option<PathBuf>,
+    progress: Option<Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut files = vec![("task", Path::new(&task)), ("task-file", task_file.as_path())];
+    files.extend(base.as_deref().map(|base| ("base", base)));
+    run(py, &model, &files, progress, options)
+}
+
+/// Evaluates by the command line of qsf-eval. `flags` are those with a value that is given as an argument of its own.
+fn run<'py>(
+    py: Python<'py>,
+    model: &Path,
+    flags: &[(&str, &Path)],
+    progress: Option<Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let given = named_options(options.as_ref())?;
+    let args: EvalArgs = parse_named(&given, &[], flags, &[model]).map_err(raise(py))?;
     let work = Work::start(move |teller, cancel| {
         let cpu = args.compute().start_in_library()?;
         evaluation_json(&args, &cpu, teller, cancel)

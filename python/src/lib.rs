@@ -6,7 +6,7 @@
 //! | `work` | long work on a thread of its own, while Python hears signals and calls callbacks |
 //! | `errors` | errors of the crates as exceptions |
 //! | `values` | options and results: between objects of Python and those of the command lines |
-//! | `convert`, `inspect`, `evaluate` | a function each |
+//! | `convert`, `inspect`, `evaluate` | a function or two each |
 //! | `model` | text from a model |
 //! | `batch` | a batch whose jobs other machines do |
 //! | `split` | parts of an evaluation and of statistics, which other machines make |
@@ -34,7 +34,7 @@ mod _qsf {
     #[pymodule_export]
     use crate::convert::{convert, run_program};
     #[pymodule_export]
-    use crate::evaluate::evaluate;
+    use crate::evaluate::{evaluate, evaluate_task};
     #[pymodule_export]
     use crate::inspect::{diff, inspect, report};
     #[pymodule_export]

@@ -11,12 +11,15 @@ import pytest
 import qsf
 
 STUB = Path(qsf.__file__).with_suffix(".pyi")
+# Of qsf-eval --task, which evaluate_task does: its own options, and those of evaluate that go with no task.
+OF_TASKS = {"few_shot", "few_shot_file", "limit", "task_out"}
+NOT_OF_TASKS = {"chunks", "part", "part_out", "store", "save_base", "early_exit", "kv_window", "kv_policy"}
 # What a job of its own does not have: python/qsf has a function for it, or it prints.
 NOT_HERE = {
     "batch", "out-dir", "jobs", "ram", "shard", "retry", "fail-fast", "stats-only", "stats-part", "merge-stats", "show-stats",
     "dry-run", "demo", "demo-dir", "json", "pin", "quiet", "untrusted", "completions", "man", "help", "version",
     # Of qsf-eval: arguments of their own, functions of their own.
-    "file", "base", "golden", "join", "memory-plan",
+    "file", "base", "golden", "join", "memory-plan", "task", "task-file",
     # What is printed.
     "verbose", "no-table",
 }
@@ -36,8 +39,12 @@ def test_typed_options_are_those_of_the_program(program, program_name, name):
     # Options stand further to the left than what is said of them.
     known = set(re.findall(r"^ {2,6}(?:-\w, )?--([a-z-]+)", text, re.M))
     aliases = set(re.findall(r"--([a-z-]+)", " ".join(re.findall(r"alias(?:es)?: ([^\]]*)\]", text))))
-    wanted = {option.replace("-", "_") for option in known - NOT_HERE}
+    wanted = {option.replace("-", "_") for option in known - NOT_HERE} - OF_TASKS
     assert wanted <= typed(name) <= wanted | {alias.replace("-", "_") for alias in aliases}
+
+
+def test_options_of_tasks_are_those_of_the_program():
+    assert typed("_EvaluateTask") == typed("_Evaluate") - NOT_OF_TASKS | OF_TASKS
 
 
 def test_a_version_is_that_of_the_programs(program):

@@ -34,6 +34,19 @@ def test_inspect_gives_what_the_program_prints(demo, program):
     assert "tensors" not in qsf.inspect(path)
 
 
+def test_evaluate_task_gives_what_the_program_prints(demo, program, tmp_path):
+    model, base, items = demo / "demo-1m-8bit.qsf", demo / "demo-1m", tmp_path / "items.jsonl"
+    record = {"goal": "It was a dark", "sol1": "and stormy night", "sol2": "zq qz", "label": 0}
+    items.write_text(json.dumps(record) + "\n" + json.dumps(record | {"label": 1}) + "\n")
+    found = qsf.evaluate_task(model, "piqa", items, base, limit=2)
+    printed = json.loads(program("qsf-eval", model, "--task", "piqa", "--task-file", items, "--base", base, "--json"))
+    assert found | {"seconds": 0} == printed | {"seconds": 0}
+    # One of the two labels is right, whatever the model says.
+    assert found["items"] == 2 and found["measures"][0]["value"] == 0.5
+    with pytest.raises(qsf.UsageError, match="gsm8k"):
+        qsf.evaluate_task(model, "gsm8k", items)
+
+
 def test_evaluate_gives_what_the_program_prints(demo, program, text):
     model, base = demo / "demo-1m-4bit.qsf", demo / "demo-1m"
     found = qsf.evaluate(model, text, base, ctx=128, chunks=3)
