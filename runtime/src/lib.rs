@@ -59,6 +59,7 @@ pub mod progress;
 mod runner;
 pub mod sample;
 pub mod score;
+pub mod session;
 pub mod source;
 pub mod stop_text;
 pub mod stream;

@@ -185,6 +185,47 @@ impl KvLayer {
         }
     }
 
+    /// Bytes of what [`KvLayer::save`] gives of a position.
+    pub fn saved_bytes(&self) -> usize {
+        let of_head = |page: &HeadPage| page.keys.saved_bytes() + page.values.saved_bytes();
+        self.pages.first().map_or(0, |heads| heads.iter().map(of_head).sum())
+    }
+
+    /// Adds keys and values of a position, of all heads, to `bytes` as they are stored.
+    ///
+    /// # Panics
+    /// When there is no memory for the position.
+    pub fn save(&self, position: usize, bytes: &mut Vec<u8>) {
+        let mut raw = Vec::new();
+        let (page, at) = self.page(position);
+        for HeadPage { keys, values } in &self.pages[page] {
+            keys.save(at, &mut raw, bytes);
+            values.save(at, &mut raw, bytes);
+        }
+    }
+
+    /// Stores what [`KvLayer::save`] gave of a position. Any bytes will do, and mean some keys and values.
+    ///
+    /// # Panics
+    /// When there is no memory for the position, or `bytes` are not [`KvLayer::saved_bytes`].
+    pub fn restore(&mut self, position: usize, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.saved_bytes(), "keys and values of another shape");
+        let (mut raw, mut rest) = (Vec::new(), bytes);
+        let (page, at) = self.page(position);
+        for HeadPage { keys, values } in &mut self.pages[page] {
+            for stored in [keys, values] {
+                let (own, behind) = rest.split_at(stored.saved_bytes());
+                stored.restore(at, own, &mut raw);
+                rest = behind;
+            }
+        }
+    }
+
+    /// Whether there is room for positions up to `last` without letting any go.
+    pub const fn has_room(&self, last: usize) -> bool {
+        self.holds(if self.ring { last } else { 0 }, last)
+    }
+
     /// The page of a position, and where it is in there.
     fn page(&self, position: usize) -> (usize, usize) {
         let slot = position % (self.steps * STEP);

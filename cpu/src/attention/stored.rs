@@ -240,6 +240,50 @@ impl Stored {
         }
     }
 
+    /// Bytes of what [`Stored::save`] gives of a position.
+    pub fn saved_bytes(&self) -> usize {
+        let scales = match self.vectors {
+            Vectors::F32(_) | Vectors::F16(_) => 0,
+            Vectors::Codes { .. } => self.dim.div_ceil(GROUP),
+        };
+        self.dim * self.value_bytes() + scales * size_of::<u16>()
+    }
+
+    /// Bytes of a value that is saved; a code takes one.
+    fn value_bytes(&self) -> usize {
+        match self.vectors {
+            Vectors::F32(_) => size_of::<f32>(),
+            Vectors::F16(_) => size_of::<u16>(),
+            Vectors::Codes { .. } => 1,
+        }
+    }
+
+    /// Adds what is stored of a position to `bytes`: values or codes, then scales, little-endian. `raw` is room.
+    pub fn save(&self, position: usize, raw: &mut Vec<u32>, bytes: &mut Vec<u8>) {
+        raw.clear();
+        self.copy(position, raw);
+        let (values, scales) = raw.split_at(self.dim);
+        let width = self.value_bytes();
+        values.iter().for_each(|value| bytes.extend(&value.to_le_bytes()[..width]));
+        scales.iter().for_each(|scale| bytes.extend(&scale.to_le_bytes()[..size_of::<u16>()]));
+    }
+
+    /// Stores what [`Stored::save`] gave, or any other [`Stored::saved_bytes`] bytes. `raw` is room.
+    pub fn restore(&mut self, position: usize, bytes: &[u8], raw: &mut Vec<u32>) {
+        let whole = |bytes: &[u8]| bytes.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
+        let width = self.value_bytes();
+        let (values, scales) = bytes.split_at(self.dim * width);
+        let most = match &self.vectors {
+            Vectors::F32(_) | Vectors::F16(_) => u32::MAX,
+            // More bits would be those of other positions.
+            Vectors::Codes { coding, .. } => u32::from(coding.top()),
+        };
+        raw.clear();
+        raw.extend(values.chunks_exact(width).map(|value| whole(value) & most));
+        raw.extend(scales.chunks_exact(size_of::<u16>()).map(whole));
+        self.paste(position, raw);
+    }
+
     /// Vectors of the `step` positions from `first` on, of which those of `seen` hold what is stored there: in place, or made
     /// in `room`.
     #[inline(always)]

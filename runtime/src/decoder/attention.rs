@@ -34,7 +34,7 @@ impl Decoder {
             attention_gate,
             projected,
             coded,
-            kv,
+            caches,
             rotation,
             attention,
             profile,
@@ -68,13 +68,10 @@ impl Decoder {
         if let Some(limit) = config.qkv_clip {
             clip(self.cpu.isa(), v, limit);
         }
-        self.place(weights, rotation.of_layer(config, index as u32), kv.len(), q, k);
+        self.place(weights, rotation.of_layer(config, index as u32), caches.positions(), q, k);
         self.norm_heads(weights.v_norm.as_ref(), v);
         profile.lap(Section::Elementwise);
-        if weights.k.is_some() {
-            kv.store(&self.cpu, index, k, v);
-        }
-        let parameters = Attention {
+        let parameters = |tokens| Attention {
             heads: config.heads as usize,
             window: config.window(index as u32).map_or(usize::MAX, |size| size as usize),
             scale: config.attention_scale.unwrap_or(1.0 / (config.head_dim as f32).sqrt()),
@@ -83,8 +80,17 @@ impl Decoder {
             sinks: weights.sinks.as_deref().unwrap_or_default(),
             by_unit: self.activations.by_unit(tokens),
         };
-        self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), q, attention, attended);
-        kv.count_attention(&self.cpu, index, &parameters, q);
+        let widths = [q.len(), k.len(), v.len(), attended.len()].map(|all| all / tokens);
+        caches.for_each(|rows, kv| {
+            let [q_rows, k_rows, v_rows, out_rows] = widths.map(|width| rows.start * width..rows.end * width);
+            if weights.k.is_some() {
+                kv.store(&self.cpu, index, &k[k_rows], &v[v_rows]);
+            }
+            let (parameters, q) = (parameters(rows.len()), &q[q_rows]);
+            let (layer, position) = (kv.layer(index), kv.position_in(index));
+            self.cpu.attend(&parameters, layer, position, q, attention, &mut attended[out_rows]);
+            kv.count_attention(&self.cpu, index, &parameters, q);
+        });
         profile.lap(Section::Attention);
         if gate.is_some() {
             let (isa, width) = (self.cpu.isa(), config.q_rows());
@@ -100,12 +106,12 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Normalizes and limits queries and keys of tokens from `position` on, and turns them to their positions.
+    /// Normalizes and limits queries and keys of tokens at `positions`, and turns them there.
     pub(super) fn place(
         &self,
         weights: &AttentionWeights,
         rope: Option<&RopeTable>,
-        position: usize,
+        positions: &[usize],
         q: &mut [f32],
         k: &mut [f32],
     ) {
@@ -140,14 +146,14 @@ impl Decoder {
         let work = WORK * (widths.0 + widths.1);
         if k.is_empty() {
             self.cpu.for_each_rows([(q, widths.0)], work, |first, [q]| {
-                let rows = (position + first..).zip(q.chunks_exact_mut(widths.0));
-                rows.for_each(|(position, q)| query(q, position));
+                let rows = positions[first..].iter().zip(q.chunks_exact_mut(widths.0));
+                rows.for_each(|(position, q)| query(q, *position));
             });
             return;
         }
         self.cpu.for_each_rows([(q, widths.0), (k, widths.1)], work, |first, [q, k]| {
             let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
-            for (position, (q, k)) in (position + first..).zip(rows) {
+            for (&position, (q, k)) in positions[first..].iter().zip(rows) {
                 query(q, position);
                 turn(weights.k_norm.as_ref(), k, position);
             }

@@ -77,7 +77,7 @@ impl Decoder {
                 state.profile.lap(Section::Attention);
                 continue;
             }
-            let DecoderState { normed, q, k, v, coded, kv, rotation, profile, .. } = state;
+            let DecoderState { normed, q, k, v, coded, caches, rotation, profile, .. } = state;
             let tokens = normed.len() / self.model.config.hidden as usize;
             let shape = self.model.config.attention_shape(index as u32);
             let q = &mut q[..tokens * weights.q.weight.rows()];
@@ -93,9 +93,10 @@ impl Decoder {
             }
             profile.lap(Section::Matmul);
             // The query is that of a layer before: it goes along and is not used.
-            self.place(weights, rotation.of_layer(&self.model.config, index as u32), kv.len(), q, k);
+            let rope = rotation.of_layer(&self.model.config, index as u32);
+            self.place(weights, rope, caches.positions(), q, k);
             self.norm_heads(weights.v_norm.as_ref(), v);
-            kv.store(&self.cpu, index, k, v);
+            caches.first_mut().store(&self.cpu, index, k, v);
             profile.lap(Section::Attention);
         }
         self.normalize(state, Some(&self.model.final_norm));

@@ -28,20 +28,20 @@ impl From<KvTypes> for KvOptions {
 /// Keys and values of every layer, or of one at a time. Memory is taken as positions come, 256 at a time. A layer with a
 /// sliding window keeps as many positions as a window and a step have, a recurrent one its state.
 pub struct KvCache {
-    capacity: usize,
-    len: usize,
+    pub(super) capacity: usize,
+    pub(super) len: usize,
     /// Behind the last position that was ever stored since the cache was empty.
-    stored: usize,
-    keep: Option<KvKeep>,
+    pub(super) stored: usize,
+    pub(super) keep: Option<KvKeep>,
     /// Positions that layers have which let some go.
-    used: usize,
+    pub(super) used: usize,
     /// Positions that there were when some were let go last.
-    let_go: usize,
+    pub(super) let_go: usize,
     /// The position that recurrent layers can return to.
-    marked: Option<usize>,
+    pub(super) marked: Option<usize>,
     /// The layer that the first is of.
     first: usize,
-    layers: Vec<Layer>,
+    pub(super) layers: Vec<Layer>,
     /// For each layer, where its keys and values are among these.
     slots: Vec<usize>,
 }
@@ -55,16 +55,16 @@ pub(super) enum CacheLayers {
     One,
 }
 
-struct Layer {
-    kv: KvLayer,
+pub(super) struct Layer {
+    pub kv: KvLayer,
     /// Where the layer is recurrent.
-    recurrent: Option<RecurrentState>,
+    pub recurrent: Option<RecurrentState>,
     /// Positions that queries see.
     window: usize,
     /// Whether it lets positions go.
-    lets_go: bool,
+    pub lets_go: bool,
     /// Key/value heads x positions: the attention that each has got, where that decides.
-    mass: Vec<f32>,
+    pub mass: Vec<f32>,
 }
 
 impl KvCache {

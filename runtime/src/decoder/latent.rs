@@ -34,14 +34,15 @@ impl Decoder {
         if self.query_and_latent(state, weights, (config, of_latents), observer)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        let position = state.kv.len();
         let rope = state.rotation.of_layer(&self.model.config, index as u32);
-        self.place_latent(config, weights, rope, position, [&mut state.q, &mut state.k, &mut state.v]);
+        let places = state.caches.positions();
+        self.place_latent(config, weights, rope, places, [&mut state.q, &mut state.k, &mut state.v]);
         state.profile.lap(Section::Elementwise);
         let (heads, rank) = (self.model.config.heads as usize, config.kv_rank as usize);
         let (head_dim, shared) = (self.model.config.head_dim as usize, config.shared_dim as usize);
         let tokens = state.q.len() / (heads * head_dim);
-        let DecoderState { q, k, v, attended, projected, latent, coded, kv, attention, profile, .. } = state;
+        let DecoderState { q, k, v, attended, projected, latent, coded, caches, attention, profile, .. } =
+            state;
         let LatentBuffers { by_head, turned, queries, .. } = latent;
         let rest = head_dim - shared;
         let by_head = &mut by_head[..tokens * heads * rest];
@@ -64,8 +65,7 @@ impl Decoder {
             }
         });
         profile.lap(Section::Matmul);
-        kv.store(&self.cpu, index, k, v);
-        let parameters = Attention {
+        let parameters = |tokens| Attention {
             heads,
             window: usize::MAX,
             scale: self.model.config.attention_scale.unwrap_or(1.0 / (head_dim as f32).sqrt()),
@@ -75,8 +75,15 @@ impl Decoder {
             by_unit: self.activations.by_unit(tokens),
         };
         let seen = &mut turned[..tokens * heads * rank];
-        self.cpu.attend(&parameters, kv.layer(index), kv.position_in(index), queries, attention, seen);
-        kv.count_attention(&self.cpu, index, &parameters, queries);
+        let widths = [queries.len(), k.len(), v.len(), seen.len()].map(|all| all / tokens);
+        caches.for_each(|rows, kv| {
+            let [q_rows, k_rows, v_rows, out_rows] = widths.map(|width| rows.start * width..rows.end * width);
+            kv.store(&self.cpu, index, &k[k_rows], &v[v_rows]);
+            let (parameters, queries) = (parameters(rows.len()), &queries[q_rows]);
+            let (layer, position) = (kv.layer(index), kv.position_in(index));
+            self.cpu.attend(&parameters, layer, position, queries, attention, &mut seen[out_rows]);
+            kv.count_attention(&self.cpu, index, &parameters, queries);
+        });
         profile.lap(Section::Attention);
         let by_head = &mut latent.by_head[..tokens * heads * rank];
         self.cpu.for_each_chunk(by_head, tokens * rank, tokens * heads * rank, |head, rows| {
@@ -112,13 +119,12 @@ impl Decoder {
         weights: &AttentionWeights,
         (config, of_latents): (LatentAttention, &LatentWeights),
     ) -> Result<()> {
-        let position = state.kv.len();
-        let DecoderState { normed, q, k, v, coded, kv, rotation, .. } = state;
+        let DecoderState { normed, q, k, v, coded, caches, rotation, .. } = state;
         self.linears(&[&of_latents.kv_down], normed, coded, &mut [k])?;
         // The query is that of a layer before: it goes along and is not used.
         let rope = rotation.of_layer(&self.model.config, index as u32);
-        self.place_latent(config, weights, rope, position, [&mut *q, &mut *k, &mut *v]);
-        kv.store(&self.cpu, index, k, v);
+        self.place_latent(config, weights, rope, caches.positions(), [&mut *q, &mut *k, &mut *v]);
+        caches.first_mut().store(&self.cpu, index, k, v);
         Ok(())
     }
 
@@ -153,14 +159,14 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Normalizes latents, turns queries and what heads share of keys to the positions from `position` on, and copies latents
-    /// to where values are taken from.
+    /// Normalizes latents, turns queries and what heads share of keys to their `positions`, and copies latents to
+    /// where values are taken from.
     fn place_latent(
         &self,
         config: LatentAttention,
         weights: &AttentionWeights,
         rope: Option<&RopeTable>,
-        position: usize,
+        positions: &[usize],
         [q, k, v]: [&mut [f32]; 3],
     ) {
         let (isa, shared, rank) = (self.cpu.isa(), config.shared_dim as usize, config.kv_rank as usize);
@@ -168,13 +174,14 @@ impl Decoder {
         let work = WORK * (widths.0 + widths.1);
         self.cpu.for_each_rows([(q, widths.0), (k, widths.1), (v, rank)], work, |first, [q, k, v]| {
             let rows = q.chunks_exact_mut(widths.0).zip(k.chunks_exact_mut(widths.1));
-            for ((t, (q, k)), v) in (first..).zip(rows).zip(v.chunks_exact_mut(rank)) {
+            for ((&position, (q, k)), v) in positions[first..].iter().zip(rows).zip(v.chunks_exact_mut(rank))
+            {
                 if let Some(rope) = rope {
-                    rope.apply(isa, q, position + t);
-                    rope.apply_to_one(isa, k, position + t);
+                    rope.apply(isa, q, position);
+                    rope.apply_to_one(isa, k, position);
                 }
                 if let Some(growth) = self.model.config.query_growth {
-                    scale(isa, q, grown(growth, position + t));
+                    scale(isa, q, grown(growth, position));
                 }
                 self.norm_latents(config, weights.k_norm.as_ref(), &mut k[shared..]);
                 v.copy_from_slice(&k[shared..]);

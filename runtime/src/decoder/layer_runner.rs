@@ -36,7 +36,7 @@ impl LayerRunner {
         let chunk = LayerRunner::chunk_of(&model.config);
         // The one layer of the cache is for layers with windows and without.
         let kv = KvOptions { whole: true, ..KvOptions::default() };
-        let state = DecoderState::new(&model.config, CacheLayers::One, chunk, chunk, kv)?;
+        let state = DecoderState::new(&model.config, CacheLayers::One, 1, chunk, chunk, kv)?;
         let decoder = Decoder::new(Arc::new(model), cpu, Some(Activations::F32));
         Ok(LayerRunner { decoder, state, chosen: None, kept: HashMap::new() })
     }
@@ -66,7 +66,7 @@ impl LayerRunner {
     /// # Errors
     /// When a token is beyond the vocabulary, or there are no tokens or more than [`LayerRunner::chunk`].
     pub fn embed(&mut self, tokens: &[u32]) -> Result<&[f32]> {
-        self.state.kv.restart(0);
+        self.state.caches.first_mut().restart(0);
         self.decoder.check_request(&self.state, tokens)?;
         self.state.begin(tokens.len())?;
         self.decoder.embed(&mut self.state, tokens, None)?;
@@ -96,7 +96,7 @@ impl LayerRunner {
         }
         if source != index {
             let [keys, values] = self.kept.get(&(*chunk, source)).ok_or_else(missing)?;
-            self.state.kv.store(&self.decoder.cpu, index as usize, keys, values);
+            self.state.caches.first_mut().store(&self.decoder.cpu, index as usize, keys, values);
         }
         Ok(())
     }
@@ -135,8 +135,8 @@ impl LayerRunner {
         let rows = hidden.len() / self.config().hidden as usize;
         let LayerRunner { decoder, state, .. } = self;
         let kv = KvOptions { whole: true, ..KvOptions::default() };
-        state.kv.reshape(&decoder.model.config, index as u32, kv)?;
-        state.kv.restart(index);
+        state.caches.first_mut().reshape(&decoder.model.config, index as u32, kv)?;
+        state.caches.first_mut().restart(index);
         self.prepare(index as u32, rows)?;
         let LayerRunner { decoder, state, .. } = self;
         state.hidden.copy_from_slice(hidden);

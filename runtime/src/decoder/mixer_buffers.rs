@@ -1,5 +1,7 @@
 //! What the tokens of a step are between the projections of a recurrent mixer.
 
+use std::ops::Range;
+
 use qsf_format::{ModelConfig, RecurrentMixer};
 
 use crate::error::Result;
@@ -16,6 +18,17 @@ pub(super) struct MixerBuffers {
     pub step: AlignedFloats,
     pub beta: AlignedFloats,
     pub mixed: AlignedFloats,
+}
+
+/// The buffers of some tokens that follow each other in a sequence.
+pub(super) struct MixerRows<'a> {
+    pub widths: MixerWidths,
+    pub input: &'a [f32],
+    pub channels: &'a mut [f32],
+    pub gate: &'a mut [f32],
+    pub step: &'a mut [f32],
+    pub beta: &'a mut [f32],
+    pub mixed: &'a mut [f32],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -59,6 +72,21 @@ impl MixerBuffers {
             beta: buffer(widths.heads)?,
             mixed: buffer(widths.mixed)?,
         })
+    }
+
+    /// Those of the tokens `rows` of the step.
+    pub fn rows(&mut self, rows: Range<usize>) -> MixerRows<'_> {
+        let widths = self.widths;
+        let of = |width: usize| rows.start * width..rows.end * width;
+        MixerRows {
+            widths,
+            input: &self.input[of(widths.input)],
+            channels: &mut self.channels[of(widths.channels)],
+            gate: &mut self.gate[of(widths.gate)],
+            step: &mut self.step[of(widths.heads)],
+            beta: &mut self.beta[of(widths.heads)],
+            mixed: &mut self.mixed[of(widths.mixed)],
+        }
     }
 
     pub fn floats_per_token(config: &ModelConfig) -> usize {

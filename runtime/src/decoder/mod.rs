@@ -5,15 +5,16 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `step` | the decoder, what a step of it is, and logits |
+//! | `step`, `logits` | the decoder, what a step of it is, and logits of what that leaves |
 //! | `attention`, `feed_forward`, `experts`, `residual` | the parts of a layer, and what is between them |
 //! | `latent`, `latent_buffers` | attention by way of latents |
 //! | `per_layer`, `per_layer_buffers` | what layers get of a token besides the residual stream |
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
-//! | `state` | what changes while a decoder runs |
+//! | `state`, `caches` | what changes while a decoder runs; the sequences of it, and which rows of a step are whose |
 //! | `recurrent`, `mixer_buffers` | layers that carry a state from token to token |
 //! | `kv_cache`, `kv_keep`, `recurrent_state` | keys and values, which of them are kept, and what recurrent layers keep |
+//! | `kv_saved` | all of that as bytes |
 //! | `clustered_head` | logits of the likeliest clusters of tokens only |
 //! | `exit_rule`, `early_exit`, `skipping` | layers that are left out for a token, or always |
 //! | `layer_runner`, `observe` | layers one by one, and who looks at the inputs of their matrices |
@@ -21,6 +22,7 @@
 
 mod activations;
 mod attention;
+mod caches;
 mod clustered_head;
 mod early_exit;
 mod exit_rule;
@@ -28,9 +30,11 @@ mod experts;
 mod feed_forward;
 mod kv_cache;
 mod kv_keep;
+mod kv_saved;
 mod latent;
 mod latent_buffers;
 mod layer_runner;
+mod logits;
 mod mixer_buffers;
 mod observe;
 mod per_layer;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use qsf_format::{Recurrent, RecurrentMixer};
 
-use super::mixer_buffers::MixerBuffers;
+use super::mixer_buffers::{MixerBuffers, MixerRows};
+use super::recurrent_state::RecurrentState;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
 use crate::weights::{Linear, RecurrentWeights};
@@ -34,11 +35,16 @@ impl Decoder {
         }
         self.project(state, weights)?;
         state.profile.lap(Section::Matmul);
-        match recurrent.mixer {
-            RecurrentMixer::GatedDelta { .. } => self.gated_delta(state, index, recurrent, weights),
-            RecurrentMixer::Mamba2 { .. } => self.state_space(state, index, recurrent, weights),
-            RecurrentMixer::ShortConv {} => self.short_conv(state, index, weights),
-        }
+        let DecoderState { caches, mixer, .. } = state;
+        caches.for_each(|rows, kv| {
+            let Some(kept) = kv.recurrent(index) else { return };
+            let rows = mixer.rows(rows);
+            match recurrent.mixer {
+                RecurrentMixer::GatedDelta { .. } => self.gated_delta(rows, kept, recurrent, weights),
+                RecurrentMixer::Mamba2 { .. } => self.state_space(rows, kept, recurrent, weights),
+                RecurrentMixer::ShortConv {} => self.short_conv(rows, kept, weights),
+            }
+        });
         state.profile.lap(Section::Attention);
         let DecoderState { mixer, coded, projected, .. } = state;
         let mixed = match recurrent.mixer {
@@ -77,8 +83,8 @@ impl Decoder {
     /// gives normalized and gated, into the buffer of the gate.
     fn gated_delta(
         &self,
-        state: &mut DecoderState,
-        index: usize,
+        rows: MixerRows<'_>,
+        kept: &mut RecurrentState,
         recurrent: &Recurrent,
         weights: &RecurrentWeights,
     ) {
@@ -89,8 +95,7 @@ impl Decoder {
         let [key_heads, key_dim, value_heads, value_dim] =
             [key_heads, key_dim, value_heads, value_dim].map(|n| n as usize);
         let (isa, epsilon) = (self.cpu.isa(), self.model.config.norm.epsilon);
-        let MixerBuffers { widths, input, channels, gate, step, beta, mixed } = &mut state.mixer;
-        let Some(kept) = state.kv.recurrent(index) else { return };
+        let MixerRows { widths, input, channels, gate, step, beta, mixed } = rows;
         let (from, to) = kept.step();
         let conv = ShortConv {
             taps: &weights.conv,
@@ -99,8 +104,7 @@ impl Decoder {
             silu: true,
         };
         let scale = 1.0 / (key_dim as f32).sqrt();
-        let rows =
-            [(&mut **channels, widths.channels), (&mut **step, value_heads), (&mut **beta, value_heads)];
+        let rows = [(&mut *channels, widths.channels), (&mut *step, value_heads), (&mut *beta, value_heads)];
         self.cpu.for_each_rows(rows, 2 * WORK * widths.channels, |first, [channels, step, beta]| {
             for (t, row) in (first..).zip(channels.chunks_exact_mut(widths.channels)) {
                 conv.row(isa, &from.inputs, input, t, row);
@@ -120,7 +124,7 @@ impl Decoder {
         let delta =
             GatedDelta { key_heads, key_dim, value_heads, value_dim, inputs: channels, decay: step, beta };
         self.cpu.gated_delta(&delta, &from.memory, &mut to.memory, mixed);
-        let rows = [(&mut **mixed, widths.mixed), (&mut **gate, widths.mixed)];
+        let rows = [(&mut *mixed, widths.mixed), (&mut *gate, widths.mixed)];
         self.cpu.for_each_rows(rows, WORK * widths.mixed, |_, [mixed, gate]| {
             for head in mixed.chunks_exact_mut(value_dim) {
                 rms_norm_in_place(isa, head, &weights.norm, epsilon);
@@ -133,8 +137,8 @@ impl Decoder {
     /// gate.
     fn state_space(
         &self,
-        state: &mut DecoderState,
-        index: usize,
+        rows: MixerRows<'_>,
+        kept: &mut RecurrentState,
         recurrent: &Recurrent,
         weights: &RecurrentWeights,
     ) {
@@ -143,8 +147,7 @@ impl Decoder {
         };
         let [heads, head_dim, groups, columns] = [heads, head_dim, groups, columns].map(|n| n as usize);
         let (isa, epsilon) = (self.cpu.isa(), self.model.config.norm.epsilon);
-        let MixerBuffers { widths, input, channels, gate, step, beta: decay, mixed } = &mut state.mixer;
-        let Some(kept) = state.kv.recurrent(index) else { return };
+        let MixerRows { widths, input, channels, gate, step, beta: decay, mixed } = rows;
         let (from, to) = kept.step();
         let conv = ShortConv {
             taps: &weights.conv,
@@ -152,7 +155,7 @@ impl Decoder {
             channels: widths.channels,
             silu: true,
         };
-        let rows = [(&mut **channels, widths.channels), (&mut **step, heads), (&mut **decay, heads)];
+        let rows = [(&mut *channels, widths.channels), (&mut *step, heads), (&mut *decay, heads)];
         self.cpu.for_each_rows(rows, 2 * WORK * widths.channels, |first, [channels, step, decay]| {
             for (t, row) in (first..).zip(channels.chunks_exact_mut(widths.channels)) {
                 conv.row(isa, &from.inputs, input, t, row);
@@ -176,7 +179,7 @@ impl Decoder {
             skip: &weights.skip,
         };
         self.cpu.state_space(&space, &from.memory, &mut to.memory, mixed);
-        let rows = [(&mut **mixed, widths.mixed), (&mut **gate, widths.mixed)];
+        let rows = [(&mut *mixed, widths.mixed), (&mut *gate, widths.mixed)];
         self.cpu.for_each_rows(rows, WORK * widths.mixed, |_, [mixed, gate]| {
             gated(isa, Function::Silu, gate, mixed);
             for row in gate.chunks_exact_mut(widths.mixed) {
@@ -189,11 +192,10 @@ impl Decoder {
     }
 
     /// LFM2: of the three parts B, C and x of the input, `C * conv(B * x)`.
-    fn short_conv(&self, state: &mut DecoderState, index: usize, weights: &RecurrentWeights) {
+    fn short_conv(&self, rows: MixerRows<'_>, kept: &mut RecurrentState, weights: &RecurrentWeights) {
         let isa = self.cpu.isa();
-        let MixerBuffers { widths, input, channels, mixed, .. } = &mut state.mixer;
+        let MixerRows { widths, input, channels, mixed, .. } = rows;
         let width = widths.channels;
-        let Some(kept) = state.kv.recurrent(index) else { return };
         let (from, to) = kept.step();
         let conv = ShortConv {
             taps: &weights.conv,
@@ -201,7 +203,7 @@ impl Decoder {
             channels: width,
             silu: false,
         };
-        self.cpu.for_each_rows([(&mut **channels, width)], WORK * width, |first, [channels]| {
+        self.cpu.for_each_rows([(&mut *channels, width)], WORK * width, |first, [channels]| {
             for (t, row) in (first..).zip(channels.chunks_exact_mut(width)) {
                 let input = &input[t * 3 * width..][..3 * width];
                 row.copy_from_slice(&input[..width]);
@@ -209,7 +211,7 @@ impl Decoder {
             }
         });
         keep_last(&from.inputs, channels, &mut to.inputs);
-        self.cpu.for_each_rows([(&mut **mixed, width)], WORK * width, |first, [mixed]| {
+        self.cpu.for_each_rows([(&mut *mixed, width)], WORK * width, |first, [mixed]| {
             for (t, row) in (first..).zip(mixed.chunks_exact_mut(width)) {
                 conv.row(isa, &from.inputs, channels, t, row);
                 multiply(isa, row, &input[(t * 3 + 1) * width..][..width]);

@@ -89,6 +89,17 @@ impl RecurrentState {
         (from, to)
     }
 
+    /// Whether a token was seen, and what the last finished step has left, which says nothing where none was.
+    pub fn now(&self) -> (bool, &Side) {
+        (!self.empty, &self.sides[self.current])
+    }
+
+    /// What is to be taken for the state of now, `seen` where there was a token.
+    pub fn replace(&mut self, seen: bool) -> &mut Side {
+        (self.empty, self.stepped) = (!seen, false);
+        &mut self.sides[self.current]
+    }
+
     /// Forgets what a step has written that did not come to its end.
     pub fn begin(&mut self) {
         self.stepped = false;

@@ -17,8 +17,8 @@ impl Decoder {
     /// When rows of the embedding cannot be read from disk.
     pub(super) fn embed(&self, state: &mut DecoderState, tokens: &[u32], next: Option<&Norm>) -> Result<()> {
         let (isa, width) = (self.cpu.isa(), self.model.config.hidden as usize);
-        let DecoderState { hidden, normed, kv, .. } = state;
-        let past = kv.len();
+        let DecoderState { hidden, normed, caches, .. } = state;
+        let places = caches.positions();
         let resident = match &self.model.embedding {
             Embedding::Resident(tensor) => Some(tensor),
             Embedding::OnDisk(rows) => {
@@ -39,7 +39,7 @@ impl Decoder {
                         scale(isa, row, factor);
                     }
                     if let Some(positions) = &self.model.positions {
-                        positions.decode_row(isa, past + t, normed);
+                        positions.decode_row(isa, places[t], normed);
                         add_assign(isa, row, normed);
                     }
                     if let Some(norm) = &self.model.embedding_norm {

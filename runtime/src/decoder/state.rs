@@ -3,6 +3,7 @@
 use qsf_format::{AttentionShape, ModelConfig};
 
 use super::activations::CodedRows;
+use super::caches::Caches;
 use super::clustered_head::ProbeBuffers;
 use super::exit_rule::LayerCount;
 use super::kv_cache::CacheLayers;
@@ -15,9 +16,10 @@ use super::{KvCache, KvOptions, Profile};
 use crate::error::Result;
 use qsf_cpu::{AlignedFloats, AttentionBuffer, Int8Rows};
 
-/// State of one sequence. All buffers are made once, for the largest step.
+/// State of one sequence, or of several that go through the model together ([`Decoder::states`](super::Decoder::states)). All
+/// buffers are made once, for the largest step.
 pub struct DecoderState {
-    pub(super) kv: KvCache,
+    pub(super) caches: Caches,
     pub(super) rotation: Rotation,
     pub(super) routing: Routing,
     pub(super) hidden: AlignedFloats,
@@ -140,6 +142,7 @@ impl DecoderState {
     pub(super) fn new(
         config: &ModelConfig,
         layers: CacheLayers,
+        sequences: usize,
         context: usize,
         batch: usize,
         kv: KvOptions,
@@ -148,11 +151,12 @@ impl DecoderState {
         // A hostile configuration of absurd widths gets steps of one token rather than all memory.
         let batch = batch.min(MAX_STEP_FLOATS / widths.floats_per_token(config).max(1)).max(1);
         // The largest part first: where memory is short, this is what says so.
-        let kv = KvCache::for_layers(config, layers, context, batch, kv)?;
+        let cache = |_| KvCache::for_layers(config, layers, context, batch, kv);
+        let caches = (0..sequences.max(1)).map(cache).collect::<Result<_>>()?;
         let (heads, value_dim) = (config.heads as usize, widest_value(config));
         let buffer = |width: usize| AlignedFloats::zeros(batch * width, "activations of a step");
         Ok(DecoderState {
-            kv,
+            caches: Caches::new(caches, batch),
             rotation: Rotation::new(config, context),
             routing: Routing::new(config, batch)?,
             hidden: buffer(widths.hidden)?,
@@ -184,8 +188,17 @@ impl DecoderState {
     /// # Errors
     /// When there is no memory for that.
     pub(super) fn begin(&mut self, tokens: usize) -> Result<()> {
-        self.kv.reserve(tokens)?;
-        self.rotation.reserve(self.kv.len() + tokens)?;
+        self.begin_parts([(0, tokens)])
+    }
+
+    /// [`DecoderState::begin`] of a step with so many tokens of each of these sequences.
+    ///
+    /// # Errors
+    /// When there is no memory for that.
+    pub(super) fn begin_parts(&mut self, parts: impl IntoIterator<Item = (usize, usize)>) -> Result<()> {
+        self.caches.begin(parts)?;
+        self.rotation.reserve(self.caches.end())?;
+        let tokens = self.caches.positions().len();
         let w = &self.widths;
         for (buffer, width) in [
             (&mut self.hidden, w.hidden),
@@ -212,14 +225,24 @@ impl DecoderState {
         self.batch
     }
 
-    /// Positions seen so far.
+    /// What each sequence keeps.
+    pub fn sequences(&self) -> &[KvCache] {
+        self.caches.all()
+    }
+
+    /// What each sequence keeps, to be taken back, or to begin anew, between steps.
+    pub fn sequences_mut(&mut self) -> &mut [KvCache] {
+        self.caches.all_mut()
+    }
+
+    /// Positions seen so far; of several sequences those of the first.
     pub fn position(&self) -> usize {
-        self.kv.len()
+        self.caches.first().len()
     }
 
     /// Positions that fit.
     pub fn context(&self) -> usize {
-        self.kv.capacity()
+        self.caches.first().capacity()
     }
 
     /// Layers that decoded tokens have gone through. Fewer than the model has for each where it is left early or layers are left
@@ -240,7 +263,7 @@ impl DecoderState {
     /// [`KvOptions::whole`], or by [`KvOptions::keep`], or was never kept, by recurrent layers. Position 0 can always be gone
     /// back to, and a position that is marked.
     pub fn rewind(&mut self, position: usize) -> Result<()> {
-        self.kv.truncate(position)
+        self.caches.first_mut().truncate(position)
     }
 
     /// Makes sure that the present position can be gone back to later, until another one is marked.
@@ -248,11 +271,11 @@ impl DecoderState {
     /// # Errors
     /// When there is no memory for what recurrent layers keep for that.
     pub fn mark(&mut self) -> Result<()> {
-        self.kv.mark()
+        self.caches.first_mut().mark()
     }
 
     /// The last position up to `position` that can be gone back to.
     pub fn way_back(&self, position: usize) -> usize {
-        self.kv.way_back(position)
+        self.caches.first().way_back(position)
     }
 }

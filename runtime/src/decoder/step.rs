@@ -1,4 +1,4 @@
-//! The decoder itself: what a step is, and logits of what it leaves.
+//! The decoder itself: what a step is.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use qsf_format::{ModelConfig, PositionConfig, Residual};
 
 use super::activations::{Activations, CodedRows};
-use super::clustered_head::{ClusteredHead, HeadArithmetic};
+use super::clustered_head::ClusteredHead;
 use super::exit_rule::ExitRule;
 use super::kv_cache::{CacheLayers, KvOptions};
 use super::observe::{InputObserver, Unobserved};
@@ -17,15 +17,13 @@ use crate::error::{Result, RuntimeError};
 use crate::linear::Products as _;
 use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Mixer, Model, Norm, Weight};
-use qsf_cpu::{Cpu, scale, softcap};
+use qsf_cpu::Cpu;
 
 /// Tokens of one prompt step: large enough to use a weight many times, small enough for the caches.
 pub const PROMPT_BATCH: usize = 512;
 
 /// Most matrices over one input: query, key, value and gate of attention.
 const MAX_LINEARS: usize = 4;
-/// What capping a logit costs, in multiply-adds of matrices.
-const SOFTCAP_WORK: usize = 32;
 
 /// Runs a model. A clone shares the model and the threads.
 #[derive(Clone)]
@@ -179,14 +177,36 @@ impl Decoder {
     /// # Errors
     /// When the model was not made for so many positions, or memory runs out.
     pub fn state_with(&self, context: usize, batch: usize, kv: KvOptions) -> Result<DecoderState> {
+        self.check_context(context)?;
+        let config = &self.model.config;
+        DecoderState::new(config, CacheLayers::All, 1, context, batch.clamp(1, context.max(1)), kv)
+    }
+
+    /// An empty state of `sequences` sequences with room for `context` positions each, of which at most `batch` come in one step,
+    /// all sequences together. [`Decoder::forward_together`] runs them.
+    ///
+    /// # Errors
+    /// When the model was not made for so many positions, or memory runs out.
+    pub fn states(
+        &self,
+        sequences: usize,
+        context: usize,
+        batch: usize,
+        kv: KvOptions,
+    ) -> Result<DecoderState> {
+        self.check_context(context)?;
+        let most = context.max(1).saturating_mul(sequences.max(1));
+        DecoderState::new(&self.model.config, CacheLayers::All, sequences, context, batch.clamp(1, most), kv)
+    }
+
+    fn check_context(&self, context: usize) -> Result<()> {
         let limit = self.model.config.max_positions as usize;
         if context > limit {
             return Err(RuntimeError::Request(format!(
                 "a context of {context} tokens was asked for, and the model was made for {limit}"
             )));
         }
-        let config = &self.model.config;
-        DecoderState::new(config, CacheLayers::All, context, batch.clamp(1, context.max(1)), kv)
+        Ok(())
     }
 
     /// Runs `tokens` through the model, behind what `state` has seen; then [`Decoder::logits`] of them can be had.
@@ -196,6 +216,19 @@ impl Decoder {
     /// disk. Then the state is as before.
     pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
         self.step(state, tokens, false, &mut |_, _| ())
+    }
+
+    /// Runs tokens of several sequences through the model in one step: of each its number in `state`, and the tokens behind what it
+    /// has seen. The rows of the step are these tokens in this order. But for [`Activations::Int8Wide`], which looks at how many
+    /// there are, a sequence gets the bits that it would get alone in such a step.
+    ///
+    /// # Errors
+    /// When a sequence comes twice or is not there, and as [`Decoder::forward`]. Then all sequences are as before.
+    pub fn forward_together(&self, state: &mut DecoderState, parts: &[(usize, &[u32])]) -> Result<()> {
+        self.check_parts(state, parts)?;
+        state.begin_parts(parts.iter().map(|(sequence, tokens)| (*sequence, tokens.len())))?;
+        let tokens: Vec<u32> = parts.iter().flat_map(|(_, tokens)| *tokens).copied().collect();
+        self.run(state, &tokens, false, &mut |_, _| ())
     }
 
     /// [`Decoder::forward`] of one token that was generated, which may leave the model early ([`Decoder::with_early_exit`]).
@@ -228,6 +261,17 @@ impl Decoder {
     ) -> Result<()> {
         self.check_request(state, tokens)?;
         state.begin(tokens.len())?;
+        self.run(state, tokens, decoded, watch)
+    }
+
+    /// The layers, for a step that has begun.
+    fn run(
+        &self,
+        state: &mut DecoderState,
+        tokens: &[u32],
+        decoded: bool,
+        watch: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
         state.profile.begin();
         self.embed(state, tokens, self.norm_of_next(0))?;
         state.profile.lap(Section::Elementwise);
@@ -247,27 +291,45 @@ impl Decoder {
         if decoded {
             state.decoded.add(layers_run);
         }
-        state.kv.advance(tokens.len());
+        state.caches.advance();
         Ok(())
     }
 
     pub(super) fn check_request(&self, state: &DecoderState, tokens: &[u32]) -> Result<()> {
+        self.check_parts(state, &[(0, tokens)])
+    }
+
+    fn check_parts(&self, state: &DecoderState, parts: &[(usize, &[u32])]) -> Result<()> {
         let config = &self.model.config;
-        if let Some(&token) = tokens.iter().find(|&&t| t >= config.vocab) {
-            return Err(RuntimeError::Request(format!(
-                "token id {token} is beyond the model's vocabulary of {}",
-                config.vocab
-            )));
+        let mut all = 0_usize;
+        for (at, (sequence, tokens)) in parts.iter().enumerate() {
+            let of = state.caches.all();
+            let Some(cache) = of.get(*sequence).filter(|_| parts[..at].iter().all(|(s, _)| s != sequence))
+            else {
+                return Err(RuntimeError::Request(format!(
+                    "sequence {sequence} comes twice in a step, or is none of the {}",
+                    of.len()
+                )));
+            };
+            if let Some(&token) = tokens.iter().find(|&&t| t >= config.vocab) {
+                return Err(RuntimeError::Request(format!(
+                    "token id {token} is beyond the model's vocabulary of {}",
+                    config.vocab
+                )));
+            }
+            all += tokens.len();
+            if tokens.is_empty() || all > state.batch() || cache.len() + tokens.len() > cache.capacity() {
+                return Err(RuntimeError::Request(format!(
+                    "{} tokens behind {} do not fit: at most {} in one step, {} in all",
+                    tokens.len(),
+                    cache.len(),
+                    state.batch(),
+                    cache.capacity()
+                )));
+            }
         }
-        let end = state.kv.len() + tokens.len();
-        if tokens.is_empty() || tokens.len() > state.batch() || end > state.kv.capacity() {
-            return Err(RuntimeError::Request(format!(
-                "{} tokens behind {} do not fit: at most {} in one step, {} in all",
-                tokens.len(),
-                state.kv.len(),
-                state.batch(),
-                state.kv.capacity()
-            )));
+        if parts.is_empty() {
+            return Err(RuntimeError::Request("a step of no sequence".into()));
         }
         Ok(())
     }
@@ -296,48 +358,6 @@ impl Decoder {
     pub fn head_input<'a>(&self, state: &'a DecoderState, rows: std::ops::Range<usize>) -> &'a [f32] {
         let hidden = self.model.config.hidden as usize;
         &state.normed[rows.start * hidden..rows.end * hidden]
-    }
-
-    /// Logits of rows `rows` of the last step, `rows.len()` x `vocab` into `out`.
-    ///
-    /// # Errors
-    /// When weights cannot be read from disk.
-    ///
-    /// # Panics
-    /// When the last step had fewer rows or `out` has another size.
-    pub fn logits(
-        &self,
-        state: &mut DecoderState,
-        rows: std::ops::Range<usize>,
-        out: &mut [f32],
-    ) -> Result<()> {
-        let hidden = self.model.config.hidden as usize;
-        let DecoderState { normed, coded, probes, profile, .. } = state;
-        profile.begin();
-        let input = &normed[rows.start * hidden..rows.end * hidden];
-        match &self.clustered {
-            None => self.linears(&[&self.model.head], input, coded, &mut [&mut *out])?,
-            Some(head) => {
-                let vocab = self.model.config.vocab as usize;
-                assert_eq!(out.len(), rows.len() * vocab, "logits of another size");
-                let bias = self.model.head.bias.as_deref();
-                let arithmetic = HeadArithmetic { cpu: &self.cpu, activations: self.activations, bias };
-                for (x, out) in input.chunks_exact(hidden).zip(out.chunks_exact_mut(vocab)) {
-                    head.logits(arithmetic, x, coded, probes, out);
-                }
-            }
-        }
-        let (isa, vocab) = (self.cpu.isa(), self.model.config.vocab as usize);
-        if let Some(factor) = self.model.config.logit_scale {
-            self.cpu.for_each_rows([(&mut *out, vocab)], vocab, |_, [rows]| scale(isa, rows, factor));
-        }
-        if let Some(cap) = self.model.config.logit_softcap {
-            self.cpu.for_each_rows([(out, vocab)], SOFTCAP_WORK * vocab, |_, [rows]| {
-                softcap(isa, rows, cap);
-            });
-        }
-        profile.lap(Section::Head);
-        Ok(())
     }
 
     /// One layer: mixer and feed-forward, each added to the residual stream. `state.normed` holds what the mixer reads,

@@ -10,9 +10,12 @@
 //! | File | Duty |
 //! |---|---|
 //! | `scorer` | contexts and continuations |
+//! | `pair` | texts of both as tokens |
 //! | `expected` | what a model expects behind a token |
 
 mod expected;
+mod pair;
 mod scorer;
 
+pub use pair::encode_pair;
 pub use scorer::{ContinuationScore, ScoreOptions, Scorer};

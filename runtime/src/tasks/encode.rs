@@ -2,6 +2,7 @@
 
 use super::document::{Document, Pair, Texts};
 use crate::error::Result;
+use crate::score::encode_pair;
 use crate::tokenizer::Tokenizer;
 
 /// Tokens behind the gap of Winogrande up to which the option itself is scored, too: the way of llama-perplexity.
@@ -39,7 +40,9 @@ impl TaskEncoder<'_> {
                 Some((context, tokens)) if context == pair.context => tokens,
                 _ => self.tokenizer.encode(pair.context.trim_end())?,
             };
-            let (context, continuation) = self.pair(pair, &alone)?;
+            let context = (&*pair.context, &*alone);
+            let (context, continuation) =
+                encode_pair(self.tokenizer, self.start, context, &pair.continuation)?;
             last = Some((&pair.context, alone));
             match prompts.last_mut() {
                 Some(prompt) if prompt.context == context => prompt.continuations.push(continuation),
@@ -47,21 +50,6 @@ impl TaskEncoder<'_> {
             }
         }
         Ok(prompts)
-    }
-
-    /// Spaces at the end of a context belong to the continuation, as they do to the tokens of words (`_encode_pair` of the
-    /// harness). `alone` are the tokens of the context without them.
-    fn pair(&self, pair: &Pair, alone: &[u32]) -> Result<(Vec<u32>, Vec<u32>)> {
-        if alone.is_empty() || pair.context.is_empty() {
-            let mut tokens =
-                self.tokenizer.encode_plain(&format!("{}{}", pair.context, pair.continuation))?;
-            if tokens.first() == Some(&self.start) {
-                tokens.remove(0);
-            }
-            return Ok((vec![self.start], tokens));
-        }
-        let whole = self.tokenizer.encode(&format!("{}{}", pair.context, pair.continuation))?;
-        Ok((alone.to_vec(), whole.get(alone.len()..).unwrap_or_default().to_vec()))
     }
 
     /// What all texts begin with is the context. Each keeps a token of its own.

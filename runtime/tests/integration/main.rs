@@ -17,4 +17,5 @@ mod kv_keep;
 mod memory;
 mod recurrent;
 mod score;
+mod session;
 mod skipped_layers;
