@@ -14,16 +14,28 @@ pub struct GeneratedTokens<'a> {
     over: bool,
 }
 
-impl<'a> GeneratedTokens<'a> {
-    /// Behind a sequence that has logits.
-    pub(super) fn new(
-        session: &'a mut Session,
+impl Session {
+    /// Tokens that `sampler` chooses behind a sequence, one after another, each run as soon as the next one is asked for. They end
+    /// where the context does, and behind a stop of the decoder. `sampler` should have accepted the tokens so far, where it has
+    /// penalties.
+    ///
+    /// # Errors
+    /// When there are no logits to choose by.
+    pub fn generate<'a>(
+        &'a mut self,
         sequence: usize,
         sampler: &'a mut Sampler,
-    ) -> GeneratedTokens<'a> {
-        GeneratedTokens { session, sequence, sampler, last: None, over: false }
+    ) -> Result<GeneratedTokens<'a>> {
+        if self.logits(sequence).is_none() {
+            let problem =
+                format!("sequence {sequence} has no logits that a token could be chosen by: run one first");
+            return Err(RuntimeError::Request(problem));
+        }
+        Ok(GeneratedTokens { session: self, sequence, sampler, last: None, over: false })
     }
+}
 
+impl GeneratedTokens<'_> {
     fn choose(&mut self) -> Result<Option<u32>> {
         self.session.decoder().cancel().check()?;
         if let Some(last) = self.last.take() {

@@ -7,11 +7,13 @@
 //! |---|---|
 //! | `sequences` | the session itself |
 //! | `generated` | an iterator of generated tokens |
+//! | `seen` | what a sequence has seen |
 //! | `saved` | the bytes of a sequence |
 //! | `together` | many prompts, packed into steps |
 
 mod generated;
 mod saved;
+mod seen;
 mod sequences;
 mod together;
 

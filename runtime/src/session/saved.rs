@@ -9,7 +9,7 @@
 //! | n | what the layers keep |
 //! | 4 | CRC-32 of all before |
 
-use super::sequences::Seen;
+use super::seen::Seen;
 use crate::decoder::KvCache;
 use crate::error::{Result, RuntimeError};
 

@@ -1,11 +1,10 @@
 //! The session itself: what its sequences have seen, and steps of them.
 
-use super::generated::GeneratedTokens;
 use super::saved::{Belongs, read, write};
+use super::seen::Seen;
 use crate::decoder::{Decoder, DecoderState, KvOptions, PROMPT_BATCH};
 use crate::error::{Result, RuntimeError};
 use crate::fingerprint::Hash;
-use crate::sample::Sampler;
 use qsf_cpu::zeros;
 
 /// Most rows whose logits are made at once.
@@ -41,14 +40,6 @@ pub struct Session {
     state: DecoderState,
     options: SessionOptions,
     seen: Vec<Seen>,
-}
-
-/// What a sequence has seen.
-#[derive(Default)]
-pub(super) struct Seen {
-    pub tokens: Vec<u32>,
-    /// Those behind the last token; empty where that was not the last to be run.
-    pub logits: Vec<f32>,
 }
 
 impl Session {
@@ -174,25 +165,6 @@ impl Session {
             seen.logits.clear();
         }
         Ok(())
-    }
-
-    /// Tokens that `sampler` chooses behind a sequence, one after another, each run as soon as the next one is asked for. They end
-    /// where the context does, and behind a stop of the decoder. `sampler` should have accepted the tokens so far, where it has
-    /// penalties.
-    ///
-    /// # Errors
-    /// When there are no logits to choose by.
-    pub fn generate<'a>(
-        &'a mut self,
-        sequence: usize,
-        sampler: &'a mut Sampler,
-    ) -> Result<GeneratedTokens<'a>> {
-        if self.logits(sequence).is_none() {
-            let problem =
-                format!("sequence {sequence} has no logits that a token could be chosen by: run one first");
-            return Err(RuntimeError::Request(problem));
-        }
-        Ok(GeneratedTokens::new(self, sequence, sampler))
     }
 
     /// The bytes of a sequence: its tokens, its logits, and what the layers keep. A position that layers could go back to only
