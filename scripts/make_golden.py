@@ -273,6 +273,21 @@ def later_cases(scale):
     yield "solar_open", t.SolarOpenConfig, base(
         scale, n_shared_experts=1, num_key_value_heads=2, **{**routed, "first_k_dense_replace": "absent"}), True
     yield "apertus", t.ApertusConfig, base(scale, head_dim="absent"), True
+    mamba2 = dict(n_groups=2, conv_kernel=4, expand=2, chunk_size=16)
+    yield "mamba2", t.Mamba2Config, dict(
+        vocab_size=VOCAB, hidden_size=40 * scale, num_hidden_layers=3, num_heads=4, head_dim=20 * scale,
+        state_size=12 * scale, bos_token_id=0, eos_token_id=1, pad_token_id=None, **mamba2), True
+    nemotron = dict(
+        intermediate_size=56 * scale, num_attention_heads=4, num_key_value_heads=2, head_dim=14 * scale,
+        mamba_num_heads=6, mamba_head_dim=10 * scale, ssm_state_size=12 * scale, **mamba2)
+    yield "nemotron_h", t.NemotronHConfig, base(
+        scale, num_hidden_layers="absent", layers_block_type=[
+            "linear_attention", "mlp", "full_attention", "linear_attention", "linear_attention", "mlp"], **nemotron), True
+    yield "nemotron_h_moe", t.NemotronHConfig, base(
+        scale, num_hidden_layers="absent", layers_block_type=[
+            "linear_attention", "moe", "full_attention", "moe", "mlp"], n_routed_experts=6, num_experts_per_tok=3,
+        moe_intermediate_size=20 * scale, moe_shared_expert_intermediate_size=28 * scale, n_group=3, topk_group=2,
+        routed_scaling_factor=1.5, **nemotron), True
     yield "minimax_m2", t.MiniMaxM2Config, base(
         scale, num_local_experts=5, num_experts_per_tok=2, num_key_value_heads=2,
         rope_parameters=rope("default", partial_rotary_factor=0.5)), True

@@ -56,10 +56,13 @@ def tensor_kinds(m, layer=None):
             must.update({72: (ple["vocab"], n), 73: (n, h), 74: (1, w)})
         return must, may
     recurrent, x = is_recurrent(m, layer), m["latent"]
+    mixes, feeds = parts(m, layer)
     shares = source(m, layer) != layer
     if shares and m["shared_kv"]["ffn"] is not None:
         f = m["shared_kv"]["ffn"]
-    if recurrent:
+    if not mixes:
+        must, may = {}, {}
+    elif recurrent:
         must, may = mixer_kinds(m["recurrent"], h)
     elif x:
         r, heads = x["shared_dim"], m["heads"]
@@ -79,6 +82,7 @@ def tensor_kinds(m, layer=None):
             must[30] = 1, m["heads"]
     placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
     norms = {} if placement == "post" or not gains else {7: 18} if m["residual"] == "parallel_one_norm" else {7: 18, 8: 19}
+    norms = {gain: bias for gain, bias in norms.items() if (mixes if gain == 7 else feeds)}
     for gain, bias in norms.items():
         must[gain] = 1, h
         if biased:
@@ -89,11 +93,13 @@ def tensor_kinds(m, layer=None):
         must.update({58: (ple["width"], h), 59: (h, ple["width"]), 60: (1, h)})
     if m["layer_scale"]:
         must[61] = 1, 1
-    if m["qk_norm"] and not recurrent:
+    if m["qk_norm"] and mixes and not recurrent:
         head = m["qk_norm"] in ("head", "rotated_head")
         must[14], must[15] = (1, d if head else q), (1, d if head else kv)
         if shares:
             del must[15]
+    if not feeds:
+        return must, may
     e = m["experts"]
     if e and layer not in e["dense_layers"]:
         inner, outer = e["count"] * e["ffn"], e["count"] * h
@@ -118,6 +124,12 @@ def tensor_kinds(m, layer=None):
     if m["gated_ffn"]:
         must[4], may[20] = (f, h), (1, f)
     return must, may
+
+
+def parts(m, layer):
+    """Whether a layer has a mixer, and whether it has a feed-forward."""
+    halves = m["half_layers"] or {"mixer": [], "feed_forward": []}
+    return layer not in halves["feed_forward"], layer not in halves["mixer"]
 
 
 def is_recurrent(m, layer):
@@ -438,8 +450,12 @@ def logits(m, ids, rest, layers, length=None, last=1):
         if 13 in t:  # up bias, then down bias
             t = {**t, 21: t[13][:, :m["ffn"]], 22: t[13][:, m["ffn"]:]}
         post = n["placement"] in ("post", "pre_and_post")
+        mixes, feeds = parts(m, layer)
         a = x if n["placement"] == "post" else gain_bias(x, t, 7, 18)
-        y = mixer(m, t, a) if is_recurrent(m, layer) else attention(m, t, layer, a, length, kept)
+        if not mixes:
+            y = np.zeros_like(x)
+        else:
+            y = mixer(m, t, a) if is_recurrent(m, layer) else attention(m, t, layer, a, length, kept)
         if post:
             y = gain_bias(y, t, 16, None)
         y = y * scale
@@ -449,7 +465,7 @@ def logits(m, ids, rest, layers, length=None, last=1):
             f = gain_bias(x, t, 8, 19)
         else:
             f = x + y if n["placement"] == "post" else gain_bias(x + y, t, 8, 19)
-        z = feed_forward(m, t, layer, f)
+        z = feed_forward(m, t, layer, f) if feeds else np.zeros_like(x)
         if post:
             z = gain_bias(z, t, 17, None)
         x = x + y + z * scale

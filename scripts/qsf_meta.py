@@ -95,7 +95,7 @@ MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sin
                       layer_scale=False, stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
 MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
-    sliding_window recurrent experts bos pad""".split()]
+    sliding_window recurrent half_layers experts bos pad""".split()]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
@@ -278,6 +278,17 @@ def parse_model(x):
         need(m["heads"] * max(x["kv_rank"] + x["shared_dim"], x["value_dim"]) <= 1 << 24, place, "heads too wide")
     if m["recurrent"] is not None:
         m["recurrent"] = parse_recurrent(m["recurrent"], m["layers"])
+    if m["half_layers"] is not None:
+        place = "model.half_layers"
+        x = m["half_layers"] = fields(m["half_layers"], place, ("mixer", "feed_forward"), strict=True)
+        for k in ("mixer", "feed_forward"):
+            layer_list(x[k], f"{place}.{k}", m["layers"])
+        alone = set(x["feed_forward"])
+        need(x["mixer"] or alone, place, "empty")
+        need(not alone & set(x["mixer"]), place, "a layer in both lists")
+        need(m["recurrent"] is None or not alone & set(m["recurrent"]["layers"]), place, "a recurrent layer without a mixer")
+        need(m["residual"] == "sequential" and norm["placement"] == "pre", place, "not with this residual or placement")
+        need(m["shared_kv"] is None and m["per_layer_embedding"] is None and not m["layer_scale"], place, "not with these fields")
     if m["experts"] is not None:
         place = "model.experts"
         e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), [*EXPERTS_DEFAULTS, *EXPERTS_OPTIONAL], strict=True)

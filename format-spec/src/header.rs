@@ -220,6 +220,7 @@ impl FileHeader {
             sliding_window: _,
             attention_gate: _,
             recurrent: _,
+            half_layers: _,
             experts: _,
         } = config;
         let (position, rope_theta) = position_code(position);
@@ -438,6 +439,7 @@ impl FileHeader {
             sliding_window: None,
             attention_gate: false,
             recurrent: None,
+            half_layers: None,
             experts: None,
             bos: self.bos,
             stop_tokens: self.eos.into_iter().collect(),

@@ -4,12 +4,14 @@
 mod attention;
 mod check;
 mod check_attention;
+mod half_layers;
 mod position;
 mod recurrent;
 
 use serde::{Deserialize, Serialize};
 
 pub use attention::{AttentionShape, FullAttention, LatentAttention, PerLayerEmbedding, SharedKv};
+pub use half_layers::HalfLayers;
 pub use position::{PositionConfig, RopeScaling};
 pub use recurrent::{Recurrent, RecurrentMixer};
 
@@ -114,6 +116,9 @@ pub struct ModelConfig {
     /// Layers whose mixer is a recurrence instead of attention.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recurrent: Option<Recurrent>,
+    /// Layers that are a mixer alone, or a feed-forward alone.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub half_layers: Option<HalfLayers>,
     /// Mixture of experts in place of the feed-forward.
     #[serde(default, skip_serializing_if = "is_default")]
     pub experts: Option<Experts>,
@@ -360,12 +365,23 @@ impl ModelConfig {
 
     /// Whether `layer` has attention.
     pub fn has_attention(&self, layer: u32) -> bool {
-        self.recurrent(layer).is_none()
+        self.has_mixer(layer) && self.recurrent(layer).is_none()
     }
 
-    /// The experts of `layer`; `None`: an ordinary feed-forward.
+    /// Whether `layer` has attention or a recurrence.
+    pub fn has_mixer(&self, layer: u32) -> bool {
+        self.half_layers.as_ref().is_none_or(|halves| halves.feed_forward.binary_search(&layer).is_err())
+    }
+
+    /// Whether `layer` has a feed-forward or experts.
+    pub fn has_feed_forward(&self, layer: u32) -> bool {
+        self.half_layers.as_ref().is_none_or(|halves| halves.mixer.binary_search(&layer).is_err())
+    }
+
+    /// The experts of `layer`; `None`: an ordinary feed-forward, or none.
     pub fn experts(&self, layer: u32) -> Option<&Experts> {
-        self.experts.as_ref().filter(|experts| experts.dense_layers.binary_search(&layer).is_err())
+        let has_them = |experts: &&Experts| experts.dense_layers.binary_search(&layer).is_err();
+        self.experts.as_ref().filter(has_them).filter(|_| self.has_feed_forward(layer))
     }
 }
 

@@ -61,14 +61,14 @@ pub struct PerLayer {
 pub struct LayerWeights {
     /// Norm before the mixer.
     pub attn_norm: Option<Norm>,
-    /// What brings tokens together.
-    pub mixer: Mixer,
+    /// What brings tokens together, unless the layer is a feed-forward alone.
+    pub mixer: Option<Mixer>,
     /// Norm of what the mixer adds.
     pub post_attn_norm: Option<Norm>,
     /// Norm before the feed-forward.
     pub ffn_norm: Option<Norm>,
-    /// Feed-forward.
-    pub ffn: FeedForward,
+    /// Feed-forward, unless the layer is a mixer alone.
+    pub ffn: Option<FeedForward>,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<Norm>,
     /// What follows the feed-forward.
@@ -212,10 +212,11 @@ impl Model {
     pub(crate) fn layer_bytes_per_token(&self, index: usize) -> u64 {
         let bytes = |linear: &Linear| linear.weight.stored_bytes();
         let layer = &self.layers[index];
-        let mixer: u64 = layer.mixer.linears().chain(layer.per_layer_linears()).map(bytes).sum();
+        let mixer: u64 = layer.mixer_linears().chain(layer.per_layer_linears()).map(bytes).sum();
         let ffn: u64 = match &layer.ffn {
-            FeedForward::Dense(mlp) => mlp.linears().map(bytes).sum(),
-            FeedForward::Experts(mixture) => {
+            None => 0,
+            Some(FeedForward::Dense(mlp)) => mlp.linears().map(bytes).sum(),
+            Some(FeedForward::Experts(mixture)) => {
                 let used = self.config.experts.as_ref().map_or(0, |experts| experts.used as usize);
                 let chosen = mixture.experts.iter().take(used).flat_map(Mlp::linears);
                 mixture.for_all_tokens().chain(chosen).map(bytes).sum()
@@ -231,14 +232,25 @@ impl Model {
 
     /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let layers = self.layers.iter().flat_map(|layer| {
-            layer.mixer.linears().chain(layer.ffn.linears()).chain(layer.per_layer_linears())
-        });
+        let layers = self
+            .layers
+            .iter()
+            .flat_map(|layer| layer.mixer_and_ffn_linears().chain(layer.per_layer_linears()));
         layers.chain(self.per_layer.iter().map(|inputs| &inputs.projection)).chain([&self.head])
     }
 }
 
 impl LayerWeights {
+    /// The norm of what the layer reads first.
+    pub(crate) fn first_norm(&self) -> Option<&Norm> {
+        if self.mixer.is_some() { self.attn_norm.as_ref() } else { self.ffn_norm.as_ref() }
+    }
+
+    /// The matrices of mixer and feed-forward.
+    pub(crate) fn mixer_and_ffn_linears(&self) -> impl Iterator<Item = &Linear> {
+        self.mixer_linears().chain(self.ffn.iter().flat_map(FeedForward::linears))
+    }
+
     /// The matrices of what follows the feed-forward.
     pub(crate) fn per_layer_linears(&self) -> impl Iterator<Item = &Linear> {
         self.per_layer.iter().flat_map(|per_layer| [&per_layer.gate, &per_layer.up])

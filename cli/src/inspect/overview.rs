@@ -180,6 +180,7 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
         sliding_window,
         attention_gate: _,
         recurrent,
+        half_layers,
         experts,
         bos: _,
         stop_tokens: _,
@@ -187,7 +188,7 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
     } = model;
     let mut parts = Vec::new();
     if let Some(experts) = experts {
-        let layers = *layers as usize - experts.dense_layers.len();
+        let layers = (0..*layers).filter(|&layer| model.experts(layer).is_some()).count();
         parts.push(format!(
             "{} experts of {} ({} used) in {layers} layers",
             experts.count, experts.ffn, experts.used
@@ -203,6 +204,13 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
             RecurrentMixer::ShortConv {} => "short convolutions",
         };
         parts.push(format!("{name} in {} layers", recurrent.layers.len()));
+    }
+    if let Some(halves) = half_layers {
+        for (layers, what) in [(&halves.mixer, "feed-forward"), (&halves.feed_forward, "mixer")] {
+            if !layers.is_empty() {
+                parts.push(format!("no {what} in {} layers", layers.len()));
+            }
+        }
     }
     if let Some(window) = sliding_window {
         parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));

@@ -53,6 +53,7 @@ impl ModelConfig {
             layer_scale: _,
             sliding_window,
             recurrent,
+            half_layers,
             experts,
             bos,
             stop_tokens,
@@ -102,6 +103,7 @@ impl ModelConfig {
             self.check_layers("sliding_window layers", &window.layers)?;
         }
         recurrent.as_ref().map_or(Ok(()), |recurrent| self.check_recurrent(recurrent))?;
+        half_layers.as_ref().map_or(Ok(()), |halves| self.check_half_layers(halves))?;
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         latent.map_or(Ok(()), |latent| self.check_latent(latent))?;
         full_attention.map_or(Ok(()), |full| self.check_full_attention(full))?;
@@ -206,7 +208,7 @@ impl ModelConfig {
     }
 
     /// Ascending, so that they can be searched, and layers of this model.
-    fn check_layers(&self, name: &str, layers: &[u32]) -> Result<(), String> {
+    pub(super) fn check_layers(&self, name: &str, layers: &[u32]) -> Result<(), String> {
         if !layers.is_sorted_by(|a, b| a < b) || layers.last().is_some_and(|&last| last >= self.layers) {
             return Err(format!("{name}: expected ascending numbers below layers = {}", self.layers));
         }

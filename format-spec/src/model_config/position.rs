@@ -36,6 +36,17 @@ impl PositionConfig {
     pub const fn rope(theta: f32, scaling: Option<RopeScaling>) -> PositionConfig {
         PositionConfig::Rope { theta, scaling, dims: None, sliding_theta: None, unrotated_layers: Vec::new() }
     }
+
+    /// No position enters any of `layers` layers: rotary embedding of none.
+    pub fn unrotated(layers: u32) -> PositionConfig {
+        PositionConfig::Rope {
+            theta: 10_000.0,
+            scaling: None,
+            dims: None,
+            sliding_theta: None,
+            unrotated_layers: (0..layers).collect(),
+        }
+    }
 }
 
 impl Default for PositionConfig {

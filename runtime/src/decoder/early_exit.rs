@@ -71,7 +71,7 @@ impl Decoder {
             self.normalize(state, layer.attn_norm.as_ref());
             state.profile.lap(Section::Elementwise);
             // `with_early_exit` takes no others.
-            let Some(weights) = layer.mixer.attention() else { continue };
+            let Some(weights) = layer.attention() else { continue };
             if let (Some(latent), Some(of_latents)) = (self.model.config.latent, &weights.latent) {
                 self.keep_latent(state, index, weights, (latent, of_latents))?;
                 state.profile.lap(Section::Attention);

@@ -342,7 +342,7 @@ impl Plan {
         let shape = shape(config, index, options);
         let only = |kv| Plan { kv, mass: 0, recurrent: false };
         if !config.has_attention(index) {
-            return Plan { recurrent: true, ..only(KvLayer::new(shape, 0)) };
+            return Plan { recurrent: config.recurrent(index).is_some(), ..only(KvLayer::new(shape, 0)) };
         }
         match (config.window(index), options.keep) {
             (Some(_), _) if options.whole => only(KvLayer::new(shape, capacity)),

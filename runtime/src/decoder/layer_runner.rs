@@ -140,7 +140,7 @@ impl LayerRunner {
         self.prepare(index as u32, rows)?;
         let LayerRunner { decoder, state, .. } = self;
         state.hidden.copy_from_slice(hidden);
-        decoder.normalize(state, layer.attn_norm.as_ref());
+        decoder.normalize(state, layer.first_norm());
         let flow = decoder.layer(state, index, layer, None, observer)?;
         self.keep(index as u32, rows);
         let state = &self.state;

@@ -66,7 +66,7 @@ impl Decoder {
     /// The norm before the layer that is run in place `at`; behind the last, that of the head.
     pub(super) fn norm_of_next(&self, at: usize) -> Option<&Norm> {
         match self.schedule.get(at) {
-            Some(&layer) => self.model.layers[layer].attn_norm.as_ref(),
+            Some(&layer) => self.model.layers[layer].first_norm(),
             None => Some(&self.model.final_norm),
         }
     }

@@ -86,6 +86,8 @@ impl Decoder {
             latent: _,
             // `recurrent`, `recurrent_state`.
             recurrent: _,
+            // Which parts a layer has: `Model::load`; `layer` runs those.
+            half_layers: _,
             full_attention: _,
             shared_kv: _,
             value_norm: _,
@@ -371,17 +373,22 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let flow = match &layer.mixer {
-            Mixer::Attention(weights) => self.attention(state, index, weights, observer)?,
-            Mixer::Recurrent(weights) => self.recurrent(state, index, weights, observer)?,
+            Some(Mixer::Attention(weights)) => self.attention(state, index, weights, observer)?,
+            Some(Mixer::Recurrent(weights)) => self.recurrent(state, index, weights, observer)?,
+            None => ControlFlow::Continue(()),
         };
         if flow.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        state.profile.lap(Section::Matmul);
-        let residual = self.model.config.residual;
-        self.add_residual(state, layer.post_attn_norm.as_ref(), residual, None, layer.ffn_norm.as_ref());
-        state.profile.lap(Section::Elementwise);
-        if self.feed_forward(state, &layer.ffn, observer)?.is_break() {
+        if layer.mixer.is_some() {
+            state.profile.lap(Section::Matmul);
+            let then = if layer.ffn.is_some() { layer.ffn_norm.as_ref() } else { next };
+            let residual = self.model.config.residual;
+            self.add_residual(state, layer.post_attn_norm.as_ref(), residual, None, then);
+            state.profile.lap(Section::Elementwise);
+        }
+        let Some(ffn) = &layer.ffn else { return Ok(ControlFlow::Continue(())) };
+        if self.feed_forward(state, ffn, observer)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         state.profile.lap(Section::Matmul);

@@ -192,6 +192,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         sliding_window: _,
         attention_gate,
         recurrent,
+        half_layers,
         // `step/feed_forward`, which sees by the weights whether there is a gate.
         activation,
         gated_ffn: _,
@@ -212,6 +213,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
     } = config;
     let refused = [
         (recurrent.is_some(), "recurrent layers"),
+        (half_layers.is_some(), "layers of one part"),
         (*attention_gate, "gates of attention"),
         (latent.is_some(), "attention by way of latents (MLA)"),
         (full_attention.is_some(), "layers with heads of several widths"),
@@ -272,7 +274,8 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     let wanted =
         |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
     let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
-    let Some(attention) = layer.mixer.attention() else { return Err(not_there("recurrent layers")) };
+    let Some(attention) = layer.attention() else { return Err(not_there("recurrent layers")) };
+    let Some(ffn) = &layer.ffn else { return Err(not_there("layers of one part")) };
     Ok(GpuLayer {
         attn_norm: wanted(uploader, &layer.attn_norm),
         qkv: stack(uploader, [&attention.q].into_iter().chain(&attention.k).chain(&attention.v))?,
@@ -280,7 +283,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         output: linear(uploader, &attention.output)?,
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
-        ffn: match &layer.ffn {
+        ffn: match ffn {
             FeedForward::Dense(Mlp { gate, up, down, function: _ }) => GpuFeedForward::Dense(GpuMlp {
                 gated: gate.is_some(),
                 inner: stack(uploader, gate.iter().chain([up]))?,
@@ -381,7 +384,7 @@ fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
     for layer in &model.layers {
-        for linear in layer.mixer.linears().chain(layer.ffn.linears()) {
+        for linear in layer.mixer_and_ffn_linears() {
             all.push(resident(&linear.weight)?);
         }
     }

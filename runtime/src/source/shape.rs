@@ -28,7 +28,12 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let (heads, latent) = (config.heads as usize, config.latent);
     let experts = id.layer.and_then(|layer| config.experts(layer));
     let recurrent = id.layer.and_then(|layer| config.recurrent(layer));
-    let parts = Parts { attention: id.layer.is_some_and(|layer| config.has_attention(layer)), experts };
+    let parts = Parts {
+        mixer: id.layer.is_some_and(|layer| config.has_mixer(layer)),
+        attention: id.layer.is_some_and(|layer| config.has_attention(layer)),
+        feed_forward: id.layer.is_some_and(|layer| config.has_feed_forward(layer)),
+        experts,
+    };
     if !is_used(config, id.kind, parts) || !has_of_its_own(config, id) {
         return None;
     }
@@ -117,7 +122,9 @@ fn mixer_shape(recurrent: &Recurrent, kind: TensorKind, hidden: usize) -> Option
 /// What a layer consists of.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
+    mixer: bool,
     attention: bool,
+    feed_forward: bool,
     experts: Option<&'a Experts>,
 }
 
@@ -165,8 +172,9 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         vocab: _,
         max_positions: _,
         experts: _,
-        // Which layers have one: `expected_shape`.
+        // Which layers have them: `expected_shape`.
         recurrent: _,
+        half_layers: _,
         // Learned positions may be there without being used: `is_required`.
         position: _,
         // Numbers and choices of the arithmetic, which need no tensor.
@@ -186,21 +194,21 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         stop_tokens: _,
         pad: _,
     } = config;
-    let Parts { attention, experts } = parts;
+    let Parts { mixer, attention, feed_forward, experts } = parts;
     let shared = experts.and_then(|experts| experts.shared);
     let (placement, layer_norm) = (norm.placement, norm.kind == NormKind::LayerNorm);
     match kind {
         AttnQ | AttnOutput | AttnOutputBias => attention,
         AttnGate => attention && attention_gate,
-        FfnGate | FfnGateBias => gated_ffn && experts.is_none(),
-        FfnUp | FfnUpBias | FfnDown | FfnDownBias => experts.is_none(),
+        FfnGate | FfnGateBias => gated_ffn && feed_forward && experts.is_none(),
+        FfnUp | FfnUpBias | FfnDown | FfnDownBias => feed_forward && experts.is_none(),
         Router | RouterBias | ExpertUp | ExpertUpBias | ExpertDown | ExpertDownBias => experts.is_some(),
         ExpertGate | ExpertGateBias => gated_ffn && experts.is_some(),
         RouterChoiceBias => experts.is_some_and(|experts| experts.choice_bias),
         SharedGate => gated_ffn && shared.is_some(),
         SharedUp | SharedDown => shared.is_some(),
         SharedRouter => shared.is_some_and(|shared| shared.gated),
-        FfnActAbove | FfnActBelow => activation == Activation::Xielu,
+        FfnActAbove | FfnActBelow => feed_forward && activation == Activation::Xielu,
         AttnSinks => attention && attention_sinks,
         AttnNorm | AttnNormBias | FfnNorm | FfnNormBias | PostAttnNorm | PostFfnNorm | FinalNorm
         | FinalNormBias
@@ -208,10 +216,12 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         {
             false
         }
-        AttnNorm => placement.has_pre(),
-        AttnNormBias => placement.has_pre() && layer_norm,
-        FfnNorm => placement.has_pre() && residual != Residual::ParallelOneNorm,
-        FfnNormBias => placement.has_pre() && layer_norm && residual != Residual::ParallelOneNorm,
+        AttnNorm => mixer && placement.has_pre(),
+        AttnNormBias => mixer && placement.has_pre() && layer_norm,
+        FfnNorm => feed_forward && placement.has_pre() && residual != Residual::ParallelOneNorm,
+        FfnNormBias => {
+            feed_forward && placement.has_pre() && layer_norm && residual != Residual::ParallelOneNorm
+        }
         PostAttnNorm | PostFfnNorm => placement.has_post(),
         AttnK | AttnV | AttnKBias | AttnVBias | AttnQBias => attention && latent.is_none(),
         AttnKvDown | AttnKUp | AttnVUp => attention && latent.is_some(),

@@ -84,15 +84,18 @@ impl Loader<'_> {
         };
         let placement = config.norm.placement;
         let (pre, post) = (placement.has_pre(), placement.has_post());
+        let (mixer, ffn) = (config.has_mixer(i), config.has_feed_forward(i));
+        let ffn_norm = pre && ffn && config.residual != Residual::ParallelOneNorm;
         Ok(LayerWeights {
-            attn_norm: layer_norm(pre, AttnNorm, AttnNormBias)?,
+            attn_norm: layer_norm(pre && mixer, AttnNorm, AttnNormBias)?,
             mixer: match config.recurrent(i) {
-                Some(recurrent) => Mixer::Recurrent(Box::new(self.recurrent(i, recurrent)?)),
-                None => Mixer::Attention(Box::new(self.attention(i)?)),
+                Some(recurrent) => Some(Mixer::Recurrent(Box::new(self.recurrent(i, recurrent)?))),
+                None if mixer => Some(Mixer::Attention(Box::new(self.attention(i)?))),
+                None => None,
             },
             post_attn_norm: self.gain_only(post, i, PostAttnNorm)?,
-            ffn_norm: layer_norm(pre && config.residual != Residual::ParallelOneNorm, FfnNorm, FfnNormBias)?,
-            ffn: self.feed_forward(i)?,
+            ffn_norm: layer_norm(ffn_norm, FfnNorm, FfnNormBias)?,
+            ffn: ffn.then(|| self.feed_forward(i)).transpose()?,
             post_ffn_norm: self.gain_only(post, i, PostFfnNorm)?,
             per_layer: self.is_used(i, PerLayerGate).then(|| self.per_layer(i)).transpose()?,
             scale: match self.is_used(i, LayerScale) {

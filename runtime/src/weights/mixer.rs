@@ -1,6 +1,6 @@
 //! What brings the tokens of a layer together: attention, or a recurrence.
 
-use super::{Linear, Norm};
+use super::{LayerWeights, Linear, Norm};
 
 /// What brings the tokens of a layer together.
 pub enum Mixer {
@@ -72,17 +72,23 @@ pub struct RecurrentWeights {
     pub output: Linear,
 }
 
-impl Mixer {
-    /// Attention, where it is that.
+impl LayerWeights {
+    /// Attention, where the layer has it.
     pub fn attention(&self) -> Option<&AttentionWeights> {
-        match self {
-            Mixer::Attention(attention) => Some(attention),
-            Mixer::Recurrent(_) => None,
+        match &self.mixer {
+            Some(Mixer::Attention(attention)) => Some(attention),
+            Some(Mixer::Recurrent(_)) | None => None,
         }
     }
 
-    /// All matrices.
-    pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
+    /// All matrices of the mixer.
+    pub(super) fn mixer_linears(&self) -> impl Iterator<Item = &Linear> {
+        self.mixer.iter().flat_map(Mixer::linears)
+    }
+}
+
+impl Mixer {
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
         let (all, latent) = match self {
             Mixer::Attention(weights) => {
                 let AttentionWeights { q, k, v, latent, gate, output, .. } = &**weights;

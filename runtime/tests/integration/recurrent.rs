@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use qsf_format::{EarlyExits, ModelConfig, QkNorm, QuantType, Recurrent, RecurrentMixer};
+use qsf_format::{EarlyExits, HalfLayers, ModelConfig, QkNorm, QuantType, Recurrent, RecurrentMixer};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::{Activations, Decoder, DecoderState, KvKeep, KvOptions, KvPolicy, StateBytes};
@@ -34,6 +34,16 @@ pub fn mamba2(config: ModelConfig) -> ModelConfig {
     ModelConfig { recurrent: Some(recurrent), ..config }
 }
 
+/// Mamba-2 alone, attention alone, a feed-forward alone.
+pub fn half_layers(config: ModelConfig) -> ModelConfig {
+    let mixer = RecurrentMixer::Mamba2 { heads: 4, head_dim: 12, groups: 2, state: 20 };
+    ModelConfig {
+        recurrent: Some(Recurrent { mixer, taps: 4, layers: vec![0] }),
+        half_layers: Some(HalfLayers { mixer: vec![0, 1], feed_forward: (2..config.layers).collect() }),
+        ..config
+    }
+}
+
 fn config() -> ModelConfig {
     ModelConfig {
         architecture: "test".into(),
@@ -57,6 +67,7 @@ fn models() -> Vec<RandomModel> {
         RandomModel::new(gated_delta(config()), QuantType::Q8),
         RandomModel::new(short_conv(config()), QuantType::F32),
         RandomModel::new(mamba2(config()), QuantType::F32),
+        RandomModel::new(half_layers(config()), QuantType::F32),
     ]
 }
 

@@ -154,6 +154,7 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         // No architecture of the table has these.
         attention_gate: false,
         recurrent: None,
+        half_layers: None,
         experts,
         // `tokens` reads them.
         bos: None,

@@ -20,6 +20,59 @@ pub(super) const MAMBA: &[NameRule] = &[
     rows("layers.{}.mamba.out_proj.weight", &[MixerOutput]),
 ];
 
+/// A layer of Mamba-2 in models whose layers call every part their mixer.
+pub(super) const MAMBA_MIXER: &[NameRule] = &[
+    rows("layers.{}.mixer.in_proj.weight", &[MixerGate, MixerIn, MixerStep]),
+    formed("layers.{}.mixer.conv1d.weight", &[MixerConv], Form::Filters),
+    rows("layers.{}.mixer.conv1d.bias", &[MixerConvBias]),
+    formed("layers.{}.mixer.A_log", &[MixerDecay], Form::MinusExp),
+    rows("layers.{}.mixer.dt_bias", &[MixerStepBias]),
+    rows("layers.{}.mixer.D", &[MixerSkip]),
+    rows("layers.{}.mixer.norm.weight", &[MixerNorm]),
+    rows("layers.{}.mixer.out_proj.weight", &[MixerOutput]),
+];
+
+/// Names of fields that say the numbers of Mamba-2, and what they are where they are not there.
+pub(super) struct Mamba2Fields {
+    pub heads: (&'static str, u32),
+    pub groups: u32,
+    pub state: (&'static str, u32),
+}
+
+/// Layers of Mamba-2, with heads of `head_dim`, by the fields of models whose layers call every part their mixer.
+pub(super) fn mamba2_mixer(
+    reader: &Reader<'_>,
+    names: &Mamba2Fields,
+    head_dim: u32,
+    layers: Vec<u32>,
+) -> Result<Recurrent> {
+    let fields = reader.fields;
+    reader.only("use_bias", false)?;
+    reader.only("mamba_proj_bias", false)?;
+    let dimension = |(name, default): (&'static str, u32)| reader.dimension(&[name], default);
+    let mixer = RecurrentMixer::Mamba2 {
+        heads: dimension(names.heads)?,
+        head_dim,
+        groups: fields.u32("n_groups")?.unwrap_or(names.groups),
+        state: dimension(names.state)?,
+    };
+    Ok(Recurrent { mixer, taps: fields.u32("conv_kernel")?.unwrap_or(4), layers })
+}
+
+/// `use_conv_bias`.
+pub(super) fn declared_mixer_conv_bias(reader: &Reader<'_>) -> Result<Vec<(TensorKind, bool)>> {
+    Ok(declared(&[MixerConvBias], reader.fields.bool("use_conv_bias")?.unwrap_or(true)))
+}
+
+/// Refuses another function behind the convolution than the decoder has there.
+pub(super) fn only_silu(reader: &Reader<'_>, name: &str) -> Result<()> {
+    if reader.activation(name, "silu")? == Activation::Silu {
+        return Ok(());
+    }
+    let what = format!("{name} other than silu, which the convolution would have");
+    Err(RuntimeError::unsupported(reader.fields.path, what, "supported: silu"))
+}
+
 /// Layers of Mamba-2 for a model that has them, by the fields `mamba_...`.
 pub(super) fn mamba2(reader: &Reader<'_>, model: &ModelConfig, layers: Vec<u32>) -> Result<Recurrent> {
     let fields = reader.fields;
@@ -55,7 +108,7 @@ pub(super) fn declared_conv_bias(reader: &Reader<'_>) -> Result<Vec<(TensorKind,
 }
 
 /// Steps are above 0 by themselves; other limits are obeyed by some programs and not by others.
-fn refuse_limits(reader: &Reader<'_>) -> Result<()> {
+pub(super) fn refuse_limits(reader: &Reader<'_>) -> Result<()> {
     let Some(limits) = reader.fields.get("time_step_limit").and_then(|limits| limits.as_array()) else {
         return Ok(());
     };

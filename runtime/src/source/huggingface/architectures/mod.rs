@@ -36,6 +36,7 @@ mod lfm2;
 mod lfm2_moe;
 mod llama;
 mod mamba;
+mod mamba2;
 mod minicpm3;
 mod minimax_m2;
 mod ministral;
@@ -46,6 +47,7 @@ mod mixtures;
 mod mpt;
 mod names;
 mod nemotron;
+mod nemotron_h;
 mod olmo;
 mod olmo2;
 mod olmo3;
@@ -88,6 +90,8 @@ pub(super) const ALL: &[Architecture] = &[
     lfm2::LFM2,
     lfm2_moe::LFM2_MOE,
     bamba::BAMBA,
+    mamba2::MAMBA2,
+    nemotron_h::NEMOTRON_H,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
     gemma4::GEMMA4,

@@ -3,6 +3,7 @@
 mod hybrids;
 mod latents;
 mod layer_norms;
+mod state_spaces;
 
 use std::collections::HashSet;
 
@@ -45,6 +46,7 @@ fn samples() -> Vec<TinyModel> {
     samples.extend(later_samples::samples());
     samples.extend(hybrids::samples());
     samples.extend(latents::samples());
+    samples.extend(state_spaces::samples());
     samples
 }
 
