@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_format_follows_from_the_flag_the_name_and_the_recipe_in_this_order() {
         for (words, expected) in [
-            (vec![], "qsf 4bit"),
+            (vec![], "qsf n4"),
             (vec!["out.gguf"], "gguf Q4_K_M"),
             (vec!["OUT.GGUF", "--quant", "q8_0"], "gguf Q8_0"),
             (vec!["--quant", "Q3_K"], "gguf Q3_K_M"),

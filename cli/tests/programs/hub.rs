@@ -48,12 +48,12 @@ fn a_model_of_the_hub_becomes_the_file_that_its_folder_becomes() {
     let (code, stdout, stderr) = run(convert(&hub, dir.path(), &["org/name", "--json"]));
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((&report["model"], &report["path"]), (&"name".into(), &"name-4bit.qsf".into()));
+    assert_eq!((&report["model"], &report["path"]), (&"name".into(), &"name-n4.qsf".into()));
 
     let (code, _, stderr) = run(convert(&hub, dir.path(), &[DEMO, "local.qsf"]));
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let read = |name| fs::read(dir.path().join(name)).unwrap();
-    assert!(read("name-4bit.qsf") == read("local.qsf"), "the same files give the same bytes");
+    assert!(read("name-n4.qsf") == read("local.qsf"), "the same files give the same bytes");
 
     hub.hub.forget();
     let (code, _, stderr) = run(convert(&hub, dir.path(), &["org/name"]));
