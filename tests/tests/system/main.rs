@@ -33,6 +33,7 @@ mod damage;
 mod determinism;
 mod foreseen;
 mod gguf_out;
+mod groups_out;
 mod hf_out;
 mod layouts;
 mod long_texts;
