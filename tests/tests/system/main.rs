@@ -75,4 +75,5 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod signals;
 #[cfg(target_os = "linux")]
+mod split_gguf;
 mod stacks;
