@@ -214,7 +214,9 @@ fn cold(
 ) -> Result<ColdLoad> {
     let prepare = |source: &dyn WeightSource| {
         cancel.check()?;
-        let decoder = how.decoder(Arc::new(Model::load(source)?), cpu, cancel)?;
+        let mut model = Model::load(source)?;
+        model.adapt(how.stream.adapters.open(source.config())?)?;
+        let decoder = how.decoder(Arc::new(model), cpu, cancel)?;
         Ok(how.shortcuts.apply(decoder, source)?.0)
     };
     cold_load(&|| source::open(how.path), &prepare, repetitions, progress)

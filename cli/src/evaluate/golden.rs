@@ -23,7 +23,9 @@ pub(super) fn print_agreement(
     cancel: &Cancel,
 ) -> anyhow::Result<()> {
     let open = args.stream.open(args.model()?)?;
-    let decoder = decoder(args, cpu, Model::load(open.source())?)?.stop_on(cancel);
+    let mut model = Model::load(open.source())?;
+    model.adapt(open.adapters().to_vec())?;
+    let decoder = decoder(args, cpu, model)?.stop_on(cancel);
     let kv = args.kv.kv_type;
     match args.device.choose(decoder, only_on_cpu(args))? {
         Runs::OnCpu(decoder) => compare(args, &*decoder, kv.unwrap_or_default(), path),
