@@ -105,7 +105,7 @@ def test_the_programs_are_in_the_package(program, demo, tmp_path):
     different = module("inspect", "diff", demo / "demo-1m", demo / "demo-1m-4bit.qsf")
     assert different.returncode == 1 and different.stdout.endswith("the models differ\n")
     wrong = module("convert", demo / "demo-1m", "--quant", "q4")
-    assert wrong.returncode == 2 and "the nearest is 4bit" in wrong.stderr
+    assert wrong.returncode == 2 and "the nearest is n4" in wrong.stderr
     assert module("sing").returncode == 2 and "convert, inspect, eval, run" in module("sing").stderr
     (tmp_path / "jobs.jsonl").write_text('{"model": "%s", "output": "b.qsf"}' % (demo / "demo-1m"))
     batch = module("convert", "--batch", tmp_path / "jobs.jsonl", "--out-dir", tmp_path)

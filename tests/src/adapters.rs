@@ -30,8 +30,8 @@ pub fn demo_adapter(dir: &Path) {
             }
         }
     }
-    let views = tensors.iter().map(|(name, shape, bytes)| {
-        (name, TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap())
-    });
+    let views = tensors
+        .iter()
+        .map(|(name, shape, bytes)| (name, TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap()));
     fs::write(dir.join("adapter_model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
 }

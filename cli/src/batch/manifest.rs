@@ -9,8 +9,7 @@ use std::path::Path;
 use qsf_format::{JsonLimits, check_json};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml_span::value::{Table, Value as TomlValue, ValueInner};
 
 use super::error::{BatchError, Problem};
 
@@ -194,37 +193,44 @@ fn of_json(value: Value) -> Given {
 fn parse_toml(text: &str) -> Result<Vec<Entry>, Vec<(usize, String)>> {
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let line_of = |offset: usize| 1 + ends.partition_point(|end| *end < offset);
-    let document = DeTable::parse(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| line_of(span.start));
-        vec![(line, error.message().to_owned())]
+    let mut document = toml_span::parse(text).map_err(|error| {
+        let what = error.kind.to_string();
+        vec![(line_of(error.span.start), if what.is_empty() { "not TOML".to_owned() } else { what })]
     })?;
+    let ValueInner::Table(keys) = document.take() else {
+        return Err(vec![(1, "expected tables [[job]]".into())]);
+    };
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
-    for (key, value) in document.into_inner() {
-        let line = line_of(key.span().start);
-        match value.into_inner() {
-            DeValue::Array(jobs) if key.get_ref() == JOB_TABLE => {
-                for job in jobs {
-                    let line = line_of(job.span().start);
-                    match job.into_inner() {
-                        DeValue::Table(table) => entries.push(entry(line, table, &line_of)),
+    for (key, mut value) in keys {
+        match value.take() {
+            ValueInner::Array(jobs) if key.name == JOB_TABLE => {
+                for mut job in jobs {
+                    let line = line_of(job.span.start);
+                    match job.take() {
+                        ValueInner::Table(table) => entries.push(entry(line, table, text, &line_of)),
                         _ => problems.push((line, "expected a table [[job]]".into())),
                     }
                 }
             }
-            _ => problems.push((line, format!("\"{}\" is not [[job]], which begins a job", key.get_ref()))),
+            _ => {
+                problems.push((
+                    line_of(key.span.start),
+                    format!("\"{}\" is not [[job]], which begins a job", key.name),
+                ));
+            }
         }
     }
     entries.sort_by_key(|entry| entry.line);
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
 }
 
-fn entry(line: usize, table: DeTable<'_>, line_of: &dyn Fn(usize) -> usize) -> Entry {
+fn entry(line: usize, table: Table<'_>, text: &str, line_of: &dyn Fn(usize) -> usize) -> Entry {
     let mut pairs: Vec<Pair> = table
         .into_iter()
         .map(|(key, value)| Pair {
-            line: line_of(key.span().start),
-            key: key.get_ref().to_string(),
-            value: of_toml(value),
+            line: line_of(key.span.start),
+            key: key.name.into_owned(),
+            value: of_toml(value, text),
         })
         .collect();
     // The table is sorted by name.
@@ -232,16 +238,22 @@ fn entry(line: usize, table: DeTable<'_>, line_of: &dyn Fn(usize) -> usize) -> E
     Entry { line, pairs }
 }
 
-fn of_toml(value: Spanned<DeValue<'_>>) -> Given {
-    match value.into_inner() {
-        DeValue::String(text) => Given::Text(text.into_owned()),
-        DeValue::Integer(number) if number.radix() == 10 => Given::Number(number.as_str().to_owned()),
-        DeValue::Integer(_) => Given::Other("a number that is not decimal"),
-        DeValue::Float(number) => Given::Number(number.as_str().to_owned()),
-        DeValue::Boolean(flag) => Given::Flag(flag),
-        DeValue::Datetime(_) => Given::Other("a date"),
-        DeValue::Array(values) => Given::List(values.into_iter().map(of_toml).collect()),
-        DeValue::Table(_) => Given::Other("a table"),
+fn of_toml(mut value: TomlValue<'_>, text: &str) -> Given {
+    let written = text.get(value.span.start..value.span.end).unwrap_or_default();
+    match value.take() {
+        ValueInner::String(text) => Given::Text(text.into_owned()),
+        ValueInner::Integer(_) if written.starts_with('0') && written.len() > 1 => {
+            Given::Other("a number that is not decimal")
+        }
+        // Digits as they are written: a float that went through 64 bits can have others.
+        ValueInner::Integer(_) | ValueInner::Float(_) => {
+            Given::Number(written.trim_start_matches('+').replace('_', ""))
+        }
+        ValueInner::Boolean(flag) => Given::Flag(flag),
+        ValueInner::Array(values) => {
+            Given::List(values.into_iter().map(|value| of_toml(value, text)).collect())
+        }
+        ValueInner::Table(_) => Given::Other("a table"),
     }
 }
 
@@ -281,6 +293,28 @@ mod tests {
             panic!("one problem");
         };
         assert!(*line == 3 && what.contains("duplicate"), "{line} {what}");
+    }
+
+    #[test]
+    fn numbers_of_toml_keep_their_digits_and_what_no_option_takes_is_named() {
+        let toml = "[[job]]\na = 1_000\nb = +0.10\nc = 0x10\nd = {x = 1}\ne = 0\nf = -0.5e-3\n";
+        let entries = parse(toml, Syntax::Toml).unwrap();
+        let values: Vec<&Given> = entries[0].pairs.iter().map(|pair| &pair.value).collect();
+        let number = |s: &str| Given::Number(s.into());
+        let (hex, table) = (Given::Other("a number that is not decimal"), Given::Other("a table"));
+        assert_eq!(
+            values,
+            [&number("1000"), &number("0.10"), &hex, &table, &number("0"), &number("-0.5e-3")]
+        );
+        for (toml, line) in [
+            ("[[job]]\nx = 2026-11-25\n", 2),
+            ("[[job]]\n\nx = 99999999999999999999\n", 3),
+            (&format!("[[job]]\nx = {}\n", "[".repeat(100_000)), 2),
+            (&format!("[[job]]\nx{} = 1\n", ".x".repeat(100_000)), 2),
+        ] {
+            let problems = parse(toml, Syntax::Toml).unwrap_err();
+            assert!(problems[0].0 == line && !problems[0].1.is_empty(), "{problems:?}");
+        }
     }
 
     #[test]

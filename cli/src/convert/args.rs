@@ -68,9 +68,9 @@ pub struct ConvertArgs {
     /// is multiplied with, such as dir=0.5 [1]. May be given several times
     #[arg(long, value_name = "PATH[=SCALE]", requires = "model", conflicts_with_all = ["plan", "save_plan", "demo", "show_stats", "merge_stats"])]
     pub(super) merge_lora: Vec<ScaledPath>,
-    /// Type of the matrices: t2, t3, n2, n3, n4, n5, 6bit, 8bit, 2bit, 2bit-sym, 3bit, 4bit, ternary, f16, bf16, f32 or mixed;
-    /// of a GGUF file a recipe of llama-quantize: Q2_K, Q2_K_S, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q4_K_S, Q4_K_M,
-    /// Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32 [default: 4bit; of a GGUF file Q4_K_M]
+    /// Type of the matrices: t2, t3, n2, n3, n4, n5, 6bit, 8bit, f16, bf16 or f32; to compare, or for models trained in them: 2bit,
+    /// 2bit-sym, 3bit, 4bit, ternary, mixed; of a GGUF file a recipe of llama-quantize: Q2_K, Q2_K_S, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q4_K_S, Q4_K_M,
+    /// Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32 [default: n4; of a GGUF file Q4_K_M]
     #[arg(long, visible_alias = "quant-type", value_name = "TYPE")]
     pub(super) quant: Option<QuantArg>,
     /// Format to write, where the name of OUT does not say it

@@ -114,13 +114,11 @@ fn options_of_flags(
     };
     let (recipe, gguf) = match Wanted::of(args)? {
         Wanted::Qsf(recipe) => (recipe, None),
-        Wanted::Gguf(recipe) | Wanted::Hf(Some(QuantArg::Gguf(recipe))) => {
-            (Recipe::Uniform(QuantType::Q4), Some(recipe))
-        }
+        Wanted::Gguf(recipe) | Wanted::Hf(Some(QuantArg::Gguf(recipe))) => (Recipe::DEFAULT, Some(recipe)),
         Wanted::Hf(Some(QuantArg::Qsf(recipe))) => (recipe, None),
         // The values of the source, whatever type holds them at last.
         Wanted::Hf(None) if size_limit.is_none() => (Recipe::Uniform(QuantType::F32), None),
-        Wanted::Hf(None) => (Recipe::Uniform(QuantType::Q4), None),
+        Wanted::Hf(None) => (Recipe::DEFAULT, None),
     };
     let stats_in = match &args.imatrix {
         Some(path) => vec![imatrix_of(path)?],

@@ -42,14 +42,14 @@ impl Wanted {
                 Ok(Wanted::Hf(quant))
             }
             (FormatArg::Qsf, Some(QuantArg::Gguf(recipe))) => {
-                let nearest = nearest_type(recipe.name()).unwrap_or(Recipe::Uniform(QuantType::Q4));
+                let nearest = nearest_type(recipe.name()).unwrap_or(Recipe::DEFAULT);
                 Err(RuntimeError::Request(format!(
                     "--quant '{recipe}' is a recipe of GGUF files: give OUT.gguf or --to gguf; of the types of QSF files, the \
                      nearest is {nearest}"
                 )))
             }
             (FormatArg::Qsf, Some(QuantArg::Qsf(recipe))) => Ok(Wanted::Qsf(recipe)),
-            (FormatArg::Qsf, None) => Ok(Wanted::Qsf(Recipe::Uniform(QuantType::Q4))),
+            (FormatArg::Qsf, None) => Ok(Wanted::Qsf(Recipe::DEFAULT)),
             (FormatArg::Gguf, quant) => {
                 refuse_flags_of_qsf(args, "a GGUF file")?;
                 Self::gguf(quant)
@@ -187,7 +187,7 @@ mod tests {
             (vec!["--quant", "Q3_K"], "gguf Q3_K_M"),
             (vec!["--to", "gguf", "--quant", "bf16"], "gguf BF16"),
             (vec!["out", "--quant", "f16"], "qsf f16"),
-            (vec!["out.gguf", "--to", "qsf"], "qsf 4bit"),
+            (vec!["out.gguf", "--to", "qsf"], "qsf n4"),
             (vec!["out", "--to", "hf"], "hf f32"),
             (vec!["--to", "hf", "--quant", "n4", "--dtype", "bf16"], "hf n4"),
             (vec!["--to", "hf", "--quant", "Q4_K_M"], "hf Q4_K_M"),

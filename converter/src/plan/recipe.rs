@@ -24,6 +24,9 @@ const ALIASES: [(&str, QuantType); 4] =
     [("2", QuantType::Q2), ("3", QuantType::Q3), ("4", QuantType::Q4), ("8", QuantType::Q8)];
 
 impl Recipe {
+    /// What no other type beats at its size, and quick to make (docs/measurements/quality.md).
+    pub const DEFAULT: Recipe = Recipe::Uniform(QuantType::N4);
+
     /// The type that a tensor is stored in, before overrides and before promotion for want of range.
     ///
     /// - Routers stay f32: they are small, and a wrong expert costs more than any rounding. So do rotary factors, whose
@@ -159,8 +162,7 @@ mod tests {
         assert_eq!("4".parse(), Ok(Recipe::Uniform(QuantType::Q4)));
         let error = "q4_k_m".parse::<Recipe>().unwrap_err();
         assert!(
-            error.contains("'q4_k_m': the nearest is 4bit")
-                && Recipe::all().all(|r| error.contains(r.name())),
+            error.contains("'q4_k_m': the nearest is n4") && Recipe::all().all(|r| error.contains(r.name())),
             "{error}"
         );
     }

@@ -121,10 +121,7 @@ mod tests {
             assert!(wrong.parse::<TypeOverride>().unwrap_err().contains("ffn_down=8bit"), "{wrong}");
         }
         assert!(
-            "head=q4"
-                .parse::<TypeOverride>()
-                .unwrap_err()
-                .contains("the nearest is 4bit; types are 2bit-sym")
+            "head=q4".parse::<TypeOverride>().unwrap_err().contains("the nearest is n4; types are 2bit-sym")
         );
     }
 }

@@ -158,7 +158,8 @@ impl ClusteredHead {
             tokens.resize(tokens.len().next_multiple_of(PANEL_ROWS), last);
         }
         if model.head.low_rank.is_some() {
-            let problem = "clusters are of the head as it is stored, and an adapter changes it: use --head exact";
+            let problem =
+                "clusters are of the head as it is stored, and an adapter changes it: use --head exact";
             return Err(RuntimeError::Request(problem.into()));
         }
         let head = model.head.weight.resident().ok_or_else(|| {

@@ -373,7 +373,7 @@ fn a_file_for_a_folder_and_a_folder_for_a_file_are_told_apart() {
         dir.path(),
         call,
         2,
-        &["model.qsf", "already quantized (4bit)", "--allow-requantize"],
+        &["model.qsf", "already quantized (n4)", "--allow-requantize"],
     );
     let call = program("qsf-convert").arg(&qsf).arg(&qsf).args("--force -q f16");
     refused("convert onto itself", dir.path(), call, 2, &["model.qsf", "own files"]);

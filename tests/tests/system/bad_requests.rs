@@ -95,9 +95,9 @@ fn machine_settings_that_cannot_be_are_refused_by_every_program_that_computes() 
         refused("more threads than cores", dir.path(), call.args("--pin -t 1024"), 2, &["core"]);
     }
     let [call, ..] = calls();
-    refused("block size", dir.path(), call.args("--block-size 48"), 2, &["48", "64"]);
+    refused("block size", dir.path(), call.args("--quant 4bit --block-size 48"), 2, &["48", "64"]);
     let [call, ..] = calls();
-    refused("type", dir.path(), call.args("--quant q4_k_m"), 2, &["Q4_K_M", "4bit"]);
+    refused("type", dir.path(), call.args("--quant q4_k_m"), 2, &["Q4_K_M", "n4"]);
 }
 
 #[test]

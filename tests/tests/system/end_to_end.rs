@@ -163,7 +163,7 @@ fn without_an_output_name_the_file_is_named_after_model_and_type_in_the_current_
     let here = dir.path().join("here");
     fs::create_dir(&here).unwrap();
     for (args, name) in [
-        ("", "demo-1m-4bit.qsf"),
+        ("", "demo-1m-n4.qsf"),
         ("-q 2", "demo-1m-2bit.qsf"),
         ("--quant-type MIXED", "demo-1m-mixed.qsf"),
         ("--quant ternary --q-group-size 32", "demo-1m-ternary.qsf"),

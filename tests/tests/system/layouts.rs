@@ -241,7 +241,8 @@ fn a_file_that_was_written_before_there_were_layouts_is_read_as_ever() {
     let dir = tempfile::tempdir().unwrap();
     let types = "attn_q=3bit attn_k=ternary attn_v=2bit attn_output=8bit ffn_up=2bit-sym";
     let types: String = types.split(' ').map(|rule| format!(" --tensor-type {rule}")).collect();
-    let [_, new] = in_both(&fixtures.join("golden/llama"), dir.path(), &format!("--block-size 32{types}"));
+    let [_, new] =
+        in_both(&fixtures.join("golden/llama"), dir.path(), &format!("--quant 4bit --block-size 32{types}"));
     let expected = fixtures.join("golden/llama/expected.safetensors");
     let golden = |file: &Path| {
         let call = program("qsf-eval").arg(file).arg("--golden").arg(&expected);

@@ -20,7 +20,8 @@ fn adapter(name: &str) -> PathBuf {
 
 /// How far a model with these adapters is from what PEFT computes with that of `name`.
 fn agreement(model: &Path, name: &str, adapters: &[&str]) -> (f64, bool) {
-    let mut call = program("qsf-eval").arg(model).arg("--golden").arg(adapter(name).join("expected.safetensors"));
+    let mut call =
+        program("qsf-eval").arg(model).arg("--golden").arg(adapter(name).join("expected.safetensors"));
     for adapter in adapters {
         call = call.arg("--lora").arg(adapter);
     }
@@ -111,7 +112,13 @@ fn adapters_that_do_not_fit_are_refused_by_name() {
         program("qsf-run").arg(model(name)).args("--prompt-ids 1,2 -n 1").arg("--lora").arg(lora)
     };
     refused("another model", path, other("gpt2", adapter("llama")), 3, &["lm_head", "shape"]);
-    refused("another model", path, other("phi3", adapter("llama").join("adapter.gguf")), 3, &["llama", "phi3"]);
+    refused(
+        "another model",
+        path,
+        other("phi3", adapter("llama").join("adapter.gguf")),
+        3,
+        &["llama", "phi3"],
+    );
     refused("no adapter", path, other("llama", model("llama")), 3, &["adapter_config.json"]);
     refused("no file", path, other("llama", path.join("none")), 3, &["none"]);
     refused("a scale", path, other("llama", "lora=inf".into()), 2, &["finite"]);

@@ -108,11 +108,11 @@ const MISTAKES: &[(&str, i32, &[&str])] = &[
     ("qsf-eval a.qsf -f demo-1m", 3, &["demo-1m", "a directory"]),
     ("qsf-eval a.qsf -f short.txt", 2, &["512", "--ctx"]),
     // Types.
-    ("qsf-convert demo-1m out.qsf --quant q4", 2, &["'q4'", "the nearest is 4bit"]),
-    ("qsf-convert demo-1m out.qsf --quant int4", 2, &["'int4'", "the nearest is 4bit"]),
-    ("qsf-convert demo-1m out.qsf --quant 4-bit", 2, &["'4-bit'", "the nearest is 4bit"]),
+    ("qsf-convert demo-1m out.qsf --quant q4", 2, &["'q4'", "the nearest is n4"]),
+    ("qsf-convert demo-1m out.qsf --quant int4", 2, &["'int4'", "the nearest is n4"]),
+    ("qsf-convert demo-1m out.qsf --quant 4-bit", 2, &["'4-bit'", "the nearest is n4"]),
     ("qsf-convert demo-1m out.qsf --quant fp16", 2, &["'fp16'", "the nearest is f16"]),
-    ("qsf-convert demo-1m out.qsf -q Q4%20K%20M", 2, &["'Q4_K_M'", "the nearest is 4bit"]),
+    ("qsf-convert demo-1m out.qsf -q Q4%20K%20M", 2, &["'Q4_K_M'", "the nearest is n4"]),
     ("qsf-convert demo-1m out.qsf Q8%200", 2, &["'Q8_0'", "--quant 8bit"]),
     ("qsf-convert demo-1m out.qsf --tensor-type attn%20v=q8", 2, &["'q8'", "the nearest is 8bit"]),
     ("qsf-convert demo-1m out.qsf --tensor-type 8bit", 2, &["8bit", "PATTERN=TYPE"]),
@@ -283,7 +283,7 @@ fn a_directory_of_the_hubs_cache_is_the_snapshot_that_main_names() {
     copy(&model, &cached.join("snapshots/abc"));
     fs::write(cached.join("refs/main"), "abc").unwrap();
     program("qsf-convert").dir(dir.path()).args("models--org--tiny").run().ok();
-    assert!(dir.path().join("tiny-4bit.qsf").is_file(), "named by the model, not by the commit");
+    assert!(dir.path().join("tiny-n4.qsf").is_file(), "named by the model, not by the commit");
     let run = |model: &str| {
         program("qsf-run").dir(dir.path()).arg(model).args("-p hi -n 4 --temp 0").run().ok().stdout
     };

@@ -145,6 +145,6 @@ fn plans_of_gguf_files_make_gguf_files_and_a_name_that_says_otherwise_is_refused
         dir.path(),
         replay("out.qsf", ""),
         2,
-        &["layer 0 attn_q", "Q4_K", "nearest is 4bit"],
+        &["layer 0 attn_q", "Q4_K", "nearest is n4"],
     );
 }

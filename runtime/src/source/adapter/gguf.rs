@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use qsf_format::printable::quote;
 use qsf_format::ModelConfig;
+use qsf_format::printable::quote;
 
-use super::Update;
 use super::pairs::{Ends, Pairs, refuse_other, wrong};
+use super::update::Update;
 use crate::error::{Result, RuntimeError};
 use crate::gguf::GgufFile;
 use crate::source::gguf::{GgufNames, Store};

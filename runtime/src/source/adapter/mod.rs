@@ -6,6 +6,7 @@
 //! | `peft`, `peft_config` | directories of PEFT |
 //! | `gguf` | files of llama.cpp |
 //! | `pairs` | from pairs of tensors to updates of the model's matrices |
+//! | `update` | what is added to one of these |
 
 mod gguf;
 mod open;
@@ -14,5 +15,7 @@ mod peft;
 mod peft_config;
 #[cfg(test)]
 mod tests;
+mod update;
 
-pub use open::{Adapter, Update};
+pub use open::Adapter;
+pub use update::Update;

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use qsf_format::{ModelConfig, TensorId};
+use qsf_format::ModelConfig;
 
+use super::update::Update;
 use super::{gguf, peft};
 use crate::error::{Result, RuntimeError};
 use crate::gguf::is_gguf;
-use crate::linear::LowRank;
 
 /// What an adapter adds to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,19 +20,6 @@ pub struct Adapter {
     pub files: Vec<PathBuf>,
     /// One for each matrix that it changes.
     pub updates: Vec<Update>,
-}
-
-/// What is added to a matrix.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Update {
-    /// The matrix.
-    pub id: TensorId,
-    /// Which of its experts, where each has updates of its own.
-    pub expert: Option<usize>,
-    /// The name of the module, for messages.
-    pub module: String,
-    /// What is added, all scales included.
-    pub low_rank: LowRank,
 }
 
 impl Adapter {
@@ -51,7 +38,12 @@ impl Adapter {
             return Err(RuntimeError::bad_input(path, "the adapter", expected, "something else"));
         };
         if updates.is_empty() {
-            return Err(RuntimeError::bad_input(path, "the adapter", "at least one pair of matrices", "none"));
+            return Err(RuntimeError::bad_input(
+                path,
+                "the adapter",
+                "at least one pair of matrices",
+                "none",
+            ));
         }
         Ok(Adapter { path: path.to_owned(), scale, files, updates })
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use qsf_format::printable::quote;
 use qsf_format::{ModelConfig, TensorKind};
 
-use super::Update;
+use super::update::Update;
 use crate::error::{Result, RuntimeError};
 use crate::linear::LowRank;
 use crate::source::mapping::{Module, ModulePart, NameTable, PartOrder, TensorStore, module_of};
@@ -96,8 +96,7 @@ impl<'a> Pair<'a> {
                 format!("a matrix of a {} model with {} layers", config.architecture, config.layers);
             return Err(wrong(self.store, &self.down, expected, format!("module {}", quote(path))));
         };
-        let looked_up =
-            [TensorKind::TokenEmbedding, TensorKind::Positions, TensorKind::PerLayerEmbedding];
+        let looked_up = [TensorKind::TokenEmbedding, TensorKind::Positions, TensorKind::PerLayerEmbedding];
         let file = self.store.file_of(&self.down);
         let refuse = |what: &str| {
             let what = format!("an adapter of {what} (tensor {})", quote(&self.down));
@@ -112,7 +111,9 @@ impl<'a> Pair<'a> {
             return Err(wrong(self.store, &self.up, expected, format!("shape {:?}", self.shape)));
         }
         if module.parts.is_empty() {
-            return Err(refuse("experts that are stored together, or of parts that the model has in another order"));
+            return Err(refuse(
+                "experts that are stored together, or of parts that the model has in another order",
+            ));
         }
         Ok(module)
     }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use qsf_format::printable::quote;
 use qsf_format::ModelConfig;
+use qsf_format::printable::quote;
 
-use super::Update;
 use super::pairs::{Ends, Pairs, refuse_other, wrong};
 use super::peft_config::PeftConfig;
+use super::update::Update;
 use crate::error::{Result, RuntimeError};
 use crate::model_dir::{Fields, files};
 use crate::source::HfNames;
@@ -22,7 +22,12 @@ const WRAPPER: &str = "base_model.model.";
 /// Reads the adapter in `dir`; gives its files, too.
 pub(super) fn read(dir: &Path, config: &ModelConfig, scale: f32) -> Result<(Vec<Update>, Vec<PathBuf>)> {
     let Some(path) = files::find(dir, CONFIG)? else {
-        return Err(RuntimeError::bad_input(dir, "the adapter", format!("{CONFIG}, as PEFT saves it"), "none"));
+        return Err(RuntimeError::bad_input(
+            dir,
+            "the adapter",
+            format!("{CONFIG}, as PEFT saves it"),
+            "none",
+        ));
     };
     let map = files::read_object(&path)?;
     let peft = PeftConfig::read(Fields { path: &path, within: "", map: &map })?;

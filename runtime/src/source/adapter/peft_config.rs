@@ -79,7 +79,12 @@ impl PeftConfig {
         let wanted = matching(path, "rank_pattern", &self.ranks, module)?.unwrap_or(f64::from(self.rank));
         if wanted != rank as f64 {
             let place = format!("the rank of {}", quote(module));
-            return Err(RuntimeError::bad_input(path, place, format!("{rank}, as its matrices have"), wanted));
+            return Err(RuntimeError::bad_input(
+                path,
+                place,
+                format!("{rank}, as its matrices have"),
+                wanted,
+            ));
         }
         let alpha = matching(path, "alpha_pattern", &self.alphas, module)?.unwrap_or(self.alpha);
         Ok((alpha / if self.by_root { wanted.sqrt() } else { wanted }) as f32)
@@ -117,14 +122,20 @@ fn refuse(fields: Fields<'_>, name: &str, value: &Value) -> Result<()> {
         ("modules_to_save" | "trainable_token_indices", _) => {
             (what("whole modules beside the pairs"), "merge the adapter into the model with PEFT first")
         }
-        ("target_parameters", _) => {
-            (what("updates of experts that are stored together"), "merge the adapter into the model with PEFT first")
+        ("target_parameters", _) => (
+            what("updates of experts that are stored together"),
+            "merge the adapter into the model with PEFT first",
+        ),
+        ("layer_replication", _) => {
+            (what("layers that are there twice"), "merge it into the model with PEFT first")
         }
-        ("layer_replication", _) => (what("layers that are there twice"), "merge it into the model with PEFT first"),
         ("alora_invocation_tokens", _) => {
             (what("an adapter that begins within a text"), "adapters that are always on can be applied")
         }
-        _ => (what("which is not known here"), "adapters of r, lora_alpha, use_rslora and patterns of these are"),
+        _ => (
+            what("which is not known here"),
+            "adapters of r, lora_alpha, use_rslora and patterns of these are",
+        ),
     };
     Err(unsupported(fields.path, what, supported))
 }

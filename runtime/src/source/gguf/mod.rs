@@ -12,6 +12,6 @@ mod store;
 pub(crate) mod tests;
 
 pub use crate::gguf::{GgufFile, GgufShard, GgufTensor, Metadata, PerLayer, is_gguf};
-pub(in crate::source) use store::Store;
 pub use naming::{GgufForm, GgufName, GgufNames};
 pub use source::{GgufSource, open_gguf};
+pub(in crate::source) use store::Store;

@@ -164,11 +164,7 @@ fn find_prefix(architecture: &Architecture, store: &dyn TensorStore, model: &Pat
         .filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
         .collect();
     found.sort_unstable();
-    let of_language: Vec<&str> = found
-        .iter()
-        .copied()
-        .filter(|prefix| is_of_language_part(prefix))
-        .collect();
+    let of_language: Vec<&str> = found.iter().copied().filter(|prefix| is_of_language_part(prefix)).collect();
     let usual = found.iter().copied().find(|&prefix| prefix == architecture.base);
     match (found.as_slice(), of_language.as_slice(), usual) {
         // Missing: reported under its usual name.
