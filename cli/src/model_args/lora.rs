@@ -7,6 +7,9 @@ use clap::Args;
 use qsf_format::ModelConfig;
 use qsf_runtime::Result;
 use qsf_runtime::source::adapter::Adapter;
+use serde_json::{Value, json};
+
+use crate::model_name::model_name;
 
 /// Flag of programs that run models.
 #[derive(Debug, Clone, Default, Args)]
@@ -40,6 +43,39 @@ impl FromStr for ScaledPath {
             return Err(format!("expected a finite number behind =, found {scale}"));
         }
         Ok(ScaledPath { path: path.into(), scale })
+    }
+}
+
+/// What is said of an adapter that is in use.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraReport {
+    name: String,
+    scale: f32,
+    matrices: usize,
+    rank: usize,
+}
+
+impl LoraReport {
+    /// Of an adapter before it is added.
+    pub fn of(adapter: &Adapter) -> LoraReport {
+        LoraReport {
+            name: model_name(&adapter.path),
+            scale: adapter.scale,
+            matrices: adapter.updates.len(),
+            rank: adapter.rank(),
+        }
+    }
+
+    /// For JSON.
+    pub fn to_json(&self) -> Value {
+        let LoraReport { name, scale, matrices, rank } = self;
+        json!({ "name": name, "scale": scale, "matrices": matrices, "rank": rank })
+    }
+
+    /// A line for people.
+    pub fn line(&self) -> String {
+        let LoraReport { name, scale, matrices, rank } = self;
+        format!("adapter {name}, scale {scale}: {matrices} matrices, rank {rank}")
     }
 }
 

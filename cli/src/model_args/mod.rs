@@ -25,6 +25,6 @@ pub use device::{Device, DeviceArgs, Runs, adapters_json, adapters_text, only_on
 pub use head::{HeadArgs, HeadChoice, HeadReport};
 pub use kv::KvArgs;
 pub use layers::{LayerArgs, LayerReport, Share};
-pub use lora::{LoraArgs, ScaledPath};
+pub use lora::{LoraArgs, LoraReport, ScaledPath};
 pub use shortcuts::{ShortcutArgs, ShortcutReport};
 pub use stream::{IoArg, OpenModel, StreamArgs, Streaming};

@@ -12,7 +12,7 @@ use qsf_runtime::stream::{
 use qsf_runtime::{KvOptions, Model, Result, RuntimeError, megabytes};
 use serde_json::{Value, json};
 
-use super::LoraArgs;
+use super::{LoraArgs, LoraReport};
 use crate::byte_size::{ByteSize, positive_size};
 use crate::json_document::document;
 
@@ -65,7 +65,9 @@ impl From<IoArg> for Io {
 /// A model that is open, and its adapters.
 pub struct OpenModel {
     file: OpenFile,
+    /// Until they are added to the loaded model.
     adapters: Vec<Adapter>,
+    reports: Vec<LoraReport>,
 }
 
 enum OpenFile {
@@ -93,7 +95,8 @@ impl StreamArgs {
     pub fn open(&self, path: &Path) -> Result<OpenModel> {
         let file = self.open_file(path)?;
         let adapters = self.adapters.open(file.source().config())?;
-        Ok(OpenModel { file, adapters })
+        let reports = adapters.iter().map(LoraReport::of).collect();
+        Ok(OpenModel { file, adapters, reports })
     }
 
     fn open_file(&self, path: &Path) -> Result<OpenFile> {
@@ -126,6 +129,11 @@ impl OpenModel {
     /// What is added to it.
     pub fn adapters(&self) -> &[Adapter] {
         &self.adapters
+    }
+
+    /// What is said of these.
+    pub fn lora(&self) -> &[LoraReport] {
+        &self.reports
     }
 
     /// Whether it runs without a budget.

@@ -125,3 +125,63 @@ fn adapters_that_do_not_fit_are_refused_by_name() {
     let eval = program("qsf-eval").arg(model("llama")).args("-f x --part 1/2 --part-out y --lora z");
     refused("a part", path, eval, 2, &["--lora", "--part"]);
 }
+
+#[test]
+fn a_merged_model_computes_what_one_with_the_adapter_does() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["gpt2", "gpt_neox", "mistral", "phi3"] {
+        let file = dir.path().join(format!("{name}.qsf"));
+        let convert = || {
+            let call = program("qsf-convert").arg(model(name)).arg(&file).args("--quant f32 --force");
+            call.arg("--merge-lora")
+        };
+        convert().arg(adapter(name)).run().ok();
+        let (error, greedy) = agreement(&file, name, &[]);
+        assert!(error < 1e-5 && greedy, "{name}: {error}");
+        let info = program("qsf-inspect").arg(&file).args("--json").run().json().to_string();
+        assert!(info.contains("adapter_model.safetensors"), "{name}: the file says what it was made of");
+        // Half of it twice is all of it.
+        let half = format!("{}=0.5", adapter(name).display());
+        convert().arg(&half).arg("--merge-lora").arg(&half).run().ok();
+        assert!(agreement(&file, name, &[]).0 < 1e-5, "{name}");
+    }
+}
+
+#[test]
+fn a_model_is_quantized_and_calibrated_with_its_adapter() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, lora) = (demo_model(dir.path()), dir.path().join("lora"));
+    demo_adapter(&lora);
+    let merged = dir.path().join("merged-hf");
+    let to = |out: &Path, more: &str| {
+        program("qsf-convert").arg(&source).arg(out).args(more).arg("--merge-lora").arg(&lora).run().ok();
+    };
+    to(&merged, "--to hf --dtype f32");
+    let calibrated = format!("--quant 4bit --calibration {CALIBRATION} --calibration-tokens 2048");
+    for more in ["--quant 4bit", &calibrated] {
+        let (at_once, after) = (dir.path().join("a.qsf"), dir.path().join("b.qsf"));
+        to(&at_once, &format!("{more} --force"));
+        program("qsf-convert").arg(&merged).arg(&after).args(&format!("{more} --force")).run().ok();
+        let equal = program("qsf-inspect").arg("diff").arg(&at_once).arg(&after).run();
+        assert_eq!(equal.code, 0, "{more}: {}{}", equal.stdout, equal.stderr);
+    }
+}
+
+#[test]
+fn adapters_that_cannot_be_merged_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let convert = |model: PathBuf, more: &str| {
+        program("qsf-convert").arg(model).arg("out.qsf").arg("--merge-lora").args(more)
+    };
+    let path = dir.path();
+    let lora = adapter("llama").display().to_string();
+    refused("another model", path, convert(model("gpt2"), &lora), 3, &["lm_head", "shape"]);
+    refused(
+        "a plan",
+        path,
+        convert(model("llama"), &format!("{lora} --save-plan x.json")),
+        2,
+        &["--save-plan"],
+    );
+    refused("no adapter", path, convert(model("llama"), "none"), 3, &["none"]);
+}
