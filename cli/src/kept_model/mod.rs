@@ -3,10 +3,17 @@
 //! | File | Duty |
 //! |---|---|
 //! | `open` | options by name, and what they open |
-//! | `text` | text that continues a prompt |
+//! | `text`, `together` | text that continues a prompt; texts of many at once |
+//! | `score` | how likely given continuations are |
+//! | `outputs` | logits and hidden states of given tokens |
 
 mod open;
+mod outputs;
+mod score;
 mod text;
+mod together;
 
 pub use open::{KeptModel, KeptModelArgs};
+pub use outputs::Pooling;
 pub use text::{Generated, TextRequest};
+pub use together::{BatchRequest, BatchText, DEFAULT_SEQUENCES};

@@ -7,6 +7,7 @@ use qsf_runtime::Result;
 use qsf_runtime::stop_text::StopTexts;
 use qsf_runtime::text_file::{TextFile, TextInMemory, TextSource, read_text};
 
+use super::prompts::PromptsArgs;
 use super::sampling::SamplingArgs;
 use super::{InteractiveArgs, TokenizeArgs};
 use crate::bench::BenchArgs;
@@ -16,6 +17,7 @@ use crate::model_args::{ActivationArgs, DeviceArgs, KvArgs, ShortcutArgs, Stream
 const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
   qsf-run model.qsf --chat -p \"Name three trees.\" --temp 0
+  qsf-run model.qsf --prompts prompts.jsonl --results texts.jsonl -n 64 --temp 0
   qsf-run model.qsf -i --system-prompt \"Be short.\"
   qsf-run ./model-dir -p \"Once upon a time\" --json
   qsf-run model.qsf -p \"Once upon a time\" --head clusters
@@ -45,6 +47,8 @@ pub struct RunArgs {
     /// Token ids to continue instead of text
     #[arg(long, value_name = "IDS", value_delimiter = ',', group = "input")]
     pub(super) prompt_ids: Option<Vec<u32>>,
+    #[command(flatten)]
+    pub(super) many: PromptsArgs,
     /// Tokens to generate at most; -1: until the context is full [default: 256, or what the context leaves]
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", value_parser = token_count)]
     pub(super) max_tokens: Option<usize>,
@@ -151,6 +155,9 @@ impl RunArgs {
 
     /// Whether there is something to continue.
     pub(super) fn has_input(&self) -> bool {
-        self.prompt.is_some() || self.file.is_some() || self.prompt_ids.is_some()
+        self.prompt.is_some()
+            || self.file.is_some()
+            || self.prompt_ids.is_some()
+            || self.many.prompts.is_some()
     }
 }

@@ -6,6 +6,7 @@
 //! | `session` | loads the model |
 //! | `prompt`, `lengths` | the tokens to continue, and how many there will be |
 //! | `answer`, `rates` | generates text, and says how fast |
+//! | `prompts`, `results` | `--prompts`, and where its lines go |
 //! | `sampling` | the flags of how tokens are chosen |
 //! | `help` | how the help is arranged |
 //! | `interactive` | `--interactive` |
@@ -20,7 +21,9 @@ mod help;
 mod interactive;
 mod lengths;
 mod prompt;
+mod prompts;
 mod rates;
+mod results;
 mod sampling;
 mod session;
 mod system;
@@ -32,6 +35,7 @@ use std::process::ExitCode;
 use qsf_runtime::RuntimeError;
 
 use self::answer::answer;
+use self::prompts::answer_prompts;
 use self::session::Session;
 use self::system::print_system;
 use crate::bench::{BenchModel, run_bench, run_kernels};
@@ -87,12 +91,19 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
         return Err(RuntimeError::Request(why.into()).into());
     }
     if !args.has_input() && !args.interactive.interactive {
-        let nothing =
-            "nothing to continue: pass -p TEXT, -f FILE (- for stdin) or --prompt-ids, or -i for a chat";
+        let nothing = "nothing to continue: pass -p TEXT, -f FILE (- for stdin), --prompt-ids or --prompts FILE, or -i for a chat";
         return Err(RuntimeError::Request(nothing.into()).into());
     }
     let Some((decoder, session)) = Session::load(args, path, cpu)? else { return Ok(()) };
     let only_on_cpu = only_on_cpu(&args.stream, &args.kv, &args.shortcuts, args.activations);
+    if args.many.prompts.is_some() {
+        // The name of a flag for the message, as several sequences are run by the processor.
+        return match args.device.choose(decoder, Some("--prompts"))? {
+            Runs::OnCpu(decoder) => answer_prompts(*decoder, args, session),
+            #[cfg(feature = "gpu")]
+            Runs::OnGpu(_) => Err(RuntimeError::Request("--prompts: not with --device gpu".into()).into()),
+        };
+    }
     match args.device.choose(decoder, only_on_cpu)? {
         Runs::OnCpu(decoder) => answer(&*decoder, args, session),
         #[cfg(feature = "gpu")]

@@ -11,7 +11,8 @@ use qsf_runtime::{Decoder, KvOptions, Tokenizer};
 
 use super::args::RunArgs;
 use super::lengths::Lengths;
-use super::prompt::prompt_tokens;
+use super::prompt::{all_prompts, prompt_tokens};
+use super::prompts::Prompts;
 use crate::console::{note as tell, print};
 use crate::interrupt::cancel_on_interrupt;
 use crate::model_args::{OpenModel, ShortcutReport, Streaming};
@@ -20,8 +21,10 @@ use crate::model_args::{OpenModel, ShortcutReport, Streaming};
 pub(super) struct Session {
     pub open: OpenModel,
     pub tokenizer: Option<Tokenizer>,
-    /// Tokens to continue.
+    /// Tokens to continue; of several prompts the most.
     pub prompt: Vec<u32>,
+    /// All of --prompts.
+    pub prompts: Option<Prompts>,
     pub lengths: Lengths,
     pub kv: KvOptions,
     pub shortcuts: ShortcutReport,
@@ -41,7 +44,11 @@ impl Session {
         let source = open.source();
         let json = source.tokenizer_json().filter(|_| !ids_only);
         let tokenizer = json.map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
-        let prompt = prompt_tokens(args, source, tokenizer.as_ref())?;
+        let prompts = all_prompts(args, source, tokenizer.as_ref())?;
+        let prompt = match &prompts {
+            Some(prompts) => prompts.longest().to_vec(),
+            None => prompt_tokens(args, source, tokenizer.as_ref())?,
+        };
         let lengths = Lengths::new(args, source.config(), &prompt)?;
         let kv = args.kv.options(open.default_kv());
         let layers = args.shortcuts.layers(open.source())?;
@@ -71,7 +78,8 @@ impl Session {
         if args.verbose || std::io::stderr().is_terminal() {
             write!(std::io::stderr(), "{}", shortcuts.lines())?;
         }
-        let session = Session { open, tokenizer, prompt, lengths, kv, shortcuts, streaming, started };
+        let session =
+            Session { open, tokenizer, prompt, prompts, lengths, kv, shortcuts, streaming, started };
         Ok(Some((decoder, session)))
     }
 }
