@@ -8,6 +8,7 @@ use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
 
 use crate::error::{ConvertError, Result};
+use crate::gguf::files_there;
 use crate::limits::rejected_path;
 use crate::options::ConvertOptions;
 use crate::plan::{Plan, PlannedTensor};
@@ -15,6 +16,7 @@ use crate::plan::{Plan, PlannedTensor};
 /// The output, and the sections that are asked for.
 pub(crate) fn check_request(source: &dyn WeightSource, out: &Path, options: &ConvertOptions) -> Result<()> {
     refuse_own_input(source, out)?;
+    refuse_own_parts(source, out, options)?;
     refuse_old_rejected(out, options)?;
     check_cluster_count(source, options)?;
     check_layer_count(source, options)
@@ -32,9 +34,24 @@ pub(crate) fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<
     if is_input { Err(ConvertError::OutputIsInput { path: out.to_owned() }) } else { Ok(()) }
 }
 
+/// How many files a split model makes is known in the end: none of those may be an input that one of them could replace.
+fn refuse_own_parts(source: &dyn WeightSource, out: &Path, options: &ConvertOptions) -> Result<()> {
+    if options.split_size.is_none() {
+        return Ok(());
+    }
+    let real = |path: &PathBuf| path.canonicalize().ok();
+    let inputs: Vec<PathBuf> = source.files().iter().filter_map(real).collect();
+    match files_there(out).into_iter().find(|file| real(file).is_some_and(|file| inputs.contains(&file))) {
+        Some(path) => Err(ConvertError::OutputIsInput { path }),
+        None => Ok(()),
+    }
+}
+
 /// What misses its limits gets another name, which may be taken as well.
 fn refuse_old_rejected(out: &Path, options: &ConvertOptions) -> Result<()> {
     let path = rejected_path(out);
+    let parts = if options.split_size.is_some() { files_there(&path) } else { Vec::new() };
+    let path = parts.into_iter().next().unwrap_or(path);
     if options.limits.any() && !options.force && path.symlink_metadata().is_ok() {
         return Err(FormatError::Exists { path }.into());
     }

@@ -29,7 +29,7 @@ use crate::replay::SurveyedModel;
 use crate::resume::{Fingerprint, Journal, TensorJournal};
 use crate::sections::{TOOL, clusters_of_file, evaluate_file, exits_of_file, hash_files};
 use crate::session::Session;
-use crate::write::{FileWriter, Finished, Written};
+use crate::write::{FileWriter, Finished, Published, Written};
 
 /// What a conversion did.
 #[derive(Debug, Clone)]
@@ -44,8 +44,11 @@ pub struct Conversion {
     pub early_exits: Option<EarlyExits>,
     /// How good the file is, where that was asked for: what section EVAL says.
     pub evaluation: Option<Value>,
-    /// Where the file is: under the name that was asked for, or [`rejected_path`] where it misses its limits.
+    /// Where the file is: under the name that was asked for, or [`rejected_path`] where it misses its limits. Of several files, the
+    /// first.
     pub path: PathBuf,
+    /// All files, where a GGUF model makes several.
+    pub files: Vec<PathBuf>,
     /// The limits that it misses, each in words with both figures.
     pub missed: Vec<String>,
     /// The files of the source, with their hashes.
@@ -126,7 +129,8 @@ pub fn convert(
         Some(error) if goes_on(&error) => return Err(error),
         unmeasured => unmeasured,
     };
-    let file_bytes = file.publish_as(&path)?;
+    let Published { bytes: file_bytes, files } = file.publish_as(&path)?;
+    let path = files.first().cloned().unwrap_or(path);
     unfinished.remove();
     if let Some(source) = unmeasured {
         return Err(ConvertError::Unmeasured { path, source: Box::new(source) });
@@ -140,6 +144,7 @@ pub fn convert(
         early_exits,
         evaluation,
         path,
+        files,
         missed,
         sources,
         file_bytes,
@@ -340,6 +345,7 @@ impl<'a> Encoding<'a> {
             let chosen = SizeRequest { limit, plan, options, encoder, provenance, session }
                 .choose(stats, &mut journal)?;
             self.plan = chosen.plan;
+            self.file.expect(self.source, &self.plan)?;
             measured = Some(chosen.measured);
         }
         let survey = measured.as_ref().map(|measured| SurveyedModel {

@@ -67,7 +67,7 @@ fn least_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions)
         None => text_bytes(source)?,
         Some(_) => {
             let provenance = unhashed_provenance(source, options.normalised())?;
-            vec![header_bytes(source, plan, provenance, options.evaluation.is_some())?]
+            vec![header_bytes(source, plan, provenance, options.evaluation.is_some(), options.split_size)?]
         }
     };
     Ok(described.into_iter().fold(values, u64::saturating_add))

@@ -21,6 +21,9 @@ pub struct ConvertOptions {
     pub gguf: Option<GgufRecipe>,
     /// Write a HuggingFace directory with the values that the file would have.
     pub hf: Option<HfOut>,
+    /// Most bytes of the values in a GGUF file: a larger model makes several files, by the rule of llama-gguf-split. The files do
+    /// not name it, for the model is the same.
+    pub split_size: Option<u64>,
     /// Weights that are stored apart from the blocks.
     pub outliers: OutlierChoice,
     /// Least cosine between a matrix and its stored form: one that has less goes on to a larger type; where types are chosen
@@ -80,6 +83,7 @@ impl Default for ConvertOptions {
             recipe: Recipe::Uniform(QuantType::Q4),
             gguf: None,
             hf: None,
+            split_size: None,
             outliers: OutlierChoice::OFF,
             min_cosine: None,
             overrides: Vec::new(),

@@ -1,7 +1,7 @@
 //! Encoded tensors into the file, in the order in which it has them. At most one layer of output is in memory.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use qsf_format::{
     CompleteFile, EarlyExits, FormatError, META_VERSION, Meta, Provenance, QsfWriter, TensorId, TensorKind,
@@ -51,6 +51,14 @@ pub(crate) enum Finished {
     Hf(Box<HfDirectory>),
 }
 
+/// What has its names.
+pub(crate) struct Published {
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// The files, the one first that readers open; of a directory, the directory.
+    pub files: Vec<PathBuf>,
+}
+
 /// Where a tensor of the model as a whole goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -86,6 +94,7 @@ impl FileWriter {
                     evaluated: options.evaluation.is_some(),
                     check_tokenizer: !options.skip_tokenizer_check,
                     force,
+                    split_size: options.split_size,
                 };
                 Writer::Gguf(Box::new(GgufWriter::create(out, &request)?))
             }
@@ -96,6 +105,17 @@ impl FileWriter {
             }
         };
         Ok(FileWriter { writer, records: Vec::new() })
+    }
+
+    /// Takes the types of `plan` for what is to come; no tensor is written yet.
+    ///
+    /// # Errors
+    /// When the file cannot have them.
+    pub fn expect(&mut self, source: &dyn WeightSource, plan: &Plan) -> Result<()> {
+        match &mut self.writer {
+            Writer::Gguf(writer) => writer.expect(source, plan),
+            Writer::Qsf(_) | Writer::Hf(_) => Ok(()),
+        }
     }
 
     /// All tensors of `plan`, each for itself; those that `cache` has are not encoded again.
@@ -328,13 +348,14 @@ impl Finished {
         }
     }
 
-    /// Bytes of it, of a directory of all files.
+    /// Bytes of it, of a directory or several files of all.
     ///
     /// # Errors
     /// When it cannot be looked at.
     pub fn bytes(&self) -> Result<u64> {
         match self {
             Finished::Hf(dir) => dir.bytes(),
+            Finished::Gguf(file) => Ok(file.bytes()),
             file => {
                 let path = file.path();
                 Ok(fs::metadata(path).map_err(|e| ConvertError::io(path, "read", e))?.len())
@@ -376,16 +397,17 @@ impl Finished {
         }
     }
 
-    /// Gives the file its name; gives its size.
+    /// Gives the file its name, or the files theirs.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn publish_as(self, path: &Path) -> Result<u64> {
-        match self {
-            Finished::Qsf(file) => Ok(file.publish_as(path)?),
-            Finished::Gguf(file) => file.publish_as(path),
-            Finished::Hf(dir) => dir.publish_as(path),
-        }
+    pub fn publish_as(self, path: &Path) -> Result<Published> {
+        let one = |bytes| Published { bytes, files: vec![path.to_owned()] };
+        Ok(match self {
+            Finished::Qsf(file) => one(file.publish_as(path)?),
+            Finished::Gguf(file) => Published { bytes: file.bytes(), files: file.publish_as(path)? },
+            Finished::Hf(dir) => one(dir.publish_as(path)?),
+        })
     }
 }
 

@@ -31,6 +31,11 @@ impl PartialDir {
     /// another process fills the same directory.
     pub fn create(path: &Path, force: bool) -> Result<PartialDir, FormatError> {
         check_replaceable(path, force)?;
+        PartialDir::claim(path, force)
+    }
+
+    /// Starts a directory, whatever is there under its final name.
+    pub(crate) fn claim(path: &Path, force: bool) -> Result<PartialDir, FormatError> {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         if let Some(parent) = parent.filter(|p| !p.is_dir()) {
             let source = io::Error::new(io::ErrorKind::NotFound, "there is no such folder");
@@ -86,9 +91,7 @@ impl PartialDir {
     /// # Errors
     /// When the system refuses, or `path` has come into being and must not be replaced.
     pub fn publish(mut self) -> Result<(), FormatError> {
-        drop(self.lock.take());
-        let lock = self.partial.join(LOCK);
-        fs::remove_file(&lock).map_err(|e| FormatError::io(&lock, "remove", e))?;
+        self.unlock()?;
         for name in entries(&self.partial)? {
             let path = self.partial.join(name);
             sync(&path)?;
@@ -115,6 +118,13 @@ impl PartialDir {
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if cfg!(unix) { sync(parent) } else { Ok(()) }
     }
+
+    /// Ends the time in which nobody else fills it.
+    fn unlock(&mut self) -> Result<(), FormatError> {
+        drop(self.lock.take());
+        let lock = self.partial.join(LOCK);
+        fs::remove_file(&lock).map_err(|e| FormatError::io(&lock, "remove", e))
+    }
 }
 
 impl Drop for PartialDir {
@@ -127,7 +137,7 @@ impl Drop for PartialDir {
     }
 }
 
-fn sync(path: &Path) -> Result<(), FormatError> {
+pub(crate) fn sync(path: &Path) -> Result<(), FormatError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(|e| FormatError::io(path, "sync", e))
 }
 

@@ -32,6 +32,17 @@ pub(crate) fn finish_partial(partial: &Path) {
     unfinished().retain(|other| other != partial);
 }
 
+/// Does `rename`, by which what is at `partial` gets its name: it is abandoned before that or not at all.
+pub(crate) fn finish_by(
+    partial: &Path,
+    rename: impl FnOnce() -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
+    let mut unfinished = unfinished();
+    rename()?;
+    unfinished.retain(|other| other != partial);
+    Ok(())
+}
+
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -122,7 +133,7 @@ impl Drop for PartialFile {
 }
 
 /// Whether a file may get the name `path`. Asked before the work and again behind it: hours may lie between.
-fn check_replaceable(path: &Path, force: bool) -> Result<(), FormatError> {
+pub(crate) fn check_replaceable(path: &Path, force: bool) -> Result<(), FormatError> {
     let Ok(existing) = path.symlink_metadata() else { return Ok(()) };
     // `--force` replaces files, but root would lose /dev/null to it. A link is replaced, and not what it leads to.
     if !existing.is_file() && !existing.is_symlink() {

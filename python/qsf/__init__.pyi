@@ -41,6 +41,7 @@ class _Convert(TypedDict, total=False):
     to: Literal["qsf", "gguf", "hf"] | None
     dtype: Literal["f32", "f16", "bf16"] | None
     shard_size: _Size | None
+    split_size: _Size | None
     imatrix: _Path | None
     calibration: _Paths | None
     calibration_tokens: int | None

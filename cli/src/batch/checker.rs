@@ -19,6 +19,8 @@ use super::manifest::{Entry, Given, Pair};
 const MODEL: &str = "model";
 /// The key of the second.
 pub(super) const OUTPUT: &str = "output";
+/// An option of conversions that other callers have, and jobs cannot.
+const SPLIT: &str = "split-size";
 /// Options that a job cannot have, by their ids, with the reason.
 const NOT_FOR_JOBS: [(&str, &str); 15] = [
     ("help", "is not for jobs"),
@@ -80,6 +82,7 @@ impl<'a> Checker<'a> {
             match name.as_str() {
                 MODEL => model = self.text(pair),
                 OUTPUT => output = self.output(pair),
+                SPLIT => self.problem(pair.line, Some(&pair.key), "makes several files, and a job makes one"),
                 _ => options.extend(self.words(pair, &name)),
             }
         }

@@ -48,7 +48,7 @@ Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or 
 #[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
 #[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "imatrix", "stats_out", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 // The options of a job are in the list.
-#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload", "gguf_types"])))]
+#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload", "gguf_types"])))]
 #[command(mut_arg("upload", |upload| upload.conflicts_with_all(["dry_run", "stats_only", "stats_part", "merge_stats", "show_stats", "demo"])))]
 pub struct ConvertArgs {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
@@ -77,6 +77,10 @@ pub struct ConvertArgs {
     /// With --to hf: most bytes of a file of weights [default: 5GB]
     #[arg(long, value_name = "SIZE")]
     pub(super) shard_size: Option<ByteSize>,
+    /// Of GGUF files: most bytes of tensors in a file; a larger model makes OUT-00001-of-0000N.gguf and so on, as llama-gguf-split
+    /// does [default: one file]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) split_size: Option<ByteSize>,
     /// Type of the tensors whose name matches, such as 'attn_v=8bit' or 'layer 0 *=4bit'; may be repeated, later ones win
     #[arg(long, value_name = "PATTERN=TYPE")]
     pub(super) tensor_type: Vec<TypeOverride>,
@@ -139,18 +143,18 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) stats_out: Option<PathBuf>,
     /// Write the file of --stats-out and stop: nothing is converted
-    #[arg(long, requires_all = ["stats_out", "model"], conflicts_with_all = ["out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo", "gguf_types"])]
+    #[arg(long, requires_all = ["stats_out", "model"], conflicts_with_all = ["out", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo", "gguf_types"])]
     pub(super) stats_only: bool,
     /// With --stats-only: only the I-th of N parts of the calibration text, such as 1/4, cut between the sequences that the whole
     /// text is taken in; --stats-in and --merge-stats add the files up
     #[arg(long, value_name = "I/N", requires = "stats_only")]
     pub(super) stats_part: Option<WorkPart>,
     /// Add up statistics files of one model, in this order, into that of --stats-out, and stop
-    #[arg(long, value_name = "FILE", num_args = 1.., requires = "stats_out", conflicts_with_all = ["model", "stats_only", "calibration", "calibration_tokens", "chat_template", "threads", "pin", "out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo", "gguf_types"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "stats_out", conflicts_with_all = ["model", "stats_only", "calibration", "calibration_tokens", "chat_template", "threads", "pin", "out", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "effort", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "demo", "gguf_types"])]
     pub(super) merge_stats: Vec<PathBuf>,
     /// Print what statistics files hold and stop. With MODEL, before it, also how long the rows of its matrices are, and how
     /// much their outputs vary
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "revision", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "demo", "dry_run", "plan", "save_plan", "eval", "max_size", "clusters", "early_exit", "calibration", "stats_in", "stats_out", "target_size", "target_bpw", "skip_tokenizer_check", "force", "allow_requantize", "gguf_types"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["out", "revision", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "demo", "dry_run", "plan", "save_plan", "eval", "max_size", "clusters", "early_exit", "calibration", "stats_in", "stats_out", "target_size", "target_bpw", "skip_tokenizer_check", "force", "allow_requantize", "gguf_types"])]
     pub(super) show_stats: Vec<PathBuf>,
     /// Group the tokens of the vocabulary into N clusters, measured on the calibration text, for qsf-run --head clusters [default:
     /// none; without a number 256]
@@ -190,7 +194,7 @@ pub struct ConvertArgs {
     #[arg(long, conflicts_with_all = ["stats_out", "retry", "fail_fast"])]
     pub(super) dry_run: bool,
     /// Convert the built-in model at several types, evaluate each and compare
-    #[arg(long, conflicts_with_all = ["model", "out", "quant", "to", "dtype", "shard_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "skip_tokenizer_check", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "save_plan", "clusters", "early_exit", "eval", "max_size", "stats_in", "stats_out", "show_stats", "gguf_types"])]
+    #[arg(long, conflicts_with_all = ["model", "out", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "dry_run", "calibration", "skip_tokenizer_check", "allow_requantize", "revision", "target_size", "target_bpw", "plan", "save_plan", "clusters", "early_exit", "eval", "max_size", "stats_in", "stats_out", "show_stats", "gguf_types"])]
     pub(super) demo: bool,
     /// With --demo: folder for the files
     #[arg(long, value_name = "DIR", default_value = "demo-out", requires = "demo", conflicts_with = "model")]

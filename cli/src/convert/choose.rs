@@ -68,6 +68,7 @@ pub(super) fn choose_options(
         allow_requantize: args.allow_requantize,
         stats_out: args.stats_out.clone(),
         save_plan: args.save_plan.clone(),
+        split_size: args.split_size.map(|size| size.0),
         limits: Limits {
             max_kld: args.max_kld,
             max_ppl_increase: args.max_ppl_increase,

@@ -101,6 +101,22 @@ pub(super) fn extension<'a>(
     args: &ConvertArgs,
     plan: Option<&'a SavedPlan>,
 ) -> Result<&'a str, RuntimeError> {
+    let found = extension_of(args, plan)?;
+    if args.split_size.is_some() && found != FormatArg::Gguf.extension() {
+        let problem = match found {
+            "hf" => {
+                "--split-size is for GGUF files: --shard-size says how large the files of a directory are"
+            }
+            _ => {
+                "--split-size is for GGUF files, and a QSF file is one file: give OUT.gguf or --to gguf with it"
+            }
+        };
+        return Err(RuntimeError::Request(problem.into()));
+    }
+    Ok(found)
+}
+
+fn extension_of<'a>(args: &ConvertArgs, plan: Option<&'a SavedPlan>) -> Result<&'a str, RuntimeError> {
     let Some(plan) = plan else { return Ok(Wanted::of(args)?.extension()) };
     let of_plan = plan.extension();
     match args.out.as_deref().map(|out| (out, of_name(out))) {

@@ -35,6 +35,7 @@ impl Program for ConvertArgs {
                     "to",
                     "dtype",
                     "shard_size",
+                    "split_size",
                     "force",
                     "dry_run",
                     "compress",

@@ -116,6 +116,10 @@ impl Made {
     pub fn to_json(&self, sent: Option<&Sent>) -> Value {
         let mut value = conversion_json(&self.conversion);
         value["path"] = json!(self.conversion.path.display().to_string());
+        if self.conversion.files.len() > 1 {
+            let files = self.conversion.files.iter().map(|file| file.display().to_string());
+            value["files"] = json!(files.collect::<Vec<_>>());
+        }
         value["model"] = json!(self.name);
         value["type"] = json!(self.named);
         if let Some(sent) = sent {

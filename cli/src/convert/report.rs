@@ -99,6 +99,16 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
     })
 }
 
+/// The files that were written, as people are told.
+pub fn files_text(conversion: &Conversion) -> String {
+    let first = conversion.path.display();
+    match conversion.files.len() {
+        0 | 1 => first.to_string(),
+        2 => format!("{first} and another file"),
+        more => format!("{first} and {} more files", more - 1),
+    }
+}
+
 /// A tensor with what is not known or was not done as null, not left out as in META.
 fn record_json(record: &TensorReport) -> Value {
     json!({
@@ -128,8 +138,13 @@ pub fn prediction_lines(found: &Prediction, what: &str, compressed: bool) -> Str
         Some(divergence) => format!("{divergence:.4} nats per token (--eval measures it)"),
         None => "unknown: needs --calibration, --target-size or --target-bpw".into(),
     };
+    let files = match found.files {
+        None => String::new(),
+        Some(1) => " (one file)".into(),
+        Some(files) => format!(" ({files} files)"),
+    };
     format!(
-        "{what}: {} weights in {}{}, {:.3} bits per weight over the whole file\n\
+        "{what}: {} weights in {}{}{files}, {:.3} bits per weight over the whole file\n\
          estimated divergence from the model: {divergence}\n\
          estimated time: {}, memory: {}\n",
         found.weights,

@@ -19,7 +19,7 @@ use super::demo::{demo_table, run_demo};
 use super::make::{Made, make, make_and_upload};
 use super::model::{open_model, output};
 use super::ram::Ram;
-use super::report::{conversion_text, plan_table, prediction_json, prediction_lines};
+use super::report::{conversion_text, files_text, plan_table, prediction_json, prediction_lines};
 use super::stats::{statistics_json, statistics_line};
 use super::stats_report::StatsReport;
 use crate::batch::{BatchError, Worker, forecast_batch, run_batch};
@@ -146,7 +146,7 @@ fn report(args: &ConvertArgs, made: &Made) -> anyhow::Result<()> {
     if !args.json && !args.output.quiet {
         let (conversion, tensors) = (&made.conversion, !args.no_table);
         let text = conversion_text(conversion, made.block, tensors);
-        print(&format!("{text}{}: written and verified\n", conversion.path.display()))?;
+        print(&format!("{text}{}: written and verified\n", files_text(conversion)))?;
     }
     Ok(())
 }
@@ -185,6 +185,9 @@ fn dry_run(
         value["compressed"] = json!(options.compression != Compression::None);
         value["quantized_from"] = json!(quantized_from);
         value["needs_allow_requantize"] = json!(needs_permission);
+        if let Some(files) = found.files {
+            value["predicted_files"] = json!(files);
+        }
         print_json(&document("prediction", value))?;
         return Ok(());
     }

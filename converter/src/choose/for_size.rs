@@ -9,7 +9,7 @@ use super::types::{Offer, joined, unmeasured};
 use crate::encode::TensorEncoder;
 use crate::error::{ConvertError, Result};
 use crate::fit::{Measured, StatsFiles};
-use crate::gguf::{header_bytes, names_of};
+use crate::gguf::{header_bytes, more_headers_at_most, names_of};
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Candidate, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size};
 use crate::resume::Records;
@@ -49,7 +49,12 @@ impl SizeRequest<'_> {
         let plan = as_stored(encoder, self.plan)?;
         let gguf = options.gguf.is_some();
         let sections = match options.gguf {
-            Some(_) => vec![header_bytes(source, &plan, self.provenance, options.evaluation.is_some())?],
+            Some(_) => {
+                // How many files there will be follows from the types.
+                let more = more_headers_at_most(limit, source.tensors().len(), options.split_size);
+                let evaluated = options.evaluation.is_some();
+                vec![header_bytes(source, &plan, self.provenance, evaluated, None)?, more]
+            }
             None => bytes_at_most(source, &plan, self.provenance, options)?,
         };
         let config = source.config();

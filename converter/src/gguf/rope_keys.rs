@@ -1,8 +1,10 @@
 //! Rotary positions as keys, and the tensors of factors that belong to them.
 
 use qsf_format::{ModelConfig, PositionConfig, RopeScaling};
+use qsf_runtime::ggml::GgmlType;
 use qsf_runtime::source::gguf::GgufNames;
 
+use super::header::Entry;
 use super::keys::Keys;
 use super::value::Value;
 
@@ -10,6 +12,19 @@ use super::value::Value;
 pub(super) struct Factors {
     pub name: &'static str,
     pub values: Vec<f32>,
+}
+
+impl Factors {
+    /// What the header says of it.
+    pub fn entry(&self) -> Entry {
+        let count = self.values.len() as u64;
+        Entry { name: self.name.to_owned(), dims: vec![count], ty: GgmlType::F32, bytes: 4 * count }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
 }
 
 /// Adds the keys of positions; gives the tensors. An error says in words what a file cannot say.

@@ -7,22 +7,13 @@ use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::{Tokenizer, pre_tokenizer_name};
 use serde_json::Value as Json;
 
+use super::stored_pieces::stored_scores;
 use super::value::{Pairs, Value};
+use super::vocabulary::{Kind, Vocabulary, is_byte_level};
 use crate::error::Result;
 
 /// Score of tokens that no merge makes.
 const UNMERGED: f32 = -1000.0;
-
-/// What a token is, as numbers of `tokenizer.ggml.token_type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Normal = 1,
-    Unknown = 2,
-    Control = 3,
-    UserDefined = 4,
-    Unused = 5,
-    Byte = 6,
-}
 
 /// The keys of the tokenizer of `source`.
 ///
@@ -36,12 +27,15 @@ pub(super) fn tokenizer_keys(source: &dyn WeightSource) -> Result<Pairs> {
     let tokenizer = Tokenizer::from_json(text, &path)?;
     let json: Json = serde_json::from_slice(text)
         .map_err(|error| RuntimeError::bad_input(&path, "the tokenizer", "a valid tokenizer.json", error))?;
-    let vocabulary = Vocabulary::read(&json, source.config().vocab as usize);
+    let mut vocabulary = Vocabulary::read(&json, source.config().vocab as usize);
     let mut pairs = match json["model"]["type"].as_str() {
         Some("Unigram") => vocabulary.unigram(&json),
         // Files from before the field existed have merges.
         Some("BPE") | None if is_byte_level(&json) => vocabulary.byte_level(&json, source)?,
-        Some("BPE") | None => vocabulary.pieces(&json),
+        Some("BPE") | None => match stored_scores(source.path(), &mut vocabulary)? {
+            Some(scores) => vocabulary.pieces(&json, scores),
+            None => vocabulary.pieces(&json, vocabulary.scores_of_merges(&json)),
+        },
         Some(other) => {
             let what = format!("a tokenizer of kind {other} in a GGUF file");
             let supported = "BPE and Unigram are";
@@ -56,71 +50,7 @@ pub(super) fn tokenizer_keys(source: &dyn WeightSource) -> Result<Pairs> {
     Ok(pairs)
 }
 
-/// Whether bytes are written as characters.
-fn is_byte_level(json: &Json) -> bool {
-    fn has(step: &Json) -> bool {
-        step["type"] == "ByteLevel"
-            || ["decoders", "pretokenizers"]
-                .iter()
-                .any(|list| step[*list].as_array().is_some_and(|steps| steps.iter().any(has)))
-    }
-    has(&json["decoder"]) || has(&json["pre_tokenizer"])
-}
-
-struct Vocabulary {
-    tokens: Vec<String>,
-    kinds: Vec<Kind>,
-    ids: HashMap<String, u32>,
-}
-
 impl Vocabulary {
-    /// A token for each row of the embedding.
-    fn read(json: &Json, rows: usize) -> Vocabulary {
-        let model = &json["model"];
-        let mut tokens: Vec<Option<String>> = vec![None; rows];
-        let mut put = |id: usize, text: &str| {
-            if let Some(place) = tokens.get_mut(id) {
-                *place = Some(text.to_owned());
-            }
-        };
-        if let Some(vocab) = model["vocab"].as_object() {
-            vocab.iter().for_each(|(text, id)| put(id.as_u64().unwrap_or(u64::MAX) as usize, text));
-        }
-        if let Some(pieces) = model["vocab"].as_array() {
-            let texts = pieces.iter().filter_map(|piece| piece[0].as_str());
-            texts.enumerate().for_each(|(id, text)| put(id, text));
-        }
-        let mut kinds: Vec<Kind> = tokens
-            .iter()
-            .map(|text| match text {
-                None => Kind::Unused,
-                Some(text) if is_byte(text) => Kind::Byte,
-                Some(_) => Kind::Normal,
-            })
-            .collect();
-        let byte_level = is_byte_level(json);
-        for added in json["added_tokens"].as_array().into_iter().flatten() {
-            let (Some(id), Some(text)) = (added["id"].as_u64(), added["content"].as_str()) else { continue };
-            let (id, special) = (id as usize, added["special"].as_bool().unwrap_or(false));
-            let Some(place) = tokens.get_mut(id) else { continue };
-            let control = special || looks_special(text);
-            // llama.cpp looks for them in the text as it is, spaces and all.
-            *place =
-                Some(if control || !byte_level { text.to_owned() } else { text.replace('\u{2581}', " ") });
-            kinds[id] = if control { Kind::Control } else { Kind::UserDefined };
-        }
-        let unknown = model["unk_token"].as_str();
-        for (kind, text) in kinds.iter_mut().zip(&tokens) {
-            if !byte_level && text.is_some() && text.as_deref() == unknown {
-                *kind = Kind::Unknown;
-            }
-        }
-        let named = |(i, text): (usize, Option<String>)| text.unwrap_or_else(|| format!("[PAD{i}]"));
-        let tokens: Vec<String> = tokens.into_iter().enumerate().map(named).collect();
-        let ids = tokens.iter().cloned().zip(0..).collect();
-        Vocabulary { tokens, kinds, ids }
-    }
-
     fn keys(&self, model: &str, pre: &str, scores: Option<Vec<f32>>) -> Pairs {
         let key = |name: &str| format!("tokenizer.ggml.{name}");
         let kinds = self.kinds.iter().map(|kind| *kind as i32).collect();
@@ -149,17 +79,19 @@ impl Vocabulary {
         Ok(pairs)
     }
 
+    fn pieces(&self, json: &Json, scores: Vec<f32>) -> Pairs {
+        let mut pairs = self.keys("llama", "default", Some(scores));
+        pairs.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(has_space_prefix(json))));
+        pairs
+    }
+
     /// llama.cpp merges by the score of what comes out: the sooner a merge, the higher.
-    fn pieces(&self, json: &Json) -> Pairs {
-        let mut scores: Vec<f32> = self
-            .kinds
-            .iter()
-            .map(
-                |kind| {
-                    if matches!(kind, Kind::Byte | Kind::Control | Kind::Unknown) { 0.0 } else { UNMERGED }
-                },
-            )
-            .collect();
+    fn scores_of_merges(&self, json: &Json) -> Vec<f32> {
+        let at_first = |kind: &Kind| match kind {
+            Kind::Byte | Kind::Control | Kind::Unknown => 0.0,
+            Kind::Normal | Kind::UserDefined | Kind::Unused => UNMERGED,
+        };
+        let mut scores: Vec<f32> = self.kinds.iter().map(at_first).collect();
         let all: Vec<(String, String)> = merges(json).collect();
         let lowest = -(all.len() as f32);
         for (score, kind) in scores.iter_mut().zip(&self.kinds) {
@@ -172,9 +104,7 @@ impl Vocabulary {
                 scores[*id as usize] = -(rank as f32);
             }
         }
-        let mut pairs = self.keys("llama", "default", Some(scores));
-        pairs.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(has_space_prefix(json))));
-        pairs
+        scores
     }
 
     fn unigram(&self, json: &Json) -> Pairs {
@@ -210,19 +140,6 @@ fn has_space_prefix(json: &Json) -> bool {
         }
     }
     has(&json["normalizer"]) || has(&json["pre_tokenizer"])
-}
-
-/// Tokens that stand for nothing that is written, though their files do not say so (as llama.cpp's converter has it).
-fn looks_special(text: &str) -> bool {
-    ["<pad>", "<mask>", "<2mass>", "[@BOS@]"].contains(&text)
-        || (text.starts_with("<|") && text.ends_with("|>"))
-        || (text.starts_with("<｜") && text.ends_with("｜>"))
-        || (text.starts_with("<unused") && text.ends_with('>'))
-}
-
-fn is_byte(text: &str) -> bool {
-    let digits = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-    digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
 }
 
 /// Which tokens start, end and fill texts.

@@ -6,7 +6,9 @@ use gguf_rs_lib::format::GGUFValueType;
 /// A value of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
+    U16(u16),
     U32(u32),
+    I32(i32),
     F32(f32),
     F64(f64),
     Bool(bool),
@@ -26,7 +28,9 @@ impl Value {
     /// The number of its type.
     pub fn type_id(&self) -> u32 {
         let known = match self {
+            Value::U16(_) => GGUFValueType::U16,
             Value::U32(_) => GGUFValueType::U32,
+            Value::I32(_) => GGUFValueType::I32,
             Value::F32(_) => GGUFValueType::F32,
             Value::F64(_) => GGUFValueType::F64,
             Value::Bool(_) => GGUFValueType::Bool,
@@ -40,7 +44,9 @@ impl Value {
     /// Adds its bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
+            Value::U16(v) => out.extend(v.to_le_bytes()),
             Value::U32(v) => out.extend(v.to_le_bytes()),
+            Value::I32(v) => out.extend(v.to_le_bytes()),
             Value::F32(v) => out.extend(v.to_le_bytes()),
             Value::F64(v) => out.extend(v.to_le_bytes()),
             Value::Bool(v) => out.push(u8::from(*v)),

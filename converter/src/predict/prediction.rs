@@ -18,6 +18,7 @@ use crate::encode::TensorEncoder;
 use crate::error::Result;
 use crate::fit::StatsFiles;
 use crate::foresee::{target_warning, warnings};
+use crate::gguf::count_files;
 use crate::options::{ConvertOptions, OutlierChoice};
 use crate::plan::{Plan, PlannedTensor};
 use crate::plan_file::SavedPlan;
@@ -35,6 +36,8 @@ pub struct Prediction {
     /// Bytes of the file, uncompressed, but for the figures of errors in META, which are not known yet: some tens of bytes for
     /// each tensor, rather too many. Tensors that the planned types have no range for are larger, unless a size was asked for.
     pub file_bytes: u64,
+    /// Files, where a GGUF model is split.
+    pub files: Option<usize>,
     /// Weights of all tensors.
     pub weights: u64,
     /// Divergence from the source in nats per token; `None` without a calibration text.
@@ -112,8 +115,10 @@ pub fn predict(
     seconds += seconds_of_conversion(&encoder, &plan, &mut stats, !options.stats_in.is_empty(), &session)?;
     let file_bytes = predicted_file_bytes(source, &plan, options, provenance)?;
     target_warning(file_bytes, options).iter().for_each(|warning| progress.warn(warning));
+    let files = options.split_size.map(|most| count_files(source, &plan, most)).transpose()?;
     Ok(Prediction {
         file_bytes,
+        files,
         weights: plan.weights(),
         divergence,
         peak_bytes: resident + BUFFERS + peak_bytes(source, &plan, options)?,

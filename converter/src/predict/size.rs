@@ -22,7 +22,9 @@ pub(super) fn predicted_file_bytes(
     }
     let gguf = options.gguf.is_some();
     let sections = match gguf {
-        true => vec![header_bytes(source, plan, provenance, options.evaluation.is_some())?],
+        true => {
+            vec![header_bytes(source, plan, provenance, options.evaluation.is_some(), options.split_size)?]
+        }
         false => bytes_expected(source, plan, provenance)?,
     };
     let (config, block, layout) = (source.config(), options.block, options.layout);

@@ -14,7 +14,7 @@ mod cursor;
 mod descriptor;
 mod file;
 mod metadata;
-mod split;
+pub mod split;
 
 pub use descriptor::GgufTensor;
 pub use file::{GgufFile, GgufShard, is_gguf};

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use super::metadata::Metadata;
 use crate::error::{Result, RuntimeError};
 
-const NUMBER: &str = "split.no";
-const COUNT: &str = "split.count";
-const TENSORS: &str = "split.tensors.count";
+/// Which file it is, from 0 on.
+pub const NUMBER: &str = "split.no";
+/// How many files there are.
+pub const COUNT: &str = "split.count";
+/// Tensors in all of them.
+pub const TENSORS: &str = "split.tensors.count";
 
 /// What the first file says of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,10 +77,26 @@ impl Split {
     }
 }
 
+/// The name of file `number` of `count`, where the first is 0.
+pub fn part_name(stem: &str, number: u32, count: u32) -> String {
+    format!("{stem}{}", name_end(number, count))
+}
+
+/// The stem of a name that a file of several has.
+pub fn stem_of_part(name: &str) -> Option<&str> {
+    let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    let is_number = |text: &str| text.len() >= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(number) && is_number(count)).then_some(stem)
+}
+
+/// Numbers in names count from 1.
+fn name_end(number: u32, count: u32) -> String {
+    format!("-{:05}-of-{count:05}.gguf", u64::from(number) + 1)
+}
+
 /// The path of file `number` of `count`, next to `path`, which is file `own`; `None` when its name says otherwise.
 fn sibling(path: &Path, own: u32, number: u32, count: u32) -> Option<PathBuf> {
-    // Numbers in names count from 1.
-    let suffix = |number: u32| format!("-{:05}-of-{count:05}.gguf", u64::from(number) + 1);
-    let stem = path.file_name()?.to_str()?.strip_suffix(&suffix(own))?;
-    Some(path.with_file_name(format!("{stem}{}", suffix(number))))
+    let stem = path.file_name()?.to_str()?.strip_suffix(&name_end(own, count))?;
+    Some(path.with_file_name(part_name(stem, number, count)))
 }

@@ -33,6 +33,7 @@ mod damage;
 mod determinism;
 mod foreseen;
 mod gguf_out;
+mod gguf_tokenizers;
 mod hf_out;
 mod layouts;
 mod long_texts;
@@ -75,4 +76,5 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod signals;
 #[cfg(target_os = "linux")]
+mod split_gguf;
 mod stacks;

@@ -26,7 +26,7 @@ use std::path::Path;
 pub(crate) use byte_level::ByteLevelBpe;
 pub(crate) use charsmap::Charsmap;
 pub(crate) use directory::read_model;
-pub use directory::{FoundTokenizer, find_tokenizer};
+pub use directory::{FoundTokenizer, ModelPiece, find_tokenizer, model_pieces};
 pub use gguf::{GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use piece_model::{Algorithm, PieceModel, Prefix, SPACE_MARK, byte_of};
 pub use pre_tokenizer_name::pre_tokenizer_name;

@@ -101,6 +101,14 @@ pub(super) fn read_sentencepiece(path: &Path, bytes: &[u8], config: &TokenizerCo
     Ok(model)
 }
 
+/// The pieces of the model in `bytes`, as they stand there.
+///
+/// # Errors
+/// The file is damaged.
+pub(super) fn read_pieces(path: &Path, bytes: &[u8]) -> Result<Vec<Piece>> {
+    Ok(read_proto(path, bytes)?.pieces)
+}
+
 /// SentencePiece refuses a model with no unknown piece, and one with two.
 fn one_unknown(path: &Path, pieces: &[Piece]) -> Result<u32> {
     let mut unknown =
