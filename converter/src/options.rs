@@ -15,6 +15,8 @@ use crate::replay::Replay;
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
+    /// What each adapter was multiplied with that was added to the source. Its files are among those of the source.
+    pub merged_scales: Vec<f32>,
     /// Types by tensor kind.
     pub recipe: Recipe,
     /// Write a GGUF file, with the types of this recipe instead.
@@ -80,6 +82,7 @@ impl Default for ConvertOptions {
     /// What `qsf-convert MODEL` does: 4 bits, fitted to nothing.
     fn default() -> ConvertOptions {
         ConvertOptions {
+            merged_scales: Vec::new(),
             recipe: Recipe::Uniform(QuantType::Q4),
             gguf: None,
             hf: None,
@@ -253,6 +256,7 @@ impl ConvertOptions {
         ]
         .into_iter()
         // Where it is not asked for, files stay as they were before there was such a thing.
+        .chain((!self.merged_scales.is_empty()).then(|| ("merge_lora", json!(self.merged_scales))))
         .chain(self.hf.map(|hf| ("hf", json!(hf))))
         .chain((!self.gguf_types.is_empty()).then(|| ("gguf_types", json!(self.gguf_types))))
         .chain(self.early_exit.as_ref().map(|exits| ("early_exit", json!(text(exits)))))

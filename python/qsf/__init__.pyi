@@ -24,6 +24,7 @@ _Progress = Callable[[str, int, int], object]
 _OnToken = Callable[[str], bool | None]
 
 class _Convert(TypedDict, total=False):
+    merge_lora: _Paths | None
     quant: _Type | None
     quant_type: _Type | None
     tensor_type: str | Sequence[str] | None
@@ -88,6 +89,7 @@ class _Evaluate(TypedDict, total=False):
     head: str | None
     quality: float | None
     early_exit: float | None
+    lora: _Paths | None
     ram_budget: _Size | None
     io: Literal["mmap", "pread", "direct"] | None
     kv_type: str | None
@@ -107,6 +109,7 @@ class _EvaluateTask(TypedDict, total=False):
     activations: Literal["int8", "int8-256", "f32"] | None
     head: str | None
     quality: float | None
+    lora: _Paths | None
     ram_budget: _Size | None
     io: Literal["mmap", "pread", "direct"] | None
     kv_type: str | None
@@ -193,6 +196,7 @@ class Model:
         kv_type: str | None = None,
         kv_window: int | None = None,
         kv_policy: str | None = None,
+        lora: _Paths | None = None,
         activations: str | None = None,
         quality: float | None = None,
         early_exit: float | None = None,

@@ -20,6 +20,7 @@ use crate::work::{Event, Work, report};
 /// path: a QSF file, HuggingFace directory or GGUF file; the latter two are run at full precision.
 /// options: those of qsf-run by their names with "_" for "-": threads=2; ram_budget="200MB" (bytes of the whole process, what
 /// Python holds included); kv_type="8bit,4bit"; activations="f32"; quality=0.8; head="clusters"; early_exit=0.9; kv_window=1024;
+/// lora="adapter=0.5" (a directory of PEFT or a GGUF file, and what it is multiplied with; or a list of these);
 /// ctx_size=4096 (positions that a prompt and its text may take: by default what the model was made for, and with a budget 2048).
 /// verbose: say on stderr how the model runs, and how long each text takes.
 ///

@@ -1,5 +1,6 @@
 //! The weights of a model as the decoder uses them: matrices in their stored type, vectors as floats.
 
+mod adapters;
 mod loader;
 mod mixer;
 mod mixer_loader;
@@ -11,6 +12,7 @@ use qsf_cpu::Function;
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
 use crate::error::Result;
+use crate::linear::LowRank;
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
 use crate::tensor::Tensor;
@@ -190,9 +192,16 @@ pub struct Linear {
     pub weight: Weight,
     /// One value per row.
     pub bias: Option<Vec<f32>>,
+    /// What adapters add to the matrix.
+    pub low_rank: Option<Box<LowRank>>,
 }
 
 impl Linear {
+    /// A matrix without adapters.
+    pub fn new(weight: Weight, bias: Option<Vec<f32>>) -> Linear {
+        Linear { weight, bias, low_rank: None }
+    }
+
     /// The matrix with its bias, where it is in memory.
     pub fn resident(&self) -> Option<(&Tensor, Option<&[f32]>)> {
         Some((self.weight.resident()?, self.bias.as_deref()))

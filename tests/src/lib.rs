@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod adapters;
 mod data;
 mod folders;
 pub mod forged;
@@ -18,6 +19,7 @@ pub mod reseal;
 #[cfg(target_os = "linux")]
 mod terminal;
 
+pub use adapters::demo_adapter;
 pub use data::{CALIBRATION, TEXT, golden, shared};
 pub use folders::{Snapshot, leftovers};
 pub use gguf::write_sparse_gguf;

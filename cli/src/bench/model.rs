@@ -19,8 +19,8 @@ use super::{BenchArgs, OutputFormat};
 use crate::compute::ComputeArgs;
 use crate::console::print;
 use crate::model_args::{
-    ActivationArgs, DeviceArgs, HeadReport, KvArgs, LayerReport, Runs, ShortcutArgs, ShortcutReport,
-    StreamArgs, Streaming, only_on_cpu,
+    ActivationArgs, DeviceArgs, HeadReport, KvArgs, LayerReport, LoraReport, Runs, ShortcutArgs,
+    ShortcutReport, StreamArgs, Streaming, only_on_cpu,
 };
 use crate::model_name::model_name;
 use crate::progress::ProgressLine;
@@ -86,6 +86,7 @@ pub fn run_bench(
     let (model, source) = (Arc::new(model), open.source());
     let decoder = how.decoder(model.clone(), &cpu, cancel)?;
     let (decoder, in_use) = how.shortcuts.apply_with(decoder, source, layers.clone())?;
+    let in_use = in_use.with_lora(open.lora());
     let mut report = empty_report(how, &decoder, &in_use, kv);
     report.load_seconds = started.elapsed().as_secs_f64();
     report.cold_load = cold;
@@ -183,6 +184,8 @@ fn empty_report(
         kv_type: kv.to_string(),
         head: in_use.head.map(HeadReport::to_json),
         layer_selection: in_use.layers.as_ref().map(LayerReport::to_json),
+        lora: in_use.lora.iter().map(LoraReport::to_json).collect(),
+        lora_lines: in_use.lora.iter().map(LoraReport::line).collect(),
         layers_line: in_use.layers.as_ref().map(LayerReport::line),
         // By clusters or with early exits, it depends on the token.
         weight_bytes_per_token: (in_use.head.is_none() && !decoder.exits_early())
@@ -214,7 +217,9 @@ fn cold(
 ) -> Result<ColdLoad> {
     let prepare = |source: &dyn WeightSource| {
         cancel.check()?;
-        let decoder = how.decoder(Arc::new(Model::load(source)?), cpu, cancel)?;
+        let mut model = Model::load(source)?;
+        model.adapt(how.stream.adapters.open(source.config())?)?;
+        let decoder = how.decoder(Arc::new(model), cpu, cancel)?;
         Ok(how.shortcuts.apply(decoder, source)?.0)
     };
     cold_load(&|| source::open(how.path), &prepare, repetitions, progress)

@@ -24,6 +24,11 @@ pub(super) struct BenchReport {
     pub head: Option<Value>,
     /// Layers that are left out; `None`: all are run.
     pub layer_selection: Option<Value>,
+    /// Adapters that are added.
+    pub lora: Vec<Value>,
+    /// The same for people, a line each.
+    #[serde(skip)]
+    pub lora_lines: Vec<String>,
     /// Those layers in a line for people.
     #[serde(skip)]
     pub layers_line: Option<String>,
@@ -112,7 +117,7 @@ impl BenchReport {
             self.weights_text(),
             self.load_seconds
         );
-        self.layers_line.iter().for_each(|line| out += &format!("{line}\n"));
+        self.lora_lines.iter().chain(&self.layers_line).for_each(|line| out += &format!("{line}\n"));
         out += &self.sheet().to_table();
         for row in &self.rows {
             if let Some(layers) = row.speed.layers_per_token {

@@ -13,6 +13,7 @@ use super::quant_arg::{FormatArg, QuantArg};
 use crate::batch::BatchArgs;
 use crate::byte_size::ByteSize;
 use crate::compute::ComputeArgs;
+use crate::model_args::ScaledPath;
 use crate::progress::VerbosityArgs;
 use crate::upload::UploadArgs;
 
@@ -48,7 +49,7 @@ Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or 
 #[command(group(ArgGroup::new("runs_text").args(["calibration", "target_size", "target_bpw", "stats_out"]).multiple(true)))]
 #[command(group(ArgGroup::new("runs_models").args(["calibration", "stats_in", "imatrix", "stats_out", "target_size", "target_bpw", "plan", "clusters", "early_exit", "eval", "demo"]).multiple(true)), mut_arg("pin", |pin| pin.requires("runs_models")))]
 // The options of a job are in the list.
-#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload", "gguf_types"])))]
+#[command(mut_arg("batch", |batch| batch.conflicts_with_all(["model", "out", "revision", "merge_lora", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "stats_only", "stats_part", "merge_stats", "show_stats", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "max_size", "skip_tokenizer_check", "force", "allow_requantize", "demo", "demo_dir", "pin", "upload", "gguf_types"])))]
 #[command(mut_arg("upload", |upload| upload.conflicts_with_all(["dry_run", "stats_only", "stats_part", "merge_stats", "show_stats", "demo"])))]
 pub struct ConvertArgs {
     /// Directory with config.json, weights and tokenizer; GGUF file (the first of a split one); QSF file; or a model of the
@@ -63,6 +64,10 @@ pub struct ConvertArgs {
     /// Branch, tag or commit of a model of the hub [default: main]
     #[arg(long, value_name = "REV", requires = "model")]
     pub(super) revision: Option<String>,
+    /// Add an adapter (LoRA) to the matrices before anything else is done: a directory as PEFT saves it or a GGUF file, and what it
+    /// is multiplied with, such as dir=0.5 [1]. May be given several times
+    #[arg(long, value_name = "PATH[=SCALE]", requires = "model", conflicts_with_all = ["plan", "save_plan", "demo", "show_stats", "merge_stats"])]
+    pub(super) merge_lora: Vec<ScaledPath>,
     /// Type of the matrices: t2, t3, n2, n3, n4, n5, 6bit, 8bit, f16, bf16 or f32; to compare, or for models trained in them: 2bit,
     /// 2bit-sym, 3bit, 4bit, ternary, mixed; of a GGUF file a recipe of llama-quantize: Q2_K, Q2_K_S, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q4_K_S, Q4_K_M,
     /// Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32 [default: n4; of a GGUF file Q4_K_M]

@@ -62,6 +62,7 @@ pub(super) fn choose_options(
         None => options_of_flags(args, source, evaluation)?,
     };
     Ok(ConvertOptions {
+        merged_scales: args.merge_lora.iter().map(|at| at.scale).collect(),
         force: args.force,
         keep_tensors: args.batch.batch_worker,
         skip_tokenizer_check: args.skip_tokenizer_check,

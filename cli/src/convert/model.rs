@@ -7,11 +7,13 @@ use qsf_converter::{ConvertError, SavedPlan};
 use qsf_format::FormatError;
 use qsf_runtime::RuntimeError;
 use qsf_runtime::progress::{Cancel, Progress};
-use qsf_runtime::source::{self, WeightSource};
+use qsf_runtime::source::adapter::Adapter;
+use qsf_runtime::source::{self, Merged, WeightSource};
 
 use super::args::ConvertArgs;
 use super::choose::type_name;
 use super::format::extension;
+use crate::model_args::ScaledPath;
 use crate::model_name::model_name;
 use crate::untrusted::refuse_if_untrusted;
 
@@ -53,7 +55,13 @@ pub(super) fn open_model(
         }
         None => model.to_owned(),
     };
-    Ok((name, source::open(&model)?))
+    let source = source::open(&model)?;
+    if args.merge_lora.is_empty() {
+        return Ok((name, source));
+    }
+    let open = |at: &ScaledPath| Adapter::open(&at.path, source.config(), at.scale);
+    let adapters = args.merge_lora.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    Ok((name, Box::new(Merged::new(source, adapters)?)))
 }
 
 /// The model of the hub that the file is made of, where MODEL names one.

@@ -32,7 +32,7 @@ pub struct EvalArgs {
     pub(super) base: Option<PathBuf>,
     /// Write the log-probabilities of MODEL to a file, which then is the --base of many models: two bytes for each scored position
     /// and token of the vocabulary
-    #[arg(long, value_name = "OUT", requires = "file", conflicts_with_all = ["base", "part", "store", "memory_plan", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy"])]
+    #[arg(long, value_name = "OUT", requires = "file", conflicts_with_all = ["base", "part", "store", "memory_plan", "activations", "lora", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy"])]
     pub(super) save_base: Option<PathBuf>,
     /// Tokens per chunk, of which the second half is scored [default: 512]; with --task most tokens of a prompt, which longer ones
     /// are cut to on the left [default: what the model was made for]
@@ -43,10 +43,10 @@ pub struct EvalArgs {
     pub(super) chunks: Option<u32>,
     /// Put the result into MODEL, a QSF file that was made of the base, where qsf-inspect shows it. A new file is written, verified
     /// and renamed; one that is in the file already goes
-    #[arg(long, requires_all = ["file", "base"], conflicts_with_all = ["part", "memory_plan", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "device"])]
+    #[arg(long, requires_all = ["file", "base"], conflicts_with_all = ["part", "memory_plan", "activations", "lora", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "device"])]
     pub(super) store: bool,
     /// Evaluate only the I-th of N parts of the chunks, such as 1/4, and write its sums for --join
-    #[arg(long, value_name = "I/N", requires_all = ["part_out", "file"], conflicts_with = "memory_plan")]
+    #[arg(long, value_name = "I/N", requires_all = ["part_out", "file"], conflicts_with_all = ["memory_plan", "lora"])]
     pub(super) part: Option<WorkPart>,
     /// With --part: the file for the sums
     #[arg(long, value_name = "FILE", requires = "part")]
@@ -73,7 +73,7 @@ pub struct EvalArgs {
     #[arg(long, requires = "written")]
     pub(super) force: bool,
     /// Join all parts of an evaluation: the figures are those of one run, to the last bit
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "save_base", "task", "ctx_size", "chunks", "part", "activations", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["model", "file", "golden", "base", "save_base", "task", "ctx_size", "chunks", "part", "activations", "lora", "head", "quality", "early_exit", "ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy", "device", "threads", "pin"])]
     pub(super) join: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) activations: ActivationArgs,

@@ -141,6 +141,7 @@ pub(super) fn measure(
     }
     let decoder = decoder(args, cpu, model)?.stop_on(cancel);
     let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
+    let shortcuts = shortcuts.with_lora(open.lora());
     let names = Names::of(args, base_name)?;
     let how =
         How { args, tokens: &tokens, options, fingerprints, names, shortcuts, streaming, text_sha256, saved };

@@ -92,6 +92,7 @@ pub(super) fn measure_task(
     }
     let decoder = decoder(args, cpu, model)?.stop_on(cancel);
     let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
+    let shortcuts = shortcuts.with_lora(open.lora());
     let device = if matches!(base, Some(Runs::OnCpu(_))) { DeviceArgs::CPU } else { args.device };
     let report = match (device.choose(decoder, only_on_cpu(args))?, base) {
         (Runs::OnCpu(model), None) => prepared.run(&*model, None, &shortcuts, streaming, progress),

@@ -77,7 +77,7 @@ impl KeptModelArgs {
         cancel.check()?;
         let tokenizer = tokenizer(&open, &self.model)?;
         let longest = open.source().config().max_positions as usize;
-        let whole = matches!(open, OpenModel::Whole(_));
+        let whole = open.is_whole();
         let context = self.ctx_size.unwrap_or(if whole { longest } else { DEFAULT_CONTEXT.min(longest) });
         if context == 0 || context > longest {
             let problem = format!("ctx_size {context}: expected 1 to {longest}, the model's own");

@@ -55,8 +55,8 @@ impl DeviceArgs {
         match (self.device, only_on_cpu) {
             (Device::Cpu, _) | (Device::Auto, Some(_)) => Ok(Runs::OnCpu(Box::new(decoder))),
             (Device::Gpu, Some(flag)) => Err(RuntimeError::Request(format!(
-                "{flag}: not with --device gpu, where keys and values are both f16 or both 8bit and the whole model is run from \
-                 the memory of the device; leave one of the two out"
+                "{flag}: not with --device gpu, where keys and values are both f16 or both 8bit and the whole model, without \
+                 adapters, is run from the memory of the device; leave one of the two out"
             ))),
             (device, None) => choose_gpu(decoder, device == Device::Auto),
         }
@@ -103,6 +103,7 @@ pub fn only_on_cpu(
 ) -> Option<&'static str> {
     let flags = [
         ("--activations", activations.given()),
+        ("--lora", !stream.adapters.lora.is_empty()),
         ("--ram-budget", stream.ram_budget.is_some()),
         ("--kv-type", kv.kv_type.is_some_and(|types| !matches!(types, KvTypes::F16 | KvTypes::EIGHT_BIT))),
         ("--kv-window", kv.kv_window.is_some()),

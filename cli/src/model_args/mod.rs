@@ -5,6 +5,7 @@
 //! | `activations` | what weights are multiplied with |
 //! | `device` | the processor or a graphics processor |
 //! | `kv` | the key/value cache |
+//! | `lora` | adapters |
 //! | `shortcuts` | what of the model is left out: `head` (vocabulary clusters), `layers` (layers and early exits) |
 //! | `stream` | memory: opening and loading a model with or without a budget |
 
@@ -13,6 +14,7 @@ mod device;
 mod head;
 mod kv;
 mod layers;
+mod lora;
 mod shortcuts;
 mod stream;
 
@@ -23,5 +25,6 @@ pub use device::{Device, DeviceArgs, Runs, adapters_json, adapters_text, only_on
 pub use head::{HeadArgs, HeadChoice, HeadReport};
 pub use kv::KvArgs;
 pub use layers::{LayerArgs, LayerReport, Share};
+pub use lora::{LoraArgs, LoraReport, ScaledPath};
 pub use shortcuts::{ShortcutArgs, ShortcutReport};
 pub use stream::{IoArg, OpenModel, StreamArgs, Streaming};

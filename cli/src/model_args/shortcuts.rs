@@ -1,4 +1,4 @@
-//! Flags by which a model computes less than all of itself, and what they report.
+//! Flags by which a model computes less than all of itself, and what is reported of them and of adapters.
 
 use clap::Args;
 use qsf_runtime::source::WeightSource;
@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::head::{HeadArgs, HeadChoice, HeadReport};
 use super::layers::{LayerArgs, LayerReport, Share};
+use super::lora::LoraReport;
 
 /// Flags of binaries that run models.
 #[derive(Debug, Clone, Args)]
@@ -24,6 +25,8 @@ pub struct ShortcutReport {
     pub head: Option<HeadReport>,
     /// Layers that are left out.
     pub layers: Option<LayerReport>,
+    /// Adapters that are added.
+    pub lora: Vec<LoraReport>,
 }
 
 impl ShortcutArgs {
@@ -60,7 +63,7 @@ impl ShortcutArgs {
             Some(report) => report.apply(decoder)?,
             None => decoder,
         };
-        Ok((decoder, ShortcutReport { head, layers }))
+        Ok((decoder, ShortcutReport { head, layers, lora: Vec::new() }))
     }
 
     /// How logits are made.
@@ -85,15 +88,23 @@ impl ShortcutArgs {
 }
 
 impl ShortcutReport {
+    /// The same of a model with adapters.
+    #[must_use]
+    pub fn with_lora(self, lora: &[LoraReport]) -> ShortcutReport {
+        ShortcutReport { lora: lora.to_vec(), ..self }
+    }
+
     /// Lines for people, each with its end.
     pub fn lines(&self) -> String {
         let lines = [self.head.map(HeadReport::line), self.layers.as_ref().map(LayerReport::line)];
-        lines.into_iter().flatten().map(|line| line + "\n").collect()
+        let adapters = self.lora.iter().map(LoraReport::line);
+        adapters.chain(lines.into_iter().flatten()).map(|line| line + "\n").collect()
     }
 
     /// Adds fields to a JSON object; null is what is not in use.
     pub fn add_to(&self, object: &mut Value) {
         object["head"] = self.head.map(HeadReport::to_json).into();
         object["layer_selection"] = self.layers.as_ref().map(LayerReport::to_json).into();
+        object["lora"] = self.lora.iter().map(LoraReport::to_json).collect();
     }
 }

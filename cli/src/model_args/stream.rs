@@ -1,9 +1,10 @@
-//! Flags of a RAM budget, and opening a model with or without one.
+//! Flags of a RAM budget, and opening a model with or without one, and its adapters.
 
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use qsf_runtime::cpu::{KvType, KvTypes};
+use qsf_runtime::source::adapter::Adapter;
 use qsf_runtime::source::{self, WeightSource};
 use qsf_runtime::stream::{
     InUse, Io, MemoryPlan, Need, RamBudget, StreamSource, StreamStatus, StreamedModel,
@@ -11,6 +12,7 @@ use qsf_runtime::stream::{
 use qsf_runtime::{KvOptions, Model, Result, RuntimeError, megabytes};
 use serde_json::{Value, json};
 
+use super::{LoraArgs, LoraReport};
 use crate::byte_size::{ByteSize, positive_size};
 use crate::json_document::document;
 
@@ -29,6 +31,9 @@ pub struct StreamArgs {
     /// With --ram-budget: show what memory is used for and how much every token reads, and stop
     #[arg(long, requires = "ram_budget")]
     pub memory_plan: bool,
+    /// What is added to the model.
+    #[command(flatten)]
+    pub adapters: LoraArgs,
 }
 
 /// `--ram-budget`.
@@ -57,8 +62,15 @@ impl From<IoArg> for Io {
     }
 }
 
-/// A model that is open.
-pub enum OpenModel {
+/// A model that is open, and its adapters.
+pub struct OpenModel {
+    file: OpenFile,
+    /// Until they are added to the loaded model.
+    adapters: Vec<Adapter>,
+    reports: Vec<LoraReport>,
+}
+
+enum OpenFile {
     /// All of it was checked, and is in memory or mapped.
     Whole(Box<dyn WeightSource>),
     /// To be run within a budget.
@@ -79,14 +91,21 @@ impl StreamArgs {
     /// Opens the model at `path`, as the flags say.
     ///
     /// # Errors
-    /// When it cannot be read or is damaged, or with a budget is no QSF file.
+    /// When it cannot be read or is damaged, or with a budget is no QSF file; when an adapter is none, or for another model.
     pub fn open(&self, path: &Path) -> Result<OpenModel> {
+        let file = self.open_file(path)?;
+        let adapters = self.adapters.open(file.source().config())?;
+        let reports = adapters.iter().map(LoraReport::of).collect();
+        Ok(OpenModel { file, adapters, reports })
+    }
+
+    fn open_file(&self, path: &Path) -> Result<OpenFile> {
         let Some(budget) = self.ram_budget else {
             if self.io.is_some_and(|io| io != IoArg::Mmap) {
                 let problem = "--io: weights are read in other ways than from a map with --ram-budget only";
                 return Err(RuntimeError::Request(problem.into()));
             }
-            return Ok(OpenModel::Whole(source::open(path)?));
+            return Ok(OpenFile::Whole(source::open(path)?));
         };
         if path.is_dir() || source::gguf::is_gguf(path) {
             return Err(RuntimeError::Unsupported {
@@ -97,32 +116,44 @@ impl StreamArgs {
         }
         source::refuse_what_is_no_model(path)?;
         let io = self.io.map_or_else(|| Io::suitable(path), Io::from);
-        Ok(OpenModel::Streamed(Box::new(StreamSource::open(path, io)?), budget))
+        Ok(OpenFile::Streamed(Box::new(StreamSource::open(path, io)?), budget))
     }
 }
 
 impl OpenModel {
     /// The model's file.
     pub fn source(&self) -> &dyn WeightSource {
-        match self {
-            OpenModel::Whole(source) => source.as_ref(),
-            OpenModel::Streamed(source, _) => source.as_ref(),
-        }
+        self.file.source()
+    }
+
+    /// What is added to it.
+    pub fn adapters(&self) -> &[Adapter] {
+        &self.adapters
+    }
+
+    /// What is said of these.
+    pub fn lora(&self) -> &[LoraReport] {
+        &self.reports
+    }
+
+    /// Whether it runs without a budget.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.file, OpenFile::Whole(_))
     }
 
     /// The type of the key/value cache, where none is asked for.
     pub fn default_kv(&self) -> KvTypes {
-        match self {
-            OpenModel::Whole(_) => KvTypes::F16,
-            OpenModel::Streamed(..) => KvTypes { keys: KvType::Q8, values: KvType::Q4 },
+        match &self.file {
+            OpenFile::Whole(_) => KvTypes::F16,
+            OpenFile::Streamed(..) => KvTypes { keys: KvType::Q8, values: KvType::Q4 },
         }
     }
 
     /// Types of the key/value cache that will do where a budget has no room for the default.
     pub fn smaller_kv(&self) -> Vec<KvTypes> {
-        match self {
-            OpenModel::Whole(_) => Vec::new(),
-            OpenModel::Streamed(..) => vec![KvType::Q4.into(), KvType::Q2.into()],
+        match &self.file {
+            OpenFile::Whole(_) => Vec::new(),
+            OpenFile::Streamed(..) => vec![KvType::Q4.into(), KvType::Q2.into()],
         }
     }
 
@@ -132,7 +163,7 @@ impl OpenModel {
     /// # Errors
     /// When the budget is too small.
     pub fn check(&self, need: Need, more: u64) -> Result<()> {
-        if let OpenModel::Streamed(source, budget) = self {
+        if let OpenFile::Streamed(source, budget) = &self.file {
             let InUse { now, peak } = InUse::of_process(UNKNOWN_USE);
             MemoryPlan::new(source, need, *budget, InUse { now: now.saturating_add(more), peak })?;
         }
@@ -157,14 +188,25 @@ impl OpenModel {
         need: Need,
         in_use: impl FnOnce(u64) -> InUse,
     ) -> Result<(Model, Option<Streaming>)> {
-        match self {
-            OpenModel::Whole(source) => Ok((Model::load(source.as_ref())?, None)),
-            OpenModel::Streamed(source, budget) => {
+        let (mut model, streaming) = match &mut self.file {
+            OpenFile::Whole(source) => (Model::load(source.as_ref())?, None),
+            OpenFile::Streamed(source, budget) => {
                 source.drop_tokenizer_json();
                 let plan = MemoryPlan::new(source, need, *budget, in_use(UNKNOWN_USE))?;
                 let StreamedModel { model, plan, status } = StreamedModel::load(source, plan)?;
-                Ok((model, Some(Streaming { plan, status, io: source.io() })))
+                (model, Some(Streaming { plan, status, io: source.io() }))
             }
+        };
+        model.adapt(std::mem::take(&mut self.adapters))?;
+        Ok((model, streaming))
+    }
+}
+
+impl OpenFile {
+    fn source(&self) -> &dyn WeightSource {
+        match self {
+            OpenFile::Whole(source) => source.as_ref(),
+            OpenFile::Streamed(source, _) => source.as_ref(),
         }
     }
 }

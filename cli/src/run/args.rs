@@ -80,7 +80,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub(super) bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "verbose", "activations", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "verbose", "activations", "lora", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
     pub(super) system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]

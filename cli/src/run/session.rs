@@ -68,6 +68,7 @@ impl Session {
         }
         let decoder = args.activations.decoder(Arc::new(model), cpu)?.stop_on(&cancel);
         let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
+        let shortcuts = shortcuts.with_lora(open.lora());
         if args.verbose || std::io::stderr().is_terminal() {
             write!(std::io::stderr(), "{}", shortcuts.lines())?;
         }

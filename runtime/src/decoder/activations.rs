@@ -41,6 +41,8 @@ impl Activations {
 pub(super) struct CodedRows {
     int8: Int8Rows,
     wide: Int8x256Rows,
+    /// Between both matrices of an adapter.
+    pub latent: Vec<f32>,
 }
 
 impl CodedRows {

@@ -157,6 +157,11 @@ impl ClusteredHead {
         if let Some(&last) = tokens.last() {
             tokens.resize(tokens.len().next_multiple_of(PANEL_ROWS), last);
         }
+        if model.head.low_rank.is_some() {
+            let problem =
+                "clusters are of the head as it is stored, and an adapter changes it: use --head exact";
+            return Err(RuntimeError::Request(problem.into()));
+        }
         let head = model.head.weight.resident().ok_or_else(|| {
             let problem =
                 "clusters of the head need all of it in memory: use --head exact, or a larger RAM budget";

@@ -55,7 +55,9 @@ impl Decoder {
         let width = mlp.up.weight.rows();
         let inner = if let Some(linear) = &mlp.gate {
             let pair = [linear, &mlp.up];
-            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident()) {
+            // What adapters add comes before the function.
+            let alone = pair.iter().all(|linear| linear.low_rank.is_none());
+            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident().filter(|_| alone)) {
                 let blocks = pair.iter().any(|linear| linear.weight.has_blocks());
                 let input = coded.input(&self.cpu, self.activations, input, mlp.up.weight.cols(), blocks);
                 self.cpu.gated_linear(function, [a, b], &input, gate);

@@ -407,6 +407,23 @@ impl Decoder {
         coded: &mut CodedRows,
         outs: &mut [&mut [f32]],
     ) -> Result<()> {
+        self.stored_linears(linears, input, coded, outs)?;
+        for (linear, out) in linears.iter().zip(outs) {
+            if let Some(low_rank) = &linear.low_rank {
+                low_rank.add(&self.cpu, input, &mut coded.latent, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Decoder::linears`] without what adapters add.
+    fn stored_linears(
+        &self,
+        linears: &[&Linear],
+        input: &[f32],
+        coded: &mut CodedRows,
+        outs: &mut [&mut [f32]],
+    ) -> Result<()> {
         let cols = linears[0].weight.cols();
         let quantized = linears.iter().any(|l| l.weight.has_blocks());
         let input = coded.input(&self.cpu, self.activations, input, cols, quantized);

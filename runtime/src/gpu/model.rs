@@ -108,6 +108,9 @@ impl GpuModel {
     /// # Errors
     /// When it does not fit into the device's memory, or is of a kind that does not run there.
     pub fn upload(gpu: &Gpu, model: &Model, isa: Isa, slopes: &[f32]) -> Result<GpuModel> {
+        if model.has_adapters() {
+            return Err(not_there("models with adapters (--lora)"));
+        }
         let embedding = match &model.embedding {
             Embedding::Resident(tensor) => tensor,
             Embedding::OnDisk(_) => return Err(streamed()),

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `products` | the products that a decoder asks for, as tasks for all threads |
 //! | `gated` | two weights and the product of what they give |
+//! | `low_rank` | what adapters add to a product |
 //! | `task` | some columns of one product, on one thread |
 //! | `input` | activations as kernels take them |
 //! | `output` | an output that several threads fill |
 
 mod gated;
 mod input;
+mod low_rank;
 mod output;
 mod products;
 mod task;
@@ -17,4 +19,5 @@ mod task;
 mod tests;
 
 pub use input::Input;
+pub use low_rank::LowRank;
 pub use products::Products;

@@ -10,14 +10,18 @@
 //! | `shape` | which tensors a model has, in which shapes |
 //! | `expansion` | the same of a compressed file, before it is decompressed |
 //! | `text_tokens` | the tokenizer of a source |
+//! | `adapter` | updates of low rank, read beside a model |
+//! | `merged` | a source with adapters added |
 //! | `replaced` | a source with other values for some tensors |
 
+pub mod adapter;
 mod arrangement;
 mod expansion;
 pub mod gguf;
 mod hub_cache;
 pub(crate) mod huggingface;
 mod mapping;
+mod merged;
 mod open;
 mod qsf;
 mod replaced;
@@ -31,6 +35,7 @@ pub use arrangement::RowOrder;
 pub use hub_cache::{name_of_snapshot, snapshot_of};
 pub use huggingface::{HfNames, HuggingFaceSource, configuration_of, configured_model, open_huggingface};
 pub use mapping::SavedTensor;
+pub use merged::Merged;
 pub use open::{is_qsf, open, refuse_what_is_no_model};
 pub use qsf::QsfSource;
 pub(crate) use qsf::{Found, has_gate, model_config};

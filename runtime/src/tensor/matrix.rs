@@ -227,8 +227,10 @@ impl Tensor {
     pub fn to_f32(&self) -> Vec<f32> {
         let mut out = vec![0.0; self.rows * self.cols];
         if self.cols > 0 {
+            // Looking for instruction sets takes longer than a short row, above all in virtual machines.
+            let isa = Isa::best();
             for (row, out) in out.chunks_mut(self.cols).enumerate() {
-                self.decode_row(Isa::best(), row, out);
+                self.decode_row(isa, row, out);
             }
         }
         out

@@ -69,7 +69,7 @@ impl Loader<'_> {
             embedding_norm: embedding_norm.map(|(gain, bias)| self.norm(None, gain, bias)).transpose()?,
             final_norm: self.norm(None, FinalNorm, FinalNormBias)?,
             embedding: self.parts.embedding()?,
-            head: Linear { weight: self.parts.matrix(head)?, bias: head_bias },
+            head: Linear::new(self.parts.matrix(head)?, head_bias),
             per_layer: config.per_layer_embedding.map(|_| self.per_layer_inputs()).transpose()?,
             layers: Vec::new(),
             config,
@@ -110,7 +110,7 @@ impl Loader<'_> {
     }
 
     pub(super) fn matrix(&self, layer: u32, kind: TensorKind) -> Result<Linear> {
-        Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(layer, kind))?, bias: None })
+        Ok(Linear::new(self.parts.matrix(TensorId::of_layer(layer, kind))?, None))
     }
 
     pub(super) fn per_layer_inputs(&self) -> Result<PerLayerInputs> {
@@ -118,7 +118,7 @@ impl Loader<'_> {
         let weight = self.parts.matrix(TensorId::of_model(PerLayerProjection))?;
         Ok(PerLayerInputs {
             embedding: self.tensor(TensorId::of_model(PerLayerEmbedding))?,
-            projection: Linear { weight, bias: None },
+            projection: Linear::new(weight, None),
             norm: self.gain(None, PerLayerProjectionNorm)?,
         })
     }
@@ -147,7 +147,7 @@ impl Loader<'_> {
             let of_it = e * rows..(e + 1) * rows;
             let cut = || RuntimeError::Request(format!("experts of layer {i} on the schedule"));
             let weight = all.weight.slice_rows(of_it.clone()).ok_or_else(cut)?;
-            Ok(Linear { weight, bias: all.bias.as_ref().map(|bias| bias[of_it].to_vec()) })
+            Ok(Linear::new(weight, all.bias.as_ref().map(|bias| bias[of_it].to_vec())))
         };
         let expert = |e: usize| -> Result<Mlp> {
             let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
@@ -166,7 +166,7 @@ impl Loader<'_> {
     pub(super) fn shared(&self, i: u32, gated: bool) -> Result<Shared> {
         use TensorKind::*;
         let matrix = |kind| -> Result<Linear> {
-            Ok(Linear { weight: self.parts.matrix(TensorId::of_layer(i, kind))?, bias: None })
+            Ok(Linear::new(self.parts.matrix(TensorId::of_layer(i, kind))?, None))
         };
         let gate = self.parts.config().gated_ffn.then(|| matrix(SharedGate)).transpose()?;
         let (up, down) = (matrix(SharedUp)?, matrix(SharedDown)?);
@@ -193,7 +193,7 @@ impl Loader<'_> {
 
     pub(super) fn linear(&self, layer: u32, kind: TensorKind, bias: TensorKind) -> Result<Linear> {
         let weight = self.parts.matrix(TensorId::of_layer(layer, kind))?;
-        Ok(Linear { weight, bias: self.vector(TensorId::of_layer(layer, bias))? })
+        Ok(Linear::new(weight, self.vector(TensorId::of_layer(layer, bias))?))
     }
 
     pub(super) fn vector(&self, id: TensorId) -> Result<Option<Vec<f32>>> {

@@ -37,7 +37,7 @@ impl Loader<'_> {
             let rows = all.rows() / heads;
             let cut = || RuntimeError::Request(format!("heads of layer {i} on the schedule"));
             let of_head = |head: usize| all.slice_rows(head * rows..(head + 1) * rows).ok_or_else(cut);
-            (0..heads).map(|head| Ok(Linear { weight: of_head(head)?, bias: None })).collect()
+            (0..heads).map(|head| Ok(Linear::new(of_head(head)?, None))).collect()
         };
         Ok(LatentWeights {
             q_down: has_q_down.then(|| self.matrix(i, AttnQDown)).transpose()?,

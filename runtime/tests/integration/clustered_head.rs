@@ -104,10 +104,8 @@ fn of_a_few_clusters_tokens_have_their_own_logit_and_the_others_that_of_the_cent
     for probed in [1, 4, 12] {
         let head = ClusteredHead::new(&model, &clusters, probed).unwrap();
         let copy = Model::load(&RandomModel::new(model.config.clone(), QuantType::Q4)).unwrap();
-        let copy = Model {
-            head: qsf_runtime::Linear { weight: copy.head.weight, bias: model.head.bias.clone() },
-            ..copy
-        };
+        let copy =
+            Model { head: qsf_runtime::Linear::new(copy.head.weight, model.head.bias.clone()), ..copy };
         let decoder = Decoder::new(Arc::new(copy), cpu.clone(), None).with_clusters(head);
         let found = logits(&decoder).0;
         for position in 0..3 {

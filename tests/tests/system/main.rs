@@ -56,6 +56,7 @@ mod imatrix;
 mod interactive;
 mod kv_cache;
 mod layers;
+mod lora;
 mod streaming;
 
 // What is shown.

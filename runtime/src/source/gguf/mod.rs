@@ -14,3 +14,4 @@ pub(crate) mod tests;
 pub use crate::gguf::{GgufFile, GgufShard, GgufTensor, Metadata, PerLayer, is_gguf};
 pub use naming::{GgufForm, GgufName, GgufNames};
 pub use source::{GgufSource, open_gguf};
+pub(in crate::source) use store::Store;

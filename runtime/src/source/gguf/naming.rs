@@ -5,7 +5,7 @@ use qsf_format::{ModelConfig, TensorId, TensorKind};
 
 use super::config::{ARCHITECTURES, Architecture, ExpertUse, Positions, scale_of_yarn};
 use crate::source::RowOrder;
-use crate::source::mapping::{NameRule, StoredPart, parts_of};
+use crate::source::mapping::{NameRule, NameTable, StoredPart, parts_of};
 
 /// Architectures whose queries, keys and values are one tensor in llama.cpp's files (and whose gate and up are, where their table
 /// has that).
@@ -53,6 +53,11 @@ impl GgufNames {
         };
         let architecture = ARCHITECTURES.iter().find(is_it)?;
         Some(GgufNames { architecture, config: config.clone() })
+    }
+
+    /// Names of tensors.
+    pub(in crate::source) fn table(&self) -> &'static NameTable {
+        self.architecture.table
     }
 
     /// All architectures that can be written, by the name that `config.json` has for them.

@@ -22,7 +22,7 @@ const ACTIVATION_SCALE: &str = ".input_scale";
 
 /// A file whose tensors all have types that can be read.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(in crate::source) struct Store {
     file: GgufFile,
     by_name: HashMap<String, Entry>,
 }

@@ -30,5 +30,7 @@ mod tied_head;
 mod tests;
 
 pub use configured::{configuration_of, configured_model};
+pub(in crate::source) use names::is_of_language_part;
 pub use naming::HfNames;
+pub(in crate::source) use shards::Shards;
 pub use source::{HuggingFaceSource, open_huggingface};

@@ -14,6 +14,11 @@ use crate::tensor::{StoredType, Tensor, TensorBytes};
 /// Parts of a prefix that say that a language model is a part of a larger model.
 const LANGUAGE_PARTS: [&str; 2] = ["language_model", "text_model"];
 
+/// Whether what stands before a name says that it is of the language model in a larger one.
+pub(in crate::source) fn is_of_language_part(prefix: &str) -> bool {
+    LANGUAGE_PARTS.iter().any(|part| parts(prefix).any(|found| found == *part))
+}
+
 /// Beginnings of the names of the other parts of such a model, as they stand in a prefix.
 const OTHER_PARTS: [&str; 14] = [
     "embed_vision",
@@ -79,7 +84,7 @@ impl Names {
 
     /// Whether the language model is a part of a larger model.
     pub fn is_part(&self) -> bool {
-        LANGUAGE_PARTS.iter().any(|part| parts(&self.prefix).any(|found| found == *part))
+        is_of_language_part(&self.prefix)
     }
 
     /// Whether a tensor belongs to another part of a larger model: what sees or hears.
@@ -159,11 +164,7 @@ fn find_prefix(architecture: &Architecture, store: &dyn TensorStore, model: &Pat
         .filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
         .collect();
     found.sort_unstable();
-    let of_language: Vec<&str> = found
-        .iter()
-        .copied()
-        .filter(|prefix| LANGUAGE_PARTS.iter().any(|part| parts(prefix).any(|found| found == *part)))
-        .collect();
+    let of_language: Vec<&str> = found.iter().copied().filter(|prefix| is_of_language_part(prefix)).collect();
     let usual = found.iter().copied().find(|&prefix| prefix == architecture.base);
     match (found.as_slice(), of_language.as_slice(), usual) {
         // Missing: reported under its usual name.

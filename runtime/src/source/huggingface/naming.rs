@@ -5,7 +5,7 @@ use qsf_format::{ModelConfig, TensorId, TensorKind};
 
 use super::architectures::{Architecture, of_model_type, supported};
 use crate::source::TensorInfo;
-use crate::source::mapping::{SavedNames, SavedTensor, saved_tensors};
+use crate::source::mapping::{NameTable, SavedNames, SavedTensor, saved_tensors};
 
 /// Numbers that transformers stores beside a tensor, and computes with: of which models, the end of the tensor's name, theirs, and
 /// what they are.
@@ -34,6 +34,11 @@ impl HfNames {
     /// `model_type`.
     pub fn model_type(&self) -> &'static str {
         self.architecture.name()
+    }
+
+    /// Names of tensors, and what a causal language model has in front of all but that of the output head.
+    pub(in crate::source) fn table(&self) -> (&'static NameTable, &'static str) {
+        (&self.architecture.table, self.architecture.base)
     }
 
     /// What to say when there are no names.

@@ -49,9 +49,15 @@ const TORCH: Form = Form {
     read: read_torch,
 };
 
+/// Those of adapters, which are never in several files.
+const ADAPTER: [Form; 2] = [
+    Form { single: "adapter_model.safetensors", index: "", suffix: ".safetensors", read: read_safetensors },
+    Form { single: "adapter_model.bin", index: "", suffix: ".bin", read: read_torch },
+];
+
 /// The mapped weight files of a model and the place of every tensor in them.
 #[derive(Debug)]
-pub(super) struct Shards {
+pub(in crate::source) struct Shards {
     dir: PathBuf,
     files: Vec<Shard>,
     index: Option<PathBuf>,
@@ -81,8 +87,7 @@ impl Shards {
     /// Maps the first that is there: `model.safetensors`, the files that its index names, `pytorch_model.bin`, the files
     /// that its index names. That is the order of transformers.
     pub fn open(dir: &Path) -> Result<Shards> {
-        let mut shards =
-            Shards { dir: dir.to_owned(), files: Vec::new(), index: None, tensors: HashMap::new() };
+        let mut shards = Shards::empty(dir);
         for form in [&SAFETENSORS, &TORCH] {
             if let Some(path) = files::find(dir, form.single)? {
                 shards.add(form, path)?;
@@ -96,6 +101,23 @@ impl Shards {
         }
         let names = [SAFETENSORS.single, SAFETENSORS.index, TORCH.single, TORCH.index];
         Err(RuntimeError::bad_input(dir, "weights", format!("one of {}", names.join(", ")), "none"))
+    }
+
+    /// Maps the file of an adapter.
+    pub fn open_adapter(dir: &Path) -> Result<Shards> {
+        let mut shards = Shards::empty(dir);
+        for form in &ADAPTER {
+            if let Some(path) = files::find(dir, form.single)? {
+                shards.add(form, path)?;
+                return Ok(shards);
+            }
+        }
+        let names = ADAPTER.each_ref().map(|form| form.single).join(" or ");
+        Err(RuntimeError::bad_input(dir, "the adapter", names, "none"))
+    }
+
+    fn empty(dir: &Path) -> Shards {
+        Shards { dir: dir.to_owned(), files: Vec::new(), index: None, tensors: HashMap::new() }
     }
 
     /// The weight files, and the index where there is one.

@@ -9,11 +9,13 @@
 //! | `measure` | the shape of a stored tensor |
 //! | `place` | where in a stored tensor a kind is |
 //! | `assemble` | the tensor, made of those |
+//! | `module` | the matrices that a named module of the model has |
 //! | `saved` | the way back: stored tensors, made of those of the model |
 
 mod assemble;
 mod matching;
 mod measure;
+mod module;
 mod place;
 mod saved;
 mod store;
@@ -24,6 +26,7 @@ mod tests;
 
 pub(in crate::source) use assemble::StoredPart;
 pub use matching::{Mapping, MappingRequest, is_ignored};
+pub(in crate::source) use module::{Module, ModulePart, PartOrder, module_of};
 pub(in crate::source) use place::parts_of;
 pub use saved::SavedTensor;
 pub(crate) use saved::{SavedNames, saved_tensors};

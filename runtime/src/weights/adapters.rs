@@ -1,0 +1,109 @@
+//! Adapters on the matrices of a model.
+
+use super::{FeedForward, LayerWeights, Linear, Mixer, Mlp, Model};
+use crate::error::Result;
+use crate::source::adapter::Adapter;
+use qsf_format::{TensorId, TensorKind};
+
+impl Model {
+    /// Adds what adapters say, to whatever matrices have already. The matrices stay as they are stored.
+    ///
+    /// # Errors
+    /// When one changes something that is not multiplied with tokens as a whole.
+    pub fn adapt(&mut self, adapters: Vec<Adapter>) -> Result<()> {
+        for mut adapter in adapters {
+            for update in std::mem::take(&mut adapter.updates) {
+                let fits = |linear: &&mut Linear| {
+                    update.low_rank.shape() == [linear.weight.rows(), linear.weight.cols()]
+                };
+                let Some(linear) = self.linear_mut(update.id, update.expert).filter(fits) else {
+                    let supported = "it can be merged into the model: qsf-convert --merge-lora";
+                    return Err(adapter.not_applied(&update, supported));
+                };
+                match &mut linear.low_rank {
+                    Some(all) => all.join(&update.low_rank),
+                    none => *none = Some(Box::new(update.low_rank)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether any matrix has an adapter.
+    pub fn has_adapters(&self) -> bool {
+        self.linears().any(|linear| linear.low_rank.is_some())
+    }
+
+    /// The matrix that is `id`, or that of one of its experts.
+    fn linear_mut(&mut self, id: TensorId, expert: Option<usize>) -> Option<&mut Linear> {
+        match (id.layer, id.kind) {
+            (None, TensorKind::Head) => Some(&mut self.head),
+            (None, TensorKind::PerLayerProjection) => Some(&mut self.per_layer.as_mut()?.projection),
+            (None, _) => None,
+            (Some(layer), kind) => self.layers.get_mut(layer as usize)?.linear_mut(kind, expert),
+        }
+    }
+}
+
+impl LayerWeights {
+    fn linear_mut(&mut self, kind: TensorKind, expert: Option<usize>) -> Option<&mut Linear> {
+        use TensorKind::*;
+        match kind {
+            PerLayerGate => return Some(&mut self.per_layer.as_mut()?.gate),
+            PerLayerUp => return Some(&mut self.per_layer.as_mut()?.up),
+            FfnGate | FfnUp | FfnDown | Router | SharedGate | SharedUp | SharedDown | SharedRouter
+            | ExpertGate | ExpertUp | ExpertDown => return self.ffn.as_mut()?.linear_mut(kind, expert),
+            _ => {}
+        }
+        match self.mixer.as_mut()? {
+            Mixer::Attention(weights) => match kind {
+                AttnQ => Some(&mut weights.q),
+                AttnK => weights.k.as_mut(),
+                AttnV => weights.v.as_mut(),
+                AttnGate => weights.gate.as_mut(),
+                AttnOutput => Some(&mut weights.output),
+                AttnQDown => weights.latent.as_mut()?.q_down.as_mut(),
+                AttnKvDown => Some(&mut weights.latent.as_mut()?.kv_down),
+                _ => None,
+            },
+            Mixer::Recurrent(weights) => match kind {
+                MixerIn => Some(&mut weights.input),
+                MixerGate => weights.gate.as_mut(),
+                MixerStep => weights.step.as_mut(),
+                MixerBeta => weights.beta.as_mut(),
+                MixerOutput => Some(&mut weights.output),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl FeedForward {
+    fn linear_mut(&mut self, kind: TensorKind, expert: Option<usize>) -> Option<&mut Linear> {
+        use TensorKind::*;
+        match (self, kind) {
+            (FeedForward::Dense(mlp), FfnGate | FfnUp | FfnDown) => mlp.linear_mut(kind),
+            (FeedForward::Experts(mixture), Router) => Some(&mut mixture.router),
+            (FeedForward::Experts(mixture), SharedRouter) => mixture.shared.as_mut()?.router.as_mut(),
+            (FeedForward::Experts(mixture), SharedGate | SharedUp | SharedDown) => {
+                mixture.shared.as_mut()?.mlp.linear_mut(kind)
+            }
+            (FeedForward::Experts(mixture), ExpertGate | ExpertUp | ExpertDown) => {
+                mixture.experts.get_mut(expert?)?.linear_mut(kind)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Mlp {
+    fn linear_mut(&mut self, kind: TensorKind) -> Option<&mut Linear> {
+        use TensorKind::*;
+        match kind {
+            FfnGate | SharedGate | ExpertGate => self.gate.as_mut(),
+            FfnUp | SharedUp | ExpertUp => Some(&mut self.up),
+            FfnDown | SharedDown | ExpertDown => Some(&mut self.down),
+            _ => None,
+        }
+    }
+}
