@@ -95,6 +95,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "kv_type",
             "layer_selection",
             "load_seconds",
+            "lora",
             "model",
             "rows",
             "schema",
