@@ -65,7 +65,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "REV", requires = "model")]
     pub(super) revision: Option<String>,
     /// Add an adapter (LoRA) to the matrices before anything else is done: a directory as PEFT saves it or a GGUF file, and what it
-    /// is multiplied with, such as dir=0.5 [1]. May be given several times
+    /// is multiplied with, such as dir=0.5 [default: 1]. May be given several times
     #[arg(long, value_name = "PATH[=SCALE]", requires = "model", conflicts_with_all = ["plan", "save_plan", "demo", "show_stats", "merge_stats"])]
     pub(super) merge_lora: Vec<ScaledPath>,
     /// Type of the matrices: t2, t3, n2, n3, n4, n5, 6bit, 8bit, f16, bf16 or f32; to compare, or for models trained in them: 2bit,

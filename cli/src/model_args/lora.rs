@@ -15,7 +15,7 @@ use crate::model_name::model_name;
 #[derive(Debug, Clone, Default, Args)]
 pub struct LoraArgs {
     /// Add an adapter (LoRA) to the model: a directory as PEFT saves it or a GGUF file, and what it is multiplied with, such as
-    /// dir=0.5 [1]. May be given several times
+    /// dir=0.5 [default: 1]. May be given several times
     #[arg(long, value_name = "PATH[=SCALE]")]
     pub lora: Vec<ScaledPath>,
 }
