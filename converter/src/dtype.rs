@@ -8,6 +8,8 @@ use qsf_runtime::source::{StoredType, TensorInfo};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::GroupRecipe;
+
 /// What to write of a model directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,6 +18,9 @@ pub struct HfOut {
     pub dtype: QuantType,
     /// Most bytes of values in a file, where no tensor is larger.
     pub shard_size: u64,
+    /// How matrices are quantized, in a directory for compressed-tensors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupRecipe>,
 }
 
 impl HfOut {
@@ -27,6 +32,7 @@ impl HfOut {
         HfOut {
             dtype: dtype.unwrap_or_else(|| main_type(tensors)),
             shard_size: shard_size.unwrap_or(HfOut::SHARD_SIZE),
+            groups: None,
         }
     }
 
@@ -102,7 +108,7 @@ mod tests {
 
     #[test]
     fn values_are_rounded_to_the_nearest_and_those_beyond_the_range_are_told() {
-        let of = |dtype| HfOut { dtype, shard_size: 1 };
+        let of = |dtype| HfOut { dtype, shard_size: 1, groups: None };
         let bytes = of(QuantType::Bf16).bytes(&[1.0, 1.0 + 1.0 / 256.0, -2.5]).unwrap();
         assert_eq!(bytes, [0x80, 0x3f, 0x80, 0x3f, 0x20, 0xc0], "halfway goes to the even one");
         assert_eq!(of(QuantType::F32).bytes(&[0.1]).unwrap(), 0.1f32.to_le_bytes());

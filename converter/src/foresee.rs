@@ -55,7 +55,7 @@ pub(crate) fn check_room(
 /// Bytes that the file has at least; 0 where that follows from what is measured or compressed.
 fn least_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) -> Result<u64> {
     if let Some(hf) = options.hf {
-        return directory_bytes(source, hf);
+        return directory_bytes(source, hf, plan);
     }
     let open = options.compression != Compression::None
         || (options.size_limit.is_some() && options.replay.is_none());

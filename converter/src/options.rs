@@ -229,7 +229,10 @@ impl ConvertOptions {
 
     /// Name of the recipe.
     pub fn quant_name(&self) -> &'static str {
-        self.gguf.as_ref().map_or(self.recipe.name(), GgufRecipe::name)
+        match self.hf.and_then(|hf| hf.groups) {
+            Some(groups) => groups.scheme.name(),
+            None => self.gguf.as_ref().map_or(self.recipe.name(), GgufRecipe::name),
+        }
     }
 
     /// Everything that influences the bytes, each with its value: the same for the same bytes.

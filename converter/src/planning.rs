@@ -6,7 +6,7 @@ use qsf_runtime::source::WeightSource;
 
 use crate::error::Result;
 use crate::gguf::{check_plan, head_columns, names_of};
-use crate::hf::check_model;
+use crate::hf::{check_groups, check_model, plan_of_groups};
 use crate::options::ConvertOptions;
 use crate::plan::{GgufRules, Plan, TensorType, nearest_type};
 use crate::replay::Replay;
@@ -23,9 +23,11 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
     let replay = options.replay.as_ref();
     // A plan names every tensor: what the overrides did is in it.
     let overrides = if replay.is_some() { &[] } else { &options.overrides[..] };
-    let mut plan = match options.gguf {
-        None => Plan::new(source.tensors(), options.recipe, overrides, options.outliers.share())?,
-        Some(recipe) => {
+    let groups = options.hf.and_then(|hf| Some((hf, hf.groups?)));
+    let mut plan = match (options.gguf, groups) {
+        (_, Some((hf, recipe))) => plan_of_groups(source, hf, recipe, overrides)?,
+        (None, None) => Plan::new(source.tensors(), options.recipe, overrides, options.outliers.share())?,
+        (Some(recipe), None) => {
             let names = names_of(source)?;
             let calibrated = options.calibration.is_some() || !options.stats_in.is_empty();
             let queries = names.of_tensor(TensorId::of_layer(0, TensorKind::AttnQ));
@@ -44,6 +46,7 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
         replay.apply(&mut plan)?;
     }
     match options.gguf {
+        None if groups.is_some() => check_groups(source, &plan)?,
         None => check_types_of_qsf(&plan, replay)?,
         Some(_) => check_plan(source, &plan)?,
     }
@@ -51,10 +54,14 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
 }
 
 fn check_types_of_qsf(plan: &Plan, replay: Option<&Replay>) -> Result<()> {
-    let foreign = plan.tensors().iter().find(|tensor| matches!(tensor.quant, TensorType::Ggml(_)));
+    let foreign = plan.tensors().iter().find(|tensor| tensor.quant.qsf().is_none());
     let Some(tensor) = foreign else { return Ok(()) };
+    let whose = match tensor.quant {
+        TensorType::Groups(_) => "of directories for compressed-tensors",
+        _ => "of GGUF files",
+    };
     let problem = format!(
-        "{}: {} is a type of GGUF files, which a QSF file cannot have{} ({})",
+        "{}: {} is a type {whose}, which a QSF file cannot have{} ({})",
         tensor.info.id,
         tensor.quant,
         nearest_type(tensor.quant.name())

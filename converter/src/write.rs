@@ -83,7 +83,7 @@ impl FileWriter {
         let writer = match (options.hf, options.gguf) {
             (Some(hf), _) => {
                 let reads = (encoder.rows.isa, block, encoder.rows.tables.clone());
-                Writer::Hf(Box::new(HfWriter::create(out, source, hf, force, reads)?))
+                Writer::Hf(Box::new(HfWriter::create(out, source, hf, plan, force, reads)?))
             }
             (None, Some(recipe)) => {
                 let request = GgufRequest {

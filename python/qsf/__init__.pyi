@@ -32,6 +32,7 @@ class _Convert(TypedDict, total=False):
     min_cosine: float | None
     block_size: Literal[32, 64, 128, 256] | None
     q_group_size: Literal[32, 64, 128, 256] | None
+    group_size: Literal[32, 64, 128, 256] | None
     compress: Literal["none", "lz4", "lz4hc", "zstd"] | None
     layout: Literal["panels", "rows"] | None
     target_size: _Size | None
@@ -39,7 +40,7 @@ class _Convert(TypedDict, total=False):
     gguf_types: str | Sequence[str] | None
     plan: _Path | None
     save_plan: _Path | None
-    to: Literal["qsf", "gguf", "hf"] | None
+    to: Literal["qsf", "gguf", "hf", "compressed-tensors"] | None
     dtype: Literal["f32", "f16", "bf16"] | None
     shard_size: _Size | None
     split_size: _Size | None

@@ -48,6 +48,7 @@ pub mod ggml;
 pub mod gguf;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+pub mod grouped;
 mod guard;
 pub mod linear;
 mod mapped;

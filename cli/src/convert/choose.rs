@@ -4,18 +4,18 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use qsf_converter::imatrix::is_imatrix;
-use qsf_converter::plan::Recipe;
+use qsf_converter::plan::{GroupRecipe, Recipe};
 use qsf_converter::{
     ClusterOptions, ConvertOptions, EvaluationText, HfOut, Limits, OutlierChoice, SavedPlan, Texts,
     calibrate, evaluation_text,
 };
-use qsf_format::{QuantType, human_bytes};
+use qsf_format::{BlockSize, QuantType, human_bytes};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 
 use super::args::{ConvertArgs, OutlierArg};
 use super::format::Wanted;
-use super::quant_arg::{FormatArg, QuantArg};
+use super::quant_arg::QuantArg;
 use crate::byte_size::ByteSize;
 
 /// Tokens of the text that vocabulary clusters are measured on.
@@ -113,10 +113,13 @@ fn options_of_flags(
     } else {
         None
     };
-    let (recipe, gguf) = match Wanted::of(args)? {
+    let wanted = Wanted::of(args)?;
+    let (recipe, gguf) = match wanted {
         Wanted::Qsf(recipe) => (recipe, None),
         Wanted::Gguf(recipe) | Wanted::Hf(Some(QuantArg::Gguf(recipe))) => (Recipe::DEFAULT, Some(recipe)),
         Wanted::Hf(Some(QuantArg::Qsf(recipe))) => (recipe, None),
+        // What is not in groups keeps its values.
+        Wanted::Groups(_) | Wanted::Hf(Some(QuantArg::Groups(_))) => (Recipe::Uniform(QuantType::F32), None),
         // The values of the source, whatever type holds them at last.
         Wanted::Hf(None) if size_limit.is_none() => (Recipe::Uniform(QuantType::F32), None),
         Wanted::Hf(None) => (Recipe::DEFAULT, None),
@@ -125,9 +128,15 @@ fn options_of_flags(
         Some(path) => vec![imatrix_of(path)?],
         None => args.stats_in.clone(),
     };
-    let hf = matches!(args.to, Some(FormatArg::Hf)).then(|| {
+    let groups = match wanted {
+        Wanted::Groups(scheme) => {
+            Some(GroupRecipe { scheme, group: args.block_size.map(|size| usize::from(u16::from(size))) })
+        }
+        _ => None,
+    };
+    let hf = matches!(wanted, Wanted::Hf(_) | Wanted::Groups(_)).then(|| {
         let shard_size = args.shard_size.map(|size| size.0);
-        HfOut::new(args.dtype.map(Into::into), shard_size, source.tensors())
+        HfOut { groups, ..HfOut::new(args.dtype.map(Into::into), shard_size, source.tensors()) }
     });
     check_gguf_types(args, gguf.is_some(), size_limit.is_some())?;
     Ok(ConvertOptions {
@@ -135,10 +144,14 @@ fn options_of_flags(
         gguf,
         gguf_types: args.gguf_types.clone(),
         hf,
-        outliers: if gguf.is_some() { OutlierChoice::OFF } else { choose_outliers(args)? },
+        outliers: if gguf.is_some() || groups.is_some() {
+            OutlierChoice::OFF
+        } else {
+            choose_outliers(args)?
+        },
         min_cosine: args.min_cosine,
         overrides: args.tensor_type.clone(),
-        block: args.block_size,
+        block: args.block_size.filter(|_| groups.is_none()).unwrap_or(BlockSize::B64),
         compression: args.compress.into(),
         layout: args.layout.into(),
         calibration,

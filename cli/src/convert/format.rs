@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use qsf_converter::SavedPlan;
-use qsf_converter::plan::{GgufRecipe, Recipe, nearest_type};
+use qsf_converter::plan::{GgufRecipe, GroupScheme, Recipe, nearest_type};
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::RuntimeError;
 
@@ -17,6 +17,8 @@ pub(super) enum Wanted {
     Gguf(GgufRecipe),
     /// A directory, with the values of this; without, those of the source.
     Hf(Option<QuantArg>),
+    /// A directory for compressed-tensors.
+    Groups(GroupScheme),
 }
 
 impl Wanted {
@@ -28,17 +30,27 @@ impl Wanted {
         let by_name = args.out.as_deref().and_then(of_name);
         let by_quant = match args.quant {
             Some(QuantArg::Gguf(_)) => Some(FormatArg::Gguf),
+            Some(QuantArg::Groups(_)) => Some(FormatArg::CompressedTensors),
             Some(QuantArg::Qsf(recipe)) if float_of(recipe).is_none() => Some(FormatArg::Qsf),
             _ => None,
         };
         let format = args.to.or(by_name).or(by_quant).unwrap_or(FormatArg::Qsf);
-        if format != FormatArg::Hf {
+        if !FormatArg::is_directory(format.extension()) {
             refuse_flags_of_directories(args)?;
         }
         match (format, args.quant) {
+            (FormatArg::CompressedTensors, quant) => {
+                refuse_flags_of_qsf(args, "a directory for compressed-tensors")?;
+                refuse_choices(args)?;
+                refuse_name_of_file(args, format)?;
+                Ok(Wanted::Groups(scheme_of(quant)?))
+            }
+            (_, Some(QuantArg::Groups(scheme))) => Err(RuntimeError::Request(format!(
+                "--quant {scheme} is a scheme of compressed-tensors: give --to compressed-tensors"
+            ))),
             (FormatArg::Hf, quant) => {
                 refuse_flags_of_qsf(args, "a HuggingFace directory")?;
-                refuse_name_of_file(args)?;
+                refuse_name_of_file(args, format)?;
                 Ok(Wanted::Hf(quant))
             }
             (FormatArg::Qsf, Some(QuantArg::Gguf(recipe))) => {
@@ -61,6 +73,7 @@ impl Wanted {
         let recipe = match quant {
             None => GgufRecipe::DEFAULT,
             Some(QuantArg::Gguf(recipe)) => recipe,
+            Some(QuantArg::Groups(_)) => GgufRecipe::DEFAULT,
             Some(QuantArg::Qsf(recipe)) => float_of(recipe).ok_or_else(|| {
                 let names: Vec<&str> = GgufRecipe::all().map(|recipe| recipe.name()).collect();
                 RuntimeError::Request(format!(
@@ -79,6 +92,7 @@ impl Wanted {
             Wanted::Gguf(recipe) => recipe.name(),
             Wanted::Hf(Some(QuantArg::Qsf(recipe))) => recipe.name(),
             Wanted::Hf(Some(QuantArg::Gguf(recipe))) => recipe.name(),
+            Wanted::Groups(scheme) | Wanted::Hf(Some(QuantArg::Groups(scheme))) => scheme.name(),
             Wanted::Hf(None) => Recipe::Uniform(QuantType::F32).name(),
         }
     }
@@ -89,6 +103,7 @@ impl Wanted {
             Wanted::Qsf(_) => FormatArg::Qsf.extension(),
             Wanted::Gguf(_) => FormatArg::Gguf.extension(),
             Wanted::Hf(_) => FormatArg::Hf.extension(),
+            Wanted::Groups(_) => FormatArg::CompressedTensors.extension(),
         }
     }
 }
@@ -132,6 +147,46 @@ fn extension_of<'a>(args: &ConvertArgs, plan: Option<&'a SavedPlan>) -> Result<&
     }
 }
 
+/// The scheme that `--quant` means for compressed-tensors: bits alone are known by the names of QSF's types, too.
+fn scheme_of(quant: Option<QuantArg>) -> Result<GroupScheme, RuntimeError> {
+    let of_bits = |bits| GroupScheme { bits, ..GroupScheme::DEFAULT };
+    match quant {
+        None => Ok(GroupScheme::DEFAULT),
+        Some(QuantArg::Groups(scheme)) => Ok(scheme),
+        Some(QuantArg::Qsf(Recipe::Uniform(QuantType::Q4))) => Ok(of_bits(4)),
+        Some(QuantArg::Qsf(Recipe::Uniform(QuantType::Q8))) => Ok(of_bits(8)),
+        Some(other) => {
+            let name = match other {
+                QuantArg::Qsf(recipe) => recipe.name(),
+                QuantArg::Gguf(recipe) => recipe.name(),
+                QuantArg::Groups(scheme) => scheme.name(),
+            };
+            let known = GroupScheme::names();
+            Err(RuntimeError::Request(format!(
+                "--quant {name}: a directory for compressed-tensors can have {known}"
+            )))
+        }
+    }
+}
+
+/// Flags that choose or change types, of which such a directory has one.
+fn refuse_choices(args: &ConvertArgs) -> Result<(), RuntimeError> {
+    let given = [
+        (args.target_size.is_some(), "--target-size"),
+        (args.target_bpw.is_some(), "--target-bpw"),
+        (args.min_cosine.is_some(), "--min-cosine"),
+    ];
+    match given.into_iter().find(|(given, _)| *given) {
+        Some((_, flag)) => {
+            let problem = format!(
+                "{flag}: all quantized matrices of a directory for compressed-tensors have one type: give --quant W4A16 or W8A16"
+            );
+            Err(RuntimeError::Request(problem))
+        }
+        None => Ok(()),
+    }
+}
+
 /// The recipe of GGUF files that a float recipe is.
 fn float_of(recipe: Recipe) -> Option<GgufRecipe> {
     recipe.name().parse::<GgufRecipe>().ok().filter(GgufRecipe::is_float)
@@ -145,10 +200,14 @@ fn of_name(out: &Path) -> Option<FormatArg> {
 /// Flags that say how a QSF file is, and that a GGUF file has no place for.
 fn refuse_flags_of_qsf(args: &ConvertArgs, format: &str) -> Result<(), RuntimeError> {
     // The values of a directory are those of a QSF file.
-    let gguf = !matches!(args.to, Some(FormatArg::Hf)) || matches!(args.quant, Some(QuantArg::Gguf(_)));
+    let directory = matches!(args.to, Some(FormatArg::Hf)) && !matches!(args.quant, Some(QuantArg::Gguf(_)));
+    let groups = matches!(args.to, Some(FormatArg::CompressedTensors))
+        || matches!(args.quant, Some(QuantArg::Groups(_)));
+    let block = args.block_size.filter(|size| *size != BlockSize::B64);
     let given = [
-        (gguf && args.outliers.is_some(), "--outliers"),
-        (gguf && args.block_size != BlockSize::B64, "--block-size"),
+        (!directory && args.outliers.is_some(), "--outliers"),
+        (!directory && !groups && block.is_some(), "--block-size"),
+        (groups && args.block_size.is_some_and(|size| size.get() == 256), "--block-size 256"),
         (!matches!(args.compress, CompressArg::None), "--compress"),
         (args.clusters.is_some(), "--clusters"),
         (args.early_exit, "--early-exit"),
@@ -164,7 +223,9 @@ fn refuse_flags_of_directories(args: &ConvertArgs) -> Result<(), RuntimeError> {
     let given = [(args.dtype.is_some(), "--dtype"), (args.shard_size.is_some(), "--shard-size")];
     match given.into_iter().find(|(given, _)| *given) {
         Some((_, flag)) => {
-            let problem = format!("{flag} is for HuggingFace directories: give --to hf with it");
+            let problem = format!(
+                "{flag} is for HuggingFace directories: give --to hf or --to compressed-tensors with it"
+            );
             Err(RuntimeError::Request(problem))
         }
         None => Ok(()),
@@ -172,10 +233,11 @@ fn refuse_flags_of_directories(args: &ConvertArgs) -> Result<(), RuntimeError> {
 }
 
 /// Who names a file means one.
-fn refuse_name_of_file(args: &ConvertArgs) -> Result<(), RuntimeError> {
+fn refuse_name_of_file(args: &ConvertArgs, format: FormatArg) -> Result<(), RuntimeError> {
     match args.out.as_deref().filter(|out| of_name(out).is_some()) {
         Some(out) => {
-            let problem = format!("{}: --to hf makes a directory: give its name", out.display());
+            let problem =
+                format!("{}: --to {} makes a directory: give its name", out.display(), format.extension());
             Err(RuntimeError::Request(problem))
         }
         None => Ok(()),
@@ -207,6 +269,9 @@ mod tests {
             (vec!["out", "--to", "hf"], "hf f32"),
             (vec!["--to", "hf", "--quant", "n4", "--dtype", "bf16"], "hf n4"),
             (vec!["--to", "hf", "--quant", "Q4_K_M"], "hf Q4_K_M"),
+            (vec!["--to", "compressed-tensors"], "compressed-tensors W4A16"),
+            (vec!["--quant", "w8a16_asym"], "compressed-tensors W8A16_ASYM"),
+            (vec!["--to", "compressed-tensors", "--quant", "8bit"], "compressed-tensors W8A16"),
         ] {
             let found = wanted(&words).unwrap();
             assert_eq!(format!("{} {}", found.extension(), found.name()), expected, "{words:?}");
@@ -222,6 +287,12 @@ mod tests {
             (vec!["out", "--dtype", "f16"], "--to hf"),
             (vec!["out", "--shard-size", "1GB"], "--to hf"),
             (vec!["out", "--to", "hf", "--early-exit"], "--early-exit"),
+            (vec!["out.gguf", "--to", "compressed-tensors"], "directory"),
+            (vec!["out", "--to", "hf", "--quant", "W4A16"], "--to compressed-tensors"),
+            (vec!["out", "--to", "compressed-tensors", "--quant", "n4"], "W4A16_ASYM"),
+            (vec!["out", "--to", "compressed-tensors", "--target-size", "9MB"], "--target-size"),
+            (vec!["out", "--to", "compressed-tensors", "--block-size", "256"], "--block-size 256"),
+            (vec!["out", "--quant", "W4A16", "--outliers", "1%"], "--outliers"),
         ] {
             let error = wanted(&words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");

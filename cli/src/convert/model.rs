@@ -13,6 +13,7 @@ use qsf_runtime::source::{self, Merged, WeightSource};
 use super::args::ConvertArgs;
 use super::choose::type_name;
 use super::format::extension;
+use super::quant_arg::FormatArg;
 use crate::model_args::ScaledPath;
 use crate::model_name::model_name;
 use crate::untrusted::refuse_if_untrusted;
@@ -25,7 +26,7 @@ pub(super) fn output(args: &ConvertArgs, plan: Option<&SavedPlan>) -> anyhow::Re
     let default = || Ok(default_name(&name()?, &type_name(args, plan)?, extension));
     match &args.out {
         // Shells complete names of folders with a slash.
-        Some(out) if extension == "hf" => Ok(out.components().collect()),
+        Some(out) if FormatArg::is_directory(extension) => Ok(out.components().collect()),
         Some(out) => Ok(out.clone()),
         None => default(),
     }
@@ -106,6 +107,8 @@ fn default_name(name: &str, types: &str, extension: &str) -> PathBuf {
     PathBuf::from(match (types, extension) {
         ("hf", "hf") => format!("{stem}-hf"),
         (types, "hf") => format!("{stem}-{types}-hf"),
+        // The scheme is said by such directories alone.
+        (types, "compressed-tensors") => format!("{stem}-{types}"),
         (types, extension) => format!("{stem}-{types}.{extension}"),
     })
 }

@@ -74,6 +74,8 @@ fn first_paragraph(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use qsf_format::BlockSize;
+
     use super::super::choose::type_name;
     use super::*;
 
@@ -95,8 +97,12 @@ mod tests {
         ]);
         let args = args.unwrap();
         assert_eq!(
-            (type_name(&args, None).unwrap().as_str(), args.tensor_type.len(), args.block_size.get()),
-            ("3bit", 2, 32)
+            (
+                type_name(&args, None).unwrap().as_str(),
+                args.tensor_type.len(),
+                args.block_size.map(BlockSize::get)
+            ),
+            ("3bit", 2, Some(32))
         );
         assert_eq!(args.out.as_deref(), Some(Path::new("-out.qsf")), "a name that begins like an option");
         assert!(parse(&[("force", Given::Flag(true))]).unwrap().force);

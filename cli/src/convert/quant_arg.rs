@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use qsf_converter::plan::{GgufRecipe, Recipe};
+use qsf_converter::plan::{GgufRecipe, GroupScheme, Recipe};
 
 /// A format that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -14,6 +14,8 @@ pub enum FormatArg {
     Gguf,
     /// A HuggingFace directory (safetensors), for transformers, vLLM and lm-eval: unquantized, or with the values of --quant
     Hf,
+    /// A HuggingFace directory with whole numbers of 4 or 8 bits in groups, for vLLM and transformers
+    CompressedTensors,
 }
 
 impl FormatArg {
@@ -23,23 +25,34 @@ impl FormatArg {
             FormatArg::Qsf => "qsf",
             FormatArg::Gguf => "gguf",
             FormatArg::Hf => "hf",
+            FormatArg::CompressedTensors => "compressed-tensors",
         }
+    }
+
+    /// Whether what is written is a directory, by the end of its name.
+    pub fn is_directory(extension: &str) -> bool {
+        [FormatArg::Hf, FormatArg::CompressedTensors].iter().any(|format| format.extension() == extension)
     }
 }
 
-/// `--quant`: a recipe of either format. Floats are one name in both.
+/// `--quant`: a recipe of a format. Floats are one name in those that have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuantArg {
     /// Of QSF files.
     Qsf(Recipe),
     /// Of GGUF files.
     Gguf(GgufRecipe),
+    /// Of directories for compressed-tensors.
+    Groups(GroupScheme),
 }
 
 impl FromStr for QuantArg {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
+        if let Ok(scheme) = s.parse::<GroupScheme>() {
+            return Ok(QuantArg::Groups(scheme));
+        }
         let of_gguf = s.parse::<GgufRecipe>();
         match s.parse::<Recipe>() {
             Ok(recipe) => Ok(QuantArg::Qsf(recipe)),

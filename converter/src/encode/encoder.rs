@@ -12,7 +12,9 @@ use qsf_runtime::source::Tensor;
 
 use super::fit::Fit;
 use crate::plan::TensorType;
-use crate::quantize::{Effort, GgmlMatrix, Matrix, ScaleOverflow, quantize_ggml, quantize_matrix};
+use crate::quantize::{
+    Effort, GgmlMatrix, GroupMatrix, Matrix, ScaleOverflow, quantize_ggml, quantize_groups, quantize_matrix,
+};
 
 /// Values that one task handles: enough to outweigh its overhead, little enough to share among cores.
 pub(super) const VALUES_PER_TASK: usize = 1 << 16;
@@ -56,6 +58,9 @@ impl Encoder<'_> {
             TensorType::Ggml(ty) => {
                 quantize_ggml(&GgmlMatrix { isa, ty, cols }, values, feedback, importance, self.effort)
             }
+            TensorType::Groups(ty) => {
+                quantize_groups(&GroupMatrix { isa, ty, cols }, values, feedback, importance, self.effort)
+            }
         }
     }
 
@@ -64,6 +69,7 @@ impl Encoder<'_> {
         match quant {
             TensorType::Qsf(quant) => decode_row(self.isa, quant, self.block, &self.tables, bytes, out),
             TensorType::Ggml(ty) => ggml::decode_row(self.isa, ty, bytes, out),
+            TensorType::Groups(ty) => ty.decode_row(self.isa, bytes, out),
         }
     }
 

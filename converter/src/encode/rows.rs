@@ -71,7 +71,12 @@ impl Encoder<'_> {
             .collect::<Result<Vec<f32>>>()?
             .into_iter()
             .fold(0.0, f32::max);
-        let range = match wanted.qsf().map(QuantType::encoding) {
+        // Of a type of groups the scales decide.
+        let float = match wanted {
+            TensorType::Groups(ty) => Some(ty.scale),
+            _ => wanted.qsf(),
+        };
+        let range = match float.map(QuantType::encoding) {
             Some(Encoding::Float(FloatFormat::F32 | FloatFormat::Bf16)) => 0.0..=f32::INFINITY,
             // Its scale is a 127th of the largest value.
             Some(Encoding::SignedBytes) => 32.0 * F16_MIN_NORMAL..=127.0 * F16_MAX,

@@ -45,6 +45,7 @@ impl TensorBlocks {
                 .map_err(broken)?
                 .with_tables(tables),
             TensorType::Ggml(ty) => Tensor::of_ggml(ty, rows, cols, bytes).ok_or_else(|| broken(None))?,
+            TensorType::Groups(ty) => Tensor::of_groups(ty, rows, cols, bytes).ok_or_else(|| broken(None))?,
         };
         if outliers.is_empty() {
             return Ok(tensor);

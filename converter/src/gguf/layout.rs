@@ -42,7 +42,7 @@ pub(super) fn ggml_type(ty: TensorType) -> Option<GgmlType> {
         TensorType::Qsf(QuantType::F32) => Some(GgmlType::F32),
         TensorType::Qsf(QuantType::F16) => Some(GgmlType::F16),
         TensorType::Qsf(QuantType::Bf16) => Some(GgmlType::BF16),
-        TensorType::Qsf(_) => None,
+        TensorType::Qsf(_) | TensorType::Groups(_) => None,
     }
 }
 

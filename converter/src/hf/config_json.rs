@@ -45,7 +45,8 @@ const CLASSES: [(&str, &str); 24] = [
 
 /// Fields of a source's own configuration that do not hold for what is written: how it was packed, and code of its own, which
 /// transformers needs for none of the architectures that can be read.
-const DROPPED: [&str; 4] = ["quantization_config", "compression_config", "auto_map", "_name_or_path"];
+const DROPPED: [&str; 5] =
+    ["quantization", "quantization_config", "compression_config", "auto_map", "_name_or_path"];
 
 /// The two configurations of a directory.
 pub(super) struct Configurations {

@@ -8,9 +8,12 @@ use qsf_runtime::source::{HfNames, SavedTensor, WeightSource};
 
 use super::companions::companion_bytes;
 use super::config_json::{Configurations, configurations};
+use super::quantization_config::quantization_config;
 use super::shards::{bytes_of, header, shards};
+use super::stored::DirTensor;
 use crate::dtype::HfOut;
 use crate::error::Result;
+use crate::plan::{Plan, TensorType};
 
 /// More bytes than the small files of a directory have.
 const SMALL_FILES: u64 = 8192;
@@ -18,26 +21,49 @@ const SMALL_FILES: u64 = 8192;
 /// Everything but the values.
 pub(super) struct Laid {
     /// In the order in which they can be written.
-    pub tensors: Vec<SavedTensor>,
+    pub tensors: Vec<DirTensor>,
     pub configurations: Configurations,
 }
 
-/// Lays out a directory for `source`.
+/// Lays out a directory for `source`, with the types of `plan`; without, all of floats.
 ///
 /// # Errors
 /// When transformers has no name for the architecture or a tensor, or no field for something that the model is.
-pub(super) fn lay_out(source: &dyn WeightSource, out: HfOut) -> Result<Laid> {
+pub(super) fn lay_out(source: &dyn WeightSource, out: HfOut, plan: Option<&Plan>) -> Result<Laid> {
+    let groups_of = |saved: &SavedTensor| match plan?.tensor(saved.parts().next()?)?.quant {
+        TensorType::Groups(ty) => Some(ty),
+        _ => None,
+    };
+    let tensors = in_order_of_arrival(source, saved_tensors(source)?).into_iter();
+    let tensors: Vec<DirTensor> =
+        tensors.map(|saved| DirTensor { groups: groups_of(&saved), saved }).collect();
+    let mut configurations = configurations(source, &names_of(source)?, out)?;
+    if let Some(described) = quantization_config(&tensors) {
+        configurations.config.insert("quantization_config".into(), described);
+    }
+    Ok(Laid { tensors, configurations })
+}
+
+/// The names of a model.
+fn names_of(source: &dyn WeightSource) -> Result<HfNames> {
     let config = source.config();
-    let unknown = |what: String, why: String| RuntimeError::unsupported(source.path(), what, why);
-    let names = HfNames::of(config).ok_or_else(|| {
-        unknown(format!("architecture {} in a HuggingFace directory", config.architecture), HfNames::known())
-    })?;
-    let tensors = names.tensors(config, source.tensors()).map_err(|id| {
+    HfNames::of(config).ok_or_else(|| {
+        let what = format!("architecture {} in a HuggingFace directory", config.architecture);
+        RuntimeError::unsupported(source.path(), what, HfNames::known()).into()
+    })
+}
+
+/// The tensors of a directory.
+///
+/// # Errors
+/// When transformers has no name for the architecture or a tensor.
+pub(super) fn saved_tensors(source: &dyn WeightSource) -> Result<Vec<SavedTensor>> {
+    let names = names_of(source)?;
+    names.tensors(source.config(), source.tensors()).map_err(|id| {
+        let what = format!("tensor {id} in a HuggingFace directory");
         let why = format!("transformers has no name for {} of {} models", id.kind.name(), names.model_type());
-        unknown(format!("tensor {id} in a HuggingFace directory"), why)
-    })?;
-    let configurations = configurations(source, &names, out)?;
-    Ok(Laid { tensors: in_order_of_arrival(source, tensors), configurations })
+        RuntimeError::unsupported(source.path(), what, why).into()
+    })
 }
 
 /// Sorted by the last of the parts to come: layers follow the embedding, and positions all else.
@@ -54,15 +80,15 @@ fn in_order_of_arrival(source: &dyn WeightSource, mut tensors: Vec<SavedTensor>)
 /// # Errors
 /// When transformers has no word for something.
 pub(crate) fn check_model(source: &dyn WeightSource, out: HfOut) -> Result<()> {
-    lay_out(source, out).map(drop)
+    lay_out(source, out, None).map(drop)
 }
 
 /// Bytes of all files, about.
 ///
 /// # Errors
 /// As [`check_model`].
-pub(crate) fn directory_bytes(source: &dyn WeightSource, out: HfOut) -> Result<u64> {
-    let tensors = lay_out(source, out)?.tensors;
+pub(crate) fn directory_bytes(source: &dyn WeightSource, out: HfOut, plan: &Plan) -> Result<u64> {
+    let tensors = lay_out(source, out, Some(plan))?.tensors;
     let values: u64 = tensors.iter().map(|tensor| bytes_of(tensor, out)).fold(0, u64::saturating_add);
     let headers: usize =
         shards(&tensors, out).iter().map(|shard| header(&tensors[shard.tensors.clone()], out).len()).sum();

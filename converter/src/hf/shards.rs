@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use qsf_runtime::source::SavedTensor;
 use serde_json::{Map, Value, json};
 
+use super::stored::DirTensor;
 use crate::dtype::HfOut;
 
 /// A file of weights.
@@ -18,7 +18,7 @@ pub(super) struct Shard {
 }
 
 /// The files for `tensors`, in their order.
-pub(super) fn shards(tensors: &[SavedTensor], out: HfOut) -> Vec<Shard> {
+pub(super) fn shards(tensors: &[DirTensor], out: HfOut) -> Vec<Shard> {
     let mut ends: Vec<(Range<usize>, u64)> = Vec::new();
     for (at, tensor) in tensors.iter().enumerate() {
         let bytes = bytes_of(tensor, out);
@@ -40,18 +40,14 @@ pub(super) fn shards(tensors: &[SavedTensor], out: HfOut) -> Vec<Shard> {
 }
 
 /// Everything before the values of a file.
-pub(super) fn header(tensors: &[SavedTensor], out: HfOut) -> Vec<u8> {
+pub(super) fn header(tensors: &[DirTensor], out: HfOut) -> Vec<u8> {
     let mut entries = Map::new();
     entries.insert("__metadata__".into(), json!({ "format": "pt" }));
     let mut offset = 0;
-    for tensor in tensors {
-        let end = offset + bytes_of(tensor, out);
-        let entry = json!({
-            "dtype": out.safetensors_name(),
-            "shape": tensor.shape,
-            "data_offsets": [offset, end],
-        });
-        entries.insert(tensor.name.clone(), entry);
+    for part in tensors.iter().flat_map(|tensor| tensor.parts(out)) {
+        let end = offset + part.bytes;
+        let entry = json!({ "dtype": part.dtype, "shape": part.shape, "data_offsets": [offset, end] });
+        entries.insert(part.name, entry);
         offset = end;
     }
     let mut json = Value::Object(entries).to_string().into_bytes();
@@ -63,21 +59,21 @@ pub(super) fn header(tensors: &[SavedTensor], out: HfOut) -> Vec<u8> {
 }
 
 /// `model.safetensors.index.json`, of a model with several files.
-pub(super) fn index(tensors: &[SavedTensor], shards: &[Shard]) -> Option<Map<String, Value>> {
+pub(super) fn index(tensors: &[DirTensor], shards: &[Shard], out: HfOut) -> Option<Map<String, Value>> {
     if shards.len() < 2 {
         return None;
     }
     let file_of = |shard: &Shard| {
-        let names = tensors[shard.tensors.clone()].iter().map(|tensor| tensor.name.clone());
-        names.map(|name| (name, json!(shard.name))).collect::<Vec<_>>()
+        let parts = tensors[shard.tensors.clone()].iter().flat_map(|tensor| tensor.parts(out));
+        parts.map(|part| (part.name, json!(shard.name))).collect::<Vec<_>>()
     };
     let map: Map<String, Value> = shards.iter().flat_map(file_of).collect();
-    let values: usize = tensors.iter().map(SavedTensor::values).sum();
+    let values: usize = tensors.iter().map(|tensor| tensor.saved.values()).sum();
     let bytes: u64 = shards.iter().map(|shard| shard.bytes).sum();
     let metadata = json!({ "total_size": bytes, "total_parameters": values });
     Some(Map::from_iter([("metadata".to_owned(), metadata), ("weight_map".to_owned(), Value::Object(map))]))
 }
 
-pub(super) fn bytes_of(tensor: &SavedTensor, out: HfOut) -> u64 {
-    (tensor.values() as u64).saturating_mul(out.width())
+pub(super) fn bytes_of(tensor: &DirTensor, out: HfOut) -> u64 {
+    tensor.parts(out).iter().map(|part| part.bytes).fold(0, u64::saturating_add)
 }

@@ -10,6 +10,7 @@ use qsf_format::{BlockSize, CodeTables, Outliers, PartialDir, Provenance, Tensor
 use qsf_runtime::RuntimeError;
 use qsf_runtime::compare::configuration_differences;
 use qsf_runtime::cpu::Isa;
+use qsf_runtime::grouped::GroupType;
 use qsf_runtime::source::{SavedTensor, Tensor, WeightSource, open_huggingface};
 use serde_json::{Map, Value, json};
 
@@ -17,9 +18,11 @@ use super::companions::{pretty, write_companions};
 use super::layout::{Laid, lay_out};
 use super::rope_fields::as_written;
 use super::shards::{Shard, header, index, shards};
+use super::stored::DirTensor;
 use crate::dtype::HfOut;
 use crate::encode::{StoredTensor, TensorBlocks};
 use crate::error::{ConvertError, Result};
+use crate::plan::{Plan, TensorType};
 
 /// Where the directory says how it came about.
 const ORIGIN: &str = "qsf.json";
@@ -36,6 +39,8 @@ pub(crate) struct HfWriter {
     file: Option<BufWriter<File>>,
     /// Parts of tensors that are not whole yet, or whose turn it is not.
     waiting: HashMap<TensorId, Tensor>,
+    /// The same of those that are rows of groups.
+    groups: HashMap<TensorId, Vec<u8>>,
     /// The rows so far of one that comes in runs and cannot be written as it comes.
     runs: Option<Vec<f32>>,
     isa: Isa,
@@ -59,10 +64,11 @@ impl HfWriter {
         path: &Path,
         source: &dyn WeightSource,
         out: HfOut,
+        plan: &Plan,
         force: bool,
         (isa, block, tables): (Isa, BlockSize, Arc<CodeTables>),
     ) -> Result<HfWriter> {
-        let laid = lay_out(source, out)?;
+        let laid = lay_out(source, out, Some(plan))?;
         let shards = shards(&laid.tensors, out);
         Ok(HfWriter {
             dir: PartialDir::create(path, force)?,
@@ -73,6 +79,7 @@ impl HfWriter {
             shard: 0,
             file: None,
             waiting: HashMap::new(),
+            groups: HashMap::new(),
             runs: None,
             isa,
             block,
@@ -85,25 +92,60 @@ impl HfWriter {
     /// # Errors
     /// When writing fails, or values are beyond the range of the type.
     pub fn tensor(&mut self, stored: &StoredTensor) -> Result<()> {
+        if let TensorType::Groups(_) = stored.encoded.quant {
+            self.groups.insert(stored.id, stored.encoded.data.clone());
+            return self.write_whole();
+        }
         let tensor = stored.tensor(self.block, &self.tables)?;
         self.arrived(stored.id, tensor)
     }
 
     fn arrived(&mut self, id: TensorId, tensor: Tensor) -> Result<()> {
         self.waiting.insert(id, tensor);
-        while let Some(saved) = self.laid.tensors.get(self.next) {
-            if !saved.parts().all(|part| self.waiting.contains_key(&part)) {
+        self.write_whole()
+    }
+
+    /// Writes the tensors whose parts are there, in their order.
+    fn write_whole(&mut self) -> Result<()> {
+        while let Some(DirTensor { saved, groups }) = self.laid.tensors.get(self.next) {
+            let is_there = |id| self.waiting.contains_key(&id) || self.groups.contains_key(&id);
+            if !saved.parts().all(is_there) {
                 break;
             }
-            let saved = saved.clone();
+            let (saved, groups) = (saved.clone(), *groups);
+            self.check_types(&saved, groups)?;
             self.begin()?;
-            let parts = std::mem::take(&mut self.waiting);
-            let isa = self.isa;
-            saved.write(isa, &|id| parts.get(&id).cloned(), &mut |values| self.values(&saved, values))?;
-            self.waiting = parts;
+            match groups {
+                Some(ty) => {
+                    let bytes = DirTensor { saved: saved.clone(), groups }.packed(ty, &self.groups);
+                    self.put(&bytes)?;
+                }
+                None => {
+                    let (parts, isa) = (std::mem::take(&mut self.waiting), self.isa);
+                    let take = &mut |values: &[f32]| self.values(&saved, values);
+                    saved.write(isa, &|id| parts.get(&id).cloned(), take)?;
+                    self.waiting = parts;
+                }
+            }
             self.end(&saved)?;
         }
         Ok(())
+    }
+
+    /// What is laid out as groups must be some: values beyond the range of their scales become floats.
+    fn check_types(&self, saved: &SavedTensor, groups: Option<GroupType>) -> Result<()> {
+        let is_groups = |id: TensorId| self.groups.contains_key(&id);
+        match saved.parts().find(|id| is_groups(*id) != groups.is_some()) {
+            None => Ok(()),
+            Some(id) => {
+                let problem = format!(
+                    "{id}: its scales are beyond the range of {}: give --dtype bf16 or f32, or leave the matrix as it is \
+                     (--tensor-type '{id}=f32')",
+                    self.out.dtype
+                );
+                Err(RuntimeError::Request(problem).into())
+            }
+        }
     }
 
     /// Starts a tensor whose rows follow in runs.
@@ -112,7 +154,9 @@ impl HfWriter {
     /// When writing fails.
     pub fn begin_runs(&mut self, id: TensorId) -> Result<()> {
         match self.laid.tensors.get(self.next) {
-            Some(saved) if saved.is_plain() && saved.parts().next() == Some(id) => self.begin(),
+            Some(DirTensor { saved, .. }) if saved.is_plain() && saved.parts().next() == Some(id) => {
+                self.begin()
+            }
             _ => {
                 self.runs = Some(Vec::new());
                 Ok(())
@@ -129,7 +173,7 @@ impl HfWriter {
         match &mut self.runs {
             Some(runs) => runs.extend(values),
             None => {
-                if let Some(saved) = self.laid.tensors.get(self.next).cloned() {
+                if let Some(DirTensor { saved, .. }) = self.laid.tensors.get(self.next).cloned() {
                     self.values(&saved, &values)?;
                 }
             }
@@ -148,7 +192,7 @@ impl HfWriter {
                 self.arrived(id, Tensor::from_f32(rows, cols, &values))
             }
             None => match self.laid.tensors.get(self.next).cloned() {
-                Some(saved) => self.end(&saved),
+                Some(DirTensor { saved, .. }) => self.end(&saved),
                 None => Ok(()),
             },
         }
@@ -176,9 +220,13 @@ impl HfWriter {
             );
             ConvertError::Runtime(RuntimeError::Request(problem))
         })?;
+        self.put(&bytes)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let path = self.dir.partial();
         match &mut self.file {
-            Some(file) => file.write_all(&bytes).map_err(|e| ConvertError::io(path, "write", e)),
+            Some(file) => file.write_all(bytes).map_err(|e| ConvertError::io(path, "write", e)),
             None => Ok(()),
         }
     }
@@ -186,7 +234,7 @@ impl HfWriter {
     fn end(&mut self, saved: &SavedTensor) -> Result<()> {
         self.next += 1;
         // Each tensor of the model is in one of the directory.
-        saved.parts().for_each(|part| drop(self.waiting_part_done(part)));
+        saved.parts().for_each(|part| self.part_done(part));
         let ends = self.shards.get(self.shard).is_some_and(|shard| shard.tensors.end == self.next);
         if ends {
             self.shard += 1;
@@ -198,10 +246,12 @@ impl HfWriter {
     }
 
     /// Experts that have a tensor each are parts of one of the model, which is needed until the last of them is written.
-    fn waiting_part_done(&mut self, id: TensorId) -> Option<Tensor> {
-        let again =
-            self.laid.tensors[self.next..].iter().take_while(|saved| saved.parts().any(|part| part == id));
-        if again.count() > 0 { None } else { self.waiting.remove(&id) }
+    fn part_done(&mut self, id: TensorId) {
+        let mut later = self.laid.tensors[self.next..].iter();
+        if !later.next().is_some_and(|tensor| tensor.saved.parts().any(|part| part == id)) {
+            self.waiting.remove(&id);
+            self.groups.remove(&id);
+        }
     }
 
     /// The directory with all its files.
@@ -209,12 +259,14 @@ impl HfWriter {
     /// # Errors
     /// When writing fails, or what was written is not the model.
     pub fn complete(self, source: &dyn WeightSource, provenance: &Provenance) -> Result<HfDirectory> {
-        let HfWriter { dir, laid, shards, .. } = self;
+        let HfWriter { dir, laid, shards, out, .. } = self;
         write_companions(source, dir.partial())?;
         let origin = origin_of(provenance);
         let mut files = vec![("config.json", laid.configurations.config), (ORIGIN, origin.clone())];
         files.extend(laid.configurations.generation.map(|fields| ("generation_config.json", fields)));
-        files.extend(index(&laid.tensors, &shards).map(|fields| ("model.safetensors.index.json", fields)));
+        files.extend(
+            index(&laid.tensors, &shards, out).map(|fields| ("model.safetensors.index.json", fields)),
+        );
         for (name, fields) in files {
             write_json(dir.partial(), name, &fields)?;
         }

@@ -23,6 +23,8 @@ const LADDER: [QuantType; 9] = [
 pub fn next_larger(ty: TensorType, block: BlockSize, cols: usize) -> Option<TensorType> {
     match ty {
         TensorType::Qsf(quant) => next_of_qsf(quant, block).map(TensorType::Qsf),
+        // The files of a directory are laid out before anything is encoded.
+        TensorType::Groups(_) => None,
         TensorType::Ggml(ggml) => {
             let own = ggml_bits(ggml);
             // Ternary types are for models that are trained for them; MXFP4 is worse than what is smaller.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `recipe` | `--quant`: a type for each kind of tensor |
 //! | `gguf_recipe`, `gguf_recipe_tests` | `--quant` of GGUF files: what llama-quantize does |
+//! | `group_recipe` | `--quant` of directories for compressed-tensors |
 //! | `nearest` | the type that is meant by a name of another program |
 //! | `stored_form` | a type, and the share of weights that is apart |
 //! | `type_override` | `--tensor-type`: exceptions |
@@ -20,6 +21,7 @@ mod error;
 mod gguf_recipe;
 #[cfg(test)]
 mod gguf_recipe_tests;
+mod group_recipe;
 mod ladder;
 mod layout;
 mod nearest;
@@ -34,6 +36,7 @@ mod type_override;
 pub use allocate::{Choice, allocate};
 pub use error::PlanError;
 pub use gguf_recipe::{GgufRecipe, GgufRules};
+pub use group_recipe::{GroupRecipe, GroupScheme};
 pub use ladder::next_larger;
 pub use layout::{experts_of, layout_of};
 pub use planned::{Plan, PlannedTensor};

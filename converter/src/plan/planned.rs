@@ -106,6 +106,24 @@ impl Plan {
         Ok(Plan { tensors: planned })
     }
 
+    /// The types that `assign` and `overrides` give to `tensors`.
+    ///
+    /// # Errors
+    /// When an override applies to no tensor.
+    pub fn for_groups(
+        tensors: &[TensorInfo],
+        assign: &dyn Fn(&TensorInfo) -> TensorType,
+        overrides: &[TypeOverride],
+    ) -> Result<Plan, PlanError> {
+        let outliers = OutlierShare::NONE;
+        let planned = |info: &TensorInfo| PlannedTensor { info: info.clone(), quant: assign(info), outliers };
+        let mut planned: Vec<PlannedTensor> = tensors.iter().map(planned).collect();
+        for rule in overrides {
+            apply(rule, &mut planned, outliers)?;
+        }
+        Ok(Plan { tensors: planned })
+    }
+
     /// The tensors in file order.
     pub fn tensors(&self) -> &[PlannedTensor] {
         &self.tensors

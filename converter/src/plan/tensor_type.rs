@@ -1,10 +1,12 @@
-//! What the values of a tensor are stored as: a type of QSF, or a block type of ggml in a GGUF file.
+//! What the values of a tensor are stored as: a type of QSF, a block type of ggml in a GGUF file, or a type of groups in a model
+//! directory.
 
 use std::fmt;
 use std::str::FromStr;
 
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::ggml::GgmlType;
+use qsf_runtime::grouped::GroupType;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A type that this converter writes. Floats are the same in both formats, and always [`TensorType::Qsf`].
@@ -14,6 +16,8 @@ pub enum TensorType {
     Qsf(QuantType),
     /// A block type of ggml, of those that there is a quantizer for.
     Ggml(GgmlType),
+    /// Whole numbers that share a scale in groups, in a directory for compressed-tensors or MLX.
+    Groups(GroupType),
 }
 
 /// The block types of ggml that can be written, smallest first.
@@ -55,7 +59,7 @@ impl TensorType {
     pub const fn is_float(self) -> bool {
         match self {
             TensorType::Qsf(quant) => quant.is_float(),
-            TensorType::Ggml(_) => false,
+            TensorType::Ggml(_) | TensorType::Groups(_) => false,
         }
     }
 
@@ -63,15 +67,16 @@ impl TensorType {
     pub const fn qsf(self) -> Option<QuantType> {
         match self {
             TensorType::Qsf(quant) => Some(quant),
-            TensorType::Ggml(_) => None,
+            TensorType::Ggml(_) | TensorType::Groups(_) => None,
         }
     }
 
     /// The name used on command lines and in reports.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             TensorType::Qsf(quant) => quant.name(),
             TensorType::Ggml(ty) => ty.name(),
+            TensorType::Groups(ty) => ty.name(),
         }
     }
 
@@ -83,6 +88,7 @@ impl TensorType {
                 let len = ty.block_len() as u64;
                 cols.is_multiple_of(len).then(|| (cols / len).checked_mul(ty.block_bytes() as u64))?
             }
+            TensorType::Groups(ty) => ty.row_bytes(usize::try_from(cols).ok()?).map(|bytes| bytes as u64),
         }
     }
 
@@ -96,13 +102,14 @@ impl TensorType {
         match self {
             TensorType::Qsf(_) => true,
             TensorType::Ggml(ty) => cols.is_multiple_of(ty.block_len()),
+            TensorType::Groups(ty) => ty.suits(cols),
         }
     }
 
     /// The type itself, or what llama-quantize takes instead where rows of so many values are no whole number of blocks.
     pub fn or_smaller_blocks(self, cols: usize) -> TensorType {
         match self {
-            TensorType::Qsf(_) => self,
+            TensorType::Qsf(_) | TensorType::Groups(_) => self,
             TensorType::Ggml(ty) => fallback(ty, cols),
         }
     }
@@ -164,6 +171,9 @@ impl FromStr for TensorType {
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         if let Some(ty) = GGML_TYPES.into_iter().find(|ty| ty.name().eq_ignore_ascii_case(s)) {
             return Ok(TensorType::Ggml(ty));
+        }
+        if let Some(ty) = GroupType::of_name(s) {
+            return Ok(TensorType::Groups(ty));
         }
         s.parse().map(TensorType::Qsf).map_err(|error| format!("{error}; {}", names_of_ggml()))
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use qsf_format::{BlockSize, Compression, Layout};
+use qsf_format::{BlockSize, Compression, Layout, QuantType};
 use qsf_runtime::source::WeightSource;
 use serde::{Deserialize, Serialize};
 
@@ -19,13 +19,14 @@ const LAYOUTS: [Layout; 2] = [Layout::Rows, Layout::Panels16];
 const QSF: &str = "qsf";
 const GGUF: &str = "gguf";
 const HF: &str = "hf";
+const COMPRESSED: &str = "compressed-tensors";
 const EFFORTS: [SearchEffort; 2] = [SearchEffort::Normal, SearchEffort::Max];
 
 /// Options of a conversion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedOptions {
-    /// The format of the file: `qsf`, `gguf` or `hf`.
+    /// The format of the file: `qsf`, `gguf`, `hf` or `compressed-tensors`.
     pub to: String,
     quant: String,
     tensor_type: Vec<String>,
@@ -108,6 +109,11 @@ impl SavedOptions {
         };
         let (recipe, gguf) = match self.to.as_str() {
             HF if self.hf.is_none() => return Err(refused("to 'hf' without a type of values".into())),
+            COMPRESSED if self.hf.is_none_or(|hf| hf.groups.is_none()) => {
+                return Err(refused(format!("to '{COMPRESSED}' without a scheme")));
+            }
+            // What is not in groups keeps its values.
+            COMPRESSED => (Recipe::Uniform(QuantType::F32), None),
             HF => match self.quant.parse::<Recipe>() {
                 Ok(recipe) => (recipe, None),
                 Err(_) => (ConvertOptions::default().recipe, Some(self.quant.parse().map_err(refused)?)),
@@ -121,7 +127,7 @@ impl SavedOptions {
         Ok(ConvertOptions {
             recipe,
             gguf,
-            hf: self.hf.filter(|_| self.to == HF),
+            hf: self.hf.filter(|_| [HF, COMPRESSED].contains(&self.to.as_str())),
             overrides: rules.map_err(refused)?,
             outliers: self.outliers.parse::<OutlierChoice>().map_err(refused)?,
             min_cosine: self.min_cosine,
@@ -144,6 +150,7 @@ impl SavedOptions {
 
 fn format_of(options: &ConvertOptions) -> &'static str {
     match (options.hf, options.gguf) {
+        (Some(hf), _) if hf.groups.is_some() => COMPRESSED,
         (Some(_), _) => HF,
         (None, Some(_)) => GGUF,
         (None, None) => QSF,

@@ -18,7 +18,7 @@ pub(super) fn predicted_file_bytes(
     provenance: Provenance,
 ) -> Result<u64> {
     if let Some(hf) = options.hf {
-        return directory_bytes(source, hf);
+        return directory_bytes(source, hf, plan);
     }
     let gguf = options.gguf.is_some();
     let sections = match gguf {

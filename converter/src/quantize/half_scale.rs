@@ -22,6 +22,16 @@ pub(super) fn round_to_f16(v: f32) -> f32 {
     ((magnitude + shift) - shift).copysign(v)
 }
 
+/// The number nearest to `v` that has only the upper half of the bits of an `f32`, ties to even; infinite beyond its range.
+#[inline(always)]
+pub(super) fn round_to_bf16(v: f32) -> f32 {
+    if v.is_nan() {
+        return v;
+    }
+    let bits = v.to_bits();
+    f32::from_bits(bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) & 0xFFFF_0000)
+}
+
 /// Distance from the binary16 value `v` to the next one away from zero.
 #[inline(always)]
 pub(super) fn f16_spacing(v: f32) -> f32 {
@@ -31,7 +41,7 @@ pub(super) fn f16_spacing(v: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use half::f16;
+    use half::{bf16, f16};
 
     use super::*;
 
@@ -41,6 +51,7 @@ mod tests {
             let v = f32::from_bits(bits);
             if !v.is_nan() {
                 assert_eq!(round_to_f16(v).to_bits(), f16::from_f32(v).to_f32().to_bits(), "{v:e}");
+                assert_eq!(round_to_bf16(v).to_bits(), bf16::from_f32(v).to_f32().to_bits(), "{v:e}");
             }
         }
     }

@@ -14,6 +14,7 @@
 //! | `learned`, `levels`, `grid_rows` | types with a grid |
 //! | `trellis`, `trellis_rows` | trellis types |
 //! | `ggml` | block types of ggml, for GGUF files |
+//! | `grouped` | whole numbers with a scale for a group, for directories of compressed-tensors and MLX |
 //! | `learn` | grids from weights |
 //! | `upstream` | weights that make up for errors before them |
 //! | `floats` | types without blocks |
@@ -31,6 +32,7 @@ mod floats;
 mod ggml;
 mod grid_rows;
 mod group;
+mod grouped;
 mod half_scale;
 mod learn;
 mod learned;
@@ -54,6 +56,7 @@ mod tests;
 pub use feedback::{Feedback, MomentError};
 pub use finite::first_non_finite;
 pub use ggml::{GgmlMatrix, quantize_ggml};
+pub use grouped::{GroupMatrix, quantize_groups};
 pub use half_scale::ScaleOverflow;
 pub use learn::{Sample, learn_tables};
 pub use matrix::{Effort, Matrix, quantize_matrix, quantize_rows};

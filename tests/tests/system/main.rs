@@ -34,6 +34,7 @@ mod determinism;
 mod foreseen;
 mod gguf_out;
 mod gguf_tokenizers;
+mod groups_out;
 mod hf_out;
 mod layouts;
 mod long_texts;

@@ -26,7 +26,9 @@ use qsf_runtime::ggml::GgmlType;
 
 use self::points::{PointRows, point_shape_of};
 use self::rows::GgmlRows;
-use self::shape::{Floats15, Form, Integers, Levels16, shape_of};
+pub(super) use self::search::{CANDIDATES, Grid, Group, NONE, Pair, pick};
+use self::shape::{Floats15, Levels16, shape_of};
+pub(super) use self::shape::{Form, Integers, ScaleForm, Shape};
 use super::feedback::Feedback;
 use super::half_scale::ScaleOverflow;
 use super::matrix::Effort;

@@ -1,16 +1,17 @@
 //! The scale, and offset where the type has one, of one group of columns in 16 rows: from many starting points, each followed by
 //! the least squares of its codes.
 
+use qsf_format::QuantType;
 use qsf_runtime::cpu::lanes::Lanes;
 use qsf_runtime::cpu::vector::Vector;
 
-use super::super::half_scale::round_to_f16;
+use super::super::half_scale::{round_to_bf16, round_to_f16};
 use super::super::levels::Levels;
 use super::super::vectors::{ZEROS, clamp, inverse, largest, round};
 use super::shape::{ScaleForm, Shape};
 
 /// Scales that are judged by the true loss.
-pub(super) const CANDIDATES: usize = 4;
+pub(in super::super) const CANDIDATES: usize = 4;
 /// Starting points.
 const TRIALS: usize = 8;
 /// Whole numbers beside the best ones.
@@ -19,11 +20,11 @@ const NEIGHBOURS: [(f32, f32); 8] =
 /// The least power of two that is a scale.
 const LEAST_POWER: f32 = 1e-30;
 /// An error that no candidate has: a finite number, for products with 0.
-pub(super) const NONE: f32 = f32::MAX;
+pub(in super::super) const NONE: f32 = f32::MAX;
 
 /// Scale and offset of a group in every row: as stored, and as they multiply.
 #[derive(Clone, Copy)]
-pub(super) struct Pair<V> {
+pub(in super::super) struct Pair<V> {
     /// The whole number of a two-level type; the scale itself of another.
     pub scale: V,
     pub min: V,
@@ -48,11 +49,15 @@ impl<V: Vector> Pair<V> {
 
 /// What scales can be stored.
 #[derive(Clone, Copy)]
-pub(super) enum Grid<V> {
+pub(in super::super) enum Grid<V> {
     /// Any number: to learn what a group wants.
     Free,
     /// Binary16.
     Half,
+    /// The upper half of binary32.
+    Brain,
+    /// Floats of this type for scales; offsets are 0 to `top` times the scale.
+    Zeros { scale: QuantType, top: f32 },
     /// Powers of two.
     Powers,
     /// Multiples of these.
@@ -61,7 +66,7 @@ pub(super) enum Grid<V> {
 
 /// A group of columns that wants scales.
 #[derive(Clone, Copy)]
-pub(super) struct Group<'a, L> {
+pub(in super::super) struct Group<'a, L> {
     pub shape: &'a Shape,
     pub levels: &'a L,
     pub targets: &'a [Lanes],
@@ -69,7 +74,7 @@ pub(super) struct Group<'a, L> {
 }
 
 /// The pairs of least error so far, best first.
-pub(super) struct Best<V> {
+pub(in super::super) struct Best<V> {
     pub errors: [V; CANDIDATES],
     pub pairs: [Pair<V>; CANDIDATES],
 }
@@ -122,6 +127,16 @@ fn as_half<V: Vector>(v: V) -> V {
     V::from_lanes(&lanes)
 }
 
+/// A number as the upper half of binary32 holds it.
+#[inline(always)]
+fn as_brain<V: Vector>(v: V) -> V {
+    let mut lanes = v.to_lanes();
+    for lane in &mut lanes {
+        *lane = round_to_bf16(*lane);
+    }
+    V::from_lanes(&lanes)
+}
+
 impl<V: Vector> Grid<V> {
     /// The stored pair nearest to a scale and an offset.
     #[inline(always)]
@@ -130,6 +145,20 @@ impl<V: Vector> Grid<V> {
             Grid::Free => Pair { scale: step, min: offset, step, offset },
             Grid::Half => {
                 let (step, offset) = (as_half(step), as_half(offset));
+                Pair { scale: step, min: offset, step, offset }
+            }
+            Grid::Brain => {
+                let (step, offset) = (as_brain(step), as_brain(offset));
+                Pair { scale: step, min: offset, step, offset }
+            }
+            Grid::Zeros { scale, top } => {
+                let step = match scale {
+                    QuantType::F16 => as_half(step),
+                    QuantType::Bf16 => as_brain(step),
+                    _ => step,
+                };
+                let zeros = round(clamp(offset.mul(inverse(step)), 0.0, top));
+                let offset = step.mul(zeros);
                 Pair { scale: step, min: offset, step, offset }
             }
             Grid::Powers => {
@@ -258,7 +287,7 @@ impl<L: Levels> Group<'_, L> {
 
 /// `a` where the mask is true, else `b`.
 #[inline(always)]
-pub(super) fn pick<V: Vector>(mask: V::Mask, a: Pair<V>, b: Pair<V>) -> Pair<V> {
+pub(in super::super) fn pick<V: Vector>(mask: V::Mask, a: Pair<V>, b: Pair<V>) -> Pair<V> {
     Pair {
         scale: V::choose(mask, a.scale, b.scale),
         min: V::choose(mask, a.min, b.min),

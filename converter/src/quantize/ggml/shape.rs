@@ -12,7 +12,7 @@ pub(super) const SUPER: usize = 256;
 
 /// A type.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(in super::super) struct Shape {
     /// Columns that share a scale: 16 or 32.
     pub group: usize,
     /// What the codes stand for.
@@ -27,7 +27,7 @@ pub(super) struct Shape {
 
 /// What codes stand for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(in super::super) enum Form {
     /// Whole numbers.
     Integers { low: f32, high: f32 },
     /// The 16 levels of `IQ4_NL` and `IQ4_XS`.
@@ -38,7 +38,7 @@ pub(super) enum Form {
 
 /// How scales are stored.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum ScaleForm {
+pub(in super::super) enum ScaleForm {
     /// A binary16 number for each group.
     Half,
     /// A power of two for each group.
@@ -87,7 +87,7 @@ pub(super) fn shape_of(ty: GgmlType) -> Option<Shape> {
 
 /// Neighbouring whole numbers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Integers {
+pub(in super::super) struct Integers {
     pub low: f32,
     pub high: f32,
 }

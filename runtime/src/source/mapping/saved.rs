@@ -174,12 +174,41 @@ impl SavedTensor {
         let Some(parts) = self.parts.iter().map(found).collect::<Option<Vec<Tensor>>>() else {
             return Ok(());
         };
-        let is_matrix = self.parts[0].id.kind.is_matrix();
-        let by_rows = |part: &Part| matches!(part.place, StoredPart::From(_) | StoredPart::Ordered(_));
-        if is_matrix && self.parts.iter().all(by_rows) {
-            return self.row_by_row(isa, &parts, take);
+        if let Some(origins) = self.origins() {
+            return self.row_by_row(isa, &parts, &origins, take);
         }
         self.whole(isa, &parts).chunks(VALUES_PER_RUN).try_for_each(take)
+    }
+
+    /// Of each of its rows the tensor of the model and the row there, where it is a matrix of whole rows of them. A row that means
+    /// nothing has none.
+    pub fn row_origins(&self) -> Option<Vec<Option<(TensorId, usize)>>> {
+        let of_model = |(part, row): (usize, usize)| (self.parts[part].id, self.parts[part].rows.start + row);
+        Some(self.origins()?.into_iter().map(|origin| origin.map(of_model)).collect())
+    }
+
+    /// The same with the number of the part, and the row within it.
+    fn origins(&self) -> Option<Vec<Option<(usize, usize)>>> {
+        let by_rows = |part: &Part| {
+            matches!(part.place, StoredPart::From(_) | StoredPart::Ordered(_)) && part.constant.is_none()
+        };
+        if !self.parts[0].id.kind.is_matrix() || !self.parts.iter().all(by_rows) {
+            return None;
+        }
+        let mut origins = vec![None; self.values() / self.cols.max(1)];
+        for (of, part) in self.parts.iter().enumerate() {
+            for row in 0..part.rows.len() {
+                let stored = match part.place {
+                    StoredPart::Ordered(order) => order.stored_row(row),
+                    StoredPart::From(first) => first + row,
+                    _ => row,
+                };
+                if let Some(place) = origins.get_mut(stored) {
+                    *place = Some((of, row));
+                }
+            }
+        }
+        Some(origins)
     }
 
     /// Rows of the parts in the order of the file.
@@ -187,24 +216,12 @@ impl SavedTensor {
         &self,
         isa: Isa,
         tensors: &[Tensor],
+        origins: &[Option<(usize, usize)>],
         take: &mut dyn FnMut(&[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         let cols = self.cols;
-        let mut origin = vec![None; self.values() / cols.max(1)];
-        for (of, (part, tensor)) in self.parts.iter().zip(tensors).enumerate() {
-            for row in 0..tensor.rows() {
-                let stored = match part.place {
-                    StoredPart::Ordered(order) => order.stored_row(row),
-                    StoredPart::From(first) => first + row,
-                    _ => row,
-                };
-                if let Some(place) = origin.get_mut(stored) {
-                    *place = Some((of, row));
-                }
-            }
-        }
-        let mut values = vec![0.0; cols * (VALUES_PER_RUN / cols.max(1)).clamp(1, origin.len().max(1))];
-        for rows in origin.chunks(values.len() / cols.max(1)) {
+        let mut values = vec![0.0; cols * (VALUES_PER_RUN / cols.max(1)).clamp(1, origins.len().max(1))];
+        for rows in origins.chunks(values.len() / cols.max(1)) {
             let values = &mut values[..rows.len() * cols];
             values.par_chunks_mut(cols.max(1)).zip(rows).for_each(|(out, row)| match row {
                 Some((of, row)) => tensors[*of].decode_row(isa, *row, out),

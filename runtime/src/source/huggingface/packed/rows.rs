@@ -6,6 +6,7 @@
 
 use qsf_format::QuantType;
 
+use crate::grouped::unpack_codes;
 use crate::tensor::{ForeignRows, StoredType, Tensor, TensorBytes};
 use qsf_cpu::Isa;
 
@@ -81,14 +82,7 @@ impl PackedRows {
     fn unpack(&self, row: usize, out: &mut [f32]) {
         let stride = (self.cols * self.bits as usize).div_ceil(8);
         let codes = &self.codes.as_slice()[row * stride..][..stride];
-        match self.bits {
-            2 => unpack::<2>(codes, out),
-            3 => unpack::<3>(codes, out),
-            4 => unpack::<4>(codes, out),
-            5 => unpack::<5>(codes, out),
-            6 => unpack::<6>(codes, out),
-            _ => unpack::<8>(codes, out),
-        }
+        unpack_codes(self.bits, codes, out);
     }
 }
 
@@ -145,29 +139,6 @@ impl Groups {
             }
         }
     }
-}
-
-/// Codes of `BITS` bits, the first in the lowest bits of the first byte, as floats. Eight of them are `BITS` bytes.
-fn unpack<const BITS: usize>(codes: &[u8], out: &mut [f32]) {
-    let (eights, rest) = out.as_chunks_mut();
-    let (whole, last) = codes.split_at(eights.len() * BITS);
-    let (whole, _) = whole.as_chunks();
-    for (out, codes) in eights.iter_mut().zip(whole) {
-        *out = eight_codes::<BITS>(codes);
-    }
-    if !rest.is_empty() {
-        let mut codes = [0; BITS];
-        codes[..last.len()].copy_from_slice(last);
-        rest.copy_from_slice(&eight_codes(&codes)[..rest.len()]);
-    }
-}
-
-fn eight_codes<const BITS: usize>(codes: &[u8; BITS]) -> [f32; 8] {
-    let mut bytes = [0; 8];
-    bytes[..BITS].copy_from_slice(codes);
-    let word = u64::from_le_bytes(bytes);
-    // Through a type that vector units convert.
-    std::array::from_fn(|i| (word >> (BITS * i) & ((1 << BITS) - 1)) as i32 as f32)
 }
 
 /// All codes of `bits` bits in `bytes`.

@@ -1,0 +1,134 @@
+//! Which matrices of a directory become groups, and of which size: decided from names and shapes.
+
+use std::collections::{HashMap, HashSet};
+
+use qsf_format::TensorId;
+use qsf_runtime::RuntimeError;
+use qsf_runtime::grouped::GroupType;
+use qsf_runtime::source::{SavedTensor, TensorInfo, WeightSource};
+
+use super::layout::saved_tensors;
+use crate::dtype::HfOut;
+use crate::error::Result;
+use crate::plan::{GroupRecipe, Plan, PlannedTensor, TensorType, TypeOverride};
+
+/// Every tensor with its type: groups for the matrices of the layers, floats for all else.
+///
+/// # Errors
+/// When no matrix can have groups, some cannot have those that were asked for, or an override asks for a type that the directory
+/// cannot have.
+pub(crate) fn plan_of_groups(
+    source: &dyn WeightSource,
+    out: HfOut,
+    recipe: GroupRecipe,
+    overrides: &[TypeOverride],
+) -> Result<Plan> {
+    let saved = saved_tensors(source)?;
+    let infos: HashMap<TensorId, &TensorInfo> = source.tensors().iter().map(|info| (info.id, info)).collect();
+    let covered = |tensor: &&SavedTensor| {
+        let of_layers = tensor.parts().all(|id| recipe.scheme.covers(id.kind) && infos.contains_key(&id));
+        of_layers && tensor.name.ends_with(".weight") && tensor.row_origins().is_some()
+    };
+    let covered: HashSet<TensorId> = saved.iter().filter(covered).flat_map(SavedTensor::parts).collect();
+    let widths: Vec<&TensorInfo> =
+        source.tensors().iter().filter(|info| covered.contains(&info.id)).collect();
+    let group = group_of(source, recipe, &widths)?;
+    let ty = recipe.scheme.with(group, out.dtype);
+    let assign = |info: &TensorInfo| match covered.contains(&info.id) && ty.suits(info.cols) {
+        true => TensorType::Groups(ty),
+        false => TensorType::F32,
+    };
+    Ok(Plan::for_groups(source.tensors(), &assign, overrides)?)
+}
+
+/// Columns that share a scale.
+fn group_of(source: &dyn WeightSource, recipe: GroupRecipe, matrices: &[&TensorInfo]) -> Result<usize> {
+    let refused = |problem: String| Err(RuntimeError::Request(problem).into());
+    if matrices.is_empty() {
+        let what = format!("{} models, whose matrices are stored inputs first", source.config().architecture);
+        let supported =
+            "compressed-tensors quantizes layers of the class Linear: write --to hf, or a GGUF or QSF file";
+        return Err(RuntimeError::unsupported(source.path(), what, supported).into());
+    }
+    let misfit = |group: usize| matrices.iter().find(|info| !info.cols.is_multiple_of(group));
+    match recipe.group {
+        Some(group) => match misfit(group) {
+            Some(info) => refused(format!(
+                "--block-size {group}: {} has {} columns, which are no whole groups: give {}",
+                info.id,
+                info.cols,
+                best_group(matrices).map_or("a --tensor-type of floats for it".to_owned(), |n| n.to_string()),
+            )),
+            None => Ok(group),
+        },
+        // What even the smallest does not divide stays as it is.
+        None => Ok(best_group(matrices).unwrap_or(GroupType::GROUPS[0])),
+    }
+}
+
+/// The largest size of groups that divides all rows.
+fn best_group(matrices: &[&TensorInfo]) -> Option<usize> {
+    let divides = |group: &usize| matrices.iter().all(|info| info.cols.is_multiple_of(*group));
+    GroupType::GROUPS.into_iter().rev().find(divides)
+}
+
+/// Checks the types of a plan: floats, and groups of one type, which are the same in all parts of a tensor of the directory.
+///
+/// # Errors
+/// With the first that a directory cannot have.
+pub(crate) fn check_groups(source: &dyn WeightSource, plan: &Plan) -> Result<()> {
+    let refused = |problem: String| Err(RuntimeError::Request(problem).into());
+    let mut general: Option<&PlannedTensor> = None;
+    for tensor in plan.tensors() {
+        let (id, quant) = (tensor.info.id, tensor.quant);
+        match quant {
+            TensorType::Groups(_) => {}
+            _ if quant.is_float() => continue,
+            _ => {
+                return refused(format!(
+                    "{id}: {quant} is no type of a directory for compressed-tensors: give f32, f16 or bf16 to leave the matrix \
+                     as it is (--tensor-type)"
+                ));
+            }
+        }
+        if !quant.suits(tensor.info.cols) {
+            return refused(format!(
+                "{id} has {} columns, which are no whole groups of {quant}",
+                tensor.info.cols
+            ));
+        }
+        match general {
+            Some(first) if first.quant != quant => {
+                return refused(format!(
+                    "{id}: {quant}, and {} for {}: a directory has one type of groups, and floats (--tensor-type)",
+                    first.quant, first.info.id
+                ));
+            }
+            _ => general = Some(tensor),
+        }
+    }
+    let Some(general) = general else {
+        return refused(
+            "no matrix is quantized: --to hf writes a directory of floats; groups need columns in whole groups of 32".into(),
+        );
+    };
+    for saved in saved_tensors(source)? {
+        let types: Vec<(TensorId, TensorType)> =
+            saved.parts().filter_map(|id| Some((id, plan.tensor(id)?.quant))).collect();
+        let grouped = |(_, quant): &&(TensorId, TensorType)| matches!(quant, TensorType::Groups(_));
+        let Some((id, _)) = types.iter().find(grouped) else { continue };
+        if let Some((other, quant)) = types.iter().find(|of| !grouped(of)) {
+            return refused(format!(
+                "{other} is {quant} and {id} {}: both are parts of {} (--tensor-type)",
+                general.quant, saved.name
+            ));
+        }
+        if saved.row_origins().is_none() || !saved.name.ends_with(".weight") {
+            return refused(format!(
+                "{id}: {} is no layer of the class Linear, and stays as it is (--tensor-type)",
+                saved.name
+            ));
+        }
+    }
+    Ok(())
+}
