@@ -15,8 +15,8 @@ use crate::text_file::{TextInMemory, TextSource};
 use windows::{Encoder, Placed};
 
 pub use definition::{
-    Definition, FoundTokenizer, GgufTokenizer, ModelPiece, find_tokenizer, model_pieces, pre_tokenizer_name,
-    read_gguf_tokenizer,
+    Definition, FoundTokenizer, GgufTokenizer, Piece, PieceKind, find_tokenizer, model_pieces,
+    pre_tokenizer_name, read_gguf_tokenizer,
 };
 pub use open::open_tokenizer;
 pub(crate) use self_check::check_against;

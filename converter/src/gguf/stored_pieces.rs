@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use qsf_runtime::tokenizer::{ModelPiece, model_pieces};
+use qsf_runtime::tokenizer::{Piece, PieceKind, model_pieces};
 use serde_json::Value as Json;
 
-use super::vocabulary::{Kind, Vocabulary, looks_special};
+use super::vocabulary::{Vocabulary, looks_special};
 use crate::error::Result;
 
 /// Score of rows of the embedding that are no token.
@@ -23,18 +23,18 @@ const MOST_BYTES: u64 = 16 << 20;
 /// When it cannot be read.
 pub(super) fn stored_scores(dir: &Path, vocabulary: &mut Vocabulary) -> Result<Option<Vec<f32>>> {
     let Some(pieces) = model_pieces(dir)? else { return Ok(None) };
-    let renamed = |id: usize, piece: &ModelPiece| {
+    let renamed = |id: usize, piece: &Piece| {
         let token = vocabulary.tokens.get(id);
-        piece.kind == Kind::Normal as i32 && token.is_some_and(|token| *token != piece.text)
+        piece.kind == PieceKind::Normal && token.is_some_and(|token| *token != piece.text)
     };
     if pieces.iter().enumerate().any(|(id, piece)| renamed(id, piece)) {
         return Ok(None);
     }
     let mut scores: Vec<f32> =
-        vocabulary.kinds.iter().map(|kind| if *kind == Kind::Unused { UNUSED } else { ADDED }).collect();
+        vocabulary.kinds.iter().map(|kind| if *kind == PieceKind::Unused { UNUSED } else { ADDED }).collect();
     for ((score, kind), piece) in scores.iter_mut().zip(&mut vocabulary.kinds).zip(&pieces) {
         *score = piece.score;
-        *kind = Kind::of_number(piece.kind).unwrap_or(*kind);
+        *kind = piece.kind;
     }
     for (id, added) in added_beside(dir) {
         let (Some(score), Some(kind), Some(text)) =
@@ -44,8 +44,8 @@ pub(super) fn stored_scores(dir: &Path, vocabulary: &mut Vocabulary) -> Result<O
         };
         // llama.cpp looks for user-defined ones in the text as it is, where spaces are no marks.
         let (found, token) = match added.control {
-            true => (Kind::Control, added.text),
-            false => (Kind::UserDefined, added.text.replace('\u{2581}', " ")),
+            true => (PieceKind::Control, added.text),
+            false => (PieceKind::UserDefined, added.text.replace('\u{2581}', " ")),
         };
         (*score, *kind, *text) = (ADDED, found, token);
     }

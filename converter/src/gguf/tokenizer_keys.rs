@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::tokenizer::{Tokenizer, pre_tokenizer_name};
+use qsf_runtime::tokenizer::{PieceKind, Tokenizer, pre_tokenizer_name};
 use serde_json::Value as Json;
 
 use super::stored_pieces::stored_scores;
 use super::value::{Pairs, Value};
-use super::vocabulary::{Kind, Vocabulary, is_byte_level};
+use super::vocabulary::{Vocabulary, is_byte_level};
 use crate::error::Result;
 
 /// Score of tokens that no merge makes.
@@ -87,15 +87,15 @@ impl Vocabulary {
 
     /// llama.cpp merges by the score of what comes out: the sooner a merge, the higher.
     fn scores_of_merges(&self, json: &Json) -> Vec<f32> {
-        let at_first = |kind: &Kind| match kind {
-            Kind::Byte | Kind::Control | Kind::Unknown => 0.0,
-            Kind::Normal | Kind::UserDefined | Kind::Unused => UNMERGED,
+        let at_first = |kind: &PieceKind| match kind {
+            PieceKind::Byte | PieceKind::Control | PieceKind::Unknown => 0.0,
+            PieceKind::Normal | PieceKind::UserDefined | PieceKind::Unused => UNMERGED,
         };
         let mut scores: Vec<f32> = self.kinds.iter().map(at_first).collect();
         let all: Vec<(String, String)> = merges(json).collect();
         let lowest = -(all.len() as f32);
         for (score, kind) in scores.iter_mut().zip(&self.kinds) {
-            if *kind == Kind::Normal {
+            if *kind == PieceKind::Normal {
                 *score = lowest;
             }
         }

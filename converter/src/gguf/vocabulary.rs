@@ -2,31 +2,13 @@
 
 use std::collections::HashMap;
 
+use qsf_runtime::tokenizer::PieceKind;
 use serde_json::Value as Json;
-
-/// What a token is, as numbers of `tokenizer.ggml.token_type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Normal = 1,
-    Unknown = 2,
-    Control = 3,
-    UserDefined = 4,
-    Unused = 5,
-    Byte = 6,
-}
-
-impl Kind {
-    /// The kind of a number.
-    pub fn of_number(number: i32) -> Option<Kind> {
-        use Kind::*;
-        [Normal, Unknown, Control, UserDefined, Unused, Byte].into_iter().find(|kind| *kind as i32 == number)
-    }
-}
 
 /// The tokens of a `tokenizer.json`.
 pub(super) struct Vocabulary {
     pub tokens: Vec<String>,
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<PieceKind>,
     pub ids: HashMap<String, u32>,
 }
 
@@ -47,12 +29,12 @@ impl Vocabulary {
             let texts = pieces.iter().filter_map(|piece| piece[0].as_str());
             texts.enumerate().for_each(|(id, text)| put(id, text));
         }
-        let mut kinds: Vec<Kind> = tokens
+        let mut kinds: Vec<PieceKind> = tokens
             .iter()
             .map(|text| match text {
-                None => Kind::Unused,
-                Some(text) if is_byte(text) => Kind::Byte,
-                Some(_) => Kind::Normal,
+                None => PieceKind::Unused,
+                Some(text) if is_byte(text) => PieceKind::Byte,
+                Some(_) => PieceKind::Normal,
             })
             .collect();
         let byte_level = is_byte_level(json);
@@ -64,12 +46,12 @@ impl Vocabulary {
             // llama.cpp looks for them in the text as it is, spaces and all.
             *place =
                 Some(if control || !byte_level { text.to_owned() } else { text.replace('\u{2581}', " ") });
-            kinds[id] = if control { Kind::Control } else { Kind::UserDefined };
+            kinds[id] = if control { PieceKind::Control } else { PieceKind::UserDefined };
         }
         let unknown = model["unk_token"].as_str();
         for (kind, text) in kinds.iter_mut().zip(&tokens) {
             if !byte_level && text.is_some() && text.as_deref() == unknown {
-                *kind = Kind::Unknown;
+                *kind = PieceKind::Unknown;
             }
         }
         let named = |(i, text): (usize, Option<String>)| text.unwrap_or_else(|| format!("[PAD{i}]"));

@@ -3,11 +3,11 @@
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
-use rayon::prelude::*;
 
 use super::feedback::{Feedback, Ordered};
 use super::group::RowGroup;
 use super::half_scale::{ScaleOverflow, round_to_f16};
+use super::lane_groups::encode_groups;
 use super::learned::{Grid, Learned, Scales};
 use super::levels::Levels;
 use super::pack;
@@ -29,18 +29,11 @@ pub(super) struct GridRows<'a, L> {
 impl<L: Levels> GridRows<'_, L> {
     pub(super) fn encode(&self, values: &[f32]) -> Result<Vec<u8>, ScaleOverflow> {
         let row_bytes = 2 + self.cols.div_ceil(STRIP) * (1 + 4 * self.bits);
-        let mut out = vec![0; values.len() / self.cols * row_bytes];
-        out.par_chunks_mut(LANES * row_bytes)
-            .zip(values.par_chunks(LANES * self.cols))
-            .map(|(out, values)| {
-                let mut result = Ok(());
-                vector::run(self.isa, OneGroup { rows: self, values, out, row_bytes, result: &mut result });
-                result
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Result<(), _>>()?;
-        Ok(out)
+        encode_groups(values, self.cols, row_bytes, |values, out| {
+            let mut result = Ok(());
+            vector::run(self.isa, OneGroup { rows: self, values, out, row_bytes, result: &mut result });
+            result
+        })
     }
 }
 

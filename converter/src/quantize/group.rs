@@ -34,6 +34,27 @@ impl RowGroup {
         RowGroup { errors: originals.clone(), originals, values }
     }
 
+    /// Codes all blocks. With a moment, errors are fed back and at most `descents` passes of descent follow; without, `importance`
+    /// says what a column counts.
+    #[inline(always)]
+    pub(super) fn fit<V: Vector, C: Coder<V>>(
+        &mut self,
+        coder: &C,
+        importance: &[f32],
+        ordered: Option<&Ordered>,
+        descents: usize,
+    ) -> Vec<C::Block> {
+        let Some(ordered) = ordered else { return self.code::<V, C>(coder, importance, None) };
+        let mut blocks = self.code::<V, C>(coder, &ordered.pivots, Some(&ordered.upper));
+        let mut pull = self.pull::<V>(&ordered.moment);
+        for _ in 0..descents {
+            if !self.descend::<V, C>(coder, &mut blocks, ordered, &mut pull) {
+                break;
+            }
+        }
+        blocks
+    }
+
     /// Codes block after block, each against targets that make up for the errors of all columns before (LDLQ). `weights`
     /// holds the pivots of the moment, or without a moment the importance of each column; 0 past the last column.
     #[inline(always)]

@@ -10,6 +10,7 @@
 //! | `matrix` | any type, with what calibration knows |
 //! | `linear_algebra`, `feedback`, `strips` | second moments, factored for feedback |
 //! | `coder`, `group` | feedback and descent for any block type, 16 rows at once |
+//! | `lane_groups` | all rows, 16 at once |
 //! | `plain_rows` | plain block types under feedback |
 //! | `learned`, `levels`, `grid_rows` | types with a grid |
 //! | `trellis`, `trellis_rows` | trellis types |
@@ -34,6 +35,7 @@ mod grid_rows;
 mod group;
 mod grouped;
 mod half_scale;
+mod lane_groups;
 mod learn;
 mod learned;
 mod levels;

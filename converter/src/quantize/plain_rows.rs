@@ -5,13 +5,13 @@ use qsf_format::BlockSize;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
-use rayon::prelude::*;
 
 use super::block::{Block, MAX_LANES};
 use super::coder::{Coder, DiagonalBlock, Room, UncodedBlock};
 use super::feedback::Feedback;
 use super::group::RowGroup;
 use super::half_scale::ScaleOverflow;
+use super::lane_groups::encode_groups;
 use super::rows::BlockType;
 use super::strips::STRIP;
 use super::vectors::{ZEROS, clamp, inverse, round};
@@ -47,18 +47,11 @@ pub(super) struct Line<V> {
 impl<T: BlockType> PlainRows<'_, T> {
     pub(super) fn encode(&self, values: &[f32]) -> Result<Vec<u8>, ScaleOverflow> {
         let row_bytes = self.cols.div_ceil(self.block.get()) * self.block_bytes;
-        let mut out = vec![0; values.len() / self.cols * row_bytes];
-        out.par_chunks_mut(LANES * row_bytes)
-            .zip(values.par_chunks(LANES * self.cols))
-            .map(|(out, values)| {
-                let mut result = Ok(());
-                vector::run(self.isa, OneGroup { rows: self, values, out, row_bytes, result: &mut result });
-                result
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Result<(), _>>()?;
-        Ok(out)
+        encode_groups(values, self.cols, row_bytes, |values, out| {
+            let mut result = Ok(());
+            vector::run(self.isa, OneGroup { rows: self, values, out, row_bytes, result: &mut result });
+            result
+        })
     }
 
     /// Writes the block from column `start` on of row `lane`.
@@ -101,13 +94,7 @@ impl<T: BlockType> VectorWork for OneGroup<'_, T> {
         let rows = self.rows;
         let mut group = RowGroup::new(rows.cols, STRIP, self.values);
         let ordered = rows.feedback.natural();
-        let mut blocks = group.code::<V, _>(rows, &ordered.pivots, Some(&ordered.upper));
-        let mut pull = group.pull::<V>(&ordered.moment);
-        for _ in 0..rows.descents {
-            if !group.descend::<V, _>(rows, &mut blocks, ordered, &mut pull) {
-                break;
-            }
-        }
+        let blocks = group.fit::<V, _>(rows, &[], Some(ordered), rows.descents);
         for (lane, out) in self.out.chunks_exact_mut(self.row_bytes).enumerate() {
             for (b, out) in out.chunks_exact_mut(rows.block_bytes).enumerate() {
                 if let Err(overflow) = rows.write(&group, lane, b * rows.block.get(), &blocks[b], out) {

@@ -4,11 +4,11 @@ use qsf_format::SumTables;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
-use rayon::prelude::*;
 
 use super::feedback::{Feedback, Ordered, column_of_step};
 use super::group::RowGroup;
 use super::half_scale::{ScaleOverflow, round_to_f16};
+use super::lane_groups::encode_groups;
 use super::strips::STRIP;
 use super::trellis::{Search, Shape, Steps};
 use super::vectors::inverse;
@@ -49,21 +49,11 @@ impl<const BITS: usize> TrellisRows<'_, BITS> {
         };
         let shared = Shared { rows: self, levels: Shape::<BITS>::levels(self.sums), ordered, weights, used };
         let row_bytes = 2 + steps * BITS / 8;
-        let mut out = vec![0; values.len() / self.cols * row_bytes];
-        out.par_chunks_mut(LANES * row_bytes)
-            .zip(values.par_chunks(LANES * self.cols))
-            .map(|(out, values)| {
-                let mut result = Ok(());
-                vector::run(
-                    self.isa,
-                    OneGroup { shared: &shared, values, out, row_bytes, result: &mut result },
-                );
-                result
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Result<(), _>>()?;
-        Ok(out)
+        encode_groups(values, self.cols, row_bytes, |values, out| {
+            let mut result = Ok(());
+            vector::run(self.isa, OneGroup { shared: &shared, values, out, row_bytes, result: &mut result });
+            result
+        })
     }
 }
 

@@ -1,14 +1,13 @@
 //! Rows into a type of ggml: units, feedback, descent, bytes.
 
 use qsf_runtime::cpu::Isa;
-use qsf_runtime::cpu::lanes::LANES;
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use qsf_runtime::ggml::GgmlType;
-use rayon::prelude::*;
 
 use super::super::feedback::Feedback;
 use super::super::group::RowGroup;
 use super::super::half_scale::ScaleOverflow;
+use super::super::lane_groups::encode_groups;
 use super::super::levels::Levels;
 use super::super::strips::STRIP;
 use super::coder::{GgmlCoder, Strip};
@@ -37,18 +36,11 @@ impl<L: Levels> GgmlRows<'_, L> {
 
     pub(super) fn encode(&self, values: &[f32]) -> Result<Vec<u8>, ScaleOverflow> {
         let row_bytes = self.row_bytes();
-        let mut out = vec![0; values.len() / self.cols * row_bytes];
-        out.par_chunks_mut(LANES * row_bytes)
-            .zip(values.par_chunks(LANES * self.cols))
-            .map(|(out, values)| {
-                let mut result = Ok(());
-                vector::run(self.isa, OneGroup { rows: self, values, out, result: &mut result });
-                result
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Result<(), _>>()?;
-        Ok(out)
+        encode_groups(values, self.cols, row_bytes, |values, out| {
+            let mut result = Ok(());
+            vector::run(self.isa, OneGroup { rows: self, values, out, result: &mut result });
+            result
+        })
     }
 }
 
@@ -78,15 +70,7 @@ impl<L: Levels> VectorWork for OneGroup<'_, L> {
             return;
         }
         let coder = GgmlCoder { shape: rows.shape, levels: &rows.levels, units };
-        let mut strips = group.code::<V, _>(&coder, weights, ordered.map(|ordered| &ordered.upper));
-        if let Some(ordered) = ordered {
-            let mut pull = group.pull::<V>(&ordered.moment);
-            for _ in 0..rows.descents {
-                if !group.descend::<V, _>(&coder, &mut strips, ordered, &mut pull) {
-                    break;
-                }
-            }
-        }
+        let strips = group.fit::<V, _>(&coder, weights, ordered, rows.descents);
         for (lane, out) in self.out.chunks_exact_mut(rows.row_bytes()).enumerate() {
             for (b, out) in out.chunks_exact_mut(rows.ty.block_bytes()).enumerate() {
                 if !pack_block(rows, &coder, &group, &strips, lane, b, out) {

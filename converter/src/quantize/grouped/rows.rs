@@ -3,14 +3,13 @@
 use half::{bf16, f16};
 use qsf_format::QuantType;
 use qsf_runtime::cpu::Isa;
-use qsf_runtime::cpu::lanes::LANES;
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use qsf_runtime::grouped::{GroupType, GroupZero, pack_codes};
-use rayon::prelude::*;
 
 use super::super::feedback::Feedback;
 use super::super::group::RowGroup;
 use super::super::half_scale::ScaleOverflow;
+use super::super::lane_groups::encode_groups;
 use super::super::strips::STRIP;
 use super::coder::{GroupCoder, GroupScales};
 
@@ -33,18 +32,11 @@ impl GroupRows<'_> {
 
     pub(super) fn encode(&self, values: &[f32]) -> Result<Vec<u8>, ScaleOverflow> {
         let row_bytes = self.row_bytes();
-        let mut out = vec![0; values.len() / self.cols * row_bytes];
-        out.par_chunks_mut(LANES * row_bytes)
-            .zip(values.par_chunks(LANES * self.cols))
-            .map(|(out, values)| {
-                let mut result = Ok(());
-                vector::run(self.isa, OneGroup { rows: self, values, out, result: &mut result });
-                result
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Result<(), _>>()?;
-        Ok(out)
+        encode_groups(values, self.cols, row_bytes, |values, out| {
+            let mut result = Ok(());
+            vector::run(self.isa, OneGroup { rows: self, values, out, result: &mut result });
+            result
+        })
     }
 }
 
@@ -64,15 +56,7 @@ impl VectorWork for OneGroup<'_> {
         let ordered = rows.feedback.map(Feedback::natural);
         let weights = ordered.map_or(rows.importance, |ordered| &ordered.pivots[..]);
         let coder = GroupCoder::new(rows.ty);
-        let mut groups = group.code::<V, _>(&coder, weights, ordered.map(|ordered| &ordered.upper));
-        if let Some(ordered) = ordered {
-            let mut pull = group.pull::<V>(&ordered.moment);
-            for _ in 0..rows.descents {
-                if !group.descend::<V, _>(&coder, &mut groups, ordered, &mut pull) {
-                    break;
-                }
-            }
-        }
+        let groups = group.fit::<V, _>(&coder, weights, ordered, rows.descents);
         for (lane, out) in self.out.chunks_exact_mut(rows.row_bytes()).enumerate() {
             if !pack_row(rows, &coder, &group, &groups, lane, out) {
                 *self.result = Err(ScaleOverflow);

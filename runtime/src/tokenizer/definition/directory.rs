@@ -62,31 +62,17 @@ pub fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
     }))
 }
 
-/// A piece of a SentencePiece model, as its file has it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ModelPiece {
-    /// What it is written as.
-    pub text: String,
-    /// The higher, the sooner it is merged.
-    pub score: f32,
-    /// 1 text, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 a byte.
-    pub kind: i32,
-}
-
 /// The pieces of the `tokenizer.model` in `dir`; `None` where there is none of SentencePiece.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn model_pieces(dir: &Path) -> Result<Option<Vec<ModelPiece>>> {
+pub fn model_pieces(dir: &Path) -> Result<Option<Vec<Piece>>> {
     let Some(path) = dir.is_dir().then(|| files::find(dir, "tokenizer.model")).transpose()?.flatten() else {
         return Ok(None);
     };
     let bytes = files::read(&path, MAX_MODEL_BYTES)?;
     // LLaMA 3 has something else under that name.
-    let pieces = read_pieces(&path, &bytes).ok().filter(|pieces| !pieces.is_empty());
-    let as_stored =
-        |piece: Piece| ModelPiece { text: piece.text, score: piece.score, kind: piece.kind as i32 };
-    Ok(pieces.map(|pieces| pieces.into_iter().map(as_stored).collect()))
+    Ok(read_pieces(&path, &bytes).ok().filter(|pieces| !pieces.is_empty()))
 }
 
 /// Reads the `tokenizer.model` at `path`. `config` is what the files beside it say.

@@ -49,8 +49,8 @@ pub(crate) struct PieceModel {
 
 /// One piece of a vocabulary.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Piece {
-    /// Its text, with [`SPACE_MARK`] for spaces.
+pub struct Piece {
+    /// Its text, with `\u{2581}` for spaces.
     pub text: String,
     /// Log-probability or negative rank: greater goes first.
     pub score: f32,
@@ -60,7 +60,7 @@ pub(crate) struct Piece {
 
 /// Types of pieces, as in `sentencepiece_model.proto` and, with the same numbers, in GGUF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PieceKind {
+pub enum PieceKind {
     /// Text.
     Normal = 1,
     /// Stands for what no other piece does.

@@ -1,13 +1,13 @@
 //! Rows into a type with a grid: units, feedback, descent, units that suit the points, bytes.
 
 use qsf_runtime::cpu::Isa;
-use qsf_runtime::cpu::lanes::{LANES, Lanes};
+use qsf_runtime::cpu::lanes::Lanes;
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
-use rayon::prelude::*;
 
 use super::super::super::feedback::Feedback;
 use super::super::super::group::RowGroup;
 use super::super::super::half_scale::ScaleOverflow;
+use super::super::super::lane_groups::encode_groups;
 use super::super::super::strips::STRIP;
 use super::super::coder::Strip;
 use super::super::shape::SUPER;
@@ -38,21 +38,13 @@ impl PointRows<'_> {
         let ty = self.shape.ty;
         let row_bytes = self.cols / ty.block_len() * ty.block_bytes();
         let (book, weights) = (Codebook::new(ty), even_out(self.importance));
-        let mut out = vec![0; values.len() / self.cols * row_bytes];
-        out.par_chunks_mut(LANES * row_bytes)
-            .zip(values.par_chunks(LANES * self.cols))
-            .map(|(out, values)| {
-                let mut result = Ok(());
-                let points = Points { shape: self.shape, book: &book };
-                let group =
-                    OneGroup { rows: self, points, weights: &weights, values, out, result: &mut result };
-                vector::run(self.isa, group);
-                result
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Result<(), _>>()?;
-        Ok(out)
+        encode_groups(values, self.cols, row_bytes, |values, out| {
+            let mut result = Ok(());
+            let points = Points { shape: self.shape, book: &book };
+            let group = OneGroup { rows: self, points, weights: &weights, values, out, result: &mut result };
+            vector::run(self.isa, group);
+            result
+        })
     }
 }
 
@@ -97,15 +89,7 @@ impl VectorWork for OneGroup<'_> {
             return;
         }
         let coder = PointCoder { points: self.points, units };
-        let mut strips = group.code::<V, _>(&coder, weights, ordered.map(|ordered| &ordered.upper));
-        if let Some(ordered) = ordered {
-            let mut pull = group.pull::<V>(&ordered.moment);
-            for _ in 0..rows.descents {
-                if !group.descend::<V, _>(&coder, &mut strips, ordered, &mut pull) {
-                    break;
-                }
-            }
-        }
+        let strips = group.fit::<V, _>(&coder, weights, ordered, rows.descents);
         let ty = rows.shape.ty;
         let row_bytes = rows.cols / ty.block_len() * ty.block_bytes();
         for (lane, out) in self.out.chunks_exact_mut(row_bytes).enumerate() {
