@@ -11,7 +11,7 @@ use qsf_runtime::WorkPart;
 
 use super::quant_arg::{FormatArg, QuantArg};
 use crate::batch::BatchArgs;
-use crate::byte_size::ByteSize;
+use crate::byte_size::{ByteSize, positive_size};
 use crate::compute::ComputeArgs;
 use crate::model_args::ScaledPath;
 use crate::progress::VerbosityArgs;
@@ -83,11 +83,11 @@ pub struct ConvertArgs {
     #[arg(long, value_enum, value_name = "TYPE")]
     pub(super) dtype: Option<DtypeArg>,
     /// Of a directory: most bytes of a file of weights [default: 5GB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = positive_size)]
     pub(super) shard_size: Option<ByteSize>,
     /// Of GGUF files: most bytes of tensors in a file; a larger model makes OUT-00001-of-0000N.gguf and so on, as llama-gguf-split
     /// does [default: one file]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = positive_size)]
     pub(super) split_size: Option<ByteSize>,
     /// Type of the tensors whose name matches, such as 'attn_v=8bit' or 'layer 0 *=4bit'; may be repeated, later ones win
     #[arg(long, value_name = "PATTERN=TYPE")]

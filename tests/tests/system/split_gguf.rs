@@ -125,6 +125,8 @@ fn no_file_gets_its_name_before_all_are_whole_and_none_is_replaced_unasked() {
     says("--quant F16 --split-size 15kB", &out, 2, "-00001-of-");
     says(args, &dir.path().join("n-00001-of-00002.gguf"), 2, "give n.gguf");
     says(args, &dir.path().join("n.qsf"), 2, "--split-size is for GGUF files");
+    says("--split-size 0", &dir.path().join("n.gguf"), 2, "'0' is nothing");
+    says("--shard-size 0 --to hf", &dir.path().join("n"), 2, "'0' is nothing");
     says("--split-size 10kB --to hf", &dir.path().join("n"), 2, "--shard-size");
     convert(&model, &out, &format!("{args} --force")).run().ok();
     assert_eq!(names(dir.path()), before);
