@@ -1,8 +1,11 @@
 //! Scores and types of the pieces of a `tokenizer.model`, as llama.cpp's `convert_hf_to_gguf.py` takes them over.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::path::Path;
 
+use qsf_format::{JsonLimits, from_json};
+use qsf_runtime::RuntimeError;
 use qsf_runtime::tokenizer::{Piece, PieceKind, model_pieces};
 use serde_json::Value as Json;
 
@@ -13,8 +16,6 @@ use crate::error::Result;
 const UNUSED: f32 = -10_000.0;
 /// Score of tokens that files beside the model add to it, or give another name or meaning.
 const ADDED: f32 = -1000.0;
-/// Largest of these files that is looked at.
-const MOST_BYTES: u64 = 16 << 20;
 
 /// The scores of a model in the directory `dir` that has a `tokenizer.model` with the pieces of `vocabulary`, whose types become
 /// those of the model. `None`: there is none, or it is another tokenizer's, as in directories of LLaMA 3.
@@ -36,7 +37,7 @@ pub(super) fn stored_scores(dir: &Path, vocabulary: &mut Vocabulary) -> Result<O
         *score = piece.score;
         *kind = piece.kind;
     }
-    for (id, added) in added_beside(dir) {
+    for (id, added) in added_beside(dir)? {
         let (Some(score), Some(kind), Some(text)) =
             (scores.get_mut(id), vocabulary.kinds.get_mut(id), vocabulary.tokens.get_mut(id))
         else {
@@ -59,27 +60,34 @@ struct Added {
 }
 
 /// The tokens of `added_tokens.json` and `tokenizer_config.json`, whose word counts more.
-fn added_beside(dir: &Path) -> BTreeMap<usize, Added> {
+///
+/// # Errors
+/// When one cannot be read, or is no JSON of ordinary size.
+fn added_beside(dir: &Path) -> Result<BTreeMap<usize, Added>> {
     let mut all = BTreeMap::new();
-    for (text, id) in read(dir, "added_tokens.json").as_object().into_iter().flatten() {
+    for (text, id) in read(dir, "added_tokens.json")?.as_object().into_iter().flatten() {
         if let Some(id) = id.as_u64() {
             all.insert(id as usize, Added { text: text.clone(), control: false });
         }
     }
-    let config = read(dir, "tokenizer_config.json");
+    let config = read(dir, "tokenizer_config.json")?;
     for (id, token) in config["added_tokens_decoder"].as_object().into_iter().flatten() {
         if let (Ok(id), Some(text)) = (id.parse::<usize>(), token["content"].as_str()) {
             let control = token["special"].as_bool().unwrap_or(false) || looks_special(text);
             all.insert(id, Added { text: text.to_owned(), control });
         }
     }
-    all
+    Ok(all)
 }
 
 /// Null where there is no such file.
-fn read(dir: &Path, name: &str) -> Json {
+fn read(dir: &Path, name: &str) -> Result<Json> {
     let path = dir.join(name);
-    let small = path.metadata().is_ok_and(|found| found.is_file() && found.len() <= MOST_BYTES);
-    let text = if small { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
-    serde_json::from_slice(&text).unwrap_or_default()
+    let Some(found) = path.metadata().ok().filter(Metadata::is_file) else { return Ok(Json::Null) };
+    let wrong = |found| RuntimeError::bad_input(&path, "the file", "a JSON object of ordinary size", found);
+    if found.len() > JsonLimits::DESCRIPTION.bytes as u64 {
+        return Err(wrong(format!("{} bytes", found.len())).into());
+    }
+    let text = std::fs::read(&path).map_err(|error| RuntimeError::io(&path, "read", error))?;
+    Ok(from_json(&text, JsonLimits::DESCRIPTION).map_err(wrong)?)
 }

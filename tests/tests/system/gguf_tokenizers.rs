@@ -77,3 +77,20 @@ fn tokens_that_files_beside_the_model_add_are_known_by_their_names() {
     let same = convert(&other, &dir.path().join("c.gguf")).metadata;
     assert_eq!(merged.f32s(SCORES).unwrap(), same.f32s(SCORES).unwrap());
 }
+
+#[test]
+#[cfg_attr(not(qsf_data), ignore = "needs the folder that QSF_SHARED names")]
+fn a_hostile_or_broken_file_of_added_tokens_is_named_and_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model");
+    write_llama(&model, Size { layers: 1, hidden: 64, ffn: 32, vocab: 32_064 }, 5);
+    fs::copy(shared("tokenizers/phi-3-mini/tokenizer.json"), model.join("tokenizer.json")).unwrap();
+    fs::copy(shared("tokenizers/llama2/tokenizer.model"), model.join("tokenizer.model")).unwrap();
+    let out = dir.path().join("out.gguf");
+    // 12 MB that become hundreds of megabytes of values, and half an object.
+    for text in [format!("[{}0]", "[],".repeat(4 << 20)), "{\"<x>\": 3".to_owned()] {
+        fs::write(model.join("added_tokens.json"), text).unwrap();
+        let call = program("qsf-convert").arg(&model).arg(&out).args("--quant F16");
+        refused("added tokens", dir.path(), call, 3, &["added_tokens.json"]);
+    }
+}
