@@ -117,8 +117,9 @@ pub fn convert(
     let bytes = file.bytes()?;
     target_warning(bytes, options).iter().for_each(|warning| progress.warn(warning));
     let mut missed = options.limits.missed(bytes, sections.evaluation.as_ref());
-    // Of a directory, the limit is that of the file whose values it has.
-    let size_limit = options.size_limit.filter(|_| options.hf.is_none());
+    // Of a directory of floats, the limit is that of the file whose values it has.
+    let is_of_floats = options.hf.is_some_and(|hf| hf.groups.is_none());
+    let size_limit = options.size_limit.filter(|_| !is_of_floats);
     missed.extend(over_target(bytes, size_limit));
     let path = if missed.is_empty() { out.to_owned() } else { rejected_path(out) };
     // Where something is kept, the same command goes on from there.

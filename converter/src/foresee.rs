@@ -54,12 +54,11 @@ pub(crate) fn check_room(
 
 /// Bytes that the file has at least; 0 where that follows from what is measured or compressed.
 fn least_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions) -> Result<u64> {
-    if let Some(hf) = options.hf {
+    let types_are_open = options.size_limit.is_some() && options.replay.is_none();
+    if let Some(hf) = options.hf.filter(|hf| hf.groups.is_none() || !types_are_open) {
         return directory_bytes(source, hf, plan);
     }
-    let open = options.compression != Compression::None
-        || (options.size_limit.is_some() && options.replay.is_none());
-    if open {
+    if options.compression != Compression::None || types_are_open {
         return Ok(0);
     }
     let values = plan.predicted_bytes(options.block).unwrap_or(u64::MAX).saturating_sub(plan.outlier_bytes());
@@ -144,7 +143,9 @@ fn lost_window(config: &ModelConfig) -> Option<String> {
 
 /// A warning where a file of so many `bytes` leaves much of its target: no types would make it better.
 pub(crate) fn target_warning(bytes: u64, options: &ConvertOptions) -> Option<String> {
-    let limit = options.size_limit.filter(|limit| options.hf.is_none() && bytes < limit / 10 * 9)?;
+    let limit = options
+        .size_limit
+        .filter(|limit| options.hf.is_none_or(|hf| hf.groups.is_some()) && bytes < limit / 10 * 9)?;
     let (bytes, limit) = (human_bytes(bytes), human_bytes(limit));
     Some(format!(
         "of {limit} the file takes {bytes}: no larger types would make it better; --quant f16 keeps the weights as they are"

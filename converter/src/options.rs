@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dtype::HfOut;
 use crate::limits::Limits;
-use crate::plan::{GgufRecipe, OutlierShare, Recipe, TensorType, TypeOverride};
+use crate::plan::{Container, GgufRecipe, OutlierShare, Recipe, TensorType, TypeOverride};
 use crate::replay::Replay;
 
 /// Choices of a conversion: everything that influences the bytes of the output, and what the user permits.
@@ -225,6 +225,15 @@ impl ConvertOptions {
     /// Whether every tensor has a type of its own, as it follows from a size or as somebody has edited a plan.
     pub(crate) fn types_chosen(&self) -> bool {
         self.size_limit.is_some() || self.replay.as_ref().is_some_and(|replay| replay.chosen || replay.edited)
+    }
+
+    /// What types are chosen for where there is a choice.
+    pub(crate) fn container(&self) -> Container {
+        match (self.hf.and_then(|hf| hf.groups), self.gguf) {
+            (Some(_), _) => Container::Groups,
+            (None, Some(_)) => Container::Gguf,
+            (None, None) => Container::Qsf,
+        }
     }
 
     /// Name of the recipe.

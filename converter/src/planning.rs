@@ -46,8 +46,10 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
         replay.apply(&mut plan)?;
     }
     match options.gguf {
-        None if groups.is_some() => check_groups(source, &plan)?,
-        None => check_types_of_qsf(&plan, replay)?,
+        None => match groups {
+            Some((_, recipe)) => check_groups(source, recipe, &plan)?,
+            None => check_types_of_qsf(&plan, replay)?,
+        },
         Some(_) => check_plan(source, &plan)?,
     }
     Ok(plan)
@@ -57,7 +59,7 @@ fn check_types_of_qsf(plan: &Plan, replay: Option<&Replay>) -> Result<()> {
     let foreign = plan.tensors().iter().find(|tensor| tensor.quant.qsf().is_none());
     let Some(tensor) = foreign else { return Ok(()) };
     let whose = match tensor.quant {
-        TensorType::Groups(_) => "of directories for compressed-tensors",
+        TensorType::Groups(_) => "of directories for compressed-tensors or MLX",
         _ => "of GGUF files",
     };
     let problem = format!(

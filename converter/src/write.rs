@@ -114,7 +114,8 @@ impl FileWriter {
     pub fn expect(&mut self, source: &dyn WeightSource, plan: &Plan) -> Result<()> {
         match &mut self.writer {
             Writer::Gguf(writer) => writer.expect(source, plan),
-            Writer::Qsf(_) | Writer::Hf(_) => Ok(()),
+            Writer::Hf(writer) => writer.expect(source, plan),
+            Writer::Qsf(_) => Ok(()),
         }
     }
 
@@ -285,7 +286,7 @@ impl FileWriter {
                 }
             }
             Writer::Gguf(writer) => writer.begin_runs(quant)?,
-            Writer::Hf(writer) => writer.begin_runs(id)?,
+            Writer::Hf(writer) => writer.begin_runs(id, quant)?,
         }
         for rows in runs.ranges() {
             let count = rows.len() as u32;

@@ -23,6 +23,7 @@ const EXAMPLES: &str = "Examples:
   qsf-convert ./Llama-3.2-1B llama.gguf --quant Q4_K_M --calibration text.txt
   qsf-convert llama.gguf ./llama --to hf
   qsf-convert ./Llama-3.2-1B ./llama-w4a16 --to compressed-tensors --calibration text.txt
+  qsf-convert ./Llama-3.2-1B ./llama-mlx --to mlx --target-bpw 4 --calibration text.txt
   qsf-convert ./gpt2 --quant mixed --tensor-type 'layer 0 *=8bit'
   qsf-convert --demo
   qsf-convert --batch jobs.jsonl --out-dir quantized
@@ -43,7 +44,7 @@ Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or 
 
 /// Converts a HuggingFace, GGUF or QSF model into one QSF file, one GGUF file for llama.cpp, or a HuggingFace directory.
 ///
-/// OUT.gguf, --to gguf or a recipe of llama-quantize (--quant Q4_K_M) make a GGUF file, --to hf or compressed-tensors a
+/// OUT.gguf, --to gguf or a recipe of llama-quantize (--quant Q4_K_M) make a GGUF file, --to hf, mlx or compressed-tensors a
 /// directory.
 #[derive(Debug, Parser)]
 #[command(name = "qsf-convert", version, after_help = EXAMPLES)]
@@ -58,7 +59,7 @@ pub struct ConvertArgs {
     /// HuggingFace hub: org/name, org/name@revision, org/name:FILE.gguf
     #[arg(value_name = "MODEL", required_unless_present_any = ["demo", "show_stats", "merge_stats", "batch"])]
     pub(super) model: Option<PathBuf>,
-    /// File to write: OUT.qsf or OUT.gguf; with --to hf or compressed-tensors the directory [default: MODEL's name and the type, in this directory]
+    /// File to write: OUT.qsf or OUT.gguf; with --to hf, mlx or compressed-tensors the directory [default: MODEL's name and the type, in this directory]
     #[arg(value_name = "OUT")]
     pub(super) out: Option<PathBuf>,
     #[command(flatten)]
@@ -73,7 +74,8 @@ pub struct ConvertArgs {
     /// Type of the matrices: t2, t3, n2, n3, n4, n5, 6bit, 8bit, f16, bf16 or f32; to compare, or for models trained in them: 2bit,
     /// 2bit-sym, 3bit, 4bit, ternary, mixed; of a GGUF file a recipe of llama-quantize: Q2_K, Q2_K_S, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q4_K_S, Q4_K_M,
     /// Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32; for compressed-tensors a scheme of llm-compressor: W4A16, W8A16,
-    /// W4A16_ASYM or W8A16_ASYM [default: n4; of a GGUF file Q4_K_M; for compressed-tensors W4A16]
+    /// W4A16_ASYM or W8A16_ASYM; for MLX affine2, affine3, affine4, affine5, affine6 or affine8 [default: n4; of a GGUF file Q4_K_M;
+    /// for compressed-tensors W4A16, for MLX affine4]
     #[arg(long, visible_alias = "quant-type", value_name = "TYPE")]
     pub(super) quant: Option<QuantArg>,
     /// Format to write, where the name of OUT does not say it
@@ -100,7 +102,7 @@ pub struct ConvertArgs {
     /// not; with a target only types above it are chosen
     #[arg(long, value_name = "C", value_parser = parse_cosine)]
     pub(super) min_cosine: Option<f64>,
-    /// Values per scale: 32, 64, 128 or 256 [default: 64; for compressed-tensors the largest of 128, 64 and 32 that divides all rows]
+    /// Values per scale: 32, 64, 128 or 256 [default: 64; for compressed-tensors the largest of 128, 64 and 32 that divides all rows, for MLX of 64 and 32]
     #[arg(long, visible_aliases = ["q-group-size", "group-size"], value_name = "N")]
     pub(super) block_size: Option<BlockSize>,
     /// Compression of layers, used where it saves at least 2 %

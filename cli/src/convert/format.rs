@@ -17,7 +17,7 @@ pub(super) enum Wanted {
     Gguf(GgufRecipe),
     /// A directory, with the values of this; without, those of the source.
     Hf(Option<QuantArg>),
-    /// A directory for compressed-tensors.
+    /// A directory for compressed-tensors or MLX.
     Groups(GroupScheme),
 }
 
@@ -30,7 +30,7 @@ impl Wanted {
         let by_name = args.out.as_deref().and_then(of_name);
         let by_quant = match args.quant {
             Some(QuantArg::Gguf(_)) => Some(FormatArg::Gguf),
-            Some(QuantArg::Groups(_)) => Some(FormatArg::CompressedTensors),
+            Some(QuantArg::Groups(scheme)) => Some(format_of(scheme)),
             Some(QuantArg::Qsf(recipe)) if float_of(recipe).is_none() => Some(FormatArg::Qsf),
             _ => None,
         };
@@ -39,15 +39,16 @@ impl Wanted {
             refuse_flags_of_directories(args)?;
         }
         match (format, args.quant) {
-            (FormatArg::CompressedTensors, quant) => {
-                refuse_flags_of_qsf(args, "a directory for compressed-tensors")?;
-                refuse_choices(args)?;
+            (FormatArg::CompressedTensors | FormatArg::Mlx, quant) => {
+                refuse_flags_of_qsf(args, &format!("a directory for {}", format.extension()))?;
+                refuse_choices(args, format)?;
                 refuse_name_of_file(args, format)?;
-                Ok(Wanted::Groups(scheme_of(quant)?))
+                Ok(Wanted::Groups(scheme_of(quant, format)?))
             }
-            (_, Some(QuantArg::Groups(scheme))) => Err(RuntimeError::Request(format!(
-                "--quant {scheme} is a scheme of compressed-tensors: give --to compressed-tensors"
-            ))),
+            (_, Some(QuantArg::Groups(scheme))) => {
+                let own = format_of(scheme).extension();
+                Err(RuntimeError::Request(format!("--quant {scheme} is a scheme of {own}: give --to {own}")))
+            }
             (FormatArg::Hf, quant) => {
                 refuse_flags_of_qsf(args, "a HuggingFace directory")?;
                 refuse_name_of_file(args, format)?;
@@ -103,7 +104,7 @@ impl Wanted {
             Wanted::Qsf(_) => FormatArg::Qsf.extension(),
             Wanted::Gguf(_) => FormatArg::Gguf.extension(),
             Wanted::Hf(_) => FormatArg::Hf.extension(),
-            Wanted::Groups(_) => FormatArg::CompressedTensors.extension(),
+            Wanted::Groups(scheme) => format_of(*scheme).extension(),
         }
     }
 }
@@ -147,36 +148,55 @@ fn extension_of<'a>(args: &ConvertArgs, plan: Option<&'a SavedPlan>) -> Result<&
     }
 }
 
-/// The scheme that `--quant` means for compressed-tensors: bits alone are known by the names of QSF's types, too.
-fn scheme_of(quant: Option<QuantArg>) -> Result<GroupScheme, RuntimeError> {
-    let of_bits = |bits| GroupScheme { bits, ..GroupScheme::DEFAULT };
-    match quant {
-        None => Ok(GroupScheme::DEFAULT),
-        Some(QuantArg::Groups(scheme)) => Ok(scheme),
-        Some(QuantArg::Qsf(Recipe::Uniform(QuantType::Q4))) => Ok(of_bits(4)),
-        Some(QuantArg::Qsf(Recipe::Uniform(QuantType::Q8))) => Ok(of_bits(8)),
-        Some(other) => {
-            let name = match other {
-                QuantArg::Qsf(recipe) => recipe.name(),
-                QuantArg::Gguf(recipe) => recipe.name(),
-                QuantArg::Groups(scheme) => scheme.name(),
-            };
-            let known = GroupScheme::names();
-            Err(RuntimeError::Request(format!(
-                "--quant {name}: a directory for compressed-tensors can have {known}"
-            )))
-        }
-    }
+/// The format that has a scheme.
+fn format_of(scheme: GroupScheme) -> FormatArg {
+    if scheme.is_mlx() { FormatArg::Mlx } else { FormatArg::CompressedTensors }
 }
 
-/// Flags that choose or change types, of which such a directory has one.
-fn refuse_choices(args: &ConvertArgs) -> Result<(), RuntimeError> {
+/// The scheme that `--quant` means in a format with groups: bits alone are known by the names of QSF's types, too.
+fn scheme_of(quant: Option<QuantArg>, format: FormatArg) -> Result<GroupScheme, RuntimeError> {
+    let of_mlx = format == FormatArg::Mlx;
+    let of_bits = |bits| match of_mlx {
+        true => Some(GroupScheme::affine(bits)),
+        false => [4, 8].contains(&bits).then_some(GroupScheme { bits, ..GroupScheme::DEFAULT }),
+    };
+    let found = match quant {
+        None => of_bits(4),
+        Some(QuantArg::Groups(scheme)) => Some(scheme).filter(|scheme| scheme.is_mlx() == of_mlx),
+        Some(QuantArg::Qsf(Recipe::Uniform(quant))) => match quant {
+            QuantType::Q2 => of_bits(2),
+            QuantType::Q3 => of_bits(3),
+            QuantType::Q4 => of_bits(4),
+            QuantType::Q6 => of_bits(6),
+            QuantType::Q8 => of_bits(8),
+            _ => None,
+        },
+        Some(_) => None,
+    };
+    found.ok_or_else(|| {
+        let name = match quant {
+            Some(QuantArg::Qsf(recipe)) => recipe.name(),
+            Some(QuantArg::Gguf(recipe)) => recipe.name(),
+            Some(QuantArg::Groups(scheme)) => scheme.name(),
+            None => "",
+        };
+        let (format, known) = (format.extension(), GroupScheme::names(of_mlx));
+        RuntimeError::Request(format!("--quant {name}: a directory for {format} can have {known}"))
+    })
+}
+
+/// Flags that choose or change types where a directory cannot have several.
+fn refuse_choices(args: &ConvertArgs, format: FormatArg) -> Result<(), RuntimeError> {
+    let several = format == FormatArg::Mlx;
     let given = [
-        (args.target_size.is_some(), "--target-size"),
-        (args.target_bpw.is_some(), "--target-bpw"),
+        (!several && args.target_size.is_some(), "--target-size"),
+        (!several && args.target_bpw.is_some(), "--target-bpw"),
         (args.min_cosine.is_some(), "--min-cosine"),
     ];
     match given.into_iter().find(|(given, _)| *given) {
+        Some((_, flag)) if several => Err(RuntimeError::Request(format!(
+            "{flag}: a directory for mlx has no place for that: give --quant"
+        ))),
         Some((_, flag)) => {
             let problem = format!(
                 "{flag}: all quantized matrices of a directory for compressed-tensors have one type: give --quant W4A16 or W8A16"
@@ -201,7 +221,7 @@ fn of_name(out: &Path) -> Option<FormatArg> {
 fn refuse_flags_of_qsf(args: &ConvertArgs, format: &str) -> Result<(), RuntimeError> {
     // The values of a directory are those of a QSF file.
     let directory = matches!(args.to, Some(FormatArg::Hf)) && !matches!(args.quant, Some(QuantArg::Gguf(_)));
-    let groups = matches!(args.to, Some(FormatArg::CompressedTensors))
+    let groups = matches!(args.to, Some(FormatArg::CompressedTensors | FormatArg::Mlx))
         || matches!(args.quant, Some(QuantArg::Groups(_)));
     let block = args.block_size.filter(|size| *size != BlockSize::B64);
     let given = [
@@ -224,7 +244,7 @@ fn refuse_flags_of_directories(args: &ConvertArgs) -> Result<(), RuntimeError> {
     match given.into_iter().find(|(given, _)| *given) {
         Some((_, flag)) => {
             let problem = format!(
-                "{flag} is for HuggingFace directories: give --to hf or --to compressed-tensors with it"
+                "{flag} is for HuggingFace directories: give --to hf, --to compressed-tensors or --to mlx with it"
             );
             Err(RuntimeError::Request(problem))
         }
@@ -272,6 +292,10 @@ mod tests {
             (vec!["--to", "compressed-tensors"], "compressed-tensors W4A16"),
             (vec!["--quant", "w8a16_asym"], "compressed-tensors W8A16_ASYM"),
             (vec!["--to", "compressed-tensors", "--quant", "8bit"], "compressed-tensors W8A16"),
+            (vec!["--to", "mlx"], "mlx affine4"),
+            (vec!["--to", "mlx", "--quant", "3bit"], "mlx affine3"),
+            (vec!["out", "--quant", "affine6"], "mlx affine6"),
+            (vec!["--to", "mlx", "--target-size", "9MB"], "mlx affine4"),
         ] {
             let found = wanted(&words).unwrap();
             assert_eq!(format!("{} {}", found.extension(), found.name()), expected, "{words:?}");
@@ -293,6 +317,11 @@ mod tests {
             (vec!["out", "--to", "compressed-tensors", "--target-size", "9MB"], "--target-size"),
             (vec!["out", "--to", "compressed-tensors", "--block-size", "256"], "--block-size 256"),
             (vec!["out", "--quant", "W4A16", "--outliers", "1%"], "--outliers"),
+            (vec!["out", "--to", "mlx", "--quant", "W4A16"], "affine4"),
+            (vec!["out", "--to", "compressed-tensors", "--quant", "affine4"], "W4A16"),
+            (vec!["out", "--to", "mlx", "--quant", "n4"], "affine2"),
+            (vec!["out", "--to", "mlx", "--min-cosine", "0.99"], "--min-cosine"),
+            (vec!["out", "--to", "mlx", "--outliers", "1%"], "--outliers"),
         ] {
             let error = wanted(&words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");

@@ -16,6 +16,8 @@ pub enum FormatArg {
     Hf,
     /// A HuggingFace directory with whole numbers of 4 or 8 bits in groups, for vLLM and transformers
     CompressedTensors,
+    /// A directory with whole numbers of 2 to 8 bits in groups, for mlx-lm on Apple's machines
+    Mlx,
 }
 
 impl FormatArg {
@@ -26,12 +28,15 @@ impl FormatArg {
             FormatArg::Gguf => "gguf",
             FormatArg::Hf => "hf",
             FormatArg::CompressedTensors => "compressed-tensors",
+            FormatArg::Mlx => "mlx",
         }
     }
 
     /// Whether what is written is a directory, by the end of its name.
     pub fn is_directory(extension: &str) -> bool {
-        [FormatArg::Hf, FormatArg::CompressedTensors].iter().any(|format| format.extension() == extension)
+        [FormatArg::Hf, FormatArg::CompressedTensors, FormatArg::Mlx]
+            .iter()
+            .any(|format| format.extension() == extension)
     }
 }
 
@@ -42,7 +47,7 @@ pub enum QuantArg {
     Qsf(Recipe),
     /// Of GGUF files.
     Gguf(GgufRecipe),
-    /// Of directories for compressed-tensors.
+    /// Of directories for compressed-tensors or MLX.
     Groups(GroupScheme),
 }
 

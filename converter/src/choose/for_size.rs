@@ -1,5 +1,7 @@
 //! The plan that does least damage among those whose file has at most so many bytes.
 
+use std::collections::HashMap;
+
 use qsf_format::{Provenance, TensorId, TensorKind};
 
 use super::matrices::Surveyor;
@@ -10,8 +12,11 @@ use crate::encode::TensorEncoder;
 use crate::error::{ConvertError, Result};
 use crate::fit::{Measured, StatsFiles};
 use crate::gguf::{header_bytes, more_headers_at_most, names_of};
+use crate::hf::{bytes_beside_groups, bytes_described, names_of_groups};
 use crate::options::{ConvertOptions, SearchEffort};
-use crate::plan::{Candidate, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size};
+use crate::plan::{
+    Candidate, Container, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size,
+};
 use crate::resume::Records;
 use crate::sections::bytes_at_most;
 use crate::session::Session;
@@ -47,30 +52,50 @@ impl SizeRequest<'_> {
         let SizeRequest { limit, options, encoder, session, .. } = self;
         let source = encoder.source;
         let plan = as_stored(encoder, self.plan)?;
-        let gguf = options.gguf.is_some();
-        let sections = match options.gguf {
-            Some(_) => {
+        let container = options.container();
+        let sections = match container {
+            Container::Gguf => {
                 // How many files there will be follows from the types.
                 let more = more_headers_at_most(limit, source.tensors().len(), options.split_size);
                 let evaluated = options.evaluation.is_some();
                 vec![header_bytes(source, &plan, self.provenance, evaluated, None)?, more]
             }
-            None => bytes_at_most(source, &plan, self.provenance, options)?,
+            Container::Groups => {
+                let beside = |hf| bytes_beside_groups(source, hf, &plan);
+                vec![options.hf.map_or(Ok(0), beside)?]
+            }
+            Container::Qsf => bytes_at_most(source, &plan, self.provenance, options)?,
+        };
+        let described = match container {
+            Container::Groups => bytes_described(source, options.hf.and_then(|hf| hf.groups))?,
+            Container::Gguf | Container::Qsf => HashMap::new(),
         };
         let config = source.config();
-        let size =
-            SizeModel { config, block: options.block, layout: options.layout, sections: &sections, gguf };
+        let size = SizeModel {
+            config,
+            block: options.block,
+            layout: options.layout,
+            sections: &sections,
+            container,
+            described: &described,
+        };
         let free = |planned: &PlannedTensor| {
             let id = planned.info.id;
             let fixed = options.overrides.iter().any(|rule| rule.names(id));
-            let of_recipe = match options.gguf {
-                Some(_) => true,
-                None => planned.quant == options.recipe.assign(id),
+            let of_recipe = match container {
+                Container::Gguf => true,
+                Container::Groups => !planned.quant.is_float(),
+                Container::Qsf => planned.quant == options.recipe.assign(id),
             };
             !fixed && id.kind.is_matrix() && of_recipe && may_be_chosen(id)
         };
         // Said now, not after minutes of measuring.
-        let offer = Offer::of(options, limit, &plan);
+        let for_tensors = match container {
+            // The tokenizer can be most of a small directory.
+            Container::Groups => limit.saturating_sub(sections.iter().sum()),
+            Container::Gguf | Container::Qsf => limit,
+        };
+        let offer = Offer::of(options, for_tensors, &plan);
         plan_for_size(&plan, &unmeasured(&plan, free, &offer), limit, &size)?;
         let surveyor = Surveyor {
             encoder,
@@ -86,12 +111,16 @@ impl SizeRequest<'_> {
             .iter()
             .filter_map(|t| Some(Candidate { id: t.id()?, with: Vec::new(), options: t.options.clone() }))
             .collect();
-        let candidates = match gguf {
-            true => {
+        let candidates = match container {
+            Container::Gguf => {
                 let names = names_of(source)?;
                 joined(candidates, |candidate| names.of_tensor(candidate.id).map(|name| name.name))
             }
-            false => candidates,
+            Container::Groups => {
+                let names = names_of_groups(source, options.hf.and_then(|hf| hf.groups))?;
+                joined(candidates, |candidate| names.get(&candidate.id).cloned())
+            }
+            Container::Qsf => candidates,
         };
         let (mut plan, damage) =
             plan_for_size(&plan, &candidates, limit, &size).map_err(|e| match (e, options.min_cosine) {

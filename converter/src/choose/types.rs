@@ -2,9 +2,10 @@
 
 use qsf_format::QuantType;
 use qsf_runtime::ggml::GgmlType;
+use qsf_runtime::grouped::GroupType;
 
 use crate::options::ConvertOptions;
-use crate::plan::{Candidate, Plan, PlannedTensor, StoredForm, TensorType};
+use crate::plan::{Candidate, Container, Plan, PlannedTensor, StoredForm, TensorType};
 
 /// Types of QSF files that a matrix may get, smallest first.
 const OF_QSF: [QuantType; 7] =
@@ -40,21 +41,23 @@ pub(super) enum Offer {
     Qsf,
     /// Those of GGUF files that pay, with at least so many bits.
     Gguf { least_bits: f64 },
+    /// Those of groups of the planned size, with at least so many bits.
+    Groups { least_bits: f64 },
     /// Those that the user named.
     Named(Vec<TensorType>),
 }
 
 impl Offer {
-    /// For a file of at most `limit` bytes.
+    /// For a file of at most `limit` bytes; of a directory, for tensors of so many.
     pub fn of(options: &ConvertOptions, limit: u64, plan: &Plan) -> Offer {
-        if options.gguf.is_none() {
-            return Offer::Qsf;
-        }
-        if !options.gguf_types.is_empty() {
-            return Offer::Named(options.gguf_types.clone());
-        }
         let weights: f64 = plan.tensors().iter().map(|t| t.info.rows as f64 * t.info.cols as f64).sum();
-        Offer::Gguf { least_bits: LEAST_PART * 8.0 * limit as f64 / weights.max(1.0) }
+        let least_bits = LEAST_PART * 8.0 * limit as f64 / weights.max(1.0);
+        match options.container() {
+            Container::Qsf => Offer::Qsf,
+            Container::Gguf if !options.gguf_types.is_empty() => Offer::Named(options.gguf_types.clone()),
+            Container::Gguf => Offer::Gguf { least_bits },
+            Container::Groups => Offer::Groups { least_bits },
+        }
     }
 
     /// The types that a tensor may get.
@@ -65,6 +68,14 @@ impl Offer {
         };
         match self {
             Offer::Qsf => OF_QSF.map(TensorType::from).into(),
+            Offer::Groups { least_bits } => match planned.quant {
+                TensorType::Groups(ty) => {
+                    let enough = |bits: &u32| f64::from(*bits) >= *least_bits || *bits == 8;
+                    let of_bits = |bits| TensorType::Groups(GroupType { bits, ..ty });
+                    GroupType::BITS.into_iter().filter(enough).map(of_bits).collect()
+                }
+                other => vec![other],
+            },
             Offer::Gguf { least_bits } => {
                 let bits = |ty: GgmlType| ty.block_bytes() as f64 * 8.0 / ty.block_len() as f64;
                 let enough =

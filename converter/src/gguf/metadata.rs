@@ -101,9 +101,25 @@ fn name_of(source: &dyn WeightSource) -> String {
     name.strip_suffix(".qsf").map_or(name.clone(), str::to_owned)
 }
 
-/// The number of weights as people say it: `135M`, `1.2B`.
+/// The number of weights as people say it: `135M`, `1.2B`; of a mixture the number of experts, and the weights that one of them has
+/// together with what all share: `8x7B` (gguf-py's `size_label`).
 fn size_label(source: &dyn WeightSource) -> String {
-    let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
+    let count = source.config().experts.as_ref().map_or(0, |experts| u64::from(experts.count));
+    let weights = source.tensors().iter().map(|tensor| {
+        let all = tensor.rows as u64 * tensor.cols as u64;
+        let of_one = is_of_experts(tensor.id.kind).then(|| all.checked_div(count)).flatten();
+        of_one.unwrap_or(all)
+    });
+    let label = rounded(weights.sum());
+    if count == 0 { label } else { format!("{count}x{label}") }
+}
+
+fn is_of_experts(kind: TensorKind) -> bool {
+    use TensorKind::*;
+    matches!(kind, ExpertGate | ExpertUp | ExpertDown | ExpertGateBias | ExpertUpBias | ExpertDownBias)
+}
+
+fn rounded(weights: u64) -> String {
     let weights = weights as f64;
     let (scaled, unit) = match weights {
         w if w >= 1e12 => (w / 1e12, "T"),

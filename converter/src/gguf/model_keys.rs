@@ -8,7 +8,22 @@ use super::own_keys::add_own;
 use super::value::Value;
 
 /// Architectures whose files name the width of a head although it follows from others.
-const WITH_KEY_LENGTH: [&str; 6] = ["gemma2", "gemma3", "qwen3", "qwen3moe", "llama", "smollm3"];
+const WITH_KEY_LENGTH: [&str; 7] = ["gemma2", "gemma3", "qwen3", "qwen3moe", "llama", "smollm3", "cohere2"];
+
+/// Architectures whose files say how many tokens there are, which their lists of tokens say, too.
+const WITH_VOCAB_SIZE: [&str; 11] = [
+    "llama",
+    "smollm3",
+    "arcee",
+    "cohere2",
+    "deepseek2",
+    "exaone4",
+    "granite",
+    "granitehybrid",
+    "granitemoe",
+    "lfm2",
+    "mistral3",
+];
 
 /// The keys of everything but positions.
 pub(super) fn add_model(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
@@ -30,7 +45,7 @@ pub(super) fn add_model(keys: &mut Keys, config: &ModelConfig, names: &GgufNames
         keys.u32("attention.key_length", config.head_dim);
         keys.u32("attention.value_length", config.head_dim);
     }
-    if matches!(architecture, "llama" | "smollm3") {
+    if WITH_VOCAB_SIZE.contains(&architecture) {
         keys.u32("vocab_size", config.vocab);
     }
     if let Some(experts) = &config.experts {

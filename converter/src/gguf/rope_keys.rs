@@ -38,7 +38,8 @@ pub(super) fn add_positions(
     };
     let head_dim = config.full_attention.map_or(config.head_dim, |full| full.head_dim);
     let dims = dims.unwrap_or(head_dim);
-    if names.rotates_whole_heads() || dims != config.head_dim || names.architecture() == "phi3" {
+    let always = matches!(names.architecture(), "phi3" | "cohere2");
+    if names.rotates_whole_heads() || dims != config.head_dim || always {
         keys.u32("rope.dimension_count", dims);
     }
     keys.f32("rope.freq_base", *theta);
@@ -46,8 +47,10 @@ pub(super) fn add_positions(
         keys.f32("rope.freq_base_swa", *theta);
     }
     let Some(scaling) = scaling else {
-        if names.architecture() == "phi3" {
-            keys.u32("rope.scaling.original_context_length", config.max_positions);
+        match names.architecture() {
+            "phi3" => keys.u32("rope.scaling.original_context_length", config.max_positions),
+            "command-r" | "cohere2" => keys.add("rope.scaling.type", Value::Text("none".into())),
+            _ => {}
         }
         return Ok(Vec::new());
     };

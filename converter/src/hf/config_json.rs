@@ -10,8 +10,7 @@ use qsf_runtime::compare::configuration_differences;
 use qsf_runtime::source::{HfNames, WeightSource, configuration_of, configured_model};
 use serde_json::{Map, Value, json};
 
-use super::config_fields::{Described, config_fields};
-use super::rope_fields::as_written;
+use super::fields::{Described, as_written, config_fields};
 use crate::dtype::HfOut;
 use crate::error::Result;
 
@@ -109,17 +108,22 @@ fn add_dtype(config: &mut Map<String, Value>, out: HfOut) {
     }
 }
 
+/// What the model is, in fields of transformers 4: one for each property, where later versions nest some.
+pub(super) fn plain_fields(source: &dyn WeightSource, names: &HfNames) -> Map<String, Value> {
+    let kinds: HashSet<TensorKind> = source.tensors().iter().map(|info| info.id.kind).collect();
+    config_fields(&Described {
+        config: &as_written(source.config()),
+        model_type: names.model_type(),
+        has: &|kind| kinds.contains(&kind),
+        may_have: &|kind| names.has(kind),
+    })
+}
+
 /// A configuration made of what the model is; it is read back.
 fn made(source: &dyn WeightSource, names: &HfNames, out: HfOut) -> Result<Map<String, Value>> {
     let config = &as_written(source.config());
-    let kinds: HashSet<TensorKind> = source.tensors().iter().map(|info| info.id.kind).collect();
     let model_type = names.model_type();
-    let mut fields = config_fields(&Described {
-        config,
-        model_type,
-        has: &|kind| kinds.contains(&kind),
-        may_have: &|kind| names.has(kind),
-    });
+    let mut fields = plain_fields(source, names);
     fields.insert("model_type".into(), json!(model_type));
     fields.insert("architectures".into(), json!([class_of(model_type)]));
     fields.extend(token_fields(config));

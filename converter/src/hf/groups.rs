@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use qsf_format::TensorId;
 use qsf_runtime::RuntimeError;
-use qsf_runtime::grouped::GroupType;
+use qsf_runtime::grouped::{GroupType, GroupZero};
 use qsf_runtime::source::{SavedTensor, TensorInfo, WeightSource};
 
 use super::layout::saved_tensors;
 use crate::dtype::HfOut;
 use crate::error::Result;
-use crate::plan::{GroupRecipe, Plan, PlannedTensor, TensorType, TypeOverride};
+use crate::plan::{GroupRecipe, GroupScheme, Plan, PlannedTensor, StoredForm, TensorType, TypeOverride};
 
 /// Every tensor with its type: groups for the matrices of the layers, floats for all else.
 ///
@@ -23,7 +23,7 @@ pub(crate) fn plan_of_groups(
     recipe: GroupRecipe,
     overrides: &[TypeOverride],
 ) -> Result<Plan> {
-    let saved = saved_tensors(source)?;
+    let saved = saved_tensors(source, Some(recipe))?;
     let infos: HashMap<TensorId, &TensorInfo> = source.tensors().iter().map(|info| (info.id, info)).collect();
     let covered = |tensor: &&SavedTensor| {
         let of_layers = tensor.parts().all(|id| recipe.scheme.covers(id.kind) && infos.contains_key(&id));
@@ -38,7 +38,15 @@ pub(crate) fn plan_of_groups(
         true => TensorType::Groups(ty),
         false => TensorType::F32,
     };
-    Ok(Plan::for_groups(source.tensors(), &assign, overrides)?)
+    let mut plan = Plan::for_groups(source.tensors(), &assign, overrides)?;
+    // A directory has one type of floats, whichever an override names.
+    for tensor in plan.clone().tensors() {
+        if let TensorType::Groups(ty) = tensor.quant {
+            let quant = TensorType::Groups(GroupType { scale: out.dtype, ..ty });
+            plan.set(tensor.info.id, StoredForm { quant, ..tensor.form() });
+        }
+    }
+    Ok(plan)
 }
 
 /// Columns that share a scale.
@@ -46,8 +54,9 @@ fn group_of(source: &dyn WeightSource, recipe: GroupRecipe, matrices: &[&TensorI
     let refused = |problem: String| Err(RuntimeError::Request(problem).into());
     if matrices.is_empty() {
         let what = format!("{} models, whose matrices are stored inputs first", source.config().architecture);
+        let program = if recipe.scheme.is_mlx() { "MLX" } else { "compressed-tensors" };
         let supported =
-            "compressed-tensors quantizes layers of the class Linear: write --to hf, or a GGUF or QSF file";
+            format!("{program} quantizes layers of the class Linear: write --to hf, or a GGUF or QSF file");
         return Err(RuntimeError::unsupported(source.path(), what, supported).into());
     }
     let misfit = |group: usize| matrices.iter().find(|info| !info.cols.is_multiple_of(group));
@@ -61,8 +70,11 @@ fn group_of(source: &dyn WeightSource, recipe: GroupRecipe, matrices: &[&TensorI
             )),
             None => Ok(group),
         },
-        // What even the smallest does not divide stays as it is.
-        None => Ok(best_group(matrices).unwrap_or(GroupType::GROUPS[0])),
+        // What even the smallest does not divide stays as it is. MLX has kernels for all sizes, and takes 64 itself.
+        None => {
+            let best = best_group(matrices).unwrap_or(GroupType::GROUPS[0]);
+            Ok(if recipe.scheme.is_mlx() { best.min(64) } else { best })
+        }
     }
 }
 
@@ -72,22 +84,28 @@ fn best_group(matrices: &[&TensorInfo]) -> Option<usize> {
     GroupType::GROUPS.into_iter().rev().find(divides)
 }
 
-/// Checks the types of a plan: floats, and groups of one type, which are the same in all parts of a tensor of the directory.
+/// Checks the types of a plan: floats, and groups of one type but for MLX, which are the same in all parts of a tensor of the
+/// directory.
 ///
 /// # Errors
 /// With the first that a directory cannot have.
-pub(crate) fn check_groups(source: &dyn WeightSource, plan: &Plan) -> Result<()> {
+pub(crate) fn check_groups(source: &dyn WeightSource, recipe: GroupRecipe, plan: &Plan) -> Result<()> {
+    let of_mlx = recipe.scheme.is_mlx();
     let refused = |problem: String| Err(RuntimeError::Request(problem).into());
     let mut general: Option<&PlannedTensor> = None;
     for tensor in plan.tensors() {
         let (id, quant) = (tensor.info.id, tensor.quant);
         match quant {
-            TensorType::Groups(_) => {}
+            TensorType::Groups(ty) if (ty.zero == GroupZero::Bias) == of_mlx => {}
             _ if quant.is_float() => continue,
             _ => {
+                let (program, more) = match of_mlx {
+                    true => ("MLX", format!("{} for other groups, or ", GroupScheme::names(true))),
+                    false => ("compressed-tensors", String::new()),
+                };
                 return refused(format!(
-                    "{id}: {quant} is no type of a directory for compressed-tensors: give f32, f16 or bf16 to leave the matrix \
-                     as it is (--tensor-type)"
+                    "{id}: {quant} is no type of a directory for {program}: give {more}f32, f16 or bf16 to leave the matrix as it \
+                     is (--tensor-type)"
                 ));
             }
         }
@@ -98,7 +116,7 @@ pub(crate) fn check_groups(source: &dyn WeightSource, plan: &Plan) -> Result<()>
             ));
         }
         match general {
-            Some(first) if first.quant != quant => {
+            Some(first) if first.quant != quant && !of_mlx => {
                 return refused(format!(
                     "{id}: {quant}, and {} for {}: a directory has one type of groups, and floats (--tensor-type)",
                     first.quant, first.info.id
@@ -107,20 +125,20 @@ pub(crate) fn check_groups(source: &dyn WeightSource, plan: &Plan) -> Result<()>
             _ => general = Some(tensor),
         }
     }
-    let Some(general) = general else {
+    if general.is_none() {
         return refused(
             "no matrix is quantized: --to hf writes a directory of floats; groups need columns in whole groups of 32".into(),
         );
-    };
-    for saved in saved_tensors(source)? {
+    }
+    for saved in saved_tensors(source, Some(recipe))? {
         let types: Vec<(TensorId, TensorType)> =
             saved.parts().filter_map(|id| Some((id, plan.tensor(id)?.quant))).collect();
         let grouped = |(_, quant): &&(TensorId, TensorType)| matches!(quant, TensorType::Groups(_));
-        let Some((id, _)) = types.iter().find(grouped) else { continue };
-        if let Some((other, quant)) = types.iter().find(|of| !grouped(of)) {
+        let Some((id, own)) = types.iter().find(grouped) else { continue };
+        if let Some((other, quant)) = types.iter().find(|(_, quant)| quant != own) {
             return refused(format!(
-                "{other} is {quant} and {id} {}: both are parts of {} (--tensor-type)",
-                general.quant, saved.name
+                "{other} is {quant} and {id} {own}: both are parts of {} (--tensor-type)",
+                saved.name
             ));
         }
         if saved.row_origins().is_none() || !saved.name.ends_with(".weight") {

@@ -42,7 +42,8 @@ pub(super) fn shards(tensors: &[DirTensor], out: HfOut) -> Vec<Shard> {
 /// Everything before the values of a file.
 pub(super) fn header(tensors: &[DirTensor], out: HfOut) -> Vec<u8> {
     let mut entries = Map::new();
-    entries.insert("__metadata__".into(), json!({ "format": "pt" }));
+    let of_mlx = out.groups.is_some_and(|groups| groups.scheme.is_mlx());
+    entries.insert("__metadata__".into(), json!({ "format": if of_mlx { "mlx" } else { "pt" } }));
     let mut offset = 0;
     for part in tensors.iter().flat_map(|tensor| tensor.parts(out)) {
         let end = offset + part.bytes;

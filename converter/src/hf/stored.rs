@@ -27,7 +27,8 @@ pub(super) struct FilePart {
 }
 
 impl DirTensor {
-    /// The tensors of the file, in their order. Those of groups are as compressed-tensors has them in its format "pack-quantized".
+    /// The tensors of the file, in their order. Those of groups are as MLX has them, or as compressed-tensors in its format
+    /// "pack-quantized".
     pub fn parts(&self, out: HfOut) -> Vec<FilePart> {
         let SavedTensor { name, shape, .. } = &self.saved;
         let float = out.safetensors_name();
@@ -42,6 +43,18 @@ impl DirTensor {
             FilePart { name: format!("{stem}{end}"), dtype, shape, bytes }
         };
         let groups = ty.groups(inputs);
+        if ty.zero == GroupZero::Bias {
+            // Of experts there is a dimension more in front.
+            let shape_of = |last: usize| {
+                let outer = &shape[..shape.len().saturating_sub(1)];
+                [outer, &[last]].concat()
+            };
+            return vec![
+                part("weight", "U32", shape_of(words(ty, inputs)), 4),
+                part("scales", float, shape_of(groups), out.width()),
+                part("biases", float, shape_of(groups), out.width()),
+            ];
+        }
         let mut parts = vec![
             part("weight_packed", "I32", vec![outputs, words(ty, inputs)], 4),
             part("weight_scale", float, vec![outputs, groups], out.width()),
@@ -75,9 +88,16 @@ impl DirTensor {
         let part =
             |range: std::ops::Range<usize>| stored.iter().flat_map(move |row| &row[range.clone()]).copied();
         let mut bytes: Vec<u8> = part(ty.codes(inputs)).chain(part(ty.scales(inputs))).collect();
-        if ty.zero == GroupZero::Code {
-            let zeros: Vec<u8> = part(ty.offsets(inputs)).collect();
-            bytes.extend(down_columns(ty, &zeros, outputs, ty.groups(inputs)));
+        match ty.zero {
+            GroupZero::Middle => {}
+            GroupZero::Code => {
+                let zeros: Vec<u8> = part(ty.offsets(inputs)).collect();
+                bytes.extend(down_columns(ty, &zeros, outputs, ty.groups(inputs)));
+            }
+            GroupZero::Bias => {
+                bytes.extend(part(ty.offsets(inputs)));
+                return bytes;
+            }
         }
         bytes.extend([outputs, inputs].into_iter().flat_map(|n| (n as i64).to_le_bytes()));
         bytes

@@ -15,8 +15,8 @@ use qsf_runtime::source::{SavedTensor, Tensor, WeightSource, open_huggingface};
 use serde_json::{Map, Value, json};
 
 use super::companions::{pretty, write_companions};
+use super::fields::as_written;
 use super::layout::{Laid, lay_out};
-use super::rope_fields::as_written;
 use super::shards::{Shard, header, index, shards};
 use super::stored::DirTensor;
 use crate::dtype::HfOut;
@@ -42,10 +42,16 @@ pub(crate) struct HfWriter {
     /// The same of those that are rows of groups.
     groups: HashMap<TensorId, Vec<u8>>,
     /// The rows so far of one that comes in runs and cannot be written as it comes.
-    runs: Option<Vec<f32>>,
+    runs: Option<Runs>,
     isa: Isa,
     block: BlockSize,
     tables: Arc<CodeTables>,
+}
+
+/// Rows that wait for the others of their tensor.
+enum Runs {
+    Floats(Vec<f32>),
+    Groups(Vec<u8>),
 }
 
 /// A directory that is whole and has no name yet.
@@ -85,6 +91,16 @@ impl HfWriter {
             block,
             tables,
         })
+    }
+
+    /// Takes the types of `plan` for what is to come; no tensor is written yet.
+    ///
+    /// # Errors
+    /// As [`lay_out`].
+    pub fn expect(&mut self, source: &dyn WeightSource, plan: &Plan) -> Result<()> {
+        self.laid = lay_out(source, self.out, Some(plan))?;
+        self.shards = shards(&self.laid.tensors, self.out);
+        Ok(())
     }
 
     /// A tensor of the model; what it makes whole is written.
@@ -148,17 +164,22 @@ impl HfWriter {
         }
     }
 
-    /// Starts a tensor whose rows follow in runs.
+    /// Starts a tensor whose rows follow in runs, as `quant`.
     ///
     /// # Errors
     /// When writing fails.
-    pub fn begin_runs(&mut self, id: TensorId) -> Result<()> {
+    pub fn begin_runs(&mut self, id: TensorId, quant: TensorType) -> Result<()> {
         match self.laid.tensors.get(self.next) {
-            Some(DirTensor { saved, .. }) if saved.is_plain() && saved.parts().next() == Some(id) => {
+            Some(DirTensor { saved, groups: None })
+                if saved.is_plain() && saved.parts().next() == Some(id) =>
+            {
                 self.begin()
             }
             _ => {
-                self.runs = Some(Vec::new());
+                self.runs = Some(match quant {
+                    TensorType::Groups(_) => Runs::Groups(Vec::new()),
+                    _ => Runs::Floats(Vec::new()),
+                });
                 Ok(())
             }
         }
@@ -169,9 +190,14 @@ impl HfWriter {
     /// # Errors
     /// When writing fails, or values are beyond the range of the type.
     pub fn run(&mut self, id: TensorId, rows: &TensorBlocks, outliers: &Outliers) -> Result<()> {
+        if let Some(Runs::Groups(runs)) = &mut self.runs {
+            runs.extend(&rows.data);
+            return Ok(());
+        }
         let values = rows.tensor(id, outliers, self.block, &self.tables)?.to_f32();
         match &mut self.runs {
-            Some(runs) => runs.extend(values),
+            Some(Runs::Floats(runs)) => runs.extend(values),
+            Some(Runs::Groups(_)) => {}
             None => {
                 if let Some(DirTensor { saved, .. }) = self.laid.tensors.get(self.next).cloned() {
                     self.values(&saved, &values)?;
@@ -187,9 +213,13 @@ impl HfWriter {
     /// When writing fails.
     pub fn end_runs(&mut self, id: TensorId, cols: usize) -> Result<()> {
         match self.runs.take() {
-            Some(values) => {
+            Some(Runs::Floats(values)) => {
                 let rows = values.len() / cols.max(1);
                 self.arrived(id, Tensor::from_f32(rows, cols, &values))
+            }
+            Some(Runs::Groups(rows)) => {
+                self.groups.insert(id, rows);
+                self.write_whole()
             }
             None => match self.laid.tensors.get(self.next).cloned() {
                 Some(DirTensor { saved, .. }) => self.end(&saved),

@@ -7,7 +7,7 @@ use qsf_format::{QuantType, TensorKind};
 use qsf_runtime::grouped::{GroupType, GroupZero};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The scheme of a directory, by the name that llm-compressor has for it.
+/// The scheme of a directory: by the name that llm-compressor has for it, or by mode and bits of MLX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupScheme {
     /// Bits of a code.
@@ -26,26 +26,43 @@ pub struct GroupRecipe {
     pub group: Option<usize>,
 }
 
-/// Names of schemes. W is weights, A activations: 16 bits are those of the model.
-const SCHEMES: [(&str, GroupScheme); 4] = [
+/// Names of schemes. W is weights, A activations: 16 bits are those of the model. `affine` is the mode of MLX.
+const SCHEMES: [(&str, GroupScheme); 10] = [
     ("W4A16", GroupScheme { bits: 4, zero: GroupZero::Middle }),
     ("W8A16", GroupScheme { bits: 8, zero: GroupZero::Middle }),
     ("W4A16_ASYM", GroupScheme { bits: 4, zero: GroupZero::Code }),
     ("W8A16_ASYM", GroupScheme { bits: 8, zero: GroupZero::Code }),
+    ("affine2", GroupScheme::affine(2)),
+    ("affine3", GroupScheme::affine(3)),
+    ("affine4", GroupScheme::affine(4)),
+    ("affine5", GroupScheme::affine(5)),
+    ("affine6", GroupScheme::affine(6)),
+    ("affine8", GroupScheme::affine(8)),
 ];
 
 impl GroupScheme {
     /// 4 bits around 0.
     pub const DEFAULT: GroupScheme = SCHEMES[0].1;
 
+    /// So many bits with a scale and a bias for each group, as MLX has them.
+    pub const fn affine(bits: u32) -> GroupScheme {
+        GroupScheme { bits, zero: GroupZero::Bias }
+    }
+
+    /// Whether it is one of MLX; else, one of compressed-tensors.
+    pub fn is_mlx(self) -> bool {
+        self.zero == GroupZero::Bias
+    }
+
     /// The name that `--quant` takes.
     pub fn name(self) -> &'static str {
         SCHEMES.iter().find(|(_, scheme)| *scheme == self).map_or("groups", |(name, _)| name)
     }
 
-    /// The names of all.
-    pub fn names() -> String {
-        SCHEMES.map(|(name, _)| name).join(", ")
+    /// The names of those of MLX, or of the others.
+    pub fn names(of_mlx: bool) -> String {
+        let known = SCHEMES.iter().filter(|(_, scheme)| scheme.is_mlx() == of_mlx);
+        known.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     }
 
     /// The type with these groups and scales.
@@ -54,9 +71,13 @@ impl GroupScheme {
     }
 
     /// Whether matrices of this kind are quantized: those of layers that are multiplied with tokens. Embedding and head stay as they
-    /// are, as in the recipes of llm-compressor; so do routers, and what is small or decides over time.
+    /// are, as in the recipes of llm-compressor, but for MLX, whose own converter quantizes them. Routers stay, and what is small
+    /// or decides over time.
     pub fn covers(self, kind: TensorKind) -> bool {
         use TensorKind::*;
+        if matches!(kind, TokenEmbedding | Head) {
+            return self.is_mlx();
+        }
         matches!(
             kind,
             AttnQ
@@ -93,9 +114,9 @@ impl FromStr for GroupScheme {
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         let known = SCHEMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(s));
-        known
-            .map(|(_, scheme)| *scheme)
-            .ok_or_else(|| format!("unknown scheme '{s}'; known: {}", Self::names()))
+        known.map(|(_, scheme)| *scheme).ok_or_else(|| {
+            format!("unknown scheme '{s}'; known: {}, {}", Self::names(false), Self::names(true))
+        })
     }
 }
 

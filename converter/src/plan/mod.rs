@@ -42,7 +42,7 @@ pub use layout::{experts_of, layout_of};
 pub use planned::{Plan, PlannedTensor};
 pub use recipe::{Recipe, nearest_type};
 pub use stored_form::{OutlierShare, StoredForm};
-pub use target::{Candidate, SizeModel, plan_for_size};
+pub use target::{Candidate, Container, SizeModel, plan_for_size};
 pub use tensor_report::TensorReport;
 pub use tensor_type::{GGML_TYPES, TensorType};
 pub use type_override::TypeOverride;

@@ -1,5 +1,7 @@
 //! Types for a size: the plan that does least damage among those whose file is small enough.
 
+use std::collections::HashMap;
+
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{BlockSize, FileParts, LAYER_ALIGN, Layout, ModelConfig, TensorId, TensorKind};
 
@@ -8,6 +10,7 @@ use super::error::PlanError;
 use super::layout::layout_of;
 use super::planned::{Plan, PlannedTensor};
 use super::stored_form::StoredForm;
+use super::tensor_type::TensorType;
 
 /// A tensor whose type is to be chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,23 +32,58 @@ pub struct SizeModel<'a> {
     pub block: BlockSize,
     /// Order of the blocks.
     pub layout: Layout,
-    /// Stored bytes of META, or somewhat more, and of the other sections that are not tensors; the header of a GGUF file.
+    /// Stored bytes of META, or somewhat more, and of the other sections that are not tensors; the header of a GGUF file; of a
+    /// directory all but its groups.
     pub sections: &'a [u64],
-    /// Whether it is a GGUF file.
-    pub gguf: bool,
+    /// What the tensors are stored in.
+    pub container: Container,
+    /// Bytes that a directory has more for a tensor whose groups are not those of most weights.
+    pub described: &'a HashMap<TensorId, u64>,
+}
+
+/// What a plan is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    /// A QSF file.
+    Qsf,
+    /// A GGUF file.
+    Gguf,
+    /// A directory with matrices in groups.
+    Groups,
 }
 
 impl SizeModel<'_> {
     /// Bytes of the file with this plan, not compressed.
     pub fn file_bytes(&self, plan: &Plan) -> u64 {
-        if self.gguf {
-            let bytes = |t: &PlannedTensor| {
-                let (rows, cols) = (t.info.rows as u64, t.info.cols as u64);
-                let bytes = t.quant.tensor_bytes(self.block, rows, cols);
-                bytes.and_then(|bytes| bytes.checked_next_multiple_of(GGUF_ALIGNMENT)).unwrap_or(u64::MAX)
-            };
-            let tensors = plan.tensors().iter().map(bytes);
-            return tensors.chain(self.sections.iter().copied()).fold(0, u64::saturating_add);
+        let of_tensor = |t: &PlannedTensor| {
+            let (rows, cols) = (t.info.rows as u64, t.info.cols as u64);
+            t.quant.tensor_bytes(self.block, rows, cols)
+        };
+        let with_sections = |tensors: &mut dyn Iterator<Item = Option<u64>>| {
+            let tensors = tensors.map(|bytes| bytes.unwrap_or(u64::MAX));
+            tensors.chain(self.sections.iter().copied()).fold(0, u64::saturating_add)
+        };
+        match self.container {
+            Container::Qsf => {}
+            Container::Gguf => {
+                let aligned = |bytes: u64| bytes.checked_next_multiple_of(GGUF_ALIGNMENT);
+                return with_sections(&mut plan.tensors().iter().map(|t| of_tensor(t).and_then(aligned)));
+            }
+            Container::Groups => {
+                let grouped = || plan.tensors().iter().filter(|t| !t.quant.is_float());
+                let mut weights: HashMap<TensorType, u64> = HashMap::new();
+                for t in grouped() {
+                    *weights.entry(t.quant).or_default() += t.info.rows as u64 * t.info.cols as u64;
+                }
+                // Of two types with as many, whichever: names are about as long.
+                let general =
+                    weights.into_iter().max_by_key(|(ty, count)| (*count, ty.name())).map(|(ty, _)| ty);
+                let bytes = |t: &PlannedTensor| {
+                    let described = self.described.get(&t.info.id).filter(|_| Some(t.quant) != general);
+                    of_tensor(t)?.checked_add(described.copied().unwrap_or(0))
+                };
+                return with_sections(&mut grouped().map(bytes));
+            }
         }
         let mut parts = FileParts {
             layers: vec![Vec::new(); self.config.layers as usize],

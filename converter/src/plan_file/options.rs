@@ -20,6 +20,7 @@ const QSF: &str = "qsf";
 const GGUF: &str = "gguf";
 const HF: &str = "hf";
 const COMPRESSED: &str = "compressed-tensors";
+const MLX: &str = "mlx";
 const EFFORTS: [SearchEffort; 2] = [SearchEffort::Normal, SearchEffort::Max];
 
 /// Options of a conversion.
@@ -109,11 +110,13 @@ impl SavedOptions {
         };
         let (recipe, gguf) = match self.to.as_str() {
             HF if self.hf.is_none() => return Err(refused("to 'hf' without a type of values".into())),
-            COMPRESSED if self.hf.is_none_or(|hf| hf.groups.is_none()) => {
-                return Err(refused(format!("to '{COMPRESSED}' without a scheme")));
-            }
-            // What is not in groups keeps its values.
-            COMPRESSED => (Recipe::Uniform(QuantType::F32), None),
+            to @ (COMPRESSED | MLX) => match self.hf.and_then(|hf| hf.groups) {
+                // What is not in groups keeps its values.
+                Some(groups) if groups.scheme.is_mlx() == (to == MLX) => {
+                    (Recipe::Uniform(QuantType::F32), None)
+                }
+                _ => return Err(refused(format!("to '{to}' without a scheme of its own"))),
+            },
             HF => match self.quant.parse::<Recipe>() {
                 Ok(recipe) => (recipe, None),
                 Err(_) => (ConvertOptions::default().recipe, Some(self.quant.parse().map_err(refused)?)),
@@ -127,7 +130,7 @@ impl SavedOptions {
         Ok(ConvertOptions {
             recipe,
             gguf,
-            hf: self.hf.filter(|_| [HF, COMPRESSED].contains(&self.to.as_str())),
+            hf: self.hf.filter(|_| [HF, COMPRESSED, MLX].contains(&self.to.as_str())),
             overrides: rules.map_err(refused)?,
             outliers: self.outliers.parse::<OutlierChoice>().map_err(refused)?,
             min_cosine: self.min_cosine,
@@ -150,8 +153,11 @@ impl SavedOptions {
 
 fn format_of(options: &ConvertOptions) -> &'static str {
     match (options.hf, options.gguf) {
-        (Some(hf), _) if hf.groups.is_some() => COMPRESSED,
-        (Some(_), _) => HF,
+        (Some(hf), _) => match hf.groups {
+            Some(groups) if groups.scheme.is_mlx() => MLX,
+            Some(_) => COMPRESSED,
+            None => HF,
+        },
         (None, Some(_)) => GGUF,
         (None, None) => QSF,
     }

@@ -1,5 +1,7 @@
 //! Bytes of the file, from the plan.
 
+use std::collections::HashMap;
+
 use qsf_format::Provenance;
 use qsf_runtime::source::WeightSource;
 
@@ -7,7 +9,7 @@ use crate::error::Result;
 use crate::gguf::header_bytes;
 use crate::hf::directory_bytes;
 use crate::options::ConvertOptions;
-use crate::plan::{Plan, SizeModel};
+use crate::plan::{Container, Plan, SizeModel};
 use crate::sections::bytes_expected;
 
 /// Bytes of the file, uncompressed.
@@ -20,13 +22,14 @@ pub(super) fn predicted_file_bytes(
     if let Some(hf) = options.hf {
         return directory_bytes(source, hf, plan);
     }
-    let gguf = options.gguf.is_some();
-    let sections = match gguf {
-        true => {
+    let container = options.container();
+    let sections = match container {
+        Container::Gguf => {
             vec![header_bytes(source, plan, provenance, options.evaluation.is_some(), options.split_size)?]
         }
-        false => bytes_expected(source, plan, provenance)?,
+        _ => bytes_expected(source, plan, provenance)?,
     };
     let (config, block, layout) = (source.config(), options.block, options.layout);
-    Ok(SizeModel { config, block, layout, sections: &sections, gguf }.file_bytes(plan))
+    Ok(SizeModel { config, block, layout, sections: &sections, container, described: &HashMap::new() }
+        .file_bytes(plan))
 }

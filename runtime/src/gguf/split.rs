@@ -90,6 +90,16 @@ pub fn stem_of_part(name: &str) -> Option<&str> {
     (is_number(number) && is_number(count)).then_some(stem)
 }
 
+/// The first file of the model that a file is a later part of, by its name; `None` for all others.
+pub fn first_of_part(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let stem = stem_of_part(name)?;
+    let (number, count) =
+        name.strip_prefix(stem)?.strip_prefix('-')?.strip_suffix(".gguf")?.split_once("-of-")?;
+    let first = part_name(stem, 0, count.parse().ok()?);
+    (number.parse() != Ok(1u32) && first != name).then(|| path.with_file_name(first))
+}
+
 /// Numbers in names count from 1.
 fn name_end(number: u32, count: u32) -> String {
     format!("-{:05}-of-{count:05}.gguf", u64::from(number) + 1)
@@ -99,4 +109,19 @@ fn name_end(number: u32, count: u32) -> String {
 fn sibling(path: &Path, own: u32, number: u32, count: u32) -> Option<PathBuf> {
     let stem = path.file_name()?.to_str()?.strip_suffix(&name_end(own, count))?;
     Some(path.with_file_name(part_name(stem, number, count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_parts_know_their_first_and_no_other_file_does() {
+        let of = |name: &str| first_of_part(Path::new(name));
+        assert_eq!(of("a/m-00002-of-00003.gguf"), Some("a/m-00001-of-00003.gguf".into()));
+        for name in ["m-00001-of-00003.gguf", "m.gguf", "m-2-of-3.gguf", "m-00002-of-00003.qsf", "-of-.gguf"]
+        {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
 }

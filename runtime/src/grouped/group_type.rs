@@ -56,6 +56,9 @@ static NAMES: LazyLock<Vec<(GroupType, String)>> = LazyLock::new(|| {
 });
 
 impl GroupType {
+    /// Widths of codes, smallest first.
+    pub const BITS: [u32; 6] = BITS;
+
     /// Sizes of groups, smallest first.
     pub const GROUPS: [usize; 3] = GROUPS;
 
@@ -64,8 +67,14 @@ impl GroupType {
         NAMES.iter().find(|(ty, _)| *ty == self).map_or("group type", |(_, name)| name)
     }
 
-    /// The type of this name.
+    /// The type of this name. `affine6` alone, as MLX's own default of 64 columns has it, with scales of bf16.
     pub fn of_name(name: &str) -> Option<GroupType> {
+        if let Some(bits) =
+            name.to_ascii_lowercase().strip_prefix("affine").and_then(|bits| bits.parse().ok())
+            && BITS.contains(&bits)
+        {
+            return Some(GroupType { bits, group: 64, zero: GroupZero::Bias, scale: QuantType::Bf16 });
+        }
         NAMES.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)).map(|(ty, _)| *ty)
     }
 
@@ -135,6 +144,8 @@ mod tests {
             assert_eq!(GroupType::of_name(&name.to_uppercase()), Some(*ty));
         }
         assert_eq!(GroupType::of_name("int4"), None);
+        assert_eq!(GroupType::of_name("Affine6").map(GroupType::name), Some("affine6-g64-bf16"));
+        assert_eq!(GroupType::of_name("affine7"), None);
     }
 
     #[test]

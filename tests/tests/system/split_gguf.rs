@@ -74,6 +74,25 @@ fn a_model_in_several_files_is_the_model_in_one() {
 }
 
 #[test]
+fn a_report_of_all_files_is_of_one_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    convert(&model, &dir.path().join("m.gguf"), "--quant Q8_0 --split-size 400kB").run().ok();
+    let parts: Vec<PathBuf> = names(dir.path()).iter().map(|name| dir.path().join(name)).collect();
+    let parts: Vec<&PathBuf> =
+        parts.iter().filter(|path| path.extension().is_some_and(|end| end == "gguf")).collect();
+    assert!(parts.len() > 1, "{parts:?}");
+    let mut report = program("qsf-inspect").args("report --json -o").arg(&dir.path().join("page.html"));
+    for part in &parts {
+        report = report.arg(part);
+    }
+    let report = report.run().json();
+    let files = report["files"].as_array().unwrap();
+    let bytes: u64 = parts.iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert_eq!((files.len(), files[0]["file_bytes"].as_u64()), (1, Some(bytes)), "{report}");
+}
+
+#[test]
 fn types_that_are_known_late_are_cut_by_the_same_rule() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());

@@ -28,7 +28,9 @@ pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFact
         tensors.push(line(&*model, info)?);
     }
     let hashed = hash_file(path, &[cancel])?;
-    let bytes = path.metadata()?.len();
+    // Of a model in several files, all of them.
+    let sizes = model.files().into_iter().map(|file| Ok(file.metadata()?.len()));
+    let bytes: u64 = sizes.sum::<std::io::Result<u64>>()?;
     let weights: u64 = model.tensors().iter().map(|info| info.rows as u64 * info.cols as u64).sum();
     let evaluation = model.gguf_metadata().and_then(evaluation);
     let mut json = SourceFound::look(path, true)?.to_json();

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use qsf_runtime::gguf::split::first_of_part;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::gguf::is_gguf;
 use qsf_runtime::source::refuse_what_is_no_model;
@@ -21,8 +22,10 @@ pub(super) fn read_files(
 ) -> anyhow::Result<Vec<FileFacts>> {
     let total = paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
     progress.begin("reading", total);
+    // Who writes *.gguf names all parts of a model; the first brings the others.
+    let paths: Vec<PathBuf> = paths.iter().filter(|path| !is_with_its_first(path, paths)).cloned().collect();
     let mut files = Vec::new();
-    for path in paths {
+    for path in &paths {
         cancel.check()?;
         let file = read_file(path, cancel)?;
         progress.advance(file.bytes);
@@ -30,12 +33,16 @@ pub(super) fn read_files(
     }
     progress.end();
     let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
-    for (file, path) in files.iter_mut().zip(paths) {
+    for (file, path) in files.iter_mut().zip(&paths) {
         if names.iter().filter(|name| **name == file.name).count() > 1 {
             file.name = path.display().to_string();
         }
     }
     Ok(files)
+}
+
+fn is_with_its_first(path: &Path, all: &[PathBuf]) -> bool {
+    first_of_part(path).is_some_and(|first| all.contains(&first))
 }
 
 fn read_file(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {

@@ -146,6 +146,25 @@ impl SavedTensor {
         matches!(&self.parts[..], [part] if part.place == StoredPart::From(0) && part.constant.is_none())
     }
 
+    /// Matrices of experts, in their order, as one tensor with a dimension more in front. `None` where they are not the rows of one
+    /// tensor of the model, one expert behind the other.
+    pub fn stacked(experts: &[SavedTensor], name: String) -> Option<SavedTensor> {
+        let (first, last) = (experts.first()?, experts.last()?);
+        let part_of = |tensor: &SavedTensor| match &tensor.parts[..] {
+            [part] if tensor.is_plain() => Some((part.id, part.rows.clone())),
+            _ => None,
+        };
+        let (id, rows) = part_of(first)?;
+        let follow = experts.iter().enumerate().all(|(e, tensor)| {
+            let place = rows.start + e * rows.len();
+            tensor.shape == first.shape && part_of(tensor) == Some((id, place..place + rows.len()))
+        });
+        let rows = rows.start..part_of(last)?.1.end;
+        let shape = [&[experts.len()], &first.shape[..]].concat();
+        let parts = vec![Part { id, rows, place: StoredPart::From(0), constant: None }];
+        follow.then_some(SavedTensor { name, shape, parts, cols: first.cols })
+    }
+
     /// A number beside a tensor, under a name that ends otherwise.
     pub(crate) fn constant_beside(&self, end: &str, other: &str, value: f32) -> Option<SavedTensor> {
         let mut made = self.clone();

@@ -3,6 +3,7 @@
 use qsf_format::{ModelConfig, PositionConfig, RopeScaling};
 use serde_json::{Map, Value, json};
 
+use super::latent::add_scale_of_yarn;
 use super::number::number;
 
 /// The fields of rotary positions; none for other models.
@@ -14,22 +15,35 @@ pub(super) fn rope_fields(config: &ModelConfig, model_type: &str) -> Vec<(&'stat
     if let ("olmo3", Some(scaling)) = (model_type, scaling) {
         return vec![("rope_parameters", by_type_of_layer(*theta, *sliding_theta, scaling))];
     }
+    let part = dims.map(|dims| f64::from(dims) / f64::from(config.head_dim.max(1)));
+    // Without a word of scaling, transformers takes the YaRN of the released models.
+    let unscaled = model_type == "gpt_oss" && scaling.is_none();
+    if unscaled || matches!(model_type, "ministral3" | "mistral4") {
+        return vec![("rope_parameters", with_growth(config, *theta, scaling.as_ref()))];
+    }
     let mut fields = vec![("rope_theta", number(*theta))];
     if let Some(scaling) = scaling {
-        fields.push(("rope_scaling", scaling_fields(scaling)));
+        let mut described = scaling_fields(scaling);
+        if config.latent.is_some() {
+            add_scale_of_yarn(config, &mut described);
+        }
+        fields.push(("rope_scaling", described));
         if let RopeScaling::LongRope { original_positions, .. } = scaling
             && model_type == "phi3"
         {
             fields.push(("original_max_position_embeddings", json!(original_positions)));
         }
     }
-    let part = dims.map(|dims| f64::from(dims) / f64::from(config.head_dim.max(1)));
     match model_type {
+        // Which part of a head is rotated follows from its widths.
+        _ if config.latent.is_some() => {}
         "gpt_neox" => {
             fields.push(("rotary_emb_base", number(*theta)));
             fields.push(("rotary_pct", json!(part.unwrap_or(1.0))));
         }
-        "phi" | "stablelm" | "nemotron" | "glm" | "glm4" => {
+        "minimax_m2" => fields.push(("rotary_dim", json!(dims.unwrap_or(config.head_dim)))),
+        "bamba" | "phi" | "stablelm" | "nemotron" | "glm" | "glm4" | "qwen3_next" | "qwen3_5_text"
+        | "qwen3_5_moe_text" => {
             fields.push(("partial_rotary_factor", json!(part.unwrap_or(1.0))));
         }
         _ => fields.extend(part.map(|part| ("partial_rotary_factor", json!(part)))),
@@ -44,6 +58,18 @@ pub(super) fn rope_fields(config: &ModelConfig, model_type: &str) -> Vec<(&'stat
     fields
 }
 
+/// Rotary positions of models whose queries grow, which only versions that nest these fields know.
+fn with_growth(config: &ModelConfig, theta: f32, scaling: Option<&RopeScaling>) -> Value {
+    let mut rope = scaling.map_or_else(|| json!({ "rope_type": "default" }), scaling_fields);
+    add_scale_of_yarn(config, &mut rope);
+    rope["rope_theta"] = number(theta);
+    if let Some(growth) = config.query_growth {
+        rope["llama_4_scaling_beta"] = number(growth.factor);
+        rope["original_max_position_embeddings"] = json!(growth.original_positions);
+    }
+    rope
+}
+
 /// Layers with a window are not scaled: only versions that have this spelling know that of all models.
 fn by_type_of_layer(theta: f32, sliding_theta: Option<f32>, scaling: &RopeScaling) -> Value {
     let mut full = scaling_fields(scaling);
@@ -54,11 +80,14 @@ fn by_type_of_layer(theta: f32, sliding_theta: Option<f32>, scaling: &RopeScalin
 
 /// A configuration as its fields say it: transformers has no name for factors alone, but for a LongRoPE with the same factors at
 /// all lengths.
-pub(super) fn as_written(config: &ModelConfig) -> ModelConfig {
+pub(in super::super) fn as_written(config: &ModelConfig) -> ModelConfig {
     let mut config = config.clone();
     let original_positions = config.max_positions;
+    // Its pairs that are not turned have fields of their own.
+    let has_own = config.architecture == "gemma4_text";
     if let PositionConfig::Rope { scaling: Some(scaling), .. } = &mut config.position
         && let RopeScaling::Factors { factors } = scaling
+        && !has_own
     {
         *scaling = RopeScaling::LongRope {
             original_positions,

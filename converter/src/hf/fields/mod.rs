@@ -1,26 +1,48 @@
 //! A configuration as fields of `config.json`. Whoever calls this reads the fields back: what they do not say is found then.
+//!
+//! | File | Duty |
+//! |---|---|
+//! | `described` | what is known of a model, and names of functions |
+//! | `number` | numbers with no more digits than they need |
+//! | `rope` | rotary positions |
+//! | `latent` | attention by way of latents |
+//! | `recurrent` | layers with a recurrence |
+//! | `experts` | mixtures of experts |
+//! | `gemma4` | Gemma 4 |
+//! | `older` | models whose fields have names of their own |
 
-use qsf_format::{
-    Activation, Experts, ModelConfig, NormKind, PositionConfig, Residual, RopeScaling, TensorKind,
-};
+mod described;
+mod experts;
+mod gemma4;
+mod latent;
+mod number;
+mod older;
+mod recurrent;
+mod rope;
+
+use qsf_format::{ModelConfig, NormKind, PositionConfig, Residual, RopeScaling, TensorKind};
 use serde_json::{Map, Value, json};
 
-use super::number::number;
-use super::rope_fields::rope_fields;
-
-/// What is known of a model.
-pub(super) struct Described<'a> {
-    pub config: &'a ModelConfig,
-    pub model_type: &'a str,
-    /// Kinds of tensors that it has.
-    pub has: &'a dyn Fn(TensorKind) -> bool,
-    /// Kinds that models of its architecture can have.
-    pub may_have: &'a dyn Fn(TensorKind) -> bool,
-}
+pub(super) use self::described::Described;
+use self::described::{Fields, activation, old_activation};
+use self::number::number;
+pub(super) use self::rope::as_written;
+use self::rope::rope_fields;
 
 /// Models that say of each layer whether it has a sliding window.
-const TYPED_LAYERS: [&str; 9] =
-    ["qwen2", "qwen3", "gemma2", "gemma3_text", "olmo3", "cohere2", "exaone4", "ministral", "smollm3"];
+const TYPED_LAYERS: [&str; 11] = [
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3_text",
+    "gemma4_text",
+    "gpt_oss",
+    "olmo3",
+    "cohere2",
+    "exaone4",
+    "ministral",
+    "smollm3",
+];
 
 /// Models that have one window for all layers, or none.
 const ONE_WINDOW: [&str; 6] = ["mistral", "mixtral", "phi3", "starcoder2", "qwen3_moe", "ministral3"];
@@ -29,53 +51,22 @@ const ONE_WINDOW: [&str; 6] = ["mistral", "mixtral", "phi3", "starcoder2", "qwen
 pub(super) fn config_fields(model: &Described<'_>) -> Map<String, Value> {
     let config = model.config;
     let mut fields = match model.model_type {
-        "gpt2" => gpt2(config),
-        "bloom" => bloom(config),
-        "opt" => opt(model),
+        "gpt2" => older::gpt2(config),
+        "gpt_bigcode" => older::gpt_bigcode(config),
+        "gptj" => older::gptj(config),
+        "mpt" => older::mpt(config),
+        "bloom" => older::bloom(config),
+        "opt" => older::opt(model),
+        "mamba2" => recurrent::mamba2(model),
+        "nemotron_h" => recurrent::nemotron_h(model),
         _ => like_llama(model),
     };
+    if let Some(experts) = &config.experts {
+        fields.extend(experts::expert_fields(config, experts, model.model_type));
+    }
     fields.push(("vocab_size", json!(config.vocab)));
     fields.push(("tie_word_embeddings", json!(config.tied_head)));
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-type Fields = Vec<(&'static str, Value)>;
-
-fn gpt2(config: &ModelConfig) -> Fields {
-    vec![
-        ("n_embd", json!(config.hidden)),
-        ("n_layer", json!(config.layers)),
-        ("n_head", json!(config.heads)),
-        ("n_inner", json!(config.ffn)),
-        ("n_positions", json!(config.max_positions)),
-        ("layer_norm_epsilon", number(config.norm.epsilon)),
-        ("activation_function", json!(old_activation(config.activation))),
-    ]
-}
-
-fn bloom(config: &ModelConfig) -> Fields {
-    vec![
-        ("hidden_size", json!(config.hidden)),
-        ("n_layer", json!(config.layers)),
-        ("n_head", json!(config.heads)),
-        ("seq_length", json!(config.max_positions)),
-        ("layer_norm_epsilon", number(config.norm.epsilon)),
-    ]
-}
-
-fn opt(model: &Described<'_>) -> Fields {
-    let config = model.config;
-    vec![
-        ("hidden_size", json!(config.hidden)),
-        ("word_embed_proj_dim", json!(config.hidden)),
-        ("num_hidden_layers", json!(config.layers)),
-        ("num_attention_heads", json!(config.heads)),
-        ("ffn_dim", json!(config.ffn)),
-        ("max_position_embeddings", json!(config.max_positions)),
-        ("activation_function", json!(activation(config.activation))),
-        ("enable_bias", json!((model.has)(TensorKind::AttnQBias))),
-        ("do_layer_norm_before", json!(true)),
-    ]
 }
 
 /// The names that most architectures have.
@@ -91,10 +82,13 @@ fn like_llama(model: &Described<'_>) -> Fields {
         ("num_hidden_layers", json!(config.layers)),
         ("num_attention_heads", json!(config.heads)),
         ("num_key_value_heads", json!(config.kv_heads)),
-        ("head_dim", json!(config.head_dim)),
         ("max_position_embeddings", json!(said_positions(config))),
         ("hidden_act", json!(act)),
     ];
+    match &config.latent {
+        None => fields.push(("head_dim", json!(config.head_dim))),
+        Some(latent) => fields.extend(latent::latent_fields(config, latent, model_type)),
+    }
     let epsilon = match (model_type, config.norm.kind) {
         ("starcoder2", _) => "norm_epsilon",
         ("nemotron", _) => "norm_eps",
@@ -121,7 +115,7 @@ fn like_llama(model: &Described<'_>) -> Fields {
         fields.push(("logit_scale", number(config.logit_scale.unwrap_or(1.0))));
         fields.push(("use_qk_norm", json!(config.qk_norm.is_some())));
     }
-    if model_type == "glm4_moe" {
+    if matches!(model_type, "glm4_moe" | "minimax_m2") {
         fields.push(("use_qk_norm", json!(config.qk_norm.is_some())));
     }
     if matches!(model_type, "gpt_neox" | "stablelm") {
@@ -130,12 +124,17 @@ fn like_llama(model: &Described<'_>) -> Fields {
     if model_type.starts_with("olmo") {
         fields.push(("clip_qkv", json!(config.qkv_clip.map(number))));
     }
-    fields.extend(biases(model));
-    fields.extend(rope_fields(config, model_type));
-    fields.extend(windows(config, model_type));
-    if let Some(experts) = &config.experts {
-        fields.extend(expert_fields(experts, model_type));
+    if model_type == "gpt_oss" {
+        fields.push(("swiglu_alpha", json!(config.gate_clip.map(|clip| number(clip.alpha)))));
+        fields.push(("swiglu_limit", json!(config.gate_clip.map(|clip| number(clip.limit)))));
     }
+    fields.extend(biases(model));
+    match model_type {
+        "gemma4_text" => fields.extend(gemma4::gemma4_fields(config)),
+        _ => fields.extend(rope_fields(config, model_type)),
+    }
+    fields.extend(windows(config, model_type));
+    fields.extend(recurrent::recurrent_fields(model));
     fields
 }
 
@@ -192,7 +191,7 @@ fn windows(config: &ModelConfig, model_type: &str) -> Fields {
         return fields;
     }
     fields.push(("sliding_window", json!(size)));
-    if model_type.starts_with("qwen") || model_type == "smollm3" {
+    if matches!(model_type, "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe" | "smollm3") {
         fields.push(("use_sliding_window", json!(size.is_some())));
     }
     if matches!(model_type, "qwen2" | "qwen3" | "qwen2_moe") {
@@ -200,57 +199,4 @@ fn windows(config: &ModelConfig, model_type: &str) -> Fields {
         fields.push(("max_window_layers", json!(first.unwrap_or(config.layers))));
     }
     fields
-}
-
-fn expert_fields(experts: &Experts, model_type: &str) -> Fields {
-    let mut fields = vec![("num_experts_per_tok", json!(experts.used))];
-    match model_type {
-        "mixtral" | "granitemoe" | "granitemoeshared" => {
-            fields.push(("num_local_experts", json!(experts.count)));
-            if let Some(shared) = experts.shared {
-                fields.push(("shared_intermediate_size", json!(shared.ffn)));
-            }
-        }
-        "qwen2_moe" | "qwen3_moe" | "olmoe" => {
-            fields.push(("num_experts", json!(experts.count)));
-            fields.push(("norm_topk_prob", json!(experts.normalize_weights)));
-            if model_type != "olmoe" {
-                fields.push(("moe_intermediate_size", json!(experts.ffn)));
-                fields.push(("mlp_only_layers", json!(experts.dense_layers)));
-                fields.push(("decoder_sparse_step", json!(1)));
-            }
-            if let Some(shared) = experts.shared {
-                fields.push(("shared_expert_intermediate_size", json!(shared.ffn)));
-            }
-        }
-        _ => {
-            fields.push(("n_routed_experts", json!(experts.count)));
-            fields.push(("moe_intermediate_size", json!(experts.ffn)));
-            fields.push(("norm_topk_prob", json!(experts.normalize_weights)));
-            fields.push(("first_k_dense_replace", json!(experts.dense_layers.len())));
-            fields.push(("routed_scaling_factor", number(experts.weight_scale.unwrap_or(1.0))));
-            let groups = experts.groups.map_or((1, 1), |groups| (groups.count, groups.used));
-            fields.push(("n_group", json!(groups.0)));
-            fields.push(("topk_group", json!(groups.1)));
-            let shared = experts.shared.map_or(0, |shared| shared.ffn / experts.ffn.max(1));
-            fields.push(("n_shared_experts", json!(shared)));
-        }
-    }
-    fields
-}
-
-/// The name that models before 2022 have for the approximation by tanh.
-fn old_activation(function: Activation) -> &'static str {
-    if function == Activation::GeluTanh { "gelu_new" } else { activation(function) }
-}
-
-fn activation(activation: Activation) -> &'static str {
-    match activation {
-        Activation::Silu => "silu",
-        Activation::Relu => "relu",
-        Activation::Relu2 => "relu2",
-        Activation::Xielu => "xielu",
-        Activation::GeluErf => "gelu",
-        Activation::GeluTanh => "gelu_pytorch_tanh",
-    }
 }

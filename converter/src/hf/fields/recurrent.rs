@@ -1,0 +1,150 @@
+//! Layers with a recurrence as fields.
+
+use qsf_format::{ModelConfig, PositionConfig, Recurrent, RecurrentMixer, TensorKind};
+use serde_json::{Value, json};
+
+use super::described::{Described, Fields, activation};
+use super::number::number;
+
+/// What a model says of its recurrent layers beside the fields of all.
+pub(super) fn recurrent_fields(model: &Described<'_>) -> Fields {
+    let Described { config, model_type, .. } = *model;
+    let mut fields = match model_type {
+        "qwen3_next" | "qwen3_5_text" | "qwen3_5_moe_text" => {
+            vec![("layer_types", kinds(config, "linear_attention", "full_attention"))]
+        }
+        "granitemoehybrid" => of_granite(config),
+        "bamba" => {
+            let attention = (0..config.layers).filter(|&layer| config.recurrent(layer).is_none());
+            vec![("attn_layer_indices", json!(attention.collect::<Vec<_>>()))]
+        }
+        "lfm2" | "lfm2_moe" => vec![
+            ("layer_types", kinds(config, "conv", "full_attention")),
+            ("norm_eps", number(config.norm.epsilon)),
+            ("conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
+            ("block_auto_adjust_ff_dim", json!(false)),
+        ],
+        _ => return Vec::new(),
+    };
+    let Some(Recurrent { mixer, taps, .. }) = config.recurrent else { return fields };
+    match mixer {
+        RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } => fields.extend([
+            ("linear_num_key_heads", json!(key_heads)),
+            ("linear_key_head_dim", json!(key_dim)),
+            ("linear_num_value_heads", json!(value_heads)),
+            ("linear_value_head_dim", json!(value_dim)),
+            ("linear_conv_kernel_dim", json!(taps)),
+        ]),
+        RecurrentMixer::Mamba2 { heads, head_dim, groups, state } => fields.extend([
+            ("mamba_n_heads", json!(heads)),
+            ("mamba_d_head", json!(head_dim)),
+            ("mamba_n_groups", json!(groups)),
+            ("mamba_d_state", json!(state)),
+            ("mamba_d_conv", json!(taps)),
+            ("mamba_expand", expansion(config, heads, head_dim)),
+            ("mamba_conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
+            ("mamba_proj_bias", json!(false)),
+        ]),
+        RecurrentMixer::ShortConv {} => fields.push(("conv_L_cache", json!(taps))),
+    }
+    fields
+}
+
+/// One word for each layer.
+fn kinds(config: &ModelConfig, recurrent: &str, attention: &str) -> Value {
+    let kind = |layer| if config.recurrent(layer).is_some() { recurrent } else { attention };
+    json!((0..config.layers).map(kind).collect::<Vec<_>>())
+}
+
+/// How much wider than the residual stream the state space is.
+fn expansion(config: &ModelConfig, heads: u32, head_dim: u32) -> Value {
+    json!((u64::from(heads) * u64::from(head_dim)).checked_div(config.hidden.into()))
+}
+
+fn of_granite(config: &ModelConfig) -> Fields {
+    let rotated = match &config.position {
+        PositionConfig::Rope { unrotated_layers, .. } => unrotated_layers.len() < config.layers as usize,
+        _ => false,
+    };
+    let mut fields = vec![
+        ("layer_types", kinds(config, "mamba", "attention")),
+        ("position_embedding_type", json!(if rotated { "rope" } else { "nope" })),
+    ];
+    if config.experts.is_none() {
+        fields.extend([
+            ("num_local_experts", json!(0)),
+            ("num_experts_per_tok", json!(0)),
+            ("shared_intermediate_size", json!(config.ffn)),
+        ]);
+    }
+    fields
+}
+
+/// Models of Mamba-2 alone.
+pub(super) fn mamba2(model: &Described<'_>) -> Fields {
+    let config = model.config;
+    let mut fields = vec![
+        ("hidden_size", json!(config.hidden)),
+        ("num_hidden_layers", json!(config.layers)),
+        ("layer_norm_epsilon", number(config.norm.epsilon)),
+        ("hidden_act", json!("silu")),
+        ("use_bias", json!(false)),
+        ("use_conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
+    ];
+    if let Some(Recurrent {
+        mixer: RecurrentMixer::Mamba2 { heads, head_dim, groups, state }, taps, ..
+    }) = config.recurrent
+    {
+        fields.extend([
+            ("num_heads", json!(heads)),
+            ("head_dim", json!(head_dim)),
+            ("n_groups", json!(groups)),
+            ("state_size", json!(state)),
+            ("conv_kernel", json!(taps)),
+            ("expand", expansion(config, heads, head_dim)),
+        ]);
+    }
+    fields
+}
+
+/// Models whose layers are one part each.
+pub(super) fn nemotron_h(model: &Described<'_>) -> Fields {
+    let config = model.config;
+    let part = |layer: u32| match (config.has_mixer(layer), config.recurrent(layer)) {
+        (true, Some(_)) => "mamba",
+        (true, None) => "attention",
+        _ if config.experts(layer).is_some() => "moe",
+        _ => "mlp",
+    };
+    let mut fields = vec![
+        ("hidden_size", json!(config.hidden)),
+        ("intermediate_size", json!(config.ffn)),
+        ("layers_block_type", json!((0..config.layers).map(part).collect::<Vec<_>>())),
+        ("num_hidden_layers", json!(config.layers)),
+        ("max_position_embeddings", json!(config.max_positions)),
+        ("layer_norm_epsilon", number(config.norm.epsilon)),
+        ("mlp_hidden_act", json!(activation(config.activation))),
+        ("mlp_bias", json!((model.has)(TensorKind::FfnUpBias))),
+        ("num_attention_heads", json!(config.heads)),
+        ("num_key_value_heads", json!(config.kv_heads)),
+        ("head_dim", json!(config.head_dim)),
+        ("attention_bias", json!(false)),
+        ("mamba_hidden_act", json!("silu")),
+        ("mamba_proj_bias", json!(false)),
+        ("use_bias", json!(false)),
+        ("use_conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
+    ];
+    if let Some(Recurrent {
+        mixer: RecurrentMixer::Mamba2 { heads, head_dim, groups, state }, taps, ..
+    }) = config.recurrent
+    {
+        fields.extend([
+            ("mamba_num_heads", json!(heads)),
+            ("mamba_head_dim", json!(head_dim)),
+            ("n_groups", json!(groups)),
+            ("ssm_state_size", json!(state)),
+            ("conv_kernel", json!(taps)),
+        ]);
+    }
+    fields
+}
