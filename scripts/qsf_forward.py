@@ -78,6 +78,8 @@ def tensor_kinds(m, layer=None):
             del must[kind], may[9 + kind]
         if m["attention_gate"]:
             must[53] = q, h
+        if m["sub_norms"]:
+            must[62] = 1, q
         if m["attention_sinks"]:
             must[30] = 1, m["heads"]
     placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
@@ -118,6 +120,8 @@ def tensor_kinds(m, layer=None):
                 must[37] = 1, h
         return must, may
     must[5], must[6] = (f, h), (h, f)
+    if m["sub_norms"]:
+        must[63] = 1, f
     if m["activation"] == "xielu":
         must[38] = must[39] = 1, 1
     may.update({13: (1, f + h), 21: (1, f), 22: (1, h)})
@@ -309,7 +313,7 @@ def attention(m, t, layer, a, length, kept):
         s = cap * np.tanh(s / cap)
     distance = np.arange(positions)[:, None] - np.arange(positions)
     if p["kind"] == "alibi":
-        s = s - slopes(heads)[:, None, None] * distance
+        s = s - p["slope_scale"] * slopes(heads)[:, None, None] * distance
     seen = distance >= 0
     if window:
         seen &= distance < m["sliding_window"]["size"]
@@ -319,6 +323,8 @@ def attention(m, t, layer, a, length, kept):
     o = np.einsum("hij,jhd->ihd", softmax(s)[:, :, :positions], v).reshape(positions, -1)
     if m["attention_gate"]:
         o = o * sigmoid(a @ t[53].T)
+    if m["sub_norms"]:
+        o = norm(o, t[62][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     return linear(t, 3, 12, o)
 
 
@@ -388,12 +394,29 @@ def mlp(m, t, f):
         u = xielu(u, t[38][0, 0], t[39][0, 0])
     else:
         u = act(linear(t, 4, 20, f), name) * u if m["gated_ffn"] else act(u, name)
+    if m["sub_norms"]:
+        u = norm(u, t[63][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     return linear(t, 6, 22, u)
+
+
+def sparse_mixer(e, scores):
+    p = np.zeros_like(scores)
+    for row, s in enumerate(scores):
+        out = np.zeros(len(s), bool)
+        for _ in range(e["used"]):
+            left = np.where(out, -np.inf, s)
+            best = left.argmax()
+            near = ~out & ~((s[best] - s) / np.maximum(np.abs(s), s[best]) > e["margin"])
+            p[row, best] = 1 / np.exp(s[near] - s[best]).sum()
+            out[best] = True
+    return p
 
 
 def route(e, t, f):
     """Weights of all experts, 0 where they are not chosen."""
     scores = linear(t, 23, 32, f)
+    if e["score"] == "sparse_mixer":
+        return sparse_mixer(e, scores)
     p = softmax(scores) if e["score"] == "softmax" else sigmoid(scores)
     c = p + t[33][0] if e["choice_bias"] else p.copy()
     if e["groups"]:

@@ -71,6 +71,9 @@ pub struct ModelConfig {
     /// An embedding of its own for each layer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub per_layer_embedding: Option<PerLayerEmbedding>,
+    /// Whether what the output projection of attention and the down projection read is normalized, as in BitNet.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sub_norms: bool,
     /// Whether the residual stream is multiplied at the end of each layer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub layer_scale: bool,
@@ -266,6 +269,9 @@ pub struct Experts {
     /// Groups of experts of which some are chosen first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Option<ExpertGroups>,
+    /// How far below the largest score, as a part of it, scores still count in a [`RouterScore::SparseMixer`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub margin: Option<f32>,
     /// What weights are multiplied with at last.
     #[serde(default, skip_serializing_if = "is_default")]
     pub weight_scale: Option<f32>,
@@ -286,6 +292,8 @@ pub enum RouterScore {
     Softmax,
     /// The logistic function of each.
     Sigmoid,
+    /// The best of two, then the best of the others, each by the softmax over those that are near (arXiv 2409.12136).
+    SparseMixer,
 }
 
 /// Groups of equally many experts, of which a token's experts come from the best.

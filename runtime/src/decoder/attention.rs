@@ -99,6 +99,10 @@ impl Decoder {
             });
             profile.lap(Section::Elementwise);
         }
+        if let Some(norm) = &weights.sub_norm {
+            self.norm_rows(norm, attended);
+            profile.lap(Section::Elementwise);
+        }
         if observer.observe(LinearInput::AttnOutput, output.weight.cols(), attended).is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -157,6 +161,14 @@ impl Decoder {
                 query(q, position);
                 turn(weights.k_norm.as_ref(), k, position);
             }
+        });
+    }
+
+    /// Normalizes rows of what an output projection reads.
+    pub(super) fn norm_rows(&self, norm: &Norm, rows: &mut [f32]) {
+        let (isa, width, epsilon) = (self.cpu.isa(), norm.gain.len(), self.model.config.norm.epsilon);
+        self.cpu.for_each_rows([(rows, width)], WORK * width, |_, [rows]| {
+            rows.chunks_exact_mut(width).for_each(|row| rms_norm_in_place(isa, row, &norm.gain, epsilon));
         });
     }
 

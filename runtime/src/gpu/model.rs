@@ -186,6 +186,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         logit_scale,
         qkv_clip,
         attention_sinks,
+        sub_norms,
         query_growth,
         gate_clip,
         // `step/attention`.
@@ -228,6 +229,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (logit_scale.is_some(), "scaled logits"),
         (qkv_clip.is_some(), "limited queries, keys and values"),
         (*attention_sinks, "attention sinks"),
+        (*sub_norms, "norms before output projections"),
         (query_growth.is_some(), "queries that grow with their position"),
         (gate_clip.is_some(), "limited gates"),
         (*activation == Activation::Xielu, "xIELU"),
@@ -252,6 +254,8 @@ fn check_experts(experts: &Experts) -> Result<()> {
         ffn: _,
         normalize_weights: _,
         dense_layers: _,
+        // Of a score that is not there.
+        margin: _,
         score,
         choice_bias,
         groups,
@@ -287,7 +291,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, function: _ }) => GpuFeedForward::Dense(GpuMlp {
+            FeedForward::Dense(Mlp { gate, up, down, norm: _, function: _ }) => GpuFeedForward::Dense(GpuMlp {
                 gated: gate.is_some(),
                 inner: stack(uploader, gate.iter().chain([up]))?,
                 down: linear(uploader, down)?,

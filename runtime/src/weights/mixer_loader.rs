@@ -25,6 +25,7 @@ impl Loader<'_> {
                 .then(|| self.tensor(TensorId::of_layer(i, AttnSinks)))
                 .transpose()?
                 .map(|sinks| sinks.to_f32()),
+            sub_norm: self.gain_only(used(AttnSubNorm), i, AttnSubNorm)?,
             output: self.linear(i, AttnOutput, AttnOutputBias)?,
         })
     }

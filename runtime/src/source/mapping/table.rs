@@ -34,6 +34,11 @@ pub enum Form {
     Transposed,
     /// The kinds (query, key, value) alternate with each head.
     HeadByHead,
+    /// The kinds (query, key, value) alternate with each head of keys: all its queries, then the key, then the value.
+    GroupByGroup,
+    /// The kinds (query, value, key) alternate with each of four shards, and rows of queries and keys as in
+    /// [`Form::NeighbouringPairs`].
+    Sharded,
     /// The kinds (gate, up) alternate with each expert.
     ExpertByExpert,
     /// The kinds (gate, up) alternate with each row; experts one below another.

@@ -148,6 +148,7 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         logit_scale: None,
         qkv_clip: None,
         attention_sinks: false,
+        sub_norms: false,
         query_growth: None,
         gate_clip: None,
         sliding_window,

@@ -258,6 +258,7 @@ fn experts(reader: &Reader<'_>, family: &Family, model: &ModelConfig) -> Result<
         dense_layers,
         score: family.router,
         choice_bias: family.router == RouterScore::Sigmoid,
+        margin: None,
         groups: groups(reader, family)?,
         weight_scale: (scale != 1.0).then_some(scale),
         weigh_inputs: false,
@@ -270,7 +271,7 @@ fn groups(reader: &Reader<'_>, family: &Family) -> Result<Option<ExpertGroups>> 
     let fields = reader.fields;
     let method = fields.str("topk_method")?;
     let limited = match (family.router, method) {
-        (RouterScore::Softmax, None) => family.groups.is_some(),
+        (RouterScore::Softmax | RouterScore::SparseMixer, None) => family.groups.is_some(),
         (RouterScore::Softmax, Some("greedy")) => false,
         (RouterScore::Softmax, Some("group_limited_greedy")) => true,
         (RouterScore::Sigmoid, None | Some("noaux_tc")) => true,

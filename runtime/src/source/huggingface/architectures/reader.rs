@@ -229,6 +229,7 @@ pub(super) fn without_parts() -> ModelConfig {
         logit_scale: None,
         qkv_clip: None,
         attention_sinks: false,
+        sub_norms: false,
         query_growth: None,
         gate_clip: None,
         embedding_norm: false,
