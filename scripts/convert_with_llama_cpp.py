@@ -22,7 +22,7 @@ NAMES = ["arcee", "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_grou
          "ernie4_5_moe", "exaone4", "exaone4_full", "gemma", "gemma2", "gemma3", "gemma4", "gemma4_keys_are_values",
          "glm4", "glm4_moe", "glm4_moe_lite", "glm4_moe_plain", "gpt2", "gpt_neox", "gpt_oss", "gpt_oss_mxfp4", "granite",
          "granitemoe", "granitemoehybrid", "granitemoeshared", "lfm2", "lfm2_moe", "llama3", "llama_bias", "llama_yarn", "minicpm3",
-         "minimax_m2", "ministral3", "mixtral", "olmo", "olmo2", "olmo3", "olmoe", "phi",
+         "mamba2", "minimax_m2", "ministral3", "mixtral", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2", "olmo3", "olmoe", "phi",
          "phi3_longrope_long", "qwen2", "qwen2_moe_experts", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_next_experts",
          "seed_oss", "smollm3", "stablelm", "stablelm_parallel", "starcoder2"]
 
@@ -88,6 +88,14 @@ def main():
             if config["model_type"] == "granitemoehybrid":
                 config["layer_types"] = [
                     "attention" if kind == "full_attention" else "mamba" for kind in config["layer_types"]]
+            if config["model_type"] == "nemotron_h":
+                letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+                kinds = config.pop("layers_block_type", None) or config.pop("layer_types")
+                config["hybrid_override_pattern"] = "".join(letters[kind] for kind in kinds)
+                config["num_hidden_layers"] = len(kinds)
+                config["mamba_d_head"] = config["mamba_head_dim"]
+                if "moe" not in kinds:
+                    config.pop("num_experts_per_tok", None)
             with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
                 json.dump(config, file)
             # Gemma 3's converter cuts the embedding to the tokens that it finds here.

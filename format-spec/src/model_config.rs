@@ -350,6 +350,10 @@ pub enum Activation {
 }
 
 impl ModelConfig {
+    /// Heads, heads of keys and their width in models of which no layer has attention: the least that there can be (MODEL.md
+    /// section 1).
+    pub const WITHOUT_ATTENTION: [u32; 3] = [1, 1, 2];
+
     /// Rows of the query projection.
     pub fn q_rows(&self) -> usize {
         self.heads as usize * self.head_dim as usize

@@ -28,6 +28,8 @@ pub(in crate::source::gguf) struct Architecture {
     pub residual: Option<Residual>,
     pub positions: Positions,
     pub qk_norm: Option<QkNorm>,
+    /// Whether any layer has attention.
+    pub attention: bool,
     /// Whether embeddings are multiplied with the root of their width.
     pub scaled_embedding: bool,
     pub embedding_norm: bool,
@@ -126,6 +128,7 @@ pub(super) const LLAMA: Architecture = Architecture {
     residual: Some(Residual::Sequential),
     positions: PAIRS,
     qk_norm: None,
+    attention: true,
     scaled_embedding: false,
     embedding_norm: false,
     window: Window::All,
@@ -315,6 +318,9 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     GRANITE,
     GRANITE_MOE,
     GRANITE_HYBRID,
+    MAMBA2,
+    NEMOTRON_H,
+    NEMOTRON_H_MOE,
     QWEN2_MOE,
     OLMOE,
     OLMO,

@@ -13,7 +13,7 @@ use super::matrix::PackedMatrix;
 use super::packed_part::PackedPart;
 use crate::error::Result;
 use crate::source::mapping::TensorStore;
-use crate::tensor::{ForeignRows, ForeignType, StoredType, Tensor, TensorBytes};
+use crate::tensor::{ForeignRows, StoredType, TERNARY, Tensor, TensorBytes};
 use qsf_cpu::Isa;
 
 /// Rows whose codes are in one row of bytes.
@@ -78,7 +78,7 @@ impl PackedMatrix for Matrix {
 }
 
 /// These models were trained in it: there is no original that another file would be nearer to.
-const STORED: StoredType = StoredType::Foreign(ForeignType { name: "BitNet", quantized: false });
+const STORED: StoredType = StoredType::Foreign(TERNARY);
 
 #[derive(Debug)]
 struct TernaryRows {
