@@ -41,6 +41,14 @@ def prepare(root):
     from conversion import base, gpt2, gptneox, stablelm
     for cls in subclasses(base.TextModel):
         cls.set_vocab = lambda self: None
+    of_class = base.ModelBase.load_hparams
+
+    def load_hparams(folder, is_mistral_format):
+        # The class of transformers adds experts to models without.
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        return config if config["model_type"] == "nemotron_h" else of_class(folder, is_mistral_format)
+    base.ModelBase.load_hparams = staticmethod(load_hparams)
 
     def with_default(cls, key, value):
         keep = cls.set_gguf_parameters
@@ -95,7 +103,8 @@ def main():
                 config["num_hidden_layers"] = len(kinds)
                 config["mamba_d_head"] = config["mamba_head_dim"]
                 if "moe" not in kinds:
-                    config.pop("num_experts_per_tok", None)
+                    for key in ["num_experts_per_tok", "n_routed_experts", "n_group", "topk_group"]:
+                        config.pop(key, None)
             with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
                 json.dump(config, file)
             # Gemma 3's converter cuts the embedding to the tokens that it finds here.

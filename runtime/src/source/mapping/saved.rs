@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use qsf_cpu::Isa;
-use qsf_format::{ModelConfig, QkNorm, Residual, TensorId, TensorKind};
+use qsf_format::{ModelConfig, QkNorm, TensorId, TensorKind};
 use rayon::prelude::*;
 
 use super::assemble::StoredPart;
@@ -68,7 +68,7 @@ pub(crate) fn saved_tensors(
             rule.kinds.contains(&id.kind)
                 && all.into_iter().all(|id| there.contains(&id) && !done.contains(&id))
                 && is_named_so(rule, id, &there)
-                && has_these_norms(rule, config)
+                && rule.suits(config)
         };
         // The first is the one that transformers writes itself, or has written for longest.
         let rule = names.table.rules.iter().find(suits).ok_or(id)?;
@@ -83,12 +83,6 @@ fn is_named_so(rule: &NameRule, id: TensorId, there: &HashSet<TensorId>) -> bool
     let latents = there.contains(&TensorId { kind: TensorKind::AttnQDown, ..id });
     let of_latents = rule.name.ends_with("q_b_proj.weight");
     rule.kinds != [TensorKind::AttnQ] || !of_latents || latents
-}
-
-/// Norms of parts that stand side by side, each with its own, have names of their own, in the tables of models that can do without.
-fn has_these_norms(rule: &NameRule, config: &ModelConfig) -> bool {
-    let side_by_side = rule.name.contains(".ln_attn.") || rule.name.contains(".ln_mlp.");
-    !side_by_side || config.residual == Residual::Parallel
 }
 
 fn of_rule(

@@ -1,6 +1,6 @@
 //! Tables of tensor names: one line says what a stored tensor is and how it lies there.
 
-use qsf_format::TensorKind;
+use qsf_format::{ModelConfig, Residual, TensorKind};
 
 /// The tensor names of an architecture in one kind of source.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,15 @@ pub struct NameRule {
     pub kinds: &'static [TensorKind],
     /// How.
     pub form: Form,
+}
+
+impl NameRule {
+    /// Whether a model of this configuration has the name: norms of parts that stand side by side, each with its own, have names of
+    /// their own, in tables of models that can do without.
+    pub fn suits(&self, config: &ModelConfig) -> bool {
+        let side_by_side = self.name.contains(".ln_attn.") || self.name.contains(".ln_mlp.");
+        !side_by_side || config.residual == Residual::Parallel
+    }
 }
 
 /// How a tensor is stored.

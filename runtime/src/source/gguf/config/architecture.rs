@@ -30,6 +30,8 @@ pub(in crate::source::gguf) struct Architecture {
     pub qk_norm: Option<QkNorm>,
     /// Whether any layer has attention.
     pub attention: bool,
+    /// Whether such files are written, too.
+    pub written: bool,
     /// Whether embeddings are multiplied with the root of their width.
     pub scaled_embedding: bool,
     pub embedding_norm: bool,
@@ -72,6 +74,8 @@ pub(in crate::source::gguf) enum Positions {
     Learned,
     /// Slopes.
     Alibi,
+    /// None.
+    Unrotated,
     /// Rotation.
     Rotary {
         /// Base of the frequencies of layers with a window, where the file gives none and it is another.
@@ -129,6 +133,7 @@ pub(super) const LLAMA: Architecture = Architecture {
     positions: PAIRS,
     qk_norm: None,
     attention: true,
+    written: true,
     scaled_embedding: false,
     embedding_norm: false,
     window: Window::All,

@@ -28,6 +28,7 @@ pub(super) fn read(
     let (default_sliding, unrotated_every, scaled_windows, whole_heads) = match positions {
         Positions::Learned => return Ok(PositionConfig::Learned {}),
         Positions::Alibi => return Ok(PositionConfig::alibi()),
+        Positions::Unrotated => return Ok(PositionConfig::unrotated(shape.layers)),
         Positions::Rotary { sliding_theta, unrotated_every, scaled_windows, whole_heads } => {
             (sliding_theta, unrotated_every, scaled_windows, whole_heads)
         }

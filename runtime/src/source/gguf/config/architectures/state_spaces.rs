@@ -1,9 +1,9 @@
 //! Mamba-2, and Nemotron-H with it: layers that are one part alone.
 
 use qsf_format::TensorKind::*;
-use qsf_format::{Activation, HalfLayers, PositionConfig};
+use qsf_format::{Activation, HalfLayers};
 
-use super::super::architecture::{Architecture, ExpertUse, LLAMA, Window};
+use super::super::architecture::{Architecture, ExpertUse, LLAMA, Positions, Window};
 use super::super::reading::Reading;
 use crate::error::Result;
 use crate::source::gguf::name_groups::{ATTENTION_PAIRS, ENDS, EXPERTS, FFN, SHARED_EXPERTS};
@@ -15,6 +15,9 @@ pub(in super::super) const MAMBA2: Architecture = Architecture {
     model_type: "mamba2",
     also: &[],
     attention: false,
+    written: false,
+    gated_ffn: false,
+    positions: Positions::Unrotated,
     window: Window::Unknown,
     experts: ExpertUse::Never,
     keys: SSM,
@@ -28,7 +31,6 @@ pub(in super::super) const NEMOTRON_H: Architecture = Architecture {
     model_type: "nemotron_h",
     attention: true,
     activation: Activation::Relu2,
-    gated_ffn: false,
     per_layer: &["attention.head_count_kv", "feed_forward_length"],
     table: &NEMOTRON_H_TABLE,
     ..MAMBA2
@@ -85,7 +87,7 @@ pub(super) const MAMBA: &[NameRule] = &[
 ];
 
 impl Reading<'_> {
-    /// Layers that are a state space, attention, a feed-forward or experts alone, as their tensors say. Nothing is rotated.
+    /// Layers that are a state space, attention, a feed-forward or experts alone, as their tensors say.
     fn parts_alone(&mut self) -> Result<()> {
         let of = |names: &[&str]| -> Vec<u32> {
             let mut layers: Vec<u32> = names.iter().flat_map(|name| self.layers_with(name)).collect();
@@ -99,7 +101,6 @@ impl Reading<'_> {
             feed_forward: of(&["ffn_up.weight", "ffn_gate_inp.weight"]),
         };
         self.config.half_layers = Some(halves);
-        self.config.position = PositionConfig::unrotated(self.config.layers);
         self.mamba2(state_spaces)
     }
 }

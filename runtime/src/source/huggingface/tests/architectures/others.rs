@@ -85,7 +85,7 @@ fn phimoe() -> TinyModel {
     let config = merged(
         llama_config("phimoe"),
         json!({
-            "num_local_experts": 3, "num_experts_per_tok": 2, "router_jitter_noise": 0.01, "input_jitter_noise": 0.0,
+            "num_local_experts": 2, "num_experts_per_tok": 2, "router_jitter_noise": 0.01, "input_jitter_noise": 0.0,
             "lm_head_bias": true,
         }),
     );
@@ -93,9 +93,13 @@ fn phimoe() -> TinyModel {
     let layer: Shapes<'_> = &[
         ("input_layernorm.bias", &[8]),
         ("post_attention_layernorm.bias", &[8]),
-        ("mlp.router.weight", &[3, 8]),
-        ("mlp.experts.gate_up_proj", &[3, 24, 8]),
-        ("mlp.experts.down_proj", &[3, 8, 12]),
+        ("block_sparse_moe.gate.weight", &[2, 8]),
+        ("block_sparse_moe.experts.0.w1.weight", &[12, 8]),
+        ("block_sparse_moe.experts.0.w2.weight", &[8, 12]),
+        ("block_sparse_moe.experts.0.w3.weight", &[12, 8]),
+        ("block_sparse_moe.experts.1.w1.weight", &[12, 8]),
+        ("block_sparse_moe.experts.1.w2.weight", &[8, 12]),
+        ("block_sparse_moe.experts.1.w3.weight", &[12, 8]),
     ];
     let layer = [LLAMA_NORMS, LLAMA_ATTENTION, layer].concat();
     model(config, &[LLAMA_MODEL, ends].concat(), "model.layers.", &layer)
