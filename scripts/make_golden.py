@@ -288,6 +288,14 @@ def later_cases(scale):
             "linear_attention", "moe", "full_attention", "moe", "mlp"], n_routed_experts=6, num_experts_per_tok=3,
         moe_intermediate_size=20 * scale, moe_shared_expert_intermediate_size=28 * scale, n_group=3, topk_group=2,
         routed_scaling_factor=1.5, **nemotron), True
+    llama4 = dict(
+        num_hidden_layers=4, num_local_experts=6, num_experts_per_tok=2, intermediate_size=20 * scale,
+        intermediate_size_mlp=56 * scale, interleave_moe_layer_step=2, no_rope_layer_interval=2, floor_scale=7,
+        attention_chunk_size=6)
+    yield "llama4_text", t.Llama4TextConfig, base(scale, **llama4), True
+    yield "llama4_text_plain", t.Llama4TextConfig, base(scale, **{
+        **llama4, "use_qk_norm": False, "attn_temperature_tuning": False, "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 1, "num_key_value_heads": 2, "attention_bias": True}), True
     falcon = dict(
         vocab_size=VOCAB, hidden_size=48 * scale, num_hidden_layers=2, num_attention_heads=6, bos_token_id=0, eos_token_id=1)
     yield "falcon", t.FalconConfig, falcon, True

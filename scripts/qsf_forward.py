@@ -95,7 +95,7 @@ def tensor_kinds(m, layer=None):
         must.update({58: (ple["width"], h), 59: (h, ple["width"]), 60: (1, h)})
     if m["layer_scale"]:
         must[61] = 1, 1
-    if m["qk_norm"] and mixes and not recurrent:
+    if m["qk_norm"] not in (None, "rotated_head_plain") and mixes and not recurrent:
         head = m["qk_norm"] in ("head", "rotated_head")
         must[14], must[15] = (1, d if head else q), (1, d if head else kv)
         if shares:
@@ -241,10 +241,13 @@ def linear(t, kind, bias, x):
     return y + t[bias][0] if bias in t else y
 
 
-def grown(m, q):
+def grown(m, q, rotated=True):
     """Queries times what `query_growth` makes of their positions."""
     g = m["query_growth"]
-    return q if g is None else q * (1 + g["factor"] * np.log1p(np.arange(len(q)) // g["original_positions"]))[:, None, None]
+    if g is None or rotated and g["unrotated_only"]:
+        return q
+    at = np.arange(len(q)) + g["from_one"]
+    return q * (1 + g["factor"] * np.log1p(at // g["original_positions"]))[:, None, None]
 
 
 def latent_attention(m, t, layer, a, length):
@@ -292,7 +295,8 @@ def attention(m, t, layer, a, length, kept):
     if m["value_norm"]:
         v = norm(v, np.zeros(d) if m["norm"]["gain_plus_one"] else np.ones(d), None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     window, p = windowed(m, layer), m["position"]
-    if p["kind"] == "rope" and layer not in p["unrotated_layers"]:
+    rotated = p["kind"] == "rope" and layer not in p["unrotated_layers"]
+    if rotated:
         theta, scaling = p["theta"], p["scaling"]
         if window and p["sliding_theta"] is not None:
             theta, scaling = p["sliding_theta"], None
@@ -300,7 +304,9 @@ def attention(m, t, layer, a, length, kept):
         q, k = rotate(q, f, factor), rotate(k, f, factor)
     if m["qk_norm"] == "rotated_head":
         q, k = rms(q, 14), rms(k, k_norm)
-    q = grown(m, q)
+    if m["qk_norm"] == "rotated_head_plain" and rotated:
+        q, k = (norm(x, np.ones(d), None, "rms_norm", m["norm"]["epsilon"], False) for x in (q, k))
+    q = grown(m, q, rotated)
     if shares:
         k, v = kept[source(m, layer)]
     kept[layer] = k, v
@@ -316,7 +322,8 @@ def attention(m, t, layer, a, length, kept):
         s = s - p["slope_scale"] * slopes(heads)[:, None, None] * distance
     seen = distance >= 0
     if window:
-        seen &= distance < m["sliding_window"]["size"]
+        size, at = m["sliding_window"]["size"], np.arange(positions)
+        seen &= at[:, None] // size == at // size if m["window_chunks"] else distance < size
     s = np.where(seen, s, -np.inf)
     if m["attention_sinks"]:
         s = np.concatenate([s, np.broadcast_to(t[30][0][:, None, None], (heads, positions, 1))], axis=-1)

@@ -92,7 +92,7 @@ def numbers(x, place, count):
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, attention_gate=False, value_norm=False,
-                      layer_scale=False, sub_norms=False, stop_tokens=[])
+                      layer_scale=False, sub_norms=False, window_chunks=False, stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
 MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
     sliding_window recurrent half_layers experts bos pad""".split()]
@@ -212,15 +212,17 @@ def parse_model(x):
     choice(m["residual"], "model.residual", ("sequential", "parallel", "parallel_one_norm"))
     need(m["residual"] == "sequential" or norm["placement"] == "pre", "model.residual", "parallel, but placement is not pre")
     if m["qk_norm"] is not None:
-        choice(m["qk_norm"], "model.qk_norm", ("head", "projection", "rotated_head", "heads_apart"))
+        choice(m["qk_norm"], "model.qk_norm", ("head", "projection", "rotated_head", "rotated_head_plain", "heads_apart"))
     for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"]),
-                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("sub_norms", m["sub_norms"]), ("attention_gate", m["attention_gate"])):
+                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("sub_norms", m["sub_norms"]), ("window_chunks", m["window_chunks"]), ("attention_gate", m["attention_gate"])):
         need(type(v) is bool, f"model.{k}", "not a bool")
     for k in MODEL_FACTORS:
         if m[k] is not None:
             m[k] = f32(m[k], f"model.{k}")
     if m["query_growth"] is not None:
-        g = m["query_growth"] = fields(m["query_growth"], "model.query_growth", ("factor", "original_positions"), strict=True)
+        g = m["query_growth"] = fields(m["query_growth"], "model.query_growth", ("factor", "original_positions"), ("from_one", "unrotated_only"), strict=True)
+        with_defaults(g, dict(from_one=False, unrotated_only=False), ())
+        need(type(g["from_one"]) is bool and type(g["unrotated_only"]) is bool, "model.query_growth", "not bools")
         g["factor"] = f32(g["factor"], "model.query_growth.factor")
         integer(g["original_positions"], "model.query_growth.original_positions", 1, 1 << 30)
     if m["gate_clip"] is not None:
@@ -248,7 +250,7 @@ def parse_model(x):
             integer(x[k], f"{place}.{k}", 1, 1 << 16)
         need(type(x["keys_are_values"]) is bool, f"{place}.keys_are_values", "not a bool")
         need(m["heads"] % x["kv_heads"] == 0 and m["heads"] * x["head_dim"] <= 1 << 24, place, "heads that do not fit")
-        need(m["attention_scale"] is not None and m["latent"] is None and not m["attention_gate"] and m["qk_norm"] in (None, "head", "rotated_head"), place, "not with these fields")
+        need(m["attention_scale"] is not None and m["latent"] is None and not m["attention_gate"] and m["qk_norm"] in (None, "head", "rotated_head", "rotated_head_plain"), place, "not with these fields")
     if m["shared_kv"] is not None:
         place = "model.shared_kv"
         x = m["shared_kv"] = fields(m["shared_kv"], place, ("layers",), ("ffn",), strict=True)
@@ -293,6 +295,7 @@ def parse_model(x):
         need(m["recurrent"] is None or not alone & set(m["recurrent"]["layers"]), place, "a recurrent layer without a mixer")
         need(m["residual"] == "sequential" and norm["placement"] == "pre", place, "not with this residual or placement")
         need(m["shared_kv"] is None and m["per_layer_embedding"] is None and not m["layer_scale"], place, "not with these fields")
+    need(not m["window_chunks"] or m["sliding_window"] is not None, "model.window_chunks", "without sliding_window")
     if m["sub_norms"]:
         need(m["experts"] is None and m["latent"] is None and m["recurrent"] is None, "model.sub_norms", "not with these fields")
     if m["experts"] is not None:

@@ -113,6 +113,9 @@ pub struct ModelConfig {
     /// Layers whose attention reaches back a limited number of positions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sliding_window: Option<SlidingWindow>,
+    /// Whether windows do not slide: of the positions of a window, counted from the first of all, a query sees those up to its own.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub window_chunks: bool,
     /// Whether what attention gives is multiplied with the sigmoid of a gate before the output projection.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_gate: bool,
@@ -210,6 +213,8 @@ pub enum QkNorm {
     Projection,
     /// [`QkNorm::Head`], after rotation.
     RotatedHead,
+    /// [`QkNorm::RotatedHead`] without gains, in layers with rotation only.
+    RotatedHeadPlain,
     /// Each head, by a layer norm without bias; gains of `heads * head_dim` and `kv_heads * head_dim`.
     HeadsApart,
 }
@@ -222,6 +227,19 @@ pub struct QueryGrowth {
     pub factor: f32,
     /// How many positions do not grow.
     pub original_positions: u32,
+    /// Whether p is one more than the position.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub from_one: bool,
+    /// Whether it is so only in layers without rotation.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unrotated_only: bool,
+}
+
+impl QueryGrowth {
+    /// In all layers, from the position itself.
+    pub const fn rotated(factor: f32, original_positions: u32) -> QueryGrowth {
+        QueryGrowth { factor, original_positions, from_one: false, unrotated_only: false }
+    }
 }
 
 /// The gate g and the output u of the up projection give

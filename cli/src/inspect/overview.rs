@@ -179,6 +179,7 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
         gate_clip: _,
         embedding_norm: _,
         sliding_window,
+        window_chunks,
         attention_gate: _,
         recurrent,
         half_layers,
@@ -214,7 +215,8 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
         }
     }
     if let Some(window) = sliding_window {
-        parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));
+        let what = if *window_chunks { "chunks" } else { "window" };
+        parts.push(format!("{what} of {} in {} layers", window.size, window.layers.len()));
     }
     if let Some(latent) = latent {
         let kept = latent.kv_rank + latent.shared_dim;

@@ -52,6 +52,7 @@ impl ModelConfig {
             value_norm: _,
             layer_scale: _,
             sub_norms: _,
+            window_chunks: _,
             sliding_window,
             recurrent,
             half_layers,
@@ -136,6 +137,9 @@ impl ModelConfig {
     fn check_combinations(&self) -> Result<(), String> {
         if self.gate_clip.is_some() && (!self.gated_ffn || self.activation != Activation::Silu) {
             return Err("gate_clip is there, which goes with gated_ffn and activation silu only".into());
+        }
+        if self.window_chunks && self.sliding_window.is_none() {
+            return Err("window_chunks are there, which go with sliding_window only".into());
         }
         if self.sub_norms && (self.experts.is_some() || self.latent.is_some() || self.recurrent.is_some()) {
             return Err("sub_norms are there, which go without experts, latent and recurrent only".into());

@@ -68,6 +68,7 @@ impl Decoder {
             embedding_norm: _,
             attention_sinks: _,
             sub_norms: _,
+            window_chunks: _,
             tied_head: _,
             gated_ffn: _,
             // Of which functions are made that the weights have: `Model::load`.

@@ -194,6 +194,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         attention_scale: _,
         attention_softcap: _,
         sliding_window: _,
+        window_chunks,
         attention_gate,
         recurrent,
         half_layers,
@@ -233,7 +234,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (query_growth.is_some(), "queries that grow with their position"),
         (gate_clip.is_some(), "limited gates"),
         (*activation == Activation::Xielu, "xIELU"),
-        (matches!(qk_norm, Some(QkNorm::RotatedHead)), "norms of queries and keys behind their rotation"),
+        (*window_chunks, "attention within chunks"),
+        (matches!(qk_norm, Some(QkNorm::RotatedHead | QkNorm::RotatedHeadPlain)), "norms of queries and keys behind their rotation"),
         (matches!(qk_norm, Some(QkNorm::HeadsApart)), "norms of queries and keys with gains for each head"),
     ];
     if let Some((_, what)) = refused.into_iter().find(|(is_there, _)| *is_there) {

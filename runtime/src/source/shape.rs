@@ -191,6 +191,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         query_growth: _,
         gate_clip: _,
         sliding_window: _,
+        window_chunks: _,
         // What says nothing of weights.
         architecture: _,
         bos: _,
@@ -238,6 +239,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         | PerLayerProjectionNorm => per_layer_embedding.is_some(),
         LayerScale => layer_scale,
         AttnQDown => attention && latent.is_some_and(|latent| latent.q_rank.is_some()),
+        QNorm | KNorm if qk_norm == Some(QkNorm::RotatedHeadPlain) => false,
         QNorm => attention && (qk_norm.is_some() || latent.is_some_and(|latent| latent.q_rank.is_some())),
         KNorm => attention && (qk_norm.is_some() || latent.is_some()),
         FinalNormBias => layer_norm,

@@ -119,6 +119,7 @@ fn positions_that_stay_are_moved_as_they_are_stored() {
         let attention = Attention {
             heads,
             window: usize::MAX,
+            first: 0,
             scale: 0.1,
             softcap: None,
             slopes: &[],
@@ -149,6 +150,7 @@ fn counted_attention_is_the_sum_of_softmaxes() {
     let attention = Attention {
         heads,
         window: usize::MAX,
+            first: 0,
         scale: 0.2,
         softcap: None,
         slopes: &[],

@@ -2,7 +2,8 @@
 
 use crate::random_model::RandomModel;
 use qsf_format::{
-    Activation, Experts, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType, RouterScore,
+    Activation, Experts, ModelConfig, NormConfig, NormKind, PositionConfig, QkNorm, QuantType, QueryGrowth,
+    RouterScore, SlidingWindow,
 };
 use qsf_runtime::Decoder;
 use qsf_runtime::cpu::{Cpu, Isa};
@@ -51,6 +52,30 @@ fn scaled_slopes(scale: Option<f32>) -> ModelConfig {
     ModelConfig { position: PositionConfig::Alibi { slope_scale: scale }, ..llama() }
 }
 
+/// Llama 4: chunks, plain norms behind rotation, and queries that grow in layers without.
+fn chunks(on: bool) -> ModelConfig {
+    let position = PositionConfig::Rope {
+        theta: 10_000.0,
+        scaling: None,
+        dims: None,
+        sliding_theta: None,
+        unrotated_layers: vec![1],
+    };
+    ModelConfig {
+        position,
+        sliding_window: Some(SlidingWindow { size: 10, layers: vec![0] }),
+        window_chunks: on,
+        qk_norm: Some(QkNorm::RotatedHeadPlain),
+        query_growth: Some(QueryGrowth {
+            factor: 0.3,
+            original_positions: 5,
+            from_one: true,
+            unrotated_only: true,
+        }),
+        ..llama()
+    }
+}
+
 fn decoder(config: ModelConfig, quant: QuantType) -> Decoder {
     RandomModel::new(config, quant).decoder(Cpu::new(Isa::best()), None)
 }
@@ -72,7 +97,7 @@ fn in_steps(decoder: &Decoder, tokens: &[u32], step: usize) -> Vec<f32> {
 
 #[test]
 fn prompts_in_one_step_in_two_and_token_by_token_give_the_same_bits() {
-    for config in [bitnet(), sparse_mixer(0.02), scaled_slopes(Some(0.25))] {
+    for config in [bitnet(), sparse_mixer(0.02), scaled_slopes(Some(0.25)), chunks(true)] {
         for quant in [QuantType::F32, QuantType::Q8] {
             let decoder = decoder(config.clone(), quant);
             for count in [1, 7, 64, 65, 300] {
@@ -93,5 +118,14 @@ fn each_of_these_parts_changes_the_result() {
     let result = |config| in_steps(&decoder(config, QuantType::F32), &tokens(9), 9);
     assert_ne!(result(bitnet()), result(ModelConfig { sub_norms: false, ..bitnet() }));
     assert_ne!(result(sparse_mixer(0.02)), result(sparse_mixer(2.0)));
+    let growth = chunks(true).query_growth.map(|growth| QueryGrowth { unrotated_only: false, ..growth });
+    for other in [
+        chunks(false),
+        ModelConfig { qk_norm: None, ..chunks(true) },
+        ModelConfig { query_growth: growth, ..chunks(true) },
+    ] {
+        let result = |config| in_steps(&decoder(config, QuantType::F32), &tokens(15), 15);
+        assert_ne!(result(chunks(true)), result(other));
+    }
     assert_ne!(result(scaled_slopes(Some(0.25))), result(scaled_slopes(None)));
 }

@@ -165,6 +165,7 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         qkv_clip: None,
         attention_sinks: false,
         sub_norms: false,
+        window_chunks: false,
         query_growth: None,
         gate_clip: None,
         sliding_window,

@@ -47,7 +47,7 @@ pub(super) const MISTRAL4: Architecture = Architecture {
             let original = rope.u32("original_max_position_embeddings")?;
             let growth = |factor| -> Result<QueryGrowth> {
                 let needed = || rope.need_u32("original_max_position_embeddings");
-                Ok(QueryGrowth { factor, original_positions: original.map_or_else(needed, Ok)? })
+                Ok(QueryGrowth::rotated(factor, original.map_or_else(needed, Ok)?))
             };
             config.model.query_growth = factor.map(growth).transpose()?;
         }

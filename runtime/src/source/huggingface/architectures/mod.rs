@@ -40,6 +40,7 @@ mod latent;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
+mod llama4;
 mod mamba;
 mod mamba2;
 mod minicpm3;
@@ -146,6 +147,7 @@ pub(super) const ALL: &[Architecture] = &[
     deepseek::GLM4_MOE_LITE,
     deepseek::MISTRAL4,
     minicpm3::MINICPM3,
+    llama4::LLAMA4,
     falcon::FALCON,
     bitnet::BITNET,
     phimoe::PHIMOE,

@@ -227,6 +227,7 @@ pub(super) fn without_parts() -> ModelConfig {
         qkv_clip: None,
         attention_sinks: false,
         sub_norms: false,
+        window_chunks: false,
         query_growth: None,
         gate_clip: None,
         embedding_norm: false,

@@ -73,7 +73,7 @@ fn queries_grow_where_the_rotary_parameters_say_so() {
         "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1
     });
     let model = sample("ministral3").with("rope_parameters", rope).open().unwrap();
-    assert_eq!(model.config().query_growth, Some(QueryGrowth { factor: 0.1, original_positions: 4 }));
+    assert_eq!(model.config().query_growth, Some(QueryGrowth::rotated(0.1, 4)));
     assert_eq!(sample("ministral3").open().unwrap().config().query_growth, None);
 }
 
@@ -119,6 +119,7 @@ fn what_is_not_done_is_refused_by_name() {
         ("ernie4_5_moe", "use_bias", json!(true), "use_bias = true"),
         ("gemma", "use_bidirectional_attention", json!(true), "use_bidirectional_attention = true"),
         ("gpt_oss", "hidden_act", json!("mish"), "hidden_act \"mish\""),
+        ("llama4_text", "layer_types", json!(["sliding_attention", "full_attention"]), "sliding_attention"),
         ("falcon", "num_ln_in_parallel_attn", json!(2), "num_ln_in_parallel_attn = 2"),
         ("falcon", "activation", json!("mish"), "activation \"mish\""),
         ("internlm3", "bias", json!(true), "qkv_bias = false with bias = true"),
@@ -143,6 +144,9 @@ fn numbers_that_contradict_each_other_are_refused_by_name() {
         ("olmo", "clip_qkv", json!(-1.0), "qkv_clip"),
         ("cohere2", "sliding_window_pattern", json!(0), "sliding_window_pattern"),
         ("exaone4", "sliding_window_pattern", json!("LLX"), "letters L and G"),
+        ("llama4_text", "interleave_moe_layer_step", json!(0), "interleave_moe_layer_step"),
+        ("llama4_text", "num_experts_per_tok", json!(3), "experts used is 3"),
+        ("llama4_text", "floor_scale", json!(0.5), "floor_scale"),
         ("falcon", "num_attention_heads", json!(3), "hidden_size"),
         ("falcon", "multi_query", json!(false), "query_key_value"),
         ("codegen", "n_embd", json!(10), "n_embd"),

@@ -12,6 +12,7 @@ pub(super) fn samples() -> Vec<TinyModel> {
         phimoe(),
         internlm3(),
         hyperclovax(),
+        llama4(),
     ]
 }
 
@@ -114,4 +115,32 @@ fn hyperclovax() -> TinyModel {
     let norms: Shapes<'_> = &[("post_norm1.weight", &[8]), ("post_norm2.weight", &[8])];
     let config = merged(llama_config("hyperclovax"), json!({"use_post_norm": true, "logits_scaling": 0.5}));
     model(config, LLAMA_MODEL, "model.layers.", &[LLAMA_NORMS, norms, LLAMA_ATTENTION, LLAMA_FFN].concat())
+}
+
+/// A layer without experts and one with them.
+fn llama4() -> TinyModel {
+    let config = merged(
+        llama_config("llama4_text"),
+        json!({
+            "intermediate_size": 4, "intermediate_size_mlp": 12, "num_local_experts": 2, "num_experts_per_tok": 1,
+            "interleave_moe_layer_step": 2, "attention_chunk_size": 4, "no_rope_layers": [], "floor_scale": 4,
+        }),
+    );
+    let tiny = model(config, LLAMA_MODEL, "model.layers.", &[LLAMA_NORMS, LLAMA_ATTENTION].concat());
+    let of_layers: [(&str, &[usize]); 9] = [
+        ("0.feed_forward.gate_proj.weight", &[12, 8]),
+        ("0.feed_forward.up_proj.weight", &[12, 8]),
+        ("0.feed_forward.down_proj.weight", &[8, 12]),
+        ("1.feed_forward.router.weight", &[2, 8]),
+        ("1.feed_forward.experts.gate_up_proj", &[2, 8, 8]),
+        ("1.feed_forward.experts.down_proj", &[2, 4, 8]),
+        ("1.feed_forward.shared_expert.gate_proj.weight", &[4, 8]),
+        ("1.feed_forward.shared_expert.up_proj.weight", &[4, 8]),
+        ("1.feed_forward.shared_expert.down_proj.weight", &[8, 4]),
+    ];
+    let mut first = 1000;
+    of_layers.iter().fold(tiny, |tiny, (name, shape)| {
+        first += 200;
+        tiny.with_tensor(&format!("model.layers.{name}"), Plain::f32(shape, first as f32))
+    })
 }
