@@ -436,7 +436,7 @@ impl FileHeader {
             qkv_clip: None,
             attention_sinks: false,
             sub_norms: false,
-        window_chunks: false,
+            window_chunks: false,
             query_growth: None,
             gate_clip: None,
             embedding_norm: false,

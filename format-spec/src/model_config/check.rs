@@ -154,7 +154,9 @@ impl ModelConfig {
     }
 
     fn check_experts(&self, experts: &Experts) -> Result<(), String> {
-        let &Experts { count, used, ffn, groups, weight_scale, margin, score, shared, ref dense_layers, .. } = experts;
+        let &Experts {
+            count, used, ffn, groups, weight_scale, margin, score, shared, ref dense_layers, ..
+        } = experts;
         up_to("experts count", count, 1 << 16)?;
         up_to("experts used", used, count)?;
         up_to("experts ffn", ffn, 1 << 24)?;
@@ -181,7 +183,8 @@ impl ModelConfig {
         }
         weight_scale.map_or(Ok(()), |scale| positive("experts weight_scale", scale))?;
         margin.map_or(Ok(()), |margin| positive("experts margin", margin))?;
-        let plain = groups.is_none() && !experts.choice_bias && !experts.normalize_weights && weight_scale.is_none();
+        let plain =
+            groups.is_none() && !experts.choice_bias && !experts.normalize_weights && weight_scale.is_none();
         match score {
             RouterScore::SparseMixer if margin.is_none() || !plain => {
                 return Err("experts score is sparse_mixer, which goes with margin, and without groups, choice_bias, \

@@ -101,7 +101,8 @@ impl Decoder {
             while at < tokens {
                 let first = (position + at) / chunk * chunk;
                 let end = (first + chunk - position).min(tokens);
-                let (q, out) = (&q[at * widths[0]..end * widths[0]], &mut out[at * widths[3]..end * widths[3]]);
+                let (q, out) =
+                    (&q[at * widths[0]..end * widths[0]], &mut out[at * widths[3]..end * widths[3]]);
                 self.cpu.attend(&parameters(end - at, first), layer, position + at, q, attention, out);
                 at = end;
             }
@@ -159,7 +160,9 @@ impl Decoder {
         };
         let query = |q: &mut [f32], position: usize| {
             turn(weights.q_norm.as_ref(), q, position);
-            if let Some(growth) = config.query_growth.filter(|growth| !growth.unrotated_only || rope.is_none()) {
+            if let Some(growth) =
+                config.query_growth.filter(|growth| !growth.unrotated_only || rope.is_none())
+            {
                 scale(isa, q, grown(growth, position));
             }
         };

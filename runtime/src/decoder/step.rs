@@ -107,7 +107,9 @@ impl Decoder {
             pad: _,
         } = &model.config;
         let slopes = match position {
-            PositionConfig::Alibi { slope_scale } => alibi_slopes(*heads as usize, slope_scale.unwrap_or(1.0)),
+            PositionConfig::Alibi { slope_scale } => {
+                alibi_slopes(*heads as usize, slope_scale.unwrap_or(1.0))
+            }
             // Added to the embedding in `residual`, or turned by `rotation`.
             PositionConfig::Learned {} | PositionConfig::Rope { .. } => Vec::new(),
         };

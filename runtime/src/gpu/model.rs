@@ -235,7 +235,10 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (gate_clip.is_some(), "limited gates"),
         (*activation == Activation::Xielu, "xIELU"),
         (*window_chunks, "attention within chunks"),
-        (matches!(qk_norm, Some(QkNorm::RotatedHead | QkNorm::RotatedHeadPlain)), "norms of queries and keys behind their rotation"),
+        (
+            matches!(qk_norm, Some(QkNorm::RotatedHead | QkNorm::RotatedHeadPlain)),
+            "norms of queries and keys behind their rotation",
+        ),
         (matches!(qk_norm, Some(QkNorm::HeadsApart)), "norms of queries and keys with gains for each head"),
     ];
     if let Some((_, what)) = refused.into_iter().find(|(is_there, _)| *is_there) {
@@ -293,11 +296,13 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, norm: _, function: _ }) => GpuFeedForward::Dense(GpuMlp {
-                gated: gate.is_some(),
-                inner: stack(uploader, gate.iter().chain([up]))?,
-                down: linear(uploader, down)?,
-            }),
+            FeedForward::Dense(Mlp { gate, up, down, norm: _, function: _ }) => {
+                GpuFeedForward::Dense(GpuMlp {
+                    gated: gate.is_some(),
+                    inner: stack(uploader, gate.iter().chain([up]))?,
+                    down: linear(uploader, down)?,
+                })
+            }
             FeedForward::Experts(mixture) => {
                 GpuFeedForward::Experts(upload_experts(uploader, &mixture.router, &mixture.experts)?)
             }

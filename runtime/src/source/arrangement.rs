@@ -86,9 +86,7 @@ impl RowOrder {
     pub fn stored_row(&self, row: usize) -> usize {
         match *self {
             RowOrder::Strided { first, run, stride } => first + row / run * stride + row % run,
-            RowOrder::Interleaved { first, head_dim, rotated } => {
-                first + interleaved(row, head_dim, rotated)
-            }
+            RowOrder::Interleaved { first, head_dim, rotated } => first + interleaved(row, head_dim, rotated),
             RowOrder::RotatedLast { head_dim, rotated, neighbours } => {
                 let (head, within) = (row / head_dim, row % head_dim);
                 let (half, first) = (rotated / 2, head * head_dim);
@@ -165,7 +163,8 @@ impl Tensor {
             RowOrder::Sharded { run, section, head_dim, rotated } => {
                 let heads = head_dim > 0 && rotated <= head_dim && rotated.is_multiple_of(2);
                 let stored = run.checked_mul(3 * SHARDS).is_some_and(|stored| stored == self.rows());
-                if !heads || !stored || section > 2 || rows != run * SHARDS || !rows.is_multiple_of(head_dim) {
+                if !heads || !stored || section > 2 || rows != run * SHARDS || !rows.is_multiple_of(head_dim)
+                {
                     return None;
                 }
             }

@@ -150,7 +150,7 @@ fn counted_attention_is_the_sum_of_softmaxes() {
     let attention = Attention {
         heads,
         window: usize::MAX,
-            first: 0,
+        first: 0,
         scale: 0.2,
         softcap: None,
         slopes: &[],

@@ -4,8 +4,8 @@ use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, TensorId, TensorKi
 
 use super::assemble::StoredPart;
 use super::table::{Form, NameRule};
-use crate::source::{RowOrder, SHARDS};
 use crate::source::shape::expected_shape;
+use crate::source::{RowOrder, SHARDS};
 
 /// Where one of the kinds that a stored tensor holds is in it.
 pub(super) struct Place {

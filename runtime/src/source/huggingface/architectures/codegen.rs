@@ -37,7 +37,7 @@ pub(super) const CODEGEN: Architecture = Architecture {
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let read = gptj::config(reader)?;
     let hidden = read.model.hidden;
-    if hidden as usize % SHARDS != 0 {
+    if !(hidden as usize).is_multiple_of(SHARDS) {
         let expected = format!("a multiple of {SHARDS}, the shards of queries, values and keys");
         return Err(reader.fields.wrong("n_embd", expected, hidden));
     }

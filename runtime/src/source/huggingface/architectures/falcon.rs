@@ -62,7 +62,9 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     };
     let ffn = match fields.u32("ffn_hidden_size")? {
         Some(ffn) => ffn,
-        None => hidden.checked_mul(4).ok_or_else(|| fields.wrong("hidden_size", "at most 1048576", hidden))?,
+        None => {
+            hidden.checked_mul(4).ok_or_else(|| fields.wrong("hidden_size", "at most 1048576", hidden))?
+        }
     };
     let positions = fields.u32("max_position_embeddings")?.unwrap_or(2048);
     let (position, max_positions) = if fields.bool("alibi")?.unwrap_or(false) {

@@ -34,11 +34,7 @@ const FEED_FORWARD: &[NameRule] = &[
     rows("layers.{}.feed_forward.up_proj.weight", &[FfnUp]),
     rows("layers.{}.feed_forward.down_proj.weight", &[FfnDown]),
     rows("layers.{}.feed_forward.router.weight", &[Router]),
-    formed(
-        "layers.{}.feed_forward.experts.gate_up_proj",
-        &[ExpertGate, ExpertUp],
-        Form::TransposedExperts,
-    ),
+    formed("layers.{}.feed_forward.experts.gate_up_proj", &[ExpertGate, ExpertUp], Form::TransposedExperts),
     formed("layers.{}.feed_forward.experts.down_proj", &[ExpertDown], Form::TransposedExperts),
     rows("layers.{}.feed_forward.shared_expert.gate_proj.weight", &[SharedGate]),
     rows("layers.{}.feed_forward.shared_expert.up_proj.weight", &[SharedUp]),

@@ -73,7 +73,11 @@ impl PackedMatrix for Matrix {
         }
         let codes = PackedPart::new(store, &self.codes, &self.scale)?.bytes()?;
         let [rows, cols] = self.shape;
-        Ok(Tensor::foreign(rows, cols, Arc::new(TernaryRows { codes, scale, packed_rows: rows / ROWS, cols })))
+        Ok(Tensor::foreign(
+            rows,
+            cols,
+            Arc::new(TernaryRows { codes, scale, packed_rows: rows / ROWS, cols }),
+        ))
     }
 }
 

@@ -247,7 +247,11 @@ fn bitnet(fields: Fields<'_>) -> Result<Method> {
     // Without, floats stand there that are rounded to ternary values at every step.
     if let Some(other) = fields.str("quantization_mode")?.filter(|mode| *mode != "offline") {
         let what = option(fields, "quantization_mode", other);
-        return Err(RuntimeError::unsupported(fields.path, what, "supported: offline, that of packed weights"));
+        return Err(RuntimeError::unsupported(
+            fields.path,
+            what,
+            "supported: offline, that of packed weights",
+        ));
     }
     if fields.bool("use_rms_norm")? == Some(true) {
         let what = format!("{}use_rms_norm", fields.within);

@@ -3,8 +3,8 @@
 use qsf_format::{ExpertGroups, Failure, GateClip, QueryGrowth, RouterScore, SharedExperts};
 use serde_json::json;
 
-use super::hub::read;
 use super::architectures::samples as all_samples;
+use super::hub::read;
 use super::*;
 use crate::source::WeightSource;
 

@@ -23,12 +23,8 @@ const IN_TURN: Shapes<'_> = &[
     ("post_attention_layernorm.weight", &[8]),
     ("post_attention_layernorm.bias", &[8]),
 ];
-const SIDE_BY_SIDE: Shapes<'_> = &[
-    ("ln_attn.weight", &[8]),
-    ("ln_attn.bias", &[8]),
-    ("ln_mlp.weight", &[8]),
-    ("ln_mlp.bias", &[8]),
-];
+const SIDE_BY_SIDE: Shapes<'_> =
+    &[("ln_attn.weight", &[8]), ("ln_attn.bias", &[8]), ("ln_mlp.weight", &[8]), ("ln_mlp.bias", &[8])];
 
 /// Two heads of 4, and this many rows of queries, keys and values.
 fn falcon(fields: Value, rows: usize, norms: Shapes<'_>) -> TinyModel {
