@@ -22,7 +22,7 @@ NAMES = ["arcee", "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_grou
          "ernie4_5_moe", "exaone4", "exaone4_full", "gemma", "gemma2", "gemma3", "gemma4", "gemma4_keys_are_values",
          "glm4", "glm4_moe", "glm4_moe_lite", "glm4_moe_plain", "gpt2", "gpt_neox", "gpt_oss", "gpt_oss_mxfp4", "granite",
          "granitemoe", "granitemoehybrid", "granitemoeshared", "lfm2", "lfm2_moe", "llama3", "llama_bias", "llama_yarn", "minicpm3",
-         "minimax_m2", "ministral3", "mixtral", "olmo", "olmo2", "olmo3", "olmoe", "phi",
+         "mamba2", "minimax_m2", "ministral3", "mixtral", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2", "olmo3", "olmoe", "phi",
          "phi3_longrope_long", "qwen2", "qwen2_moe_experts", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_next_experts",
          "seed_oss", "smollm3", "stablelm", "stablelm_parallel", "starcoder2"]
 
@@ -41,6 +41,14 @@ def prepare(root):
     from conversion import base, gpt2, gptneox, stablelm
     for cls in subclasses(base.TextModel):
         cls.set_vocab = lambda self: None
+    of_class = base.ModelBase.load_hparams
+
+    def load_hparams(folder, is_mistral_format):
+        # The class of transformers adds experts to models without.
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        return config if config["model_type"] == "nemotron_h" else of_class(folder, is_mistral_format)
+    base.ModelBase.load_hparams = staticmethod(load_hparams)
 
     def with_default(cls, key, value):
         keep = cls.set_gguf_parameters
@@ -88,6 +96,15 @@ def main():
             if config["model_type"] == "granitemoehybrid":
                 config["layer_types"] = [
                     "attention" if kind == "full_attention" else "mamba" for kind in config["layer_types"]]
+            if config["model_type"] == "nemotron_h":
+                letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+                kinds = config.pop("layers_block_type", None) or config.pop("layer_types")
+                config["hybrid_override_pattern"] = "".join(letters[kind] for kind in kinds)
+                config["num_hidden_layers"] = len(kinds)
+                config["mamba_d_head"] = config["mamba_head_dim"]
+                if "moe" not in kinds:
+                    for key in ["num_experts_per_tok", "n_routed_experts", "n_group", "topk_group"]:
+                        config.pop(key, None)
             with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
                 json.dump(config, file)
             # Gemma 3's converter cuts the embedding to the tokens that it finds here.

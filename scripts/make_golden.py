@@ -288,6 +288,41 @@ def later_cases(scale):
             "linear_attention", "moe", "full_attention", "moe", "mlp"], n_routed_experts=6, num_experts_per_tok=3,
         moe_intermediate_size=20 * scale, moe_shared_expert_intermediate_size=28 * scale, n_group=3, topk_group=2,
         routed_scaling_factor=1.5, **nemotron), True
+    llama4 = dict(
+        num_hidden_layers=4, num_local_experts=6, num_experts_per_tok=2, intermediate_size=20 * scale,
+        intermediate_size_mlp=56 * scale, interleave_moe_layer_step=2, no_rope_layer_interval=2, floor_scale=7,
+        attention_chunk_size=6)
+    yield "llama4_text", t.Llama4TextConfig, base(scale, **llama4), True
+    yield "llama4_text_plain", t.Llama4TextConfig, base(scale, **{
+        **llama4, "use_qk_norm": False, "attn_temperature_tuning": False, "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 1, "num_key_value_heads": 2, "attention_bias": True}), True
+    falcon = dict(
+        vocab_size=VOCAB, hidden_size=48 * scale, num_hidden_layers=2, num_attention_heads=6, bos_token_id=0, eos_token_id=1)
+    yield "falcon", t.FalconConfig, falcon, True
+    yield "falcon_groups", t.FalconConfig, dict(
+        falcon, new_decoder_architecture=True, num_kv_heads=2, ffn_hidden_size=100 * scale, tie_word_embeddings=False), True
+    yield "falcon_one_norm", t.FalconConfig, dict(
+        falcon, new_decoder_architecture=True, num_kv_heads=3, num_ln_in_parallel_attn=1, bias=True), True
+    yield "falcon_alibi", t.FalconConfig, dict(
+        falcon, alibi=True, multi_query=False, parallel_attn=False, bias=True), True
+    yield "bitnet", t.BitNetConfig, base(
+        scale, head_dim="absent", tie_word_embeddings=True, rope_parameters=rope("default", 500000.0)), True
+    yield "bitnet_packed", t.BitNetConfig, base(
+        scale, head_dim="absent", num_key_value_heads=2, tie_word_embeddings=False), True
+    yield "phimoe", t.PhimoeConfig, base(
+        scale, head_dim="absent", num_local_experts=6, num_experts_per_tok=2, router_jitter_noise=0.3, attention_bias=True,
+        lm_head_bias=True, rope_parameters=rope(
+            "longrope", short_factor=[1.0 + 0.1 * i for i in range(5 * scale)],
+            long_factor=[1.5 + 0.7 * i for i in range(5 * scale)], short_mscale=1.2, long_mscale=1.2,
+            original_max_position_embeddings=64)), True
+    yield "codegen", t.CodeGenConfig, dict(
+        n_embd=48 * scale, n_head=6, n_layer=2, n_positions=64, n_inner=50 * scale, rotary_dim=6 * scale, **older), True
+    yield "internlm3", t.InternLM3Config, base(
+        scale, qkv_bias=True, bias=True, rope_parameters=rope("dynamic", 50000.0, factor=6.0)), True
+    yield "hyperclovax", t.HyperCLOVAXConfig, base(
+        scale, embedding_multiplier=1.5, logits_scaling=0.8, residual_multiplier=0.625, attention_multiplier=0.3,
+        num_key_value_heads=2), True
+    yield "hyperclovax_pre", t.HyperCLOVAXConfig, base(scale, use_post_norm=False, tie_word_embeddings=True), True
     yield "minimax_m2", t.MiniMaxM2Config, base(
         scale, num_local_experts=5, num_experts_per_tok=2, num_key_value_heads=2,
         rope_parameters=rope("default", partial_rotary_factor=0.5)), True
@@ -338,15 +373,36 @@ def to_mxfp4(model):
     return packed
 
 
-def save_packed(folder, packed):
+def to_ternary(model):
+    """Rounds matrices of layers to three values, as the hub has those of BitNet; the tensors that hold them, by name."""
+    packed = {}
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if not name.endswith("_proj.weight"):
+                continue
+            scale = weight.abs().mean().to(torch.bfloat16).float()
+            codes = (weight / scale).round().clamp(-1, 1)
+            weight.copy_(codes * scale)
+            rows = (codes + 1).to(torch.uint8).unflatten(0, (4, -1))
+            packed[name] = rows[0] | rows[1] << 2 | rows[2] << 4 | rows[3] << 6
+            packed[name + "_scale"] = scale[None].to(torch.bfloat16)
+    return packed
+
+
+MXFP4 = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+BITNET = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline",
+          "modules_to_not_convert": ["lm_head"]}
+
+
+def save_packed(folder, packed, config_of_it):
     """Puts the packed experts in place of the others, and says so in the configuration."""
     path = os.path.join(folder, "model.safetensors")
-    plain = {name: tensor for name, tensor in load_file(path).items() if name + "_blocks" not in packed}
+    plain = {name: tensor for name, tensor in load_file(path).items() if name + "_blocks" not in packed and name not in packed}
     save_file({**plain, **{name: tensor.contiguous() for name, tensor in packed.items()}}, path, {"format": "pt"})
     path = os.path.join(folder, "config.json")
     with open(path) as f:
         config = json.load(f)
-    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    config["quantization_config"] = config_of_it
     with open(path, "w") as f:
         json.dump(config, f, indent=2)
         f.write("\n")
@@ -362,14 +418,16 @@ def greedy(model, ids):
 def make(folder, config_class, fields, with_greedy, seed):
     generator = torch.Generator().manual_seed(seed)
     config = config_class(**fields)
-    config._attn_implementation = "eager"
+    # Falcon's eager attention adds ALiBi twice, its default once, as the model was trained.
+    attention = "sdpa" if folder.endswith("falcon_alibi") else "eager"
+    config._attn_implementation = attention
     # Not every text part of a larger model has an entry among the automatic classes.
     model_class = getattr(transformers, config_class.__name__.replace("Config", "ForCausalLM"), None)
     known = config_class in transformers.AutoModelForCausalLM._model_mapping
     from_config = transformers.AutoModelForCausalLM.from_config if known else model_class._from_config
-    model = from_config(config, attn_implementation="eager").float().eval()
+    model = from_config(config, attn_implementation=attention).float().eval()
     randomize(model, generator)
-    packed = to_mxfp4(model) if folder.endswith("_mxfp4") else {}
+    packed = to_mxfp4(model) if folder.endswith("_mxfp4") else to_ternary(model) if folder.endswith("bitnet_packed") else {}
     model.tie_weights()
     ids = torch.randint(0, VOCAB, (TOKENS,), generator=generator)
     with torch.no_grad():
@@ -379,7 +437,7 @@ def make(folder, config_class, fields, with_greedy, seed):
     shutil.rmtree(folder, ignore_errors=True)
     model.to(torch.bfloat16).save_pretrained(folder)
     if packed:
-        save_packed(folder, packed)
+        save_packed(folder, packed, MXFP4 if folder.endswith("_mxfp4") else BITNET)
     expected = {
         "input_ids": ids.to(torch.int32), "logits_last8": logits[-8:].contiguous(), "nll": nll,
         "greedy_prompt20": continued.to(torch.int32),

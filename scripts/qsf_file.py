@@ -13,7 +13,8 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     shared_up shared_down attn_sinks rope_factors router_bias router_choice_bias expert_gate_bias expert_up_bias
     expert_down_bias shared_router ffn_act_above ffn_act_below mixer_in mixer_gate mixer_step mixer_beta mixer_output
     mixer_conv mixer_conv_bias mixer_decay mixer_step_bias mixer_skip mixer_norm mixer_in_bias mixer_output_bias attn_gate
-    attn_q_down attn_kv_down attn_k_up attn_v_up per_layer_gate per_layer_up per_layer_norm layer_scale""".split()))
+    attn_q_down attn_kv_down attn_k_up attn_v_up per_layer_gate per_layer_up per_layer_norm layer_scale attn_sub_norm
+    ffn_sub_norm""".split()))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias per_layer_embedding per_layer_projection per_layer_projection_norm""".split(), start=64))
 MIB = 1 << 20

@@ -78,6 +78,8 @@ def tensor_kinds(m, layer=None):
             del must[kind], may[9 + kind]
         if m["attention_gate"]:
             must[53] = q, h
+        if m["sub_norms"]:
+            must[62] = 1, q
         if m["attention_sinks"]:
             must[30] = 1, m["heads"]
     placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
@@ -93,7 +95,7 @@ def tensor_kinds(m, layer=None):
         must.update({58: (ple["width"], h), 59: (h, ple["width"]), 60: (1, h)})
     if m["layer_scale"]:
         must[61] = 1, 1
-    if m["qk_norm"] and mixes and not recurrent:
+    if m["qk_norm"] not in (None, "rotated_head_plain") and mixes and not recurrent:
         head = m["qk_norm"] in ("head", "rotated_head")
         must[14], must[15] = (1, d if head else q), (1, d if head else kv)
         if shares:
@@ -118,6 +120,8 @@ def tensor_kinds(m, layer=None):
                 must[37] = 1, h
         return must, may
     must[5], must[6] = (f, h), (h, f)
+    if m["sub_norms"]:
+        must[63] = 1, f
     if m["activation"] == "xielu":
         must[38] = must[39] = 1, 1
     may.update({13: (1, f + h), 21: (1, f), 22: (1, h)})
@@ -237,10 +241,13 @@ def linear(t, kind, bias, x):
     return y + t[bias][0] if bias in t else y
 
 
-def grown(m, q):
+def grown(m, q, rotated=True):
     """Queries times what `query_growth` makes of their positions."""
     g = m["query_growth"]
-    return q if g is None else q * (1 + g["factor"] * np.log1p(np.arange(len(q)) // g["original_positions"]))[:, None, None]
+    if g is None or rotated and g["unrotated_only"]:
+        return q
+    at = np.arange(len(q)) + g["from_one"]
+    return q * (1 + g["factor"] * np.log1p(at // g["original_positions"]))[:, None, None]
 
 
 def latent_attention(m, t, layer, a, length):
@@ -288,7 +295,8 @@ def attention(m, t, layer, a, length, kept):
     if m["value_norm"]:
         v = norm(v, np.zeros(d) if m["norm"]["gain_plus_one"] else np.ones(d), None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     window, p = windowed(m, layer), m["position"]
-    if p["kind"] == "rope" and layer not in p["unrotated_layers"]:
+    rotated = p["kind"] == "rope" and layer not in p["unrotated_layers"]
+    if rotated:
         theta, scaling = p["theta"], p["scaling"]
         if window and p["sliding_theta"] is not None:
             theta, scaling = p["sliding_theta"], None
@@ -296,7 +304,9 @@ def attention(m, t, layer, a, length, kept):
         q, k = rotate(q, f, factor), rotate(k, f, factor)
     if m["qk_norm"] == "rotated_head":
         q, k = rms(q, 14), rms(k, k_norm)
-    q = grown(m, q)
+    if m["qk_norm"] == "rotated_head_plain" and rotated:
+        q, k = (norm(x, np.ones(d), None, "rms_norm", m["norm"]["epsilon"], False) for x in (q, k))
+    q = grown(m, q, rotated)
     if shares:
         k, v = kept[source(m, layer)]
     kept[layer] = k, v
@@ -309,16 +319,19 @@ def attention(m, t, layer, a, length, kept):
         s = cap * np.tanh(s / cap)
     distance = np.arange(positions)[:, None] - np.arange(positions)
     if p["kind"] == "alibi":
-        s = s - slopes(heads)[:, None, None] * distance
+        s = s - p["slope_scale"] * slopes(heads)[:, None, None] * distance
     seen = distance >= 0
     if window:
-        seen &= distance < m["sliding_window"]["size"]
+        size, at = m["sliding_window"]["size"], np.arange(positions)
+        seen &= at[:, None] // size == at // size if m["window_chunks"] else distance < size
     s = np.where(seen, s, -np.inf)
     if m["attention_sinks"]:
         s = np.concatenate([s, np.broadcast_to(t[30][0][:, None, None], (heads, positions, 1))], axis=-1)
     o = np.einsum("hij,jhd->ihd", softmax(s)[:, :, :positions], v).reshape(positions, -1)
     if m["attention_gate"]:
         o = o * sigmoid(a @ t[53].T)
+    if m["sub_norms"]:
+        o = norm(o, t[62][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     return linear(t, 3, 12, o)
 
 
@@ -388,12 +401,29 @@ def mlp(m, t, f):
         u = xielu(u, t[38][0, 0], t[39][0, 0])
     else:
         u = act(linear(t, 4, 20, f), name) * u if m["gated_ffn"] else act(u, name)
+    if m["sub_norms"]:
+        u = norm(u, t[63][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     return linear(t, 6, 22, u)
+
+
+def sparse_mixer(e, scores):
+    p = np.zeros_like(scores)
+    for row, s in enumerate(scores):
+        out = np.zeros(len(s), bool)
+        for _ in range(e["used"]):
+            left = np.where(out, -np.inf, s)
+            best = left.argmax()
+            near = ~out & ~((s[best] - s) / np.maximum(np.abs(s), s[best]) > e["margin"])
+            p[row, best] = 1 / np.exp(s[near] - s[best]).sum()
+            out[best] = True
+    return p
 
 
 def route(e, t, f):
     """Weights of all experts, 0 where they are not chosen."""
     scores = linear(t, 23, 32, f)
+    if e["score"] == "sparse_mixer":
+        return sparse_mixer(e, scores)
     p = softmax(scores) if e["score"] == "softmax" else sigmoid(scores)
     c = p + t[33][0] if e["choice_bias"] else p.copy()
     if e["groups"]:

@@ -92,12 +92,12 @@ def numbers(x, place, count):
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, attention_gate=False, value_norm=False,
-                      layer_scale=False, stop_tokens=[])
+                      layer_scale=False, sub_norms=False, window_chunks=False, stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
 MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
     sliding_window recurrent half_layers experts bos pad""".split()]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
-EXPERTS_OPTIONAL = ["groups", "weight_scale", "shared"]
+EXPERTS_OPTIONAL = ["groups", "weight_scale", "margin", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
 ROPE_DEFAULTS, ROPE_OPTIONAL = dict(unrotated_layers=[]), ["scaling", "dims", "sliding_theta"]
 SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_freq_factor", "original_positions"],
@@ -153,6 +153,10 @@ def parse_position(x, layers, head_dim):
     place = "model.position"
     kind = dict(x).get("kind") if isinstance(x, Pairs) else None
     choice(kind, f"{place}.kind", ("learned", "rope", "alibi"))
+    if kind == "alibi":
+        p = fields(x, place, ["kind"], ["slope_scale"], strict=True)
+        p["slope_scale"] = 1.0 if p.get("slope_scale") is None else f32(p["slope_scale"], f"{place}.slope_scale")
+        return p
     if kind != "rope":
         return fields(x, place, ["kind"], strict=True)
     p = fields(x, place, ["kind", "theta"], [*ROPE_DEFAULTS, *ROPE_OPTIONAL], strict=True)
@@ -208,15 +212,17 @@ def parse_model(x):
     choice(m["residual"], "model.residual", ("sequential", "parallel", "parallel_one_norm"))
     need(m["residual"] == "sequential" or norm["placement"] == "pre", "model.residual", "parallel, but placement is not pre")
     if m["qk_norm"] is not None:
-        choice(m["qk_norm"], "model.qk_norm", ("head", "projection", "rotated_head", "heads_apart"))
+        choice(m["qk_norm"], "model.qk_norm", ("head", "projection", "rotated_head", "rotated_head_plain", "heads_apart"))
     for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"]),
-                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("attention_gate", m["attention_gate"])):
+                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("sub_norms", m["sub_norms"]), ("window_chunks", m["window_chunks"]), ("attention_gate", m["attention_gate"])):
         need(type(v) is bool, f"model.{k}", "not a bool")
     for k in MODEL_FACTORS:
         if m[k] is not None:
             m[k] = f32(m[k], f"model.{k}")
     if m["query_growth"] is not None:
-        g = m["query_growth"] = fields(m["query_growth"], "model.query_growth", ("factor", "original_positions"), strict=True)
+        g = m["query_growth"] = fields(m["query_growth"], "model.query_growth", ("factor", "original_positions"), ("from_one", "unrotated_only"), strict=True)
+        with_defaults(g, dict(from_one=False, unrotated_only=False), ())
+        need(type(g["from_one"]) is bool and type(g["unrotated_only"]) is bool, "model.query_growth", "not bools")
         g["factor"] = f32(g["factor"], "model.query_growth.factor")
         integer(g["original_positions"], "model.query_growth.original_positions", 1, 1 << 30)
     if m["gate_clip"] is not None:
@@ -244,7 +250,7 @@ def parse_model(x):
             integer(x[k], f"{place}.{k}", 1, 1 << 16)
         need(type(x["keys_are_values"]) is bool, f"{place}.keys_are_values", "not a bool")
         need(m["heads"] % x["kv_heads"] == 0 and m["heads"] * x["head_dim"] <= 1 << 24, place, "heads that do not fit")
-        need(m["attention_scale"] is not None and m["latent"] is None and not m["attention_gate"] and m["qk_norm"] in (None, "head", "rotated_head"), place, "not with these fields")
+        need(m["attention_scale"] is not None and m["latent"] is None and not m["attention_gate"] and m["qk_norm"] in (None, "head", "rotated_head", "rotated_head_plain"), place, "not with these fields")
     if m["shared_kv"] is not None:
         place = "model.shared_kv"
         x = m["shared_kv"] = fields(m["shared_kv"], place, ("layers",), ("ffn",), strict=True)
@@ -289,6 +295,9 @@ def parse_model(x):
         need(m["recurrent"] is None or not alone & set(m["recurrent"]["layers"]), place, "a recurrent layer without a mixer")
         need(m["residual"] == "sequential" and norm["placement"] == "pre", place, "not with this residual or placement")
         need(m["shared_kv"] is None and m["per_layer_embedding"] is None and not m["layer_scale"], place, "not with these fields")
+    need(not m["window_chunks"] or m["sliding_window"] is not None, "model.window_chunks", "without sliding_window")
+    if m["sub_norms"]:
+        need(m["experts"] is None and m["latent"] is None and m["recurrent"] is None, "model.sub_norms", "not with these fields")
     if m["experts"] is not None:
         place = "model.experts"
         e = m["experts"] = fields(m["experts"], place, ("count", "used", "ffn", "normalize_weights"), [*EXPERTS_DEFAULTS, *EXPERTS_OPTIONAL], strict=True)
@@ -298,7 +307,13 @@ def parse_model(x):
         integer(e["ffn"], f"{place}.ffn", 1, 1 << 24)
         for k in ("normalize_weights", "choice_bias", "weigh_inputs"):
             need(type(e[k]) is bool, f"{place}.{k}", "not a bool")
-        choice(e["score"], f"{place}.score", ("softmax", "sigmoid"))
+        choice(e["score"], f"{place}.score", ("softmax", "sigmoid", "sparse_mixer"))
+        if e["margin"] is not None:
+            e["margin"] = f32(e["margin"], f"{place}.margin")
+        mixer = e["score"] == "sparse_mixer"
+        need(mixer == (e["margin"] is not None), f"{place}.margin", "goes with sparse_mixer, and the other way round")
+        need(not mixer or e["groups"] is None and e["weight_scale"] is None and not e["choice_bias"] and not e["normalize_weights"],
+             f"{place}.score", "sparse_mixer does not go with the other fields")
         if e["weight_scale"] is not None:
             e["weight_scale"] = f32(e["weight_scale"], f"{place}.weight_scale")
         if e["groups"] is not None:

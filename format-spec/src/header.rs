@@ -214,6 +214,8 @@ impl FileHeader {
             logit_scale: _,
             qkv_clip: _,
             attention_sinks: _,
+            sub_norms: _,
+            window_chunks: _,
             query_growth: _,
             gate_clip: _,
             embedding_norm: _,
@@ -433,6 +435,8 @@ impl FileHeader {
             logit_scale: None,
             qkv_clip: None,
             attention_sinks: false,
+            sub_norms: false,
+            window_chunks: false,
             query_growth: None,
             gate_clip: None,
             embedding_norm: false,
@@ -468,7 +472,7 @@ fn position_code(position: &PositionConfig) -> (u8, f32) {
     match position {
         PositionConfig::Learned {} => (0, 0.0),
         PositionConfig::Rope { theta, .. } => (1, *theta),
-        PositionConfig::Alibi {} => (2, 0.0),
+        PositionConfig::Alibi { .. } => (2, 0.0),
     }
 }
 

@@ -71,6 +71,9 @@ pub struct ModelConfig {
     /// An embedding of its own for each layer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub per_layer_embedding: Option<PerLayerEmbedding>,
+    /// Whether what the output projection of attention and the down projection read is normalized, as in BitNet.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sub_norms: bool,
     /// Whether the residual stream is multiplied at the end of each layer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub layer_scale: bool,
@@ -110,6 +113,9 @@ pub struct ModelConfig {
     /// Layers whose attention reaches back a limited number of positions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sliding_window: Option<SlidingWindow>,
+    /// Whether windows do not slide: of the positions of a window, counted from the first of all, a query sees those up to its own.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub window_chunks: bool,
     /// Whether what attention gives is multiplied with the sigmoid of a gate before the output projection.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_gate: bool,
@@ -207,6 +213,8 @@ pub enum QkNorm {
     Projection,
     /// [`QkNorm::Head`], after rotation.
     RotatedHead,
+    /// [`QkNorm::RotatedHead`] without gains, in layers with rotation only.
+    RotatedHeadPlain,
     /// Each head, by a layer norm without bias; gains of `heads * head_dim` and `kv_heads * head_dim`.
     HeadsApart,
 }
@@ -219,6 +227,19 @@ pub struct QueryGrowth {
     pub factor: f32,
     /// How many positions do not grow.
     pub original_positions: u32,
+    /// Whether p is one more than the position.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub from_one: bool,
+    /// Whether it is so only in layers without rotation.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unrotated_only: bool,
+}
+
+impl QueryGrowth {
+    /// In all layers, from the position itself.
+    pub const fn rotated(factor: f32, original_positions: u32) -> QueryGrowth {
+        QueryGrowth { factor, original_positions, from_one: false, unrotated_only: false }
+    }
 }
 
 /// The gate g and the output u of the up projection give
@@ -266,6 +287,9 @@ pub struct Experts {
     /// Groups of experts of which some are chosen first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Option<ExpertGroups>,
+    /// How far below the largest score, as a part of it, scores still count in a [`RouterScore::SparseMixer`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub margin: Option<f32>,
     /// What weights are multiplied with at last.
     #[serde(default, skip_serializing_if = "is_default")]
     pub weight_scale: Option<f32>,
@@ -286,6 +310,8 @@ pub enum RouterScore {
     Softmax,
     /// The logistic function of each.
     Sigmoid,
+    /// The best of two, then the best of the others, each by the softmax over those that are near (arXiv 2409.12136).
+    SparseMixer,
 }
 
 /// Groups of equally many experts, of which a token's experts come from the best.
@@ -342,6 +368,10 @@ pub enum Activation {
 }
 
 impl ModelConfig {
+    /// Heads, heads of keys and their width in models of which no layer has attention: the least that there can be (MODEL.md
+    /// section 1).
+    pub const WITHOUT_ATTENTION: [u32; 3] = [1, 1, 2];
+
     /// Rows of the query projection.
     pub fn q_rows(&self) -> usize {
         self.heads as usize * self.head_dim as usize

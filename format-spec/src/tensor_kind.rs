@@ -159,6 +159,10 @@ tensor_kinds! {
     PerLayerNorm = 60, "per_layer_norm";
     /// What the residual stream is multiplied with at the end of the layer, 1 x 1.
     LayerScale = 61, "layer_scale";
+    /// Norm of what the output projection of attention reads, 1 x its columns.
+    AttnSubNorm = 62, "attn_sub_norm";
+    /// Norm of what the down projection reads, 1 x `ffn`.
+    FfnSubNorm = 63, "ffn_sub_norm";
     /// Norm before the head.
     FinalNorm = 64, "final_norm";
     /// Bias of the final norm.

@@ -114,6 +114,7 @@ fn attention(c: &mut Criterion) {
         let parameters = Attention {
             heads,
             window: usize::MAX,
+            first: 0,
             scale: 0.125,
             softcap: None,
             slopes: &[],

@@ -114,6 +114,8 @@ pub struct Mlp {
     pub gate: Option<Linear>,
     /// Up projection.
     pub up: Linear,
+    /// Norm of what the down projection reads.
+    pub norm: Option<Norm>,
     /// Down projection.
     pub down: Linear,
     /// What is between.

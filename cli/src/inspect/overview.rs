@@ -174,10 +174,12 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
         logit_scale: _,
         qkv_clip: _,
         attention_sinks,
+        sub_norms,
         query_growth: _,
         gate_clip: _,
         embedding_norm: _,
         sliding_window,
+        window_chunks,
         attention_gate: _,
         recurrent,
         half_layers,
@@ -213,7 +215,8 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
         }
     }
     if let Some(window) = sliding_window {
-        parts.push(format!("window of {} in {} layers", window.size, window.layers.len()));
+        let what = if *window_chunks { "chunks" } else { "window" };
+        parts.push(format!("{what} of {} in {} layers", window.size, window.layers.len()));
     }
     if let Some(latent) = latent {
         let kept = latent.kv_rank + latent.shared_dim;
@@ -231,12 +234,15 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
     if let Some(of_layers) = per_layer_embedding {
         parts.push(format!("an embedding of {} for each layer", of_layers.width));
     }
+    if *sub_norms {
+        parts.push("norms before output projections".into());
+    }
     if *attention_sinks {
         parts.push("attention sinks".into());
     }
     match position {
         PositionConfig::Rope { scaling: Some(_), .. } => parts.push("scaled rotary positions".into()),
-        PositionConfig::Alibi {} => parts.push("ALiBi".into()),
+        PositionConfig::Alibi { .. } => parts.push("ALiBi".into()),
         _ => {}
     }
     if parts.is_empty() { String::new() } else { format!("  with {}\n", parts.join(", ")) }

@@ -75,7 +75,11 @@ impl Plan {
     ) -> Result<Plan, PlanError> {
         let mut planned: Vec<PlannedTensor> = tensors
             .iter()
-            .map(|info| PlannedTensor { info: info.clone(), quant: recipe.assign(info.id).into(), outliers })
+            .map(|info| PlannedTensor {
+                info: info.clone(),
+                quant: recipe.assign_stored(info).into(),
+                outliers,
+            })
             .collect();
         for rule in overrides {
             apply(rule, &mut planned, outliers)?;

@@ -51,6 +51,14 @@ impl Recipe {
         }
     }
 
+    /// [`Recipe::assign`], but for a matrix that is stored in three values: it stays so in a recipe of blocks, as this loses nothing.
+    pub fn assign_stored(&self, info: &TensorInfo) -> QuantType {
+        match self.assign(info.id) {
+            quant if !quant.is_float() && info.stored.is_ternary() => QuantType::Ternary,
+            quant => quant,
+        }
+    }
+
     /// The default type id of the file header.
     pub fn header_id(&self) -> u8 {
         match self {
@@ -69,7 +77,7 @@ impl Recipe {
 
     /// Bytes of all tensor values under this recipe, without headers and before compression; `None` beyond `u64`.
     pub fn predicted_bytes(&self, tensors: &[TensorInfo], block: BlockSize) -> Option<u64> {
-        payload_bytes(tensors.iter().map(|tensor| (tensor, self.assign(tensor.id).into())), block)
+        payload_bytes(tensors.iter().map(|tensor| (tensor, self.assign_stored(tensor).into())), block)
     }
 
     /// Every recipe, in the order of type ids.

@@ -139,6 +139,8 @@ impl RandomModel<'_> {
             | QNorm
             | KNorm
             | PostAttnNorm
+            | AttnSubNorm
+            | FfnSubNorm
             | PostFfnNorm
             | FinalNorm
             | EmbeddingNorm

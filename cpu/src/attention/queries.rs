@@ -12,6 +12,8 @@ pub struct Attention<'a> {
     pub heads: usize,
     /// Positions that a query sees, its own the last of them; at least 1.
     pub window: usize,
+    /// The first position that any query sees, whatever the window; not behind any query.
+    pub first: usize,
     /// What `q . k` is multiplied with: that is the score.
     pub scale: f32,
     /// Then it becomes `cap * tanh(score / cap)`, where given.
@@ -62,7 +64,7 @@ impl<'a> Queries<'a> {
     #[inline(always)]
     pub(super) fn seen(&self, row: usize) -> Range<usize> {
         let end = self.position + row / self.heads + 1;
-        end.saturating_sub(self.attention.window)..end
+        end.saturating_sub(self.attention.window).max(self.attention.first)..end
     }
 
     /// The rows of so many tokens that see some of a chunk, which any of them must see.

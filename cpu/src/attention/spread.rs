@@ -68,7 +68,7 @@ impl Cpu {
         buffer: &mut AttentionBuffer,
         out: &mut [f32],
     ) {
-        let Attention { heads, window, slopes, sinks, .. } = *attention;
+        let Attention { heads, window, first, slopes, sinks, .. } = *attention;
         let width = heads * kv.head_dim();
         assert!(heads.is_multiple_of(kv.kv_heads()), "{heads} heads for {} of keys", kv.kv_heads());
         assert!(window > 0, "attention of nothing");
@@ -77,7 +77,8 @@ impl Cpu {
         let tokens = q.len() / width;
         let whole = q.len() == tokens * width && out.len() == tokens * heads * kv.value_dim();
         assert!(whole, "queries are not rows of {width}, or results not of as many tokens");
-        let first = (position + 1).saturating_sub(window);
+        assert!(first <= position, "positions behind a query");
+        let first = (position + 1).saturating_sub(window).max(first);
         assert!(tokens == 0 || kv.holds(first, position + tokens - 1), "positions that are not there");
         let work = q.len().saturating_mul(2 * (position + tokens).min(window));
         let layer = Layer { attention, kv, position, q, group: heads / kv.kv_heads() };

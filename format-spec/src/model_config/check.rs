@@ -2,7 +2,7 @@
 
 use super::{
     Activation, ExpertGroups, Experts, ModelConfig, NormPlacement, PositionConfig, Recurrent, RecurrentMixer,
-    Residual, RopeScaling,
+    Residual, RopeScaling, RouterScore,
 };
 
 /// More tokens than the convolution of any model sees.
@@ -51,6 +51,8 @@ impl ModelConfig {
             per_layer_embedding,
             value_norm: _,
             layer_scale: _,
+            sub_norms: _,
+            window_chunks: _,
             sliding_window,
             recurrent,
             half_layers,
@@ -136,6 +138,12 @@ impl ModelConfig {
         if self.gate_clip.is_some() && (!self.gated_ffn || self.activation != Activation::Silu) {
             return Err("gate_clip is there, which goes with gated_ffn and activation silu only".into());
         }
+        if self.window_chunks && self.sliding_window.is_none() {
+            return Err("window_chunks are there, which go with sliding_window only".into());
+        }
+        if self.sub_norms && (self.experts.is_some() || self.latent.is_some() || self.recurrent.is_some()) {
+            return Err("sub_norms are there, which go without experts, latent and recurrent only".into());
+        }
         if self.activation == Activation::Xielu && (self.gated_ffn || self.experts.is_some()) {
             return Err("activation is xielu, which goes without gated_ffn and experts only".into());
         }
@@ -146,7 +154,9 @@ impl ModelConfig {
     }
 
     fn check_experts(&self, experts: &Experts) -> Result<(), String> {
-        let &Experts { count, used, ffn, groups, weight_scale, shared, ref dense_layers, .. } = experts;
+        let &Experts {
+            count, used, ffn, groups, weight_scale, margin, score, shared, ref dense_layers, ..
+        } = experts;
         up_to("experts count", count, 1 << 16)?;
         up_to("experts used", used, count)?;
         up_to("experts ffn", ffn, 1 << 24)?;
@@ -172,6 +182,20 @@ impl ModelConfig {
             }
         }
         weight_scale.map_or(Ok(()), |scale| positive("experts weight_scale", scale))?;
+        margin.map_or(Ok(()), |margin| positive("experts margin", margin))?;
+        let plain =
+            groups.is_none() && !experts.choice_bias && !experts.normalize_weights && weight_scale.is_none();
+        match score {
+            RouterScore::SparseMixer if margin.is_none() || !plain => {
+                return Err("experts score is sparse_mixer, which goes with margin, and without groups, choice_bias, \
+                            normalize_weights and weight_scale only"
+                    .into());
+            }
+            RouterScore::Softmax | RouterScore::Sigmoid if margin.is_some() => {
+                return Err("experts margin is there, which goes with score sparse_mixer only".into());
+            }
+            _ => {}
+        }
         shared.map_or(Ok(()), |shared| up_to("experts shared ffn", shared.ffn, 1 << 24))?;
         self.check_layers("experts dense_layers", dense_layers)
     }
@@ -216,9 +240,14 @@ impl ModelConfig {
     }
 
     fn check_position(&self) -> Result<(), String> {
-        let PositionConfig::Rope { theta, scaling, dims, sliding_theta, unrotated_layers } = &self.position
-        else {
-            return Ok(());
+        let (theta, scaling, dims, sliding_theta, unrotated_layers) = match &self.position {
+            PositionConfig::Learned {} => return Ok(()),
+            PositionConfig::Alibi { slope_scale } => {
+                return slope_scale.map_or(Ok(()), |scale| positive("alibi slope_scale", scale));
+            }
+            PositionConfig::Rope { theta, scaling, dims, sliding_theta, unrotated_layers } => {
+                (theta, scaling, dims, sliding_theta, unrotated_layers)
+            }
         };
         let widest = self.full_attention.map_or(self.head_dim, |full| full.head_dim);
         let rotated = dims.unwrap_or(widest);

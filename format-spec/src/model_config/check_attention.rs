@@ -23,7 +23,8 @@ impl ModelConfig {
                 "full_attention goes with an attention_scale, and without latent and attention_gate".into()
             );
         }
-        if !matches!(self.qk_norm, None | Some(QkNorm::Head | QkNorm::RotatedHead)) {
+        if !matches!(self.qk_norm, None | Some(QkNorm::Head | QkNorm::RotatedHead | QkNorm::RotatedHeadPlain))
+        {
             return Err("full_attention goes with qk_norm of heads only".into());
         }
         Ok(())

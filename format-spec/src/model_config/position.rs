@@ -28,13 +28,22 @@ pub enum PositionConfig {
         unrotated_layers: Vec<u32>,
     },
     /// Scores fall linearly with the distance, by a slope of each head (arXiv 2108.12409).
-    Alibi {},
+    Alibi {
+        /// Factor of all slopes; absent: 1.
+        #[serde(default, skip_serializing_if = "is_default")]
+        slope_scale: Option<f32>,
+    },
 }
 
 impl PositionConfig {
     /// Rotary embedding of whole heads, in all layers alike.
     pub const fn rope(theta: f32, scaling: Option<RopeScaling>) -> PositionConfig {
         PositionConfig::Rope { theta, scaling, dims: None, sliding_theta: None, unrotated_layers: Vec::new() }
+    }
+
+    /// Slopes as they are in the paper.
+    pub const fn alibi() -> PositionConfig {
+        PositionConfig::Alibi { slope_scale: None }
     }
 
     /// No position enters any of `layers` layers: rotary embedding of none.

@@ -96,7 +96,7 @@ fn each_chunk_of_an_embedding_in_panels_can_be_read_alone() {
     // Rows of 4224 bytes: 248 of them fill 1 MiB, and 240 of these are whole panels.
     let (rows, cols, row_bytes) = (VOCAB, 4096, 4224);
     let mut meta = meta();
-    meta.model = ModelConfig { layers: 1, hidden: cols, position: PositionConfig::Alibi {}, ..model() };
+    meta.model = ModelConfig { layers: 1, hidden: cols, position: PositionConfig::alibi(), ..model() };
     let embedding = pattern(rows as usize * row_bytes, 5);
     let mut writer = QsfWriter::create(&path, 1, options(Compression::Zstd)).unwrap();
     writer.begin_embedding(QuantType::Q8, Layout::Panels16, rows, cols).unwrap();

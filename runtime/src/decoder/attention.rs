@@ -71,9 +71,11 @@ impl Decoder {
         self.place(weights, rotation.of_layer(config, index as u32), caches.positions(), q, k);
         self.norm_heads(weights.v_norm.as_ref(), v);
         profile.lap(Section::Elementwise);
-        let parameters = |tokens| Attention {
+        let chunk = config.window(index as u32).filter(|_| config.window_chunks).map(|size| size as usize);
+        let parameters = |tokens, first| Attention {
             heads: config.heads as usize,
             window: config.window(index as u32).map_or(usize::MAX, |size| size as usize),
+            first,
             scale: config.attention_scale.unwrap_or(1.0 / (config.head_dim as f32).sqrt()),
             softcap: config.attention_softcap,
             slopes: &self.slopes,
@@ -86,10 +88,24 @@ impl Decoder {
             if weights.k.is_some() {
                 kv.store(&self.cpu, index, &k[k_rows], &v[v_rows]);
             }
-            let (parameters, q) = (parameters(rows.len()), &q[q_rows]);
+            let (q, out) = (&q[q_rows], &mut attended[out_rows]);
             let (layer, position) = (kv.layer(index), kv.position_in(index));
-            self.cpu.attend(&parameters, layer, position, q, attention, &mut attended[out_rows]);
-            kv.count_attention(&self.cpu, index, &parameters, q);
+            let Some(chunk) = chunk else {
+                let parameters = parameters(rows.len(), 0);
+                self.cpu.attend(&parameters, layer, position, q, attention, out);
+                kv.count_attention(&self.cpu, index, &parameters, q);
+                return;
+            };
+            // Tokens of one chunk see the same first position.
+            let (tokens, mut at) = (rows.len(), 0);
+            while at < tokens {
+                let first = (position + at) / chunk * chunk;
+                let end = (first + chunk - position).min(tokens);
+                let (q, out) =
+                    (&q[at * widths[0]..end * widths[0]], &mut out[at * widths[3]..end * widths[3]]);
+                self.cpu.attend(&parameters(end - at, first), layer, position + at, q, attention, out);
+                at = end;
+            }
         });
         profile.lap(Section::Attention);
         if gate.is_some() {
@@ -97,6 +113,10 @@ impl Decoder {
             self.cpu.for_each_rows([(attended, width)], WORK * width, |first, [attended]| {
                 sigmoid_gated(isa, attended, &attention_gate[first * width..][..attended.len()]);
             });
+            profile.lap(Section::Elementwise);
+        }
+        if let Some(norm) = &weights.sub_norm {
+            self.norm_rows(norm, attended);
             profile.lap(Section::Elementwise);
         }
         if observer.observe(LinearInput::AttnOutput, output.weight.cols(), attended).is_break() {
@@ -120,9 +140,11 @@ impl Decoder {
         if weights.q_norm.is_none() && weights.k_norm.is_none() && rope.is_none() && !of_config {
             return;
         }
-        let norms_first = config.qk_norm != Some(QkNorm::RotatedHead);
+        let norms_first = !matches!(config.qk_norm, Some(QkNorm::RotatedHead | QkNorm::RotatedHeadPlain));
+        let with_norms = rope.is_some() || config.qk_norm != Some(QkNorm::RotatedHeadPlain);
         let isa = self.cpu.isa();
         let turn = |norm: Option<&Norm>, heads: &mut [f32], position: usize| {
+            let norm = norm.filter(|_| with_norms);
             if norms_first {
                 self.norm_heads(norm, heads);
             }
@@ -138,7 +160,9 @@ impl Decoder {
         };
         let query = |q: &mut [f32], position: usize| {
             turn(weights.q_norm.as_ref(), q, position);
-            if let Some(growth) = config.query_growth {
+            if let Some(growth) =
+                config.query_growth.filter(|growth| !growth.unrotated_only || rope.is_none())
+            {
                 scale(isa, q, grown(growth, position));
             }
         };
@@ -157,6 +181,14 @@ impl Decoder {
                 query(q, position);
                 turn(weights.k_norm.as_ref(), k, position);
             }
+        });
+    }
+
+    /// Normalizes rows of what an output projection reads.
+    pub(super) fn norm_rows(&self, norm: &Norm, rows: &mut [f32]) {
+        let (isa, width, epsilon) = (self.cpu.isa(), norm.gain.len(), self.model.config.norm.epsilon);
+        self.cpu.for_each_rows([(rows, width)], WORK * width, |_, [rows]| {
+            rows.chunks_exact_mut(width).for_each(|row| rms_norm_in_place(isa, row, &norm.gain, epsilon));
         });
     }
 
@@ -180,7 +212,7 @@ impl Decoder {
 
 /// What queries at `position` are multiplied with.
 pub(super) fn grown(growth: QueryGrowth, position: usize) -> f32 {
-    let QueryGrowth { factor, original_positions } = growth;
-    let times = position / (original_positions as usize).max(1);
+    let QueryGrowth { factor, original_positions, from_one, unrotated_only: _ } = growth;
+    let times = (position + usize::from(from_one)) / (original_positions as usize).max(1);
     (1.0 + f64::from(factor) * libm::log1p(times as f64)) as f32
 }

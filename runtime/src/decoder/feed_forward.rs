@@ -31,6 +31,10 @@ impl Decoder {
                 let width = rows * mlp.up.weight.rows();
                 let gate = if mlp.gate.is_some() { &mut gate[..width] } else { &mut [] };
                 let inner = self.inner(mlp, normed, gate, &mut up[..width], coded, profile)?;
+                if let Some(norm) = &mlp.norm {
+                    self.norm_rows(norm, inner);
+                    profile.lap(Section::Elementwise);
+                }
                 if observer.observe(LinearInput::FfnDown, mlp.down.weight.cols(), inner).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -50,7 +54,7 @@ impl Decoder {
         up: &'a mut [f32],
         coded: &mut CodedRows,
         profile: &mut Profile,
-    ) -> Result<&'a [f32]> {
+    ) -> Result<&'a mut [f32]> {
         let (isa, function) = (self.cpu.isa(), mlp.function);
         let width = mlp.up.weight.rows();
         let inner = if let Some(linear) = &mlp.gate {

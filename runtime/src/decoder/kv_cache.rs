@@ -383,7 +383,7 @@ fn shape(config: &ModelConfig, index: u32, options: KvOptions) -> KvShape {
 fn check_keep(config: &ModelConfig, keep: KvKeep) -> Result<()> {
     keep.check()?;
     let refused = |why: &str| Err(RuntimeError::Request(format!("--kv-window: {why}")));
-    if config.position == (PositionConfig::Alibi {}) {
+    if matches!(config.position, PositionConfig::Alibi { .. }) {
         return refused("the model weighs positions by their distance (ALiBi), so that none can be let go");
     }
     let keeps_all = |index| config.has_attention(index) && config.window(index).is_none();

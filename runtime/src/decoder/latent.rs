@@ -68,6 +68,7 @@ impl Decoder {
         let parameters = |tokens| Attention {
             heads,
             window: usize::MAX,
+            first: 0,
             scale: self.model.config.attention_scale.unwrap_or(1.0 / (head_dim as f32).sqrt()),
             softcap: self.model.config.attention_softcap,
             slopes: &self.slopes,

@@ -67,13 +67,13 @@ impl Rotation {
 }
 
 /// Slopes of ALiBi for each head (arXiv 2108.12409): powers of `2^(-8/n)`, with n the number of heads; where that is no power
-/// of two, those of the power below, and for the rest every second one of the power above.
-pub(super) fn alibi_slopes(heads: usize) -> Vec<f32> {
+/// of two, those of the power below, and for the rest every second one of the power above. All times `scale`.
+pub(super) fn alibi_slopes(heads: usize, scale: f32) -> Vec<f32> {
     if heads == 0 {
         return Vec::new();
     }
     let below = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
-    let slope = |n: usize, i: usize| libm::exp2(-8.0 * i as f64 / n as f64) as f32;
+    let slope = |n: usize, i: usize| libm::exp2(-8.0 * i as f64 / n as f64) as f32 * scale;
     let first = (1..=below).map(|i| slope(below, i));
     let rest = (0..heads - below).map(|i| slope(2 * below, 2 * i + 1));
     first.chain(rest).collect()
@@ -85,10 +85,11 @@ mod tests {
 
     #[test]
     fn slopes_are_those_of_the_paper_also_for_other_numbers_of_heads() {
-        assert_eq!(alibi_slopes(1), [1.0 / 256.0]);
-        assert_eq!(alibi_slopes(4), [0.25, 0.0625, 0.015625, 0.00390625]);
-        let six = alibi_slopes(6);
-        assert_eq!(six[..4], alibi_slopes(4));
+        assert_eq!(alibi_slopes(1, 1.0), [1.0 / 256.0]);
+        assert_eq!(alibi_slopes(4, 1.0), [0.25, 0.0625, 0.015625, 0.00390625]);
+        let six = alibi_slopes(6, 1.0);
+        assert_eq!(six[..4], alibi_slopes(4, 1.0));
         assert_eq!(six[4..], [0.5, 0.125]);
+        assert_eq!(alibi_slopes(2, 0.5), [0.03125, 0.001953125]);
     }
 }

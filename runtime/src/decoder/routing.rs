@@ -3,7 +3,7 @@
 use qsf_format::{ExpertGroups, Experts, ModelConfig, RouterScore};
 
 use crate::error::Result;
-use qsf_cpu::math::{sigmoid, softmax_in_place};
+use qsf_cpu::math::{exp, sigmoid, softmax_in_place};
 use qsf_cpu::{Isa, zeros};
 
 /// Choices of the tokens of one step, and rows on their way to an expert and back. Empty for models without experts.
@@ -50,6 +50,10 @@ impl Routing {
             match experts.score {
                 RouterScore::Softmax => softmax_in_place(isa, scores),
                 RouterScore::Sigmoid => scores.iter_mut().for_each(|score| *score = sigmoid(*score)),
+                RouterScore::SparseMixer => {
+                    sparse_mixer(scores, experts.margin.unwrap_or_default(), chosen);
+                    continue;
+                }
             }
             let wish = &mut self.wishes[..count];
             wish.copy_from_slice(scores);
@@ -77,6 +81,21 @@ impl Routing {
     /// The weight of expert `e` for token `t`, where it was chosen.
     pub fn weight(&self, t: usize, e: usize, used: usize) -> Option<f32> {
         self.chosen[t * used..][..used].iter().find(|(chosen, _)| *chosen == e).map(|(_, weight)| *weight)
+    }
+}
+
+/// The expert of the largest score, then that of the largest of the others (arXiv 2409.12136). Each weighs its part of the softmax
+/// over the scores, without those chosen before, that are no further below it than `margin` of the larger of it and themselves.
+fn sparse_mixer(scores: &mut [f32], margin: f32, chosen: &mut [(usize, f32)]) {
+    for at in 0..chosen.len() {
+        let taken = |e: usize, chosen: &[(usize, f32)]| chosen[..at].iter().any(|(taken, _)| *taken == e);
+        let wish = |e: usize| if taken(e, chosen) { f32::NEG_INFINITY } else { scores[e] };
+        let best = (1..scores.len()).fold(0, |best, e| if wish(e) > wish(best) { e } else { best });
+        let largest = scores[best];
+        let is_far = |score: f32| (largest - score) / score.abs().max(largest) > margin;
+        let near = (0..scores.len()).filter(|&e| !taken(e, chosen) && !is_far(scores[e]));
+        let sum: f32 = near.map(|e| exp(scores[e] - largest)).sum();
+        chosen[at] = (best, 1.0 / sum);
     }
 }
 
@@ -171,6 +190,19 @@ mod tests {
         let routing = routed(&LOGITS[..4], experts, Some(&[1.0, 0.0, 0.5, 0.0]));
         assert_eq!(chosen(&routing, 0), [0, 2]);
         assert_eq!(routing.weight(0, 0, 2), Some(0.5));
+    }
+
+    #[test]
+    fn a_sparse_mixer_weighs_each_of_two_among_those_that_are_near_it() {
+        let mixer = Experts { score: RouterScore::SparseMixer, margin: Some(0.25), ..Experts::default() };
+        // Of 4, 3.5 is near and 2.5 is not; of 3.5, 2.5 is not; of negative ones the size counts.
+        let routing = routed(&[4.0, 2.5, 3.5, -9.0, -4.0, -9.0, -4.5, -5.5], mixer, None);
+        let near = |below: f32| 1.0 / (1.0 + (-below).exp());
+        assert_eq!((chosen(&routing, 0), chosen(&routing, 1)), (vec![0, 2], vec![0, 2]));
+        let weights = [routing.weight(0, 0, 2), routing.weight(0, 2, 2), routing.weight(1, 2, 2)];
+        for (weight, expected) in weights.iter().zip([near(0.5), 1.0, near(1.0)]) {
+            assert!((weight.unwrap() - expected).abs() < 1e-6, "{weights:?}");
+        }
     }
 
     #[test]

@@ -67,6 +67,8 @@ impl Decoder {
             // Whether there are weights for these: `Model::load`; `residual` and `attention` use what is there.
             embedding_norm: _,
             attention_sinks: _,
+            sub_norms: _,
+            window_chunks: _,
             tied_head: _,
             gated_ffn: _,
             // Of which functions are made that the weights have: `Model::load`.
@@ -105,7 +107,9 @@ impl Decoder {
             pad: _,
         } = &model.config;
         let slopes = match position {
-            PositionConfig::Alibi {} => alibi_slopes(*heads as usize),
+            PositionConfig::Alibi { slope_scale } => {
+                alibi_slopes(*heads as usize, slope_scale.unwrap_or(1.0))
+            }
             // Added to the embedding in `residual`, or turned by `rotation`.
             PositionConfig::Learned {} | PositionConfig::Rope { .. } => Vec::new(),
         };

@@ -186,6 +186,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         logit_scale,
         qkv_clip,
         attention_sinks,
+        sub_norms,
         query_growth,
         gate_clip,
         // `step/attention`.
@@ -193,6 +194,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         attention_scale: _,
         attention_softcap: _,
         sliding_window: _,
+        window_chunks,
         attention_gate,
         recurrent,
         half_layers,
@@ -228,10 +230,15 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (logit_scale.is_some(), "scaled logits"),
         (qkv_clip.is_some(), "limited queries, keys and values"),
         (*attention_sinks, "attention sinks"),
+        (*sub_norms, "norms before output projections"),
         (query_growth.is_some(), "queries that grow with their position"),
         (gate_clip.is_some(), "limited gates"),
         (*activation == Activation::Xielu, "xIELU"),
-        (matches!(qk_norm, Some(QkNorm::RotatedHead)), "norms of queries and keys behind their rotation"),
+        (*window_chunks, "attention within chunks"),
+        (
+            matches!(qk_norm, Some(QkNorm::RotatedHead | QkNorm::RotatedHeadPlain)),
+            "norms of queries and keys behind their rotation",
+        ),
         (matches!(qk_norm, Some(QkNorm::HeadsApart)), "norms of queries and keys with gains for each head"),
     ];
     if let Some((_, what)) = refused.into_iter().find(|(is_there, _)| *is_there) {
@@ -252,6 +259,8 @@ fn check_experts(experts: &Experts) -> Result<()> {
         ffn: _,
         normalize_weights: _,
         dense_layers: _,
+        // Of a score that is not there.
+        margin: _,
         score,
         choice_bias,
         groups,
@@ -287,11 +296,13 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, function: _ }) => GpuFeedForward::Dense(GpuMlp {
-                gated: gate.is_some(),
-                inner: stack(uploader, gate.iter().chain([up]))?,
-                down: linear(uploader, down)?,
-            }),
+            FeedForward::Dense(Mlp { gate, up, down, norm: _, function: _ }) => {
+                GpuFeedForward::Dense(GpuMlp {
+                    gated: gate.is_some(),
+                    inner: stack(uploader, gate.iter().chain([up]))?,
+                    down: linear(uploader, down)?,
+                })
+            }
             FeedForward::Experts(mixture) => {
                 GpuFeedForward::Experts(upload_experts(uploader, &mixture.router, &mixture.experts)?)
             }

@@ -61,7 +61,22 @@ pub enum RowOrder {
         /// Groups.
         groups: usize,
     },
+    /// [`SHARDS`] shards that each have a run of rows for each of three sections; the rows of a section in all shards are heads of
+    /// which rows alternate between first and second half.
+    Sharded {
+        /// Rows of a section in a shard.
+        run: usize,
+        /// The section.
+        section: usize,
+        /// Rows of a head.
+        head_dim: usize,
+        /// How many of them, from the first on, alternate; even.
+        rotated: usize,
+    },
 }
+
+/// Shards of [`RowOrder::Sharded`].
+pub const SHARDS: usize = 4;
 
 /// Most sections of a group: queries, keys, values and gates.
 pub const SECTIONS: usize = 4;
@@ -71,12 +86,7 @@ impl RowOrder {
     pub fn stored_row(&self, row: usize) -> usize {
         match *self {
             RowOrder::Strided { first, run, stride } => first + row / run * stride + row % run,
-            RowOrder::Interleaved { first, head_dim, rotated } => {
-                let (head, within) = (row / head_dim, row % head_dim);
-                let half = rotated / 2;
-                let stored = if within < rotated { within % half * 2 + within / half } else { within };
-                first + head * head_dim + stored
-            }
+            RowOrder::Interleaved { first, head_dim, rotated } => first + interleaved(row, head_dim, rotated),
             RowOrder::RotatedLast { head_dim, rotated, neighbours } => {
                 let (head, within) = (row / head_dim, row % head_dim);
                 let (half, first) = (rotated / 2, head * head_dim);
@@ -105,8 +115,19 @@ impl RowOrder {
                 // Behind the last row.
                 usize::MAX
             }
+            RowOrder::Sharded { run, section, head_dim, rotated } => {
+                let row = interleaved(row, head_dim, rotated);
+                (row / run * 3 + section) * run + row % run
+            }
         }
     }
+}
+
+/// Where row `row` of heads is whose first `rotated` rows alternate between first and second half.
+fn interleaved(row: usize, head_dim: usize, rotated: usize) -> usize {
+    let (head, within, half) = (row / head_dim, row % head_dim, rotated / 2);
+    let stored = if within < rotated { within % half * 2 + within / half } else { within };
+    head * head_dim + stored
 }
 
 impl Tensor {
@@ -136,6 +157,14 @@ impl Tensor {
             RowOrder::Tiled { before, run, groups, heads } => {
                 let all = run.checked_mul(groups)?.checked_mul(heads)?.checked_add(before)?;
                 if all != self.rows() || rows != all {
+                    return None;
+                }
+            }
+            RowOrder::Sharded { run, section, head_dim, rotated } => {
+                let heads = head_dim > 0 && rotated <= head_dim && rotated.is_multiple_of(2);
+                let stored = run.checked_mul(3 * SHARDS).is_some_and(|stored| stored == self.rows());
+                if !heads || !stored || section > 2 || rows != run * SHARDS || !rows.is_multiple_of(head_dim)
+                {
                     return None;
                 }
             }

@@ -31,7 +31,7 @@ mod transpose;
 mod weight_source;
 
 pub use crate::tensor::{ForeignRows, ForeignType, NativeRows, StoredType, Tensor, TensorBytes};
-pub use arrangement::RowOrder;
+pub use arrangement::{RowOrder, SHARDS};
 pub use hub_cache::{name_of_snapshot, snapshot_of};
 pub use huggingface::{HfNames, HuggingFaceSource, configuration_of, configured_model, open_huggingface};
 pub use mapping::SavedTensor;

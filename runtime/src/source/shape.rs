@@ -53,6 +53,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnNorm | FfnNorm | AttnNormBias | FfnNormBias | PostAttnNorm | PostFfnNorm | AttnOutputBias
         | FfnDownBias | FinalNorm | FinalNormBias | EmbeddingNorm | EmbeddingNormBias => (1, hidden),
         AttnQBias => (1, q),
+        AttnSubNorm => (1, config.output_cols(layer)),
+        FfnSubNorm => (1, ffn),
         AttnKBias | AttnVBias => (1, kv),
         QNorm if latent.is_some() => (1, latent?.q_rank? as usize),
         KNorm if latent.is_some() => (1, latent?.kv_rank as usize),
@@ -149,6 +151,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         norm,
         activation,
         attention_sinks,
+        sub_norms,
         gated_ffn,
         tied_head,
         residual,
@@ -188,6 +191,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         query_growth: _,
         gate_clip: _,
         sliding_window: _,
+        window_chunks: _,
         // What says nothing of weights.
         architecture: _,
         bos: _,
@@ -210,6 +214,8 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         SharedRouter => shared.is_some_and(|shared| shared.gated),
         FfnActAbove | FfnActBelow => feed_forward && activation == Activation::Xielu,
         AttnSinks => attention && attention_sinks,
+        AttnSubNorm => attention && sub_norms,
+        FfnSubNorm => feed_forward && sub_norms,
         AttnNorm | AttnNormBias | FfnNorm | FfnNormBias | PostAttnNorm | PostFfnNorm | FinalNorm
         | FinalNormBias
             if norm.without_gain =>
@@ -233,6 +239,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         | PerLayerProjectionNorm => per_layer_embedding.is_some(),
         LayerScale => layer_scale,
         AttnQDown => attention && latent.is_some_and(|latent| latent.q_rank.is_some()),
+        QNorm | KNorm if qk_norm == Some(QkNorm::RotatedHeadPlain) => false,
         QNorm => attention && (qk_norm.is_some() || latent.is_some_and(|latent| latent.q_rank.is_some())),
         KNorm => attention && (qk_norm.is_some() || latent.is_some()),
         FinalNormBias => layer_norm,

@@ -17,4 +17,4 @@ mod stored_type;
 pub use bytes::TensorBytes;
 pub use matrix::{ForeignRows, Tensor};
 pub use native_rows::NativeRows;
-pub use stored_type::{ForeignType, StoredType};
+pub use stored_type::{ForeignType, StoredType, TERNARY};

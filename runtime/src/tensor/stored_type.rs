@@ -22,7 +22,15 @@ pub struct ForeignType {
     pub quantized: bool,
 }
 
+/// Values that are -1, 0 or 1 times one number for all of the matrix.
+pub const TERNARY: ForeignType = ForeignType { name: "BitNet", quantized: false };
+
 impl StoredType {
+    /// Whether all values are -1, 0 or 1 times one number, which [`QuantType::Ternary`] holds without loss.
+    pub fn is_ternary(&self) -> bool {
+        *self == StoredType::Foreign(TERNARY)
+    }
+
     /// Whether values were rounded to fewer than 16 bits.
     pub fn is_quantized(&self) -> bool {
         match self {

@@ -135,7 +135,8 @@ impl Loader<'_> {
         let Some(experts) = config.experts(i) else {
             let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
             let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
-            return Ok(FeedForward::Dense(Mlp { gate, up, down, function: self.function(i)? }));
+            let norm = self.gain_only(config.sub_norms, i, FfnSubNorm)?;
+            return Ok(FeedForward::Dense(Mlp { gate, up, norm, down, function: self.function(i)? }));
         };
         let function = self.function(i)?;
         let count = experts.count as usize;
@@ -151,7 +152,7 @@ impl Loader<'_> {
         };
         let expert = |e: usize| -> Result<Mlp> {
             let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
-            Ok(Mlp { gate, up: of_expert(&ups, e)?, down: of_expert(&downs, e)?, function })
+            Ok(Mlp { gate, up: of_expert(&ups, e)?, norm: None, down: of_expert(&downs, e)?, function })
         };
         let shared = experts.shared.map(|shared| self.shared(i, shared.gated)).transpose()?;
         let choice_bias = self.vector(TensorId::of_layer(i, RouterChoiceBias))?;
@@ -170,7 +171,7 @@ impl Loader<'_> {
         };
         let gate = self.parts.config().gated_ffn.then(|| matrix(SharedGate)).transpose()?;
         let (up, down) = (matrix(SharedUp)?, matrix(SharedDown)?);
-        let mlp = Mlp { gate, up, down, function: self.function(i)? };
+        let mlp = Mlp { gate, up, norm: None, down, function: self.function(i)? };
         Ok(Shared { router: gated.then(|| matrix(SharedRouter)).transpose()?, mlp })
     }
 

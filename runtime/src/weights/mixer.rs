@@ -30,6 +30,8 @@ pub struct AttentionWeights {
     pub v_norm: Option<Norm>,
     /// Scores without values, one per head.
     pub sinks: Option<Vec<f32>>,
+    /// Norm of what the output projection reads.
+    pub sub_norm: Option<Norm>,
     /// Output projection.
     pub output: Linear,
 }

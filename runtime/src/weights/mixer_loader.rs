@@ -1,6 +1,6 @@
 //! From the tensors of a layer to the weights of its mixer.
 
-use qsf_format::{Recurrent, TensorId, TensorKind};
+use qsf_format::{QkNorm, Recurrent, TensorId, TensorKind};
 
 use super::loader::Loader;
 use super::mixer::{AttentionWeights, LatentWeights, RecurrentWeights};
@@ -12,19 +12,22 @@ impl Loader<'_> {
         use TensorKind::*;
         let config = self.parts.config();
         let used = |kind| self.is_used(i, kind);
+        let ones = || Norm { gain: vec![1.0; config.query_dim(i)], bias: None };
+        let plain = || (config.qk_norm == Some(QkNorm::RotatedHeadPlain)).then(ones);
         Ok(AttentionWeights {
             q: self.linear(i, AttnQ, AttnQBias)?,
             k: used(AttnK).then(|| self.linear(i, AttnK, AttnKBias)).transpose()?,
             v: used(AttnV).then(|| self.linear(i, AttnV, AttnVBias)).transpose()?,
             latent: used(AttnKvDown).then(|| self.latent(i, used(AttnQDown))).transpose()?,
             gate: used(AttnGate).then(|| self.matrix(i, AttnGate)).transpose()?,
-            q_norm: self.gain_only(used(QNorm), i, QNorm)?,
-            k_norm: self.gain_only(used(KNorm), i, KNorm)?,
-            v_norm: config.value_norm.then(|| Norm { gain: vec![1.0; config.query_dim(i)], bias: None }),
+            q_norm: plain().map_or_else(|| self.gain_only(used(QNorm), i, QNorm), |norm| Ok(Some(norm)))?,
+            k_norm: plain().map_or_else(|| self.gain_only(used(KNorm), i, KNorm), |norm| Ok(Some(norm)))?,
+            v_norm: config.value_norm.then(ones),
             sinks: used(AttnSinks)
                 .then(|| self.tensor(TensorId::of_layer(i, AttnSinks)))
                 .transpose()?
                 .map(|sinks| sinks.to_f32()),
+            sub_norm: self.gain_only(used(AttnSubNorm), i, AttnSubNorm)?,
             output: self.linear(i, AttnOutput, AttnOutputBias)?,
         })
     }

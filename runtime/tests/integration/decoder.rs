@@ -81,7 +81,7 @@ fn gemma() -> ModelConfig {
 
 /// ALiBi and a norm of the embedding.
 fn bloom() -> ModelConfig {
-    ModelConfig { position: PositionConfig::Alibi {}, embedding_norm: true, ..gpt2() }
+    ModelConfig { position: PositionConfig::alibi(), embedding_norm: true, ..gpt2() }
 }
 
 /// Attention and feed-forward side by side, a part of each head rotated.

@@ -119,6 +119,7 @@ fn positions_that_stay_are_moved_as_they_are_stored() {
         let attention = Attention {
             heads,
             window: usize::MAX,
+            first: 0,
             scale: 0.1,
             softcap: None,
             slopes: &[],
@@ -149,6 +150,7 @@ fn counted_attention_is_the_sum_of_softmaxes() {
     let attention = Attention {
         heads,
         window: usize::MAX,
+        first: 0,
         scale: 0.2,
         softcap: None,
         slopes: &[],
@@ -182,7 +184,7 @@ fn what_makes_no_sense_is_refused() {
         decoder.state_with(100, 8, kv).err().map(|error| error.to_string()).unwrap_or_default()
     };
     assert!(state(config(), 3).contains("--kv-window 3: expected at least 16"));
-    assert!(state(ModelConfig { position: PositionConfig::Alibi {}, ..config() }, 50).contains("ALiBi"));
+    assert!(state(ModelConfig { position: PositionConfig::alibi(), ..config() }, 50).contains("ALiBi"));
     let window = Some(SlidingWindow { size: 16, layers: vec![0, 1] });
     assert!(
         state(ModelConfig { sliding_window: window, ..config() }, 50)

@@ -19,3 +19,4 @@ mod recurrent;
 mod score;
 mod session;
 mod skipped_layers;
+mod steps;

@@ -195,7 +195,7 @@ fn older_models() -> Vec<(&'static str, ModelConfig)> {
                 max_positions: 2048,
                 tied_head: true,
                 embedding_norm: true,
-                ..older("bloom", Activation::GeluTanh, PositionConfig::Alibi {})
+                ..older("bloom", Activation::GeluTanh, PositionConfig::alibi())
             },
         ),
     ]

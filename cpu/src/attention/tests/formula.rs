@@ -50,6 +50,9 @@ fn windows_caps_and_slopes_are_those_of_the_naive_formula() {
             let mut case = Case::new(heads(2, 1), 16, positions);
             case.window = window;
             case.check(&format!("window {window} {positions:?}"));
+            // Nothing before this position, which is that of the first query at most.
+            case.first = case.past - case.past.min(window / 2);
+            case.check(&format!("from {} on, window {window} {positions:?}", case.first));
         }
         let mut capped = Case::new(heads(3, 3), 24, positions);
         capped.softcap = Some(1.5);

@@ -44,6 +44,7 @@ struct Case {
     past: usize,
     tokens: usize,
     window: usize,
+    first: usize,
     softcap: Option<f32>,
     slopes: Vec<f32>,
     sinks: Vec<f32>,
@@ -67,6 +68,7 @@ impl Case {
             past,
             tokens,
             window: usize::MAX,
+            first: 0,
             softcap: None,
             slopes: Vec::new(),
             sinks: Vec::new(),
@@ -88,6 +90,7 @@ impl Case {
         Attention {
             heads: self.heads,
             window: self.window,
+            first: self.first,
             scale: 1.0 / (self.dim as f32).sqrt(),
             softcap: self.softcap,
             slopes: &self.slopes,
@@ -178,7 +181,7 @@ impl Case {
             let (own, head) = (self.past + row / self.heads, row % self.heads);
             let kv_head = head / (self.heads / self.kv_heads);
             let column = kv_head * dim;
-            let seen = (own + 1).saturating_sub(self.window)..own + 1;
+            let seen = (own + 1).saturating_sub(self.window).max(self.first)..own + 1;
             let weight = |position: usize| {
                 let key = &self.keys[position * width + column..][..dim];
                 let dot: f64 = key.iter().zip(q).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum();

@@ -43,7 +43,7 @@ pub struct GgufName {
 }
 
 impl GgufNames {
-    /// The names of a model of this configuration; `None` where llama.cpp's files have no word for its architecture.
+    /// The names of a model of this configuration; `None` where llama.cpp's files have no word for its architecture, or are not written.
     pub fn of(config: &ModelConfig) -> Option<GgufNames> {
         let wanted = config.architecture.as_str();
         let is_it = |known: &&Architecture| {
@@ -51,7 +51,7 @@ impl GgufNames {
                 || known.also.contains(&wanted)
                 || matches!(known.experts, ExpertUse::Maybe(with_experts) if with_experts == wanted)
         };
-        let architecture = ARCHITECTURES.iter().find(is_it)?;
+        let architecture = ARCHITECTURES.iter().filter(|known| known.written).find(is_it)?;
         Some(GgufNames { architecture, config: config.clone() })
     }
 
@@ -62,7 +62,7 @@ impl GgufNames {
 
     /// All architectures that can be written, by the name that `config.json` has for them.
     pub fn model_types() -> Vec<&'static str> {
-        ARCHITECTURES.iter().map(|known| known.model_type).collect()
+        ARCHITECTURES.iter().filter(|known| known.written).map(|known| known.model_type).collect()
     }
 
     /// `general.architecture`.

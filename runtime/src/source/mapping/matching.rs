@@ -256,7 +256,7 @@ fn is_ahead(request: &MappingRequest<'_>, name: &str) -> bool {
 
 /// Place in the table of the first rule for tensors of this kind.
 fn rule_of(request: &MappingRequest<'_>, kind: TensorKind) -> Option<usize> {
-    request.table.rules.iter().position(|rule| rule.kinds.contains(&kind))
+    request.table.rules.iter().position(|rule| rule.kinds.contains(&kind) && rule.suits(request.config))
 }
 
 /// Whether a tensor is for keys or values of a layer that shares those of another: checkpoints have some that nothing uses.

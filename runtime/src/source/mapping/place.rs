@@ -4,8 +4,8 @@ use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, TensorId, TensorKi
 
 use super::assemble::StoredPart;
 use super::table::{Form, NameRule};
-use crate::source::RowOrder;
 use crate::source::shape::expected_shape;
+use crate::source::{RowOrder, SHARDS};
 
 /// Where one of the kinds that a stored tensor holds is in it.
 pub(super) struct Place {
@@ -36,6 +36,15 @@ impl Place {
                 run: head_dim,
                 stride: kinds * head_dim,
             }),
+            Form::GroupByGroup => {
+                let (groups, head_dim) = (config.kv_heads as usize, head_dim);
+                let runs = [head_dim * (config.heads / config.kv_heads) as usize, head_dim, head_dim, 0];
+                StoredPart::Ordered(RowOrder::Sections { runs, first: i, groups })
+            }
+            Form::Sharded => {
+                let rotated = if kind == TensorKind::AttnV { 0 } else { rotated_dims(config) };
+                StoredPart::Ordered(RowOrder::Sharded { run: len / SHARDS, section: i, head_dim, rotated })
+            }
             Form::ExpertByExpert => StoredPart::Ordered(RowOrder::Strided { first, run: len, stride: all }),
             Form::RowByRow => StoredPart::Ordered(RowOrder::Strided { first: i, run: 1, stride: kinds }),
             Form::TransposedExperts => StoredPart::TransposedExperts { experts, first, step: 1 },

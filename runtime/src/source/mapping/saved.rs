@@ -68,6 +68,7 @@ pub(crate) fn saved_tensors(
             rule.kinds.contains(&id.kind)
                 && all.into_iter().all(|id| there.contains(&id) && !done.contains(&id))
                 && is_named_so(rule, id, &there)
+                && rule.suits(config)
         };
         // The first is the one that transformers writes itself, or has written for longest.
         let rule = names.table.rules.iter().find(suits).ok_or(id)?;

@@ -1,6 +1,6 @@
 //! Tables of tensor names: one line says what a stored tensor is and how it lies there.
 
-use qsf_format::TensorKind;
+use qsf_format::{ModelConfig, Residual, TensorKind};
 
 /// The tensor names of an architecture in one kind of source.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,15 @@ pub struct NameRule {
     pub form: Form,
 }
 
+impl NameRule {
+    /// Whether a model of this configuration has the name: norms of parts that stand side by side, each with its own, have names of
+    /// their own, in tables of models that can do without.
+    pub fn suits(&self, config: &ModelConfig) -> bool {
+        let side_by_side = self.name.contains(".ln_attn.") || self.name.contains(".ln_mlp.");
+        !side_by_side || config.residual == Residual::Parallel
+    }
+}
+
 /// How a tensor is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -34,6 +43,11 @@ pub enum Form {
     Transposed,
     /// The kinds (query, key, value) alternate with each head.
     HeadByHead,
+    /// The kinds (query, key, value) alternate with each head of keys: all its queries, then the key, then the value.
+    GroupByGroup,
+    /// The kinds (query, value, key) alternate with each of four shards, and rows of queries and keys as in
+    /// [`Form::NeighbouringPairs`].
+    Sharded,
     /// The kinds (gate, up) alternate with each expert.
     ExpertByExpert,
     /// The kinds (gate, up) alternate with each row; experts one below another.

@@ -28,6 +28,10 @@ pub(in crate::source::gguf) struct Architecture {
     pub residual: Option<Residual>,
     pub positions: Positions,
     pub qk_norm: Option<QkNorm>,
+    /// Whether any layer has attention.
+    pub attention: bool,
+    /// Whether such files are written, too.
+    pub written: bool,
     /// Whether embeddings are multiplied with the root of their width.
     pub scaled_embedding: bool,
     pub embedding_norm: bool,
@@ -70,6 +74,8 @@ pub(in crate::source::gguf) enum Positions {
     Learned,
     /// Slopes.
     Alibi,
+    /// None.
+    Unrotated,
     /// Rotation.
     Rotary {
         /// Base of the frequencies of layers with a window, where the file gives none and it is another.
@@ -126,6 +132,8 @@ pub(super) const LLAMA: Architecture = Architecture {
     residual: Some(Residual::Sequential),
     positions: PAIRS,
     qk_norm: None,
+    attention: true,
+    written: true,
     scaled_embedding: false,
     embedding_norm: false,
     window: Window::All,
@@ -315,6 +323,9 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     GRANITE,
     GRANITE_MOE,
     GRANITE_HYBRID,
+    MAMBA2,
+    NEMOTRON_H,
+    NEMOTRON_H_MOE,
     QWEN2_MOE,
     OLMOE,
     OLMO,

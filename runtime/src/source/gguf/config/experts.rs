@@ -46,6 +46,7 @@ pub(super) fn experts_of(
         dense_layers: plain.into_iter().filter(|layer| !routed.contains(layer)).collect(),
         score,
         choice_bias,
+        margin: None,
         groups: groups(keys, score)?,
         weight_scale: keys.f32("expert_weights_scale")?.filter(|&scale| scale != 1.0 && scale != 0.0),
         weigh_inputs: false,

@@ -22,13 +22,14 @@ pub(super) use self::architectures::scale_of_yarn;
 use self::experts::experts_of;
 use self::keys::{Keys, need};
 use self::reading::Reading;
-use super::GgufFile;
+use super::{GgufFile, GgufTensor};
 use crate::error::{Result, RuntimeError};
 
 const NEXT_LAYERS: &str = "nextn_predict_layers";
 const EMBEDDING: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
 const FIRST_DOWN: &str = "blk.0.ffn_down.weight";
+const DOWN: &str = ".ffn_down.weight";
 
 /// What a file says of its model.
 pub(super) struct Described {
@@ -83,18 +84,33 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
     let layers = layers(keys)?;
     let hidden = keys.need_u32("embedding_length")?;
     let context = context(keys, architecture, hidden)?;
-    let heads = need(keys, "attention.head_count", keys.same_for_all("attention.head_count", layers)?)?;
-    let kv_heads = keys.same_for_all("attention.head_count_kv", layers)?.unwrap_or(heads);
-    let head_dim = head_dim(keys, architecture, hidden, heads)?;
+    let [heads, kv_heads, head_dim] = match architecture.attention {
+        true => {
+            let heads =
+                need(keys, "attention.head_count", keys.same_for_all("attention.head_count", layers)?)?;
+            let kv_heads = keys.same_for_all("attention.head_count_kv", layers)?.unwrap_or(heads);
+            [heads, kv_heads, head_dim(keys, architecture, hidden, heads)?]
+        }
+        false => ModelConfig::WITHOUT_ATTENTION,
+    };
     let experts = experts_of(file, keys, architecture, layers)?;
-    let ffn = ffn(file, keys, layers, experts.as_ref())?;
+    let ffn = match architecture.attention {
+        true => ffn(file, keys, layers, experts.as_ref())?,
+        // Nor a feed-forward.
+        false => 1,
+    };
     let sliding_window = sliding_window(keys, architecture, layers, context)?;
     let shape = rope::Shape { head_dim, layers, context, has_window: sliding_window.is_some() };
     let position = rope::read(file, keys, architecture.positions, shape)?;
-    let epsilon = keys.need_f32(match architecture.norm {
-        NormKind::RmsNorm => "attention.layer_norm_rms_epsilon",
-        NormKind::LayerNorm => "attention.layer_norm_epsilon",
-    })?;
+    // Files of Nemotron-H have the one of the other norm.
+    let [name, other] = match architecture.norm {
+        NormKind::RmsNorm => ["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"],
+        NormKind::LayerNorm => ["attention.layer_norm_epsilon"; 2],
+    };
+    let epsilon = match (keys.f32(name)?, keys.f32(other)?) {
+        (Some(epsilon), _) | (None, Some(epsilon)) => epsilon,
+        (None, None) => keys.need_f32(name)?,
+    };
     let model_type = match architecture.experts {
         ExpertUse::Maybe(with_experts) if experts.is_some() => with_experts,
         _ => architecture.model_type,
@@ -148,6 +164,8 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         logit_scale: None,
         qkv_clip: None,
         attention_sinks: false,
+        sub_norms: false,
+        window_chunks: false,
         query_growth: None,
         gate_clip: None,
         sliding_window,
@@ -190,7 +208,9 @@ fn context(keys: Keys<'_>, architecture: &Architecture, hidden: u32) -> Result<u
 /// The converter writes four times the width for GPT-2, Phi-2 and BLOOM whatever they have; the tensor knows.
 fn ffn(file: &GgufFile, keys: Keys<'_>, layers: u32, experts: Option<&Experts>) -> Result<u32> {
     let written = keys.same_for_all("feed_forward_length", layers)?.filter(|&width| width != 0);
-    let down = file.tensors.iter().find(|tensor| tensor.name == FIRST_DOWN && tensor.shape.len() == 2);
+    let is_down = |tensor: &&GgufTensor| tensor.name.ends_with(DOWN) && tensor.shape.len() == 2;
+    let first = file.tensors.iter().find(|tensor| tensor.name == FIRST_DOWN && tensor.shape.len() == 2);
+    let down = first.or_else(|| file.tensors.iter().find(is_down));
     let stored = down.and_then(|down| u32::try_from(down.shape[0]).ok());
     let found = stored.or(written).or(experts.map(|experts| experts.ffn));
     need(keys, "feed_forward_length", found)

@@ -147,6 +147,8 @@ impl Reading<'_> {
             Ok(QueryGrowth {
                 factor,
                 original_positions: self.keys.need_u32("rope.scaling.original_context_length")?,
+                from_one: false,
+                unrotated_only: false,
             })
         };
         self.config.query_growth = factor.map(length).transpose()?;

@@ -27,7 +27,8 @@ pub(super) fn read(
 ) -> Result<PositionConfig> {
     let (default_sliding, unrotated_every, scaled_windows, whole_heads) = match positions {
         Positions::Learned => return Ok(PositionConfig::Learned {}),
-        Positions::Alibi => return Ok(PositionConfig::Alibi {}),
+        Positions::Alibi => return Ok(PositionConfig::alibi()),
+        Positions::Unrotated => return Ok(PositionConfig::unrotated(shape.layers)),
         Positions::Rotary { sliding_theta, unrotated_every, scaled_windows, whole_heads } => {
             (sliding_theta, unrotated_every, scaled_windows, whole_heads)
         }

@@ -25,7 +25,7 @@ fn converted_by_llama_cpp() -> Vec<(String, PathBuf, PathBuf)> {
         })
         .collect();
     models.sort();
-    assert_eq!(models.len(), 55);
+    assert_eq!(models.len(), 58);
     models
 }
 
@@ -54,7 +54,9 @@ fn forget(name: &str, config: &mut ModelConfig) {
             config.sliding_window = None;
         }
         // The converter writes 2^20 for models whose state has no end.
-        ("granitemoehybrid", _) => config.max_positions = 0,
+        ("granitemoehybrid" | "nemotron_h", _) => config.max_positions = 0,
+        // Of layers that there are not in Nemotron 3.
+        ("nemotron_h_moe", _) => config.max_positions = 0,
         ("starcoder2", _) => config.sliding_window = None,
         ("gpt_oss", _) => config.gate_clip.as_mut().unwrap().limit = 0.0,
         ("olmoe", _) => config.qkv_clip = None,

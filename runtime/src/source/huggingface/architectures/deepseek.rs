@@ -47,7 +47,7 @@ pub(super) const MISTRAL4: Architecture = Architecture {
             let original = rope.u32("original_max_position_embeddings")?;
             let growth = |factor| -> Result<QueryGrowth> {
                 let needed = || rope.need_u32("original_max_position_embeddings");
-                Ok(QueryGrowth { factor, original_positions: original.map_or_else(needed, Ok)? })
+                Ok(QueryGrowth::rotated(factor, original.map_or_else(needed, Ok)?))
             };
             config.model.query_growth = factor.map(growth).transpose()?;
         }
@@ -258,6 +258,7 @@ fn experts(reader: &Reader<'_>, family: &Family, model: &ModelConfig) -> Result<
         dense_layers,
         score: family.router,
         choice_bias: family.router == RouterScore::Sigmoid,
+        margin: None,
         groups: groups(reader, family)?,
         weight_scale: (scale != 1.0).then_some(scale),
         weigh_inputs: false,
@@ -270,7 +271,7 @@ fn groups(reader: &Reader<'_>, family: &Family) -> Result<Option<ExpertGroups>> 
     let fields = reader.fields;
     let method = fields.str("topk_method")?;
     let limited = match (family.router, method) {
-        (RouterScore::Softmax, None) => family.groups.is_some(),
+        (RouterScore::Softmax | RouterScore::SparseMixer, None) => family.groups.is_some(),
         (RouterScore::Softmax, Some("greedy")) => false,
         (RouterScore::Softmax, Some("group_limited_greedy")) => true,
         (RouterScore::Sigmoid, None | Some("noaux_tc")) => true,

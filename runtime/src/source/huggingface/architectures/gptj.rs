@@ -36,7 +36,7 @@ pub(super) const GPTJ: Architecture = Architecture {
     config,
 };
 
-fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
+pub(super) fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let fields = reader.fields;
     let hidden = reader.dimension(&["n_embd", "hidden_size"], 4096)?;
     let heads = reader.dimension(&["n_head", "num_attention_heads"], 16)?;

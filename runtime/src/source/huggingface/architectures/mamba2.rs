@@ -7,7 +7,7 @@ use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::mamba::{
     MAMBA_MIXER, Mamba2Fields, declared_mixer_conv_bias, mamba2_mixer, only_silu, refuse_limits,
 };
-use super::reader::{WITHOUT_ATTENTION, without_parts};
+use super::reader::without_parts;
 use crate::error::Result;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 
@@ -39,7 +39,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let hidden = reader.dimension(&["hidden_size"], 4096)?;
     let recurrent = mamba2_mixer(reader, &NAMES, head_dim(reader, hidden)?, (0..layers).collect())?;
     let epsilon = fields.f32("layer_norm_epsilon")?.unwrap_or(1e-5);
-    let [heads, kv_heads, head_dim] = WITHOUT_ATTENTION;
+    let [heads, kv_heads, head_dim] = ModelConfig::WITHOUT_ATTENTION;
     let model = ModelConfig {
         architecture: reader.architecture.name().to_owned(),
         layers,

@@ -35,7 +35,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         && let Some(factor) = rope.f32("llama_4_scaling_beta")?.filter(|&factor| factor != 0.0)
     {
         let original_positions = rope.need_u32("original_max_position_embeddings")?;
-        model.query_growth = Some(QueryGrowth { factor, original_positions });
+        model.query_growth = Some(QueryGrowth::rotated(factor, original_positions));
     }
     Ok(plain(model))
 }

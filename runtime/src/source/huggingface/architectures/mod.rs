@@ -6,13 +6,16 @@ mod apertus;
 mod arcee;
 mod architecture;
 mod bamba;
+mod bitnet;
 mod bloom;
+mod codegen;
 mod cohere;
 mod deepseek;
 mod dots1;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
+mod falcon;
 mod gated_delta;
 mod gemma;
 mod gemma2;
@@ -31,10 +34,13 @@ mod granitemoe;
 mod granitemoehybrid;
 mod helium;
 mod hunyuan;
+mod hyperclovax;
+mod internlm3;
 mod latent;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
+mod llama4;
 mod mamba;
 mod mamba2;
 mod minicpm3;
@@ -55,6 +61,7 @@ mod olmoe;
 mod opt;
 mod phi;
 mod phi3;
+mod phimoe;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
@@ -140,6 +147,13 @@ pub(super) const ALL: &[Architecture] = &[
     deepseek::GLM4_MOE_LITE,
     deepseek::MISTRAL4,
     minicpm3::MINICPM3,
+    llama4::LLAMA4,
+    falcon::FALCON,
+    bitnet::BITNET,
+    phimoe::PHIMOE,
+    codegen::CODEGEN,
+    internlm3::INTERNLM3,
+    hyperclovax::HYPERCLOVAX,
 ];
 
 /// The architecture that a `model_type` means.

@@ -55,7 +55,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         norm: NormConfig::new(NormKind::LayerNorm, fields.f32("layer_norm_epsilon")?.unwrap_or(1e-5)),
         activation: Activation::GeluErf,
         gated_ffn: false,
-        position: PositionConfig::Alibi {},
+        position: PositionConfig::alibi(),
         tied_head: reader.tied_head(true)?,
         ..without_parts()
     };

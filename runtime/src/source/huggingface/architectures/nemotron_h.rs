@@ -10,7 +10,7 @@ use qsf_format::{
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::mamba::{MAMBA_MIXER, Mamba2Fields, declared_mixer_conv_bias, mamba2_mixer, only_silu};
-use super::reader::{WITHOUT_ATTENTION, without_parts};
+use super::reader::without_parts;
 use crate::error::{Result, RuntimeError};
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 
@@ -81,7 +81,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
             let (head_dim, kv_heads) = reader.heads(hidden, heads, Some(128), Some(8))?;
             [heads, kv_heads, head_dim]
         }
-        false => WITHOUT_ATTENTION,
+        false => ModelConfig::WITHOUT_ATTENTION,
     };
     let (state_spaces, mixtures) = (of(&[Part::Mamba]), of(&[Part::Experts]));
     let epsilon = fields.f32("layer_norm_epsilon")?.unwrap_or(1e-5);

@@ -206,9 +206,6 @@ impl Reader<'_> {
     }
 }
 
-/// Heads, heads of keys and their width in models of which no layer has attention: the least that there can be (MODEL.md section 1).
-pub(super) const WITHOUT_ATTENTION: [u32; 3] = [1, 1, 2];
-
 /// A model without the parts that only some architectures have. Every field of the configuration is named here: what a new one is
 /// for architectures that do not mention it is decided in this place.
 pub(super) fn without_parts() -> ModelConfig {
@@ -229,6 +226,8 @@ pub(super) fn without_parts() -> ModelConfig {
         logit_scale: None,
         qkv_clip: None,
         attention_sinks: false,
+        sub_norms: false,
+        window_chunks: false,
         query_growth: None,
         gate_clip: None,
         embedding_norm: false,

@@ -238,17 +238,13 @@ fn yarn(rope: Fields<'_>, original_positions: u32, defaults: &RopeDefaults) -> R
 
 /// arXiv 2402.13753.
 fn longrope(rope: Fields<'_>, original_positions: u32, defaults: &RopeDefaults) -> Result<RopeScaling> {
-    for name in ["short_mscale", "long_mscale"] {
-        if rope.get(name).is_some() {
-            return Err(RuntimeError::unsupported(
-                rope.path,
-                name,
-                "only one attention_factor for all lengths is",
-            ));
-        }
+    let of_lengths = [rope.f64("short_mscale")?, rope.f64("long_mscale")?];
+    if of_lengths[0] != of_lengths[1] {
+        let what = "short_mscale and long_mscale that differ";
+        return Err(RuntimeError::unsupported(rope.path, what, "only one factor for all lengths is"));
     }
     let factor = factor_or_ratio(rope, original_positions, defaults)?;
-    let attention_factor = match rope.f64("attention_factor")? {
+    let attention_factor = match of_lengths[0].or(rope.f64("attention_factor")?) {
         Some(given) => given,
         None if factor <= 1.0 => 1.0,
         None => (1.0 + factor.ln() / f64::from(original_positions).ln()).sqrt(),

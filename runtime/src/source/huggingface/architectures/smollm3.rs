@@ -49,9 +49,10 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
 
 /// Which layers are rotated: those with a 1 in `no_rope_layers`, whatever its name says; without it all but every
 /// `no_rope_layer_interval`-th.
-fn rotated_layers(reader: &Reader<'_>, layers: u32) -> Result<Vec<bool>> {
+pub(super) fn rotated_layers(reader: &Reader<'_>, layers: u32) -> Result<Vec<bool>> {
     let fields = reader.fields;
-    if let Some(list) = fields.u32s("no_rope_layers")? {
+    // An empty list is none.
+    if let Some(list) = fields.u32s("no_rope_layers")?.filter(|list| !list.is_empty()) {
         if list.len() < layers as usize {
             let expected = format!("one for each of {layers} layers");
             return Err(fields.wrong("no_rope_layers", expected, list.len()));

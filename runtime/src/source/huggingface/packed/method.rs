@@ -6,6 +6,7 @@ use qsf_format::printable::quote;
 use serde_json::Value;
 
 use super::awq::Awq;
+use super::bitnet::Bitnet;
 use super::compressed::Compressed;
 use super::gptq::{self, Gptq};
 use super::group_size::GroupSize;
@@ -35,6 +36,8 @@ pub(in super::super) enum Method {
     Compressed(Compressed),
     /// As transformers does in MXFP4.
     Mxfp4,
+    /// As BitNet does.
+    Bitnet(Bitnet),
 }
 
 impl Method {
@@ -49,6 +52,7 @@ impl Method {
             Method::Gptq(_) | Method::Awq(_) => name.strip_suffix(".qweight"),
             Method::Compressed(_) => name.strip_suffix(".weight_packed"),
             Method::Mxfp4 => name.strip_suffix("_blocks"),
+            Method::Bitnet(_) => name.strip_suffix(".weight_scale"),
         };
         let Some(stem) = stem else { return Ok(None) };
         let matrix = match self {
@@ -64,6 +68,7 @@ impl Method {
             Method::Awq(format) => format.matrix(stem, store)?,
             Method::Compressed(format) => format.matrix(stem, store)?,
             Method::Mxfp4 => mxfp4::matrix(name, store)?,
+            Method::Bitnet(format) => format.matrix(stem, store)?,
         };
         Ok(Some((stem.to_owned(), matrix)))
     }
@@ -84,6 +89,7 @@ pub(in super::super) fn read_method(fields: Fields<'_>) -> Result<Option<Method>
         Some("awq") => awq(found).map(Some),
         Some("compressed-tensors") if found.str("format")? == Some(PACKED) => compressed(found).map(Some),
         Some("mxfp4") => Ok(Some(Method::Mxfp4)),
+        Some("bitnet") => bitnet(found).map(Some),
         // mlx-lm writes what it has in `quantization` under this name too.
         None if found.get("group_size").is_some() && found.get("bits").is_some() => mlx(found).map(Some),
         _ => Ok(None),
@@ -235,6 +241,31 @@ fn compressed(fields: Fields<'_>) -> Result<Method> {
         zeros_needed &= !weights.bool("symmetric")?.unwrap_or(true);
     }
     Ok(Method::Compressed(Compressed { zeros_needed }))
+}
+
+fn bitnet(fields: Fields<'_>) -> Result<Method> {
+    // Without, floats stand there that are rounded to ternary values at every step.
+    if let Some(other) = fields.str("quantization_mode")?.filter(|mode| *mode != "offline") {
+        let what = option(fields, "quantization_mode", other);
+        return Err(RuntimeError::unsupported(
+            fields.path,
+            what,
+            "supported: offline, that of packed weights",
+        ));
+    }
+    if fields.bool("use_rms_norm")? == Some(true) {
+        let what = format!("{}use_rms_norm", fields.within);
+        return Err(RuntimeError::unsupported(fields.path, what, "only false is"));
+    }
+    let divides = match fields.str("linear_class")?.unwrap_or("bitlinear") {
+        "bitlinear" => true,
+        "autobitlinear" => false,
+        other => {
+            let what = option(fields, "linear_class", other);
+            return Err(RuntimeError::unsupported(fields.path, what, "supported: bitlinear, autobitlinear"));
+        }
+    };
+    Ok(Method::Bitnet(Bitnet { divides }))
 }
 
 /// A field and its value, for messages.

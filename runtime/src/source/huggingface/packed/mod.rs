@@ -5,12 +5,13 @@
 //! |---|---|
 //! | `store` | the tensors of a checkpoint, packed matrices among them |
 //! | `method` | which tool packed them, by the configuration |
-//! | `mlx`, `gptq`, `awq`, `compressed`, `mxfp4` | what each tool does |
+//! | `mlx`, `gptq`, `awq`, `compressed`, `mxfp4`, `bitnet` | what each tool does |
 //! | `matrix`, `group_size` | what they have in common |
 //! | `packed_part` | one of the tensors that a matrix is packed in, checked |
 //! | `rows` | codes, scales and zeros to floats |
 
 mod awq;
+mod bitnet;
 mod compressed;
 mod gptq;
 mod group_size;

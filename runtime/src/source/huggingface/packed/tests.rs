@@ -172,6 +172,32 @@ fn models_of_every_tool_compute_what_their_expanded_weights_compute() {
     }
 }
 
+#[test]
+fn four_rows_of_three_values_are_in_one_of_bytes_and_the_scale_multiplies_or_divides() {
+    // Codes 2, 1, 0, 2 of rows 0, 2, 4, 6, and 0, 0, 1, 2 of rows 1, 3, 5, 7.
+    let memory = || {
+        let mut memory = Memory::default().floats("x.weight_scale", &[1], &[0.5]);
+        memory.0.insert("x.weight".into(), (Dtype::U8, vec![2, 1], vec![0b10_00_01_10, 0b10_01_00_00]));
+        memory
+    };
+    for (class, one) in [("autobitlinear", 0.5), ("bitlinear", 2.0)] {
+        let config = json!({"quant_method": "bitnet", "linear_class": class, "quantization_mode": "offline"});
+        let store = memory().packed(config).unwrap();
+        assert_eq!(store.describe("x.weight").unwrap().0, [8, 1]);
+        assert!(store.describe("x.weight").unwrap().1.is_ternary());
+        let found = store.load("x.weight").unwrap().to_f32();
+        assert_eq!(found, [1.0, -1.0, 0.0, -1.0, -1.0, 0.0, 1.0, 1.0].map(|value: f32| value * one));
+    }
+    let mut two_scales = memory();
+    two_scales.0.insert("x.weight_scale".into(), (Dtype::F32, vec![2], vec![0; 8]));
+    let config = json!({"quant_method": "bitnet"});
+    assert!(two_scales.packed(config.clone()).unwrap_err().to_string().contains("one value"));
+    let mut zero = memory();
+    zero.0.insert("x.weight_scale".into(), (Dtype::F32, vec![1], vec![0; 4]));
+    let error = zero.packed(config).unwrap().load("x.weight").unwrap_err();
+    assert!(error.to_string().contains("finite"), "{error}");
+}
+
 /// Eight inputs, eight outputs: code i for input i, zero 8 stored less 1, scale j + 1 for output j.
 fn gptq_layer() -> Memory {
     Memory::default()

@@ -3,6 +3,7 @@
 mod hybrids;
 mod latents;
 mod layer_norms;
+mod others;
 mod state_spaces;
 
 use std::collections::HashSet;
@@ -16,7 +17,7 @@ use crate::source::WeightSource;
 use crate::source::huggingface::architectures;
 
 /// A tiny model of each architecture. Hidden 8, ffn 12, vocabulary 10, 2 layers; heads as the architecture allows.
-fn samples() -> Vec<TinyModel> {
+pub(super) fn samples() -> Vec<TinyModel> {
     let mut samples = vec![
         llama(),
         gpt2(),
@@ -47,6 +48,7 @@ fn samples() -> Vec<TinyModel> {
     samples.extend(hybrids::samples());
     samples.extend(latents::samples());
     samples.extend(state_spaces::samples());
+    samples.extend(others::samples());
     samples
 }
 

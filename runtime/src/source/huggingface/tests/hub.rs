@@ -441,7 +441,7 @@ fn bloom_560m() {
     assert_eq!((model.hidden, model.ffn, heads(&model)), (1024, 4096, [16, 16, 64]));
     assert_eq!(
         (model.position, model.embedding_norm, model.tied_head),
-        (PositionConfig::Alibi {}, true, true)
+        (PositionConfig::alibi(), true, true)
     );
 }
 

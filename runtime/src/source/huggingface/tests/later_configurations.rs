@@ -3,13 +3,13 @@
 use qsf_format::{ExpertGroups, Failure, GateClip, QueryGrowth, RouterScore, SharedExperts};
 use serde_json::json;
 
+use super::architectures::samples as all_samples;
 use super::hub::read;
-use super::later_samples::samples;
 use super::*;
 use crate::source::WeightSource;
 
 fn sample(model_type: &str) -> TinyModel {
-    samples().into_iter().find(|model| model.config["model_type"] == model_type).unwrap()
+    all_samples().into_iter().find(|model| model.config["model_type"] == model_type).unwrap()
 }
 
 #[test]
@@ -73,8 +73,43 @@ fn queries_grow_where_the_rotary_parameters_say_so() {
         "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1
     });
     let model = sample("ministral3").with("rope_parameters", rope).open().unwrap();
-    assert_eq!(model.config().query_growth, Some(QueryGrowth { factor: 0.1, original_positions: 4 }));
+    assert_eq!(model.config().query_growth, Some(QueryGrowth::rotated(0.1, 4)));
     assert_eq!(sample("ministral3").open().unwrap().config().query_growth, None);
+}
+
+fn bitnet(mode: &str) -> Value {
+    json!({"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": mode})
+}
+
+#[test]
+fn falcon_40b_and_phi_3_5_moe() {
+    // https://huggingface.co/tiiuae/falcon-40b/blob/main/config.json
+    let model = read(json!({
+        "alibi": false, "bias": false, "bos_token_id": 11, "eos_token_id": 11, "hidden_size": 8192,
+        "layer_norm_epsilon": 1e-05, "model_type": "falcon", "multi_query": true,
+        "new_decoder_architecture": true, "num_attention_heads": 128, "num_hidden_layers": 60, "num_kv_heads": 8,
+        "parallel_attn": true, "vocab_size": 65024
+    }));
+    assert_eq!((model.kv_heads, model.head_dim, model.ffn, model.tied_head), (8, 64, 32_768, true));
+    assert_eq!(model.residual, qsf_format::Residual::Parallel);
+    let factors: Vec<f64> = (0..64).map(f64::from).map(|i| 1.0 + i).collect();
+    // https://huggingface.co/microsoft/Phi-3.5-MoE-instruct/blob/main/config.json, other factors
+    let config = json!({
+        "attention_bias": true, "hidden_act": "silu", "hidden_size": 4096, "input_jitter_noise": 0.01,
+        "intermediate_size": 6400, "lm_head_bias": true, "max_position_embeddings": 131072, "model_type": "phimoe",
+        "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "num_local_experts": 16, "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-05,
+        "rope_scaling": {
+            "long_factor": factors, "long_mscale": 1.243163121016122, "original_max_position_embeddings": 4096,
+            "short_factor": factors, "short_mscale": 1.243163121016122, "type": "longrope"
+        },
+        "rope_theta": 10000.0, "router_jitter_noise": 0.01, "sliding_window": 131072,
+        "tie_word_embeddings": false, "vocab_size": 32064
+    });
+    let model = read(config);
+    let experts = model.experts.as_ref().unwrap();
+    assert_eq!((experts.score, experts.margin), (RouterScore::SparseMixer, Some(0.02)));
+    assert_eq!((model.sliding_window.is_none(), model.norm.kind), (true, qsf_format::NormKind::LayerNorm));
 }
 
 #[test]
@@ -84,6 +119,12 @@ fn what_is_not_done_is_refused_by_name() {
         ("ernie4_5_moe", "use_bias", json!(true), "use_bias = true"),
         ("gemma", "use_bidirectional_attention", json!(true), "use_bidirectional_attention = true"),
         ("gpt_oss", "hidden_act", json!("mish"), "hidden_act \"mish\""),
+        ("llama4_text", "layer_types", json!(["sliding_attention", "full_attention"]), "sliding_attention"),
+        ("falcon", "num_ln_in_parallel_attn", json!(2), "num_ln_in_parallel_attn = 2"),
+        ("falcon", "activation", json!("mish"), "activation \"mish\""),
+        ("internlm3", "bias", json!(true), "qkv_bias = false with bias = true"),
+        ("phimoe", "num_experts_per_tok", json!(1), "num_experts_per_tok = 1"),
+        ("bitnet", "quantization_config", bitnet("online"), "quantization_mode \"online\""),
         ("ministral", "layer_types", json!(["chunked_attention", "full_attention"]), "chunked_attention"),
     ] {
         let error = sample(model_type).with(field, value).open().unwrap_err();
@@ -103,6 +144,13 @@ fn numbers_that_contradict_each_other_are_refused_by_name() {
         ("olmo", "clip_qkv", json!(-1.0), "qkv_clip"),
         ("cohere2", "sliding_window_pattern", json!(0), "sliding_window_pattern"),
         ("exaone4", "sliding_window_pattern", json!("LLX"), "letters L and G"),
+        ("llama4_text", "interleave_moe_layer_step", json!(0), "interleave_moe_layer_step"),
+        ("llama4_text", "num_experts_per_tok", json!(3), "experts used is 3"),
+        ("llama4_text", "floor_scale", json!(0.5), "floor_scale"),
+        ("falcon", "num_attention_heads", json!(3), "hidden_size"),
+        ("falcon", "multi_query", json!(false), "query_key_value"),
+        ("codegen", "n_embd", json!(10), "n_embd"),
+        ("phimoe", "router_jitter_noise", json!(0.0), "experts margin"),
         ("ernie4_5_moe", "moe_layer_interval", json!(0), "moe_layer_interval"),
     ] {
         let error = sample(model_type).with(field, value).open().unwrap_err();

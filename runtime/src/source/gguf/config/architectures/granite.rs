@@ -1,14 +1,14 @@
 //! Granite 3 and 4, with experts and without, with layers of Mamba-2 and without: LLaMA with factors.
 
 use qsf_format::PositionConfig;
-use qsf_format::TensorKind::*;
 
 use super::super::architecture::{Architecture, ExpertUse, LLAMA, Window};
 use super::super::reading::Reading;
+use super::state_spaces::MAMBA;
 use crate::error::Result;
 use crate::source::gguf::name_groups::{ATTENTION_PAIRS, ENDS, EXPERTS, FFN, PRE_NORMS, SHARED_EXPERTS};
 use crate::source::gguf::names::table;
-use crate::source::mapping::{Form, NameRule, NameTable, formed, join_rules, rows};
+use crate::source::mapping::{NameTable, join_rules};
 
 pub(in super::super) const GRANITE: Architecture = Architecture {
     name: "granite",
@@ -65,17 +65,6 @@ pub(in super::super) const GRANITE_HYBRID: Architecture = Architecture {
 
 static HYBRID: NameTable =
     table(join_rules!(ENDS, PRE_NORMS, ATTENTION_PAIRS, MAMBA, FFN, EXPERTS, SHARED_EXPERTS));
-
-const MAMBA: &[NameRule] = &[
-    rows("blk.{}.ssm_in.weight", &[MixerGate, MixerIn, MixerStep]),
-    formed("blk.{}.ssm_conv1d.weight", &[MixerConv], Form::Filters),
-    rows("blk.{}.ssm_conv1d.bias", &[MixerConvBias]),
-    rows("blk.{}.ssm_a", &[MixerDecay]),
-    rows("blk.{}.ssm_dt.bias", &[MixerStepBias]),
-    rows("blk.{}.ssm_d", &[MixerSkip]),
-    rows("blk.{}.ssm_norm.weight", &[MixerNorm]),
-    rows("blk.{}.ssm_out.weight", &[MixerOutput]),
-];
 
 static TABLE: NameTable = table(join_rules!(ENDS, PRE_NORMS, ATTENTION_PAIRS, FFN, EXPERTS, SHARED_EXPERTS));
 

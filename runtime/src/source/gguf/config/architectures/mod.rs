@@ -16,6 +16,7 @@ mod lfm2;
 mod mistral3;
 mod mixtures;
 mod qwen35;
+mod state_spaces;
 
 pub(super) use cohere::{COHERE2, COMMAND_R};
 pub(in crate::source::gguf) use deepseek2::scale_of_yarn;
@@ -34,3 +35,4 @@ pub(super) use lfm2::{LFM2, LFM2_MOE};
 pub(super) use mistral3::MISTRAL3;
 pub(super) use mixtures::{DOTS1, MINIMAX_M2, OLMOE, QWEN2_MOE};
 pub(super) use qwen35::{QWEN3_NEXT, QWEN35, QWEN35_MOE};
+pub(super) use state_spaces::{MAMBA2, NEMOTRON_H, NEMOTRON_H_MOE};
