@@ -7,11 +7,12 @@ use qsf_runtime::file_hash::hash_file;
 use qsf_runtime::gguf::Metadata;
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::source::{self, StoredType, TensorInfo, WeightSource};
+use qsf_runtime::{Result, RuntimeError};
 use serde_json::json;
 
 use super::facts::{Evaluation, FileFacts};
-use crate::inspect::source::SourceFound;
-use crate::inspect::tensors::{Measured, TensorLine};
+use crate::source::SourceFound;
+use crate::tensors::{Measured, TensorLine};
 
 /// Number of 64-bit floats among the types of GGUF's keys.
 const F64: u32 = 12;
@@ -20,7 +21,7 @@ const F64: u32 = 12;
 ///
 /// # Errors
 /// When it cannot be read or is damaged, or a stop was requested.
-pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
+pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> Result<FileFacts> {
     let model = source::open(path)?;
     let mut tensors = Vec::new();
     for info in model.tensors() {
@@ -28,7 +29,7 @@ pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFact
         tensors.push(line(&*model, info)?);
     }
     let hashed = hash_file(path, &[cancel])?;
-    let bytes = path.metadata()?.len();
+    let bytes = path.metadata().map_err(|e| RuntimeError::io(path, "read", e))?.len();
     let weights: u64 = model.tensors().iter().map(|info| info.rows as u64 * info.cols as u64).sum();
     let evaluation = model.gguf_metadata().and_then(evaluation);
     let mut json = SourceFound::look(path, true)?.to_json();
@@ -51,7 +52,7 @@ pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFact
     })
 }
 
-fn line(model: &dyn WeightSource, info: &TensorInfo) -> anyhow::Result<TensorLine> {
+fn line(model: &dyn WeightSource, info: &TensorInfo) -> Result<TensorLine> {
     let place = match (info.id.layer, info.id.kind) {
         (Some(_), _) => "layer",
         (None, TensorKind::TokenEmbedding) => "embedding",

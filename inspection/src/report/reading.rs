@@ -14,11 +14,7 @@ use super::gguf_facts::read_gguf;
 ///
 /// # Errors
 /// When a file cannot be read or is damaged, or the user interrupts: that of the first such file.
-pub(super) fn read_files(
-    paths: &[PathBuf],
-    progress: &dyn Progress,
-    cancel: &Cancel,
-) -> anyhow::Result<Vec<FileFacts>> {
+pub fn read_files(paths: &[PathBuf], progress: &dyn Progress, cancel: &Cancel) -> Result<Vec<FileFacts>> {
     let total = paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
     progress.begin("reading", total);
     let mut files = Vec::new();
@@ -38,7 +34,7 @@ pub(super) fn read_files(
     Ok(files)
 }
 
-fn read_file(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
+fn read_file(path: &Path, cancel: &Cancel) -> Result<FileFacts> {
     if is_gguf(path) {
         return read_gguf(path, cancel);
     }
