@@ -45,6 +45,11 @@ python *args:
 capi:
     scripts/test_capi
 
+# The page for browsers, in Chromium, and its kernels as WebAssembly. Runs behind `just test`, whose programs it compares with
+web:
+    scripts/test_wasm_kernels
+    scripts/test_web
+
 # Kernels and quantizers, with the arguments of criterion: just bench --save-baseline before
 bench *args:
     cargo bench -p qsf-runtime --bench kernels -- {{args}}

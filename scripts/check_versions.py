@@ -4,7 +4,7 @@
     scripts/check_versions.py [TAG]
 
 The version of the workspace is the one that counts. Compared with it: the crates as the workspace names them to each
-other, the lock files, python/Cargo.toml, python/pyproject.toml, capi/Cargo.toml, and TAG if it is given (v1.2.3). With TAG, CHANGELOG.md
+other, the lock files, python/Cargo.toml, python/pyproject.toml, capi/Cargo.toml, web/Cargo.toml, and TAG if it is given (v1.2.3). With TAG, CHANGELOG.md
 must have a section of that version, too. Needs Python 3.11."""
 
 import sys
@@ -42,6 +42,8 @@ def found():
     places |= locked("python/Cargo.lock", own.keys() | {python["name"]})
     places["capi/Cargo.toml"] = toml("capi/Cargo.toml")["package"]["version"]
     places |= locked("capi/Cargo.lock", own.keys() | {"qsf-capi"})
+    places["web/Cargo.toml"] = toml("web/Cargo.toml")["package"]["version"]
+    places |= locked("web/Cargo.lock", own.keys() | {"qsf-web"})
     places |= locked("fuzz/Cargo.lock", own)
     return workspace["package"]["version"], places
 

@@ -34,10 +34,14 @@ pub(super) enum Level {
     /// NEON with dot products and matrix products of bytes.
     #[cfg(target_arch = "aarch64")]
     I8mm,
+    /// Vectors of WebAssembly. A module that has their instructions runs nowhere else.
+    #[cfg(target_feature = "simd128")]
+    Simd128,
 }
 
 /// The name of every set on every processor.
-const NAMES: [&str; 9] = ["scalar", "sse", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"];
+const NAMES: [&str; 10] =
+    ["scalar", "sse", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm", "simd128"];
 
 /// A value of `QSF_CPU` that cannot be honoured.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -65,7 +69,7 @@ impl Isa {
     /// Every set that this processor has, slowest first.
     pub fn available() -> Vec<Isa> {
         #[cfg_attr(
-            not(any(target_arch = "x86_64", target_arch = "aarch64")),
+            not(any(target_arch = "x86_64", target_arch = "aarch64", target_feature = "simd128")),
             expect(unused_mut, reason = "no other set here")
         )]
         let mut all = vec![Isa::SCALAR];
@@ -102,6 +106,8 @@ impl Isa {
                 }
             }
         }
+        #[cfg(target_feature = "simd128")]
+        all.push(Isa(Level::Simd128));
         all
     }
 
@@ -155,6 +161,8 @@ impl Isa {
             Level::I8mm => "i8mm",
             #[cfg(target_arch = "x86_64")]
             Level::Amx => "amx",
+            #[cfg(target_feature = "simd128")]
+            Level::Simd128 => "simd128",
         }
     }
 
@@ -186,6 +194,9 @@ impl Isa {
             // NEON is part of the baseline.
             #[cfg(target_arch = "aarch64")]
             Level::Neon | Level::Dotprod | Level::I8mm => work.run(),
+            // All of the module has the instructions.
+            #[cfg(target_feature = "simd128")]
+            Level::Simd128 => work.run(),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value with one of these levels is only made after detection of the features.
             Level::Avx2 | Level::AvxVnni => unsafe { run_avx2(work) },

@@ -27,6 +27,11 @@ pub fn sum(lanes: Lanes) -> f32 {
 /// `acc + a * b` in every lane, rounded once.
 #[inline(always)]
 pub fn mul_add(acc: &mut Lanes, a: &Lanes, b: &Lanes) {
+    #[cfg(target_feature = "simd128")]
+    {
+        *acc = fma(a, b, *acc);
+    }
+    #[cfg(not(target_feature = "simd128"))]
     for i in 0..LANES {
         acc[i] = a[i].mul_add(b[i], acc[i]);
     }
@@ -36,11 +41,16 @@ pub fn mul_add(acc: &mut Lanes, a: &Lanes, b: &Lanes) {
 #[inline(always)]
 #[must_use]
 pub fn fma(a: &Lanes, b: &Lanes, acc: Lanes) -> Lanes {
-    let mut out = [0.0; LANES];
-    for i in 0..LANES {
-        out[i] = a[i].mul_add(b[i], acc[i]);
+    #[cfg(target_feature = "simd128")]
+    return crate::fused::fused_lanes(a, b, &acc);
+    #[cfg(not(target_feature = "simd128"))]
+    {
+        let mut out = [0.0; LANES];
+        for i in 0..LANES {
+            out[i] = a[i].mul_add(b[i], acc[i]);
+        }
+        out
     }
-    out
 }
 
 /// The first 16 values of `values`, zeros where there are fewer.

@@ -52,6 +52,8 @@ mod float16;
 pub mod float_dot;
 pub mod float_matvec;
 mod function;
+#[cfg(target_feature = "simd128")]
+mod fused;
 mod hadamard;
 mod int8x256_rows;
 mod isa;

@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::alignment::{ALIGN, CHUNK_BYTES, first_nonzero};
 use crate::error::{Damage, Unread, reserve};
 use crate::header::check_crc;
+use crate::zstd_frame::{self, Decoder, check_one_frame, stated_size};
 
 /// Compression of a chunk or a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,16 +45,23 @@ impl Compression {
         match self {
             Compression::None => Ok(raw.to_vec()),
             Compression::Lz4 => Ok(lz4_flex::block::compress(raw)),
-            Compression::Lz4Hc => lz4::block::compress(raw, Some(LZ4HC_MODE), false),
-            Compression::Zstd => zstd::bulk::compress(raw, ZSTD_LEVEL),
+            Compression::Lz4Hc => lz4hc(raw),
+            Compression::Zstd => zstd_frame::compress(raw),
         }
     }
 }
 
 /// The strongest that LZ4 has: reading is as fast for all of them.
-const LZ4HC_MODE: lz4::block::CompressionMode = lz4::block::CompressionMode::HIGHCOMPRESSION(12);
-/// Weights compress alike at every level (docs/measurements/format.md); 3 is zstd's default.
-const ZSTD_LEVEL: i32 = 3;
+#[cfg(not(target_family = "wasm"))]
+fn lz4hc(raw: &[u8]) -> std::io::Result<Vec<u8>> {
+    lz4::block::compress(raw, Some(lz4::block::CompressionMode::HIGHCOMPRESSION(12)), false)
+}
+
+/// Nothing writes files here.
+#[cfg(target_family = "wasm")]
+fn lz4hc(_raw: &[u8]) -> std::io::Result<Vec<u8>> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
 
 /// One zstd frame decompressed. In one go, so that no window is kept beside the output, whatever the frame asks for.
 ///
@@ -63,38 +71,23 @@ pub(crate) fn zstd_at_most(stored: &[u8], limit: usize, place: &str, at: u64) ->
     let damage =
         |found: String| Damage::new(place, at, format!("a zstd frame of at most {limit} bytes"), found);
     check_one_frame(stored).map_err(damage)?;
-    let stated = zstd::zstd_safe::get_frame_content_size(stored).ok().flatten();
+    let stated = stated_size(stored);
     if let Some(bytes) = stated.filter(|&bytes| bytes > limit as u64) {
         return Err(damage(format!("{bytes} bytes")).into());
     }
     // A frame may keep its size to itself. Memory that is not written to costs nothing.
     let mut raw = Vec::new();
     reserve(&mut raw, stated.map_or(limit, |bytes| bytes as usize), place)?;
-    let mut decoder = zstd::bulk::Decompressor::new().map_err(|e| damage(e.to_string()))?;
-    match decoder.decompress_to_buffer(stored, &mut raw) {
-        Ok(_) => {
+    let mut decoder = Decoder::new().map_err(damage)?;
+    match decoder.decode_to_vec(stored, &mut raw) {
+        Ok(()) => {
             raw.shrink_to_fit();
             Ok(raw)
         }
         Err(_) if stated.is_none() => Err(damage("more than that, or a damaged frame".into()).into()),
-        Err(error) => Err(damage(error.to_string()).into()),
+        Err(error) => Err(damage(error).into()),
     }
 }
-
-/// Checks that `stored` is one frame with content, and nothing else.
-fn check_one_frame(stored: &[u8]) -> Result<(), String> {
-    if !stored.starts_with(&ZSTD_MAGIC) {
-        return Err("bytes that begin in another way".into());
-    }
-    match zstd::zstd_safe::find_frame_compressed_size(stored) {
-        Ok(bytes) if bytes == stored.len() => Ok(()),
-        Ok(bytes) => Err(format!("{} bytes behind the frame", stored.len().saturating_sub(bytes))),
-        Err(code) => Err(zstd::zstd_safe::get_error_name(code).to_owned()),
-    }
-}
-
-/// How a frame begins that is not skippable (RFC 8878, section 3.1.1).
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// A chunk may expand at most this many times; what would shrink further is stored raw. It bounds what a small hostile
 /// file can make a reader allocate, and LZ4 cannot do better anyway.
@@ -118,7 +111,7 @@ pub struct Chunk {
 /// Checks and decompresses chunks one after the other into memory of the caller, with what that needs kept between them.
 #[derive(Default)]
 pub struct ChunkDecoder {
-    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    zstd: Option<Decoder>,
 }
 
 impl ChunkDecoder {
@@ -162,14 +155,13 @@ impl ChunkDecoder {
         Err(Damage::new(place, chunk.offset, expected, found))
     }
 
-    /// In one go, so that no window is kept beside the output, whatever the frame asks for.
     fn one_frame(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<usize, String> {
         check_one_frame(stored)?;
         let zstd = match &mut self.zstd {
             Some(zstd) => zstd,
-            none => none.insert(zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?),
+            none => none.insert(Decoder::new()?),
         };
-        zstd.decompress_to_buffer(stored, raw).map_err(|e| e.to_string())
+        zstd.decode(stored, raw)
     }
 }
 

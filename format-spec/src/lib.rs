@@ -56,6 +56,7 @@
 //! ```
 
 mod alignment;
+mod arriving;
 mod block_size;
 mod bounded_json;
 mod built_in;
@@ -99,8 +100,10 @@ mod type_table;
 mod unknown_kind;
 mod verify;
 mod writer;
+mod zstd_frame;
 
 pub use alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
+pub use arriving::{ArrivingFile, Wanted};
 pub use block_size::BlockSize;
 pub use bounded_json::{JsonLimits, check_json, from_json};
 pub use chunk::{Chunk, ChunkDecoder, Compression, MAX_EXPANSION};

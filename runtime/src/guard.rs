@@ -26,7 +26,8 @@ pub(crate) fn catch_library_panic<T>(
     HOOK.call_once(|| {
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if !GUARDED.get() {
+            // Where a panic is the end, its message is all that is left of it.
+            if !GUARDED.get() || cfg!(panic = "abort") {
                 previous(info);
             }
         }));

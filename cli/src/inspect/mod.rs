@@ -4,24 +4,22 @@
 //! |---|---|
 //! | `program`, `help` | the command line as a whole, and how its help is arranged |
 //! | `mod` | one file, or several |
-//! | `overview`, `tensors` | what is shown of a QSF file |
-//! | `source` | what is shown of a GGUF file or a directory |
 //! | `diff` | `qsf-inspect diff` |
 //! | `report` | `qsf-inspect report` |
 
 mod diff;
 mod help;
-mod overview;
 mod program;
 mod report;
-mod source;
-mod tensors;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use qsf_format::printable::printable;
 use qsf_format::{Failure, Meta, QsfFile, Verification, human_bytes, verify_file};
+use qsf_inspection::overview::{describe, text, verification_json};
+use qsf_inspection::source::SourceFound;
+use qsf_inspection::tensors::{TensorLine, list_tensors};
 use qsf_runtime::source::gguf::is_gguf;
 use qsf_runtime::source::refuse_what_is_no_model;
 use serde_json::{Value, json};
@@ -32,11 +30,8 @@ use crate::exit::{SomeFailed, Unprotected, class_of};
 use crate::json_document::document;
 
 pub use diff::{DiffArgs, difference_json, print_difference};
-use overview::{describe, text, verification_json};
 pub use program::{InspectProgram, main, program};
 pub use report::{ReportArgs, parcel_of, report_json, write_report};
-use source::SourceFound;
-use tensors::{TensorLine, list_tensors};
 
 /// What to show of which files.
 #[derive(Debug, Clone, Args)]
@@ -180,7 +175,7 @@ impl Found {
         match self {
             Found::Qsf(found) => {
                 let QsfFound { file, meta, tensors, verification } = &**found;
-                text(file, meta.as_ref(), tensors, verification.as_ref())
+                Ok(text(file, meta.as_ref(), tensors, verification.as_ref())?)
             }
             Found::Source(found) => Ok(found.to_text()),
         }

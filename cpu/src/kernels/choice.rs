@@ -4,6 +4,8 @@
 use super::aarch64;
 use super::scalar;
 use super::table::KernelTable;
+#[cfg(target_feature = "simd128")]
+use super::wasm32;
 #[cfg(target_arch = "x86_64")]
 use super::x86_64;
 use crate::backend::Cpu;
@@ -37,6 +39,8 @@ impl KernelTable {
             Level::I8mm => &aarch64::I8MM,
             #[cfg(target_arch = "x86_64")]
             Level::Amx => &x86_64::AMX,
+            #[cfg(target_feature = "simd128")]
+            Level::Simd128 => &wasm32::SIMD128,
         }
     }
 }

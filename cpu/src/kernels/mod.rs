@@ -10,8 +10,13 @@
 //! | `learned` | codes and scales of the learned types in those terms |
 //! | `tokens` | activations, and what sums of products with them add to results |
 //! | `product` | the vector kernel of a single token, compiled for every instruction set and type |
-//! | `x86_64`, `aarch64` | the instruction sets, each family with its `batch` for several tokens |
+//! | `x86_64`, `aarch64`, `wasm32` | the instruction sets; the first two families have a `batch` for several tokens |
 //! | `rows` | weights that are not in panels |
+
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_feature = "simd128")),
+    allow(dead_code, reason = "what vector kernels share")
+)]
 
 /// A kernel for every type, in the order of `QuantType::ALL`, by the function `$matmul`, which is generic over the id of a type. There is
 /// none for a float type. Names begin with `$prefix`.
@@ -59,7 +64,7 @@ macro_rules! table {
 
 /// An array of four registers, element `$i` by `$value`. `array::map` is not always inlined, and then registers go through
 /// memory.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_feature = "simd128"))]
 macro_rules! each {
     ($i:ident => $value:expr) => { each!($i, 0 1 2 3, $value) };
     ($i:ident, $($at:literal)*, $value:expr) => { [$({ let $i = $at; $value }),*] };
@@ -77,6 +82,8 @@ mod scalar;
 mod table;
 mod tokens;
 mod unpack;
+#[cfg(target_feature = "simd128")]
+mod wasm32;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

@@ -9,6 +9,8 @@ mod operations;
 mod plain;
 mod prefetch;
 mod run;
+#[cfg(target_feature = "simd128")]
+mod simd128;
 
 pub use operations::{Vector, VectorWork};
 pub(super) use prefetch::{prefetch, prefetch_second};

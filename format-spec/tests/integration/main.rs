@@ -4,6 +4,7 @@
 
 mod small_file;
 
+mod arriving;
 mod clusters;
 mod conformance;
 mod damage;

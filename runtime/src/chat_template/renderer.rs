@@ -58,6 +58,10 @@ impl Renderer {
 
 /// What comes of `work` on a thread with a stack of known size. Panics of the library are caught further in.
 fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
+    // WebAssembly has no threads, and one stack, which web/build.rs makes as large.
+    if cfg!(target_family = "wasm") {
+        return Ok(work());
+    }
     let thread = thread::Builder::new().name("template".into()).stack_size(STACK).spawn(work);
     let joined = thread.map_err(Failed::Start)?.join();
     joined.map_err(|_| Failed::Start(io::Error::other("rendering has panicked")))

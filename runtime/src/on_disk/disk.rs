@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
+#[cfg(target_os = "linux")]
 use crate::arena::REGION_ALIGN;
 use crate::error::{Result, RuntimeError};
 

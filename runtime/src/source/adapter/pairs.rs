@@ -13,7 +13,7 @@ use crate::source::mapping::{Module, ModulePart, NameTable, PartOrder, TensorSto
 use crate::tensor::Tensor;
 
 /// Most values of a matrix, so that sizes stay far from overflow.
-const MAX_VALUES: usize = 1 << 32;
+const MAX_VALUES: u64 = 1 << 32;
 
 /// Ends of the names of both tensors of a pair.
 pub(super) struct Ends {
@@ -74,7 +74,9 @@ impl<'a> Pair<'a> {
             let (shape, _) = store.describe(name).unwrap_or((&[], qsf_format::QuantType::F32.into()));
             let values = shape.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
             match shape.try_into() {
-                Ok(two) if values.is_some_and(|values| (1..=MAX_VALUES).contains(&values)) => Ok(two),
+                Ok(two) if values.is_some_and(|values| (1..=MAX_VALUES).contains(&(values as u64))) => {
+                    Ok(two)
+                }
                 _ => Err(wrong(store, name, "a matrix with values", format!("shape {shape:?}"))),
             }
         };

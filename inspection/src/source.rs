@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use qsf_format::human_bytes;
+use qsf_runtime::Result;
 use qsf_runtime::source::gguf::is_gguf;
 use qsf_runtime::source::{self, WeightSource, file_bytes};
 use serde_json::{Value, json};
 
-use super::overview::model_parts;
-use crate::console::table;
 use crate::json_document::document;
+use crate::overview::model_parts;
+use crate::table::table;
 
 /// A model, and its tensors.
-pub(super) struct SourceFound {
+pub struct SourceFound {
     source: Box<dyn WeightSource>,
     format: &'static str,
     bytes: u64,
@@ -32,7 +33,11 @@ struct SourceTensor {
 }
 
 impl SourceFound {
-    pub fn look(path: &Path, listed: bool) -> anyhow::Result<SourceFound> {
+    /// Opens what is at `path`; `listed` shows its tensors one by one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no model.
+    pub fn look(path: &Path, listed: bool) -> Result<SourceFound> {
         let source = source::open(path)?;
         let bytes = file_bytes(&*source)?;
         let mut tensors = Vec::new();
@@ -50,6 +55,7 @@ impl SourceFound {
         Ok(SourceFound { source, format, bytes, tensors, listed })
     }
 
+    /// Where it is.
     pub fn path(&self) -> &Path {
         self.source.path()
     }
@@ -64,10 +70,12 @@ impl SourceFound {
         )
     }
 
+    /// How many tensors it has.
     pub fn tensor_count(&self) -> usize {
         self.tensors.len()
     }
 
+    /// Bytes of its files.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -92,6 +100,7 @@ impl SourceFound {
         types
     }
 
+    /// As a document.
     pub fn to_json(&self) -> Value {
         let types = self.types();
         let files = self.source.files();
@@ -119,6 +128,7 @@ impl SourceFound {
         document("source", value)
     }
 
+    /// For people.
     pub fn to_text(&self) -> String {
         let config = self.source.config();
         let files = self.source.files().len();

@@ -15,11 +15,7 @@ use super::gguf_facts::read_gguf;
 ///
 /// # Errors
 /// When a file cannot be read or is damaged, or the user interrupts: that of the first such file.
-pub(super) fn read_files(
-    paths: &[PathBuf],
-    progress: &dyn Progress,
-    cancel: &Cancel,
-) -> anyhow::Result<Vec<FileFacts>> {
+pub fn read_files(paths: &[PathBuf], progress: &dyn Progress, cancel: &Cancel) -> Result<Vec<FileFacts>> {
     let total = paths.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
     progress.begin("reading", total);
     // Who writes *.gguf names all parts of a model; the first brings the others.
@@ -45,7 +41,7 @@ fn is_with_its_first(path: &Path, all: &[PathBuf]) -> bool {
     first_of_part(path).is_some_and(|first| all.contains(&first))
 }
 
-fn read_file(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
+fn read_file(path: &Path, cancel: &Cancel) -> Result<FileFacts> {
     if is_gguf(path) {
         return read_gguf(path, cancel);
     }

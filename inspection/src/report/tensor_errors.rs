@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::escape::html;
 use super::heat_map::{Measure, bits, heat_map};
-use crate::inspect::tensors::TensorLine;
+use crate::tensors::TensorLine;
 
 /// How many of the worst are shown first.
 const WORST: usize = 5;

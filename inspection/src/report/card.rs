@@ -12,7 +12,7 @@ use super::files_table::{notes, types};
 use super::models::title;
 
 /// What no file says: the user has to.
-pub(super) struct CardFields<'a> {
+pub struct CardFields<'a> {
     /// The model on the hub that the files were made from.
     pub base_model: Option<&'a str>,
     /// The license, as the hub names it.
@@ -20,7 +20,7 @@ pub(super) struct CardFields<'a> {
 }
 
 /// The card of a repository with `files`.
-pub(super) fn card(files: &[FileFacts], fields: &CardFields) -> String {
+pub fn card(files: &[FileFacts], fields: &CardFields) -> String {
     // The name that a reader of the hub knows, where there is one.
     let base = fields.base_model.map(|base| base.rsplit('/').next().unwrap_or(base).to_owned());
     let title = base.unwrap_or_else(|| title(files));

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use qsf_format::TensorKind;
 
 use super::importance::Bars;
-use crate::inspect::tensors::TensorLine;
+use crate::tensors::TensorLine;
 
 /// What a map shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

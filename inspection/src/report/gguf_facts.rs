@@ -1,17 +1,18 @@
 //! What a GGUF file says of itself: its tensors, and what qsf-convert has measured of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use qsf_format::{BlockSize, Layout, TensorKind};
 use qsf_runtime::file_hash::hash_file;
 use qsf_runtime::gguf::Metadata;
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::source::{self, StoredType, TensorInfo, WeightSource};
+use qsf_runtime::{Result, RuntimeError};
 use serde_json::json;
 
 use super::facts::{Evaluation, FileFacts};
-use crate::inspect::source::SourceFound;
-use crate::inspect::tensors::{Measured, TensorLine};
+use crate::source::SourceFound;
+use crate::tensors::{Measured, TensorLine};
 
 /// Number of 64-bit floats among the types of GGUF's keys.
 const F64: u32 = 12;
@@ -20,7 +21,7 @@ const F64: u32 = 12;
 ///
 /// # Errors
 /// When it cannot be read or is damaged, or a stop was requested.
-pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
+pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> Result<FileFacts> {
     let model = source::open(path)?;
     let mut tensors = Vec::new();
     for info in model.tensors() {
@@ -29,8 +30,8 @@ pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFact
     }
     let hashed = hash_file(path, &[cancel])?;
     // Of a model in several files, all of them.
-    let sizes = model.files().into_iter().map(|file| Ok(file.metadata()?.len()));
-    let bytes: u64 = sizes.sum::<std::io::Result<u64>>()?;
+    let size = |file: &PathBuf| Ok(file.metadata().map_err(|e| RuntimeError::io(file, "read", e))?.len());
+    let bytes: u64 = model.files().iter().map(size).sum::<Result<u64>>()?;
     let weights: u64 = model.tensors().iter().map(|info| info.rows as u64 * info.cols as u64).sum();
     let evaluation = model.gguf_metadata().and_then(evaluation);
     let mut json = SourceFound::look(path, true)?.to_json();
@@ -53,7 +54,7 @@ pub(super) fn read_gguf(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFact
     })
 }
 
-fn line(model: &dyn WeightSource, info: &TensorInfo) -> anyhow::Result<TensorLine> {
+fn line(model: &dyn WeightSource, info: &TensorInfo) -> Result<TensorLine> {
     let place = match (info.id.layer, info.id.kind) {
         (Some(_), _) => "layer",
         (None, TensorKind::TokenEmbedding) => "embedding",

@@ -18,7 +18,7 @@ use super::tensor_errors::tensor_errors;
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page about `files`.
-pub(super) fn page(files: &[FileFacts]) -> String {
+pub fn page(files: &[FileFacts]) -> String {
     let title = html(&title(files));
     let drawing = chart(files);
     let mut out = format!(

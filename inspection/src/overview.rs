@@ -5,13 +5,17 @@ use qsf_format::{
     EarlyExits, JsonLimits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, RecurrentMixer, Section,
     SectionTag, Verification, VocabClusters, from_json, human_bytes,
 };
+use qsf_runtime::Result;
 use serde_json::{Value, json};
 
-use super::tensors::{TensorLine, tensor_table};
-use crate::console::table;
+use crate::table::table;
+use crate::tensors::{TensorLine, tensor_table};
 
 /// Header, model, sections and layers as JSON.
-pub(super) fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Value> {
+///
+/// # Errors
+/// When a part of the file that is looked at is damaged.
+pub fn describe(file: &QsfFile, meta: Option<&Meta>) -> Result<Value> {
     let header = file.header();
     let embedding = file.embedding_info()?;
     Ok(json!({
@@ -47,12 +51,15 @@ pub(super) fn describe(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Va
 }
 
 /// What a verification covered.
-pub(super) fn verification_json(v: &Verification) -> Value {
+pub fn verification_json(v: &Verification) -> Value {
     json!({"layers": v.layers, "tensors": v.tensors, "sections": v.sections, "unprotected": v.unprotected})
 }
 
 /// What section EVAL says; `None` without one, or where it is no JSON, which is no reason not to show the rest.
-pub(super) fn evaluation(file: &QsfFile) -> anyhow::Result<Option<Value>> {
+///
+/// # Errors
+/// When a part of the file that is looked at is damaged.
+pub fn evaluation(file: &QsfFile) -> Result<Option<Value>> {
     let json = file.section_bytes(SectionTag::EVALUATION)?;
     Ok(json.and_then(|json| from_json(&json, JsonLimits::DESCRIPTION).ok()))
 }
@@ -134,14 +141,14 @@ fn clusters_line(clusters: &VocabClusters) -> String {
 }
 
 /// Bits of the whole file per weight that META lists.
-pub(super) fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
+pub fn bits_per_weight(meta: &Meta, file_bytes: u64) -> f64 {
     // In floats: META may claim any sizes, and integers would overflow.
     let weights: f64 = meta.tensors.iter().map(|t| f64::from(t.rows) * f64::from(t.cols)).sum();
     file_bytes as f64 * 8.0 / weights.max(1.0)
 }
 
 /// What not every model has, one line; empty for the plainest.
-pub(super) fn model_parts(model: &ModelConfig) -> String {
+pub fn model_parts(model: &ModelConfig) -> String {
     // Without `..`: whoever adds a field says here whether people see it.
     let ModelConfig {
         architecture: _,
@@ -249,12 +256,15 @@ pub(super) fn model_parts(model: &ModelConfig) -> String {
 }
 
 /// All of that for people, with `tensors` and what was verified.
-pub(super) fn text(
+///
+/// # Errors
+/// When a part of the file that is looked at is damaged.
+pub fn text(
     file: &QsfFile,
     meta: Option<&Meta>,
     tensors: &[TensorLine],
     verification: Option<&Verification>,
-) -> anyhow::Result<String> {
+) -> Result<String> {
     let mut out = header_lines(file, meta);
     out += &match meta {
         Some(meta) => meta_lines(meta),
@@ -336,7 +346,10 @@ fn meta_lines(meta: &Meta) -> String {
 }
 
 /// The sections; the embedding with the compression of its chunks, as the section as a whole has none.
-pub(super) fn listed_sections(file: &QsfFile) -> anyhow::Result<Vec<Section>> {
+///
+/// # Errors
+/// When a part of the file that is looked at is damaged.
+pub fn listed_sections(file: &QsfFile) -> Result<Vec<Section>> {
     let compression = file.embedding_info()?.compression();
     let listed = |section: &Section| match section.tag {
         SectionTag::EMBEDDING => Section { compression, ..*section },

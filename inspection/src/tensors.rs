@@ -6,40 +6,42 @@ use std::sync::Arc;
 use qsf_format::{
     Layout, Meta, Outliers, QsfFile, TensorGroup, TensorId, TensorKind, TensorRecord, UnknownKind,
 };
+use qsf_runtime::Result;
 use serde_json::{Value, json};
 
-use crate::console::table;
+use crate::table::table;
 
 /// How far a tensor is from its source, where META says so.
 #[derive(Default, Clone, Copy)]
-pub(super) struct Measured {
-    pub(super) cosine: Option<f64>,
-    pub(super) relative_error: Option<f64>,
-    pub(super) max_abs_error: Option<f64>,
+pub(crate) struct Measured {
+    pub(crate) cosine: Option<f64>,
+    pub(crate) relative_error: Option<f64>,
+    pub(crate) max_abs_error: Option<f64>,
 }
 
 /// A tensor as it is stored.
-pub(super) struct TensorLine {
+pub struct TensorLine {
     /// The part of the file: `embedding`, `layer`, `final` or `positions`.
-    pub(super) place: &'static str,
+    pub(crate) place: &'static str,
     /// For tensors of a layer; with the kind, what META knows a tensor by.
-    pub(super) layer: Option<u32>,
+    pub(crate) layer: Option<u32>,
     /// The kind's name; of one that is not known, what META calls it, or its number.
-    pub(super) kind: String,
-    pub(super) kind_id: u32,
-    pub(super) known: bool,
-    pub(super) quant: &'static str,
-    pub(super) layout: Layout,
-    pub(super) rows: u32,
-    pub(super) cols: u32,
-    pub(super) bytes: u64,
+    pub(crate) kind: String,
+    pub(crate) kind_id: u32,
+    pub(crate) known: bool,
+    pub(crate) quant: &'static str,
+    pub(crate) layout: Layout,
+    pub(crate) rows: u32,
+    pub(crate) cols: u32,
+    pub(crate) bytes: u64,
     /// Weights stored apart from the blocks, and their bytes.
-    pub(super) outliers: Option<(usize, u64)>,
-    pub(super) error: Measured,
+    pub(crate) outliers: Option<(usize, u64)>,
+    pub(crate) error: Measured,
 }
 
 impl TensorLine {
-    pub(super) fn to_json(&self) -> Value {
+    /// As an object.
+    pub fn to_json(&self) -> Value {
         json!({
             "tensor": self.name(), "place": self.place, "layer": self.layer, "kind": self.kind, "kind_id": self.kind_id, "known": self.known,
             "type": self.quant, "layout": self.layout.name(),
@@ -77,7 +79,10 @@ fn kind_number(kind_id: u32) -> String {
 }
 
 /// Every tensor in file order, with the error that META records for it.
-pub(super) fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Result<Vec<TensorLine>> {
+///
+/// # Errors
+/// When a part of the file that is looked at is damaged.
+pub fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> Result<Vec<TensorLine>> {
     let mut lines = Vec::new();
     let embedding = file.embedding_info()?;
     let block = file.header().block;
@@ -103,7 +108,7 @@ pub(super) fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Resul
         outliers: of_embedding.map(sizes),
         error: Measured::default(),
     });
-    let mut add = |place, layer: Option<u32>, group: TensorGroup| -> anyhow::Result<()> {
+    let mut add = |place, layer: Option<u32>, group: TensorGroup| -> Result<()> {
         let mut unknown = UnknownKind::among(layer, &group.tensors, meta).into_iter();
         for t in &group.tensors {
             let apart = outliers.take_of_entry(layer, t).map_err(|damage| damage.in_file(file.path()))?;
@@ -149,7 +154,7 @@ pub(super) fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> anyhow::Resul
 }
 
 /// All of them for people.
-pub(super) fn tensor_table(tensors: &[TensorLine]) -> String {
+pub fn tensor_table(tensors: &[TensorLine]) -> String {
     let number = |measure: Option<f64>| measure.map_or("-".into(), |measure| format!("{measure:.6}"));
     table(
         &[

@@ -1,51 +1,15 @@
 //! `qsf-inspect report`: a page about files, and a model card.
-//!
-//! | File | Duty |
-//! |---|---|
-//! | `reading.rs` | The files, each read once |
-//! | `facts.rs` | What is said of a file |
-//! | `gguf_facts.rs` | What a GGUF file says of itself |
-//! | `page.rs` | The page as a whole, and the section of a file; `style.css` how it looks |
-//! | `files_table.rs` | The table of files, and what keeps its lines from being compared |
-//! | `models.rs` | Which files are of one model, what it is called, which files others beat |
-//! | `figure.rs` | Numbers as people read them |
-//! | `chart.rs`, `axis.rs`, `labels.rs` | Size against divergence, drawn; where values and ticks lie, and labels |
-//! | `heat_map.rs` | Bits or errors of the matrices, layer by layer |
-//! | `tensor_errors.rs` | Errors of all tensors |
-//! | `importance.rs` | Importance of layers, beside the map of bits |
-//! | `provenance.rs` | Sources, options, checksums |
-//! | `card.rs` | The model card |
-//! | `escape.rs` | Text of strangers in HTML, Markdown and YAML |
-
-mod axis;
-mod card;
-mod chart;
-mod escape;
-mod facts;
-mod figure;
-mod files_table;
-mod gguf_facts;
-mod heat_map;
-mod importance;
-mod labels;
-mod models;
-mod page;
-mod provenance;
-mod reading;
-mod tensor_errors;
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use card::{CardFields, card};
 use clap::{ArgGroup, Args};
-use page::page;
 use qsf_format::printable::printable;
 use qsf_format::{FormatError, PartialFile, human_bytes};
+use qsf_inspection::report::{CardFields, card, page, read_files};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::{Result, RuntimeError};
-use reading::read_files;
 use serde_json::{Value, json};
 
 use crate::console::{print, print_json};

@@ -2,52 +2,53 @@
 
 use std::path::Path;
 
-use qsf_format::{Meta, QsfFile, Section, verify_file};
+use qsf_format::{Meta, QsfFile, Section, SourceFile, Verification, verify_file};
+use qsf_runtime::Result;
 use qsf_runtime::file_hash::hash_file;
 use qsf_runtime::progress::Cancel;
 use serde_json::{Value, json};
 
-use crate::inspect::overview::{bits_per_weight, describe, evaluation, listed_sections, verification_json};
-use crate::inspect::tensors::{TensorLine, list_tensors};
 use crate::json_document::document;
+use crate::overview::{bits_per_weight, describe, evaluation, listed_sections, verification_json};
+use crate::tensors::{TensorLine, list_tensors};
 
 /// A file that was read and whose checksums hold.
-pub(super) struct FileFacts {
+pub struct FileFacts {
     /// What the page calls it.
     pub name: String,
-    pub bytes: u64,
-    pub sha256: String,
+    pub(super) bytes: u64,
+    pub(super) sha256: String,
     /// Whether it is for llama.cpp.
-    pub is_gguf: bool,
-    pub quant: &'static str,
-    pub block: u16,
+    pub(super) is_gguf: bool,
+    pub(super) quant: &'static str,
+    pub(super) block: u16,
     /// Of the whole file; unknown of a plain one.
-    pub bits_per_weight: Option<f64>,
+    pub(super) bits_per_weight: Option<f64>,
     /// Unknown of a plain file.
-    pub meta: Option<Meta>,
-    pub evaluation: Option<Evaluation>,
-    pub tensors: Vec<TensorLine>,
+    pub(super) meta: Option<Meta>,
+    pub(super) evaluation: Option<Evaluation>,
+    pub(super) tensors: Vec<TensorLine>,
     /// Of each layer, where it was measured.
-    pub importance: Vec<Option<f32>>,
-    pub sections: Vec<Section>,
+    pub(super) importance: Vec<Option<f32>>,
+    pub(super) sections: Vec<Section>,
     /// Parts under no checksum.
-    pub unprotected: Vec<String>,
+    pub(super) unprotected: Vec<String>,
     /// What `qsf-inspect --json --tensors --verify` says, and the hash.
     pub json: Value,
 }
 
 /// Section EVAL (SPEC.md section 7.7), as far as it is what it should be.
 pub(super) struct Evaluation {
-    pub text_sha256: Option<String>,
-    pub ctx: Option<u64>,
-    pub tokens: Option<u64>,
-    pub perplexity: Option<f64>,
-    pub base_perplexity: Option<f64>,
+    pub(super) text_sha256: Option<String>,
+    pub(super) ctx: Option<u64>,
+    pub(super) tokens: Option<u64>,
+    pub(super) perplexity: Option<f64>,
+    pub(super) base_perplexity: Option<f64>,
     /// In nats.
-    pub kld: Option<f64>,
-    pub kld_stderr: Option<f64>,
+    pub(super) kld: Option<f64>,
+    pub(super) kld_stderr: Option<f64>,
     /// In per cent.
-    pub top1: Option<f64>,
+    pub(super) top1: Option<f64>,
 }
 
 impl FileFacts {
@@ -55,17 +56,24 @@ impl FileFacts {
     ///
     /// # Errors
     /// When it cannot be read or is damaged, or a stop was requested.
-    pub fn read(path: &Path, cancel: &Cancel) -> anyhow::Result<FileFacts> {
+    pub fn read(path: &Path, cancel: &Cancel) -> Result<FileFacts> {
         let file = QsfFile::open(path)?;
         let verification = verify_file(&file)?;
         cancel.check()?;
-        let hashed = hash_file(path, &[cancel])?;
+        FileFacts::of_verified(&file, &verification, hash_file(path, &[cancel])?)
+    }
+
+    /// What is said of a file that was verified, and whose name and hash these are. It may be in memory.
+    ///
+    /// # Errors
+    /// When it cannot be described.
+    pub fn of_verified(file: &QsfFile, verification: &Verification, hashed: SourceFile) -> Result<FileFacts> {
         let meta = file.meta()?;
-        let tensors = list_tensors(&file, meta.as_ref())?;
-        let mut json = describe(&file, meta.as_ref())?;
+        let tensors = list_tensors(file, meta.as_ref())?;
+        let mut json = describe(file, meta.as_ref())?;
         json["sha256"] = json!(hashed.sha256);
         json["tensors"] = tensors.iter().map(TensorLine::to_json).collect();
-        json["verified"] = verification_json(&verification);
+        json["verified"] = verification_json(verification);
         let header = file.header();
         Ok(FileFacts {
             name: hashed.name,
@@ -75,10 +83,10 @@ impl FileFacts {
             quant: header.quant_name(),
             block: header.block.into(),
             bits_per_weight: meta.as_ref().map(|meta| bits_per_weight(meta, header.file_bytes)),
-            evaluation: evaluation(&file)?.as_ref().map(Evaluation::of),
+            evaluation: evaluation(file)?.as_ref().map(Evaluation::of),
             importance: file.layers().iter().map(|layer| layer.importance).collect(),
-            sections: listed_sections(&file)?,
-            unprotected: verification.unprotected,
+            sections: listed_sections(file)?,
+            unprotected: verification.unprotected.clone(),
             meta,
             tensors,
             json: document("file", json),

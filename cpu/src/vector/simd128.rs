@@ -1,0 +1,128 @@
+//! Four registers of four lanes, of WebAssembly.
+
+use core::arch::wasm32::*;
+
+use super::operations::Vector;
+use crate::float16::f16_to_f32;
+use crate::fused::fused;
+use crate::lanes::Lanes;
+
+/// Lanes 0 to 3, 4 to 7, 8 to 11, 12 to 15.
+#[derive(Clone, Copy)]
+pub(super) struct Four([v128; 4]);
+
+/// Four registers, number `$i` by `$value`.
+macro_rules! each {
+    ($i:ident => $value:expr) => { each!($i, 0 1 2 3, $value) };
+    ($i:ident, $($at:literal)*, $value:expr) => { [$({ let $i = $at; $value }),*] };
+}
+
+impl Vector for Four {
+    const MANY: bool = false;
+    /// All bits of a lane, or none.
+    type Mask = [v128; 4];
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        Four([f32x4_splat(value); 4])
+    }
+
+    #[inline(always)]
+    fn from_lanes(lanes: &Lanes) -> Self {
+        // SAFETY: all loads are inside the array.
+        Four(unsafe { each!(i => v128_load(lanes.as_ptr().add(4 * i).cast())) })
+    }
+
+    #[inline(always)]
+    fn from_halves(halves: &[u16; 16]) -> Self {
+        let mut lanes = Lanes::default();
+        for (lane, half) in lanes.iter_mut().zip(halves) {
+            *lane = f16_to_f32(*half);
+        }
+        Self::from_lanes(&lanes)
+    }
+
+    #[inline(always)]
+    fn from_codes(bytes: &[u8; 16], shift: u32, mask: u8) -> Self {
+        // SAFETY: the load is the array.
+        let bytes = unsafe { v128_load(bytes.as_ptr().cast()) };
+        let codes = v128_and(u16x8_shr(bytes, shift), u8x16_splat(mask));
+        let (low, high) = (u16x8_extend_low_u8x16(codes), u16x8_extend_high_u8x16(codes));
+        Four([
+            f32x4_convert_u32x4(u32x4_extend_low_u16x8(low)),
+            f32x4_convert_u32x4(u32x4_extend_high_u16x8(low)),
+            f32x4_convert_u32x4(u32x4_extend_low_u16x8(high)),
+            f32x4_convert_u32x4(u32x4_extend_high_u16x8(high)),
+        ])
+    }
+
+    #[inline(always)]
+    fn to_lanes(self) -> Lanes {
+        let mut lanes = Lanes::default();
+        for (i, four) in self.0.into_iter().enumerate() {
+            // SAFETY: all stores are inside the array.
+            unsafe { v128_store(lanes.as_mut_ptr().add(4 * i).cast(), four) }
+        }
+        lanes
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Four(each!(i => f32x4_add(self.0[i], other.0[i])))
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        Four(each!(i => f32x4_sub(self.0[i], other.0[i])))
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        Four(each!(i => f32x4_mul(self.0[i], other.0[i])))
+    }
+
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        Four(each!(i => f32x4_div(self.0[i], other.0[i])))
+    }
+
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self::Mask {
+        each!(i => f32x4_gt(self.0[i], other.0[i]))
+    }
+
+    #[inline(always)]
+    fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        Four(each!(i => v128_bitselect(yes.0[i], no.0[i], mask[i])))
+    }
+
+    #[inline(always)]
+    fn or_larger(self, other: Self) -> Self {
+        // The first unless it is smaller.
+        Four(each!(i => f32x4_pmax(self.0[i], other.0[i])))
+    }
+
+    #[inline(always)]
+    fn times_power_of_two(self, n: Self) -> Self {
+        // As `power_of_two` says.
+        Four(each!(i => {
+            let (n, bias) = (i32x4_trunc_sat_f32x4(n.0[i]), i32x4_splat(127));
+            let half = i32x4_shr(n, 1);
+            let first = i32x4_shl(i32x4_add(half, bias), 23);
+            let second = i32x4_shl(i32x4_add(i32x4_sub(n, half), bias), 23);
+            f32x4_mul(f32x4_mul(self.0[i], first), second)
+        }))
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Self, b: Self) -> Self {
+        Four(fused(a.0, b.0, self.0))
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        let v4 = f32x4_add(f32x4_add(self.0[0], self.0[2]), f32x4_add(self.0[1], self.0[3]));
+        let v2 = f32x4_add(v4, i64x2_shuffle::<1, 1>(v4, v4));
+        f32x4_extract_lane::<0>(v2) + f32x4_extract_lane::<1>(v2)
+    }
+}
