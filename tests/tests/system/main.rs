@@ -51,6 +51,7 @@ mod tasks;
 // Models run.
 mod bench;
 mod chat;
+mod classify;
 mod clusters;
 mod early_exit;
 mod imatrix;
@@ -58,6 +59,7 @@ mod interactive;
 mod kv_cache;
 mod layers;
 mod lora;
+mod prompts;
 mod streaming;
 
 // What is shown.
