@@ -7,8 +7,7 @@ use qsf_runtime::stop_text::StopTexts;
 use qsf_runtime::text_file::{TextFile, TextInMemory, TextSource, read_text};
 use qsf_runtime::{Result, RuntimeError};
 
-use super::classify::ClassifyArgs;
-use super::prompts::PromptsArgs;
+use super::many_args::{ClassifyArgs, PromptsArgs};
 use super::sampling::SamplingArgs;
 use super::{InteractiveArgs, TokenizeArgs};
 use crate::bench::BenchArgs;

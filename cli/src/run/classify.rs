@@ -1,10 +1,8 @@
 //! `--classify`: what comes behind each of many prompts, by one pass of the model, as lines of JSON in their order.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::Args;
 use qsf_runtime::progress::Unwatched;
 use qsf_runtime::{Decoder, Result, RuntimeError};
 use serde_json::json;
@@ -17,20 +15,6 @@ use crate::kept_model::KeptModel;
 
 /// Prompts between two writes of results: those run together share steps.
 const AT_ONCE: usize = 4096;
-
-/// Flags of classification.
-#[derive(Debug, Clone, Args)]
-pub(super) struct ClassifyArgs {
-    /// File with a prompt in each line: {"prompt": TEXT}, also with "id"; prints for each the likeliest label, as a line of JSON
-    #[arg(long, value_name = "FILE", groups = ["input", "lines"],
-          conflicts_with_all = ["json", "interactive", "measure", "tokenize", "system", "memory_plan", "max_tokens", "stop", "ignore_eos",
-                                "sequences", "temperature", "top_k", "top_p", "min_p", "seed", "repeat_penalty", "presence_penalty",
-                                "frequency_penalty", "repeat_last_n", "early_exit"])]
-    pub(super) classify: Option<PathBuf>,
-    /// With --classify: a label, by its first token; may be repeated [default: every token]
-    #[arg(long, value_name = "TEXT")]
-    pub(super) label: Vec<String>,
-}
 
 /// Classifies all prompts, and writes the results.
 pub(super) fn classify_prompts(decoder: Decoder, args: &RunArgs, session: Session) -> anyhow::Result<()> {

@@ -2,10 +2,11 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `args` | the flags |
+//! | `args`, `many_args` | the flags; those of many prompts |
 //! | `session` | loads the model |
 //! | `prompt`, `lengths` | the tokens to continue, and how many there will be |
 //! | `answer`, `rates` | generates text, and says how fast |
+//! | `prompt_lines` | files with a prompt in each line |
 //! | `prompts`, `classify`, `results` | `--prompts` and `--classify`, and where their lines go |
 //! | `sampling` | the flags of how tokens are chosen |
 //! | `help` | how the help is arranged |
@@ -21,7 +22,9 @@ mod classify;
 mod help;
 mod interactive;
 mod lengths;
+mod many_args;
 mod prompt;
+mod prompt_lines;
 mod prompts;
 mod rates;
 mod results;

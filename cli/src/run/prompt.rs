@@ -6,7 +6,7 @@ use qsf_runtime::source::WeightSource;
 use qsf_runtime::{ChatTemplate, Message, Result, RuntimeError, Tokenizer};
 
 use super::args::RunArgs;
-use super::prompts::{Prompts, read_prompts};
+use super::prompt_lines::{Prompts, read_prompts};
 
 /// The tokens to continue; in a conversation that is read, none.
 pub(super) fn prompt_tokens(

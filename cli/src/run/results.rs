@@ -10,7 +10,7 @@ use qsf_runtime::{Result, RuntimeError};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::prompts::PromptLine;
+use super::prompt_lines::PromptLine;
 use crate::console::print;
 use crate::json_document::SCHEMA;
 

@@ -13,7 +13,7 @@ use qsf_runtime::{Decoder, KvOptions, Result, RuntimeError, Tokenizer};
 use super::args::RunArgs;
 use super::lengths::Lengths;
 use super::prompt::{all_prompts, no_tokenizer, prompt_tokens};
-use super::prompts::Prompts;
+use super::prompt_lines::Prompts;
 use crate::console::{note as tell, print};
 use crate::interrupt::cancel_on_interrupt;
 use crate::kept_model::KeptModel;
