@@ -3,10 +3,16 @@
 //! | File | Duty |
 //! |---|---|
 //! | `open` | options by name, and what they open |
-//! | `text` | text that continues a prompt |
+//! | `text`, `together` | text that continues a prompt; texts of many at once |
+//! | `classify` | what comes behind each of many prompts, in one pass |
+//! | `outputs` | runs given tokens |
 
+mod classify;
 mod open;
+mod outputs;
 mod text;
+mod together;
 
 pub use open::{KeptModel, KeptModelArgs};
 pub use text::{Generated, TextRequest};
+pub use together::{BatchRequest, BatchText, DEFAULT_SEQUENCES};

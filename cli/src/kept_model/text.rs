@@ -11,7 +11,7 @@ use qsf_runtime::{ChatTemplate, Message, Result, RuntimeError};
 use super::KeptModel;
 
 /// Tokens generated when no number is given and the context has room: as qsf-run does.
-const DEFAULT_TOKENS: usize = 256;
+pub(super) const DEFAULT_TOKENS: usize = 256;
 
 /// What to generate, and how.
 #[derive(Debug, Clone)]
@@ -65,7 +65,20 @@ impl KeptModel {
         on_text: &mut dyn FnMut(String) -> Result<()>,
     ) -> Result<Generated> {
         request.check()?;
-        let prompt = self.prompt_tokens(request)?;
+        self.continue_tokens(&self.prompt_tokens(request)?, request, cancel, on_text)
+    }
+
+    /// [`KeptModel::generate`] behind these tokens, in place of the prompt of the request.
+    ///
+    /// # Errors
+    /// As [`KeptModel::generate`].
+    pub(super) fn continue_tokens(
+        &self,
+        prompt: &[u32],
+        request: &TextRequest,
+        cancel: &Cancel,
+        on_text: &mut dyn FnMut(String) -> Result<()>,
+    ) -> Result<Generated> {
         let longest = self.context;
         check_lengths(prompt.len(), request.max_tokens.unwrap_or(0), longest)?;
         let max_tokens = request.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(longest - prompt.len()));
@@ -74,12 +87,12 @@ impl KeptModel {
         let decoder = self.decoder.clone().stop_on(cancel);
         let context = prompt.len() + max_tokens;
         let mut state = decoder.state_with(context, prompt.len().min(self.batch), self.kv)?;
-        let mut stream = self.tokenizer.stream_after(&prompt)?;
+        let mut stream = self.tokenizer.stream_after(prompt)?;
         let stop_tokens = &decoder.model().config.stop_tokens;
         let sampler = Sampler::new(request.sampling);
         let mut sampler = if request.ignore_eos { sampler.never(stop_tokens) } else { sampler };
         let stop_tokens = if request.ignore_eos { &[][..] } else { stop_tokens };
-        let what = GenerateRequest { prompt: &prompt, max_tokens, stop_tokens };
+        let what = GenerateRequest { prompt, max_tokens, stop_tokens };
         let mut stop = StopTexts::new(request.stop.iter().cloned());
         let mut show = |piece: String| if piece.is_empty() { Ok(()) } else { on_text(piece) };
         let generation = generate(&decoder, &mut state, what, &mut sampler, |token| {

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use qsf_runtime::Result;
 use qsf_runtime::stop_text::StopTexts;
 use qsf_runtime::text_file::{TextFile, TextInMemory, TextSource, read_text};
+use qsf_runtime::{Result, RuntimeError};
 
+use super::many_args::{ClassifyArgs, PromptsArgs};
 use super::sampling::SamplingArgs;
 use super::{InteractiveArgs, TokenizeArgs};
 use crate::bench::BenchArgs;
@@ -16,6 +17,8 @@ use crate::model_args::{ActivationArgs, DeviceArgs, KvArgs, ShortcutArgs, Stream
 const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
   qsf-run model.qsf --chat -p \"Name three trees.\" --temp 0
+  qsf-run model.qsf --prompts prompts.jsonl --results texts.jsonl -n 64 --temp 0
+  qsf-run model.qsf --classify reviews.jsonl --label \" good\" --label \" bad\"
   qsf-run model.qsf -i --system-prompt \"Be short.\"
   qsf-run ./model-dir -p \"Once upon a time\" --json
   qsf-run model.qsf -p \"Once upon a time\" --head clusters
@@ -45,6 +48,10 @@ pub struct RunArgs {
     /// Token ids to continue instead of text
     #[arg(long, value_name = "IDS", value_delimiter = ',', group = "input")]
     pub(super) prompt_ids: Option<Vec<u32>>,
+    #[command(flatten)]
+    pub(super) many: PromptsArgs,
+    #[command(flatten)]
+    pub(super) classes: ClassifyArgs,
     /// Tokens to generate at most; -1: until the context is full [default: 256, or what the context leaves]
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", value_parser = token_count)]
     pub(super) max_tokens: Option<usize>,
@@ -149,8 +156,29 @@ impl RunArgs {
         Ok(!self.input()?.read_piece(&mut first)?)
     }
 
+    /// The file with many prompts, and the flag that it came by.
+    pub(super) fn lines(&self) -> Option<(&Path, &'static str)> {
+        let prompts = self.many.prompts.as_deref().map(|path| (path, "--prompts"));
+        prompts.or_else(|| self.classes.classify.as_deref().map(|path| (path, "--classify")))
+    }
+
+    /// That flags of many prompts are there only with these. clap does not ask for what other flags exclude.
+    pub(super) fn check_lines(&self) -> Result<()> {
+        let (prompts, classify) = (self.many.prompts.is_some(), self.classes.classify.is_some());
+        let alone = [
+            (self.many.sequences.is_some() && !prompts, "--sequences: only with --prompts"),
+            (!self.classes.label.is_empty() && !classify, "--label: only with --classify"),
+            (
+                self.many.results.is_some() && !prompts && !classify,
+                "--results: only with --prompts or --classify",
+            ),
+        ];
+        let problem = alone.into_iter().find(|(is_alone, _)| *is_alone);
+        problem.map_or(Ok(()), |(_, problem)| Err(RuntimeError::Request(problem.into())))
+    }
+
     /// Whether there is something to continue.
     pub(super) fn has_input(&self) -> bool {
-        self.prompt.is_some() || self.file.is_some() || self.prompt_ids.is_some()
+        self.prompt.is_some() || self.file.is_some() || self.prompt_ids.is_some() || self.lines().is_some()
     }
 }

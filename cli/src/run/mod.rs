@@ -2,10 +2,12 @@
 //!
 //! | File | Duty |
 //! |---|---|
-//! | `args` | the flags |
+//! | `args`, `many_args` | the flags; those of many prompts |
 //! | `session` | loads the model |
 //! | `prompt`, `lengths` | the tokens to continue, and how many there will be |
 //! | `answer`, `rates` | generates text, and says how fast |
+//! | `prompt_lines` | files with a prompt in each line |
+//! | `prompts`, `classify`, `results` | `--prompts` and `--classify`, and where their lines go |
 //! | `sampling` | the flags of how tokens are chosen |
 //! | `help` | how the help is arranged |
 //! | `interactive` | `--interactive` |
@@ -16,11 +18,16 @@
 mod answer;
 mod args;
 mod chat_command;
+mod classify;
 mod help;
 mod interactive;
 mod lengths;
+mod many_args;
 mod prompt;
+mod prompt_lines;
+mod prompts;
 mod rates;
+mod results;
 mod sampling;
 mod session;
 mod system;
@@ -32,6 +39,8 @@ use std::process::ExitCode;
 use qsf_runtime::RuntimeError;
 
 use self::answer::answer;
+use self::classify::classify_prompts;
+use self::prompts::answer_prompts;
 use self::session::Session;
 use self::system::print_system;
 use crate::bench::{BenchModel, run_bench, run_kernels};
@@ -59,6 +68,7 @@ pub fn program() -> u8 {
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<()> {
+    args.check_lines()?;
     if args.bench.kernel.is_some() {
         return run_kernels(&args.bench, args.device, &args.compute, args.json, &cancel_on_interrupt()?);
     }
@@ -87,12 +97,22 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
         return Err(RuntimeError::Request(why.into()).into());
     }
     if !args.has_input() && !args.interactive.interactive {
-        let nothing =
-            "nothing to continue: pass -p TEXT, -f FILE (- for stdin) or --prompt-ids, or -i for a chat";
+        let nothing = "nothing to continue: pass -p TEXT, -f FILE (- for stdin), --prompt-ids or --prompts FILE, or -i for a chat";
         return Err(RuntimeError::Request(nothing.into()).into());
     }
     let Some((decoder, session)) = Session::load(args, path, cpu)? else { return Ok(()) };
     let only_on_cpu = only_on_cpu(&args.stream, &args.kv, &args.shortcuts, args.activations);
+    if let Some((_, flag)) = args.lines() {
+        // Several sequences at once are run by the processor.
+        return match args.device.choose(decoder, Some(flag))? {
+            Runs::OnCpu(decoder) if args.classes.classify.is_some() => {
+                classify_prompts(*decoder, args, session)
+            }
+            Runs::OnCpu(decoder) => answer_prompts(*decoder, args, session),
+            #[cfg(feature = "gpu")]
+            Runs::OnGpu(_) => Err(RuntimeError::Request(format!("{flag}: not with --device gpu")).into()),
+        };
+    }
     match args.device.choose(decoder, only_on_cpu)? {
         Runs::OnCpu(decoder) => answer(&*decoder, args, session),
         #[cfg(feature = "gpu")]

@@ -6,6 +6,7 @@ use qsf_runtime::source::WeightSource;
 use qsf_runtime::{ChatTemplate, Message, Result, RuntimeError, Tokenizer};
 
 use super::args::RunArgs;
+use super::prompt_lines::{Prompts, read_prompts};
 
 /// The tokens to continue; in a conversation that is read, none.
 pub(super) fn prompt_tokens(
@@ -44,9 +45,36 @@ fn chat_tokens(
 ) -> Result<Vec<u32>> {
     let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(source.path()))?;
     let template = ChatTemplate::of_source(source, tokenizer)?;
+    turn_tokens(args, tokenizer, &template, text)
+}
+
+fn turn_tokens(
+    args: &RunArgs,
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    text: String,
+) -> Result<Vec<u32>> {
     let system = args.system_prompt.as_ref().map(|text| Message::new("system", text));
     let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
     tokenizer.encode_plain(&template.render(&messages, true)?)
+}
+
+/// The prompts of --prompts or --classify, where there are such.
+pub(super) fn all_prompts(
+    args: &RunArgs,
+    source: &dyn WeightSource,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Option<Prompts>> {
+    let Some((path, _)) = args.lines() else { return Ok(None) };
+    let lines = read_prompts(path)?;
+    let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(source.path()))?;
+    let template = if args.chat { Some(ChatTemplate::of_source(source, tokenizer)?) } else { None };
+    let tokens = lines.iter().map(|line| match &template {
+        Some(template) => turn_tokens(args, tokenizer, template, line.prompt.clone()),
+        None => tokenizer.encode(&line.prompt),
+    });
+    let tokens = tokens.collect::<Result<Vec<_>>>()?;
+    Ok(Some(Prompts { lines, tokens }))
 }
 
 /// There is text, and nothing that makes tokens of it.

@@ -70,6 +70,12 @@ impl SamplingArgs {
     /// The sampler that the flags ask for, and its seed. Says which of them change nothing: not an error, as whoever tries
     /// several temperatures has the others on the same line.
     pub(super) fn sampler(&self) -> Result<(Sampler, u64)> {
+        let (options, seed) = self.options()?;
+        Ok((Sampler::new(options), seed))
+    }
+
+    /// What the flags ask for, and the seed of it; says which change nothing.
+    pub(super) fn options(&self) -> Result<(SamplerOptions, u64)> {
         let idle = self.without_effect();
         if !idle.is_empty() {
             let flags = idle.join(", ");
@@ -82,7 +88,7 @@ impl SamplingArgs {
         let (top_k, top_p, min_p) =
             (self.top_k.unwrap_or(40), self.top_p.unwrap_or(0.9), self.min_p.unwrap_or(0.0));
         let options = SamplerOptions::new(self.temperature, top_k, top_p, min_p, seed)?;
-        Ok((Sampler::new(options.with_penalties(self.penalties())?), seed))
+        Ok((options.with_penalties(self.penalties())?, seed))
     }
 
     fn penalties(&self) -> Penalties {

@@ -2,26 +2,31 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use qsf_runtime::cpu::Cpu;
+use qsf_runtime::generate::PROMPT_BATCH;
 use qsf_runtime::stream::Need;
-use qsf_runtime::{Decoder, KvOptions, Tokenizer};
+use qsf_runtime::{Decoder, KvOptions, Result, RuntimeError, Tokenizer};
 
 use super::args::RunArgs;
 use super::lengths::Lengths;
-use super::prompt::prompt_tokens;
+use super::prompt::{all_prompts, no_tokenizer, prompt_tokens};
+use super::prompt_lines::Prompts;
 use crate::console::{note as tell, print};
 use crate::interrupt::cancel_on_interrupt;
+use crate::kept_model::KeptModel;
 use crate::model_args::{OpenModel, ShortcutReport, Streaming};
 
 /// What text is generated with, beside the decoder.
 pub(super) struct Session {
     pub open: OpenModel,
     pub tokenizer: Option<Tokenizer>,
-    /// Tokens to continue.
+    /// Tokens to continue; of several prompts the most.
     pub prompt: Vec<u32>,
+    /// All of --prompts or --classify.
+    pub prompts: Option<Prompts>,
     pub lengths: Lengths,
     pub kv: KvOptions,
     pub shortcuts: ShortcutReport,
@@ -41,7 +46,11 @@ impl Session {
         let source = open.source();
         let json = source.tokenizer_json().filter(|_| !ids_only);
         let tokenizer = json.map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
-        let prompt = prompt_tokens(args, source, tokenizer.as_ref())?;
+        let prompts = all_prompts(args, source, tokenizer.as_ref())?;
+        let prompt = match &prompts {
+            Some(prompts) => prompts.longest().to_vec(),
+            None => prompt_tokens(args, source, tokenizer.as_ref())?,
+        };
         let lengths = Lengths::new(args, source.config(), &prompt)?;
         let kv = args.kv.options(open.default_kv());
         let layers = args.shortcuts.layers(open.source())?;
@@ -72,7 +81,24 @@ impl Session {
         if args.verbose || std::io::stderr().is_terminal() {
             write!(std::io::stderr(), "{}", shortcuts.lines())?;
         }
-        let session = Session { open, tokenizer, prompt, lengths, kv, shortcuts, streaming, started };
+        let session =
+            Session { open, tokenizer, prompt, prompts, lengths, kv, shortcuts, streaming, started };
         Ok(Some((decoder, session)))
+    }
+
+    /// The model and its many prompts, for a run that takes them together.
+    ///
+    /// # Errors
+    /// When there are none, or nothing that makes texts of tokens.
+    pub fn keep(self, decoder: Decoder, args: &RunArgs) -> Result<(KeptModel, Prompts)> {
+        let Session { open, tokenizer, prompts, kv, streaming, .. } = self;
+        let prompts = prompts.ok_or_else(|| RuntimeError::Request("there are no prompts".into()))?;
+        let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(open.source().path()))?;
+        let plan = streaming.as_ref().map(|streaming| &streaming.plan);
+        let limit = args.ctx_size.unwrap_or(decoder.model().config.max_positions as usize);
+        let (context, batch, kv) = plan.map_or((limit, PROMPT_BATCH, kv), |p| (p.context, p.batch, p.kv));
+        let budget = plan.map(|plan| plan.budget.0);
+        let turn = Mutex::new(());
+        Ok((KeptModel { open, tokenizer, decoder, context, batch, kv, budget, turn }, prompts))
     }
 }

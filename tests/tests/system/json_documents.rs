@@ -207,6 +207,17 @@ fn documents_of_runs_are_as_described() {
     checker.printed("kernels", run("--kernel 4bit/1/cache -t 1"));
     checker.printed("memory_plan", run("full.qsf -p Hello -n 3 --ram-budget 60 --memory-plan"));
     checker.printed("system", run("--system"));
+    let prompts = "{\"prompt\": \"Hello\"}\n{\"prompt\": \"a\", \"id\": [1]}";
+    fs::write(place.path("prompts.jsonl"), prompts).unwrap();
+    for line in place.call("qsf-run", "full.qsf --prompts prompts.jsonl -n 3").run().ok().stdout.lines() {
+        checker.check("prompt_result", line);
+    }
+    for args in ["", "--label a --label b"] {
+        let call = place.call("qsf-run", &format!("full.qsf --classify prompts.jsonl {args}"));
+        for line in call.run().ok().stdout.lines() {
+            checker.check("classification", line);
+        }
+    }
     // There is no graphics processor here.
     checker.seen.insert("gpu_kernels".into());
     checker.has_seen_all_of("run.schema.json");

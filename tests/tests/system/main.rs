@@ -53,6 +53,7 @@ mod tasks;
 // Models run.
 mod bench;
 mod chat;
+mod classify;
 mod clusters;
 mod early_exit;
 mod imatrix;
@@ -60,6 +61,7 @@ mod interactive;
 mod kv_cache;
 mod layers;
 mod lora;
+mod prompts;
 mod streaming;
 
 // What is shown.

@@ -1,0 +1,40 @@
+//! Flags of many prompts: `--prompts`, `--classify` and what goes with them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Flags of many prompts.
+#[derive(Debug, Clone, Args)]
+pub(super) struct PromptsArgs {
+    /// File with a prompt in each line: {"prompt": TEXT}, also with "id"; prints a line of JSON for each, in their order
+    #[arg(long, value_name = "FILE", groups = ["input", "lines"],
+          conflicts_with_all = ["json", "interactive", "measure", "tokenize", "system", "memory_plan"])]
+    pub(super) prompts: Option<PathBuf>,
+    /// With --prompts or --classify: where these lines go; a run that was stopped goes on behind those that are there
+    #[arg(long, value_name = "FILE")]
+    pub(super) results: Option<PathBuf>,
+    /// With --prompts: texts that grow at once, at most [default: 64]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(super) sequences: Option<usize>,
+}
+
+/// `--sequences`.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("expected a number above 0, found '{text}'"))
+}
+
+/// Flags of classification.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ClassifyArgs {
+    /// File with a prompt in each line: {"prompt": TEXT}, also with "id"; prints for each the likeliest label, as a line of JSON
+    #[arg(long, value_name = "FILE", groups = ["input", "lines"],
+          conflicts_with_all = ["json", "interactive", "measure", "tokenize", "system", "memory_plan", "max_tokens", "stop", "ignore_eos",
+                                "sequences", "temperature", "top_k", "top_p", "min_p", "seed", "repeat_penalty", "presence_penalty",
+                                "frequency_penalty", "repeat_last_n", "early_exit"])]
+    pub(super) classify: Option<PathBuf>,
+    /// With --classify: a label, by its first token; may be repeated [default: every token]
+    #[arg(long, value_name = "TEXT")]
+    pub(super) label: Vec<String>,
+}
