@@ -40,7 +40,7 @@ class _Convert(TypedDict, total=False):
     gguf_types: str | Sequence[str] | None
     plan: _Path | None
     save_plan: _Path | None
-    to: Literal["qsf", "gguf", "hf", "compressed-tensors"] | None
+    to: Literal["qsf", "gguf", "hf", "compressed-tensors", "mlx"] | None
     dtype: Literal["f32", "f16", "bf16"] | None
     shard_size: _Size | None
     split_size: _Size | None

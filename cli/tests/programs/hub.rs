@@ -45,12 +45,12 @@ fn run(mut command: Command) -> (Option<i32>, String, String) {
 fn a_model_of_the_hub_becomes_the_file_that_its_folder_becomes() {
     let hub = demo_hub();
     let dir = tempfile::tempdir().unwrap();
-    let (code, stdout, stderr) = run(convert(&hub, dir.path(), &["org/name", "--json"]));
+    let (code, stdout, stderr) = run(convert(&hub, dir.path(), &["org/name", "--json", "-q"]));
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((&report["model"], &report["path"]), (&"name".into(), &"name-n4.qsf".into()));
 
-    let (code, _, stderr) = run(convert(&hub, dir.path(), &[DEMO, "local.qsf"]));
+    let (code, _, stderr) = run(convert(&hub, dir.path(), &[DEMO, "local.qsf", "-q"]));
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let read = |name| fs::read(dir.path().join(name)).unwrap();
     assert!(read("name-n4.qsf") == read("local.qsf"), "the same files give the same bytes");
@@ -159,7 +159,7 @@ fn an_interrupt_leaves_what_the_next_run_goes_on_with() {
     assert!(told.elapsed() < Duration::from_secs(5));
     hub.manners.lock().unwrap().silent_after = None;
     hub.storage.forget();
-    let (code, _, stderr) = run(convert(&hub, dir.path(), &["org/name"]));
+    let (code, _, stderr) = run(convert(&hub, dir.path(), &["org/name", "-q"]));
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     assert_eq!(hub.ranges()[0], Some(500_000));
 }

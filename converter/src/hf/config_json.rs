@@ -15,8 +15,13 @@ use crate::dtype::HfOut;
 use crate::error::Result;
 
 /// The classes of transformers for the values of `model_type`, where they are not the same word in another spelling.
-const CLASSES: [(&str, &str); 24] = [
+const CLASSES: [(&str, &str); 29] = [
     ("gpt2", "GPT2LMHeadModel"),
+    ("codegen", "CodeGenForCausalLM"),
+    ("hyperclovax", "HyperCLOVAXForCausalLM"),
+    ("internlm3", "InternLM3ForCausalLM"),
+    ("bitnet", "BitNetForCausalLM"),
+    ("llama4_text", "Llama4ForCausalLM"),
     ("gpt_neox", "GPTNeoXForCausalLM"),
     ("gpt_oss", "GptOssForCausalLM"),
     ("opt", "OPTForCausalLM"),

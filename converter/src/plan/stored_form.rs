@@ -8,7 +8,7 @@ use qsf_format::{BlockSize, MAX_OUTLIER_COLS, Outliers, QuantType};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::recipe::{by_alias, unknown_type};
-use super::tensor_type::{TensorType, names_of_ggml};
+use super::tensor_type::{TensorType, names_of_others};
 
 /// A part of the weights of a matrix, in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -108,9 +108,9 @@ pub(super) fn parse_form(text: &str) -> Result<(TensorType, Option<OutlierShare>
     let name = name.trim();
     let quant = match by_alias(name) {
         Some(quant) => quant.into(),
-        None => {
-            name.parse::<TensorType>().map_err(|_| format!("{}; {}", unknown_type(name), names_of_ggml()))?
-        }
+        None => name
+            .parse::<TensorType>()
+            .map_err(|_| format!("{}; {}", unknown_type(name), names_of_others()))?,
     };
     let share = share.map(|share| share.trim().parse::<OutlierShare>()).transpose()?;
     if quant.qsf().is_none_or(QuantType::is_float) && share.is_some() {

@@ -46,9 +46,10 @@ pub const GGML_TYPES: [GgmlType; 22] = [
     GgmlType::Q8_0,
 ];
 
-/// The types that a GGUF file can have, for who has named none of them.
-pub(super) fn names_of_ggml() -> String {
-    format!("of GGUF files {}", GGML_TYPES.map(GgmlType::name).join(", "))
+/// The types of other formats than QSF, for who has named none of any.
+pub(super) fn names_of_others() -> String {
+    let of_mlx = GroupType::BITS.map(|bits| format!("affine{bits}")).join(", ");
+    format!("of GGUF files {}; of directories for MLX {of_mlx}", GGML_TYPES.map(GgmlType::name).join(", "))
 }
 
 impl TensorType {
@@ -175,7 +176,7 @@ impl FromStr for TensorType {
         if let Some(ty) = GroupType::of_name(s) {
             return Ok(TensorType::Groups(ty));
         }
-        s.parse().map(TensorType::Qsf).map_err(|error| format!("{error}; {}", names_of_ggml()))
+        s.parse().map(TensorType::Qsf).map_err(|error| format!("{error}; {}", names_of_others()))
     }
 }
 

@@ -51,8 +51,19 @@ const DIFFERENT: &[(&str, &[&str])] = &[
 
 const ALL: &[&str] = &[];
 
-/// Models with numbers that files of their architecture have no key for: such a file would be another model.
-const REFUSED: [&str; 6] = ["gemma2", "gemma3", "gpt_oss", "lfm2_moe", "minicpm3", "smollm3"];
+/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Mamba-2 and
+/// Nemotron-H, GGUF files are read only.
+const REFUSED: [&str; 9] = [
+    "gemma2",
+    "gemma3",
+    "gpt_oss",
+    "lfm2_moe",
+    "mamba2",
+    "minicpm3",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "smollm3",
+];
 
 /// Types of GGUF values (the specification, `gguf_metadata_value_type`).
 const F32: u32 = 6;

@@ -24,6 +24,12 @@ pub(super) fn expert_fields(config: &ModelConfig, experts: &Experts, model_type:
                 fields.push(("shared_intermediate_size", json!(shared.ffn)));
             }
         }
+        // Llama 4 has said it among its own.
+        "llama4_text" => return Vec::new(),
+        "phimoe" => {
+            fields.push(("num_local_experts", json!(experts.count)));
+            fields.push(("router_jitter_noise", number(experts.margin.unwrap_or(0.0) / 2.0)));
+        }
         "minimax_m2" | "gpt_oss" => {
             fields.push(("num_local_experts", json!(experts.count)));
             fields.push(("intermediate_size", json!(experts.ffn)));

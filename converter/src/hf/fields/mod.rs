@@ -9,18 +9,20 @@
 //! | `recurrent` | layers with a recurrence |
 //! | `experts` | mixtures of experts |
 //! | `gemma4` | Gemma 4 |
+//! | `llama4` | Llama 4 |
 //! | `older` | models whose fields have names of their own |
 
 mod described;
 mod experts;
 mod gemma4;
 mod latent;
+mod llama4;
 mod number;
 mod older;
 mod recurrent;
 mod rope;
 
-use qsf_format::{ModelConfig, NormKind, PositionConfig, Residual, RopeScaling, TensorKind};
+use qsf_format::{ModelConfig, NormKind, NormPlacement, PositionConfig, Residual, RopeScaling, TensorKind};
 use serde_json::{Map, Value, json};
 
 pub(super) use self::described::Described;
@@ -45,7 +47,8 @@ const TYPED_LAYERS: [&str; 11] = [
 ];
 
 /// Models that have one window for all layers, or none.
-const ONE_WINDOW: [&str; 6] = ["mistral", "mixtral", "phi3", "starcoder2", "qwen3_moe", "ministral3"];
+const ONE_WINDOW: [&str; 7] =
+    ["mistral", "mixtral", "phi3", "phimoe", "starcoder2", "qwen3_moe", "ministral3"];
 
 /// All fields but those of tokens and types.
 pub(super) fn config_fields(model: &Described<'_>) -> Map<String, Value> {
@@ -53,7 +56,12 @@ pub(super) fn config_fields(model: &Described<'_>) -> Map<String, Value> {
     let mut fields = match model.model_type {
         "gpt2" => older::gpt2(config),
         "gpt_bigcode" => older::gpt_bigcode(config),
-        "gptj" => older::gptj(config),
+        "gptj" | "codegen" => older::gptj(config),
+        "falcon" => {
+            let mut fields = older::falcon(model);
+            fields.extend(rope_fields(config, model.model_type));
+            fields
+        }
         "mpt" => older::mpt(config),
         "bloom" => older::bloom(config),
         "opt" => older::opt(model),
@@ -124,6 +132,20 @@ fn like_llama(model: &Described<'_>) -> Fields {
     if model_type.starts_with("olmo") {
         fields.push(("clip_qkv", json!(config.qkv_clip.map(number))));
     }
+    if model_type == "hyperclovax" {
+        fields.push(("embedding_multiplier", number(config.embedding_scale.unwrap_or(1.0))));
+        fields.push(("residual_multiplier", number(config.residual_scale.unwrap_or(1.0))));
+        fields.push(("attention_multiplier", json!(config.attention_scale.map(number))));
+        fields.push(("logits_scaling", number(config.logit_scale.unwrap_or(1.0))));
+        fields.push(("use_post_norm", json!(config.norm.placement == NormPlacement::PreAndPost)));
+    }
+    if model_type == "phimoe" {
+        fields.push(("rms_norm_eps", number(config.norm.epsilon)));
+        fields.push(("lm_head_bias", json!((model.has)(TensorKind::HeadBias))));
+    }
+    if model_type == "llama4_text" {
+        fields.extend(llama4::llama4_fields(config));
+    }
     if model_type == "gpt_oss" {
         fields.push(("swiglu_alpha", json!(config.gate_clip.map(|clip| number(clip.alpha)))));
         fields.push(("swiglu_limit", json!(config.gate_clip.map(|clip| number(clip.limit)))));
@@ -181,6 +203,10 @@ fn biases(model: &Described<'_>) -> Fields {
 }
 
 fn windows(config: &ModelConfig, model_type: &str) -> Fields {
+    // Chunks have fields of their own.
+    if model_type == "llama4_text" {
+        return Vec::new();
+    }
     let size = config.sliding_window.as_ref().map(|window| window.size);
     let mut fields = Vec::new();
     if TYPED_LAYERS.contains(&model_type) {

@@ -1,6 +1,6 @@
 //! Models whose fields have names of their own: GPT-2 and what came before there was one custom.
 
-use qsf_format::{ModelConfig, PositionConfig, TensorKind};
+use qsf_format::{ModelConfig, PositionConfig, Residual, TensorKind};
 use serde_json::json;
 
 use super::described::{Described, Fields, activation, old_activation};
@@ -30,6 +30,28 @@ pub(super) fn gptj(config: &ModelConfig) -> Fields {
         fields.push(("rotary_dim", json!(dims.unwrap_or(config.head_dim))));
     }
     fields
+}
+
+/// The old architecture has one key/value head or one for each query head; the new one says how many.
+pub(super) fn falcon(model: &Described<'_>) -> Fields {
+    let config = model.config;
+    let new = config.residual == Residual::Parallel || ![1, config.heads].contains(&config.kv_heads);
+    vec![
+        ("hidden_size", json!(config.hidden)),
+        ("num_hidden_layers", json!(config.layers)),
+        ("num_attention_heads", json!(config.heads)),
+        ("ffn_hidden_size", json!(config.ffn)),
+        ("max_position_embeddings", json!(config.max_positions)),
+        ("layer_norm_epsilon", number(config.norm.epsilon)),
+        ("activation", json!(activation(config.activation))),
+        ("alibi", json!(matches!(config.position, PositionConfig::Alibi { .. }))),
+        ("new_decoder_architecture", json!(new)),
+        ("num_kv_heads", json!(config.kv_heads)),
+        ("multi_query", json!(config.kv_heads == 1)),
+        ("parallel_attn", json!(config.residual != Residual::Sequential)),
+        ("num_ln_in_parallel_attn", json!(if config.residual == Residual::Parallel { 2 } else { 1 })),
+        ("bias", json!((model.has)(TensorKind::AttnQBias))),
+    ]
 }
 
 pub(super) fn mpt(config: &ModelConfig) -> Fields {
