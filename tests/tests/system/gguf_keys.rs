@@ -92,7 +92,7 @@ fn keys_are_those_of_the_reference_converter_but_for_a_list() {
         let theirs = entry.unwrap().path();
         let name = theirs.file_stem().unwrap().to_string_lossy().into_owned();
         let ours = dir.path().join(format!("{name}.gguf"));
-        let made = program("qsf-convert").arg(&golden(&name)).arg(&ours).args("--quant f32").run();
+        let made = program("qsf-convert").arg(golden(&name)).arg(&ours).args("--quant f32").run();
         if made.code == 4 {
             refused.insert(name);
             continue;

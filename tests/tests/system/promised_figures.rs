@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use qsf_tests::*;
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn number(value: &Value, pointer: &str) -> f64 {
 #[test]
 #[cfg_attr(not(qsf_data), ignore = "needs the folder that QSF_SHARED names")]
 fn four_bits_of_llama_keep_the_promised_distance_at_the_promised_size() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (model, text) = trained("llama-53m");
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("4bit.qsf");
@@ -54,7 +54,7 @@ fn four_bits_of_llama_keep_the_promised_distance_at_the_promised_size() {
 #[test]
 #[cfg_attr(not(qsf_data), ignore = "needs the folder that QSF_SHARED names")]
 fn eight_bits_of_llama_are_next_to_the_source() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (model, text) = trained("llama-53m");
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("8bit.qsf");
@@ -66,7 +66,7 @@ fn eight_bits_of_llama_are_next_to_the_source() {
 #[test]
 #[cfg_attr(not(qsf_data), ignore = "needs the folder that QSF_SHARED names")]
 fn four_bits_of_gpt2_keep_the_perplexity_and_two_bits_still_predict() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (model, text) = trained("gpt2-17m");
     let dir = tempfile::tempdir().unwrap();
     let file = |quant: &str| {
@@ -87,7 +87,7 @@ fn four_bits_of_gpt2_keep_the_perplexity_and_two_bits_still_predict() {
 #[cfg_attr(not(qsf_data), ignore = "needs the folder that QSF_SHARED names")]
 #[cfg(target_os = "linux")]
 fn converting_llama_takes_seconds_and_little_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (model, _) = trained("llama-53m");
     let dir = tempfile::tempdir().unwrap();
     let call = program("qsf-convert").arg(&model).arg(dir.path().join("out.qsf"));

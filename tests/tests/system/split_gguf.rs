@@ -82,7 +82,7 @@ fn a_report_of_all_files_is_of_one_model() {
     let parts: Vec<&PathBuf> =
         parts.iter().filter(|path| path.extension().is_some_and(|end| end == "gguf")).collect();
     assert!(parts.len() > 1, "{parts:?}");
-    let mut report = program("qsf-inspect").args("report --json -o").arg(&dir.path().join("page.html"));
+    let mut report = program("qsf-inspect").args("report --json -o").arg(dir.path().join("page.html"));
     for part in &parts {
         report = report.arg(part);
     }

@@ -27,6 +27,11 @@ pub(super) fn rope_fields(config: &ModelConfig, model_type: &str) -> Vec<(&'stat
         if config.latent.is_some() {
             add_scale_of_yarn(config, &mut described);
         }
+        // transformers asks for both, and the decoder has one.
+        if let ("phimoe", RopeScaling::LongRope { attention_factor, .. }) = (model_type, scaling) {
+            described["short_mscale"] = number(*attention_factor);
+            described["long_mscale"] = number(*attention_factor);
+        }
         fields.push(("rope_scaling", described));
         if let RopeScaling::LongRope { original_positions, .. } = scaling
             && model_type == "phi3"
