@@ -48,8 +48,8 @@ pub const GGML_TYPES: [GgmlType; 22] = [
 
 /// The types of other formats than QSF, for who has named none of any.
 pub(super) fn names_of_others() -> String {
-    let of_mlx = GroupType::BITS.map(|bits| format!("affine{bits}")).join(", ");
-    format!("of GGUF files {}; of directories for MLX {of_mlx}", GGML_TYPES.map(GgmlType::name).join(", "))
+    let [first, .., last] = GroupType::BITS;
+    format!("for GGUF {}; for MLX affine{first} to {last}", GGML_TYPES.map(GgmlType::name).join(", "))
 }
 
 impl TensorType {
