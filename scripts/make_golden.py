@@ -323,6 +323,11 @@ def later_cases(scale):
         scale, embedding_multiplier=1.5, logits_scaling=0.8, residual_multiplier=0.625, attention_multiplier=0.3,
         num_key_value_heads=2), True
     yield "hyperclovax_pre", t.HyperCLOVAXConfig, base(scale, use_post_norm=False, tie_word_embeddings=True), True
+    yield "gemma4_experts", t.Gemma4TextConfig, base(
+        scale, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2, head_dim=10 * scale,
+        global_head_dim=16 * scale, sliding_window=6, hidden_size_per_layer_input=0, vocab_size_per_layer_input=VOCAB,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2, enable_moe_block=True, num_experts=7,
+        top_k_experts=3, moe_intermediate_size=20 * scale), True
     yield "minimax_m2", t.MiniMaxM2Config, base(
         scale, num_local_experts=5, num_experts_per_tok=2, num_key_value_heads=2,
         rope_parameters=rope("default", partial_rotary_factor=0.5)), True

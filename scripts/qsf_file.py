@@ -17,6 +17,8 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     ffn_sub_norm""".split()))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
     embedding_norm_bias per_layer_embedding per_layer_projection per_layer_projection_norm""".split(), start=64))
+KINDS.update(enumerate("router_norm expert_norm post_side_norm post_expert_norm expert_scale".split(), start=128))
+OF_LAYERS = [kind for kind in KINDS if not 64 <= kind < 128]
 MIB = 1 << 20
 Tensor = namedtuple("Tensor", "layer kind rows cols type layout flags offset crc data own_type")  # data: quantized bytes
 
@@ -148,7 +150,7 @@ class Reader:
             need(at + 8 <= len(raw), place, "no record header")
             number, rows = struct.unpack_from("<II", raw, at)
             kind, layer = number & 255, None if number >> 8 == (1 << 24) - 1 else number >> 8
-            matrix = kind in (*range(7), *range(23, 30), 66, 68, 69) and (layer is None) == (kind >= 64)
+            matrix = kind in (*range(7), *range(23, 30), 66, 68, 69) and (layer is None) == (64 <= kind < 128)
             need(matrix or kind not in KINDS, place, f"number {number}")
             need(number > last, place, f"number {number} after {last}")
             need(at + 8 + 2 * rows <= len(raw), place, f"{rows} rows")
@@ -351,7 +353,7 @@ class Reader:
     def layer(self, i):
         chunks, place = self.layer_chunks(i), f"layer {i} at {self.layers[i]['offset']}"
         raw = memoryview(b"".join(chunk_bytes(self.view, c, f"{place}, chunk {k}") for k, c in enumerate(chunks)))
-        return self.walk(raw, place, [kind for kind in KINDS if kind < 64], count=self.layers[i]["tensors"], default=self.layers[i]["type"], layer=i)
+        return self.walk(raw, place, OF_LAYERS, count=self.layers[i]["tensors"], default=self.layers[i]["type"], layer=i)
 
     def final(self):
         at = self.header["final_offset"]

@@ -118,7 +118,9 @@ def tensor_kinds(m, layer=None):
                 must[27] = s, h
             if e["shared"]["gated"]:
                 must[37] = 1, h
-        return must, may
+        if not e["beside_ffn"]:
+            return must, may
+        must.update({128: (1, h), 129: (1, h), 130: (1, h), 131: (1, h), 132: (1, e["count"])})
     must[5], must[6] = (f, h), (h, f)
     if m["sub_norms"]:
         must[63] = 1, f
@@ -439,19 +441,31 @@ def route(e, t, f):
     return p if e["weight_scale"] is None else p * e["weight_scale"]
 
 
-def feed_forward(m, t, layer, f):
+def feed_forward(m, t, layer, f, x):
+    """`f`: the residual stream `x`, normalized."""
     e = m["experts"]
     if not e or layer in e["dense_layers"]:
         return mlp(m, t, f)
-    p, parts = route(e, t, f), {24: 4, 25: 5, 26: 6, 34: 20, 35: 21, 36: 22}
+    if e["beside_ffn"]:
+        plain = dict(kind="rms_norm", epsilon=m["norm"]["epsilon"])
+        gain = lambda x, kind: norm(x, t[kind][0], None, **plain, gain_plus_one=m["norm"]["gain_plus_one"])
+        p = route(e, t, norm(x, t[128][0], None, **plain, gain_plus_one=False) / math.sqrt(m["hidden"])) * t[132]
+        return gain(mlp(m, t, f), 130) + gain(of_experts(m, t, p, gain(x, 129)), 131)
+    out = of_experts(m, t, route(e, t, f), f)
+    if e["shared"]:
+        shared = mlp(m, {kind - 23: t[kind] for kind in (27, 28, 29) if kind in t}, f)
+        out = out + (sigmoid(f @ t[37].T) * shared if e["shared"]["gated"] else shared)
+    return out
+
+
+def of_experts(m, t, p, f):
+    """What experts of the weights `p` give together."""
+    e, parts = m["experts"], {24: 4, 25: 5, 26: 6, 34: 20, 35: 21, 36: 22}
     out = 0
     for i in range(e["count"]):
         cut = lambda a: a.reshape(e["count"], -1, a.shape[1])[i] if len(a) > 1 else a.reshape(e["count"], -1)[[i]]
         of_expert, weight = {parts[kind]: cut(a) for kind, a in t.items() if kind in parts}, p[:, [i]]
         out = out + (np.where(weight == 0, 0, mlp(m, of_expert, weight * f)) if e["weigh_inputs"] else weight * mlp(m, of_expert, f))
-    if e["shared"]:
-        shared = mlp(m, {kind - 23: t[kind] for kind in (27, 28, 29) if kind in t}, f)
-        out = out + (sigmoid(f @ t[37].T) * shared if e["shared"]["gated"] else shared)
     return out
 
 
@@ -495,7 +509,7 @@ def logits(m, ids, rest, layers, length=None, last=1):
             f = gain_bias(x, t, 8, 19)
         else:
             f = x + y if n["placement"] == "post" else gain_bias(x + y, t, 8, 19)
-        z = feed_forward(m, t, layer, f) if feeds else np.zeros_like(x)
+        z = feed_forward(m, t, layer, f, x + y) if feeds else np.zeros_like(x)
         if post:
             z = gain_bias(z, t, 17, None)
         x = x + y + z * scale

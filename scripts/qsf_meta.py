@@ -96,7 +96,7 @@ MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sin
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
 MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
     sliding_window recurrent half_layers experts bos pad""".split()]
-EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False)
+EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False, beside_ffn=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "margin", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
 ROPE_DEFAULTS, ROPE_OPTIONAL = dict(unrotated_layers=[]), ["scaling", "dims", "sliding_theta"]
@@ -305,7 +305,7 @@ def parse_model(x):
         integer(e["count"], f"{place}.count", 1, 1 << 16)
         integer(e["used"], f"{place}.used", 1, e["count"])
         integer(e["ffn"], f"{place}.ffn", 1, 1 << 24)
-        for k in ("normalize_weights", "choice_bias", "weigh_inputs"):
+        for k in ("normalize_weights", "choice_bias", "weigh_inputs", "beside_ffn"):
             need(type(e[k]) is bool, f"{place}.{k}", "not a bool")
         choice(e["score"], f"{place}.score", ("softmax", "sigmoid", "sparse_mixer"))
         if e["margin"] is not None:
@@ -328,6 +328,8 @@ def parse_model(x):
             with_defaults(s, dict(gated=False), ())
             integer(s["ffn"], f"{place}.shared.ffn", 1, 1 << 24)
             need(type(s["gated"]) is bool, f"{place}.shared.gated", "not a bool")
+        need(not e["beside_ffn"] or e["shared"] is None and m["norm"]["kind"] == "rms_norm" and m["norm"]["placement"] != "post"
+             and m["residual"] == "sequential", f"{place}.beside_ffn", "does not go with the other fields")
         layer_list(e["dense_layers"], f"{place}.dense_layers", m["layers"])
         need(e["count"] * e["ffn"] < 1 << 32 and e["count"] * m["hidden"] < 1 << 32, place, "count * ffn or count * hidden is not below 2^32")
     return m

@@ -38,14 +38,13 @@ impl LayerStats {
             (PerLayerGate, _) => LinearInput::PerLayerGate,
             (PerLayerUp, _) => LinearInput::PerLayerUp,
             (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
-            (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) | (ExpertGate | ExpertUp, None) => {
-                LinearInput::Ffn
-            }
+            (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) => LinearInput::Ffn,
+            (ExpertGate | ExpertUp, None) => self.of_all_experts(),
             (FfnDown | SharedDown, _) => LinearInput::FfnDown,
             (Head | TokenEmbedding, _) => LinearInput::Head,
             (ExpertGate | ExpertUp, Some(expert)) => match self.enough(LinearInput::ExpertFfn(expert)) {
                 Some(moments) => return Some(Cow::Borrowed(moments)),
-                None => LinearInput::Ffn,
+                None => self.of_all_experts(),
             },
             (ExpertDown, expert) => {
                 let own = expert.and_then(|expert| self.enough(LinearInput::ExpertDown(expert)));
@@ -54,6 +53,12 @@ impl LayerStats {
             _ => return None,
         };
         self.inputs.get(&input).map(Cow::Borrowed)
+    }
+
+    /// What experts read, of all tokens.
+    fn of_all_experts(&self) -> LinearInput {
+        let own = self.inputs.contains_key(&LinearInput::Experts);
+        if own { LinearInput::Experts } else { LinearInput::Ffn }
     }
 
     /// Moments of at least as many tokens as columns.

@@ -41,7 +41,7 @@ impl Stage {
             | LinearInput::QueryLatent
             | LinearInput::KeyUp
             | LinearInput::ValueUp => Some(Stage::AttnOutput),
-            LinearInput::Ffn | LinearInput::ExpertFfn(_) => Some(Stage::Ffn),
+            LinearInput::Ffn | LinearInput::Experts | LinearInput::ExpertFfn(_) => Some(Stage::Ffn),
             LinearInput::FfnDown
             | LinearInput::ExpertDown(_)
             | LinearInput::PerLayerGate
@@ -315,7 +315,7 @@ impl Watch {
 
     /// What is computed from `input`. That of the router decides which experts see what.
     fn flow(&self, input: LinearInput) -> ControlFlow<()> {
-        let routes = self.experts && input == LinearInput::Ffn;
+        let routes = self.experts && matches!(input, LinearInput::Ffn | LinearInput::Experts);
         // Others of the same stage are made of it.
         let of_latents =
             matches!(input, LinearInput::QueryLatent | LinearInput::KeyUp | LinearInput::ValueUp);

@@ -299,6 +299,10 @@ pub struct Experts {
     /// Experts that all tokens go through, as one feed-forward.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shared: Option<SharedExperts>,
+    /// Whether the ordinary feed-forward of the model is there beside them: both read the residual stream, each through norms of its
+    /// own, and what they give is normalized before it is added up.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub beside_ffn: bool,
 }
 
 /// How the outputs of a router become scores of experts.

@@ -185,6 +185,16 @@ tensor_kinds! {
     PerLayerProjection = 73, "per_layer_projection";
     /// Norm of that, 1 x `width`.
     PerLayerProjectionNorm = 74, "per_layer_projection_norm";
+    /// Gains of what the router reads, 1 x `hidden`, of experts beside a feed-forward.
+    RouterNorm = 128, "router_norm";
+    /// Gains of what such experts read, 1 x `hidden`.
+    ExpertNorm = 129, "expert_norm";
+    /// Norm of what the feed-forward beside them gives, 1 x `hidden`.
+    PostSideNorm = 130, "post_side_norm";
+    /// Norm of what they give, 1 x `hidden`.
+    PostExpertNorm = 131, "post_expert_norm";
+    /// Factor of each expert's weight, 1 x `experts`.
+    ExpertScale = 132, "expert_scale";
 }
 
 impl TensorKind {
@@ -195,7 +205,7 @@ impl TensorKind {
 
     /// Whether the tensor belongs to a layer rather than to the model as a whole.
     pub fn is_per_layer(self) -> bool {
-        self.id() < 64
+        self.id() < 64 || self.id() >= 128
     }
 
     /// The place of a matrix among those of its layer, in the order of use: the mixer first, and the others by their ids.
@@ -331,7 +341,7 @@ mod tests {
             assert_eq!(TensorKind::from_id(kind.id()), Some(kind));
             assert!(names.insert(kind.name()), "{kind} twice");
         }
-        assert_eq!(TensorKind::from_id(79), None);
+        assert_eq!(TensorKind::from_id(127), None);
     }
 
     #[test]

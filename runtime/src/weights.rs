@@ -98,6 +98,22 @@ pub struct Mixture {
     pub experts: Vec<Mlp>,
     /// What all tokens go through besides.
     pub shared: Option<Shared>,
+    /// What is of experts beside a feed-forward only, which then is `shared`.
+    pub beside: Option<BesideFeedForward>,
+}
+
+/// Norms of experts beside a feed-forward, and factors of their weights.
+pub struct BesideFeedForward {
+    /// Of what the router reads.
+    pub router_norm: Norm,
+    /// Of what the experts read.
+    pub expert_norm: Norm,
+    /// Of what the feed-forward gives.
+    pub post_side_norm: Norm,
+    /// Of what the experts give together.
+    pub post_expert_norm: Norm,
+    /// One for each expert.
+    pub scale: Vec<f32>,
 }
 
 /// The experts that all tokens go through.

@@ -138,5 +138,5 @@ impl Fits {
 /// the inputs of those that saw too little.
 fn read_by_one_fit(input: LinearInput) -> bool {
     use LinearInput::*;
-    !matches!(input, Head | Ffn | ExpertFfn(_) | ExpertDown(_))
+    !matches!(input, Head | Ffn | Experts | ExpertFfn(_) | ExpertDown(_))
 }

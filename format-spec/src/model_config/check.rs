@@ -1,7 +1,7 @@
 //! What a decoder relies on in a configuration.
 
 use super::{
-    Activation, ExpertGroups, Experts, ModelConfig, NormPlacement, PositionConfig, Recurrent, RecurrentMixer,
+    Activation, ExpertGroups, Experts, ModelConfig, NormKind, NormPlacement, PositionConfig, Recurrent, RecurrentMixer,
     Residual, RopeScaling, RouterScore,
 };
 
@@ -197,6 +197,13 @@ impl ModelConfig {
             _ => {}
         }
         shared.map_or(Ok(()), |shared| up_to("experts shared ffn", shared.ffn, 1 << 24))?;
+        let norms = self.norm.placement.has_pre() && self.norm.kind == NormKind::RmsNorm;
+        let alone = shared.is_none() && self.residual == Residual::Sequential;
+        if experts.beside_ffn && !(norms && alone) {
+            return Err("experts beside_ffn is true, which goes with norm kind rms_norm, placement pre or pre_and_post, residual \
+                        sequential, and without shared only"
+                .into());
+        }
         self.check_layers("experts dense_layers", dense_layers)
     }
 

@@ -6,7 +6,7 @@ use qsf_format::Experts;
 
 use super::{Decoder, DecoderState, InputObserver, LinearInput};
 use crate::error::Result;
-use crate::weights::{Mixture, Shared};
+use crate::weights::{Mixture, Norm, Shared};
 use qsf_cpu::math::sigmoid;
 use qsf_cpu::{add_scaled, scale};
 
@@ -19,15 +19,36 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let Some(config) = &self.model.config.experts else { return Ok(ControlFlow::Continue(())) };
-        let DecoderState { normed, projected, coded, routing, .. } = state;
-        let tokens = normed.len() / self.model.config.hidden as usize;
+        let DecoderState { hidden, normed, projected, coded, routing, .. } = state;
+        let hidden_width = self.model.config.hidden as usize;
+        let tokens = normed.len() / hidden_width;
         let logits = &mut routing.logits[..tokens * mixture.experts.len()];
-        self.linears(&[&mixture.router], normed, coded, &mut [logits])?;
-        routing.choose(self.cpu.isa(), tokens, config, mixture.choice_bias.as_deref());
+        let read: &[f32] = match &mixture.beside {
+            Some(beside) => {
+                let own = &mut routing.own[..tokens * hidden_width];
+                self.norm_of(&beside.router_norm, hidden, own);
+                own
+            }
+            None => normed,
+        };
+        self.linears(&[&mixture.router], read, coded, &mut [logits])?;
+        let factors = mixture.beside.as_ref().map(|beside| &beside.scale[..]);
+        routing.choose(self.cpu.isa(), tokens, config, mixture.choice_bias.as_deref(), factors);
+        if let Some(beside) = &mixture.beside {
+            let own = &mut routing.own[..tokens * hidden_width];
+            self.norm_of(&beside.expert_norm, hidden, own);
+            if observer.observe(LinearInput::Experts, hidden_width, own).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
         projected.fill(0.0);
         self.experts(state, config, mixture, observer)?;
+        if let Some(beside) = &mixture.beside {
+            self.norm_rows(&beside.post_expert_norm, &mut state.projected);
+        }
+        let norm = mixture.beside.as_ref().map(|beside| &beside.post_side_norm);
         match &mixture.shared {
-            Some(shared) => self.shared(state, shared, observer),
+            Some(shared) => self.shared(state, shared, norm, observer),
             None => Ok(ControlFlow::Continue(())),
         }
     }
@@ -45,9 +66,11 @@ impl Decoder {
         let (used, width) = (config.used as usize, config.ffn as usize);
         let DecoderState { normed, gate, up, projected, coded, routing, profile, .. } = state;
         let tokens = normed.len() / hidden;
+        let of_experts = mixture.beside.is_some();
         for (e, mlp) in mixture.experts.iter().enumerate() {
             let mut count = 0;
-            for (t, row) in normed.chunks_exact(hidden).enumerate() {
+            let rows: &[f32] = if of_experts { &routing.own[..tokens * hidden] } else { normed };
+            for (t, row) in rows.chunks_exact(hidden).enumerate() {
                 if let Some(weight) = routing.weight(t, e, used) {
                     let input = &mut routing.input[count * hidden..][..hidden];
                     input.copy_from_slice(row);
@@ -80,11 +103,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// Adds what the shared experts give.
+    /// Adds what the shared experts give, normalized by `norm` where that is there.
     fn shared(
         &self,
         state: &mut DecoderState,
         shared: &Shared,
+        norm: Option<&Norm>,
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let hidden = self.model.config.hidden as usize;
@@ -99,6 +123,9 @@ impl Decoder {
         }
         let output = &mut routing.output[..tokens * hidden];
         self.linears(&[&mlp.down], inner, coded, &mut [&mut *output])?;
+        if let Some(norm) = norm {
+            self.norm_rows(norm, output);
+        }
         if let Some(router) = router {
             let logits = &mut routing.logits[..tokens];
             self.linears(&[router], normed, coded, &mut [logits])?;

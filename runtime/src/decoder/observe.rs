@@ -19,7 +19,10 @@ pub enum LinearInput {
     Ffn,
     /// Of the down projection; with experts, of the shared one.
     FfnDown,
-    /// Of the gate and up projections of an expert: what [`LinearInput::Ffn`] is, of the tokens that go through it.
+    /// Of the gate and up projections of experts beside a feed-forward, of all tokens: not what that reads.
+    Experts,
+    /// Of the gate and up projections of an expert: what [`LinearInput::Experts`], or else [`LinearInput::Ffn`] is, of the tokens that
+    /// go through it.
     ExpertFfn(u32),
     /// Of the down projection of an expert.
     ExpertDown(u32),

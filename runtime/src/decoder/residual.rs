@@ -63,6 +63,16 @@ impl Decoder {
         });
     }
 
+    /// `out` becomes `rows` of the residual stream normalized by `norm`.
+    pub(super) fn norm_of(&self, norm: &Norm, rows: &mut [f32], out: &mut [f32]) {
+        let width = self.model.config.hidden as usize;
+        self.cpu.for_each_rows([(rows, width), (out, width)], WORK * width, |_, [rows, out]| {
+            for (row, out) in rows.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+                self.norm_or_copy(Some(norm), row, out);
+            }
+        });
+    }
+
     /// The norm before the layer that is run in place `at`; behind the last, that of the head.
     pub(super) fn norm_of_next(&self, at: usize) -> Option<&Norm> {
         match self.schedule.get(at) {

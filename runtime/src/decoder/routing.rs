@@ -17,6 +17,8 @@ pub(super) struct Routing {
     pub input: Vec<f32>,
     /// Its outputs.
     pub output: Vec<f32>,
+    /// Tokens x hidden: what the router, then the experts read, where it is not what all of a layer's feed-forward does.
+    pub own: Vec<f32>,
     /// How much one token wants each expert.
     wishes: Vec<f32>,
     /// Scores of its groups of experts, then which of them are kept.
@@ -37,13 +39,22 @@ impl Routing {
             chosen: vec![(0, 0.0); batch.saturating_mul(experts.used as usize)],
             input: zeros(rows, what)?,
             output: zeros(rows, what)?,
+            own: zeros(if experts.beside_ffn { rows } else { 0 }, what)?,
             wishes: zeros(experts.count as usize, what)?,
             groups: zeros(experts.groups.map_or(0, |groups| 2 * groups.count as usize), what)?,
         })
     }
 
-    /// The experts of each token and their weights, from the router's outputs. Of equal ones the first is chosen.
-    pub fn choose(&mut self, isa: Isa, tokens: usize, experts: &Experts, choice_bias: Option<&[f32]>) {
+    /// The experts of each token and their weights, from the router's outputs, at last times `factors`. Of equal ones the first is
+    /// chosen.
+    pub fn choose(
+        &mut self,
+        isa: Isa,
+        tokens: usize,
+        experts: &Experts,
+        choice_bias: Option<&[f32]>,
+        factors: Option<&[f32]>,
+    ) {
         let (count, used) = (experts.count as usize, experts.used as usize);
         let rows = self.logits.chunks_exact_mut(count).zip(self.chosen.chunks_exact_mut(used));
         for (scores, chosen) in rows.take(tokens) {
@@ -74,6 +85,9 @@ impl Routing {
             }
             if let Some(scale) = experts.weight_scale {
                 chosen.iter_mut().for_each(|(_, weight)| *weight *= scale);
+            }
+            if let Some(factors) = factors {
+                chosen.iter_mut().for_each(|(expert, weight)| *weight *= factors[*expert]);
             }
         }
     }
@@ -153,7 +167,7 @@ mod tests {
         let tokens = logits.len() / 4;
         let mut routing = Routing::new(&config, tokens).unwrap();
         routing.logits.copy_from_slice(logits);
-        routing.choose(Isa::best(), tokens, &experts, bias);
+        routing.choose(Isa::best(), tokens, &experts, bias, None);
         routing
     }
 

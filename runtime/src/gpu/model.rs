@@ -267,6 +267,7 @@ fn check_experts(experts: &Experts) -> Result<()> {
         weight_scale,
         weigh_inputs,
         shared,
+        beside_ffn,
     } = experts;
     let refused = [
         (*score != RouterScore::Softmax, "of a router without softmax"),
@@ -275,6 +276,7 @@ fn check_experts(experts: &Experts) -> Result<()> {
         (weight_scale.is_some(), "with weights that are scaled"),
         (*weigh_inputs, "whose inputs are weighted"),
         (shared.is_some(), "that are shared"),
+        (*beside_ffn, "beside a feed-forward"),
     ];
     match refused.into_iter().find(|(is_there, _)| *is_there) {
         Some((_, what)) => Err(unlike(what)),

@@ -76,6 +76,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         PerLayerUp => (hidden, per_layer?.width as usize),
         PerLayerNorm => (1, hidden),
         LayerScale => (1, 1),
+        RouterNorm | ExpertNorm | PostSideNorm | PostExpertNorm => (1, hidden),
+        ExpertScale => (1, experts?.count as usize),
         PerLayerEmbedding => (per_layer?.vocab as usize, all_layers(per_layer?.width)),
         PerLayerProjection => (all_layers(per_layer?.width), hidden),
         PerLayerProjectionNorm => (1, per_layer?.width as usize),
@@ -200,12 +202,14 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
     } = config;
     let Parts { mixer, attention, feed_forward, experts } = parts;
     let shared = experts.and_then(|experts| experts.shared);
+    let beside = experts.is_some_and(|experts| experts.beside_ffn);
     let (placement, layer_norm) = (norm.placement, norm.kind == NormKind::LayerNorm);
     match kind {
         AttnQ | AttnOutput | AttnOutputBias => attention,
         AttnGate => attention && attention_gate,
-        FfnGate | FfnGateBias => gated_ffn && feed_forward && experts.is_none(),
-        FfnUp | FfnUpBias | FfnDown | FfnDownBias => feed_forward && experts.is_none(),
+        FfnGate | FfnGateBias => gated_ffn && feed_forward && (experts.is_none() || beside),
+        FfnUp | FfnUpBias | FfnDown | FfnDownBias => feed_forward && (experts.is_none() || beside),
+        RouterNorm | ExpertNorm | PostSideNorm | PostExpertNorm | ExpertScale => beside,
         Router | RouterBias | ExpertUp | ExpertUpBias | ExpertDown | ExpertDownBias => experts.is_some(),
         ExpertGate | ExpertGateBias => gated_ffn && experts.is_some(),
         RouterChoiceBias => experts.is_some_and(|experts| experts.choice_bias),

@@ -4,7 +4,7 @@ use qsf_cpu::Function;
 use qsf_format::{Activation, GateClip, PositionConfig, Residual, TensorId, TensorKind};
 
 use super::{
-    FeedForward, InMemory, LayerWeights, Linear, Mixer, Mixture, Mlp, Model, ModelParts, Norm, PerLayer,
+    BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixer, Mixture, Mlp, Model, ModelParts, Norm, PerLayer,
     PerLayerInputs, Shared,
 };
 use crate::error::{Result, RuntimeError};
@@ -132,12 +132,7 @@ impl Loader<'_> {
     pub(super) fn feed_forward(&self, i: u32) -> Result<FeedForward> {
         use TensorKind::*;
         let config = self.parts.config();
-        let Some(experts) = config.experts(i) else {
-            let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
-            let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
-            let norm = self.gain_only(config.sub_norms, i, FfnSubNorm)?;
-            return Ok(FeedForward::Dense(Mlp { gate, up, norm, down, function: self.function(i)? }));
-        };
+        let Some(experts) = config.experts(i) else { return Ok(FeedForward::Dense(self.dense(i)?)) };
         let function = self.function(i)?;
         let count = experts.count as usize;
         let stack = |kind, bias| self.linear(i, kind, bias);
@@ -154,14 +149,44 @@ impl Loader<'_> {
             let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
             Ok(Mlp { gate, up: of_expert(&ups, e)?, norm: None, down: of_expert(&downs, e)?, function })
         };
-        let shared = experts.shared.map(|shared| self.shared(i, shared.gated)).transpose()?;
+        let shared = match experts.beside_ffn {
+            true => Some(Shared { router: None, mlp: self.dense(i)? }),
+            false => experts.shared.map(|shared| self.shared(i, shared.gated)).transpose()?,
+        };
         let choice_bias = self.vector(TensorId::of_layer(i, RouterChoiceBias))?;
         Ok(FeedForward::Experts(Mixture {
             router: stack(Router, RouterBias)?,
             choice_bias: choice_bias.filter(|_| experts.choice_bias),
             experts: (0..count).map(expert).collect::<Result<_>>()?,
             shared,
+            beside: experts.beside_ffn.then(|| self.beside_feed_forward(i)).transpose()?,
         }))
+    }
+
+    /// The feed-forward of all tokens.
+    fn dense(&self, i: u32) -> Result<Mlp> {
+        use TensorKind::*;
+        let config = self.parts.config();
+        let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
+        let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
+        let norm = self.gain_only(config.sub_norms, i, FfnSubNorm)?;
+        Ok(Mlp { gate, up, norm, down, function: self.function(i)? })
+    }
+
+    fn beside_feed_forward(&self, i: u32) -> Result<BesideFeedForward> {
+        use TensorKind::*;
+        let gain = |kind| self.gain(Some(i), kind);
+        // These gains are factors of the stream's own scale, never 1 + w.
+        let mut of_router = self.tensor(TensorId::of_layer(i, RouterNorm))?.to_f32();
+        let by_width = 1.0 / (self.parts.config().hidden as f32).sqrt();
+        of_router.iter_mut().for_each(|gain| *gain *= by_width);
+        Ok(BesideFeedForward {
+            router_norm: Norm { gain: of_router, bias: None },
+            expert_norm: gain(ExpertNorm)?,
+            post_side_norm: gain(PostSideNorm)?,
+            post_expert_norm: gain(PostExpertNorm)?,
+            scale: self.tensor(TensorId::of_layer(i, ExpertScale))?.to_f32(),
+        })
     }
 
     pub(super) fn shared(&self, i: u32, gated: bool) -> Result<Shared> {

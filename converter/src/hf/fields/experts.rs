@@ -24,8 +24,8 @@ pub(super) fn expert_fields(config: &ModelConfig, experts: &Experts, model_type:
                 fields.push(("shared_intermediate_size", json!(shared.ffn)));
             }
         }
-        // Llama 4 has said it among its own.
-        "llama4_text" => return Vec::new(),
+        // These have said it among their own.
+        "llama4_text" | "gemma4_text" => return Vec::new(),
         "phimoe" => {
             fields.push(("num_local_experts", json!(experts.count)));
             fields.push(("router_jitter_noise", number(experts.margin.unwrap_or(0.0) / 2.0)));

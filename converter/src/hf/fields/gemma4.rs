@@ -11,7 +11,12 @@ const NO_ROTATION: f32 = 1e30;
 
 /// What Gemma 4 says beside the fields of all Gemma models.
 pub(super) fn gemma4_fields(config: &ModelConfig) -> Fields {
-    let mut fields = vec![("enable_moe_block", json!(false))];
+    let mut fields = vec![("enable_moe_block", json!(config.experts.is_some()))];
+    if let Some(experts) = &config.experts {
+        fields.push(("num_experts", json!(experts.count)));
+        fields.push(("top_k_experts", json!(experts.used)));
+        fields.push(("moe_intermediate_size", json!(experts.ffn)));
+    }
     if let Some(full) = config.full_attention {
         fields.push(("global_head_dim", json!(full.head_dim)));
         fields.push(("attention_k_eq_v", json!(full.keys_are_values)));

@@ -51,6 +51,7 @@ pub(super) fn experts_of(
         weight_scale: keys.f32("expert_weights_scale")?.filter(|&scale| scale != 1.0 && scale != 0.0),
         weigh_inputs: false,
         shared: shared(file, layers),
+        beside_ffn: false,
     }))
 }
 

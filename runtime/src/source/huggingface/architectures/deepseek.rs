@@ -262,6 +262,7 @@ fn experts(reader: &Reader<'_>, family: &Family, model: &ModelConfig) -> Result<
         groups: groups(reader, family)?,
         weight_scale: (scale != 1.0).then_some(scale),
         weigh_inputs: false,
+        beside_ffn: false,
         shared,
     }))
 }

@@ -4,7 +4,7 @@
 use qsf_format::TensorKind::*;
 use qsf_format::printable::quote;
 use qsf_format::{
-    FullAttention, ModelConfig, PerLayerEmbedding as PerLayer, PositionConfig, QkNorm, RopeScaling, SharedKv,
+    Experts, FullAttention, ModelConfig, PerLayerEmbedding as PerLayer, PositionConfig, QkNorm, RopeScaling, SharedKv,
     SlidingWindow,
 };
 
@@ -15,13 +15,13 @@ use super::reader::{Defaults, plain};
 use super::rope::Rope;
 use crate::error::{Result, RuntimeError};
 use crate::model_dir::Fields;
-use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
+use crate::source::mapping::{Form, NameRule, NameTable, formed, join_rules, rows};
 
 pub(super) const GEMMA4: Architecture = Architecture {
     model_types: &["gemma4_text", "gemma4"],
     base: "model.",
     table: NameTable {
-        rules: join_rules!(MODEL, FOUR_NORMS, ATTENTION, QK_NORMS, GATED_FFN, LAYER_INPUTS),
+        rules: join_rules!(MODEL, FOUR_NORMS, ATTENTION, QK_NORMS, GATED_FFN, LAYER_INPUTS, EXPERTS),
         ignored: IGNORED,
     },
     marks: Marks::tensors(&[AttnNorm, FfnNorm, PostAttnNorm, PostFfnNorm, QNorm, KNorm, LayerScale]),
@@ -44,6 +44,18 @@ const LAYER_INPUTS: &[NameRule] = &[
     rows("layers.{}.layer_scalar", &[LayerScale]),
 ];
 
+/// Experts beside the feed-forward, joined as transformers saves them.
+const EXPERTS: &[NameRule] = &[
+    rows("layers.{}.router.proj.weight", &[Router]),
+    rows("layers.{}.router.scale", &[RouterNorm]),
+    rows("layers.{}.router.per_expert_scale", &[ExpertScale]),
+    formed("layers.{}.experts.gate_up_proj", &[ExpertGate, ExpertUp], Form::ExpertByExpert),
+    rows("layers.{}.experts.down_proj", &[ExpertDown]),
+    rows("layers.{}.pre_feedforward_layernorm_2.weight", &[ExpertNorm]),
+    rows("layers.{}.post_feedforward_layernorm_1.weight", &[PostSideNorm]),
+    rows("layers.{}.post_feedforward_layernorm_2.weight", &[PostExpertNorm]),
+];
+
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let defaults = Defaults {
         vocab: 262_144,
@@ -60,10 +72,6 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     };
     let fields = reader.fields;
     reader.only("attention_bias", false)?;
-    if fields.bool("enable_moe_block")? == Some(true) {
-        let advice = "models without experts (enable_moe_block = false) are";
-        return Err(RuntimeError::unsupported(fields.path, "a mixture of experts of Gemma 4", advice));
-    }
     if fields.str("use_bidirectional_attention")? == Some("all") {
         let what = "use_bidirectional_attention \"all\"";
         return Err(RuntimeError::unsupported(fields.path, what, "attention to earlier tokens is"));
@@ -90,7 +98,27 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         reader.window_size(Some(512))?.ok_or_else(|| fields.wrong("sliding_window", "a number", "null"))?;
     model.sliding_window = (!sliding.is_empty()).then_some(SlidingWindow { size, layers: sliding });
     shared_layers(reader, &mut model)?;
+    model.experts = experts(reader)?;
     Ok(plain(model))
+}
+
+/// Experts beside the feed-forward of every layer, where the model has them.
+fn experts(reader: &Reader<'_>) -> Result<Option<Experts>> {
+    let fields = reader.fields;
+    if fields.bool("enable_moe_block")? != Some(true) {
+        return Ok(None);
+    }
+    let need = |name: &'static str| -> Result<u32> {
+        fields.u32(name)?.ok_or_else(|| fields.wrong(name, "a number, as enable_moe_block is true", "none"))
+    };
+    Ok(Some(Experts {
+        count: need("num_experts")?,
+        used: need("top_k_experts")?,
+        ffn: need("moe_intermediate_size")?,
+        normalize_weights: true,
+        beside_ffn: true,
+        ..Experts::default()
+    }))
 }
 
 /// Layers that share keys and values, perhaps with a wider feed-forward, and embeddings of layers.

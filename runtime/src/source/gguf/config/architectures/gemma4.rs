@@ -1,4 +1,5 @@
-//! Gemma 4 without experts: heads of two widths, layers that share keys and values, an embedding for each layer.
+//! Gemma 4: heads of two widths, layers that share keys and values, an embedding for each layer, experts
+//! beside a feed-forward.
 
 use qsf_format::TensorKind::*;
 use qsf_format::{Activation, FullAttention, NormPlacement, PerLayerEmbedding as PerLayer, QkNorm, SharedKv};
@@ -6,7 +7,7 @@ use qsf_format::{Activation, FullAttention, NormPlacement, PerLayerEmbedding as 
 use super::super::architecture::{Architecture, ExpertUse, LLAMA, Window, rotary};
 use super::super::reading::Reading;
 use crate::error::Result;
-use crate::source::gguf::name_groups::{ATTENTION, ENDS, FFN, POST_NORMS, PRE_NORMS, QK_NORMS};
+use crate::source::gguf::name_groups::{ATTENTION, ENDS, EXPERTS, FFN, POST_NORMS, PRE_NORMS, QK_NORMS};
 use crate::source::gguf::names::table;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 
@@ -20,7 +21,7 @@ pub(in super::super) const GEMMA4: Architecture = Architecture {
     qk_norm: Some(QkNorm::Head),
     scaled_embedding: true,
     window: Window::AllButEvery(6),
-    experts: ExpertUse::Never,
+    experts: ExpertUse::Maybe("gemma4_text"),
     keys: &[
         "attention.key_length_swa",
         "attention.value_length_swa",
@@ -35,7 +36,7 @@ pub(in super::super) const GEMMA4: Architecture = Architecture {
 };
 
 static TABLE: NameTable =
-    table(join_rules!(ENDS, PRE_NORMS, POST_NORMS, ATTENTION, QK_NORMS, FFN, LAYER_INPUTS));
+    table(join_rules!(ENDS, PRE_NORMS, POST_NORMS, ATTENTION, QK_NORMS, FFN, EXPERTS, BESIDE, LAYER_INPUTS));
 
 const LAYER_INPUTS: &[NameRule] = &[
     rows("per_layer_token_embd.weight", &[PerLayerEmbedding]),
@@ -45,6 +46,15 @@ const LAYER_INPUTS: &[NameRule] = &[
     rows("blk.{}.proj.weight", &[PerLayerUp]),
     rows("blk.{}.post_norm.weight", &[PerLayerNorm]),
     rows("blk.{}.layer_output_scale.weight", &[LayerScale]),
+];
+
+/// What experts beside a feed-forward have of their own.
+const BESIDE: &[NameRule] = &[
+    rows("blk.{}.ffn_gate_inp.scale", &[RouterNorm]),
+    rows("blk.{}.ffn_down_exps.scale", &[ExpertScale]),
+    rows("blk.{}.pre_ffw_norm_2.weight", &[ExpertNorm]),
+    rows("blk.{}.post_ffw_norm_1.weight", &[PostSideNorm]),
+    rows("blk.{}.post_ffw_norm_2.weight", &[PostExpertNorm]),
 ];
 
 fn two_widths(reading: &mut Reading<'_>) -> Result<()> {
@@ -74,5 +84,8 @@ fn two_widths(reading: &mut Reading<'_>) -> Result<()> {
     let rows = reading.shape("per_layer_token_embd.weight").and_then(|shape| shape.get(1).copied());
     let vocab = rows.and_then(|rows| u32::try_from(rows).ok()).unwrap_or(reading.config.vocab);
     reading.config.per_layer_embedding = (width > 0).then_some(PerLayer { width, vocab });
+    if let Some(experts) = &mut reading.config.experts {
+        experts.beside_ffn = true;
+    }
     Ok(())
 }

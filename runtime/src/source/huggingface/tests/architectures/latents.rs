@@ -7,6 +7,7 @@ pub(super) fn samples() -> Vec<TinyModel> {
         deepseek("deepseek_v2", json!({"num_experts_per_tok": 1, "q_lora_rank": null})),
         deepseek("deepseek_v3", json!({"scoring_func": "sigmoid", "n_group": 1})),
         gemma4(),
+        gemma4_experts(),
         deepseek(
             "mistral4",
             json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1,
@@ -67,6 +68,32 @@ fn minicpm3() -> TinyModel {
     for (i, (name, shape)) in LLAMA_FFN.iter().enumerate() {
         let tensor = Plain::f32(shape, 20_000.0 + 1000.0 * i as f32);
         model.tensors.insert(format!("model.layers.1.{name}"), tensor);
+    }
+    model
+}
+
+/// [`gemma4`] with two experts of width 4 beside each feed-forward.
+fn gemma4_experts() -> TinyModel {
+    let mut model = gemma4();
+    let fields = json!({
+        "enable_moe_block": true, "num_experts": 2, "top_k_experts": 1, "moe_intermediate_size": 4,
+    });
+    model.config = merged(model.config, fields);
+    let more: Shapes<'_> = &[
+        ("router.proj.weight", &[2, 8]),
+        ("router.scale", &[8]),
+        ("router.per_expert_scale", &[2]),
+        ("experts.gate_up_proj", &[2, 8, 8]),
+        ("experts.down_proj", &[2, 8, 4]),
+        ("pre_feedforward_layernorm_2.weight", &[8]),
+        ("post_feedforward_layernorm_1.weight", &[8]),
+        ("post_feedforward_layernorm_2.weight", &[8]),
+    ];
+    for (i, (name, shape)) in more.iter().enumerate() {
+        for layer in 0..2 {
+            let tensor = Plain::f32(shape, 50_000.0 + 1000.0 * (2 * i + layer) as f32);
+            model.tensors.insert(format!("model.layers.{layer}.{name}"), tensor);
+        }
     }
     model
 }
