@@ -1,8 +1,8 @@
 //! What a decoder relies on in a configuration.
 
 use super::{
-    Activation, ExpertGroups, Experts, ModelConfig, NormKind, NormPlacement, PositionConfig, Recurrent, RecurrentMixer,
-    Residual, RopeScaling, RouterScore,
+    Activation, ExpertGroups, Experts, ModelConfig, NormKind, NormPlacement, PositionConfig, Recurrent,
+    RecurrentMixer, Residual, RopeScaling, RouterScore,
 };
 
 /// More tokens than the convolution of any model sees.

@@ -188,7 +188,7 @@ impl Runner for GpuDecoder {
             ));
         }
         let (cache_type, batch) = (CacheType::of(kv.types)?, batch.clamp(1, context.max(1)));
-        let state = GpuState::new(self.gpu(), &self.model.config, context, batch, cache_type)?;
+        let state = GpuState::new(self.gpu(), &self.model, context, batch, cache_type)?;
         self.prepare(&state);
         self.gpu().check()?;
         Ok(state)

@@ -16,6 +16,7 @@ use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
+use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::MatVec;
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
@@ -47,6 +48,8 @@ pub enum Kernel {
     Softcap,
     /// Weights that are stored apart from their blocks.
     Outliers,
+    /// What adapters add to a matrix.
+    LowRank(LowRankStep),
     /// Which experts a token goes through; whether their weights are made to add up to 1.
     Route(bool),
     /// What experts made, together.
@@ -76,6 +79,7 @@ impl Kernel {
             Kernel::Activate(kind, gated) => pointwise::activate(kind, gated),
             Kernel::Softcap => pointwise::softcap(),
             Kernel::Outliers => pointwise::outliers(),
+            Kernel::LowRank(step) => step.wgsl(),
             Kernel::Route(normalize) => route::route(normalize),
             Kernel::Gather => route::gather(),
             Kernel::Choose(kernel) => kernel.wgsl(),
@@ -101,7 +105,7 @@ impl Kernel {
             | Kernel::Likeliest(_)
             | Kernel::Route(_)
             | Kernel::Sum => &[true, false],
-            Kernel::Gather => &[true, false, true],
+            Kernel::Gather | Kernel::LowRank(_) => &[true, false, true],
             Kernel::Softcap => &[false],
             Kernel::Outliers => &[true, false, true, true],
         }
@@ -111,6 +115,7 @@ impl Kernel {
     const fn job_bytes(self) -> u32 {
         4 * match self {
             Kernel::Embed(_) => 6,
+            Kernel::LowRank(_) => 5,
             Kernel::NormInPlace(_) | Kernel::AddAndNorm(_) => 4,
             Kernel::MatVec(_) => 11,
             Kernel::MatMat(_) => 8,

@@ -135,7 +135,7 @@ impl GpuKernelBench {
             codes,
             outliers: None,
         };
-        let linear = GpuLinear { matrix, bias: None };
+        let linear = GpuLinear { matrix, bias: None, updates: Vec::new() };
         let inputs: Vec<u32> = (0..tokens * padded(COLS))
             .map(|i| (((i * 7_919) % 2_003) as f32 / 1e3 - 1.0).to_bits())
             .collect();

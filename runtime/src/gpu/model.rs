@@ -39,6 +39,8 @@ pub struct GpuModel {
     pub slopes: Option<u32>,
     /// What its matrices take.
     pub room: Room,
+    /// Largest rank of what adapters add to a matrix; 0 without any.
+    pub most_rank: usize,
 }
 
 /// A layer.
@@ -68,6 +70,22 @@ pub struct GpuLinear {
     pub matrix: GpuMatrix,
     /// Where the bias begins among the vectors.
     pub bias: Option<u32>,
+    /// What adapters add, each to some of the rows.
+    pub updates: Vec<GpuLowRank>,
+}
+
+/// What adapters add to some rows of a matrix: two narrow matrices among the vectors.
+#[derive(Clone)]
+pub struct GpuLowRank {
+    /// The first of the rows in its matrix, and how many.
+    pub first: u32,
+    pub rows: u32,
+    pub inputs: u32,
+    pub rank: u32,
+    /// Where `rank` x `inputs` begins.
+    pub down: u32,
+    /// Where `rank` x `rows` begins.
+    pub up: u32,
 }
 
 /// A feed-forward.
@@ -108,9 +126,6 @@ impl GpuModel {
     /// # Errors
     /// When it does not fit into the device's memory, or is of a kind that does not run there.
     pub fn upload(gpu: &Gpu, model: &Model, isa: Isa, slopes: &[f32]) -> Result<GpuModel> {
-        if model.has_adapters() {
-            return Err(not_there("models with adapters (--lora)"));
-        }
         let embedding = match &model.embedding {
             Embedding::Resident(tensor) => tensor,
             Embedding::OnDisk(_) => return Err(streamed()),
@@ -128,12 +143,11 @@ impl GpuModel {
         let embedding_matrix = uploader.matrix(embedding)?;
         let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
         let layers = layers.collect::<Result<Vec<_>>>()?;
-        let head_bias = model.head.bias.as_deref().map(|bias| uploader.vector(bias));
-        let head = if tied_head {
-            GpuLinear { matrix: embedding_matrix.clone(), bias: head_bias }
-        } else {
-            GpuLinear { matrix: uploader.matrix(resident(&model.head.weight)?)?, bias: head_bias }
+        let matrix = match tied_head {
+            true => embedding_matrix.clone(),
+            false => uploader.matrix(resident(&model.head.weight)?)?,
         };
+        let head = with_vectors(&mut uploader, matrix, &model.head);
         let final_norm = norm(&mut uploader, config, &model.final_norm);
         let embedding_norm = model.embedding_norm.as_ref().map(|n| norm(&mut uploader, config, n));
         let slopes = (!slopes.is_empty()).then(|| uploader.vector(slopes));
@@ -155,6 +169,7 @@ impl GpuModel {
             slopes,
             tables,
             room,
+            most_rank: model.most_rank(),
         })
     }
 }
@@ -336,8 +351,8 @@ fn alike(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuMatrix> 
     uploader.keep_together(&tensors)?;
     let mut all = Vec::new();
     for (linear, tensor) in linears.iter().zip(tensors) {
-        if linear.bias.is_some() || tensor.has_outliers() {
-            return Err(unlike("with biases, or with weights that are stored apart,"));
+        if linear.bias.is_some() || tensor.has_outliers() || linear.low_rank.is_some() {
+            return Err(unlike("with biases, with adapters, or with weights that are stored apart,"));
         }
         all.push(uploader.matrix(tensor)?);
     }
@@ -359,7 +374,27 @@ fn unlike(what: &str) -> RuntimeError {
 
 fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
     let matrix = uploader.matrix(resident(&linear.weight)?)?;
-    Ok(GpuLinear { matrix, bias: linear.bias.as_deref().map(|bias| uploader.vector(bias)) })
+    Ok(with_vectors(uploader, matrix, linear))
+}
+
+/// A matrix with its bias and what adapters add to it.
+fn with_vectors(uploader: &mut Uploader<'_>, matrix: GpuMatrix, linear: &Linear) -> GpuLinear {
+    let bias = linear.bias.as_deref().map(|bias| uploader.vector(bias));
+    GpuLinear { matrix, bias, updates: update(uploader, linear).into_iter().collect() }
+}
+
+/// What adapters add to a matrix.
+fn update(uploader: &mut Uploader<'_>, linear: &Linear) -> Option<GpuLowRank> {
+    let low_rank = linear.low_rank.as_ref()?;
+    let [outputs, inputs] = low_rank.shape();
+    Some(GpuLowRank {
+        first: 0,
+        rows: outputs as u32,
+        inputs: inputs as u32,
+        rank: low_rank.rank() as u32,
+        down: uploader.vector(&low_rank.down_rows()),
+        up: uploader.vector(&low_rank.up_columns()),
+    })
 }
 
 /// Matrices over the same input, their outputs one behind the other; those that follow in the buffer are one.
@@ -375,11 +410,18 @@ fn stack<'a>(
     let mut stacked: Vec<GpuLinear> = Vec::new();
     for (linear, bias) in linears.into_iter().zip(biases) {
         let matrix = uploader.matrix(resident(&linear.weight)?)?;
-        let below = match stacked.last_mut().filter(|_| all_or_none) {
-            Some(above) => above.matrix.join(matrix),
-            None => Some(matrix),
-        };
-        stacked.extend(below.map(|matrix| GpuLinear { matrix, bias }));
+        let (mut first, mut below) = (0, Some(matrix));
+        if let Some(above) = stacked.last_mut().filter(|_| all_or_none) {
+            first = above.matrix.rows;
+            below = below.and_then(|matrix| above.matrix.join(matrix));
+        }
+        if let Some(matrix) = below {
+            stacked.push(GpuLinear { matrix, bias, updates: Vec::new() });
+            first = 0;
+        }
+        if let (Some(to), Some(update)) = (stacked.last_mut(), update(uploader, linear)) {
+            to.updates.push(GpuLowRank { first, ..update });
+        }
     }
     Ok(stacked)
 }

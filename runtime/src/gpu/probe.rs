@@ -52,7 +52,13 @@ pub fn matrix_units_are_right(dispatcher: &Dispatcher, square: usize) -> Result<
         outliers: None,
     };
     let way = Way { input: &inputs, input_stride: COLS, output: &outputs, output_stride: TILE, first: 0 };
-    let command = many(square, &GpuLinear { matrix, bias: None }, TILE, &way, &buffer(Vec::new(), "probe")?);
+    let command = many(
+        square,
+        &GpuLinear { matrix, bias: None, updates: Vec::new() },
+        TILE,
+        &way,
+        &buffer(Vec::new(), "probe")?,
+    );
     let size = outputs.size();
     let read_back = gpu.device.create_buffer(&BufferDescriptor {
         label: Some("probe"),

@@ -8,6 +8,7 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
 use super::likeliest::{entries, words_back};
+use super::model::GpuModel;
 use super::step::MAX_BLOCK;
 use super::step::attend::Attending;
 use super::wgsl::choose;
@@ -50,6 +51,8 @@ pub struct Buffers {
     pub made: Arc<Buffer>,
     /// What the down projections of experts read. Not that of other layers: behind the values of a row are zeros.
     pub expert_activated: Arc<Buffer>,
+    /// Between both matrices of an adapter.
+    pub latent: Arc<Buffer>,
     pub logits: Arc<Buffer>,
     /// Tokens that one of is chosen, each with a key.
     pub candidates: Arc<Buffer>,
@@ -68,19 +71,20 @@ pub struct Buffers {
 const LOGIT_ROWS: usize = 64;
 
 impl GpuState {
-    /// An empty state with room for `context` positions, of which at most `batch` come in one step.
+    /// An empty state of a model with room for `context` positions, of which at most `batch` come in one step.
     ///
     /// # Errors
     /// When the device has not so much memory.
     pub(super) fn new(
         gpu: &Gpu,
-        config: &ModelConfig,
+        model: &GpuModel,
         context: usize,
         batch: usize,
         cache_type: CacheType,
     ) -> Result<GpuState> {
         let floats =
             |count: usize, name| Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(4 * count as u64, name)?));
+        let config = &model.config;
         let (hidden, ffn) = (config.hidden as usize, config.ffn as usize);
         let (experts, used, expert_ffn) = config
             .experts
@@ -118,6 +122,7 @@ impl GpuState {
             chosen: floats(batch * 2 * used, "activations")?,
             expert_activated: floats(batch * used * padded(expert_ffn), "activations")?,
             made: floats(batch * used * hidden, "activations")?,
+            latent: floats(batch * model.most_rank, "activations")?,
             logits: floats(logits, "logits")?,
             candidates: floats(2 * choose::PARTS, "candidates")?,
             likeliest: floats(2 * entries(vocab), "candidates")?,

@@ -8,6 +8,7 @@ use super::wgsl::choose::Choose;
 use super::wgsl::codes::PanelCodes;
 use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
+use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::{Inputs, MatVec, Output};
 use super::wgsl::norm::{AddAndNorm, Added, NormInPlace};
@@ -107,6 +108,8 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     }
     all.push(("softcap".into(), Kernel::Softcap));
     all.push(("outliers".into(), Kernel::Outliers));
+    all.push(("low-rank-down".into(), Kernel::LowRank(LowRankStep::Down)));
+    all.push(("low-rank-up".into(), Kernel::LowRank(LowRankStep::Up)));
     all.push(("route".into(), Kernel::Route(false)));
     all.push(("route-normalized".into(), Kernel::Route(true)));
     all.push(("gather".into(), Kernel::Gather));

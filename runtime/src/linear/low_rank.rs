@@ -1,6 +1,8 @@
 //! What adapters add to a matrix: the product of two narrow ones, `up * (down * x)` (LoRA, arXiv 2106.09685). It is never
 //! multiplied out, so the matrix itself may be of any type, and may come from disk.
 
+use std::borrow::Cow;
+
 use qsf_cpu::{Cpu, Isa, Vectorized, add_scaled, float_dot};
 
 /// Outputs that stay in registers while all columns are added to them.
@@ -42,6 +44,16 @@ impl LowRank {
     /// Outputs and inputs.
     pub fn shape(&self) -> [usize; 2] {
         [self.outputs, self.inputs]
+    }
+
+    /// The first matrix: `rank` x inputs.
+    pub fn down_rows(&self) -> Cow<'_, [f32]> {
+        Cow::Borrowed(&self.down)
+    }
+
+    /// The columns of the second: `rank` x outputs, with the scale of the adapter in them.
+    pub fn up_columns(&self) -> Cow<'_, [f32]> {
+        Cow::Borrowed(&self.up)
     }
 
     /// Adds another update of the same matrix: the rank is the sum of both.

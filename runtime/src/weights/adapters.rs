@@ -29,9 +29,10 @@ impl Model {
         Ok(())
     }
 
-    /// Whether any matrix has an adapter.
-    pub fn has_adapters(&self) -> bool {
-        self.linears().any(|linear| linear.low_rank.is_some())
+    /// Largest rank of what adapters add to a matrix; 0 without any.
+    pub fn most_rank(&self) -> usize {
+        let ranks = self.linears().filter_map(|linear| linear.low_rank.as_ref()).map(|update| update.rank());
+        ranks.max().unwrap_or(0)
     }
 
     /// The matrix that is `id`, or that of one of its experts.
@@ -83,6 +84,10 @@ impl FeedForward {
         use TensorKind::*;
         match (self, kind) {
             (FeedForward::Dense(mlp), FfnGate | FfnUp | FfnDown) => mlp.linear_mut(kind),
+            // That which they stand beside.
+            (FeedForward::Experts(mixture), FfnGate | FfnUp | FfnDown) if mixture.beside.is_some() => {
+                mixture.shared.as_mut()?.mlp.linear_mut(kind)
+            }
             (FeedForward::Experts(mixture), Router) => Some(&mut mixture.router),
             (FeedForward::Experts(mixture), SharedRouter) => mixture.shared.as_mut()?.router.as_mut(),
             (FeedForward::Experts(mixture), SharedGate | SharedUp | SharedDown) => {

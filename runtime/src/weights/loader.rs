@@ -4,8 +4,8 @@ use qsf_cpu::Function;
 use qsf_format::{Activation, GateClip, PositionConfig, Residual, TensorId, TensorKind};
 
 use super::{
-    BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixer, Mixture, Mlp, Model, ModelParts, Norm, PerLayer,
-    PerLayerInputs, Shared,
+    BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixer, Mixture, Mlp, Model, ModelParts,
+    Norm, PerLayer, PerLayerInputs, Shared,
 };
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;

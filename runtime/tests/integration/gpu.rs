@@ -10,6 +10,7 @@ use qsf_runtime::eval::{GoldenExpectation, compare_golden};
 use qsf_runtime::generate::{Flow, GenerateRequest, generate};
 use qsf_runtime::gpu::{Gpu, GpuDecoder};
 use qsf_runtime::sample::{Sampler, SamplerOptions};
+use qsf_runtime::source::adapter::Adapter;
 use qsf_runtime::{Activations, Decoder, Model, Runner, Sequence, source};
 
 /// The largest distance of logits from the CPU's, relative to their norm: multiplication by matrix units rounds inputs to f16.
@@ -106,6 +107,36 @@ fn every_architecture_computes_what_transformers_and_the_cpu_compute() {
         let report = compare_golden(&gpu, KvTypes::F16, &golden, &expected).unwrap();
         assert!(report.logits_relative_error <= LIMIT, "{name}: {report:?}");
     }
+}
+
+#[test]
+fn adapters_change_there_what_they_change_in_peft() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+    let mut run = 0;
+    for name in ["gpt2", "gpt_neox", "gptj", "llama", "mistral", "phi3"] {
+        let (path, of_adapter) = (fixtures.join("golden").join(name), fixtures.join("lora").join(name));
+        if !runs_there(&path) {
+            continue;
+        }
+        run += 1;
+        let source = source::open(&path).unwrap();
+        let adapter = Adapter::open(&of_adapter, source.config(), 1.0).unwrap();
+        let mut model = Model::load(source.as_ref()).unwrap();
+        model.adapt(vec![adapter]).unwrap();
+        let adapted = Decoder::new(Arc::new(model), Cpu::new(Isa::best()), Some(Activations::F32));
+        let gpu = gpu_decoder(&adapted);
+        let tokens = tokens(source.config().vocab, 50);
+        let found = all_logits(&gpu, &tokens);
+        let off = distance(&found, &all_logits(&adapted, &tokens));
+        assert!(off <= LIMIT, "{name}: {off:.2e}");
+        let plain = distance(&found, &all_logits(&cpu_decoder(source.as_ref()), &tokens));
+        assert!(plain > 10.0 * LIMIT, "{name}: as without an adapter, {plain:.2e}");
+        let golden = of_adapter.join("expected.safetensors");
+        let expected = GoldenExpectation::read(&golden).unwrap();
+        let report = compare_golden(&gpu, KvTypes::F16, &golden, &expected).unwrap();
+        assert!(report.logits_relative_error <= LIMIT, "{name}: {report:?}");
+    }
+    assert!(run >= 4, "{run} models");
 }
 
 /// Larger models than the repository has: files that `QSF_MODELS` names, separated by colons.

@@ -26,6 +26,7 @@ impl Recorder<'_> {
         if let [both] = &inner[..]
             && *gated
             && both.matrix.outliers.is_none()
+            && both.updates.is_empty()
             && !self.on_matrix_units(tokens)
         {
             let way =

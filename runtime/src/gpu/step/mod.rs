@@ -5,7 +5,7 @@
 //! | `layers` | a step as a whole |
 //! | `attention`, `attend` | attention of a layer, and its part over the cache |
 //! | `feed_forward` | feed-forward of a layer, with or without experts |
-//! | `multiply` | matrices |
+//! | `multiply`, `low_rank` | matrices, and what adapters add to them |
 //! | `recorder`, `command` | what makes commands, and one of them |
 
 pub mod attend;
@@ -13,6 +13,7 @@ mod attention;
 mod command;
 mod feed_forward;
 pub mod layers;
+mod low_rank;
 pub mod multiply;
 mod recorder;
 

@@ -72,6 +72,7 @@ impl Recorder<'_> {
                 groups,
             );
         }
+        self.add_low_rank(linear, start, tokens, way);
     }
 
     /// Whether so many tokens are multiplied on matrix units.

@@ -11,6 +11,7 @@
 //! | `pointwise`, `activation` | each value alone |
 //! | `route` | which experts a token goes through, and their results together |
 //! | `choose`, `likeliest` | the likeliest token; the likeliest of them |
+//! | `low_rank` | what adapters add to a matrix |
 //! | `levels`, `key` | tables of levels, logits as keys; no kernels of their own |
 //! | `sum` | words added up, to measure other kernels by |
 //! | `template` | how places in a text become values; no kernel of its own |
@@ -25,6 +26,7 @@ mod int_dot;
 mod key;
 mod levels;
 pub mod likeliest;
+pub mod low_rank;
 pub mod mat_mat;
 pub mod mat_vec;
 pub mod norm;

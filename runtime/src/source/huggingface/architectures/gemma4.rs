@@ -4,8 +4,8 @@
 use qsf_format::TensorKind::*;
 use qsf_format::printable::quote;
 use qsf_format::{
-    Experts, FullAttention, ModelConfig, PerLayerEmbedding as PerLayer, PositionConfig, QkNorm, RopeScaling, SharedKv,
-    SlidingWindow,
+    Experts, FullAttention, ModelConfig, PerLayerEmbedding as PerLayer, PositionConfig, QkNorm, RopeScaling,
+    SharedKv, SlidingWindow,
 };
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
