@@ -84,13 +84,11 @@ impl FeedForward {
         use TensorKind::*;
         match (self, kind) {
             (FeedForward::Dense(mlp), FfnGate | FfnUp | FfnDown) => mlp.linear_mut(kind),
-            // That which they stand beside.
-            (FeedForward::Experts(mixture), FfnGate | FfnUp | FfnDown) if mixture.beside.is_some() => {
-                mixture.shared.as_mut()?.mlp.linear_mut(kind)
-            }
             (FeedForward::Experts(mixture), Router) => Some(&mut mixture.router),
             (FeedForward::Experts(mixture), SharedRouter) => mixture.shared.as_mut()?.router.as_mut(),
-            (FeedForward::Experts(mixture), SharedGate | SharedUp | SharedDown) => {
+            (FeedForward::Experts(mixture), SharedGate | SharedUp | SharedDown)
+            // What experts stand beside, where they do.
+            | (FeedForward::Experts(mixture), FfnGate | FfnUp | FfnDown) => {
                 mixture.shared.as_mut()?.mlp.linear_mut(kind)
             }
             (FeedForward::Experts(mixture), ExpertGate | ExpertUp | ExpertDown) => {
