@@ -447,9 +447,9 @@ def feed_forward(m, t, layer, f, x):
     if not e or layer in e["dense_layers"]:
         return mlp(m, t, f)
     if e["beside_ffn"]:
-        plain = dict(kind="rms_norm", epsilon=m["norm"]["epsilon"])
-        gain = lambda x, kind: norm(x, t[kind][0], None, **plain, gain_plus_one=m["norm"]["gain_plus_one"])
-        p = route(e, t, norm(x, t[128][0], None, **plain, gain_plus_one=False) / math.sqrt(m["hidden"])) * t[132]
+        epsilon = m["norm"]["epsilon"]
+        gain = lambda x, kind: norm(x, t[kind][0], None, "rms_norm", epsilon, m["norm"]["gain_plus_one"])
+        p = route(e, t, norm(x, t[128][0], None, "rms_norm", epsilon, False) / math.sqrt(m["hidden"])) * t[132]
         return gain(mlp(m, t, f), 130) + gain(of_experts(m, t, p, gain(x, 129)), 131)
     out = of_experts(m, t, route(e, t, f), f)
     if e["shared"]:

@@ -52,9 +52,9 @@ fn means_nothing(name: &str) -> bool {
 }
 
 #[test]
-fn every_architecture_comes_back_from_qsf_as_its_tensors_were_or_is_refused_by_name() {
+fn every_architecture_comes_back_from_qsf_as_its_tensors_were() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut written, mut refused) = (Vec::new(), Vec::new());
+    let mut written = 0;
     for entry in fs::read_dir(golden("")).unwrap() {
         let model = entry.unwrap().path();
         let name = model.file_name().unwrap().to_string_lossy().into_owned();
@@ -63,21 +63,11 @@ fn every_architecture_comes_back_from_qsf_as_its_tensors_were_or_is_refused_by_n
         }
         let (qsf, out) = (dir.path().join("a.qsf"), dir.path().join(&name));
         convert(&model, &qsf, "--quant f32 --force").run().ok();
-        let output = convert(&qsf, &out, "--to hf --dtype f32").run();
-        if output.code == 4 {
-            assert!(output.stderr.contains("in a new config.json"), "{name}: {}", output.stderr);
-            assert!(nothing_left(&out), "{name}");
-            refused.push(name);
-            continue;
-        }
-        output.ok();
+        convert(&qsf, &out, "--to hf --dtype f32").run().ok();
         compare(&name, &model, &out);
-        written.push(name);
+        written += 1;
     }
-    assert!(written.len() >= 35, "{written:?}; refused: {refused:?}");
-    for name in ["llama", "gpt2", "phi3", "gpt_neox", "mixtral", "gemma3", "bloom", "opt", "qwen3_moe"] {
-        assert!(written.iter().any(|other| other == name), "{name} was refused");
-    }
+    assert!(written >= 99, "{written}");
 }
 
 #[test]
