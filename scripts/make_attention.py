@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 TOKENS = 20
 # Sinks and windows; latents; chunks; groups; windows with caps; ALiBi; layers without attention.
-CASES = ["gpt_oss", "deepseek_v3", "llama4_text", "llama", "gemma2", "falcon_alibi", "qwen3_next", "gpt2"]
+CASES = ["gpt_oss", "deepseek_v3", "llama4_text", "llama", "gemma2", "bloom", "qwen3_next", "gpt2"]
 # Of these the cache has keys as attention reads them.
 WITH_KEYS = {"llama", "gpt2", "gemma2", "demo-1m", "gpt2-17m", "llama-53m"}
 

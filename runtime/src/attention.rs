@@ -121,7 +121,8 @@ impl AttentionPlan {
         chosen.sort_unstable();
         chosen.dedup();
         if let Some(layer) = chosen.iter().find(|layer| **layer >= config.layers) {
-            let problem = format!("attention of layer {layer}: the model has layers 0 to {}", config.layers - 1);
+            let problem =
+                format!("attention of layer {layer}: the model has layers 0 to {}", config.layers - 1);
             return Err(RuntimeError::Request(problem));
         }
         let mut arrays = Vec::new();
@@ -186,7 +187,11 @@ pub fn attention(
     sink: &mut dyn AttentionSink,
 ) -> Result<()> {
     if plan.positions != tokens.len() {
-        return Err(RuntimeError::Request(format!("{} tokens, planned were {}", tokens.len(), plan.positions)));
+        return Err(RuntimeError::Request(format!(
+            "{} tokens, planned were {}",
+            tokens.len(),
+            plan.positions
+        )));
     }
     if kv.keep.is_some() {
         return Err(RuntimeError::Request("attention is shown only where all positions are kept".into()));

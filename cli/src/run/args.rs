@@ -7,7 +7,7 @@ use qsf_runtime::stop_text::StopTexts;
 use qsf_runtime::text_file::{TextFile, TextInMemory, TextSource, read_text};
 use qsf_runtime::{Result, RuntimeError};
 
-use super::attention::AttentionArgs;
+use super::attention_args::AttentionArgs;
 use super::many_args::{ClassifyArgs, PromptsArgs};
 use super::sampling::SamplingArgs;
 use super::{InteractiveArgs, TokenizeArgs};

@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use qsf_format::{PartialFile, human_bytes};
 use qsf_runtime::attention::{AttentionArray, AttentionPlan, AttentionSink, LayerLook, attention};
-use qsf_runtime::{Decoder, Result, RuntimeError, disk};
+use qsf_runtime::{Decoder, KvOptions, Result, RuntimeError, disk};
 use serde_json::{Map, Value, json};
 
 use super::args::RunArgs;
@@ -21,23 +20,6 @@ use crate::model_name::model_name;
 const MAX_BYTES: u64 = 8 << 30;
 /// Left on the disk.
 const SPARE_BYTES: u64 = 64 << 20;
-
-/// Flags of `--attention`.
-#[derive(Debug, Clone, Args)]
-pub(super) struct AttentionArgs {
-    /// Write where each token of the prompt looks, and the keys, to a safetensors file
-    #[arg(long, value_name = "FILE", requires = "input",
-          conflicts_with_all = ["lines", "interactive", "measure", "tokenize", "system", "ram_budget", "kv_window", "max_tokens", "stop",
-                                "ignore_eos", "temperature", "top_k", "top_p", "min_p", "seed", "repeat_penalty", "presence_penalty",
-                                "frequency_penalty", "repeat_last_n", "head", "quality", "early_exit"])]
-    pub(super) attention: Option<PathBuf>,
-    /// With --attention: only these layers, from 0 on
-    #[arg(long, value_name = "LAYERS", value_delimiter = ',', requires = "attention")]
-    pub(super) attention_layers: Option<Vec<u32>>,
-    /// With --attention: replace FILE if it exists
-    #[arg(long, requires = "attention")]
-    pub(super) force: bool,
-}
 
 /// Runs the prompt and writes the file.
 pub(super) fn write_attention(
@@ -59,7 +41,9 @@ pub(super) fn write_attention(
     let header = header(&plan, &about(session, &name, &layers)?)?;
     let (mut target, file) = PartialFile::create(path, flags.force)?;
     let mut snapshot = Snapshot::new(path, file, header, &plan.arrays)?;
-    attention(decoder, &session.prompt, &plan, session.kv, &mut snapshot)?;
+    // Nothing is generated that must be as with the default, so what is shown is not rounded unless that is asked for.
+    let kv = if args.kv.kv_type.is_some() { session.kv } else { KvOptions::default() };
+    attention(decoder, &session.prompt, &plan, kv, &mut snapshot)?;
     let bytes = snapshot.end;
     target.publish(&snapshot.file)?;
     if args.json {
@@ -74,7 +58,8 @@ pub(super) fn write_attention(
         });
         print_json(&document("attention", values))?;
     } else {
-        let (tokens, count) = (session.prompt.len(), layers.iter().filter(|layer| !layer["heads"].is_null()).count());
+        let (tokens, count) =
+            (session.prompt.len(), layers.iter().filter(|layer| !layer["heads"].is_null()).count());
         print(&format!(
             "{}: {tokens} tokens, {count} of {} layers, {}\n",
             path.display(),
@@ -158,7 +143,12 @@ struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    fn new(path: &'a Path, mut file: File, header: Vec<u8>, arrays: &[AttentionArray]) -> Result<Snapshot<'a>> {
+    fn new(
+        path: &'a Path,
+        mut file: File,
+        header: Vec<u8>,
+        arrays: &[AttentionArray],
+    ) -> Result<Snapshot<'a>> {
         let mut end = header.len() as u64;
         let place = |array: &AttentionArray| {
             let first = end;

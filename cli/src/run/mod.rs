@@ -8,7 +8,7 @@
 //! | `answer`, `rates` | generates text, and says how fast |
 //! | `prompt_lines` | files with a prompt in each line |
 //! | `prompts`, `classify`, `results` | `--prompts` and `--classify`, and where their lines go |
-//! | `attention` | `--attention` |
+//! | `attention`, `attention_args` | `--attention` |
 //! | `sampling` | the flags of how tokens are chosen |
 //! | `help` | how the help is arranged |
 //! | `interactive` | `--interactive` |
@@ -19,6 +19,7 @@
 mod answer;
 mod args;
 mod attention;
+mod attention_args;
 mod chat_command;
 mod classify;
 mod help;

@@ -61,9 +61,8 @@ impl Weighing<'_> {
             let chunks = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
             let of_row = |chunk: usize| (chunk - first_chunk) * count + row;
             let sink = queries.sink(row);
-            let top = chunks
-                .clone()
-                .fold(sink.unwrap_or(f32::MIN), |top, chunk| top.max(states[of_row(chunk)][0]));
+            let top =
+                chunks.clone().fold(sink.unwrap_or(f32::MIN), |top, chunk| top.max(states[of_row(chunk)][0]));
             let weight = |score: f32| exp_of_small(V::splat(score - top)).to_lanes()[0];
             let part = |chunk: usize| weight(states[of_row(chunk)][0]);
             let of_chunks = chunks.clone().map(|chunk| states[of_row(chunk)][1] * part(chunk));

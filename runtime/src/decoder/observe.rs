@@ -69,7 +69,6 @@ pub trait InputObserver {
     /// Attention was computed. Tokens that see from another position on than those before them come apart.
     fn attended(&mut self, _look: &AttentionLook<'_>) {}
 
-
     /// `rows` holds one row of `cols` values for each token of the step, or for each that goes through the expert.
     ///
     /// Break says that nothing is wanted that is computed from this input: the layer ends here; at an input of an expert, the

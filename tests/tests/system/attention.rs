@@ -52,7 +52,9 @@ fn every_kind_of_attention_is_that_of_transformers() {
         call.arg(&out).run().ok();
         let found = File::read(&out);
         let (expected, tensors) = (expected.tensors(), found.tensors());
-        for (tensor, of_transformers) in expected.tensors().into_iter().filter(|(name, _)| name != "input_ids") {
+        for (tensor, of_transformers) in
+            expected.tensors().into_iter().filter(|(name, _)| name != "input_ids")
+        {
             let ours = tensors.tensor(&tensor).unwrap_or_else(|e| panic!("{name} {tensor}: {e}"));
             assert_eq!(ours.shape(), of_transformers.shape(), "{name} {tensor}");
             let pairs = floats(ours.data()).into_iter().zip(floats(of_transformers.data()));
@@ -70,13 +72,15 @@ fn every_kind_of_attention_is_that_of_transformers() {
 fn layers_without_attention_are_named_and_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("look");
-    let call = program("qsf-run").arg(Path::new(FIXTURES).join("golden/qwen3_next")).args("--prompt-ids 2,3,4");
+    let call =
+        program("qsf-run").arg(Path::new(FIXTURES).join("golden/qwen3_next")).args("--prompt-ids 2,3,4");
     call.arg("--attention").arg(&out).run().ok();
     let file = File::read(&out);
     let mut names: Vec<String> = file.tensors().names().into_iter().map(str::to_owned).collect();
     names.sort();
     assert_eq!(names, ["layers.1.keys", "layers.1.weights"]);
-    let kinds: Vec<Value> = file.about("layers").as_array().unwrap().iter().map(|l| l["kind"].clone()).collect();
+    let kinds: Vec<Value> =
+        file.about("layers").as_array().unwrap().iter().map(|l| l["kind"].clone()).collect();
     assert_eq!(kinds, ["recurrent", "full", "recurrent"]);
     assert_eq!(file.about("token_ids"), serde_json::json!([2, 3, 4]));
 }
@@ -113,7 +117,10 @@ fn a_row_adds_up_to_one_in_any_number_of_threads_and_the_file_says_what_it_is_of
         for (row, weights) in floats(weights.data()).chunks(pieces.len()).enumerate() {
             let sum: f32 = weights.iter().sum();
             assert!((sum - 1.0).abs() < 1e-5, "row {row}: {sum}");
-            assert!(weights[row % pieces.len() + 1..].iter().all(|weight| *weight == 0.0), "nothing of what comes");
+            assert!(
+                weights[row % pieces.len() + 1..].iter().all(|weight| *weight == 0.0),
+                "nothing of what comes"
+            );
         }
     }
 }

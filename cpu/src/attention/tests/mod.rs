@@ -220,7 +220,14 @@ impl Case {
         let (layer, positions) = (self.layer(0), self.past + self.tokens);
         let run = |isa| {
             let mut out = vec![f32::NAN; self.heads * self.tokens * positions];
-            Cpu::new(isa).attention_weights(&self.attention(), &layer, self.past, &self.q, positions, &mut out);
+            Cpu::new(isa).attention_weights(
+                &self.attention(),
+                &layer,
+                self.past,
+                &self.q,
+                positions,
+                &mut out,
+            );
             out
         };
         let out = run(Isa::SCALAR);
