@@ -32,6 +32,7 @@
 //! ```
 
 mod arena;
+pub mod attention;
 pub mod bench;
 pub mod chat_template;
 pub mod compare;
@@ -74,8 +75,8 @@ pub use chat_template::{ChatTemplate, Message};
 pub use qsf_cpu as cpu;
 
 pub use decoder::{
-    Activations, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache, KvKeep,
-    KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
+    Activations, AttentionLook, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache,
+    KvKeep, KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
     StateBytes, skipped_layers,
 };
 pub use error::{Result, RuntimeError, megabytes};

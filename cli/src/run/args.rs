@@ -7,6 +7,7 @@ use qsf_runtime::stop_text::StopTexts;
 use qsf_runtime::text_file::{TextFile, TextInMemory, TextSource, read_text};
 use qsf_runtime::{Result, RuntimeError};
 
+use super::attention_args::AttentionArgs;
 use super::many_args::{ClassifyArgs, PromptsArgs};
 use super::sampling::SamplingArgs;
 use super::{InteractiveArgs, TokenizeArgs};
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   qsf-run model.qsf --chat -p \"Name three trees.\" --temp 0
   qsf-run model.qsf --prompts prompts.jsonl --results texts.jsonl -n 64 --temp 0
   qsf-run model.qsf --classify reviews.jsonl --label \" good\" --label \" bad\"
+  qsf-run model.qsf -p \"Once upon a time\" --attention look.safetensors
   qsf-run model.qsf -i --system-prompt \"Be short.\"
   qsf-run ./model-dir -p \"Once upon a time\" --json
   qsf-run model.qsf -p \"Once upon a time\" --head clusters
@@ -52,6 +54,8 @@ pub struct RunArgs {
     pub(super) many: PromptsArgs,
     #[command(flatten)]
     pub(super) classes: ClassifyArgs,
+    #[command(flatten)]
+    pub(super) look: AttentionArgs,
     /// Tokens to generate at most; -1: until the context is full [default: 256, or what the context leaves]
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", value_parser = token_count)]
     pub(super) max_tokens: Option<usize>,

@@ -8,6 +8,7 @@
 //! | `answer`, `rates` | generates text, and says how fast |
 //! | `prompt_lines` | files with a prompt in each line |
 //! | `prompts`, `classify`, `results` | `--prompts` and `--classify`, and where their lines go |
+//! | `attention`, `attention_args` | `--attention` |
 //! | `sampling` | the flags of how tokens are chosen |
 //! | `help` | how the help is arranged |
 //! | `interactive` | `--interactive` |
@@ -17,6 +18,8 @@
 
 mod answer;
 mod args;
+mod attention;
+mod attention_args;
 mod chat_command;
 mod classify;
 mod help;
@@ -39,6 +42,7 @@ use std::process::ExitCode;
 use qsf_runtime::RuntimeError;
 
 use self::answer::answer;
+use self::attention::write_attention;
 use self::classify::classify_prompts;
 use self::prompts::answer_prompts;
 use self::session::Session;
@@ -111,6 +115,13 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
             Runs::OnCpu(decoder) => answer_prompts(*decoder, args, session),
             #[cfg(feature = "gpu")]
             Runs::OnGpu(_) => Err(RuntimeError::Request(format!("{flag}: not with --device gpu")).into()),
+        };
+    }
+    if let Some(path) = &args.look.attention {
+        return match args.device.choose(decoder, Some("--attention"))? {
+            Runs::OnCpu(decoder) => write_attention(&decoder, args, &session, path),
+            #[cfg(feature = "gpu")]
+            Runs::OnGpu(_) => Err(RuntimeError::Request("--attention: not with --device gpu".into()).into()),
         };
     }
     match args.device.choose(decoder, only_on_cpu)? {

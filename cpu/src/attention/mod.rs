@@ -20,7 +20,7 @@
 //! | `chunk` | some queries over one chunk |
 //! | `tiles` | many queries over one chunk by a matrix unit, where that is asked for |
 //! | `join` | chunks to the result of a query |
-//! | `mass` | how much attention positions get |
+//! | `weigh`, `mass` | weights without values; how much attention positions get, and what each query gives |
 //! | `queries` | what attention computes, and of which queries |
 //! | `sizes` | positions of a step and of a chunk |
 //! | `spread`, `scratch`, `room` | a layer's work, on all threads; what each of them keeps |
@@ -42,6 +42,7 @@ mod tests;
 mod tile;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod tiles;
+mod weigh;
 
 pub use kv_type::{KvType, KvTypes};
 pub use layer::{KvLayer, KvShape};

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
+use super::{AttentionLook, Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
 use crate::weights::{AttentionWeights, Norm};
 use qsf_cpu::{Attention, RopeTable, clip, layer_norm_in_place, rms_norm_in_place, scale, sigmoid_gated};
@@ -85,14 +85,21 @@ impl Decoder {
         let widths = [q.len(), k.len(), v.len(), attended.len()].map(|all| all / tokens);
         caches.for_each(|rows, kv| {
             let [q_rows, k_rows, v_rows, out_rows] = widths.map(|width| rows.start * width..rows.end * width);
+            let keys = &k[k_rows];
             if weights.k.is_some() {
-                kv.store(&self.cpu, index, &k[k_rows], &v[v_rows]);
+                kv.store(&self.cpu, index, keys, &v[v_rows]);
             }
             let (q, out) = (&q[q_rows], &mut attended[out_rows]);
             let (layer, position) = (kv.layer(index), kv.position_in(index));
+            let mut show = |attention, position, q, keys| {
+                let look =
+                    AttentionLook { layer: index, position, keys, cpu: &self.cpu, attention, kv: layer, q };
+                observer.attended(&look);
+            };
             let Some(chunk) = chunk else {
                 let parameters = parameters(rows.len(), 0);
                 self.cpu.attend(&parameters, layer, position, q, attention, out);
+                show(parameters, position, q, keys);
                 kv.count_attention(&self.cpu, index, &parameters, q);
                 return;
             };
@@ -103,7 +110,10 @@ impl Decoder {
                 let end = (first + chunk - position).min(tokens);
                 let (q, out) =
                     (&q[at * widths[0]..end * widths[0]], &mut out[at * widths[3]..end * widths[3]]);
-                self.cpu.attend(&parameters(end - at, first), layer, position + at, q, attention, out);
+                let parameters = parameters(end - at, first);
+                self.cpu.attend(&parameters, layer, position + at, q, attention, out);
+                let keys = &keys[widths[1] * at..widths[1] * end];
+                show(parameters, position + at, q, keys);
                 at = end;
             }
         });

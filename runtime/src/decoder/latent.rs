@@ -12,7 +12,7 @@ use qsf_format::LatentAttention;
 use super::activations::CodedRows;
 use super::attention::grown;
 use super::latent_buffers::LatentBuffers;
-use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
+use super::{AttentionLook, Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
 use crate::linear::Products as _;
 use crate::weights::{AttentionWeights, LatentWeights, Linear, Norm};
@@ -79,10 +79,20 @@ impl Decoder {
         let widths = [queries.len(), k.len(), v.len(), seen.len()].map(|all| all / tokens);
         caches.for_each(|rows, kv| {
             let [q_rows, k_rows, v_rows, out_rows] = widths.map(|width| rows.start * width..rows.end * width);
-            kv.store(&self.cpu, index, &k[k_rows], &v[v_rows]);
+            let keys = &k[k_rows];
+            kv.store(&self.cpu, index, keys, &v[v_rows]);
             let (parameters, queries) = (parameters(rows.len()), &queries[q_rows]);
             let (layer, position) = (kv.layer(index), kv.position_in(index));
             self.cpu.attend(&parameters, layer, position, queries, attention, &mut seen[out_rows]);
+            observer.attended(&AttentionLook {
+                layer: index,
+                position,
+                keys,
+                cpu: &self.cpu,
+                attention: parameters,
+                kv: layer,
+                q: queries,
+            });
             kv.count_attention(&self.cpu, index, &parameters, queries);
         });
         profile.lap(Section::Attention);

@@ -55,7 +55,7 @@ pub use exit_rule::LayerCount;
 pub use kv_cache::{KvCache, KvOptions};
 pub use kv_keep::{KvKeep, KvPolicy};
 pub use layer_runner::LayerRunner;
-pub use observe::{InputObserver, LinearInput};
+pub use observe::{AttentionLook, InputObserver, LinearInput};
 pub use profile::{Profile, Section};
 pub use skipping::skipped_layers;
 pub use state::{DecoderState, StateBytes};

@@ -1,6 +1,8 @@
-//! Looking at what matrices are multiplied with, for calibration.
+//! Looking at what matrices are multiplied with, for calibration, and at attention.
 
 use std::ops::ControlFlow;
+
+use qsf_cpu::{Attention, Cpu, KvLayer};
 
 /// The distinct inputs of matrices in a decoder; query, key and value share one, gate and up another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,8 +36,42 @@ pub enum LinearInput {
     Head,
 }
 
+/// Attention of some tokens that follow each other, behind the norms and the rotation.
+pub struct AttentionLook<'a> {
+    /// The layer.
+    pub layer: usize,
+    /// Of the first token.
+    pub position: usize,
+    /// Keys of the tokens: tokens x key/value heads x values of a key. Empty where the layer uses those of another.
+    pub keys: &'a [f32],
+    pub(super) cpu: &'a Cpu,
+    pub(super) attention: Attention<'a>,
+    pub(super) kv: &'a KvLayer,
+    pub(super) q: &'a [f32],
+}
+
+impl AttentionLook<'_> {
+    /// How many tokens there are.
+    pub fn tokens(&self) -> usize {
+        self.q.len() / (self.attention.heads * self.kv.head_dim())
+    }
+
+    /// What the tokens give to `positions` positions, heads x tokens x positions: 0 where they see nothing. Without sinks, the sum of
+    /// a row is 1.
+    ///
+    /// # Panics
+    /// When there are fewer positions than the last token sees, or `out` is of another size.
+    pub fn weights(&self, positions: usize, out: &mut [f32]) {
+        let AttentionLook { cpu, attention, kv, position, q, .. } = self;
+        cpu.attention_weights(attention, kv, *position, q, positions, out);
+    }
+}
+
 /// Receives inputs of the matrices of a layer, as floats, in the order of computation.
 pub trait InputObserver {
+    /// Attention was computed. Tokens that see from another position on than those before them come apart.
+    fn attended(&mut self, _look: &AttentionLook<'_>) {}
+
     /// `rows` holds one row of `cols` values for each token of the step, or for each that goes through the expert.
     ///
     /// Break says that nothing is wanted that is computed from this input: the layer ends here; at an input of an expert, the

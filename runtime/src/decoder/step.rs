@@ -221,7 +221,7 @@ impl Decoder {
     /// When a token is beyond the vocabulary, the tokens exceed the state's batch or context, or weights cannot be read from
     /// disk. Then the state is as before.
     pub fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
-        self.step(state, tokens, false, &mut |_, _| ())
+        self.step(state, tokens, false, &mut |_, _| (), &mut Unobserved)
     }
 
     /// Runs tokens of several sequences through the model in one step: of each its number in `state`, and the tokens behind what it
@@ -234,7 +234,7 @@ impl Decoder {
         self.check_parts(state, parts)?;
         state.begin_parts(parts.iter().map(|(sequence, tokens)| (*sequence, tokens.len())))?;
         let tokens: Vec<u32> = parts.iter().flat_map(|(_, tokens)| *tokens).copied().collect();
-        self.run(state, &tokens, false, &mut |_, _| ())
+        self.run(state, &tokens, false, &mut |_, _| (), &mut Unobserved)
     }
 
     /// [`Decoder::forward`] of one token that was generated, which may leave the model early ([`Decoder::with_early_exit`]).
@@ -242,7 +242,7 @@ impl Decoder {
     /// # Errors
     /// As [`Decoder::forward`].
     pub fn decode(&self, state: &mut DecoderState, token: u32) -> Result<()> {
-        self.step(state, &[token], true, &mut |_, _| ())
+        self.step(state, &[token], true, &mut |_, _| (), &mut Unobserved)
     }
 
     /// [`Decoder::forward`], in which `watch` sees what leaves each layer, tokens x `hidden`.
@@ -255,7 +255,20 @@ impl Decoder {
         tokens: &[u32],
         watch: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<()> {
-        self.step(state, tokens, false, watch)
+        self.step(state, tokens, false, watch, &mut Unobserved)
+    }
+
+    /// [`Decoder::forward`], in which `observer` sees what matrices are multiplied with, and attention.
+    ///
+    /// # Errors
+    /// As [`Decoder::forward`], and [`RuntimeError::Interrupted`] where the observer breaks off.
+    pub fn forward_observed(
+        &self,
+        state: &mut DecoderState,
+        tokens: &[u32],
+        observer: &mut dyn InputObserver,
+    ) -> Result<()> {
+        self.step(state, tokens, false, &mut |_, _| (), observer)
     }
 
     fn step(
@@ -264,10 +277,11 @@ impl Decoder {
         tokens: &[u32],
         decoded: bool,
         watch: &mut dyn FnMut(usize, &[f32]),
+        observer: &mut dyn InputObserver,
     ) -> Result<()> {
         self.check_request(state, tokens)?;
         state.begin(tokens.len())?;
-        self.run(state, tokens, decoded, watch)
+        self.run(state, tokens, decoded, watch, observer)
     }
 
     /// The layers, for a step that has begun.
@@ -277,6 +291,7 @@ impl Decoder {
         tokens: &[u32],
         decoded: bool,
         watch: &mut dyn FnMut(usize, &[f32]),
+        observer: &mut dyn InputObserver,
     ) -> Result<()> {
         state.profile.begin();
         self.embed(state, tokens, self.norm_of_next(0))?;
@@ -285,8 +300,9 @@ impl Decoder {
         for (at, &i) in self.schedule.iter().enumerate() {
             self.cancel.check()?;
             let (layer, next) = (&self.model.layers[i], self.norm_of_next(at + 1));
-            // Nobody looks, so nobody stops it.
-            let _ = self.layer(state, i, layer, next, &mut Unobserved)?;
+            if self.layer(state, i, layer, next, observer)?.is_break() {
+                return Err(RuntimeError::Interrupted);
+            }
             watch(i, &state.hidden);
             layers_run = at + 1;
             if decoded && layers_run < self.schedule.len() && self.is_decided(state, i) {

@@ -218,6 +218,7 @@ fn documents_of_runs_are_as_described() {
             checker.check("classification", line);
         }
     }
+    checker.printed("attention", run("full.qsf -p Hello --attention look"));
     // There is no graphics processor here.
     checker.seen.insert("gpu_kernels".into());
     checker.has_seen_all_of("run.schema.json");

@@ -8,6 +8,7 @@ mod reference;
 
 // Models come in.
 mod architectures;
+mod attention;
 mod bad_input;
 mod bad_requests;
 mod difference;

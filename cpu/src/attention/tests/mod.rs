@@ -172,17 +172,18 @@ impl Case {
         }
     }
 
-    /// The formula in f64, position by position.
-    fn naive(&self) -> Vec<f64> {
+    /// The formula in f64, position by position: what each query gives to all that are stored.
+    fn naive_weights(&self) -> Vec<Vec<f64>> {
         let (dim, width) = (self.dim, self.kv_heads * self.dim);
         let scale = f64::from(self.attention().scale);
-        let mut out = Vec::new();
-        for (row, q) in self.q.chunks(dim).enumerate() {
+        let weights_of = |(row, q): (usize, &[f32])| {
             let (own, head) = (self.past + row / self.heads, row % self.heads);
-            let kv_head = head / (self.heads / self.kv_heads);
-            let column = kv_head * dim;
+            let column = head / (self.heads / self.kv_heads) * dim;
             let seen = (own + 1).saturating_sub(self.window).max(self.first)..own + 1;
             let weight = |position: usize| {
+                if !seen.contains(&position) {
+                    return 0.0;
+                }
                 let key = &self.keys[position * width + column..][..dim];
                 let dot: f64 = key.iter().zip(q).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum();
                 let capped = match self.softcap.map(f64::from) {
@@ -192,16 +193,56 @@ impl Case {
                 let slope = self.slopes.get(head).map_or(0.0, |slope| f64::from(*slope));
                 (capped - slope * (own - position) as f64).exp()
             };
-            let weights: Vec<f64> = seen.clone().map(weight).collect();
+            let weights: Vec<f64> = (0..self.past + self.tokens).map(weight).collect();
             let sink = self.sinks.get(head).map_or(0.0, |sink| f64::from(*sink).exp());
             let total: f64 = weights.iter().sum::<f64>() + sink;
+            weights.into_iter().map(|weight| weight / total).collect()
+        };
+        self.q.chunks(dim).enumerate().map(weights_of).collect()
+    }
+
+    /// What comes of these weights.
+    fn naive(&self) -> Vec<f64> {
+        let mut out = Vec::new();
+        for (row, weights) in self.naive_weights().iter().enumerate() {
+            let kv_head = row % self.heads / (self.heads / self.kv_heads);
             out.extend((0..self.value_dim).map(|i| {
                 let place = |position| (position * self.kv_heads + kv_head) * self.value_dim + i;
                 let value = |position| f64::from(self.values[place(position)]);
-                seen.clone().zip(&weights).map(|(position, w)| w / total * value(position)).sum::<f64>()
+                weights.iter().enumerate().map(|(position, weight)| weight * value(position)).sum::<f64>()
             }));
         }
         out
+    }
+
+    /// That weights are those of the formula, and the same on every instruction set.
+    fn check_weights(&self, name: &str) {
+        let (layer, positions) = (self.layer(0), self.past + self.tokens);
+        let run = |isa| {
+            let mut out = vec![f32::NAN; self.heads * self.tokens * positions];
+            Cpu::new(isa).attention_weights(
+                &self.attention(),
+                &layer,
+                self.past,
+                &self.q,
+                positions,
+                &mut out,
+            );
+            out
+        };
+        let out = run(Isa::SCALAR);
+        for (row, expected) in self.naive_weights().iter().enumerate() {
+            let at = (row % self.heads * self.tokens + row / self.heads) * positions;
+            for (position, (out, exact)) in out[at..][..positions].iter().zip(expected).enumerate() {
+                assert!(
+                    (f64::from(*out) - exact).abs() < 2e-5 && (*exact > 0.0 || *out == 0.0),
+                    "{name}, row {row}, position {position}: {out}, expected {exact}"
+                );
+            }
+        }
+        for isa in Isa::available() {
+            assert_eq!(run(isa), out, "{name} {isa:?}");
+        }
     }
 
     fn check(&self, name: &str) {
@@ -210,6 +251,7 @@ impl Case {
             assert!((f64::from(*out) - exact).abs() < 2e-5, "{name}, {i}: {out}, expected {exact}");
         }
         self.check_bits(name, &expected);
+        self.check_weights(name);
     }
 
     /// That every instruction set and every batch gives this.

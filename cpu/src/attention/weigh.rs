@@ -1,0 +1,78 @@
+//! The weights that queries give to positions, without what they are for: values.
+
+use super::super::lanes::{LANES, Lanes};
+use super::super::math::exp_of_small;
+use super::super::vector::Vector;
+use super::chunk::{pack, packed_lanes, score_chunk, weigh};
+use super::queries::Queries;
+use super::room::StepRoom;
+use super::scratch::{Scratch, with_scratch};
+use super::sizes::CHUNK;
+use super::tile::ROW_LANES;
+
+/// The weights of some queries, and where they are computed.
+pub(super) struct Weighing<'a> {
+    queries: Queries<'a>,
+    tokens: usize,
+    /// Chunks that any of them sees.
+    chunks: std::ops::Range<usize>,
+    packed: &'a mut [Lanes],
+    /// For each chunk those of all queries.
+    scores: &'a mut [Lanes],
+    /// Alike, the largest score and the sum of weights.
+    states: &'a mut [Lanes],
+    step: &'a mut StepRoom,
+}
+
+/// Calls `work` with the weighing of the queries of the first `tokens` tokens.
+pub(super) fn with_weighing(queries: Queries<'_>, tokens: usize, work: impl FnOnce(Weighing<'_>)) {
+    let count = tokens * queries.heads;
+    let chunks = queries.seen(0).start / CHUNK..(queries.position + tokens).div_ceil(CHUNK);
+    with_scratch(|Scratch { packed, scores, parts, step, .. }| {
+        let packed = packed.lanes(packed_lanes(count, queries.kv.dim()));
+        let scores = scores.lanes(chunks.len() * count * ROW_LANES);
+        let states = parts.lanes(chunks.len() * count);
+        work(Weighing { queries, tokens, chunks, packed, scores, states, step });
+    });
+}
+
+impl Weighing<'_> {
+    /// Gives of each row, in their order, and of each chunk that it sees: the number of the row, the first of the positions that it sees
+    /// there, and of each of them `e^(score - s)` for some s, and what to multiply these with.
+    #[inline(always)]
+    pub fn each<V: Vector>(self, mut give: impl FnMut(usize, usize, &[f32], f32)) {
+        let Weighing { queries, tokens, chunks, packed, scores, states, step } = self;
+        let (count, first_chunk) = (tokens * queries.heads, chunks.start);
+        pack(&queries, count, packed);
+        states.fill([f32::MIN; LANES]);
+        for chunk in chunks {
+            let at = (chunk - first_chunk) * count;
+            let scores = &mut scores[at * ROW_LANES..][..count * ROW_LANES];
+            let seeing = queries.seeing(chunk, tokens);
+            score_chunk::<V>(&queries, chunk, seeing.clone(), packed, scores, step);
+            for row in seeing {
+                let (top, total) =
+                    weigh::<V>(&queries, chunk, row, &mut scores[row * ROW_LANES..][..ROW_LANES]);
+                (states[at + row][0], states[at + row][1]) = (top, total);
+            }
+        }
+        for row in 0..count {
+            let seen = queries.seen(row);
+            let chunks = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
+            let of_row = |chunk: usize| (chunk - first_chunk) * count + row;
+            let sink = queries.sink(row);
+            let top =
+                chunks.clone().fold(sink.unwrap_or(f32::MIN), |top, chunk| top.max(states[of_row(chunk)][0]));
+            let weight = |score: f32| exp_of_small(V::splat(score - top)).to_lanes()[0];
+            let part = |chunk: usize| weight(states[of_row(chunk)][0]);
+            let of_chunks = chunks.clone().map(|chunk| states[of_row(chunk)][1] * part(chunk));
+            let total = of_chunks.sum::<f32>() + sink.map_or(0.0, weight);
+            for chunk in chunks {
+                let start = chunk * CHUNK;
+                let (first, end) = (seen.start.max(start), seen.end.min(start + CHUNK));
+                let weights = scores[of_row(chunk) * ROW_LANES..][..ROW_LANES].as_flattened();
+                give(row, first, &weights[first - start..end - start], part(chunk) / total);
+            }
+        }
+    }
+}
