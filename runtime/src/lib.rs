@@ -70,7 +70,7 @@ pub mod text_file;
 pub mod tokenizer;
 mod weights;
 
-pub use chat_template::{ChatTemplate, Message};
+pub use chat_template::{ChatTemplate, Message, RawMessages};
 pub use qsf_cpu as cpu;
 
 pub use decoder::{
