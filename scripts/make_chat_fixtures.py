@@ -26,6 +26,29 @@ CONVERSATIONS = {
     "a tool": [("user", "weather?"), ("assistant", "wait"), ("tool", "rain")],
     "odd words": [("user", "   "), ("user", "one two"), ("assistant", "stop"), ("user", "never")],
 }
+# Messages with more than role and content, and what may be called. The names are in no order, which the text must keep.
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Tells the weather, <now> & \"here\".",
+        "parameters": {"type": "object", "required": ["place"], "properties": {"place": {"type": "string"}, "days": {"type": "integer"}}},
+    },
+}
+ARGUMENTS = {"place": "Zürich", "days": 2, "also": [1.5, None, True]}
+CALLS = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "Weather here?"}, {"type": "image", "url": "x.png"}]},
+    {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "weather", "arguments": ARGUMENTS}},
+        {"name": "weather", "arguments": "{}"},
+    ]},
+    {"role": "tool", "name": "weather", "tool_call_id": "1", "content": "rain"},
+    {"role": "assistant", "content": "Rain."},
+    {"role": "user", "content": "And then?"},
+]
+# By template: those of others take such messages for mistakes of their own kind.
+WITH_TOOLS = {"tools.jinja": {"calls of tools": (CALLS, [WEATHER]), "tools without calls": (CALLS[:1], [WEATHER])}}
 
 
 class Generation(Extension):
@@ -57,13 +80,17 @@ def main():
     expected = []
     for path in sorted(FOLDER.glob("*.jinja")):
         template = environment().from_string(path.read_text())
-        for name, turns in CONVERSATIONS.items():
-            messages = [{"role": role, "content": content} for role, content in turns]
+        plain = {
+            name: ([{"role": role, "content": content} for role, content in turns], None) for name, turns in CONVERSATIONS.items()
+        }
+        for name, (messages, tools) in (plain | WITH_TOOLS.get(path.name, {})).items():
             for prompt in [False, True]:
                 case = {"template": path.name, "conversation": name, "messages": messages, "add_generation_prompt": prompt}
+                if tools is not None:
+                    case["tools"] = tools
                 try:
                     case["text"] = template.render(
-                        messages=messages, tools=None, documents=None, add_generation_prompt=prompt,
+                        messages=messages, tools=tools, documents=None, add_generation_prompt=prompt,
                         bos_token="<s>", eos_token="</s>",
                     )
                 except jinja2.exceptions.TemplateError as error:

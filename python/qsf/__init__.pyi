@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -21,7 +21,12 @@ _Paths = _Path | Sequence[_Path]
 _Size = str | int | float
 _Type = str | Literal[2, 3, 4, 8]
 _Progress = Callable[[str, int, int], object]
+# A text, or its token ids.
+_Text = str | Sequence[int] | npt.NDArray[np.integer[Any]]
 _OnToken = Callable[[str], bool | None]
+# Dicts with "role", "content" and what else a chat template knows; JSON schemas of what may be called.
+_Messages = Iterable[dict[str, Any]] | Iterable[dict[str, str]]
+_Tools = Iterable[dict[str, Any]]
 
 class _Convert(TypedDict, total=False):
     merge_lora: _Paths | None
@@ -118,7 +123,7 @@ class _EvaluateTask(TypedDict, total=False):
     threads: int | None
 
 # Defaults are in the documentation of Model.stream.
-class _Generation(TypedDict, total=False):
+class _Sampling(TypedDict, total=False):
     max_tokens: int | None
     temperature: float
     top_k: int
@@ -131,6 +136,8 @@ class _Generation(TypedDict, total=False):
     repeat_last_n: int
     stop: str | Sequence[str] | None
     ignore_eos: bool
+
+class _Generation(_Sampling, total=False):
     chat: bool
     system_prompt: str | None
 
@@ -202,10 +209,59 @@ class Model:
         quality: float | None = None,
         early_exit: float | None = None,
         head: str | None = None,
+        device: Literal["cpu", "auto"] | None = None,
     ) -> None: ...
     def generate(self, prompt: str, *, on_token: _OnToken | None = None, **options: Unpack[_Generation]) -> str: ...
     def stream(self, prompt: str, **options: Unpack[_Generation]) -> TextStream: ...
-    def tokenize(self, text: str) -> list[int]: ...
+    def batch_generate(
+        self,
+        prompts: Sequence[_Text],
+        *,
+        sequences: int = 64,
+        progress: _Progress | None = None,
+        **options: Unpack[_Generation],
+    ) -> list[str]: ...
+    # Shape (tokens, vocabulary).
+    def logits(self, text: _Text) -> npt.NDArray[np.float32]: ...
+    # Shapes (continuations,): log-likelihoods, and whether greedy decoding gives them.
+    def score(
+        self, contexts: _Text | Sequence[_Text], continuations: _Text | Sequence[_Text]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]: ...
+    # Shape (prompts, labels), without labels (prompts, vocabulary).
+    def classify(
+        self,
+        prompts: Sequence[_Text],
+        labels: Sequence[str] | None = None,
+        *,
+        progress: _Progress | None = None,
+    ) -> npt.NDArray[np.float32]: ...
+    # Shape (hidden,), of a list (texts, hidden).
+    def embed(
+        self, texts: _Text | Sequence[_Text], *, pooling: Literal["last", "mean"] = "last"
+    ) -> npt.NDArray[np.float32]: ...
+    def chat(
+        self,
+        messages: _Messages,
+        *,
+        tools: _Tools | None = None,
+        on_token: _OnToken | None = None,
+        **options: Unpack[_Sampling],
+    ) -> str: ...
+    def chat_stream(
+        self, messages: _Messages, *, tools: _Tools | None = None, **options: Unpack[_Sampling]
+    ) -> TextStream: ...
+    def chat_text(
+        self, messages: _Messages, *, tools: _Tools | None = None, prompt_reply: bool = True
+    ) -> str: ...
+    @property
+    def chat_template(self) -> str | None: ...
+    @property
+    def config(self) -> dict[str, Any]: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def start_token(self) -> int | None: ...
+    def tokenize(self, text: str, *, add_special: bool = True) -> list[int]: ...
     def detokenize(self, ids: Sequence[int], *, skip_special: bool = True) -> str: ...
 
 class TextStream(Iterator[str]):

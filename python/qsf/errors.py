@@ -1,4 +1,5 @@
 """What can go wrong. Each class is an exit code of the programs."""
+from typing import Any
 
 
 class QsfError(Exception):
@@ -110,7 +111,7 @@ _ALSO: dict[tuple[str, str], type[QsfError]] = {
 }
 
 
-def make(name: str, also: str | None, errno: int | None, message: str, **fields: str | int | None) -> QsfError:
+def make(name: str, also: str | None, errno: int | None, message: str, **fields: Any) -> QsfError:
     """The exception of the class `name` that is also one of Python's own, where there is such a class."""
     kind = _ALSO.get((name, also or "")) or globals()[name]
     error: QsfError = kind(message, **fields)

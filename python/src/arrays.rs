@@ -1,6 +1,7 @@
-//! Arrays of NumPy, over bytes that are made for them or over those of a file.
+//! Arrays of NumPy: over bytes that are made for them, over values that were computed, or over the bytes of a file.
 
 use std::os::raw::{c_int, c_void};
+use std::ptr::NonNull;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -43,6 +44,70 @@ impl StoredBytes {
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
+}
+
+/// Values that were computed, which NumPy reads and writes in place (the buffer protocol). They stay as long as anything refers to
+/// them. Rust neither reads nor writes them any more.
+#[pyclass(frozen, module = "qsf")]
+pub struct ComputedValues {
+    /// From `Box::into_raw` of a slice of `len` values.
+    start: NonNull<f32>,
+    len: usize,
+}
+
+// SAFETY: floats may be freed by any thread, and only Python refers to them, whose users take care of each other.
+unsafe impl Send for ComputedValues {}
+// SAFETY: what can be done with a reference is to hand out the address.
+unsafe impl Sync for ComputedValues {}
+
+impl ComputedValues {
+    /// Takes them over.
+    fn new(values: Vec<f32>) -> ComputedValues {
+        let values = Box::leak(values.into_boxed_slice());
+        let len = values.len();
+        ComputedValues { start: NonNull::from(values).cast(), len }
+    }
+}
+
+impl Drop for ComputedValues {
+    fn drop(&mut self) {
+        let values = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
+        // SAFETY: `new` took these out of a box, and this is the only time that they go back.
+        drop(unsafe { Box::from_raw(values) });
+    }
+}
+
+#[pymethods]
+impl ComputedValues {
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    /// # Safety
+    /// `view` is what the interpreter passes, to be filled.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let values = slf.get();
+        let start = values.start.as_ptr().cast::<c_void>();
+        // A slice is never longer.
+        let len = (values.len * size_of::<f32>()) as ffi::Py_ssize_t;
+        // SAFETY: the interpreter checks `view`, and keeps `slf` alive as long as it is in use. The values belong to `slf` and stay
+        // where they are. They may be written to (0), as nothing here refers to them.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+/// An array of `shape` over computed values, which are not copied.
+///
+/// # Errors
+/// As [`array`].
+pub fn computed_array<'py>(
+    py: Python<'py>,
+    shape: &[usize],
+    values: Vec<f32>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let buffer = Bound::new(py, ComputedValues::new(values))?;
+    array(py, buffer.into_any(), "float32", shape, None)
 }
 
 /// An array of `shape` over `buffer`, from byte `offset` on, `strides` bytes apart; without strides one value behind the other.

@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use qsf_cli::convert::parse_named;
-use qsf_cli::kept_model::{Generated, KeptModel, KeptModelArgs, TextRequest};
-use qsf_runtime::sample::{Penalties, SamplerOptions};
+use qsf_cli::kept_model::{BatchRequest, KeptModel, KeptModelArgs};
 use qsf_runtime::{Runner, RuntimeError};
 
+use crate::chat::{self, Conversation};
 use crate::errors::raise;
-use crate::values::named_options;
-use crate::work::{Event, Work, report};
+use crate::generation::generation_request;
+use crate::outputs::{self, Text};
+use crate::text_stream::{TextStream, say};
+use crate::values::{named_options, to_object};
+use crate::work::{Work, report};
 
 /// A model in memory, ready to generate.
 ///
@@ -22,6 +24,7 @@ use crate::work::{Event, Work, report};
 /// Python holds included); kv_type="8bit,4bit"; activations="f32"; quality=0.8; head="clusters"; early_exit=0.9; kv_window=1024;
 /// lora="adapter=0.5" (a directory of PEFT or a GGUF file, and what it is multiplied with; or a list of these);
 /// ctx_size=4096 (positions that a prompt and its text may take: by default what the model was made for, and with a budget 2048).
+/// device="cpu" or "auto": the processor runs the model. "gpu" is refused.
 /// verbose: say on stderr how the model runs, and how long each text takes.
 ///
 /// Calls from several threads of Python run side by side, each with keys and values of its own. With a budget, which has room for
@@ -30,15 +33,6 @@ use crate::work::{Event, Work, report};
 pub struct Model {
     loaded: Arc<KeptModel>,
     verbose: bool,
-}
-
-impl Model {
-    fn start(&self, request: TextRequest) -> PyResult<Work<Generated>> {
-        let loaded = self.loaded.clone();
-        Work::start(move |teller, cancel| {
-            Ok(loaded.generate(&request, cancel, &mut |piece| teller.text(piece))?)
-        })
-    }
 }
 
 #[pymethods]
@@ -82,17 +76,7 @@ impl Model {
     ) -> PyResult<String> {
         let py = slf.py();
         let stream = slf.call_method("stream", (prompt,), options)?.cast_into::<TextStream>()?;
-        let mut text = String::new();
-        loop {
-            let Some(piece) = stream.borrow_mut().__next__(py)? else { return Ok(text) };
-            text += &piece;
-            let Some(on_token) = &on_token else { continue };
-            let answer = on_token.call1((piece,));
-            if answer.as_ref().map_or(true, |answer| matches!(answer.extract::<bool>(), Ok(false))) {
-                stream.borrow_mut().close(py);
-                return answer.map(|_| text);
-            }
-        }
+        stream.borrow_mut().whole(py, on_token.as_ref())
     }
 
     /// An iterator of the pieces of the text that continues a prompt, each as soon as it is certain. The model runs at most two
@@ -104,48 +88,215 @@ impl Model {
     /// gives the same text on every machine; without one, or with -1, it comes from the clock.
     /// repeat_penalty, presence_penalty, frequency_penalty, repeat_last_n: as those of qsf-run, for tokens that came already.
     /// stop: a text or several that end the output, which does not have them. ignore_eos: never end by a token of the model.
-    #[pyo3(signature = (prompt, *, max_tokens = None, temperature = 0.7, top_k = 40, top_p = 0.9, min_p = 0.0, seed = None,
-                        repeat_penalty = 1.0, presence_penalty = 0.0, frequency_penalty = 0.0, repeat_last_n = 64,
-                        stop = None, ignore_eos = false, chat = false, system_prompt = None))]
-    #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    #[pyo3(signature = (prompt, **options),
+           text_signature = "($self, prompt, *, max_tokens=None, temperature=0.7, top_k=40, top_p=0.9, min_p=0.0, seed=None, repeat_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, repeat_last_n=64, stop=None, ignore_eos=False, chat=False, system_prompt=None)")]
     fn stream(
         &self,
         py: Python<'_>,
         prompt: String,
-        max_tokens: Option<usize>,
-        temperature: f32,
-        top_k: usize,
-        top_p: f32,
-        min_p: f32,
-        seed: Option<i64>,
-        repeat_penalty: f32,
-        presence_penalty: f32,
-        frequency_penalty: f32,
-        repeat_last_n: usize,
-        stop: Option<Stop>,
-        ignore_eos: bool,
-        chat: bool,
-        system_prompt: Option<String>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<TextStream> {
-        let penalties = Penalties {
-            repeat: repeat_penalty,
-            presence: presence_penalty,
-            frequency: frequency_penalty,
-            last: repeat_last_n,
-        };
-        let sampling = seed_of(seed)
-            .and_then(|seed| SamplerOptions::new(temperature, top_k, top_p, min_p, seed))
-            .and_then(|options| options.with_penalties(penalties))
-            .map_err(raise(py))?;
-        let stop = stop.map_or_else(Vec::new, Stop::texts);
-        let request = TextRequest { prompt, max_tokens, sampling, chat, system_prompt, stop, ignore_eos };
-        request.check().map_err(raise(py))?;
-        Ok(TextStream { work: Some(self.start(request)?), verbose: self.verbose })
+        let request = generation_request(py, prompt, options)?;
+        let loaded = self.loaded.clone();
+        let work = Work::start(move |teller, cancel| {
+            Ok(loaded.generate(&request, cancel, &mut |piece| teller.text(piece))?)
+        })?;
+        Ok(TextStream { work: Some(work), verbose: self.verbose })
     }
 
-    /// The token ids of a text, with those that the tokenizer itself adds.
-    fn tokenize(&self, py: Python<'_>, text: String) -> PyResult<Vec<u32>> {
-        py.detach(|| self.loaded.tokenizer.encode(&text)).map_err(raise(py))
+    /// The texts that continue prompts, in their order: many at once, packed into the steps of the model. Each is the text that
+    /// generate gives with the same options, seed among them.
+    ///
+    /// prompts: texts, or sequences of token ids.
+    /// sequences: how many grow at once at most. A prompt begins when a text has ended. More need more memory for keys and values.
+    /// progress: called with stage, texts that are done, and all.
+    /// options: those of stream.
+    ///
+    /// A model within a RAM budget has room for one text, and early exits are for one: there they are made one after another.
+    #[pyo3(signature = (prompts, *, sequences = 64, progress = None, **options))]
+    fn batch_generate(
+        &self,
+        py: Python<'_>,
+        prompts: &Bound<'_, PyAny>,
+        sequences: usize,
+        progress: Option<Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Vec<String>> {
+        let like = generation_request(py, String::new(), options)?;
+        let prompts = Text::each(prompts)?;
+        let loaded = self.loaded.clone();
+        let work = Work::start(move |teller, cancel| {
+            let request = |prompt| {
+                cancel.check()?;
+                let mut options = like.clone();
+                let prompt = match prompt {
+                    Text::Plain(text) => {
+                        options.prompt = text;
+                        loaded.prompt_tokens(&options)?
+                    }
+                    Text::Tokens(tokens) => tokens,
+                };
+                Ok(BatchRequest { prompt, options })
+            };
+            let requests = prompts.into_iter().map(request).collect::<anyhow::Result<Vec<_>>>()?;
+            let mut texts = vec![String::new(); requests.len()];
+            loaded.generate_batch(&requests, sequences, cancel, teller, &mut |number, found| {
+                texts[number] = found.text;
+                Ok(())
+            })?;
+            Ok(texts)
+        })?;
+        work.wait(py, |event| report(py, event, progress.as_ref()))
+    }
+
+    /// Logits of the token behind each token of a text, from an empty context.
+    ///
+    /// text: a text, or its token ids.
+    ///
+    /// Returns a float32 array of shape (tokens, vocabulary).
+    fn logits<'py>(&self, py: Python<'py>, text: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        outputs::logits(py, &self.loaded, text)
+    }
+
+    /// How likely continuations are, each behind its context.
+    ///
+    /// contexts: texts or sequences of token ids, as many as continuations; or a single one, behind which all stand. Contexts that
+    /// begin alike are run once as far as they are. Where one does not fit with its continuation, its beginning is cut off.
+    /// continuations: texts, or sequences of token ids. A text is encoded together with its context, as lm-evaluation-harness does.
+    ///
+    /// Returns two arrays of shape (continuations,): the log-likelihoods in nats (float64), and whether greedy decoding would give the
+    /// continuation (bool).
+    fn score<'py>(
+        &self,
+        py: Python<'py>,
+        contexts: &Bound<'py, PyAny>,
+        continuations: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        outputs::score(py, &self.loaded, contexts, continuations)
+    }
+
+    /// What comes behind each of many prompts, by one pass of the model, in which whole prompts share steps.
+    ///
+    /// prompts: texts, or sequences of token ids.
+    /// labels: texts, each of which stands for its first token; no two may begin with the same.
+    /// progress: called with stage, prompts that are done, and all.
+    ///
+    /// Returns a float32 array: with labels their log-probabilities among all tokens, of shape (prompts, labels); without, the logits
+    /// of all tokens, of shape (prompts, vocabulary).
+    #[pyo3(signature = (prompts, labels = None, *, progress = None))]
+    fn classify<'py>(
+        &self,
+        py: Python<'py>,
+        prompts: &Bound<'py, PyAny>,
+        labels: Option<Vec<String>>,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        outputs::classify(py, &self.loaded, prompts, labels, progress.as_ref())
+    }
+
+    /// The hidden state of a text behind the last norm, which is what the head reads.
+    ///
+    /// texts: a text, its token ids, or a list of such.
+    /// pooling: "last" for the state of the last token, or "mean" for the mean of all.
+    ///
+    /// Returns a float32 array of shape (hidden,), for a list (texts, hidden).
+    #[pyo3(signature = (texts, *, pooling = "last"))]
+    fn embed<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'py, PyAny>,
+        pooling: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        outputs::embed(py, &self.loaded, texts, pooling)
+    }
+
+    /// The model's chat template, Jinja; None where it has none.
+    #[getter]
+    fn chat_template(&self) -> Option<String> {
+        let template = self.loaded.open.source().chat_template()?;
+        String::from_utf8(template.to_vec()).ok()
+    }
+
+    /// What the assistant says next in a conversation.
+    ///
+    /// messages: dicts with "role" and "content", and whatever else the model's chat template knows, such as "tool_calls". They are
+    /// those of transformers' apply_chat_template.
+    /// tools: what the assistant may call, as JSON schemas (dicts); None for nothing.
+    /// on_token: as that of generate.
+    /// options: those of stream but chat and system_prompt.
+    ///
+    /// Returns the text of the message. A call of a tool is in it as the model writes it, as far as that is text: special tokens
+    /// are left out.
+    #[pyo3(signature = (messages, *, tools = None, on_token = None, **options))]
+    fn chat(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        tools: Option<&Bound<'_, PyAny>>,
+        on_token: Option<Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<String> {
+        self.chat_stream(py, messages, tools, options)?.whole(py, on_token.as_ref())
+    }
+
+    /// An iterator of the pieces of what chat returns, as stream is of what generate returns.
+    ///
+    /// messages, tools and options: those of chat.
+    #[pyo3(signature = (messages, *, tools = None, **options))]
+    fn chat_stream(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        tools: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<TextStream> {
+        let conversation = Conversation::new(messages, tools)?;
+        let work = chat::answer(py, &self.loaded, conversation, options)?;
+        Ok(TextStream { work: Some(work), verbose: self.verbose })
+    }
+
+    /// The text that the model's chat template makes of a conversation, special tokens written out.
+    ///
+    /// messages and tools: those of chat.
+    /// prompt_reply: whether it goes up to where the assistant's next message begins.
+    #[pyo3(signature = (messages, *, tools = None, prompt_reply = true))]
+    fn chat_text(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        tools: Option<&Bound<'_, PyAny>>,
+        prompt_reply: bool,
+    ) -> PyResult<String> {
+        chat::chat_text(py, &self.loaded, &Conversation::new(messages, tools)?, prompt_reply)
+    }
+
+    /// The token ids of a text, with those that the tokenizer itself adds, unless add_special is False.
+    #[pyo3(signature = (text, *, add_special = true))]
+    fn tokenize(&self, py: Python<'_>, text: String, add_special: bool) -> PyResult<Vec<u32>> {
+        let tokenizer = &self.loaded.tokenizer;
+        let encoded =
+            py.detach(|| if add_special { tokenizer.encode(&text) } else { tokenizer.encode_plain(&text) });
+        encoded.map_err(raise(py))
+    }
+
+    /// The configuration of the model, as the tensors of open(path) have it.
+    #[getter]
+    fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let config = serde_json::to_value(self.loaded.open.source().config());
+        to_object(py, &config.map_err(raise(py))?)
+    }
+
+    /// Positions that a prompt and its text may take.
+    #[getter]
+    fn context(&self) -> usize {
+        self.loaded.context
+    }
+
+    /// The token that a text begins with where it has no other beginning: the tokenizer's, or the model's start token, or its first
+    /// stop token; None where there is none.
+    #[getter]
+    fn start_token(&self) -> Option<u32> {
+        self.loaded.start_token()
     }
 
     /// The text of token ids; with skip_special without special tokens such as the end of text.
@@ -156,38 +307,6 @@ impl Model {
 
     fn __repr__(&self) -> String {
         format!("qsf.Model({:?})", self.loaded.open.source().path().display().to_string())
-    }
-}
-
-/// `stop`: a text or several.
-#[derive(FromPyObject)]
-enum Stop {
-    One(String),
-    Several(Vec<String>),
-}
-
-impl Stop {
-    fn texts(self) -> Vec<String> {
-        match self {
-            Stop::One(text) => vec![text],
-            Stop::Several(texts) => texts,
-        }
-    }
-}
-
-/// The largest seed of the programs: every reader of JSON keeps 53 bits.
-const MAX_SEED: u64 = (1 << 53) - 1;
-
-/// A seed; one that is not given, or is -1, comes from the clock.
-fn seed_of(seed: Option<i64>) -> Result<u64, RuntimeError> {
-    let nanoseconds =
-        || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    match seed {
-        None | Some(-1) => Ok(nanoseconds() & MAX_SEED),
-        Some(seed) => u64::try_from(seed).ok().filter(|seed| *seed <= MAX_SEED).ok_or_else(|| {
-            let expected = "a whole number from 0 to 2^53 - 1, or -1 for any";
-            RuntimeError::Request(format!("--seed is {seed}, expected {expected}"))
-        }),
     }
 }
 
@@ -204,63 +323,4 @@ fn loaded_lines(model: &KeptModel) -> String {
         model.kv.types,
         model.decoder.cpu().threads()
     )
-}
-
-/// What it says of a text.
-fn generated_line(found: &Generated) -> String {
-    let (prefill, decode) = (found.generation.prefill.as_secs_f64(), found.generation.decode.as_secs_f64());
-    let tokens = found.generation.tokens.len();
-    format!(
-        "prompt: {} tokens in {prefill:.2} s; output: {tokens} tokens in {decode:.2} s\n",
-        found.prompt_tokens
-    )
-}
-
-/// Writes to Python's stderr, which notebooks show.
-fn say(py: Python<'_>, text: &str) -> PyResult<()> {
-    py.import("sys")?.getattr("stderr")?.call_method1("write", (text,)).map(|_| ())
-}
-
-/// Pieces of a text that is being generated.
-#[pyclass(module = "qsf")]
-pub struct TextStream {
-    /// `None` when it is over.
-    work: Option<Work<Generated>>,
-    verbose: bool,
-}
-
-#[pymethods]
-impl TextStream {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<String>> {
-        let Some(work) = &mut self.work else { return Ok(None) };
-        loop {
-            match work.next(py) {
-                Ok(Some(Event::Text(piece))) => return Ok(Some(piece)),
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(raised) => {
-                    self.work = None;
-                    return Err(raised);
-                }
-            }
-        }
-        let finished = work.finish(py);
-        self.work = None;
-        let found = finished?;
-        if self.verbose {
-            say(py, &generated_line(&found))?;
-        }
-        Ok(None)
-    }
-
-    /// Ends the generation now.
-    fn close(&mut self, py: Python<'_>) {
-        if let Some(mut work) = self.work.take() {
-            work.stop(py);
-        }
-    }
 }

@@ -71,7 +71,7 @@ pub mod text_file;
 pub mod tokenizer;
 mod weights;
 
-pub use chat_template::{ChatTemplate, Message};
+pub use chat_template::{ChatTemplate, Message, RawMessages};
 pub use qsf_cpu as cpu;
 
 pub use decoder::{

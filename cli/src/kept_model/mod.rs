@@ -5,14 +5,17 @@
 //! | `open` | options by name, and what they open |
 //! | `text`, `together` | text that continues a prompt; texts of many at once |
 //! | `classify` | what comes behind each of many prompts, in one pass |
-//! | `outputs` | runs given tokens |
+//! | `score` | how likely given continuations are |
+//! | `outputs` | logits and hidden states of given tokens |
 
 mod classify;
 mod open;
 mod outputs;
+mod score;
 mod text;
 mod together;
 
 pub use open::{KeptModel, KeptModelArgs};
+pub use outputs::Pooling;
 pub use text::{Generated, TextRequest};
 pub use together::{BatchRequest, BatchText, DEFAULT_SEQUENCES};

@@ -12,7 +12,7 @@ use qsf_runtime::stream::{InUse, Need};
 use qsf_runtime::{Decoder, KvOptions, RuntimeError, Tokenizer};
 
 use crate::compute::ComputeArgs;
-use crate::model_args::{ActivationArgs, KvArgs, OpenModel, ShortcutArgs, StreamArgs};
+use crate::model_args::{ActivationArgs, Device, DeviceArgs, KvArgs, OpenModel, ShortcutArgs, StreamArgs};
 
 /// Positions of a model within a budget, where nobody says how many are needed.
 const DEFAULT_CONTEXT: usize = 2048;
@@ -28,6 +28,8 @@ pub struct KeptModelArgs {
     /// Positions that prompt and text may take [default: what the model was made for; with a budget 2048]
     #[arg(long, visible_alias = "ctx", value_name = "N")]
     pub ctx_size: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
     #[command(flatten)]
@@ -71,6 +73,11 @@ impl KeptModelArgs {
     /// # Errors
     /// When it cannot be read, or not be run as the flags say.
     pub fn load(&self, cpu: Cpu, cancel: &Cancel) -> anyhow::Result<KeptModel> {
+        if self.device.device == Device::Gpu {
+            let why =
+                "this library runs models on the processor; leave device out, or call qsf-run --device gpu";
+            return Err(RuntimeError::NoGpu { why: why.into() }.into());
+        }
         self.activations.check(cpu.isa(), &self.stream)?;
         let earlier_peak = memory::peak_anonymous();
         let mut open = self.stream.open(&self.model)?;

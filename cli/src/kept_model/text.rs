@@ -6,7 +6,7 @@ use qsf_runtime::generate::{Flow, GenerateRequest, Generation, check_lengths, ge
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::stop_text::StopTexts;
-use qsf_runtime::{ChatTemplate, Message, Result, RuntimeError};
+use qsf_runtime::{ChatTemplate, Message, RawMessages, Result, RuntimeError};
 
 use super::KeptModel;
 
@@ -53,6 +53,23 @@ impl KeptModel {
         self.tokenizer.encode_plain(&template.render(&messages, true)?)
     }
 
+    /// The text of a conversation; with `prompt_reply` up to where the assistant's next message begins.
+    ///
+    /// # Errors
+    /// When these are no messages, or the model has no chat template, or one that refuses them.
+    pub fn chat_text(&self, raw: RawMessages<'_>, prompt_reply: bool) -> Result<String> {
+        ChatTemplate::of_source(self.open.source(), &self.tokenizer)?.render_raw(raw, prompt_reply)
+    }
+
+    /// The tokens of a conversation, up to where the answer begins.
+    ///
+    /// # Errors
+    /// As [`KeptModel::chat_text`].
+    pub fn chat_tokens(&self, raw: RawMessages<'_>) -> Result<Vec<u32>> {
+        // The text has its special tokens, a first one among them.
+        self.tokenizer.encode_plain(&self.chat_text(raw, true)?)
+    }
+
     /// Generates, and gives every piece of text as soon as later tokens cannot change it. `on_text` ends the generation with
     /// [`RuntimeError::Interrupted`].
     ///
@@ -72,7 +89,7 @@ impl KeptModel {
     ///
     /// # Errors
     /// As [`KeptModel::generate`].
-    pub(super) fn continue_tokens(
+    pub fn continue_tokens(
         &self,
         prompt: &[u32],
         request: &TextRequest,

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
-use minijinja::{Environment, Error, ErrorKind, context};
+use minijinja::{Environment, Error, ErrorKind};
 use qsf_format::printable::message as printable;
 
 use super::functions::{strftime_now, to_json};
@@ -45,12 +45,11 @@ impl Engine {
 
     /// The text of a conversation.
     pub fn render(&self, input: &Input) -> Result<String, Refusal> {
-        let messages = input.messages.iter().map(|m| context! { role => &m.role, content => &m.content });
         let none = Value::from(());
         let mut context = vec![
-            ("messages", Value::from_iter(messages)),
+            ("messages", value(&input.messages)?),
             ("add_generation_prompt", input.prompt_reply.into()),
-            ("tools", none.clone()),
+            ("tools", input.tools.as_deref().map_or(Ok(none.clone()), value)?),
             ("documents", none),
         ];
         // A token that the model does not have is undefined, and prints as nothing.
@@ -66,6 +65,11 @@ impl Engine {
         rendered.map_err(Refusal::limit)?.map_err(|e| wrong(FITTING, &e, most))?;
         String::from_utf8(text.text).map_err(|e| Refusal::new("UTF-8", e))
     }
+}
+
+/// What JSON says, with the members of its objects in their order: `tojson` writes them so.
+fn value(json: &str) -> Result<Value, Refusal> {
+    serde_json::from_str(json).map_err(|error| Refusal::new("JSON", error))
 }
 
 /// Bytes of text that a template may make of `input`.

@@ -29,7 +29,7 @@ mod serve;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-pub use self::message::Message;
+pub use self::message::{Message, RawMessages};
 pub use self::renderer::set_renderer;
 pub use self::serve::serve_renderer;
 
@@ -106,8 +106,22 @@ impl ChatTemplate {
     /// When the template refuses the conversation or fails, with its line. When it takes too many steps, too much time or memory,
     /// or makes too much text.
     pub fn render(&self, messages: &[Message], prompt_reply: bool) -> Result<String> {
-        let (messages, bos, eos) = (messages.to_vec(), self.bos.clone(), self.eos.clone());
-        let input = Input { messages, prompt_reply, bos, eos };
+        let json = serde_json::to_string(messages).map_err(|e| RuntimeError::Request(e.to_string()))?;
+        self.render_input(json, None, prompt_reply)
+    }
+
+    /// [`ChatTemplate::render`] of messages that have more than role and content, and of tools.
+    ///
+    /// # Errors
+    /// When they are not a list of messages, or as [`ChatTemplate::render`].
+    pub fn render_raw(&self, raw: RawMessages<'_>, prompt_reply: bool) -> Result<String> {
+        raw.check()?;
+        self.render_input(raw.messages.to_owned(), raw.tools.map(str::to_owned), prompt_reply)
+    }
+
+    fn render_input(&self, messages: String, tools: Option<String>, prompt_reply: bool) -> Result<String> {
+        let (bos, eos) = (self.bos.clone(), self.eos.clone());
+        let input = Input { messages, tools, prompt_reply, bos, eos };
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
         renderer.render(input).map_err(|failed| error(&self.path, failed))
     }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use qsf_runtime::{ChatTemplate, Message, Result};
+use qsf_runtime::{ChatTemplate, Message, RawMessages, Result};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
-const TEMPLATES: [(&str, &str); 10] = [
+const TEMPLATES: [(&str, &str); 11] = [
     ("chatml.jinja", include_str!("fixtures/chatml.jinja")),
     ("gemma.jinja", include_str!("fixtures/gemma.jinja")),
     ("gemma3.jinja", include_str!("fixtures/gemma3.jinja")),
@@ -15,6 +16,7 @@ const TEMPLATES: [(&str, &str); 10] = [
     ("python.jinja", include_str!("fixtures/python.jinja")),
     ("qwen3.jinja", include_str!("fixtures/qwen3.jinja")),
     ("smollm3.jinja", include_str!("fixtures/smollm3.jinja")),
+    ("tools.jinja", include_str!("fixtures/tools.jinja")),
     ("zephyr.jinja", include_str!("fixtures/zephyr.jinja")),
 ];
 
@@ -22,16 +24,11 @@ const TEMPLATES: [(&str, &str); 10] = [
 struct Case {
     template: String,
     conversation: String,
-    messages: Vec<CaseMessage>,
+    messages: Box<RawValue>,
+    tools: Option<Box<RawValue>>,
     add_generation_prompt: bool,
     text: Option<String>,
     error: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct CaseMessage {
-    role: String,
-    content: String,
 }
 
 fn template(text: &str) -> Result<ChatTemplate> {
@@ -50,12 +47,19 @@ fn error_of(text: &str) -> String {
 #[test]
 fn conversations_become_the_text_that_transformers_makes_of_them() {
     let cases: Vec<Case> = serde_json::from_str(include_str!("fixtures/expected.json")).unwrap();
-    assert_eq!(cases.len(), TEMPLATES.len() * 12);
+    assert_eq!(cases.len(), TEMPLATES.len() * 12 + 4);
     for case in cases {
         let (name, text) = TEMPLATES.iter().find(|(name, _)| *name == case.template).unwrap();
-        let messages: Vec<Message> =
-            case.messages.iter().map(|m| Message::new(&*m.role, &*m.content)).collect();
-        let found = template(text).unwrap().render(&messages, case.add_generation_prompt);
+        let (template, raw) = (
+            template(text).unwrap(),
+            RawMessages { messages: case.messages.get(), tools: case.tools.as_deref().map(RawValue::get) },
+        );
+        let found = template.render_raw(raw, case.add_generation_prompt);
+        // Plain messages are the same either way.
+        if let (None, Ok(messages)) = (&case.tools, serde_json::from_str::<Vec<Message>>(raw.messages)) {
+            let plain = template.render(&messages, case.add_generation_prompt);
+            assert_eq!(format!("{plain:?}"), format!("{found:?}"));
+        }
         let what = format!("{name}: {}", case.conversation);
         match (found, case.text, case.error) {
             (Ok(found), Some(expected), None) => assert_eq!(found, expected, "{what}"),
@@ -69,6 +73,28 @@ fn conversations_become_the_text_that_transformers_makes_of_them() {
             (found, expected, error) => panic!("{what}: {found:?} instead of {expected:?} {error:?}"),
         }
     }
+}
+
+#[test]
+fn what_is_no_conversation_is_refused_by_its_number() {
+    let template = template("{{ messages[0].content }}").unwrap();
+    let refused =
+        |messages, tools| template.render_raw(RawMessages { messages, tools }, true).unwrap_err().to_string();
+    for (messages, expected) in [
+        (r#"[{"role": "user", "content": "a"}, {"content": "b"}]"#, "message 1 has no \"role\""),
+        (r#"[{"role": 3, "content": "a"}]"#, "message 0 has no \"role\" that is a text"),
+        (r#"[{"role": "user"}]"#, "message 0 has neither"),
+        (r#"{"role": "user", "content": "a"}"#, "messages: "),
+        (r#"["a"]"#, "expected a list of objects"),
+        ("[", "messages: "),
+    ] {
+        let found = refused(messages, None);
+        assert!(found.contains(expected), "{messages}: {found}");
+    }
+    let nested = format!("[{{\"role\": \"user\", \"content\": {}{}}}]", "[".repeat(500), "]".repeat(500));
+    assert!(refused(&nested, None).contains("recursion"), "{nested}");
+    let found = refused(r#"[{"role": "user", "content": "a"}]"#, Some("[1]"));
+    assert!(found.contains("tools: "), "{found}");
 }
 
 #[test]
