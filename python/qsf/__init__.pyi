@@ -239,6 +239,9 @@ class Model:
     def embed(
         self, texts: _Text | Sequence[_Text], *, pooling: Literal["last", "mean"] = "last"
     ) -> npt.NDArray[np.float32]: ...
+    def attention(
+        self, text: _Text, *, layers: Sequence[int] | None = None
+    ) -> dict[str, npt.NDArray[np.float32]]: ...
     def chat(
         self,
         messages: _Messages,

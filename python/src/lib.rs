@@ -15,6 +15,7 @@
 //! | `tensors`, `arrays` | a file's tensors as NumPy arrays |
 
 mod arrays;
+mod attention;
 mod batch;
 mod chat;
 mod convert;

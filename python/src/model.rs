@@ -9,6 +9,7 @@ use qsf_cli::convert::parse_named;
 use qsf_cli::kept_model::{BatchRequest, KeptModel, KeptModelArgs};
 use qsf_runtime::{Runner, RuntimeError};
 
+use crate::attention;
 use crate::chat::{self, Conversation};
 use crate::errors::raise;
 use crate::generation::generation_request;
@@ -208,6 +209,24 @@ impl Model {
         pooling: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
         outputs::embed(py, &self.loaded, texts, pooling)
+    }
+
+    /// Where the model looks while it reads a text: what each head of attention gives to each position, and the keys.
+    ///
+    /// text: a text, or token ids. layers: numbers of layers; None for all. A text of n tokens takes n * n values a head.
+    ///
+    /// Returns a dict of float32 arrays: "layers.0.weights" of shape (heads, tokens, tokens), whose rows add up to 1 but for what
+    /// attention sinks take, and "layers.0.keys" of shape (kv_heads, tokens, values), behind norm and rotation. Of models with
+    /// latents (MLA) these are what is kept in their place. Layers without attention have none; layers that use the keys of others
+    /// have only weights.
+    #[pyo3(signature = (text, *, layers = None))]
+    fn attention<'py>(
+        &self,
+        py: Python<'py>,
+        text: &Bound<'py, PyAny>,
+        layers: Option<Vec<u32>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        attention::attention(py, &self.loaded, text, layers)
     }
 
     /// The model's chat template, Jinja; None where it has none.

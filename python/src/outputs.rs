@@ -23,7 +23,9 @@ pub enum Text {
 }
 
 impl Text {
-    fn of(object: &Bound<'_, PyAny>) -> PyResult<Text> {
+    /// # Errors
+    /// When it is neither.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Text> {
         if let Ok(text) = object.cast::<PyString>() {
             return Ok(Text::Plain(text.extract()?));
         }
@@ -61,7 +63,11 @@ impl Text {
         Ok((items.iter().map(Text::of).collect::<PyResult<_>>()?, false))
     }
 
-    fn tokens(&self, model: &KeptModel) -> Result<Vec<u32>> {
+    /// Its tokens, where a text begins.
+    ///
+    /// # Errors
+    /// When it cannot be encoded.
+    pub fn tokens(&self, model: &KeptModel) -> Result<Vec<u32>> {
         match self {
             Text::Plain(text) => model.tokenizer.encode(text),
             Text::Tokens(tokens) => Ok(tokens.clone()),

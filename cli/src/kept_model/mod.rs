@@ -6,8 +6,10 @@
 //! | `text`, `together` | text that continues a prompt; texts of many at once |
 //! | `classify` | what comes behind each of many prompts, in one pass |
 //! | `score` | how likely given continuations are |
+//! | `attention` | where it looks |
 //! | `outputs` | logits and hidden states of given tokens |
 
+mod attention;
 mod classify;
 mod open;
 mod outputs;
