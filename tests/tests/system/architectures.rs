@@ -68,7 +68,7 @@ fn check_eight_bits(models: &[PathBuf]) {
 
 #[test]
 fn every_architecture_computes_what_transformers_computes() {
-    check_against_transformers(&models_in(&golden(""), 98));
+    check_against_transformers(&models_in(&golden(""), 99));
 }
 
 #[test]

@@ -22,14 +22,14 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     // Counts of weights of a mixture, rounded.
     ("general.size_label", &["gpt_oss_mxfp4"]),
     // Numbers of transformers that the reference does not look at: widths of feed-forwards, positions, layers.
-    ("feed_forward_length", &["gpt2", "phi", "gemma4_keys_are_values", "qwen3_5_moe"]),
+    ("feed_forward_length", &["gpt2", "phi", "gemma4_experts", "gemma4_keys_are_values", "qwen3_5_moe"]),
     ("context_length", &["bloom", "granitemoehybrid"]),
     ("full_attention_interval", &["qwen3_5", "qwen3_5_moe", "qwen3_next_experts"]),
     ("expert_shared_feed_forward_length", &["ernie4_5_moe"]),
     ("leading_dense_block_count", &["glm4_moe_lite"]),
     // Things that are so anyway, where the reference leaves them out: what readers take without the key.
     ("rope.freq_base", &["gemma", "gpt_neox", "phi", "stablelm", "stablelm_parallel"]),
-    ("attention.head_count_kv", &["gemma4", "gpt2", "gpt_neox"]),
+    ("attention.head_count_kv", &["gemma4", "gemma4_experts", "gpt2", "gpt_neox"]),
     ("attention.sliding_window_pattern", &["cohere2"]),
     ("expert_weights_norm", &["deepseek_v2", "deepseek_v2_groups"]),
     ("expert_feed_forward_length", &["granitemoe", "granitemoehybrid", "granitemoeshared", "olmoe"]),
