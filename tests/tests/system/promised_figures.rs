@@ -94,8 +94,9 @@ fn converting_llama_takes_seconds_and_little_memory() {
     let (output, peak) = call.args("--quant 4bit --json").run_measured();
     let seconds = number(&output.json(), "/seconds");
     println!("{seconds} s, {peak} bytes");
-    // The promise is for release binaries, which QSF_BIN_DIR names; those of the test profile are about half as fast.
-    let limit = if std::env::var_os("QSF_BIN_DIR").is_some() { 6.0 } else { 12.0 };
+    // The promise is for release binaries, which QSF_BIN_DIR names. Those of the test profile are about half as fast, and other tests
+    // run beside them.
+    let limit = if std::env::var_os("QSF_BIN_DIR").is_some() { 6.0 } else { 20.0 };
     assert!(seconds < limit, "{seconds} s");
     assert!(peak > 10_000_000 && peak < 400_000_000, "{peak} bytes of memory");
 }
