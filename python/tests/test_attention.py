@@ -37,3 +37,8 @@ def test_what_cannot_be_shown_is_refused(model):
         model.attention([1] * 100_000)
     with pytest.raises(qsf.QsfError, match="empty|no tokens"):
         model.attention([])
+
+
+def test_a_budget_that_has_no_room_for_it_refuses_it(demo):
+    with pytest.raises(qsf.QsfError, match="ram_budget"):
+        qsf.Model(demo / "demo-1m-4bit.qsf", threads=2, ram_budget="400MB").attention(TEXT)

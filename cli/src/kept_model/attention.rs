@@ -1,7 +1,5 @@
 //! Where the model looks.
 
-use std::sync::PoisonError;
-
 use qsf_runtime::attention::{AttentionArray, AttentionInMemory, AttentionPlan, attention};
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::{KvOptions, Result, RuntimeError};
@@ -12,7 +10,8 @@ impl KeptModel {
     /// The weights and keys of `layers` (`None`: all) for `tokens`, each array with its values. Keys and values are kept in f32.
     ///
     /// # Errors
-    /// When there are no tokens or no such layers, they do not fit into the context or into memory, or the model cannot be run.
+    /// When there are no tokens or no such layers, they do not fit into the context or into memory, there is a budget of
+    /// memory, or the model cannot be run.
     pub fn attention(
         &self,
         tokens: &[u32],
@@ -24,9 +23,13 @@ impl KeptModel {
                 format!("{} tokens: expected 1 to {}, the context of the model", tokens.len(), self.context);
             return Err(RuntimeError::Request(problem));
         }
+        // Weights and keys in f32 are beyond what was planned.
+        if self.budget.is_some() {
+            let problem = "attention within a RAM budget is not shown: open the model without ram_budget";
+            return Err(RuntimeError::Request(problem.into()));
+        }
         let plan = AttentionPlan::new(&self.decoder.model().config, tokens.len(), layers)?;
         let mut taken = AttentionInMemory::new(&plan)?;
-        let _turn = self.budget.map(|_| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
         let decoder = self.decoder.clone().stop_on(cancel);
         attention(&decoder, tokens, &plan, KvOptions::default(), &mut taken)?;
         Ok(plan.arrays.into_iter().zip(taken.arrays).collect())
