@@ -12,7 +12,7 @@ use qsf_cpu::Function;
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
 use crate::error::Result;
-use crate::linear::LowRank;
+use crate::linear::Narrow;
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
 use crate::tensor::Tensor;
@@ -211,7 +211,7 @@ pub struct Linear {
     /// One value per row.
     pub bias: Option<Vec<f32>>,
     /// What adapters add to the matrix.
-    pub low_rank: Option<Box<LowRank>>,
+    pub low_rank: Option<Box<Narrow>>,
 }
 
 impl Linear {

@@ -1,6 +1,6 @@
 //! What weights of block types are multiplied with, and by what attention over many tokens is computed.
 
-use crate::linear::Input;
+use crate::linear::{Input, Latents};
 use qsf_cpu::{Cpu, Int8Rows, Int8x256Rows};
 
 /// Type of the activations that quantized matrices are multiplied with.
@@ -41,8 +41,8 @@ impl Activations {
 pub(super) struct CodedRows {
     int8: Int8Rows,
     wide: Int8x256Rows,
-    /// Between both matrices of an adapter.
-    pub latent: Vec<f32>,
+    /// Between both matrices of adapters.
+    pub latents: Latents,
 }
 
 impl CodedRows {

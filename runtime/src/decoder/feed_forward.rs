@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::activations::CodedRows;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Profile, Section};
 use crate::error::Result;
-use crate::linear::Products as _;
+use crate::linear::{Adapted, Products as _};
 use crate::weights::{FeedForward, Mlp};
 use qsf_cpu::{activate, gated};
 
@@ -59,12 +59,14 @@ impl Decoder {
         let width = mlp.up.weight.rows();
         let inner = if let Some(linear) = &mlp.gate {
             let pair = [linear, &mlp.up];
-            // What adapters add comes before the function.
-            let alone = pair.iter().all(|linear| linear.low_rank.is_none());
-            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident().filter(|_| alone)) {
+            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident()) {
+                let mut latents = std::mem::take(&mut coded.latents);
                 let blocks = pair.iter().any(|linear| linear.weight.has_blocks());
                 let input = coded.input(&self.cpu, self.activations, input, mlp.up.weight.cols(), blocks);
-                self.cpu.gated_linear(function, [a, b], &input, gate);
+                let adapters = pair.map(|linear| linear.low_rank.as_deref());
+                let adapted = Adapted::new(adapters, &input, &mut latents);
+                self.cpu.gated_linear(function, [a, b], &adapted, &input, gate);
+                coded.latents = latents;
                 profile.lap(Section::Matmul);
                 return Ok(gate);
             }

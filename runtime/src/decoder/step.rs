@@ -14,7 +14,7 @@ use super::profile::Section;
 use super::rotation::alibi_slopes;
 use super::state::DecoderState;
 use crate::error::{Result, RuntimeError};
-use crate::linear::Products as _;
+use crate::linear::{Adapted, Latents, Products as _};
 use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Mixer, Model, Norm, Weight};
 use qsf_cpu::Cpu;
@@ -427,26 +427,24 @@ impl Decoder {
         coded: &mut CodedRows,
         outs: &mut [&mut [f32]],
     ) -> Result<()> {
-        self.stored_linears(linears, input, coded, outs)?;
-        for (linear, out) in linears.iter().zip(outs) {
-            if let Some(low_rank) = &linear.low_rank {
-                low_rank.add(&self.cpu, input, &mut coded.latent, out);
-            }
-        }
-        Ok(())
+        let mut latents = std::mem::take(&mut coded.latents);
+        let done = self.adapted_linears(linears, input, coded, &mut latents, outs);
+        coded.latents = latents;
+        done
     }
 
-    /// [`Decoder::linears`] without what adapters add.
-    fn stored_linears(
+    fn adapted_linears(
         &self,
         linears: &[&Linear],
         input: &[f32],
         coded: &mut CodedRows,
+        latents: &mut Latents,
         outs: &mut [&mut [f32]],
     ) -> Result<()> {
         let cols = linears[0].weight.cols();
         let quantized = linears.iter().any(|l| l.weight.has_blocks());
         let input = coded.input(&self.cpu, self.activations, input, cols, quantized);
+        let adapted = Adapted::new(linears.iter().map(|linear| linear.low_rank.as_deref()), &input, latents);
         let mut resident = [None; MAX_LINEARS];
         for (slot, linear) in resident.iter_mut().zip(linears) {
             *slot = linear.resident();
@@ -455,16 +453,17 @@ impl Decoder {
             && resident[..linears.len()].iter().all(Option::is_some)
         {
             let all = resident.map(|linear| linear.unwrap_or(first));
-            self.cpu.linears(&all[..linears.len()], &input, outs);
+            self.cpu.adapted_linears(&all[..linears.len()], &adapted, &input, outs);
             return Ok(());
         }
-        for (linear, out) in linears.iter().zip(outs) {
+        for (linear, out) in linears.iter().zip(&mut *outs) {
             let bias = linear.bias.as_deref();
             match &linear.weight {
                 Weight::Resident(tensor) => self.cpu.linear(tensor, bias, &input, out),
                 Weight::Streamed(matrix) => matrix.linear(&self.cpu, bias, &input, out)?,
             }
         }
+        adapted.add_alone(&self.cpu, outs);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use super::adapted::Adapted;
 use super::input::Input;
 use super::output::Output;
 use super::task::{MatrixProduct, run_task};
@@ -19,6 +20,7 @@ pub(super) fn gated_linear(
     cpu: &Cpu,
     function: Function,
     pair: [(&Tensor, Option<&[f32]>); 2],
+    adapted: &Adapted<'_>,
     input: &Input<'_>,
     out: &mut [f32],
 ) {
@@ -33,16 +35,21 @@ pub(super) fn gated_linear(
     }
     let out = Output::columns_of(out, m, 0..rows);
     let task_rows = input.task_rows(rows, cpu.threads());
-    let work = (2 * rows).saturating_mul(k).saturating_mul(m);
-    cpu.for_each(rows.div_ceil(task_rows), work, |task| {
+    let work = (2 * rows).saturating_mul(k).saturating_mul(m).saturating_add(adapted.work());
+    let first = adapted.first_tasks();
+    cpu.for_each(first + rows.div_ceil(task_rows), work, |task| {
+        let Some(task) = task.checked_sub(first) else { return adapted.run_first(cpu, task) };
         let part = task * task_rows..rows.min((task + 1) * task_rows);
         PARTS.with_borrow_mut(|parts| {
-            for (parts, (weight, bias)) in parts.iter_mut().zip(pair) {
+            for (number, (parts, (weight, bias))) in parts.iter_mut().zip(pair).enumerate() {
                 let parts = parts.at_least(m * part.len());
                 let product =
                     MatrixProduct { weight, bias, out: Output::only(parts, m, part.clone()), first_task: 0 };
                 // SAFETY: the buffer is this thread's.
-                unsafe { run_task(cpu, &product, part.clone(), input) };
+                unsafe {
+                    run_task(cpu, &product, part.clone(), input);
+                    adapted.add(cpu, number, part.clone(), &product.out);
+                }
             }
             let [gate, up] = parts.each_ref().map(|parts| &parts[..m * part.len()]);
             cpu.isa().vectorize(Product { function, gate, up, part, out: &out });

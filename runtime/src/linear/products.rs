@@ -3,14 +3,12 @@
 use qsf_cpu::{Cpu, Function};
 use qsf_format::panels::PANEL_ROWS;
 
+use super::adapted::{Adapted, MAX_WEIGHTS};
 use super::gated;
 use super::input::Input;
 use super::output::Output;
 use super::task::{MatrixProduct, run_task};
 use crate::tensor::Tensor;
-
-/// Most weights of one call.
-const MAX_WEIGHTS: usize = 4;
 
 /// Products of stored weights and activations, on the threads of a backend.
 pub trait Products {
@@ -27,7 +25,21 @@ pub trait Products {
     ///
     /// # Panics
     /// When the shapes do not fit together, or there are more weights or not one output for each.
-    fn linears(&self, weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]);
+    fn linears(&self, weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]) {
+        self.adapted_linears(weights, &Adapted::NONE, input, outs);
+    }
+
+    /// [`Products::linears`] with the adapters of these weights.
+    ///
+    /// # Panics
+    /// As [`Products::linears`].
+    fn adapted_linears(
+        &self,
+        weights: &[(&Tensor, Option<&[f32]>)],
+        adapted: &Adapted<'_>,
+        input: &Input<'_>,
+        outs: &mut [&mut [f32]],
+    );
 
     /// [`Products::linear`] with some rows of a weight: fills the columns of `out` from `first` on, as many as `weight` has rows, with what
     /// the whole weight would give there.
@@ -51,7 +63,7 @@ pub trait Products {
     fn linear_panels(&self, weight: &Tensor, panels: &[u32], input: &Input<'_>, out: &mut [f32]);
 
     /// `out = function(input * gate^T + bias) * (input * up^T + bias)`, value by value, for the pair of `gate` and `up`: the same bits
-    /// as [`Products::linears`] and [`gated`](qsf_cpu::gated) give. `out` is m x rows of the weights, row major.
+    /// as [`Products::adapted_linears`] and [`gated`](qsf_cpu::gated) give. `out` is m x rows of the weights, row major.
     ///
     /// # Panics
     /// When the shapes do not fit together.
@@ -59,6 +71,7 @@ pub trait Products {
         &self,
         function: Function,
         pair: [(&Tensor, Option<&[f32]>); 2],
+        adapted: &Adapted<'_>,
         input: &Input<'_>,
         out: &mut [f32],
     );
@@ -69,7 +82,13 @@ impl Products for Cpu {
         self.linears(&[(weight, bias)], input, &mut [out]);
     }
 
-    fn linears(&self, weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]) {
+    fn adapted_linears(
+        &self,
+        weights: &[(&Tensor, Option<&[f32]>)],
+        adapted: &Adapted<'_>,
+        input: &Input<'_>,
+        outs: &mut [&mut [f32]],
+    ) {
         assert_eq!(weights.len(), outs.len(), "one output per weight");
         assert!(weights.len() <= MAX_WEIGHTS, "{} weights in one call", weights.len());
         let m = input.rows();
@@ -88,15 +107,20 @@ impl Products for Cpu {
             *slot = Some(MatrixProduct { weight, bias: *bias, out, first_task: tasks });
             tasks += weight.rows().div_ceil(task_rows);
         }
-        let work = all_rows.saturating_mul(input.k).saturating_mul(m);
-        self.for_each(tasks, work, |task| {
+        let work = all_rows.saturating_mul(input.k).saturating_mul(m).saturating_add(adapted.work());
+        let first = adapted.first_tasks();
+        self.for_each(first + tasks, work, |task| {
+            let Some(task) = task.checked_sub(first) else { return adapted.run_first(self, task) };
             // The products start in ascending order: the last that does not start behind the task has it.
-            let product = products.iter().flatten().rev().find(|product| product.first_task <= task);
-            if let Some(product) = product {
+            let mut later = products.iter().enumerate().rev().filter_map(|(i, p)| Some((i, p.as_ref()?)));
+            if let Some((number, product)) = later.find(|(_, product)| product.first_task <= task) {
                 let first = (task - product.first_task) * task_rows;
                 let rows = first..product.weight.rows().min(first + task_rows);
                 // SAFETY: tasks are run once each, and each has rows of its own.
-                unsafe { run_task(self, product, rows, input) };
+                unsafe {
+                    run_task(self, product, rows.clone(), input);
+                    adapted.add(self, number, rows, &product.out);
+                }
             }
         });
     }
@@ -150,9 +174,10 @@ impl Products for Cpu {
         &self,
         function: Function,
         pair: [(&Tensor, Option<&[f32]>); 2],
+        adapted: &Adapted<'_>,
         input: &Input<'_>,
         out: &mut [f32],
     ) {
-        gated::gated_linear(self, function, pair, input, out);
+        gated::gated_linear(self, function, pair, adapted, input, out);
     }
 }

@@ -4,7 +4,7 @@ use qsf_cpu::{Cpu, Function, Int8Rows, Int8x256Rows, Isa, gated, lanes};
 use qsf_format::panels::interleave;
 use qsf_format::{BlockSize, Layout, Outliers, QuantType};
 
-use super::{Input, Products as _};
+use super::{Adapted, Input, Products as _};
 use crate::tensor::{Tensor, TensorBytes};
 
 fn floats(seed: usize, len: usize) -> Vec<f32> {
@@ -311,7 +311,7 @@ fn a_gated_pair_gives_the_bits_of_both_products_and_their_gate() {
                     let [mut gate, mut up, mut out] = [(); 3].map(|()| vec![f32::NAN; m * rows]);
                     cpu.linears(&pair, &input, &mut [&mut gate, &mut up]);
                     gated(cpu.isa(), function, &mut gate, &up);
-                    cpu.gated_linear(function, pair, &input, &mut out);
+                    cpu.gated_linear(function, pair, &Adapted::NONE, &input, &mut out);
                     let same = out.iter().zip(&gate).all(|(a, b)| a.to_bits() == b.to_bits());
                     assert!(same, "{quants:?} {rows} x {cols}, {m} tokens, {function:?}, {threads} threads");
                 }

@@ -2,11 +2,13 @@
 
 use super::{FeedForward, LayerWeights, Linear, Mixer, Mlp, Model};
 use crate::error::Result;
+use crate::linear::Narrow;
 use crate::source::adapter::Adapter;
 use qsf_format::{TensorId, TensorKind};
 
 impl Model {
-    /// Adds what adapters say, to whatever matrices have already. The matrices stay as they are stored.
+    /// Adds what adapters say, to whatever matrices have already. The matrices stay as they are stored. Beside
+    /// weights in blocks, of a few bits, those of adapters are kept in 16.
     ///
     /// # Errors
     /// When one changes something that is not multiplied with tokens as a whole.
@@ -20,9 +22,10 @@ impl Model {
                     let supported = "it can be merged into the model: qsf-convert --merge-lora";
                     return Err(adapter.not_applied(&update, supported));
                 };
+                let narrow = Narrow::new(&update.low_rank, linear.weight.has_blocks());
                 match &mut linear.low_rank {
-                    Some(all) => all.join(&update.low_rank),
-                    none => *none = Some(Box::new(update.low_rank)),
+                    Some(all) => all.join(&narrow),
+                    none => *none = Some(Box::new(narrow)),
                 }
             }
         }
