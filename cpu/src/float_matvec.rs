@@ -102,7 +102,7 @@ fn dots<V: Vector, const BYTES: usize>(
 }
 
 #[inline(always)]
-fn halves<const BYTES: usize>(bytes: &[u8; BYTES]) -> [u16; LANES] {
+pub(super) fn halves<const BYTES: usize>(bytes: &[u8; BYTES]) -> [u16; LANES] {
     let mut halves = [0; LANES];
     for i in 0..LANES {
         halves[i] = u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]);
@@ -111,7 +111,7 @@ fn halves<const BYTES: usize>(bytes: &[u8; BYTES]) -> [u16; LANES] {
 }
 
 #[inline(always)]
-fn floats<const BYTES: usize>(bytes: &[u8; BYTES]) -> Lanes {
+pub(super) fn floats<const BYTES: usize>(bytes: &[u8; BYTES]) -> Lanes {
     let mut floats = [0.0; LANES];
     for (i, bytes) in bytes.as_chunks().0.iter().enumerate() {
         floats[i] = f32::from_le_bytes(*bytes);

@@ -26,7 +26,7 @@
 //! | `activations`, `int8x256_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
 //! | `bf16_unit` | what attention asks of a matrix unit |
 //! | `decode`, `decode_learned`, `float16`, `row_blocks` | stored weights to floats |
-//! | `float_matvec` | stored floats times a single token |
+//! | `float_matvec`, `float_columns` | stored floats times a single token; columns of them added up |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
 //! | `recurrent` | mixers that carry a state: convolutions of channels, the gated delta rule |
@@ -49,6 +49,7 @@ mod decode;
 mod decode_learned;
 mod elementwise;
 mod float16;
+mod float_columns;
 pub mod float_dot;
 pub mod float_matvec;
 mod function;
@@ -83,6 +84,7 @@ pub use decode::{decode_panel_row, decode_row};
 pub use elementwise::{
     activate, add_assign, add_scaled, clip, gated, multiply, scale, sigmoid_gated, softcap,
 };
+pub use float_columns::FloatColumns;
 pub use float16::{bf16_to_f32, f16_to_f32};
 pub use function::{Function, gate};
 pub use hadamard::hadamard_block;

@@ -2,18 +2,15 @@
 
 use std::ops::Range;
 
-use qsf_cpu::vector::{self, Vector, VectorWork};
-use qsf_cpu::{Isa, decode_row, float_dot, float_matvec, lanes::LANES};
+use qsf_cpu::{FloatColumns, Isa, decode_row, float_dot, float_matvec};
 use qsf_format::{BUILT_IN, BlockSize, QuantType};
 
 use super::low_rank::LowRank;
 use super::output::Output;
 use zerocopy::IntoBytes as _;
 
-/// From so many tokens on, halves are decoded before they are multiplied.
+/// For more tokens, halves are decoded before they are multiplied.
 const FEW: usize = 4;
-/// Vectors of outputs that stay in registers while all columns are added to them.
-const VECTORS: usize = 4;
 
 /// An update of low rank, `up * factors * down`.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,19 +101,24 @@ impl Narrow {
         decoded: &mut Vec<f32>,
         out: &Output<'_>,
     ) {
-        let (width, stride) = (self.up.len() / self.rank(), rows.len());
-        let bytes = width / self.outputs;
-        let stored = Columns { quant: self.quant, bytes: &self.up[rows.start * bytes..], stride: width };
-        if latents.len() < FEW * self.rank() || self.quant != QuantType::F16 {
-            return vector::run(isa, AddColumns { columns: stored, latents, rank: self.rank(), rows, out });
+        let (stride, width) = (self.up.len() / self.rank(), self.up.len() / self.rank() / self.outputs);
+        let stored = FloatColumns { quant: self.quant, bytes: &self.up[rows.start * width..], stride };
+        let decode = self.quant == QuantType::F16 && latents.len() > FEW * self.rank();
+        let columns = if decode {
+            let len = rows.len();
+            let decoded = first(decoded, self.rank() * len);
+            for (column, decoded) in stored.bytes.chunks(stride).zip(decoded.chunks_exact_mut(len)) {
+                decode_row(isa, self.quant, BlockSize::B64, &BUILT_IN, &column[..len * width], decoded);
+            }
+            let stride = size_of::<f32>() * len;
+            FloatColumns { quant: QuantType::F32, bytes: decoded.as_bytes(), stride }
+        } else {
+            stored
+        };
+        for (token, latents) in latents.chunks_exact(self.rank()).enumerate() {
+            // SAFETY: the caller's promise.
+            columns.add(isa, latents, unsafe { out.part_of_row(token, rows.clone()) });
         }
-        // Many tokens: each value is decoded once.
-        let decoded = first(decoded, self.rank() * stride);
-        for (column, decoded) in stored.bytes.chunks(width).zip(decoded.chunks_exact_mut(stride)) {
-            decode_row(isa, self.quant, BlockSize::B64, &BUILT_IN, &column[..stride * bytes], decoded);
-        }
-        let columns = Columns { quant: QuantType::F32, bytes: decoded.as_bytes(), stride: stride * size_of::<f32>() };
-        vector::run(isa, AddColumns { columns, latents, rank: self.rank(), rows, out });
     }
 
     /// The first matrix: `rank` x inputs.
@@ -168,75 +170,4 @@ pub(super) fn first(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
         buffer.resize(len, 0.0);
     }
     &mut buffer[..len]
-}
-
-/// Columns of some outputs, each `stride` bytes behind the one before.
-struct Columns<'a> {
-    /// F16 or F32.
-    quant: QuantType,
-    bytes: &'a [u8],
-    stride: usize,
-}
-
-struct AddColumns<'a> {
-    columns: Columns<'a>,
-    latents: &'a [f32],
-    rank: usize,
-    rows: Range<usize>,
-    out: &'a Output<'a>,
-}
-
-impl VectorWork for AddColumns<'_> {
-    #[inline(always)]
-    fn run<V: Vector>(self) {
-        if self.columns.quant == QuantType::F16 {
-            self.add::<V, { 2 * LANES }>(|bytes| {
-                V::from_halves(&std::array::from_fn(|i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]])))
-            });
-        } else {
-            self.add::<V, { 4 * LANES }>(|bytes| {
-                let float = |i| f32::from_le_bytes(std::array::from_fn(|b| bytes[4 * i + b]));
-                V::from_lanes(&std::array::from_fn(float))
-            });
-        }
-    }
-}
-
-impl AddColumns<'_> {
-    /// With `read`, which makes 16 numbers of so many bytes. Their number is known to the compiler, or each would be checked.
-    #[inline(always)]
-    fn add<V: Vector, const BYTES: usize>(self, read: impl Fn(&[u8; BYTES]) -> V + Copy) {
-        let AddColumns { columns, latents, rank, rows, out } = self;
-        let width = BYTES / LANES;
-        for (token, latents) in latents.chunks_exact(rank).enumerate() {
-            // SAFETY: these columns are the caller's, by the contract of `Narrow::add`.
-            let out = unsafe { out.part_of_row(token, rows.clone()) };
-            let from = |row: usize| latents.iter().zip(columns.bytes[row * width..].chunks(columns.stride));
-            let (blocks, rest) = out.as_chunks_mut::<{ VECTORS * LANES }>();
-            let in_blocks = blocks.len() * VECTORS * LANES;
-            for (at, block) in blocks.iter_mut().enumerate() {
-                let (vectors, _) = block.as_chunks_mut::<LANES>();
-                let mut sums: [V; VECTORS] = std::array::from_fn(|i| V::from_lanes(&vectors[i]));
-                for (factor, column) in from(at * VECTORS * LANES) {
-                    let factor = V::splat(*factor);
-                    let vectors = column.as_chunks::<BYTES>().0;
-                    for (sum, bytes) in sums.iter_mut().zip(&vectors[..VECTORS]) {
-                        *sum = sum.fma(factor, read(bytes));
-                    }
-                }
-                for (vector, sum) in vectors.iter_mut().zip(sums) {
-                    *vector = sum.to_lanes();
-                }
-            }
-            for (at, values) in rest.chunks_mut(LANES).enumerate() {
-                let mut sum = V::load(values);
-                for (factor, column) in from(in_blocks + at * LANES) {
-                    let mut bytes = [0; BYTES];
-                    bytes[..values.len() * width].copy_from_slice(&column[..values.len() * width]);
-                    sum = sum.fma(V::splat(*factor), read(&bytes));
-                }
-                values.copy_from_slice(&sum.to_lanes()[..values.len()]);
-            }
-        }
-    }
 }
