@@ -100,8 +100,8 @@ class Reader:
             tag, place = tag.decode("latin-1"), f"directory entry at {at}"
             need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
             need(tag not in self.sections, place, f"tag {tag} comes twice")
-            need(flags == (tag == "OUTL"), place, f"{tag} has flags {flags}")
-            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL", "CLUS", "EXIT")
+            need(flags == (tag in ("OUTL", "LORA")), place, f"{tag} has flags {flags}")
+            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL", "CLUS", "EXIT", "LORA")
             need(compression == 0 or compression == 3 and not in_place, place, f"{tag} has compression {compression}")
             self.sections[tag] = Chunk(offset, stored, None, crc, compression)
 
@@ -300,6 +300,40 @@ class Reader:
         need(np.isfinite(records["bias"]).all() and np.isfinite(records["weights"]).all(), place, "a number that is not finite")
         return dict(positions=positions, layers=layers, agreeing=records["agreeing"], biases=records["bias"], weights=records["weights"])
 
+    def adapters(self):
+        """ANNEX.md, LORA: (layer or None, kind, expert or None, what is added to the matrix as two arrays) of every update."""
+        if "LORA" not in self.sections:
+            return []
+        raw, place, none, found = self.section("LORA"), f"LORA at {self.sections['LORA'].offset}", 0xFFFFFFFF, []
+        need(len(raw) >= 16, place, f"only {len(raw)} bytes")
+        version, count, total, names = struct.unpack_from("<4I", raw)
+        need(version == 1, place, f"version {version}")
+        need(count >= 1, place, "no adapter")
+        record, name = 16 + 16 * count, 16 + 16 * count + 32 * total
+        at = name + names
+        need(at <= len(raw), place, f"only {len(raw)} bytes")
+        for length, updates, scale, reserved in struct.iter_unpack("<2IfI", raw[16:record]):
+            need(np.isfinite(scale) and reserved == 0 and updates >= 1, place, "an impossible record of an adapter")
+            need(name + length <= 16 + 16 * count + 32 * total + names, place, "a name behind the names")
+            bytes(raw[name:name + length]).decode("utf-8", "surrogateescape")
+            name, before = name + length, (-1,)
+            for _ in range(updates):
+                need(record + 32 <= 16 + 16 * count + 32 * total, place, "fewer updates than the adapters say")
+                layer, kind, expert, rank, outputs, inputs, t, reserved = struct.unpack_from("<8I", raw, record)
+                need(layer == none or layer < len(self.layers), place, f"layer {layer}")
+                need(kind in KINDS and min(rank, outputs, inputs) >= 1 and t in (6, 7) and reserved == 0, place, f"an impossible record at byte {record}")
+                need((layer, kind, expert) > before, place, "updates are not ascending")
+                record, before, width = record + 32, (layer, kind, expert), 2 if t == 6 else 4
+                need(at + 4 * rank + rank * (inputs + outputs) * width <= len(raw), place, "values behind the end")
+                factors, at = np.frombuffer(raw, "<f4", rank, at).astype(np.float64), at + 4 * rank
+                values = np.frombuffer(raw, f"<f{width}", rank * (inputs + outputs), at).astype(np.float64)
+                at += rank * (inputs + outputs) * width
+                need(np.isfinite(factors).all() and np.isfinite(values).all(), place, "a number that is not finite")
+                down, up = values[:rank * inputs].reshape(rank, inputs), values[rank * inputs:].reshape(rank, outputs)
+                found.append((None if layer == none else layer, kind, None if expert == none else expert, up.T * factors, down))
+        need(record == 16 + 16 * count + 32 * total and name == record + names and at == len(raw), place, "counts that disagree")
+        return found
+
     def layer_chunks(self, i):
         """Section 4.1: the checked chunk table of layer i."""
         e, place = self.layers[i], f"layer {i} at {self.layers[i]['offset']}"
@@ -440,6 +474,7 @@ class Reader:
             self.section(tag)
         self.clusters()
         self.early_exits()
+        self.adapters()
         if self.extended:
             for a, b in zip(self.regions, self.regions[1:]):
                 check_zero(self.view[a[1]:b[0]], f"between {a[2]} and {b[2]}", a[1])

@@ -46,7 +46,7 @@ def lint_file(r, listing):
     if not r.extended:
         return ["plain file"]
     out, order = [], ["header", "LIDX", "EMBD"] + [f"layer {i}" for i in range(len(r.layers))]
-    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "ECHK", "TCRC", "CLUS", "EXIT", "EVAL") if t in r.sections] + ["directory"]
+    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "ECHK", "TCRC", "CLUS", "EXIT", "LORA", "EVAL") if t in r.sections] + ["directory"]
     if [x[2] for x in r.regions] != order:
         out.append(f"parts are not in order: {[x[2] for x in r.regions]}")
     if "TCRC" not in r.sections:

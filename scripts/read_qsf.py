@@ -28,9 +28,20 @@ def run(r, ids, context, last):
     need(r.runnable, "header", "architecture or position encoding of a plain file that cannot be run")
     need(not faults, "model", "; ".join(faults))
     need(r.extended or r.model["position"]["kind"] != "learned", "model", "a plain file has no place for learned positions")
-    floats = lambda tensors: {t.kind: r.values(t).astype(np.float64) for t in tensors if t.kind in KINDS}
-    rest = floats([r.embedding(), *r.final(), *r.positions()])
-    return qsf_forward.logits(r.model, ids, rest, (floats(r.layer(i)) for i in range(len(r.layers))), context, last)
+    adapters = r.adapters()
+
+    def floats(layer, tensors):
+        values = {t.kind: r.values(t).astype(np.float64) for t in tensors if t.kind in KINDS}
+        for _, kind, expert, up, down in (a for a in adapters if a[0] == layer):
+            if kind == 66 and 66 not in values:  # The head of a model that has the embedding's matrix there.
+                values[66] = values[69].copy()
+            first = len(up) * (expert or 0)
+            need(kind in values and first + len(up) <= len(values[kind]) and values[kind].shape[1] == down.shape[1], "LORA", f"no matrix of kind {kind} in layer {layer} fits")
+            values[kind][first:first + len(up)] += up @ down
+        return values
+
+    rest = floats(None, [r.embedding(), *r.final(), *r.positions()])
+    return qsf_forward.logits(r.model, ids, rest, (floats(i, r.layer(i)) for i in range(len(r.layers))), context, last)
 
 
 def token_ids(text):

@@ -107,7 +107,7 @@ impl ArrivingFile {
     }
 
     /// Shows the file to `look` while only the parts that describe it need be there: its header, index and directory, META, EVAL,
-    /// clusters, exits and the list of the embedding's chunks. All else reads as zeros.
+    /// clusters, exits, adapters and the list of the embedding's chunks. All else reads as zeros.
     ///
     /// # Errors
     /// When it is damaged in these parts, or `look` fails.

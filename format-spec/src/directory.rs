@@ -49,6 +49,8 @@ impl SectionTag {
     pub const CLUSTERS: SectionTag = SectionTag(*b"CLUS");
     /// Classifiers for leaving the model early.
     pub const EXITS: SectionTag = SectionTag(*b"EXIT");
+    /// What adapters add to the model.
+    pub const ADAPTERS: SectionTag = SectionTag(*b"LORA");
     /// Learned positions.
     pub const POSITIONS: SectionTag = SectionTag(*b"POSE");
 }
@@ -67,13 +69,14 @@ impl SectionTag {
             Self::OUTLIERS,
             Self::CLUSTERS,
             Self::EXITS,
+            Self::ADAPTERS,
         ]
         .contains(&self)
     }
 
-    /// Flags of the section's entry: 1 where a reader that does not know it would misread other parts.
+    /// Flags of the section's entry: 1 where a reader that does not know it would run another model.
     fn flags(self) -> u32 {
-        u32::from(self == Self::OUTLIERS)
+        u32::from([Self::OUTLIERS, Self::ADAPTERS].contains(&self))
     }
 }
 

@@ -55,6 +55,7 @@
 //! # }
 //! ```
 
+mod adapters;
 mod alignment;
 mod arriving;
 mod block_size;
@@ -102,6 +103,7 @@ mod verify;
 mod writer;
 mod zstd_frame;
 
+pub use adapters::{StoredAdapter, StoredUpdate};
 pub use alignment::{ALIGN, CHUNK_BYTES, LAYER_ALIGN};
 pub use arriving::{ArrivingFile, Wanted};
 pub use block_size::BlockSize;
@@ -143,5 +145,6 @@ pub use trust::{distrust, in_force, is_untrusted};
 pub use unknown_kind::UnknownKind;
 pub use verify::{Verification, verify, verify_file};
 pub use writer::{
-    CompleteFile, EncodedTensor, QsfWriter, WriterOptions, store_evaluation, stored_section_bytes,
+    CompleteFile, EncodedTensor, QsfWriter, WriterOptions, store_adapters, store_evaluation,
+    stored_section_bytes,
 };

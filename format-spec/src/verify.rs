@@ -92,6 +92,7 @@ fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Unread> {
     }
     file.read_clusters()?;
     file.read_early_exits()?;
+    file.read_adapters()?;
     if file.is_plain() {
         if let Some(model) = file.header().plain_model(false, tied_head) {
             model.check().map_err(|e| Damage::new("file header", 0, "a possible model", e))?;

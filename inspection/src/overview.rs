@@ -1,9 +1,9 @@
 //! What a QSF file is, in figures and lines.
 
-use qsf_format::printable::message;
+use qsf_format::printable::{message, quote};
 use qsf_format::{
     EarlyExits, JsonLimits, LayerExit, Meta, ModelConfig, PositionConfig, QsfFile, RecurrentMixer, Section,
-    SectionTag, Verification, VocabClusters, from_json, human_bytes,
+    SectionTag, StoredAdapter, StoredUpdate, Verification, VocabClusters, from_json, human_bytes,
 };
 use qsf_runtime::Result;
 use serde_json::{Value, json};
@@ -34,6 +34,7 @@ pub fn describe(file: &QsfFile, meta: Option<&Meta>) -> Result<Value> {
             "positions": exits.positions,
             "exits": exits.exits.iter().map(|e| json!({"layer": e.layer, "agreeing": e.agreeing})).collect::<Vec<_>>(),
         })),
+        "lora": file.adapters()?.iter().map(adapter_json).collect::<Vec<_>>(),
         "sections": listed_sections(file)?.iter().map(|s| json!({
             "tag": s.tag.to_string(), "offset": s.offset, "stored_bytes": s.stored_bytes,
             "crc32": format!("{:08x}", s.crc), "compression": s.compression.name(),
@@ -100,6 +101,20 @@ fn exits_line(exits: &EarlyExits) -> String {
         shares.join(", "),
         exits.positions
     )
+}
+
+fn adapter_json(adapter: &StoredAdapter) -> Value {
+    let StoredAdapter { name, scale, updates } = adapter;
+    json!({ "name": name, "scale": scale, "matrices": updates.len(), "rank": most_rank(adapter) })
+}
+
+fn adapter_line(adapter: &StoredAdapter) -> String {
+    let (name, matrices) = (quote(&adapter.name), adapter.updates.len());
+    format!("adapter {name}, scale {}: {matrices} matrices, rank {}\n", adapter.scale, most_rank(adapter))
+}
+
+fn most_rank(adapter: &StoredAdapter) -> usize {
+    adapter.updates.iter().map(StoredUpdate::rank).max().unwrap_or(0)
 }
 
 fn clusters_json(clusters: &VocabClusters) -> Value {
@@ -279,6 +294,7 @@ pub fn text(
     if let Some(exits) = file.early_exits()? {
         out += &exits_line(&exits);
     }
+    file.adapters()?.iter().for_each(|adapter| out += &adapter_line(adapter));
     let layer_bytes: u64 = file.layers().iter().map(|l| l.stored_bytes).sum();
     out += &format!("layers: {} in {}\n", file.layers().len(), human_bytes(layer_bytes));
     out += &importance_line(file);

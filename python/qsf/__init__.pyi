@@ -30,6 +30,7 @@ _Tools = Iterable[dict[str, Any]]
 
 class _Convert(TypedDict, total=False):
     merge_lora: _Paths | None
+    embed_lora: _Paths | None
     quant: _Type | None
     quant_type: _Type | None
     tensor_type: str | Sequence[str] | None
@@ -96,6 +97,7 @@ class _Evaluate(TypedDict, total=False):
     quality: float | None
     early_exit: float | None
     lora: _Paths | None
+    no_lora: bool | None
     ram_budget: _Size | None
     io: Literal["mmap", "pread", "direct"] | None
     kv_type: str | None
@@ -116,6 +118,7 @@ class _EvaluateTask(TypedDict, total=False):
     head: str | None
     quality: float | None
     lora: _Paths | None
+    no_lora: bool | None
     ram_budget: _Size | None
     io: Literal["mmap", "pread", "direct"] | None
     kv_type: str | None
@@ -205,6 +208,7 @@ class Model:
         kv_window: int | None = None,
         kv_policy: str | None = None,
         lora: _Paths | None = None,
+        no_lora: bool | None = None,
         activations: str | None = None,
         quality: float | None = None,
         early_exit: float | None = None,

@@ -22,7 +22,7 @@ pub(super) const OUTPUT: &str = "output";
 /// An option of conversions that other callers have, and jobs cannot.
 const SPLIT: &str = "split-size";
 /// Options that a job cannot have, by their ids, with the reason.
-const NOT_FOR_JOBS: [(&str, &str); 15] = [
+const NOT_FOR_JOBS: [(&str, &str); 16] = [
     ("help", "is not for jobs"),
     ("version", "is not for jobs"),
     ("demo", "is not for jobs: give a model"),
@@ -30,6 +30,7 @@ const NOT_FOR_JOBS: [(&str, &str); 15] = [
     ("show_stats", "makes no file"),
     ("stats_only", "makes no file"),
     ("merge_stats", "makes no file"),
+    ("embed_lora", "converts nothing"),
     ("dry_run", "makes no file"),
     ("upload", "is of one conversion: `qsf-inspect report FILE... --upload ORG/NAME` takes all"),
     ("private", "goes with --upload"),

@@ -215,10 +215,11 @@ fn cold(
     cancel: &Cancel,
     progress: &ProgressLine,
 ) -> Result<ColdLoad> {
-    let prepare = |source: &dyn WeightSource| {
+    let prepare = |source: &mut dyn WeightSource| {
         cancel.check()?;
+        let adapters = how.stream.adapters.take(source)?;
         let mut model = Model::load(source)?;
-        model.adapt(how.stream.adapters.open(source.config())?)?;
+        model.adapt(adapters)?;
         let decoder = how.decoder(Arc::new(model), cpu, cancel)?;
         Ok(how.shortcuts.apply(decoder, source)?.0)
     };

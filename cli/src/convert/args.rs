@@ -71,6 +71,9 @@ pub struct ConvertArgs {
     /// is multiplied with, such as dir=0.5 [default: 1]. May be given several times
     #[arg(long, value_name = "PATH[=SCALE]", requires = "model", conflicts_with_all = ["plan", "save_plan", "demo", "show_stats", "merge_stats"])]
     pub(super) merge_lora: Vec<ScaledPath>,
+    /// Copy MODEL, a QSF file, to OUT with an adapter in it, which programs then apply without --lora; several are added up
+    #[arg(long, value_name = "PATH[=SCALE]", requires_all = ["model", "out"], conflicts_with_all = ["merge_lora", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "clusters", "early_exit", "eval", "max_size", "skip_tokenizer_check", "allow_requantize", "dry_run", "revision", "upload", "gguf_types", "demo", "show_stats", "merge_stats", "batch"])]
+    pub(super) embed_lora: Vec<ScaledPath>,
     /// Type of the matrices: t2, t3, n2, n3, n4, n5, 6bit, 8bit, f16, bf16 or f32; to compare, or for models trained in them: 2bit,
     /// 2bit-sym, 3bit, 4bit, ternary, mixed; of a GGUF file a recipe of llama-quantize: Q2_K, Q2_K_S, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q4_K_S, Q4_K_M,
     /// Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32; for compressed-tensors a scheme of llm-compressor: W4A16, W8A16,

@@ -46,7 +46,7 @@ impl Program for ConvertArgs {
                     "no_table",
                 ],
             ),
-            ("Adapters", &["merge_lora"]),
+            ("Adapters", &["merge_lora", "embed_lora"]),
             ("Types", &["quant", "tensor_type", "block_size", "outliers", "min_cosine", "allow_requantize"]),
             ("Types for a size", &["target_size", "target_bpw", "gguf_types", "effort", "plan", "save_plan"]),
             (

@@ -9,6 +9,7 @@
 //! | `model` | the model that MODEL names, and what OUT is called |
 //! | `make` | the conversion |
 //! | `named` | command lines whose options come by name, from another language |
+//! | `embed` | adapters put into a file |
 //! | `stats` | statistics files without a conversion |
 //! | `ram` | the most memory that it may take |
 //! | `report`, `stats_report` | what is printed of a conversion, and of statistics files |
@@ -18,6 +19,7 @@
 mod args;
 mod choose;
 mod demo;
+mod embed;
 mod format;
 mod help;
 mod make;

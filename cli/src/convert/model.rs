@@ -56,12 +56,19 @@ pub(super) fn open_model(
         }
         None => model.to_owned(),
     };
-    let source = source::open(&model)?;
-    if args.merge_lora.is_empty() {
+    let mut source = source::open(&model)?;
+    // A model with adapters in its file is the model that it is with them.
+    let mut adapters = Adapter::embedded(source.as_ref())?;
+    for adapter in &adapters {
+        progress.note(&format!("adapter {} of {}: merged into the matrices", adapter.name, model.display()));
+    }
+    source.drop_adapters();
+    for ScaledPath { path, scale } in &args.merge_lora {
+        adapters.push(Adapter::open(path, source.config(), *scale)?);
+    }
+    if adapters.is_empty() {
         return Ok((name, source));
     }
-    let open = |at: &ScaledPath| Adapter::open(&at.path, source.config(), at.scale);
-    let adapters = args.merge_lora.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     Ok((name, Box::new(Merged::new(source, adapters)?)))
 }
 

@@ -11,6 +11,7 @@ use qsf_runtime::progress::{Cancel, Progress};
 use serde_json::Value;
 
 use super::args::ConvertArgs;
+use super::embed::Embedded;
 use super::make::make_and_upload;
 use crate::batch::manifest::Given;
 use crate::batch::words_by_name;
@@ -59,6 +60,9 @@ pub fn convert_json(
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> anyhow::Result<Value> {
+    if let Some(embedded) = Embedded::of(args)? {
+        return Ok(embedded.to_json());
+    }
     let (made, sent) = make_and_upload(args, cpu, progress, cancel, &|_| Ok(()))?;
     let value = made.to_json(sent.as_ref());
     made.check_limits()?;

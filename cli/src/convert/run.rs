@@ -16,6 +16,7 @@ use serde_json::json;
 use super::args::ConvertArgs;
 use super::choose::{choose_options, plan_to_replay};
 use super::demo::{demo_table, run_demo};
+use super::embed::Embedded;
 use super::make::{Made, make, make_and_upload};
 use super::model::{open_model, output};
 use super::ram::Ram;
@@ -58,6 +59,14 @@ fn run(args: &ConvertArgs) -> anyhow::Result<()> {
     let progress = ProgressLine::new(args.output.verbosity());
     if let Some(found) = statistics_json(args, || args.compute.start(), &progress, &cancel)? {
         print(&if args.json { format!("{found:#}\n") } else { statistics_line(&found) })?;
+        return Ok(());
+    }
+    if let Some(embedded) = Embedded::of(args)? {
+        if args.json {
+            print_json(&embedded.to_json())?;
+        } else if !args.output.quiet {
+            print(&embedded.to_text())?;
+        }
         return Ok(());
     }
     let cpu = args.compute.start()?;

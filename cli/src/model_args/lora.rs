@@ -4,12 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use qsf_format::ModelConfig;
 use qsf_runtime::Result;
+use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::adapter::Adapter;
 use serde_json::{Value, json};
-
-use crate::model_name::model_name;
 
 /// Flag of programs that run models.
 #[derive(Debug, Clone, Default, Args)]
@@ -18,6 +16,9 @@ pub struct LoraArgs {
     /// dir=0.5 [default: 1]. May be given several times
     #[arg(long, value_name = "PATH[=SCALE]")]
     pub lora: Vec<ScaledPath>,
+    /// Run a model without the adapters in its file
+    #[arg(long)]
+    pub no_lora: bool,
 }
 
 /// An adapter and what it is multiplied with.
@@ -59,7 +60,7 @@ impl LoraReport {
     /// Of an adapter before it is added.
     pub fn of(adapter: &Adapter) -> LoraReport {
         LoraReport {
-            name: model_name(&adapter.path),
+            name: adapter.name.clone(),
             scale: adapter.scale,
             matrices: adapter.updates.len(),
             rank: adapter.rank(),
@@ -80,12 +81,17 @@ impl LoraReport {
 }
 
 impl LoraArgs {
-    /// Reads the adapters for a model of this configuration.
+    /// The adapters that a model is to have: takes those of its file, and reads the others.
     ///
     /// # Errors
     /// When one is damaged, or is for another model.
-    pub fn open(&self, config: &ModelConfig) -> Result<Vec<Adapter>> {
-        self.lora.iter().map(|at| Adapter::open(&at.path, config, at.scale)).collect()
+    pub fn take(&self, source: &mut dyn WeightSource) -> Result<Vec<Adapter>> {
+        let mut adapters = if self.no_lora { Vec::new() } else { Adapter::embedded(source)? };
+        source.drop_adapters();
+        for ScaledPath { path, scale } in &self.lora {
+            adapters.push(Adapter::open(path, source.config(), *scale)?);
+        }
+        Ok(adapters)
     }
 }
 

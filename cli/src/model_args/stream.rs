@@ -93,8 +93,8 @@ impl StreamArgs {
     /// # Errors
     /// When it cannot be read or is damaged, or with a budget is no QSF file; when an adapter is none, or for another model.
     pub fn open(&self, path: &Path) -> Result<OpenModel> {
-        let file = self.open_file(path)?;
-        let adapters = self.adapters.open(file.source().config())?;
+        let mut file = self.open_file(path)?;
+        let adapters = self.adapters.take(file.source_mut())?;
         let reports = adapters.iter().map(LoraReport::of).collect();
         Ok(OpenModel { file, adapters, reports })
     }
@@ -203,6 +203,13 @@ impl OpenModel {
 }
 
 impl OpenFile {
+    fn source_mut(&mut self) -> &mut dyn WeightSource {
+        match self {
+            OpenFile::Whole(source) => source.as_mut(),
+            OpenFile::Streamed(source, _) => source.as_mut(),
+        }
+    }
+
     fn source(&self) -> &dyn WeightSource {
         match self {
             OpenFile::Whole(source) => source.as_ref(),

@@ -3,7 +3,7 @@
 //! | File | Reads |
 //! |---|---|
 //! | `file` | header, layer index, directory, the tables of learned types |
-//! | `sections` | sections that are read whole: META, texts, clusters, exits, outliers |
+//! | `sections` | sections that are read whole: META, texts, clusters, exits, adapters, outliers |
 //! | `tensors` | layers, the final section, learned positions |
 //! | `embedding` | the token embedding |
 //! | `tensor_group` | tensors and the bytes that they are in |

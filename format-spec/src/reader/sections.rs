@@ -1,6 +1,7 @@
-//! Sections that are read whole: META, texts, clusters, exits, outliers.
+//! Sections that are read whole: META, texts, clusters, exits, adapters, outliers.
 
 use super::file::QsfFile;
+use crate::adapters::StoredAdapter;
 use crate::bounded_json::{JsonLimits, check_json};
 use crate::chunk::{Compression, zstd_at_most};
 use crate::clusters::VocabClusters;
@@ -124,6 +125,21 @@ impl QsfFile {
         let parsed = EarlyExits::parse(self.checked(section)?, self.header.layers, self.header.hidden);
         parsed.map(Some).map_err(|(at, expected, found)| {
             Damage::new("section EXIT", section.offset + at as u64, expected, found)
+        })
+    }
+
+    /// What is added to the model, where the file has adapters.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    pub fn adapters(&self) -> Result<Vec<StoredAdapter>, FormatError> {
+        self.read_adapters().map_err(|e| e.in_file(&self.path))
+    }
+
+    pub(crate) fn read_adapters(&self) -> Result<Vec<StoredAdapter>, Damage> {
+        let Some(section) = self.section(SectionTag::ADAPTERS) else { return Ok(Vec::new()) };
+        StoredAdapter::parse(self.checked(section)?, self.header.layers).map_err(|(at, expected, found)| {
+            Damage::new("section LORA", section.offset + at as u64, expected, found)
         })
     }
 

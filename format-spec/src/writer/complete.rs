@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::file::QsfWriter;
+use crate::adapters::StoredAdapter;
 use crate::alignment::ALIGN;
 use crate::chunk::Compression;
 use crate::clusters::VocabClusters;
@@ -71,6 +72,18 @@ impl CompleteFile {
         let bytes = bytes.map_err(|why| self.writer.unwritable("section EXIT", &why))?;
         self.begin_appending()?;
         self.writer.plain_section(SectionTag::EXITS, &bytes)?;
+        self.writer.write_directory(&self.header)
+    }
+
+    /// Adds section LORA, and verifies the file again.
+    ///
+    /// # Errors
+    /// As [`QsfWriter::complete`], and when the adapters are none that a reader accepts.
+    pub fn append_adapters(&mut self, adapters: &[StoredAdapter]) -> Result<(), FormatError> {
+        let bytes = StoredAdapter::section(adapters, self.header.layers);
+        let bytes = bytes.map_err(|why| self.writer.unwritable("section LORA", &why))?;
+        self.begin_appending()?;
+        self.writer.plain_section(SectionTag::ADAPTERS, &bytes)?;
         self.writer.write_directory(&self.header)
     }
 

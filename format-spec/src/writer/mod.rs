@@ -17,7 +17,7 @@ mod file;
 mod layers;
 mod tensors;
 
-pub use append::store_evaluation;
+pub use append::{store_adapters, store_evaluation};
 pub use complete::{CompleteFile, stored_section_bytes};
 pub use file::{QsfWriter, WriterOptions};
 pub use layers::EncodedTensor;

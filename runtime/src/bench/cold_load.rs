@@ -46,7 +46,7 @@ struct Sample {
 /// When the model cannot be loaded, the files cannot be dropped (systems other than Linux), or the user interrupts.
 pub fn cold_load(
     open: &dyn Fn() -> Result<Box<dyn WeightSource>>,
-    prepare: &dyn Fn(&dyn WeightSource) -> Result<Decoder>,
+    prepare: &dyn Fn(&mut dyn WeightSource) -> Result<Decoder>,
     repetitions: usize,
     progress: &dyn Progress,
 ) -> Result<ColdLoad> {
@@ -82,12 +82,12 @@ pub fn cold_load(
 
 fn load(
     open: &dyn Fn() -> Result<Box<dyn WeightSource>>,
-    prepare: &dyn Fn(&dyn WeightSource) -> Result<Decoder>,
+    prepare: &dyn Fn(&mut dyn WeightSource) -> Result<Decoder>,
     read_and_check: f64,
 ) -> Result<Sample> {
     let disk = disk_bytes_read();
     let started = Instant::now();
-    let decoder = prepare(open()?.as_ref())?;
+    let decoder = prepare(open()?.as_mut())?;
     let mut state = decoder.state(2, 1)?;
     let mut logits = vec![0.0; decoder.model().config.vocab as usize];
     let mut token = || -> Result<f64> {

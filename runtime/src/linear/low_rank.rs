@@ -28,7 +28,17 @@ impl LowRank {
                 columns[r * outputs + output] = scale * value;
             }
         }
-        LowRank { down, up: columns, inputs, outputs }
+        LowRank::of_columns(down, columns, [outputs, inputs])
+    }
+
+    /// `up * down`: `down` is rank x `inputs`, `up` rank x `outputs`, a column of the second matrix behind the other.
+    ///
+    /// # Panics
+    /// When the lengths do not fit together.
+    pub fn of_columns(down: Vec<f32>, up: Vec<f32>, [outputs, inputs]: [usize; 2]) -> LowRank {
+        let rank = down.len() / inputs.max(1);
+        assert_eq!((down.len(), up.len()), (rank * inputs, rank * outputs), "matrices of another rank");
+        LowRank { down, up, inputs, outputs }
     }
 
     /// Inputs that it is summed over.

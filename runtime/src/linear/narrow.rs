@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use qsf_cpu::{FloatColumns, Isa, decode_row, float_dot, float_matvec};
-use qsf_format::{BUILT_IN, BlockSize, QuantType};
+use qsf_format::{BUILT_IN, BlockSize, QuantType, StoredUpdate, TensorId};
 
 use super::low_rank::LowRank;
 use super::output::Output;
@@ -51,10 +51,10 @@ impl Narrow {
         [self.outputs, self.inputs]
     }
 
-    /// Adds another update of the same matrix: the rank is the sum of both.
+    /// Adds another update of the same matrix, kept in the same type: the rank is the sum of both.
     ///
     /// # Panics
-    /// When it is of another shape, or stored otherwise.
+    /// When it is of another shape, or kept otherwise.
     pub fn join(&mut self, other: &Narrow) {
         assert_eq!((self.shape(), self.quant), (other.shape(), other.quant), "updates of different matrices");
         self.down.extend_from_slice(&other.down);
@@ -121,6 +121,16 @@ impl Narrow {
         }
     }
 
+    /// What a file says of it.
+    ///
+    /// # Panics
+    /// When a side has more than 2^32 values.
+    pub fn stored(self, id: TensorId, expert: Option<u32>) -> StoredUpdate {
+        let [outputs, inputs] = [self.outputs, self.inputs].map(|n| u32::try_from(n).expect("sides of a matrix of a file"));
+        let Narrow { quant, factors, down, up, .. } = self;
+        StoredUpdate { id, expert, outputs, inputs, quant, factors, down, up }
+    }
+
     /// The first matrix: `rank` x inputs.
     pub fn down_rows(&self) -> Vec<f32> {
         decoded(self.quant, &self.down)
@@ -142,15 +152,18 @@ fn decoded(quant: QuantType, bytes: &[u8]) -> Vec<f32> {
     values
 }
 
-/// Appends `values` as `quant` says, divided by a power of two, which it gives: the largest is then from 1 to 2, so that halves have
-/// all their bits.
+/// Appends `values` as `quant` says, divided by a power of two, which it gives: the largest is then at least 1 and below 2, so that
+/// halves have all their bits. Values that went through this once come out as they are.
 fn append(values: &[f32], quant: QuantType, bytes: &mut Vec<u8>) -> f32 {
     if quant != QuantType::F16 {
         bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
         return 1.0;
     }
     let largest = values.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
-    let factor = f32::from_bits(largest.max(f32::MIN_POSITIVE).to_bits() & 0x7F80_0000);
+    let power = |value: f32| f32::from_bits(value.max(f32::MIN_POSITIVE).to_bits() & 0x7F80_0000);
+    let factor = power(largest);
+    // The largest half may round up to 2.
+    let factor = power(half::f16::from_f32(largest / factor).to_f32()) * factor;
     bytes.extend(values.iter().flat_map(|value| half::f16::from_f32(value / factor).to_le_bytes()));
     factor
 }

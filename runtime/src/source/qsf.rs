@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
     BlockSize, Damage, EarlyExits, EmbeddingInfo, FileBytes, Layout, ModelConfig, OutlierTable, QsfFile,
-    QuantType, RawBytes, SectionTag, TensorEntry, TensorGroup, TensorId, TensorKind, VocabClusters,
+    QuantType, RawBytes, SectionTag, StoredAdapter, TensorEntry, TensorGroup, TensorId, TensorKind, VocabClusters,
     is_untrusted,
 };
 use rayon::prelude::*;
@@ -27,6 +27,7 @@ pub struct QsfSource {
     infos: Vec<TensorInfo>,
     /// Types that the file's own sources were quantized to.
     quantized_before: Vec<String>,
+    without_adapters: bool,
 }
 
 impl QsfSource {
@@ -79,7 +80,16 @@ impl QsfSource {
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
         let quantized_before = meta.map_or_else(Vec::new, |meta| meta.provenance.requantized_from);
-        Ok(QsfSource { config, tokenizer, chat_template, tensors, infos, quantized_before, file })
+        Ok(QsfSource {
+            config,
+            tokenizer,
+            chat_template,
+            tensors,
+            infos,
+            quantized_before,
+            file,
+            without_adapters: false,
+        })
     }
 
     /// The file.
@@ -264,6 +274,14 @@ impl WeightSource for QsfSource {
 
     fn early_exits(&self) -> Result<Option<EarlyExits>> {
         Ok(self.file.early_exits()?)
+    }
+
+    fn adapters(&self) -> Result<Vec<StoredAdapter>> {
+        Ok(if self.without_adapters { Vec::new() } else { self.file.adapters()? })
+    }
+
+    fn drop_adapters(&mut self) {
+        self.without_adapters = true;
     }
 
     fn layer_importance(&self) -> Vec<Option<f32>> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use qsf_format::{EarlyExits, ModelConfig, TensorId, VocabClusters};
+use qsf_format::{EarlyExits, ModelConfig, StoredAdapter, TensorId, VocabClusters};
 
 use crate::error::{Result, RuntimeError};
 use crate::gguf::Metadata;
@@ -55,6 +55,17 @@ pub trait WeightSource: Send + Sync {
     fn early_exits(&self) -> Result<Option<EarlyExits>> {
         Ok(None)
     }
+
+    /// What the file itself adds to the model.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    fn adapters(&self) -> Result<Vec<StoredAdapter>> {
+        Ok(Vec::new())
+    }
+
+    /// Forgets the adapters: from now on the source has none.
+    fn drop_adapters(&mut self) {}
 
     /// How much each layer matters: the divergence of the predictions without it, where that was measured. Empty where the
     /// source knows of no layer.

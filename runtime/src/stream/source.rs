@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qsf_format::{
-    EarlyExits, ModelConfig, Outline, QsfFile, SectionTag, TensorEntry, TensorId, TensorKind, VocabClusters,
+    EarlyExits, ModelConfig, Outline, QsfFile, SectionTag, StoredAdapter, TensorEntry, TensorId, TensorKind, VocabClusters,
 };
 
 use crate::arena::Arena;
@@ -57,6 +57,7 @@ pub struct StreamSource {
     vectors: HashMap<TensorId, Tensor>,
     infos: Vec<TensorInfo>,
     quantized_before: Vec<String>,
+    without_adapters: bool,
     reader: Mutex<ChunkReader>,
 }
 
@@ -135,6 +136,7 @@ impl StreamSource {
             vectors,
             infos,
             quantized_before,
+            without_adapters: false,
             reader,
         })
     }
@@ -244,6 +246,14 @@ impl WeightSource for StreamSource {
 
     fn early_exits(&self) -> Result<Option<EarlyExits>> {
         Ok(self.file.early_exits()?)
+    }
+
+    fn adapters(&self) -> Result<Vec<StoredAdapter>> {
+        Ok(if self.without_adapters { Vec::new() } else { self.file.adapters()? })
+    }
+
+    fn drop_adapters(&mut self) {
+        self.without_adapters = true;
     }
 
     fn layer_importance(&self) -> Vec<Option<f32>> {

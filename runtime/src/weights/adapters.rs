@@ -3,8 +3,8 @@
 use super::{FeedForward, LayerWeights, Linear, Mixer, Mlp, Model};
 use crate::error::Result;
 use crate::linear::Narrow;
-use crate::source::adapter::Adapter;
-use qsf_format::{TensorId, TensorKind};
+use crate::source::adapter::{Adapter, Update};
+use qsf_format::{StoredAdapter, StoredUpdate, TensorId, TensorKind};
 
 impl Model {
     /// Adds what adapters say, to whatever matrices have already. The matrices stay as they are stored. Beside
@@ -15,14 +15,7 @@ impl Model {
     pub fn adapt(&mut self, adapters: Vec<Adapter>) -> Result<()> {
         for mut adapter in adapters {
             for update in std::mem::take(&mut adapter.updates) {
-                let fits = |linear: &&mut Linear| {
-                    update.low_rank.shape() == [linear.weight.rows(), linear.weight.cols()]
-                };
-                let Some(linear) = self.linear_mut(update.id, update.expert).filter(fits) else {
-                    let supported = "it can be merged into the model: qsf-convert --merge-lora";
-                    return Err(adapter.not_applied(&update, supported));
-                };
-                let narrow = Narrow::new(&update.low_rank, linear.weight.has_blocks());
+                let (linear, narrow) = self.narrow(&adapter, &update)?;
                 match &mut linear.low_rank {
                     Some(all) => all.join(&narrow),
                     none => *none = Some(Box::new(narrow)),
@@ -30,6 +23,32 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// What a file says of `adapter`, with the values that [`Model::adapt`] would keep.
+    ///
+    /// # Errors
+    /// As [`Model::adapt`].
+    pub fn stored_adapter(&mut self, adapter: &Adapter) -> Result<StoredAdapter> {
+        let stored = |update: &Update| {
+            let (_, narrow) = self.narrow(adapter, update)?;
+            Ok(narrow.stored(update.id, update.expert.map(|expert| expert as u32)))
+        };
+        let mut updates = adapter.updates.iter().map(stored).collect::<Result<Vec<_>>>()?;
+        updates.sort_by_key(StoredUpdate::place);
+        Ok(StoredAdapter { name: adapter.name.clone(), scale: adapter.scale, updates })
+    }
+
+    /// The matrix that `update` changes, and what is added to it.
+    fn narrow(&mut self, adapter: &Adapter, update: &Update) -> Result<(&mut Linear, Narrow)> {
+        let shape = update.low_rank.shape();
+        let fits = |linear: &&mut Linear| shape == [linear.weight.rows(), linear.weight.cols()];
+        let Some(linear) = self.linear_mut(update.id, update.expert).filter(fits) else {
+            let supported = "it can be merged into the model: qsf-convert --merge-lora";
+            return Err(adapter.not_applied(update, supported));
+        };
+        let narrow = Narrow::new(&update.low_rank, linear.weight.has_blocks());
+        Ok((linear, narrow))
     }
 
     /// Largest rank of what adapters add to a matrix; 0 without any.

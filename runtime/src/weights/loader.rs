@@ -9,15 +9,18 @@ use super::{
 };
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;
+use crate::source::adapter::Adapter;
 use crate::tensor::Tensor;
 
 impl Model {
-    /// Loads every tensor of a source.
+    /// Loads every tensor of a source, and adds what adapters in its file add.
     ///
     /// # Errors
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource) -> Result<Model> {
-        Model::assemble(&InMemory::new(source))
+        let mut model = Model::assemble(&InMemory::new(source))?;
+        model.adapt(Adapter::embedded(source)?)?;
+        Ok(model)
     }
 
     /// A model of these parts.

@@ -72,7 +72,13 @@ fn fields(file: &[u8], open: Option<&QsfFile>) -> Vec<Field> {
         }
     }
     // Records of fields of four bytes, more or less.
-    for tag in [SectionTag::OUTLIERS, SectionTag::CLUSTERS, SectionTag::EXITS, SectionTag::GRIDS] {
+    for tag in [
+        SectionTag::OUTLIERS,
+        SectionTag::CLUSTERS,
+        SectionTag::EXITS,
+        SectionTag::GRIDS,
+        SectionTag::ADAPTERS,
+    ] {
         let Some(section) = open.section(tag) else { continue };
         let (at, words) = (section.offset as usize, section.stored_bytes as usize / 4);
         (0..words.min(32)).for_each(|word| add(&mut fields, at + 4 * word, &[4]));

@@ -91,6 +91,8 @@ fn documents_of_conversions_are_as_described() {
     assert_eq!(rejected.code, 6);
     let missed = checker.check("conversion", &rejected.stdout)["missed_limits"].clone();
     assert_eq!(missed.as_array().unwrap().len(), 1);
+    demo_adapter(&place.path("lora"));
+    checker.printed("embedded", convert("plain.qsf with-lora.qsf --embed-lora lora --json"));
     checker.printed("prediction", convert("demo-1m --dry-run --json"));
     let target = "demo-1m --dry-run --target-bpw 4 --calibration text.txt --calibration-tokens 512 --json";
     assert!(checker.printed("prediction", convert(target))["predicted_kld_mean"].is_f64());

@@ -185,3 +185,78 @@ fn adapters_that_cannot_be_merged_are_refused_by_name() {
     );
     refused("no adapter", path, convert(model("llama"), "none"), 3, &["none"]);
 }
+
+/// `file` with the adapter at `lora` in it.
+fn embed(file: &Path, lora: &str, out: &Path) -> Program {
+    program("qsf-convert").arg(file).arg(out).arg("--embed-lora").arg(lora)
+}
+
+#[test]
+fn an_adapter_in_the_file_is_applied_unless_it_is_switched_off() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in MODELS {
+        let [plain, file, merged] = ["plain", "embedded", "merged"].map(|end| dir.path().join(format!("{name}-{end}.qsf")));
+        program("qsf-convert").arg(model(name)).arg(&plain).args("--quant f32").run().ok();
+        let path = adapter(name);
+        embed(&plain, path.to_str().unwrap(), &file).run().ok();
+        let (error, greedy) = agreement(&file, name, &[]);
+        assert!(error < 1e-5 && greedy, "{name}: {error}");
+        let golden = adapter(name).join("expected.safetensors");
+        let call = program("qsf-eval").arg(&file).arg("--golden").arg(&golden).args("--no-lora --json");
+        let without = call.run().json();
+        assert!(without["logits_relative_error"].as_f64().unwrap() > 1e-2, "{name}");
+        assert_eq!(without["lora"].as_array().unwrap().len(), 0);
+        program("qsf-inspect").arg(&file).arg("--verify").run().ok();
+        // Whoever converts the file once more means the model that it is. A tied head cannot be merged.
+        if agreement_can_be_merged(name) {
+            program("qsf-convert").arg(&file).arg(&merged).args("--quant f32").run().ok();
+            assert!(agreement(&merged, name, &[]).0 < 1e-5, "{name}");
+        }
+    }
+}
+
+/// Whether the adapter of `name` leaves a head alone that has the embedding's matrix.
+fn agreement_can_be_merged(name: &str) -> bool {
+    ["gpt2", "gpt_neox", "mistral", "phi3"].contains(&name)
+}
+
+#[test]
+fn an_adapter_in_a_quantized_file_gives_the_tokens_of_the_one_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, out, both] = ["model.qsf", "with.qsf", "both.qsf"].map(|name| dir.path().join(name));
+    program("qsf-convert").arg(demo_model(dir.path())).arg(&file).args("--quant 4bit").run().ok();
+    let lora = dir.path().join("lora");
+    demo_adapter(&lora);
+    let half = format!("{}=0.5", lora.display());
+    let said = embed(&file, &half, &out).run().ok();
+    assert!(said.stdout.contains("adapter lora, scale 0.5"), "{}", said.stdout);
+    let run = |file: &Path, more: &[&str]| {
+        let call = program("qsf-run").arg(file).args("-p Once -n 24 --temp 0 --json");
+        more.iter().fold(call, |call, word| call.arg(word)).run().json()["token_ids"].clone()
+    };
+    let beside = run(&file, &["--lora", &half]);
+    assert_ne!(beside, run(&file, &[]), "the adapter changes something");
+    assert_eq!(run(&out, &[]), beside);
+    assert_eq!(run(&out, &["--no-lora"]), run(&file, &[]));
+    assert_eq!(run(&out, &["--ram-budget", "24MB", "--kv-type", "f16"]), beside, "weights that come from disk");
+    assert_eq!(run(&out, &["--lora", &half]), run(&file, &["--lora", &half, "--lora", &half]), "both add up");
+    // A second one beside the first.
+    embed(&out, &half, &both).run().ok();
+    assert_eq!(run(&both, &[]), run(&file, &["--lora", &half, "--lora", &half]));
+    let listed = program("qsf-inspect").arg(&both).arg("--json").run().json();
+    assert_eq!(listed["lora"].as_array().unwrap().len(), 2);
+
+    let path = dir.path();
+    refused("a file that is there", path, embed(&file, &half, &out), 2, &["exists"]);
+    refused("no QSF file", path, embed(&model("llama"), &half, &path.join("x")), 2, &["convert it first"]);
+    refused("another model", path, embed(&file, adapter("llama").to_str().unwrap(), &path.join("x")), 3, &["shape"]);
+    // A damaged byte of the section is found by whoever opens the file.
+    let mut bytes = fs::read(&out).unwrap();
+    let sections = program("qsf-inspect").arg(&out).arg("--json").run().json()["sections"].clone();
+    let section = sections.as_array().unwrap().iter().find(|section| section["tag"] == "LORA").unwrap().clone();
+    let at = section["offset"].as_u64().unwrap() + section["stored_bytes"].as_u64().unwrap() / 2;
+    bytes[at as usize] ^= 1;
+    fs::write(path.join("damaged.qsf"), bytes).unwrap();
+    let call = program("qsf-run").arg(path.join("damaged.qsf")).args("-p Once -n 1");
+    refused("a damaged adapter", path, call, 3, &["LORA"]);
+}

@@ -5,9 +5,11 @@
 //! | `open` | an adapter, whatever kind of file it is |
 //! | `peft`, `peft_config` | directories of PEFT |
 //! | `gguf` | files of llama.cpp |
+//! | `embedded` | those in the file of the model |
 //! | `pairs` | from pairs of tensors to updates of the model's matrices |
 //! | `update` | what is added to one of these |
 
+mod embedded;
 mod gguf;
 mod open;
 mod pairs;

@@ -12,8 +12,10 @@ use crate::gguf::is_gguf;
 /// What an adapter adds to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adapter {
-    /// Its directory or file.
+    /// Its directory or file, or the file of the model that it is in.
     pub path: PathBuf,
+    /// What it is called.
+    pub name: String,
     /// What it is multiplied with, besides the scale of its own.
     pub scale: f32,
     /// Every file that it was read from.
@@ -45,7 +47,8 @@ impl Adapter {
                 "none",
             ));
         }
-        Ok(Adapter { path: path.to_owned(), scale, files, updates })
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Adapter { path: path.to_owned(), name, scale, files, updates })
     }
 
     /// The largest rank of its updates.
