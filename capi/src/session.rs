@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, TryLockError};
 
 use qsf_cli::kept_model::KeptModel;
+use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::Sampler;
 use qsf_runtime::{Decoder, DecoderState, Runner as _};
 
@@ -71,11 +72,9 @@ pub unsafe extern "C" fn qsf_session_new(
             return Err(Ended(qsf_status::QSF_UNSUPPORTED, problem.into()).into());
         }
         let context = if context == 0 { kept.context } else { context };
-        let mut decoder = kept.decoder.clone();
         // SAFETY: as the header demands.
-        if let Some(cancel) = unsafe { cancel.as_ref() } {
-            decoder = decoder.stop_on(&cancel.flag);
-        }
+        let flag = unsafe { cancel.as_ref() }.map_or_else(Cancel::default, |cancel| cancel.flag.clone());
+        let decoder = kept.on_cpu("a session", &flag)?;
         let state = decoder.state_with(context, kept.batch, kept.kv)?;
         let logits = vec![0.0; decoder.config().vocab as usize];
         let inner = Mutex::new(Session { _model: kept, decoder, state, rows: 0, logits });

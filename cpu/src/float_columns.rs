@@ -113,7 +113,7 @@ mod tests {
                 for (quant, bytes) in [(QuantType::F16, &halves), (QuantType::F32, &floats)] {
                     let mut out = before.clone();
                     FloatColumns { quant, bytes, stride: bytes.len() / columns }.add(isa, &factors, &mut out);
-                    assert_eq!(out, expected, "{isa} {quant} {len}");
+                    assert_eq!(out, expected, "{isa:?} {quant} {len}");
                 }
             }
         }

@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(with(16, 7), 16, "a name beyond the names");
         assert_eq!(with(20, 0), 20, "an adapter of nothing");
         assert_eq!(with(20, 5), 20, "more updates than there are");
-        assert_eq!(with(27, 0x7F), 24, "a scale that is not finite");
+        assert_eq!(with(43, 0x7F), 40, "a scale that is not finite");
         assert_eq!(with(28, 1), 28, "a reserved field");
         assert_eq!(with(first, 3), first, "no such layer");
         assert_eq!(with(first + 7, 1), first + 4, "an unknown kind");
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(with(first + 28, 1), first + 28, "a reserved field");
         assert_eq!(with(first + 64 + 8, 1), first + 64, "an expert twice");
         assert_eq!(with(names, 0xFF), names, "no UTF-8");
-        assert_eq!(with(values + 3, 0x7F), values, "a factor that is not finite");
+        assert_eq!(with(values + 7, 0x7F), values + 4, "a factor that is not finite");
         assert_eq!(with(values + 9, 0x7C), values + 8, "a value that is not finite");
         for len in 0..good.len() {
             StoredAdapter::parse(&good[..len], LAYERS).unwrap_err();

@@ -3,7 +3,8 @@
 //! The bytes come by a memory map. Left to page faults alone, a file that is not in the page cache comes in small pieces, in
 //! what order the readers happen to touch them: where the system reads 128 KiB ahead, that was a quarter of the speed of reading
 //! the same file in large pieces (docs/measurements/memory.md). So each piece is first read the ordinary way, into a buffer that
-//! nobody looks at; then its pages are there, and the CRC is taken of the map, which is what will be used.
+//! nobody looks at; then its pages are there, and the CRC is taken of the map, which is what will be used. Of pieces that are in
+//! the page cache already the read is left out: copying them takes as long as the CRC.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,6 +19,9 @@ use crate::file_bytes::FileBytes;
 
 /// Bytes read at a time: large enough for any disk, small enough for a second-level cache.
 const PIECE: usize = 1 << 20;
+/// Bytes from one sample of what is in the page cache to the next: no more than systems read at a time.
+#[cfg(target_os = "linux")]
+const SAMPLE: usize = 64 << 10;
 /// Parts that are not worth a read of their own.
 const SMALL: usize = 64 << 10;
 
@@ -116,13 +120,38 @@ impl<'a> FilePart<'a> {
         let stop = self.range.end;
         while let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.end < end) {
             let len = PIECE.min(stop - ahead.end);
-            if ahead.file.read_exact(&mut ahead.buffer[..len]).is_err() {
+            let moved = if is_cached(&ahead.file, ahead.end..ahead.end + len) {
+                ahead.file.seek(SeekFrom::Current(len as i64)).map(|_| ())
+            } else {
+                ahead.file.read_exact(&mut ahead.buffer[..len])
+            };
+            if moved.is_err() {
                 self.ahead = None;
                 return;
             }
             ahead.end += len;
         }
     }
+}
+
+/// Whether these bytes are in the page cache, by samples: what is not there all the same comes by page faults.
+#[cfg(target_os = "linux")]
+fn is_cached(file: &File, range: Range<usize>) -> bool {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    use std::io::IoSliceMut;
+
+    let last = range.end.saturating_sub(1);
+    range.step_by(SAMPLE).chain([last]).all(|at| {
+        let mut byte = [0];
+        // Linux 4.14: EAGAIN where the byte would have to be waited for.
+        let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at as u64, ReadWriteFlags::NOWAIT);
+        read.is_ok_and(|read| read == 1)
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_cached(_file: &File, _range: Range<usize>) -> bool {
+    false
 }
 
 impl Ahead {

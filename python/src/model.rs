@@ -25,7 +25,7 @@ use crate::work::{Work, report};
 /// Python holds included); kv_type="8bit,4bit"; activations="f32"; quality=0.8; head="clusters"; early_exit=0.9; kv_window=1024;
 /// lora="adapter=0.5" (a directory of PEFT or a GGUF file, and what it is multiplied with; or a list of these);
 /// ctx_size=4096 (positions that a prompt and its text may take: by default what the model was made for, and with a budget 2048).
-/// device="cpu" or "auto": the processor runs the model. "gpu" is refused.
+/// device="cpu" or "auto": the processor runs the model. "gpu": a graphics processor makes texts, in a build with them.
 /// verbose: say on stderr how the model runs, and how long each text takes.
 ///
 /// Calls from several threads of Python run side by side, each with keys and values of its own. With a budget, which has room for
@@ -333,13 +333,14 @@ impl Model {
 fn loaded_lines(model: &KeptModel) -> String {
     let config = model.decoder.config();
     format!(
-        "{}: {}, {} layers, context {}, {} activations, {} keys and values, {} threads\n",
+        "{}: {}, {} layers, context {}, {} activations, {} keys and values, {} threads, texts by {}\n",
         model.open.source().path().display(),
         config.architecture,
         config.layers,
         model.context,
         model.decoder.activations().name(),
         model.kv.types,
-        model.decoder.cpu().threads()
+        model.decoder.cpu().threads(),
+        model.device()
     )
 }

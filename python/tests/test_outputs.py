@@ -163,10 +163,23 @@ def test_the_processor_is_the_device(demo):
     path = demo / "demo-1m-4bit.qsf"
     for device in ("cpu", "auto"):
         assert qsf.Model(path, device=device, threads=1).generate("a", max_tokens=1, temperature=0)
-    with pytest.raises(qsf.UnsupportedModelError, match="processor"):
-        qsf.Model(path, device="gpu")
     with pytest.raises(qsf.UsageError, match="device"):
         qsf.Model(path, device="tpu")
+
+
+def test_a_graphics_processor_makes_texts_where_the_build_has_them(demo):
+    path = demo / "demo-1m-4bit.qsf"
+    try:
+        model = qsf.Model(path, device="gpu")
+    except qsf.UnsupportedModelError as error:
+        assert "processor" in str(error)
+        return
+    expected = qsf.Model(path, threads=1).generate("Once upon a time", max_tokens=24, temperature=0)
+    assert model.generate("Once upon a time", max_tokens=24, temperature=0) == expected
+    texts = model.batch_generate(["Once upon a time"] * 2, max_tokens=24, temperature=0)
+    assert [str(text) for text in texts] == [str(expected)] * 2
+    with pytest.raises(qsf.UsageError, match="device"):
+        model.score(["a"], ["b"])
 
 
 def test_nothing_of_nothing(model):

@@ -30,7 +30,7 @@ impl KeptModel {
         }
         let plan = AttentionPlan::new(&self.decoder.model().config, tokens.len(), layers)?;
         let mut taken = AttentionInMemory::new(&plan)?;
-        let decoder = self.decoder.clone().stop_on(cancel);
+        let decoder = self.on_cpu("attention", cancel)?;
         attention(&decoder, tokens, &plan, KvOptions::default(), &mut taken)?;
         Ok(plan.arrays.into_iter().zip(taken.arrays).collect())
     }

@@ -90,7 +90,7 @@ impl KeptModel {
         done: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
     ) -> Result<()> {
         let Some(longest) = numbers.last().map(|number| prompts[*number].len()) else { return Ok(()) };
-        let decoder = self.decoder.clone().stop_on(cancel);
+        let decoder = self.on_cpu("classes", cancel)?;
         let sequences = (POSITIONS / longest).clamp(1, SEQUENCES.min(numbers.len()));
         let mut state = decoder.states(sequences, longest, self.batch, self.kv)?;
         let (sequences, step) = (state.sequences().len(), state.batch());

@@ -3,6 +3,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `open` | options by name, and what they open |
+//! | `device` | which processor computes what |
 //! | `text`, `together` | text that continues a prompt; texts of many at once |
 //! | `classify` | what comes behind each of many prompts, in one pass |
 //! | `score` | how likely given continuations are |
@@ -11,6 +12,7 @@
 
 mod attention;
 mod classify;
+mod device;
 mod open;
 mod outputs;
 mod score;

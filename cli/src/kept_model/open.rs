@@ -12,7 +12,11 @@ use qsf_runtime::stream::{InUse, Need};
 use qsf_runtime::{Decoder, KvOptions, RuntimeError, Tokenizer};
 
 use crate::compute::ComputeArgs;
-use crate::model_args::{ActivationArgs, Device, DeviceArgs, KvArgs, OpenModel, ShortcutArgs, StreamArgs};
+use crate::model_args::{
+    ActivationArgs, Device, DeviceArgs, KvArgs, OpenModel, ShortcutArgs, StreamArgs, only_on_cpu,
+};
+#[cfg(feature = "gpu")]
+use qsf_runtime::gpu::GpuDecoder;
 
 /// Positions of a model within a budget, where nobody says how many are needed.
 const DEFAULT_CONTEXT: usize = 2048;
@@ -48,8 +52,11 @@ pub struct KeptModel {
     pub open: OpenModel,
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
-    /// What runs it.
+    /// What runs it on the processor.
     pub decoder: Decoder,
+    /// What makes texts in its place.
+    #[cfg(feature = "gpu")]
+    pub(super) gpu: Option<GpuDecoder>,
     /// Positions that prompt and text may take.
     pub context: usize,
     /// Tokens of the longest step.
@@ -73,11 +80,6 @@ impl KeptModelArgs {
     /// # Errors
     /// When it cannot be read, or not be run as the flags say.
     pub fn load(&self, cpu: Cpu, cancel: &Cancel) -> anyhow::Result<KeptModel> {
-        if self.device.device == Device::Gpu {
-            let why =
-                "this library runs models on the processor; leave device out, or call qsf-run --device gpu";
-            return Err(RuntimeError::NoGpu { why: why.into() }.into());
-        }
         self.activations.check(cpu.isa(), &self.stream)?;
         let earlier_peak = memory::peak_anonymous();
         let mut open = self.stream.open(&self.model)?;
@@ -107,11 +109,32 @@ impl KeptModelArgs {
         let (model, streaming) = open.load_beside(need, |unknown| in_use(unknown, earlier_peak))?;
         let decoder = self.activations.decoder(Arc::new(model), cpu)?;
         let (decoder, _) = self.shortcuts.apply_with(decoder, open.source(), layers)?;
+        #[cfg_attr(not(feature = "gpu"), expect(unused_variables, reason = "there is one kind then"))]
+        let runs = self.device.choose(decoder.clone(), self.only_on_cpu())?;
         let plan = streaming.as_ref().map(|streaming| &streaming.plan);
         let (context, batch, kv) =
             plan.map_or((context, PROMPT_BATCH, kv), |plan| (plan.context, plan.batch, plan.kv));
         let budget = plan.map(|plan| plan.budget.0);
-        Ok(KeptModel { open, tokenizer, decoder, context, batch, kv, budget, turn: Mutex::new(()) })
+        Ok(KeptModel {
+            open,
+            tokenizer,
+            decoder,
+            #[cfg(feature = "gpu")]
+            gpu: runs.on_gpu(),
+            context,
+            batch,
+            kv,
+            budget,
+            turn: Mutex::new(()),
+        })
+    }
+
+    /// Why a graphics processor is not taken where one may be: most of what a library is asked for comes from the processor.
+    fn only_on_cpu(&self) -> Option<&'static str> {
+        if self.device.device == Device::Auto {
+            return Some("device auto");
+        }
+        only_on_cpu(&self.stream, &self.kv, &self.shortcuts, self.activations)
     }
 }
 

@@ -72,7 +72,7 @@ impl KeptModel {
             )));
         }
         let _turn = self.budget.map(|_| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let decoder = self.decoder.clone().stop_on(cancel);
+        let decoder = self.on_cpu("logits and hidden states", cancel)?;
         let mut state = decoder.state_with(tokens.len(), tokens.len().min(self.batch), self.kv)?;
         for step in tokens.chunks(state.batch()) {
             decoder.forward(&mut state, step)?;

@@ -52,7 +52,7 @@ impl KeptModel {
         }
         self.refuse_windows_within_budget("scores")?;
         let _turn = self.budget.map(|_| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let decoder = self.decoder.clone().stop_on(cancel);
+        let decoder = self.on_cpu("scores", cancel)?;
         // A budget has room for the logits of one.
         let logit_rows = if self.budget.is_some() { 1 } else { LOGIT_ROWS };
         let longest = contexts.iter().zip(continuations).map(|(one, other)| one.len() + other.len()).max();

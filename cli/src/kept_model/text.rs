@@ -6,7 +6,7 @@ use qsf_runtime::generate::{Flow, GenerateRequest, Generation, check_lengths, ge
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::stop_text::StopTexts;
-use qsf_runtime::{ChatTemplate, Message, RawMessages, Result, RuntimeError};
+use qsf_runtime::{ChatTemplate, Message, RawMessages, Result, Runner, RuntimeError};
 
 use super::KeptModel;
 
@@ -101,18 +101,32 @@ impl KeptModel {
         let max_tokens = request.max_tokens.unwrap_or_else(|| DEFAULT_TOKENS.min(longest - prompt.len()));
         // Whoever panicked has left no state behind.
         let _turn = self.budget.map(|_| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let decoder = self.decoder.clone().stop_on(cancel);
+        #[cfg(feature = "gpu")]
+        if let Some(gpu) = &self.gpu {
+            return self.continue_by(&gpu.clone().stop_on(cancel), prompt, max_tokens, request, on_text);
+        }
+        self.continue_by(&self.decoder.clone().stop_on(cancel), prompt, max_tokens, request, on_text)
+    }
+
+    fn continue_by<R: Runner>(
+        &self,
+        runner: &R,
+        prompt: &[u32],
+        max_tokens: usize,
+        request: &TextRequest,
+        on_text: &mut dyn FnMut(String) -> Result<()>,
+    ) -> Result<Generated> {
         let context = prompt.len() + max_tokens;
-        let mut state = decoder.state_with(context, prompt.len().min(self.batch), self.kv)?;
+        let mut state = runner.state_with(context, prompt.len().min(self.batch), self.kv)?;
         let mut stream = self.tokenizer.stream_after(prompt)?;
-        let stop_tokens = &decoder.model().config.stop_tokens;
+        let stop_tokens = &runner.config().stop_tokens;
         let sampler = Sampler::new(request.sampling);
         let mut sampler = if request.ignore_eos { sampler.never(stop_tokens) } else { sampler };
         let stop_tokens = if request.ignore_eos { &[][..] } else { stop_tokens };
         let what = GenerateRequest { prompt, max_tokens, stop_tokens };
         let mut stop = StopTexts::new(request.stop.iter().cloned());
         let mut show = |piece: String| if piece.is_empty() { Ok(()) } else { on_text(piece) };
-        let generation = generate(&decoder, &mut state, what, &mut sampler, |token| {
+        let generation = generate(runner, &mut state, what, &mut sampler, |token| {
             if let Some(piece) = stream.push(token)? {
                 show(stop.push(&piece))?;
             }

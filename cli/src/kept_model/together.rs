@@ -37,7 +37,7 @@ pub struct BatchText {
 
 impl KeptModel {
     /// The texts that continue the prompts of `requests`, at most `sequences` of them at once, each as [`KeptModel::generate`]
-    /// makes it alone. `done` hears of each text when it has ended, with its number. Within a budget, or with early exits, one is made
+    /// makes it alone. `done` hears of each text when it has ended, with its number. Within a budget, with early exits, and on a graphics processor one is made
     /// after another.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl KeptModel {
             asked.push(self.asked(request).map_err(|error| of_prompt(number, error))?);
         }
         progress.begin("texts", requests.len() as u64);
-        if self.budget.is_some() || self.decoder.exits_early() {
+        if self.budget.is_some() || self.decoder.exits_early() || self.is_on_gpu() {
             self.generate_each(requests, cancel, progress, done)?;
             progress.end();
             return Ok(());

@@ -43,6 +43,17 @@ pub enum Runs {
     OnGpu(Box<GpuDecoder>),
 }
 
+#[cfg(feature = "gpu")]
+impl Runs {
+    /// The one on a graphics processor.
+    pub fn on_gpu(self) -> Option<GpuDecoder> {
+        match self {
+            Runs::OnCpu(_) => None,
+            Runs::OnGpu(gpu) => Some(*gpu),
+        }
+    }
+}
+
 impl DeviceArgs {
     /// The processor.
     pub const CPU: DeviceArgs = DeviceArgs { device: Device::Cpu };
@@ -55,8 +66,8 @@ impl DeviceArgs {
         match (self.device, only_on_cpu) {
             (Device::Cpu, _) | (Device::Auto, Some(_)) => Ok(Runs::OnCpu(Box::new(decoder))),
             (Device::Gpu, Some(flag)) => Err(RuntimeError::Request(format!(
-                "{flag}: not with --device gpu, where keys and values are both f16 or both 8bit and the whole model, without \
-                 adapters, is run from the memory of the device; leave one of the two out"
+                "{flag}: not with --device gpu, where keys and values are both f16 or both 8bit and the whole model is run from \
+                 the memory of the device; leave one of the two out"
             ))),
             (device, None) => choose_gpu(decoder, device == Device::Auto),
         }
@@ -90,7 +101,7 @@ fn choose_gpu(decoder: Decoder, if_possible: bool) -> Result<Runs> {
 /// There is no support of graphics processors here.
 #[cfg(not(feature = "gpu"))]
 pub fn built_without() -> RuntimeError {
-    let why = "these programs were built without: cargo install --path cli --features gpu";
+    let why = "it was built without the feature gpu, as in cargo install --path cli --features gpu";
     RuntimeError::NoGpu { why: why.into() }
 }
 
@@ -103,7 +114,6 @@ pub fn only_on_cpu(
 ) -> Option<&'static str> {
     let flags = [
         ("--activations", activations.given()),
-        ("--lora", !stream.adapters.lora.is_empty()),
         ("--ram-budget", stream.ram_budget.is_some()),
         ("--kv-type", kv.kv_type.is_some_and(|types| !matches!(types, KvTypes::F16 | KvTypes::EIGHT_BIT))),
         ("--kv-window", kv.kv_window.is_some()),

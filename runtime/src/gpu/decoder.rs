@@ -25,10 +25,11 @@ use crate::runner::{Runner, Sequence};
 use crate::sample::Sampler;
 use qsf_cpu::Cpu;
 
-/// Runs a model on a graphics processor.
+/// Runs a model on a graphics processor. Clones share what is there.
+#[derive(Clone)]
 pub struct GpuDecoder {
-    dispatcher: Dispatcher,
-    model: GpuModel,
+    dispatcher: Arc<Dispatcher>,
+    model: Arc<GpuModel>,
     abilities: Abilities,
     /// Matrix units were tried, and compute something else than products.
     units_are_wrong: bool,
@@ -60,7 +61,14 @@ impl GpuDecoder {
         }
         dispatcher.gpu.check()?;
         let cancel = decoder.cancel().clone();
+        let (dispatcher, model) = (Arc::new(dispatcher), Arc::new(model));
         Ok(GpuDecoder { dispatcher, model, abilities, units_are_wrong, cpu, cancel })
+    }
+
+    /// Ends with [`RuntimeError::Interrupted`] once `cancel` is requested.
+    #[must_use]
+    pub fn stop_on(self, cancel: &Cancel) -> GpuDecoder {
+        GpuDecoder { cancel: cancel.clone(), ..self }
     }
 
     /// The device.

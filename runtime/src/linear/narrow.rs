@@ -126,7 +126,8 @@ impl Narrow {
     /// # Panics
     /// When a side has more than 2^32 values.
     pub fn stored(self, id: TensorId, expert: Option<u32>) -> StoredUpdate {
-        let [outputs, inputs] = [self.outputs, self.inputs].map(|n| u32::try_from(n).expect("sides of a matrix of a file"));
+        let [outputs, inputs] =
+            [self.outputs, self.inputs].map(|n| u32::try_from(n).expect("sides of a matrix of a file"));
         let Narrow { quant, factors, down, up, .. } = self;
         StoredUpdate { id, expert, outputs, inputs, quant, factors, down, up }
     }

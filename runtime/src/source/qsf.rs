@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
     BlockSize, Damage, EarlyExits, EmbeddingInfo, FileBytes, Layout, ModelConfig, OutlierTable, QsfFile,
-    QuantType, RawBytes, SectionTag, StoredAdapter, TensorEntry, TensorGroup, TensorId, TensorKind, VocabClusters,
-    is_untrusted,
+    QuantType, RawBytes, SectionTag, StoredAdapter, TensorEntry, TensorGroup, TensorId, TensorKind,
+    VocabClusters, is_untrusted,
 };
 use rayon::prelude::*;
 

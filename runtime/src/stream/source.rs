@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qsf_format::{
-    EarlyExits, ModelConfig, Outline, QsfFile, SectionTag, StoredAdapter, TensorEntry, TensorId, TensorKind, VocabClusters,
+    EarlyExits, ModelConfig, Outline, QsfFile, SectionTag, StoredAdapter, TensorEntry, TensorId, TensorKind,
+    VocabClusters,
 };
 
 use crate::arena::Arena;

@@ -262,16 +262,22 @@ fn the_comparison_with_llama_bench_divides_the_same_tests() {
     let call = script("bench_llama_cpp");
     let call = call.arg("--qsf-run").arg(program_path("qsf-run")).arg("--llama-bench").arg(&peer);
     let pair = format!("{}={}", model.display(), model.display());
+    // Other tests run beside this one.
+    let call = call.args("--allow-busy --ik-llama-bench").arg(&peer);
     let output = call.args("-t 1 --pp 8 --tg 2 --rounds 2 -r 1 --json").arg(&found).arg(pair).run();
     assert_eq!(output.code, 0, "{}", output.stderr);
     let summary: Value = serde_json::from_str(&fs::read_to_string(found).unwrap()).unwrap();
     let rows = summary["rows"].as_array().unwrap();
-    for (row, (test, speed)) in rows.iter().zip([("pp8", 100.0), ("tg2", 10.0)]) {
-        assert_eq!((&row["test"], number(row, "/llama_cpp_tokens_per_second")), (&test.into(), speed));
+    let expected = [("pp8", "llama.cpp", 100.0), ("pp8", "ik_llama.cpp", 100.0)]
+        .into_iter()
+        .chain([("tg2", "llama.cpp", 10.0), ("tg2", "ik_llama.cpp", 10.0)]);
+    for (row, (test, peer, speed)) in rows.iter().zip(expected) {
+        assert_eq!((&row["test"], number(row, "/peer_tokens_per_second")), (&test.into(), speed));
+        assert_eq!(row["peer"], peer);
         assert!((number(row, "/ratio") * speed / number(row, "/qsf_tokens_per_second") - 1.0).abs() < 1e-9);
         assert!(output.stdout.contains(&format!("| {test} | 1 |")), "{}", output.stdout);
     }
-    assert_eq!(rows.len(), 2);
+    assert_eq!(rows.len(), 4);
     let refused = script("bench_llama_cpp").args("--qsf-run a --llama-bench b none.qsf").run();
     assert_eq!(refused.code, 2, "{}", refused.stderr);
 }
