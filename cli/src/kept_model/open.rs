@@ -56,7 +56,7 @@ pub struct KeptModel {
     pub decoder: Decoder,
     /// What makes texts in its place.
     #[cfg(feature = "gpu")]
-    pub(super) gpu: Option<GpuDecoder>,
+    pub gpu: Option<GpuDecoder>,
     /// Positions that prompt and text may take.
     pub context: usize,
     /// Tokens of the longest step.

@@ -99,6 +99,18 @@ impl Session {
         let (context, batch, kv) = plan.map_or((limit, PROMPT_BATCH, kv), |p| (p.context, p.batch, p.kv));
         let budget = plan.map(|plan| plan.budget.0);
         let turn = Mutex::new(());
-        Ok((KeptModel { open, tokenizer, decoder, context, batch, kv, budget, turn }, prompts))
+        let model = KeptModel {
+            open,
+            tokenizer,
+            decoder,
+            #[cfg(feature = "gpu")]
+            gpu: None,
+            context,
+            batch,
+            kv,
+            budget,
+            turn,
+        };
+        Ok((model, prompts))
     }
 }
