@@ -203,6 +203,17 @@ def later_cases(scale):
         scale, num_local_experts=5, num_experts_per_tok=2, **hybrid), True
     yield "granitemoehybrid_dense", t.GraniteMoeHybridConfig, base(
         scale, num_local_experts=0, tie_word_embeddings=True, position_embedding_type="rope", **hybrid), True
+    beside = dict(
+        num_hidden_layers=3, mamba_d_ssm=60 * scale, mamba_n_heads=4, mamba_d_head=15 * scale,
+        mamba_d_state=12 * scale, mamba_chunk_size=16)
+    yield "falcon_h1", t.FalconH1Config, base(
+        scale, mamba_n_groups=2, embedding_multiplier=1.5, lm_head_multiplier=0.8, mlp_multipliers=[0.7, 1.3],
+        key_multiplier=0.6, attention_in_multiplier=1.1, attention_out_multiplier=0.9, ssm_in_multiplier=1.25,
+        ssm_multipliers=[0.8, 0.9, 1.1, 1.2, 0.7], ssm_out_multiplier=0.75, **beside), True
+    # Without factors, which the files of llama.cpp's converter have in their weights.
+    yield "falcon_h1_norm", t.FalconH1Config, base(
+        scale, mamba_n_groups=1, mamba_rms_norm=True, mamba_norm_before_gate=False, attention_bias=True,
+        mlp_bias=True, **beside), True
     yield "olmo", t.OlmoConfig, base(scale, head_dim="absent", clip_qkv=1.5), True
     yield "olmo3", t.Olmo3Config, base(
         scale, head_dim="absent", num_hidden_layers=4, sliding_window=6, num_key_value_heads=2,

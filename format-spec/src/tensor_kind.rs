@@ -212,6 +212,11 @@ impl TensorKind {
     pub fn order_of_use(self) -> u32 {
         use TensorKind::*;
         let mixer = [
+            MixerIn,
+            MixerGate,
+            MixerStep,
+            MixerBeta,
+            MixerOutput,
             AttnQDown,
             AttnQ,
             AttnK,
@@ -221,11 +226,6 @@ impl TensorKind {
             AttnKUp,
             AttnVUp,
             AttnOutput,
-            MixerIn,
-            MixerGate,
-            MixerStep,
-            MixerBeta,
-            MixerOutput,
         ];
         match mixer.iter().position(|of_mixer| *of_mixer == self) {
             Some(place) => place as u32,

@@ -173,6 +173,7 @@ pub fn model_parts(model: &ModelConfig) -> String {
         value_norm: _,
         per_layer_embedding,
         layer_scale: _,
+        multipliers: _,
         attention_scale: _,
         attention_softcap: _,
         logit_softcap: _,
@@ -212,7 +213,8 @@ pub fn model_parts(model: &ModelConfig) -> String {
             RecurrentMixer::Mamba2 { .. } => "Mamba-2",
             RecurrentMixer::ShortConv {} => "short convolutions",
         };
-        parts.push(format!("{name} in {} layers", recurrent.layers.len()));
+        let beside = if recurrent.beside_attention { " beside attention" } else { "" };
+        parts.push(format!("{name}{beside} in {} layers", recurrent.layers.len()));
     }
     if let Some(halves) = half_layers {
         for (layers, what) in [(&halves.mixer, "feed-forward"), (&halves.feed_forward, "mixer")] {

@@ -56,6 +56,7 @@ impl ModelConfig {
             sliding_window,
             recurrent,
             half_layers,
+            multipliers,
             experts,
             bos,
             stop_tokens,
@@ -106,6 +107,7 @@ impl ModelConfig {
         }
         recurrent.as_ref().map_or(Ok(()), |recurrent| self.check_recurrent(recurrent))?;
         half_layers.as_ref().map_or(Ok(()), |halves| self.check_half_layers(halves))?;
+        multipliers.map_or(Ok(()), |multipliers| self.check_multipliers(&multipliers))?;
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         latent.map_or(Ok(()), |latent| self.check_latent(latent))?;
         full_attention.map_or(Ok(()), |full| self.check_full_attention(full))?;
@@ -212,6 +214,16 @@ impl ModelConfig {
         self.check_layers("recurrent layers", &recurrent.layers)?;
         if recurrent.layers.is_empty() {
             return Err("recurrent layers are none, expected at least one".into());
+        }
+        if recurrent.beside_attention
+            && (self.latent.is_some() || self.residual != Residual::Sequential || self.sub_norms)
+        {
+            return Err("recurrent beside_attention is true, which goes with residual sequential, and without latent and \
+                        sub_norms only"
+                .into());
+        }
+        if recurrent.without_norm && !matches!(recurrent.mixer, RecurrentMixer::Mamba2 { .. }) {
+            return Err("recurrent without_norm is true, which goes with the mixer mamba2 only".into());
         }
         match recurrent.mixer {
             RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } => {
@@ -367,7 +379,7 @@ pub(super) fn up_to(name: &str, value: u32, limit: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn positive(name: &str, value: f32) -> Result<(), String> {
+pub(super) fn positive(name: &str, value: f32) -> Result<(), String> {
     if value.is_finite() && value > 0.0 {
         Ok(())
     } else {

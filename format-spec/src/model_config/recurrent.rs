@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::is_default;
+
 /// The mixer of some layers in place of attention. MODEL.md section 7 says what each computes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -12,6 +14,19 @@ pub struct Recurrent {
     pub taps: u32,
     /// The layers, ascending.
     pub layers: Vec<u32>,
+    /// Whether these layers have attention as well: both read the same, and what they give is added up (Falcon-H1).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub beside_attention: bool,
+    /// Whether what a [`RecurrentMixer::Mamba2`] gives is gated and not normalized.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub without_norm: bool,
+}
+
+impl Recurrent {
+    /// A mixer in place of attention in `layers`.
+    pub const fn new(mixer: RecurrentMixer, taps: u32, layers: Vec<u32>) -> Recurrent {
+        Recurrent { mixer, taps, layers, beside_attention: false, without_norm: false }
+    }
 }
 
 /// What a recurrent mixer computes.

@@ -59,8 +59,9 @@ impl Decoder {
         let width = mlp.up.weight.rows();
         let inner = if let Some(linear) = &mlp.gate {
             let pair = [linear, &mlp.up];
-            // What adapters add comes before the function.
-            let alone = pair.iter().all(|linear| linear.low_rank.is_none());
+            // What adapters add comes before the function, and so does a factor.
+            let factor = self.multipliers().ffn_gate;
+            let alone = factor == 1.0 && pair.iter().all(|linear| linear.low_rank.is_none());
             if let [Some(a), Some(b)] = pair.map(|linear| linear.resident().filter(|_| alone)) {
                 let blocks = pair.iter().any(|linear| linear.weight.has_blocks());
                 let input = coded.input(&self.cpu, self.activations, input, mlp.up.weight.cols(), blocks);
@@ -69,6 +70,7 @@ impl Decoder {
                 return Ok(gate);
             }
             self.linears(&pair, input, coded, &mut [gate, up])?;
+            self.multiply_rows(gate, width, factor);
             profile.lap(Section::Matmul);
             self.cpu.for_each_rows([(&mut *gate, width)], WORK * width, |first, [gate]| {
                 gated(isa, function, gate, &up[first * width..][..gate.len()]);

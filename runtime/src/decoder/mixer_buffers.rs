@@ -18,6 +18,8 @@ pub(super) struct MixerBuffers {
     pub step: AlignedFloats,
     pub beta: AlignedFloats,
     pub mixed: AlignedFloats,
+    /// What a mixer gives while attention beside it is computed.
+    pub beside: AlignedFloats,
 }
 
 /// The buffers of some tokens that follow each other in a sequence.
@@ -38,6 +40,8 @@ pub(super) struct MixerWidths {
     pub gate: usize,
     pub heads: usize,
     pub mixed: usize,
+    /// Of the residual stream, where there is attention beside the mixer.
+    pub beside: usize,
 }
 
 impl MixerWidths {
@@ -55,6 +59,7 @@ impl MixerWidths {
             },
             heads: recurrent.heads(),
             mixed: recurrent.output_columns(hidden),
+            beside: if recurrent.beside_attention { hidden } else { 0 },
         }
     }
 }
@@ -71,6 +76,7 @@ impl MixerBuffers {
             step: buffer(widths.heads)?,
             beta: buffer(widths.heads)?,
             mixed: buffer(widths.mixed)?,
+            beside: buffer(widths.beside)?,
         })
     }
 
@@ -90,13 +96,13 @@ impl MixerBuffers {
     }
 
     pub fn floats_per_token(config: &ModelConfig) -> usize {
-        let MixerWidths { input, channels, gate, heads, mixed } = MixerWidths::of(config);
-        input + channels + gate + 2 * heads + mixed
+        let MixerWidths { input, channels, gate, heads, mixed, beside } = MixerWidths::of(config);
+        input + channels + gate + 2 * heads + mixed + beside
     }
 
     /// Makes room for `tokens` tokens, of those that there is room for.
     pub fn resize(&mut self, tokens: usize) {
-        let MixerWidths { input, channels, gate, heads, mixed } = self.widths;
+        let MixerWidths { input, channels, gate, heads, mixed, beside } = self.widths;
         for (buffer, width) in [
             (&mut self.input, input),
             (&mut self.channels, channels),
@@ -104,6 +110,7 @@ impl MixerBuffers {
             (&mut self.step, heads),
             (&mut self.beta, heads),
             (&mut self.mixed, mixed),
+            (&mut self.beside, beside),
         ] {
             buffer.resize(tokens * width);
         }

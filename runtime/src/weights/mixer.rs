@@ -8,6 +8,8 @@ pub enum Mixer {
     Attention(Box<AttentionWeights>),
     /// A recurrence.
     Recurrent(Box<RecurrentWeights>),
+    /// Both over the same input, added up.
+    Both(Box<AttentionWeights>, Box<RecurrentWeights>),
 }
 
 /// The weights of attention. Norms are there as the configuration says.
@@ -68,7 +70,7 @@ pub struct RecurrentWeights {
     pub step_bias: Vec<f32>,
     /// What passes by the state, for each head.
     pub skip: Vec<f32>,
-    /// Gains of the norm of the output.
+    /// Gains of the norm of the output; none where it has no norm.
     pub norm: Vec<f32>,
     /// Output projection.
     pub output: Linear,
@@ -78,7 +80,7 @@ impl LayerWeights {
     /// Attention, where the layer has it.
     pub fn attention(&self) -> Option<&AttentionWeights> {
         match &self.mixer {
-            Some(Mixer::Attention(attention)) => Some(attention),
+            Some(Mixer::Attention(attention) | Mixer::Both(attention, _)) => Some(attention),
             Some(Mixer::Recurrent(_)) | None => None,
         }
     }
@@ -91,17 +93,28 @@ impl LayerWeights {
 
 impl Mixer {
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let (all, latent) = match self {
-            Mixer::Attention(weights) => {
-                let AttentionWeights { q, k, v, latent, gate, output, .. } = &**weights;
-                ([Some(q), k.as_ref(), v.as_ref(), gate.as_ref(), Some(output)], latent.as_ref())
-            }
-            Mixer::Recurrent(weights) => {
-                let RecurrentWeights { input, gate, step, beta, output, .. } = &**weights;
-                ([Some(input), gate.as_ref(), step.as_ref(), beta.as_ref(), Some(output)], None)
-            }
+        let (attention, recurrent) = match self {
+            Mixer::Attention(attention) => (Some(attention), None),
+            Mixer::Recurrent(recurrent) => (None, Some(recurrent)),
+            Mixer::Both(attention, recurrent) => (Some(attention), Some(recurrent)),
         };
-        all.into_iter().flatten().chain(latent.into_iter().flat_map(LatentWeights::linears))
+        let of_attention = attention.into_iter().flat_map(|weights| weights.linears());
+        of_attention.chain(recurrent.into_iter().flat_map(|weights| weights.linears()))
+    }
+}
+
+impl AttentionWeights {
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let AttentionWeights { q, k, v, latent, gate, output, .. } = self;
+        let all = [Some(q), k.as_ref(), v.as_ref(), gate.as_ref(), Some(output)];
+        all.into_iter().flatten().chain(latent.iter().flat_map(LatentWeights::linears))
+    }
+}
+
+impl RecurrentWeights {
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let RecurrentWeights { input, gate, step, beta, output, .. } = self;
+        [Some(input), gate.as_ref(), step.as_ref(), beta.as_ref(), Some(output)].into_iter().flatten()
     }
 }
 

@@ -3,12 +3,25 @@
 use qsf_format::{QkNorm, Recurrent, TensorId, TensorKind};
 
 use super::loader::Loader;
-use super::mixer::{AttentionWeights, LatentWeights, RecurrentWeights};
+use super::mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights};
 use super::{Linear, Norm};
 use crate::error::{Result, RuntimeError};
 
 impl Loader<'_> {
-    pub(super) fn attention(&self, i: u32) -> Result<AttentionWeights> {
+    pub(super) fn mixer(&self, i: u32) -> Result<Option<Mixer>> {
+        let config = self.parts.config();
+        let attention = || self.attention(i).map(Box::new);
+        Ok(match (config.has_attention(i), config.recurrent(i)) {
+            (true, None) => Some(Mixer::Attention(attention()?)),
+            (false, Some(recurrent)) => Some(Mixer::Recurrent(Box::new(self.recurrent(i, recurrent)?))),
+            (true, Some(recurrent)) => {
+                Some(Mixer::Both(attention()?, Box::new(self.recurrent(i, recurrent)?)))
+            }
+            (false, None) => None,
+        })
+    }
+
+    fn attention(&self, i: u32) -> Result<AttentionWeights> {
         use TensorKind::*;
         let config = self.parts.config();
         let used = |kind| self.is_used(i, kind);
@@ -50,7 +63,7 @@ impl Loader<'_> {
         })
     }
 
-    pub(super) fn recurrent(&self, i: u32, recurrent: &Recurrent) -> Result<RecurrentWeights> {
+    fn recurrent(&self, i: u32, recurrent: &Recurrent) -> Result<RecurrentWeights> {
         use TensorKind::*;
         let matrix = |kind| self.is_used(i, kind).then(|| self.matrix(i, kind)).transpose();
         let vector = |kind| self.vector(TensorId::of_layer(i, kind));

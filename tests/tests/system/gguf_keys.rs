@@ -51,9 +51,10 @@ const DIFFERENT: &[(&str, &[&str])] = &[
 
 const ALL: &[&str] = &[];
 
-/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Mamba-2 and
-/// Nemotron-H, GGUF files are read only.
-const REFUSED: [&str; 9] = [
+/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Falcon-H1, Mamba-2
+/// and Nemotron-H, GGUF files are read only.
+const REFUSED: [&str; 10] = [
+    "falcon_h1_norm",
     "gemma2",
     "gemma3",
     "gpt_oss",

@@ -1,6 +1,6 @@
 //! Layers with a recurrence as fields.
 
-use qsf_format::{ModelConfig, PositionConfig, Recurrent, RecurrentMixer, TensorKind};
+use qsf_format::{ModelConfig, Multipliers, PositionConfig, Recurrent, RecurrentMixer, TensorKind};
 use serde_json::{Value, json};
 
 use super::described::{Described, Fields, activation};
@@ -18,6 +18,7 @@ pub(super) fn recurrent_fields(model: &Described<'_>) -> Fields {
             let attention = (0..config.layers).filter(|&layer| config.recurrent(layer).is_none());
             vec![("attn_layer_indices", json!(attention.collect::<Vec<_>>()))]
         }
+        "falcon_h1" => of_falcon(config),
         "lfm2" | "lfm2_moe" => vec![
             ("layer_types", kinds(config, "conv", "full_attention")),
             ("norm_eps", number(config.norm.epsilon)),
@@ -80,6 +81,31 @@ fn of_granite(config: &ModelConfig) -> Fields {
     fields
 }
 
+/// Factors, of which those of scores are those of keys.
+fn of_falcon(config: &ModelConfig) -> Fields {
+    let factor = |factor: Option<f32>| number(factor.unwrap_or(1.0));
+    let Multipliers { attention, mixer, mixer_gate, mixer_inputs: [x, b, c], mixer_step, ffn_gate, ffn } =
+        config.multipliers.unwrap_or(Multipliers::ONES);
+    let of_keys = config.attention_scale.map_or(1.0, |s| f64::from(s) * f64::from(config.head_dim).sqrt());
+    let inner = config.recurrent.as_ref().map_or(0, |r| r.output_columns(config.hidden as usize));
+    let without_norm = config.recurrent.as_ref().is_some_and(|recurrent| recurrent.without_norm);
+    vec![
+        ("mamba_d_ssm", json!(inner)),
+        ("mamba_rms_norm", json!(!without_norm)),
+        ("mamba_norm_before_gate", json!(false)),
+        ("projectors_bias", json!(false)),
+        ("embedding_multiplier", factor(config.embedding_scale)),
+        ("lm_head_multiplier", factor(config.logit_scale)),
+        ("key_multiplier", json!(of_keys)),
+        ("attention_in_multiplier", json!(1.0)),
+        ("attention_out_multiplier", number(attention)),
+        ("ssm_in_multiplier", json!(1.0)),
+        ("ssm_out_multiplier", number(mixer)),
+        ("ssm_multipliers", json!([mixer_gate, x, b, c, mixer_step].map(number))),
+        ("mlp_multipliers", json!([ffn_gate, ffn].map(number))),
+    ]
+}
+
 /// Models of Mamba-2 alone.
 pub(super) fn mamba2(model: &Described<'_>) -> Fields {
     let config = model.config;
@@ -91,19 +117,10 @@ pub(super) fn mamba2(model: &Described<'_>) -> Fields {
         ("use_bias", json!(false)),
         ("use_conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
     ];
-    if let Some(Recurrent {
-        mixer: RecurrentMixer::Mamba2 { heads, head_dim, groups, state }, taps, ..
-    }) = config.recurrent
-    {
-        fields.extend([
-            ("num_heads", json!(heads)),
-            ("head_dim", json!(head_dim)),
-            ("n_groups", json!(groups)),
-            ("state_size", json!(state)),
-            ("conv_kernel", json!(taps)),
-            ("expand", expansion(config, heads, head_dim)),
-        ]);
+    if let Some(Recurrent { mixer: RecurrentMixer::Mamba2 { heads, head_dim, .. }, .. }) = config.recurrent {
+        fields.push(("expand", expansion(config, heads, head_dim)));
     }
+    fields.extend(mamba2_numbers(config, ["num_heads", "head_dim", "state_size"]));
     fields
 }
 
@@ -134,17 +151,22 @@ pub(super) fn nemotron_h(model: &Described<'_>) -> Fields {
         ("use_bias", json!(false)),
         ("use_conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
     ];
-    if let Some(Recurrent {
-        mixer: RecurrentMixer::Mamba2 { heads, head_dim, groups, state }, taps, ..
-    }) = config.recurrent
-    {
-        fields.extend([
-            ("mamba_num_heads", json!(heads)),
-            ("mamba_head_dim", json!(head_dim)),
-            ("n_groups", json!(groups)),
-            ("ssm_state_size", json!(state)),
-            ("conv_kernel", json!(taps)),
-        ]);
-    }
+    fields.extend(mamba2_numbers(config, ["mamba_num_heads", "mamba_head_dim", "ssm_state_size"]));
     fields
+}
+
+/// The numbers of Mamba-2 in models whose layers call every part their mixer: heads, their width and state by these names.
+fn mamba2_numbers(config: &ModelConfig, [of_heads, of_width, of_state]: [&'static str; 3]) -> Fields {
+    let Some(Recurrent { mixer: RecurrentMixer::Mamba2 { heads, head_dim, groups, state }, taps, .. }) =
+        config.recurrent
+    else {
+        return Vec::new();
+    };
+    vec![
+        (of_heads, json!(heads)),
+        (of_width, json!(head_dim)),
+        ("n_groups", json!(groups)),
+        (of_state, json!(state)),
+        ("conv_kernel", json!(taps)),
+    ]
 }

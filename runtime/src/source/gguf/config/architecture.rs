@@ -323,6 +323,7 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     GRANITE,
     GRANITE_MOE,
     GRANITE_HYBRID,
+    FALCON_H1,
     MAMBA2,
     NEMOTRON_H,
     NEMOTRON_H_MOE,

@@ -25,7 +25,7 @@ fn converted_by_llama_cpp() -> Vec<(String, PathBuf, PathBuf)> {
         })
         .collect();
     models.sort();
-    assert_eq!(models.len(), 59);
+    assert_eq!(models.len(), 60);
     models
 }
 

@@ -16,6 +16,7 @@ mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
 mod falcon;
+mod falcon_h1;
 mod gated_delta;
 mod gemma;
 mod gemma2;
@@ -97,6 +98,7 @@ pub(super) const ALL: &[Architecture] = &[
     lfm2::LFM2,
     lfm2_moe::LFM2_MOE,
     bamba::BAMBA,
+    falcon_h1::FALCON_H1,
     mamba2::MAMBA2,
     nemotron_h::NEMOTRON_H,
     gemma2::GEMMA2,
