@@ -160,6 +160,11 @@ def mixer_kinds(r, h):
         channels = outputs + 2 * m["groups"] * m["state"]
         return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]), 47: (1, heads),
                 48: (1, heads), 49: (1, heads), **({} if r["without_norm"] else {50: (1, outputs)})}, {46: (1, channels)}
+    if m["kind"] == "mamba1":
+        w, s, r1 = m["width"], m["state"], m["rank"]
+        gains = {135: (1, r1), 136: (1, s), 137: (1, s)} if m["norm_gains"] else {}
+        return {40: (w, h), 41: (w, h), 44: (h, w), 45: (1, w * r["taps"]), 47: (1, w * s), 48: (1, w), 49: (1, w),
+                133: (r1 + 2 * s, w), 134: (w, r1), **gains}, {46: (1, w)}
     heads, outputs = m["value_heads"], m["value_heads"] * m["value_dim"]
     channels = 2 * m["key_heads"] * m["key_dim"] + outputs
     return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 43: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]),
@@ -358,7 +363,22 @@ def mixer(m, t, a):
     if r["mixer"]["kind"] == "short_conv":
         b, c, x = np.split(linear(t, 40, 51, a), 3, axis=1)
         return linear(t, 44, 52, c * conv(r, t, b * x))
-    return (mamba2 if r["mixer"]["kind"] == "mamba2" else gated_delta)(m, r, r["mixer"], t, a)
+    return dict(mamba1=mamba1, mamba2=mamba2, gated_delta=gated_delta)[r["mixer"]["kind"]](m, r, r["mixer"], t, a)
+
+
+def mamba1(m, r, s, t, a):
+    x, rank, n = act(conv(r, t, a @ t[40].T), "silu"), s["rank"], s["state"]
+    parts = np.split(x @ t[133].T, [rank, rank + n], axis=1)
+    if s["norm_epsilon"] is not None:
+        gains = [t[kind][0] if s["norm_gains"] else np.ones(part.shape[1]) for kind, part in zip((135, 136, 137), parts)]
+        parts = [norm(part, gain, None, "rms_norm", s["norm_epsilon"], False) for part, gain in zip(parts, gains)]
+    d, b, c = parts
+    d = np.log1p(np.exp(d @ t[134].T + t[48][0]))
+    rates, state, out = t[47].reshape(-1, n), np.zeros((s["width"], n)), []
+    for i in range(len(a)):
+        state = state * np.exp(rates * d[i][:, None]) + (d[i] * x[i])[:, None] * b[i]
+        out.append(state @ c[i] + t[49][0] * x[i])
+    return linear(t, 44, 52, np.array(out) * act(a @ t[41].T, "silu"))
 
 
 ONES = dict(attention=1, mixer=1, mixer_gate=1, mixer_inputs=[1, 1, 1], mixer_step=1, ffn_gate=1, ffn=1)

@@ -106,7 +106,7 @@ SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_fr
 
 
 MIXERS = dict(short_conv=[], gated_delta=["key_heads", "key_dim", "value_heads", "value_dim"],
-              mamba2=["heads", "head_dim", "groups", "state"])
+              mamba1=["width", "state", "rank"], mamba2=["heads", "head_dim", "groups", "state"])
 
 
 def with_defaults(m, defaults, optional):
@@ -186,9 +186,17 @@ def parse_recurrent(x, layers):
     need(r["layers"], f"{place}.layers", "empty")
     kind = dict(r["mixer"]).get("kind") if isinstance(r["mixer"], Pairs) else None
     choice(kind, f"{place}.mixer.kind", MIXERS)
-    m = r["mixer"] = fields(r["mixer"], f"{place}.mixer", ["kind", *MIXERS[kind]], strict=True)
+    more = ("norm_epsilon", "norm_gains") if kind == "mamba1" else ()
+    m = r["mixer"] = fields(r["mixer"], f"{place}.mixer", ["kind", *MIXERS[kind]], more, strict=True)
     for k in MIXERS[kind]:
         integer(m[k], f"{place}.mixer.{k}", 1, 1 << 16)
+    if kind == "mamba1":
+        with_defaults(m, dict(norm_gains=False), ("norm_epsilon",))
+        if m["norm_epsilon"] is not None:
+            m["norm_epsilon"] = f32(m["norm_epsilon"], f"{place}.mixer.norm_epsilon", 0)
+        need(type(m["norm_gains"]) is bool and (m["norm_epsilon"] is not None or not m["norm_gains"]), f"{place}.mixer.norm_gains", "not a bool, or without norm_epsilon")
+        need(m["rank"] <= m["width"], f"{place}.mixer.rank", "above width")
+        need(m["width"] * m["state"] <= 1 << 28, f"{place}.mixer", "too large a state")
     if kind == "gated_delta":
         keys, key_dim, values, value_dim = (m[k] for k in MIXERS[kind])
         need(values % keys == 0, f"{place}.mixer.value_heads", "not a multiple of key_heads")

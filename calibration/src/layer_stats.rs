@@ -43,6 +43,8 @@ impl LayerStats {
                 LinearInput::AttnOutput
             }
             (MixerOutput, _) => LinearInput::MixerOutput,
+            (MixerSelect, _) => LinearInput::MixerSelect,
+            (MixerStepUp, _) => LinearInput::MixerStep,
             (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) => LinearInput::Ffn,
             (ExpertGate | ExpertUp, None) => self.of_all_experts(),
             (FfnDown | SharedDown, _) => LinearInput::FfnDown,

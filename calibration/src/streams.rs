@@ -39,6 +39,8 @@ impl Stage {
             LinearInput::Attention => Some(Stage::Attention),
             LinearInput::AttnOutput
             | LinearInput::MixerOutput
+            | LinearInput::MixerSelect
+            | LinearInput::MixerStep
             | LinearInput::QueryLatent
             | LinearInput::KeyUp
             | LinearInput::ValueUp => Some(Stage::AttnOutput),
@@ -320,7 +322,12 @@ impl Watch {
         // Others of the same stage are made of it, or behind it.
         let others_follow = matches!(
             input,
-            LinearInput::QueryLatent | LinearInput::KeyUp | LinearInput::ValueUp | LinearInput::MixerOutput
+            LinearInput::QueryLatent
+                | LinearInput::KeyUp
+                | LinearInput::ValueUp
+                | LinearInput::MixerSelect
+                | LinearInput::MixerStep
+                | LinearInput::MixerOutput
         );
         let last = Stage::of(input).is_some_and(|stage| stage >= self.until);
         if last && !routes && !(others_follow && self.until == Stage::AttnOutput) {

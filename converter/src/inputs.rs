@@ -16,6 +16,8 @@ pub(crate) fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> O
         (PerLayerUp, _) => LinearInput::PerLayerUp,
         (AttnOutput, _) => LinearInput::AttnOutput,
         (MixerOutput, _) => LinearInput::MixerOutput,
+        (MixerSelect, _) => LinearInput::MixerSelect,
+        (MixerStepUp, _) => LinearInput::MixerStep,
         (ExpertGate | ExpertUp, Some(expert)) => LinearInput::ExpertFfn(expert),
         (FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp, _) => LinearInput::Ffn,
         (ExpertDown, Some(expert)) => LinearInput::ExpertDown(expert),

@@ -210,6 +210,7 @@ pub fn model_parts(model: &ModelConfig) -> String {
     if let Some(recurrent) = recurrent {
         let name = match recurrent.mixer {
             RecurrentMixer::GatedDelta { .. } => "gated delta nets",
+            RecurrentMixer::Mamba1 { .. } => "Mamba-1",
             RecurrentMixer::Mamba2 { .. } => "Mamba-2",
             RecurrentMixer::ShortConv {} => "short convolutions",
         };

@@ -129,6 +129,8 @@ fn moments_bytes(source: &dyn WeightSource) -> u64 {
             AttnVUp => (12, 1),
             AttnOutput => (1, 1),
             MixerOutput => (13, 1),
+            MixerSelect => (14, 1),
+            MixerStepUp => (15, 1),
             FfnDown | SharedDown => (2, 1),
             ExpertGate | ExpertUp => (3, experts_of(source.config(), info.id).unwrap_or(1)),
             ExpertDown => (4, experts_of(source.config(), info.id).unwrap_or(1)),

@@ -246,6 +246,22 @@ impl ModelConfig {
                 check_shared(("heads", heads), ("groups", groups))?;
                 check_state(heads, head_dim, state)
             }
+            RecurrentMixer::Mamba1 { width, state, rank, norm_epsilon, norm_gains } => {
+                check_widths([("width", width), ("state", state), ("rank", rank)])?;
+                up_to("recurrent rank", rank, width)?;
+                match norm_epsilon {
+                    Some(epsilon) if !(epsilon.is_finite() && epsilon >= 0.0) => {
+                        return Err(format!(
+                            "recurrent norm_epsilon is {epsilon}, expected a finite number of 0 or more"
+                        ));
+                    }
+                    None if norm_gains => {
+                        return Err("recurrent norm_gains are there, which go with norm_epsilon only".into());
+                    }
+                    _ => {}
+                }
+                check_state(width, 1, state)
+            }
             RecurrentMixer::ShortConv {} => Ok(()),
         }
     }
@@ -294,7 +310,7 @@ impl ModelConfig {
     }
 }
 
-fn check_widths(widths: [(&str, u32); 4]) -> Result<(), String> {
+fn check_widths<const N: usize>(widths: [(&str, u32); N]) -> Result<(), String> {
     widths.into_iter().try_for_each(|(name, value)| up_to(&format!("recurrent {name}"), value, 1 << 16))
 }
 

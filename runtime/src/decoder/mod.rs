@@ -13,6 +13,7 @@
 //! | `activations` | in which type matrices get their inputs |
 //! | `state`, `caches` | what changes while a decoder runs; the sequences of it, and which rows of a step are whose |
 //! | `recurrent`, `mixer_buffers` | layers that carry a state from token to token |
+//! | `selective` | of these, Mamba-1 |
 //! | `both` | attention beside such a mixer, and factors of parts |
 //! | `kv_cache`, `kv_keep`, `recurrent_state` | keys and values, which of them are kept, and what recurrent layers keep |
 //! | `kv_saved` | all of that as bytes |
@@ -47,6 +48,7 @@ mod recurrent_state;
 mod residual;
 mod rotation;
 mod routing;
+mod selective;
 mod skipping;
 mod state;
 mod step;

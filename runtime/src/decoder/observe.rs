@@ -19,6 +19,10 @@ pub enum LinearInput {
     AttnOutput,
     /// Of the output projection of a recurrent mixer.
     MixerOutput,
+    /// Of what makes steps and inputs of the state of what the convolution of a recurrent mixer gives.
+    MixerSelect,
+    /// Of what makes steps at last.
+    MixerStep,
     /// Of the gate and up projections; with experts, of all tokens, and what the router reads.
     Ffn,
     /// Of the down projection; with experts, of the shared one.

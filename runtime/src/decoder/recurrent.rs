@@ -35,6 +35,11 @@ impl Decoder {
         }
         self.project(state, weights)?;
         state.profile.lap(Section::Matmul);
+        if let RecurrentMixer::Mamba1 { .. } = recurrent.mixer
+            && self.selective(state, index, weights, observer)?.is_break()
+        {
+            return Ok(ControlFlow::Break(()));
+        }
         let DecoderState { caches, mixer, .. } = state;
         caches.for_each(|rows, kv| {
             let Some(kept) = kv.recurrent(index) else { return };
@@ -43,13 +48,14 @@ impl Decoder {
                 RecurrentMixer::GatedDelta { .. } => self.gated_delta(rows, kept, recurrent, weights),
                 RecurrentMixer::Mamba2 { .. } => self.state_space(rows, kept, recurrent, weights),
                 RecurrentMixer::ShortConv {} => self.short_conv(rows, kept, weights),
+                RecurrentMixer::Mamba1 { .. } => {}
             }
         });
         state.profile.lap(Section::Attention);
         let DecoderState { mixer, coded, projected, .. } = state;
         let mixed = match recurrent.mixer {
-            RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => &mixer.gate,
             RecurrentMixer::ShortConv {} => &mixer.mixed,
+            _ => &mixer.gate,
         };
         if observer.observe(LinearInput::MixerOutput, weights.output.weight.cols(), mixed).is_break() {
             return Ok(ControlFlow::Break(()));

@@ -86,7 +86,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         FfnActAbove | FfnActBelow => (1, 1),
         AttnGate => (q, hidden),
         MixerIn | MixerGate | MixerStep | MixerBeta | MixerOutput | MixerConv | MixerConvBias
-        | MixerDecay | MixerStepBias | MixerSkip | MixerNorm | MixerInBias | MixerOutputBias => {
+        | MixerDecay | MixerStepBias | MixerSkip | MixerNorm | MixerInBias | MixerOutputBias
+        | MixerSelect | MixerStepUp | MixerStepNorm | MixerBNorm | MixerCNorm => {
             mixer_shape(recurrent?, id.kind, hidden)?
         }
         FfnBiases | RopeFactors => return None,
@@ -98,6 +99,19 @@ fn mixer_shape(recurrent: &Recurrent, kind: TensorKind, hidden: usize) -> Option
     use TensorKind::*;
     let (inputs, outputs) = (recurrent.input_rows(hidden), recurrent.output_columns(hidden));
     let (channels, taps, heads) = (recurrent.channels(hidden), recurrent.taps as usize, recurrent.heads());
+    if let RecurrentMixer::Mamba1 { width, state, rank, norm_gains, .. } = recurrent.mixer {
+        let [width, state, rank] = [width, state, rank].map(|n| n as usize);
+        match kind {
+            MixerGate => return Some((width, hidden)),
+            MixerSelect => return Some((rank + 2 * state, width)),
+            MixerStepUp => return Some((width, rank)),
+            MixerDecay => return Some((1, width * state)),
+            MixerStepBias | MixerSkip | MixerConvBias => return Some((1, width)),
+            MixerStepNorm if norm_gains => return Some((1, rank)),
+            MixerBNorm | MixerCNorm if norm_gains => return Some((1, state)),
+            _ => {}
+        }
+    }
     match (recurrent.mixer, kind) {
         (_, MixerIn) => Some((inputs, hidden)),
         (_, MixerOutput) => Some((hidden, outputs)),

@@ -73,6 +73,8 @@ impl LayerWeights {
             MixerGate => recurrent?.gate.as_mut(),
             MixerStep => recurrent?.step.as_mut(),
             MixerBeta => recurrent?.beta.as_mut(),
+            MixerSelect => Some(&mut recurrent?.selection.as_mut()?.select),
+            MixerStepUp => Some(&mut recurrent?.selection.as_mut()?.step),
             MixerOutput => Some(&mut recurrent?.output),
             _ => None,
         }

@@ -64,7 +64,7 @@ pub struct RecurrentWeights {
     pub conv: Vec<f32>,
     /// One value per channel.
     pub conv_bias: Option<Vec<f32>>,
-    /// Rate of decay of each head, below 0.
+    /// Rate of decay of each head, below 0; of Mamba-1 a row of rates for each channel, padded.
     pub decay: Vec<f32>,
     /// Added to the step of each head.
     pub step_bias: Vec<f32>,
@@ -72,8 +72,20 @@ pub struct RecurrentWeights {
     pub skip: Vec<f32>,
     /// Gains of the norm of the output; none where it has no norm.
     pub norm: Vec<f32>,
+    /// What steps and inputs of the state are made by, where that is done behind the convolution.
+    pub selection: Option<Selection>,
     /// Output projection.
     pub output: Linear,
+}
+
+/// What a mixer of Mamba-1 makes of what its convolution gives.
+pub struct Selection {
+    /// Makes what steps are made of, and the two inputs that channels share.
+    pub select: Linear,
+    /// Gains of the norms of these three, where they are normalized.
+    pub norms: Option<[Vec<f32>; 3]>,
+    /// Makes steps.
+    pub step: Linear,
 }
 
 impl LayerWeights {
@@ -113,8 +125,10 @@ impl AttentionWeights {
 
 impl RecurrentWeights {
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let RecurrentWeights { input, gate, step, beta, output, .. } = self;
-        [Some(input), gate.as_ref(), step.as_ref(), beta.as_ref(), Some(output)].into_iter().flatten()
+        let RecurrentWeights { input, gate, step, beta, selection, output, .. } = self;
+        let selection = selection.iter().flat_map(|selection| [&selection.select, &selection.step]);
+        let all = [Some(input), gate.as_ref(), step.as_ref(), beta.as_ref(), Some(output)];
+        all.into_iter().flatten().chain(selection)
     }
 }
 

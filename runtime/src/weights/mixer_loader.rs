@@ -1,9 +1,10 @@
 //! From the tensors of a layer to the weights of its mixer.
 
-use qsf_format::{QkNorm, Recurrent, TensorId, TensorKind};
+use qsf_cpu::SelectiveScan;
+use qsf_format::{QkNorm, Recurrent, RecurrentMixer, TensorId, TensorKind};
 
 use super::loader::Loader;
-use super::mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights};
+use super::mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights, Selection};
 use super::{Linear, Norm};
 use crate::error::{Result, RuntimeError};
 
@@ -63,6 +64,22 @@ impl Loader<'_> {
         })
     }
 
+    fn selection(&self, i: u32, recurrent: &Recurrent) -> Result<Selection> {
+        use TensorKind::*;
+        let (select, step) = (self.matrix(i, MixerSelect)?, self.matrix(i, MixerStepUp)?);
+        let gain = |kind| -> Result<Vec<f32>> { Ok(self.tensor(TensorId::of_layer(i, kind))?.to_f32()) };
+        let norms = match recurrent.mixer {
+            RecurrentMixer::Mamba1 { norm_gains: true, .. } => {
+                Some([gain(MixerStepNorm)?, gain(MixerBNorm)?, gain(MixerCNorm)?])
+            }
+            RecurrentMixer::Mamba1 { state, rank, norm_epsilon: Some(_), .. } => {
+                Some([rank, state, state].map(|width| vec![1.0; width as usize]))
+            }
+            _ => None,
+        };
+        Ok(Selection { select, norms, step })
+    }
+
     fn recurrent(&self, i: u32, recurrent: &Recurrent) -> Result<RecurrentWeights> {
         use TensorKind::*;
         let matrix = |kind| self.is_used(i, kind).then(|| self.matrix(i, kind)).transpose();
@@ -83,10 +100,16 @@ impl Loader<'_> {
             // Channels that follow one another are computed together.
             conv: (0..channels * taps).map(|i| filters[i % channels * taps + i / channels]).collect(),
             conv_bias: vector(MixerConvBias)?,
-            decay: values(MixerDecay)?,
+            decay: match recurrent.mixer {
+                RecurrentMixer::Mamba1 { state, .. } => {
+                    SelectiveScan::padded(&values(MixerDecay)?, state as usize)
+                }
+                _ => values(MixerDecay)?,
+            },
             step_bias: values(MixerStepBias)?,
             skip: values(MixerSkip)?,
             norm: values(MixerNorm)?,
+            selection: self.is_used(i, MixerSelect).then(|| self.selection(i, recurrent)).transpose()?,
             output: self.linear(i, MixerOutput, MixerOutputBias)?,
         })
     }

@@ -36,6 +36,14 @@ pub fn mamba2(config: ModelConfig) -> ModelConfig {
     ModelConfig { recurrent: Some(recurrent), ..config }
 }
 
+/// Mamba-1 with norms in all layers but the last.
+pub fn mamba1(config: ModelConfig) -> ModelConfig {
+    let mixer =
+        RecurrentMixer::Mamba1 { width: 52, state: 20, rank: 5, norm_epsilon: Some(1e-5), norm_gains: true };
+    let recurrent = Recurrent::new(mixer, 4, (0..config.layers - 1).collect());
+    ModelConfig { recurrent: Some(recurrent), ..config }
+}
+
 /// Mamba-2 without a norm beside attention in the first layers, and factors of all parts.
 pub fn beside_attention(config: ModelConfig) -> ModelConfig {
     let mut config = mamba2(config);
@@ -87,6 +95,8 @@ fn models() -> Vec<RandomModel> {
         RandomModel::new(gated_delta(config()), QuantType::Q8),
         RandomModel::new(short_conv(config()), QuantType::F32),
         RandomModel::new(mamba2(config()), QuantType::F32),
+        RandomModel::new(mamba1(config()), QuantType::F32),
+        RandomModel::new(mamba1(config()), QuantType::Q8),
         RandomModel::new(half_layers(config()), QuantType::F32),
         RandomModel::new(beside_attention(config()), QuantType::F32),
         RandomModel::new(beside_attention(config()), QuantType::Q8),

@@ -19,6 +19,7 @@ pub(super) fn recurrent_fields(model: &Described<'_>) -> Fields {
             vec![("attn_layer_indices", json!(attention.collect::<Vec<_>>()))]
         }
         "falcon_h1" => of_falcon(config),
+        "jamba" => of_jamba(config),
         "lfm2" | "lfm2_moe" => vec![
             ("layer_types", kinds(config, "conv", "full_attention")),
             ("norm_eps", number(config.norm.epsilon)),
@@ -43,6 +44,14 @@ pub(super) fn recurrent_fields(model: &Described<'_>) -> Fields {
             ("mamba_d_state", json!(state)),
             ("mamba_d_conv", json!(taps)),
             ("mamba_expand", expansion(config, heads, head_dim)),
+            ("mamba_conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
+            ("mamba_proj_bias", json!(false)),
+        ]),
+        RecurrentMixer::Mamba1 { width, state, rank, .. } => fields.extend([
+            ("mamba_d_state", json!(state)),
+            ("mamba_d_conv", json!(taps)),
+            ("mamba_dt_rank", json!(rank)),
+            ("mamba_expand", expansion(config, width, 1)),
             ("mamba_conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
             ("mamba_proj_bias", json!(false)),
         ]),
@@ -104,6 +113,53 @@ fn of_falcon(config: &ModelConfig) -> Fields {
         ("ssm_multipliers", json!([mixer_gate, x, b, c, mixer_step].map(number))),
         ("mlp_multipliers", json!([ffn_gate, ffn].map(number))),
     ]
+}
+
+/// Layers at an offset of every period, of attention and of experts.
+fn of_jamba(config: &ModelConfig) -> Fields {
+    let mut fields = Vec::new();
+    let mut every = |names: [&'static str; 2], layers: Vec<u32>| {
+        let first = layers.first().copied().unwrap_or(config.layers);
+        // Where there is one, or none, the period goes beyond the last layer.
+        let period = layers.get(1).map_or(config.layers + 1, |second| second - first);
+        fields.extend([(names[0], json!(period)), (names[1], json!(first))]);
+    };
+    let of = |has: &dyn Fn(u32) -> bool| (0..config.layers).filter(|&layer| has(layer)).collect::<Vec<_>>();
+    every(["attn_layer_period", "attn_layer_offset"], of(&|layer| config.has_attention(layer)));
+    every(["expert_layer_period", "expert_layer_offset"], of(&|layer| config.experts(layer).is_some()));
+    if config.experts.is_none() {
+        fields.extend([("num_experts", json!(1)), ("num_experts_per_tok", json!(1))]);
+    }
+    fields
+}
+
+/// Models of Mamba-1 alone.
+pub(super) fn mamba1(model: &Described<'_>) -> Fields {
+    let config = model.config;
+    let mut fields = vec![
+        ("hidden_size", json!(config.hidden)),
+        ("num_hidden_layers", json!(config.layers)),
+        ("layer_norm_epsilon", number(config.norm.epsilon)),
+        ("hidden_act", json!("silu")),
+        ("use_bias", json!(false)),
+        ("use_conv_bias", json!((model.has)(TensorKind::MixerConvBias))),
+    ];
+    if let Some(Recurrent {
+        mixer: RecurrentMixer::Mamba1 { width, state, rank, norm_epsilon, .. },
+        taps,
+        ..
+    }) = config.recurrent
+    {
+        fields.extend([
+            ("state_size", json!(state)),
+            ("time_step_rank", json!(rank)),
+            ("conv_kernel", json!(taps)),
+            ("expand", expansion(config, width, 1)),
+            ("intermediate_size", json!(width)),
+        ]);
+        fields.extend(norm_epsilon.map(|epsilon| ("mixer_rms_eps", number(epsilon))));
+    }
+    fields
 }
 
 /// Models of Mamba-2 alone.

@@ -324,6 +324,8 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     GRANITE_MOE,
     GRANITE_HYBRID,
     FALCON_H1,
+    MAMBA1,
+    JAMBA,
     MAMBA2,
     NEMOTRON_H,
     NEMOTRON_H_MOE,
