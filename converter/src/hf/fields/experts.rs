@@ -16,10 +16,7 @@ pub(super) fn expert_fields(config: &ModelConfig, experts: &Experts, model_type:
         "nemotron_h" => return of_nemotron(experts),
         // Which layers have them it has said among its own.
         "jamba" => {
-            return vec![
-                ("num_experts", json!(experts.count)),
-                ("num_experts_per_tok", json!(experts.used)),
-            ];
+            return vec![("num_experts", json!(experts.count)), ("num_experts_per_tok", json!(experts.used))];
         }
         _ => {}
     }

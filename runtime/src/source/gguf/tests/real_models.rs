@@ -68,7 +68,8 @@ fn forget(name: &str, config: &mut ModelConfig) {
         // Of layers that there are not in Nemotron 3.
         ("nemotron_h_moe", _) => config.max_positions = 0,
         ("falcon_mamba", _) => {
-            if let RecurrentMixer::Mamba1 { norm_epsilon, .. } = &mut config.recurrent.as_mut().unwrap().mixer {
+            if let RecurrentMixer::Mamba1 { norm_epsilon, .. } = &mut config.recurrent.as_mut().unwrap().mixer
+            {
                 *norm_epsilon = None;
             }
         }
