@@ -19,10 +19,10 @@ import tempfile
 
 # Architectures that llama.cpp knows; one of those that differ only in what it does not write.
 NAMES = ["arcee", "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_groups", "deepseek_v3", "dots1", "ernie4_5",
-         "ernie4_5_moe", "exaone4", "exaone4_full", "gemma", "gemma2", "gemma3", "gemma4", "gemma4_experts", "gemma4_keys_are_values",
+         "ernie4_5_moe", "exaone4", "exaone4_full", "falcon_h1_norm", "falcon_mamba", "gemma", "gemma2", "gemma3", "gemma4", "gemma4_experts", "gemma4_keys_are_values",
          "glm4", "glm4_moe", "glm4_moe_lite", "glm4_moe_plain", "gpt2", "gpt_neox", "gpt_oss", "gpt_oss_mxfp4", "granite",
-         "granitemoe", "granitemoehybrid", "granitemoeshared", "lfm2", "lfm2_moe", "llama3", "llama_bias", "llama_yarn", "minicpm3",
-         "mamba2", "minimax_m2", "ministral3", "mixtral", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2", "olmo3", "olmoe", "phi",
+         "granitemoe", "granitemoehybrid", "granitemoeshared", "jamba", "lfm2", "lfm2_moe", "llama3", "llama_bias", "llama_yarn", "minicpm3",
+         "mamba", "mamba2", "minimax_m2", "ministral3", "mixtral", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2", "olmo3", "olmoe", "phi",
          "phi3_longrope_long", "qwen2", "qwen2_moe_experts", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_next_experts",
          "seed_oss", "smollm3", "stablelm", "stablelm_parallel", "starcoder2"]
 

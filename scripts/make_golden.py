@@ -203,6 +203,27 @@ def later_cases(scale):
         scale, num_local_experts=5, num_experts_per_tok=2, **hybrid), True
     yield "granitemoehybrid_dense", t.GraniteMoeHybridConfig, base(
         scale, num_local_experts=0, tie_word_embeddings=True, position_embedding_type="rope", **hybrid), True
+    beside = dict(
+        num_hidden_layers=3, mamba_d_ssm=60 * scale, mamba_n_heads=4, mamba_d_head=15 * scale,
+        mamba_d_state=12 * scale, mamba_chunk_size=16)
+    yield "falcon_h1", t.FalconH1Config, base(
+        scale, mamba_n_groups=2, embedding_multiplier=1.5, lm_head_multiplier=0.8, mlp_multipliers=[0.7, 1.3],
+        key_multiplier=0.6, attention_in_multiplier=1.1, attention_out_multiplier=0.9, ssm_in_multiplier=1.25,
+        ssm_multipliers=[0.8, 0.9, 1.1, 1.2, 0.7], ssm_out_multiplier=0.75, **beside), True
+    # Without factors, which the files of llama.cpp's converter have in their weights.
+    yield "falcon_h1_norm", t.FalconH1Config, base(
+        scale, mamba_n_groups=1, mamba_rms_norm=True, mamba_norm_before_gate=False, attention_bias=True,
+        mlp_bias=True, **beside), True
+    selective = dict(
+        vocab_size=VOCAB, hidden_size=40 * scale, num_hidden_layers=2, bos_token_id=0, eos_token_id=1,
+        pad_token_id=None, state_size=12, time_step_rank=7 * scale)
+    yield "mamba", t.MambaConfig, selective, True
+    yield "falcon_mamba", t.FalconMambaConfig, dict(
+        selective, state_size=20, tie_word_embeddings=False, mixer_rms_eps=1e-4), True
+    yield "jamba", t.JambaConfig, base(
+        scale, num_attention_heads=5, head_dim="absent", num_hidden_layers=4, attn_layer_period=3, attn_layer_offset=1,
+        num_experts=5, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1, mamba_d_state=12,
+        mamba_dt_rank=7 * scale), True
     yield "olmo", t.OlmoConfig, base(scale, head_dim="absent", clip_qkv=1.5), True
     yield "olmo3", t.Olmo3Config, base(
         scale, head_dim="absent", num_hidden_layers=4, sliding_window=6, num_key_value_heads=2,
@@ -342,6 +363,9 @@ def randomize(model, generator):
                 values *= 2.0 / weight.shape[-1] ** 0.5
                 if "embed" in name or "wte" in name:
                     values = values / values.std() * 0.8
+                # Two of its outputs are multiplied with each other, and a third with both.
+                if name.endswith("mixer.x_proj.weight"):
+                    values = values / 2
             elif name.endswith("bias"):
                 values *= 0.3
             elif name.endswith("sinks"):

@@ -62,7 +62,7 @@ def tensor_kinds(m, layer=None):
         f = m["shared_kv"]["ffn"]
     if not mixes:
         must, may = {}, {}
-    elif recurrent:
+    elif not attends(m, layer):
         must, may = mixer_kinds(m["recurrent"], h)
     elif x:
         r, heads = x["shared_dim"], m["heads"]
@@ -82,6 +82,10 @@ def tensor_kinds(m, layer=None):
             must[62] = 1, q
         if m["attention_sinks"]:
             must[30] = 1, m["heads"]
+    if recurrent and attends(m, layer):
+        beside = mixer_kinds(m["recurrent"], h)
+        must.update(beside[0])
+        may.update(beside[1])
     placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
     norms = {} if placement == "post" or not gains else {7: 18} if m["residual"] == "parallel_one_norm" else {7: 18, 8: 19}
     norms = {gain: bias for gain, bias in norms.items() if (mixes if gain == 7 else feeds)}
@@ -95,7 +99,7 @@ def tensor_kinds(m, layer=None):
         must.update({58: (ple["width"], h), 59: (h, ple["width"]), 60: (1, h)})
     if m["layer_scale"]:
         must[61] = 1, 1
-    if m["qk_norm"] not in (None, "rotated_head_plain") and mixes and not recurrent:
+    if m["qk_norm"] not in (None, "rotated_head_plain") and attends(m, layer):
         head = m["qk_norm"] in ("head", "rotated_head")
         must[14], must[15] = (1, d if head else q), (1, d if head else kv)
         if shares:
@@ -142,6 +146,10 @@ def is_recurrent(m, layer):
     return m["recurrent"] is not None and layer in m["recurrent"]["layers"]
 
 
+def attends(m, layer):
+    return parts(m, layer)[0] and (not is_recurrent(m, layer) or m["recurrent"]["beside_attention"])
+
+
 def mixer_kinds(r, h):
     """(must, may) of the mixer of a recurrent layer."""
     m = r["mixer"]
@@ -151,7 +159,12 @@ def mixer_kinds(r, h):
         heads, outputs = m["heads"], m["heads"] * m["head_dim"]
         channels = outputs + 2 * m["groups"] * m["state"]
         return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]), 47: (1, heads),
-                48: (1, heads), 49: (1, heads), 50: (1, outputs)}, {46: (1, channels)}
+                48: (1, heads), 49: (1, heads), **({} if r["without_norm"] else {50: (1, outputs)})}, {46: (1, channels)}
+    if m["kind"] == "mamba1":
+        w, s, r1 = m["width"], m["state"], m["rank"]
+        gains = {135: (1, r1), 136: (1, s), 137: (1, s)} if m["norm_gains"] else {}
+        return {40: (w, h), 41: (w, h), 44: (h, w), 45: (1, w * r["taps"]), 47: (1, w * s), 48: (1, w), 49: (1, w),
+                133: (r1 + 2 * s, w), 134: (w, r1), **gains}, {46: (1, w)}
     heads, outputs = m["value_heads"], m["value_heads"] * m["value_dim"]
     channels = 2 * m["key_heads"] * m["key_dim"] + outputs
     return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 43: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]),
@@ -350,22 +363,43 @@ def mixer(m, t, a):
     if r["mixer"]["kind"] == "short_conv":
         b, c, x = np.split(linear(t, 40, 51, a), 3, axis=1)
         return linear(t, 44, 52, c * conv(r, t, b * x))
-    return (mamba2 if r["mixer"]["kind"] == "mamba2" else gated_delta)(m, r, r["mixer"], t, a)
+    return dict(mamba1=mamba1, mamba2=mamba2, gated_delta=gated_delta)[r["mixer"]["kind"]](m, r, r["mixer"], t, a)
+
+
+def mamba1(m, r, s, t, a):
+    x, rank, n = act(conv(r, t, a @ t[40].T), "silu"), s["rank"], s["state"]
+    parts = np.split(x @ t[133].T, [rank, rank + n], axis=1)
+    if s["norm_epsilon"] is not None:
+        gains = [t[kind][0] if s["norm_gains"] else np.ones(part.shape[1]) for kind, part in zip((135, 136, 137), parts)]
+        parts = [norm(part, gain, None, "rms_norm", s["norm_epsilon"], False) for part, gain in zip(parts, gains)]
+    d, b, c = parts
+    d = np.log1p(np.exp(d @ t[134].T + t[48][0]))
+    rates, state, out = t[47].reshape(-1, n), np.zeros((s["width"], n)), []
+    for i in range(len(a)):
+        state = state * np.exp(rates * d[i][:, None]) + (d[i] * x[i])[:, None] * b[i]
+        out.append(state @ c[i] + t[49][0] * x[i])
+    return linear(t, 44, 52, np.array(out) * act(a @ t[41].T, "silu"))
+
+
+ONES = dict(attention=1, mixer=1, mixer_gate=1, mixer_inputs=[1, 1, 1], mixer_step=1, ffn_gate=1, ffn=1)
 
 
 def mamba2(m, r, s, t, a):
     heads, groups, inner = s["heads"], s["groups"], s["heads"] * s["head_dim"]
-    u = act(conv(r, t, a @ t[40].T), "silu")
+    f = m["multipliers"] or ONES
+    of_inputs = np.repeat(f["mixer_inputs"], [inner, groups * s["state"], groups * s["state"]])
+    u = act(conv(r, t, a @ t[40].T * of_inputs), "silu")
     x, shared = u[:, :inner].reshape(len(a), heads, -1), u[:, inner:].reshape(len(a), 2, groups, -1)
     b, c = (np.repeat(shared[:, i], heads // groups, axis=1) for i in (0, 1))
-    d = np.log1p(np.exp(a @ t[42].T + t[48][0]))
+    d = np.log1p(np.exp(a @ t[42].T * f["mixer_step"] + t[48][0]))
     rate = np.exp(t[47][0] * d)
     state, out = np.zeros((heads, s["head_dim"], s["state"])), []
     for i in range(len(a)):
         state = state * rate[i][:, None, None] + (d[i][:, None] * x[i])[:, :, None] * b[i][:, None, :]
         out.append(np.einsum("hpn,hn->hp", state, c[i]) + t[49][0][:, None] * x[i])
-    o = np.array(out).reshape(len(a), -1) * act(a @ t[41].T, "silu")
-    o = norm(o.reshape(len(a), groups, -1), t[50][0].reshape(groups, -1), None, "rms_norm", m["norm"]["epsilon"], False)
+    o = np.array(out).reshape(len(a), -1) * act(a @ t[41].T * f["mixer_gate"], "silu")
+    if not r["without_norm"]:
+        o = norm(o.reshape(len(a), groups, -1), t[50][0].reshape(groups, -1), None, "rms_norm", m["norm"]["epsilon"], False)
     return linear(t, 44, 52, o.reshape(len(a), -1))
 
 
@@ -395,17 +429,17 @@ def sigmoid(x):
 
 def mlp(m, t, f):
     """A feed-forward of kinds 4 to 6 and 20 to 22."""
-    u, name, clip = linear(t, 5, 21, f), m["activation"], m["gate_clip"]
+    u, name, clip, factors = linear(t, 5, 21, f), m["activation"], m["gate_clip"], m["multipliers"] or ONES
     if clip is not None:
         gate = np.minimum(linear(t, 4, 20, f), clip["limit"])
         u = gate * sigmoid(clip["alpha"] * gate) * (1 + np.clip(u, -clip["limit"], clip["limit"]))
     elif name == "xielu":
         u = xielu(u, t[38][0, 0], t[39][0, 0])
     else:
-        u = act(linear(t, 4, 20, f), name) * u if m["gated_ffn"] else act(u, name)
+        u = act(linear(t, 4, 20, f) * factors["ffn_gate"], name) * u if m["gated_ffn"] else act(u, name)
     if m["sub_norms"]:
         u = norm(u, t[63][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
-    return linear(t, 6, 22, u)
+    return linear(t, 6, 22, u) * factors["ffn"]
 
 
 def sparse_mixer(e, scores):
@@ -499,7 +533,11 @@ def logits(m, ids, rest, layers, length=None, last=1):
         if not mixes:
             y = np.zeros_like(x)
         else:
-            y = mixer(m, t, a) if is_recurrent(m, layer) else attention(m, t, layer, a, length, kept)
+            y, factors = np.zeros_like(x), m["multipliers"] or ONES
+            if is_recurrent(m, layer):
+                y = y + mixer(m, t, a) * factors["mixer"]
+            if attends(m, layer):
+                y = y + attention(m, t, layer, a, length, kept) * factors["attention"]
         if post:
             y = gain_bias(y, t, 16, None)
         y = y * scale

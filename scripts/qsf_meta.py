@@ -84,7 +84,7 @@ def layer_list(x, place, layers):
 
 def numbers(x, place, count):
     need(isinstance(x, list), place, "not an array")
-    need(len(x) == count, place, f"{len(x)} numbers instead of dims / 2 = {count}")
+    need(len(x) == count, place, f"{len(x)} numbers instead of {count}")
     return [f32(v, f"{place}[{i}]") for i, v in enumerate(x)]
 
 
@@ -95,7 +95,7 @@ MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sin
                       layer_scale=False, sub_norms=False, window_chunks=False, stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
 MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
-    sliding_window recurrent half_layers experts bos pad""".split()]
+    sliding_window recurrent multipliers half_layers experts bos pad""".split()]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False, beside_ffn=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "margin", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
@@ -106,7 +106,7 @@ SCALINGS = dict(linear=["factor"], llama3=["factor", "low_freq_factor", "high_fr
 
 
 MIXERS = dict(short_conv=[], gated_delta=["key_heads", "key_dim", "value_heads", "value_dim"],
-              mamba2=["heads", "head_dim", "groups", "state"])
+              mamba1=["width", "state", "rank"], mamba2=["heads", "head_dim", "groups", "state"])
 
 
 def with_defaults(m, defaults, optional):
@@ -177,15 +177,26 @@ def parse_position(x, layers, head_dim):
 
 def parse_recurrent(x, layers):
     place = "model.recurrent"
-    r = fields(x, place, ("mixer", "taps", "layers"), strict=True)
+    r = fields(x, place, ("mixer", "taps", "layers"), ("beside_attention", "without_norm"), strict=True)
+    with_defaults(r, dict(beside_attention=False, without_norm=False), ())
+    for k in ("beside_attention", "without_norm"):
+        need(type(r[k]) is bool, f"{place}.{k}", "not a bool")
     integer(r["taps"], f"{place}.taps", 1, 64)
     layer_list(r["layers"], f"{place}.layers", layers)
     need(r["layers"], f"{place}.layers", "empty")
     kind = dict(r["mixer"]).get("kind") if isinstance(r["mixer"], Pairs) else None
     choice(kind, f"{place}.mixer.kind", MIXERS)
-    m = r["mixer"] = fields(r["mixer"], f"{place}.mixer", ["kind", *MIXERS[kind]], strict=True)
+    more = ("norm_epsilon", "norm_gains") if kind == "mamba1" else ()
+    m = r["mixer"] = fields(r["mixer"], f"{place}.mixer", ["kind", *MIXERS[kind]], more, strict=True)
     for k in MIXERS[kind]:
         integer(m[k], f"{place}.mixer.{k}", 1, 1 << 16)
+    if kind == "mamba1":
+        with_defaults(m, dict(norm_gains=False), ("norm_epsilon",))
+        if m["norm_epsilon"] is not None:
+            m["norm_epsilon"] = f32(m["norm_epsilon"], f"{place}.mixer.norm_epsilon", 0)
+        need(type(m["norm_gains"]) is bool and (m["norm_epsilon"] is not None or not m["norm_gains"]), f"{place}.mixer.norm_gains", "not a bool, or without norm_epsilon")
+        need(m["rank"] <= m["width"], f"{place}.mixer.rank", "above width")
+        need(m["width"] * m["state"] <= 1 << 28, f"{place}.mixer", "too large a state")
     if kind == "gated_delta":
         keys, key_dim, values, value_dim = (m[k] for k in MIXERS[kind])
         need(values % keys == 0, f"{place}.mixer.value_heads", "not a multiple of key_heads")
@@ -194,7 +205,18 @@ def parse_recurrent(x, layers):
         heads, head_dim, groups, state = (m[k] for k in MIXERS[kind])
         need(heads % groups == 0, f"{place}.mixer.heads", "not a multiple of groups")
         need(heads * head_dim * state <= 1 << 28 and heads * max(head_dim, state) <= 1 << 24, f"{place}.mixer", "too large a state")
+    need(kind == "mamba2" or not r["without_norm"], f"{place}.without_norm", "not with this mixer")
     return r
+
+
+def parse_multipliers(m):
+    place, names = "model.multipliers", ("attention", "mixer", "mixer_gate", "mixer_step", "ffn_gate", "ffn")
+    x = fields(m["multipliers"], place, (*names, "mixer_inputs"), strict=True)
+    x.update({k: f32(x[k], f"{place}.{k}") for k in names})
+    x["mixer_inputs"] = numbers(x["mixer_inputs"], f"{place}.mixer_inputs", 3)
+    need(m["recurrent"] is not None and m["recurrent"]["mixer"]["kind"] == "mamba2" and m["gated_ffn"], place, "without mamba2 or gated_ffn")
+    need(m["gate_clip"] is None and m["experts"] is None and m["latent"] is None, place, "not with these fields")
+    return x
 
 
 def parse_model(x):
@@ -283,7 +305,11 @@ def parse_model(x):
         need(p["kind"] == "rope" and p["dims"] == x["shared_dim"] and p["sliding_theta"] is None, place, "other rotated dims than shared_dim")
         need(m["heads"] * max(x["kv_rank"] + x["shared_dim"], x["value_dim"]) <= 1 << 24, place, "heads too wide")
     if m["recurrent"] is not None:
-        m["recurrent"] = parse_recurrent(m["recurrent"], m["layers"])
+        r = m["recurrent"] = parse_recurrent(m["recurrent"], m["layers"])
+        need(not r["beside_attention"] or (m["latent"] is None and m["residual"] == "sequential" and not m["sub_norms"]),
+             "model.recurrent.beside_attention", "not with these fields")
+    if m["multipliers"] is not None:
+        m["multipliers"] = parse_multipliers(m)
     if m["half_layers"] is not None:
         place = "model.half_layers"
         x = m["half_layers"] = fields(m["half_layers"], place, ("mixer", "feed_forward"), strict=True)

@@ -37,7 +37,14 @@ impl LayerStats {
             (AttnVUp, _) => LinearInput::ValueUp,
             (PerLayerGate, _) => LinearInput::PerLayerGate,
             (PerLayerUp, _) => LinearInput::PerLayerUp,
-            (AttnOutput | MixerOutput, _) => LinearInput::AttnOutput,
+            (AttnOutput, _) => LinearInput::AttnOutput,
+            // Files of earlier versions have it under the name of attention, which such a layer had not.
+            (MixerOutput, _) if !self.inputs.contains_key(&LinearInput::MixerOutput) => {
+                LinearInput::AttnOutput
+            }
+            (MixerOutput, _) => LinearInput::MixerOutput,
+            (MixerSelect, _) => LinearInput::MixerSelect,
+            (MixerStepUp, _) => LinearInput::MixerStep,
             (FfnGate | FfnUp | Router | SharedGate | SharedUp, _) => LinearInput::Ffn,
             (ExpertGate | ExpertUp, None) => self.of_all_experts(),
             (FfnDown | SharedDown, _) => LinearInput::FfnDown,

@@ -38,6 +38,9 @@ impl Stage {
         match input {
             LinearInput::Attention => Some(Stage::Attention),
             LinearInput::AttnOutput
+            | LinearInput::MixerOutput
+            | LinearInput::MixerSelect
+            | LinearInput::MixerStep
             | LinearInput::QueryLatent
             | LinearInput::KeyUp
             | LinearInput::ValueUp => Some(Stage::AttnOutput),
@@ -316,11 +319,18 @@ impl Watch {
     /// What is computed from `input`. That of the router decides which experts see what.
     fn flow(&self, input: LinearInput) -> ControlFlow<()> {
         let routes = self.experts && matches!(input, LinearInput::Ffn | LinearInput::Experts);
-        // Others of the same stage are made of it.
-        let of_latents =
-            matches!(input, LinearInput::QueryLatent | LinearInput::KeyUp | LinearInput::ValueUp);
+        // Others of the same stage are made of it, or behind it.
+        let others_follow = matches!(
+            input,
+            LinearInput::QueryLatent
+                | LinearInput::KeyUp
+                | LinearInput::ValueUp
+                | LinearInput::MixerSelect
+                | LinearInput::MixerStep
+                | LinearInput::MixerOutput
+        );
         let last = Stage::of(input).is_some_and(|stage| stage >= self.until);
-        if last && !routes && !(of_latents && self.until == Stage::AttnOutput) {
+        if last && !routes && !(others_follow && self.until == Stage::AttnOutput) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())

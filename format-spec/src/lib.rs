@@ -128,8 +128,9 @@ pub use layout::Layout;
 pub use meta::{META_VERSION, Meta, Provenance, SourceFile, TensorRecord};
 pub use model_config::{
     Activation, AttentionShape, ExpertGroups, Experts, FullAttention, GateClip, HalfLayers, LatentAttention,
-    ModelConfig, NormConfig, NormKind, NormPlacement, PerLayerEmbedding, PositionConfig, QkNorm, QueryGrowth,
-    Recurrent, RecurrentMixer, Residual, RopeScaling, RouterScore, SharedExperts, SharedKv, SlidingWindow,
+    ModelConfig, Multipliers, NormConfig, NormKind, NormPlacement, PerLayerEmbedding, PositionConfig, QkNorm,
+    QueryGrowth, Recurrent, RecurrentMixer, Residual, RopeScaling, RouterScore, SharedExperts, SharedKv,
+    SlidingWindow,
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;

@@ -5,6 +5,7 @@ mod attention;
 mod check;
 mod check_attention;
 mod half_layers;
+mod multipliers;
 mod position;
 mod recurrent;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use attention::{AttentionShape, FullAttention, LatentAttention, PerLayerEmbedding, SharedKv};
 pub use half_layers::HalfLayers;
+pub use multipliers::Multipliers;
 pub use position::{PositionConfig, RopeScaling};
 pub use recurrent::{Recurrent, RecurrentMixer};
 
@@ -119,9 +121,12 @@ pub struct ModelConfig {
     /// Whether what attention gives is multiplied with the sigmoid of a gate before the output projection.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_gate: bool,
-    /// Layers whose mixer is a recurrence instead of attention.
+    /// Layers whose mixer is a recurrence instead of attention, or beside it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recurrent: Option<Recurrent>,
+    /// What parts of layers are multiplied with.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub multipliers: Option<Multipliers>,
     /// Layers that are a mixer alone, or a feed-forward alone.
     #[serde(default, skip_serializing_if = "is_default")]
     pub half_layers: Option<HalfLayers>,
@@ -399,7 +404,7 @@ impl ModelConfig {
 
     /// Whether `layer` has attention.
     pub fn has_attention(&self, layer: u32) -> bool {
-        self.has_mixer(layer) && self.recurrent(layer).is_none()
+        self.has_mixer(layer) && self.recurrent(layer).is_none_or(|recurrent| recurrent.beside_attention)
     }
 
     /// Whether `layer` has attention or a recurrence.

@@ -195,6 +195,17 @@ tensor_kinds! {
     PostExpertNorm = 131, "post_expert_norm";
     /// Factor of each expert's weight, 1 x `experts`.
     ExpertScale = 132, "expert_scale";
+    /// Of Mamba-1, what makes the values that steps are made of, and the two inputs that channels share, of what the convolution
+    /// gives, `rank + 2 * state` x `width`.
+    MixerSelect = 133, "mixer_select";
+    /// What makes steps, `width` x `rank`.
+    MixerStepUp = 134, "mixer_step_up";
+    /// Norm of what steps are made of, 1 x `rank`.
+    MixerStepNorm = 135, "mixer_step_norm";
+    /// Norm of the first input that channels share, 1 x `state`.
+    MixerBNorm = 136, "mixer_b_norm";
+    /// Norm of the second, 1 x `state`.
+    MixerCNorm = 137, "mixer_c_norm";
 }
 
 impl TensorKind {
@@ -212,6 +223,13 @@ impl TensorKind {
     pub fn order_of_use(self) -> u32 {
         use TensorKind::*;
         let mixer = [
+            MixerIn,
+            MixerGate,
+            MixerStep,
+            MixerBeta,
+            MixerSelect,
+            MixerStepUp,
+            MixerOutput,
             AttnQDown,
             AttnQ,
             AttnK,
@@ -221,11 +239,6 @@ impl TensorKind {
             AttnKUp,
             AttnVUp,
             AttnOutput,
-            MixerIn,
-            MixerGate,
-            MixerStep,
-            MixerBeta,
-            MixerOutput,
         ];
         match mixer.iter().position(|of_mixer| *of_mixer == self) {
             Some(place) => place as u32,
@@ -264,6 +277,8 @@ impl TensorKind {
                 | TensorKind::MixerGate
                 | TensorKind::MixerStep
                 | TensorKind::MixerBeta
+                | TensorKind::MixerSelect
+                | TensorKind::MixerStepUp
                 | TensorKind::MixerOutput
                 | TensorKind::AttnGate
                 | TensorKind::Head

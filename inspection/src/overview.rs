@@ -188,6 +188,7 @@ pub fn model_parts(model: &ModelConfig) -> String {
         value_norm: _,
         per_layer_embedding,
         layer_scale: _,
+        multipliers: _,
         attention_scale: _,
         attention_softcap: _,
         logit_softcap: _,
@@ -224,10 +225,12 @@ pub fn model_parts(model: &ModelConfig) -> String {
     if let Some(recurrent) = recurrent {
         let name = match recurrent.mixer {
             RecurrentMixer::GatedDelta { .. } => "gated delta nets",
+            RecurrentMixer::Mamba1 { .. } => "Mamba-1",
             RecurrentMixer::Mamba2 { .. } => "Mamba-2",
             RecurrentMixer::ShortConv {} => "short convolutions",
         };
-        parts.push(format!("{name} in {} layers", recurrent.layers.len()));
+        let beside = if recurrent.beside_attention { " beside attention" } else { "" };
+        parts.push(format!("{name}{beside} in {} layers", recurrent.layers.len()));
     }
     if let Some(halves) = half_layers {
         for (layers, what) in [(&halves.mixer, "feed-forward"), (&halves.feed_forward, "mixer")] {

@@ -17,7 +17,7 @@ use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
 use crate::tensor::Tensor;
 
-pub use mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights};
+pub use mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights, Selection};
 
 /// A model. Matrices share the source's bytes, or come from disk whenever they are used; nothing is expanded.
 pub struct Model {

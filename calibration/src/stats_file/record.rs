@@ -91,6 +91,9 @@ impl Head {
             What::Input(LinearInput::PerLayerGate) => (13, 0),
             What::Input(LinearInput::PerLayerUp) => (14, 0),
             What::Input(LinearInput::Experts) => (15, 0),
+            What::Input(LinearInput::MixerOutput) => (16, 0),
+            What::Input(LinearInput::MixerSelect) => (17, 0),
+            What::Input(LinearInput::MixerStep) => (18, 0),
         };
         let mut bytes = [0; HEAD_BYTES];
         bytes[..4].copy_from_slice(&self.layer.unwrap_or(NO_LAYER).to_le_bytes());
@@ -121,10 +124,13 @@ impl Head {
             13 => What::Input(LinearInput::PerLayerGate),
             14 => What::Input(LinearInput::PerLayerUp),
             15 => What::Input(LinearInput::Experts),
+            16 => What::Input(LinearInput::MixerOutput),
+            17 => What::Input(LinearInput::MixerSelect),
+            18 => What::Input(LinearInput::MixerStep),
             INFLUENCE => What::Influence,
             END => What::End,
             which => {
-                return Err(Malformed::new("the kind of a record", "0 to 6, 10 to 15, 254 or 255", which));
+                return Err(Malformed::new("the kind of a record", "0 to 6, 10 to 18, 254 or 255", which));
             }
         };
         let head =

@@ -110,7 +110,8 @@ fn ssm(config: &ModelConfig, which: usize) -> Option<Value> {
         RecurrentMixer::Mamba2 { heads, head_dim, groups, state } => {
             [state, groups, heads, heads.checked_mul(head_dim)?]
         }
-        RecurrentMixer::ShortConv {} => return None,
+        // Such files are read only.
+        RecurrentMixer::Mamba1 { .. } | RecurrentMixer::ShortConv {} => return None,
     };
     numbers.get(which).copied().map(Value::U32)
 }

@@ -128,7 +128,7 @@ impl RandomModel<'_> {
         use TensorKind::*;
         match kind {
             // As they multiply, whatever other norms do.
-            MixerNorm => 1.0,
+            MixerNorm | MixerStepNorm | MixerBNorm | MixerCNorm => 1.0,
             // A state that fades, and filters that pass something on.
             MixerDecay => -1.0,
             MixerConv | MixerSkip => 0.5,

@@ -7,15 +7,18 @@
 //! |---|---|
 //! | `short_conv` | a causal convolution of each channel |
 //! | `delta` | the gated delta rule |
+//! | `selective` | the state space of Mamba-1 |
 //! | `state_space` | the state space of Mamba-2 |
 //! | `unit` | vectors of length 1 |
 
 mod delta;
+mod selective;
 mod short_conv;
 mod state_space;
 mod unit;
 
 pub use delta::GatedDelta;
+pub use selective::SelectiveScan;
 pub use short_conv::{ShortConv, keep_last};
 pub use state_space::StateSpace;
 pub use unit::scale_to_length;

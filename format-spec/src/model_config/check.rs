@@ -56,6 +56,7 @@ impl ModelConfig {
             sliding_window,
             recurrent,
             half_layers,
+            multipliers,
             experts,
             bos,
             stop_tokens,
@@ -106,6 +107,7 @@ impl ModelConfig {
         }
         recurrent.as_ref().map_or(Ok(()), |recurrent| self.check_recurrent(recurrent))?;
         half_layers.as_ref().map_or(Ok(()), |halves| self.check_half_layers(halves))?;
+        multipliers.map_or(Ok(()), |multipliers| self.check_multipliers(&multipliers))?;
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         latent.map_or(Ok(()), |latent| self.check_latent(latent))?;
         full_attention.map_or(Ok(()), |full| self.check_full_attention(full))?;
@@ -213,6 +215,16 @@ impl ModelConfig {
         if recurrent.layers.is_empty() {
             return Err("recurrent layers are none, expected at least one".into());
         }
+        if recurrent.beside_attention
+            && (self.latent.is_some() || self.residual != Residual::Sequential || self.sub_norms)
+        {
+            return Err("recurrent beside_attention is true, which goes with residual sequential, and without latent and \
+                        sub_norms only"
+                .into());
+        }
+        if recurrent.without_norm && !matches!(recurrent.mixer, RecurrentMixer::Mamba2 { .. }) {
+            return Err("recurrent without_norm is true, which goes with the mixer mamba2 only".into());
+        }
         match recurrent.mixer {
             RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } => {
                 check_widths([
@@ -233,6 +245,22 @@ impl ModelConfig {
                 ])?;
                 check_shared(("heads", heads), ("groups", groups))?;
                 check_state(heads, head_dim, state)
+            }
+            RecurrentMixer::Mamba1 { width, state, rank, norm_epsilon, norm_gains } => {
+                check_widths([("width", width), ("state", state), ("rank", rank)])?;
+                up_to("recurrent rank", rank, width)?;
+                match norm_epsilon {
+                    Some(epsilon) if !(epsilon.is_finite() && epsilon >= 0.0) => {
+                        return Err(format!(
+                            "recurrent norm_epsilon is {epsilon}, expected a finite number of 0 or more"
+                        ));
+                    }
+                    None if norm_gains => {
+                        return Err("recurrent norm_gains are there, which go with norm_epsilon only".into());
+                    }
+                    _ => {}
+                }
+                check_state(width, 1, state)
             }
             RecurrentMixer::ShortConv {} => Ok(()),
         }
@@ -282,7 +310,7 @@ impl ModelConfig {
     }
 }
 
-fn check_widths(widths: [(&str, u32); 4]) -> Result<(), String> {
+fn check_widths<const N: usize>(widths: [(&str, u32); N]) -> Result<(), String> {
     widths.into_iter().try_for_each(|(name, value)| up_to(&format!("recurrent {name}"), value, 1 << 16))
 }
 
@@ -367,7 +395,7 @@ pub(super) fn up_to(name: &str, value: u32, limit: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn positive(name: &str, value: f32) -> Result<(), String> {
+pub(super) fn positive(name: &str, value: f32) -> Result<(), String> {
     if value.is_finite() && value > 0.0 {
         Ok(())
     } else {

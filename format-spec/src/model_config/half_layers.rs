@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn model() -> ModelConfig {
-        let recurrent = Recurrent { mixer: RecurrentMixer::ShortConv {}, taps: 3, layers: vec![0] };
+        let recurrent = Recurrent::new(RecurrentMixer::ShortConv {}, 3, vec![0]);
         ModelConfig {
             layers: 3,
             hidden: 8,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::is_default;
+
 /// The mixer of some layers in place of attention. MODEL.md section 7 says what each computes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -12,6 +14,19 @@ pub struct Recurrent {
     pub taps: u32,
     /// The layers, ascending.
     pub layers: Vec<u32>,
+    /// Whether these layers have attention as well: both read the same, and what they give is added up (Falcon-H1).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub beside_attention: bool,
+    /// Whether what a [`RecurrentMixer::Mamba2`] gives is gated and not normalized.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub without_norm: bool,
+}
+
+impl Recurrent {
+    /// A mixer in place of attention in `layers`.
+    pub const fn new(mixer: RecurrentMixer, taps: u32, layers: Vec<u32>) -> Recurrent {
+        Recurrent { mixer, taps, layers, beside_attention: false, without_norm: false }
+    }
 }
 
 /// What a recurrent mixer computes.
@@ -28,6 +43,21 @@ pub enum RecurrentMixer {
         value_heads: u32,
         /// Width of such a head.
         value_dim: u32,
+    },
+    /// The state space of Mamba-1 (arXiv 2312.00752), behind a convolution.
+    Mamba1 {
+        /// Channels.
+        width: u32,
+        /// Values that the state keeps for each channel.
+        state: u32,
+        /// Values that steps are made of.
+        rank: u32,
+        /// Whether these and the two inputs that all channels share are normalized, and by what.
+        #[serde(default, skip_serializing_if = "is_default")]
+        norm_epsilon: Option<f32>,
+        /// Whether these norms have gains.
+        #[serde(default, skip_serializing_if = "is_default")]
+        norm_gains: bool,
     },
     /// The state space of Mamba-2 (arXiv 2405.21060), behind a convolution of its three inputs.
     Mamba2 {
@@ -49,7 +79,9 @@ impl Recurrent {
     /// Rows of the input projection, in a model of width `hidden`.
     pub fn input_rows(&self, hidden: usize) -> usize {
         match self.mixer {
-            RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => self.channels(hidden),
+            RecurrentMixer::GatedDelta { .. }
+            | RecurrentMixer::Mamba1 { .. }
+            | RecurrentMixer::Mamba2 { .. } => self.channels(hidden),
             RecurrentMixer::ShortConv {} => 3 * hidden,
         }
     }
@@ -63,6 +95,7 @@ impl Recurrent {
             RecurrentMixer::Mamba2 { groups, state, .. } => {
                 self.output_columns(hidden) + 2 * groups as usize * state as usize
             }
+            RecurrentMixer::Mamba1 { width, .. } => width as usize,
             RecurrentMixer::ShortConv {} => hidden,
         }
     }
@@ -74,6 +107,7 @@ impl Recurrent {
                 value_heads as usize * value_dim as usize
             }
             RecurrentMixer::Mamba2 { heads, head_dim, .. } => heads as usize * head_dim as usize,
+            RecurrentMixer::Mamba1 { width, .. } => width as usize,
             RecurrentMixer::ShortConv {} => hidden,
         }
     }
@@ -83,6 +117,8 @@ impl Recurrent {
         match self.mixer {
             RecurrentMixer::GatedDelta { value_heads, .. } => value_heads as usize,
             RecurrentMixer::Mamba2 { heads, .. } => heads as usize,
+            // Each channel is one.
+            RecurrentMixer::Mamba1 { width, .. } => width as usize,
             RecurrentMixer::ShortConv {} => 0,
         }
     }

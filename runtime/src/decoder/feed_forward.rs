@@ -59,7 +59,9 @@ impl Decoder {
         let width = mlp.up.weight.rows();
         let inner = if let Some(linear) = &mlp.gate {
             let pair = [linear, &mlp.up];
-            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident()) {
+            // A factor comes before the function.
+            let factor = self.multipliers().ffn_gate;
+            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident().filter(|_| factor == 1.0)) {
                 let mut latents = std::mem::take(&mut coded.latents);
                 let blocks = pair.iter().any(|linear| linear.weight.has_blocks());
                 let input = coded.input(&self.cpu, self.activations, input, mlp.up.weight.cols(), blocks);
@@ -71,6 +73,7 @@ impl Decoder {
                 return Ok(gate);
             }
             self.linears(&pair, input, coded, &mut [gate, up])?;
+            self.multiply_rows(gate, width, factor);
             profile.lap(Section::Matmul);
             self.cpu.for_each_rows([(&mut *gate, width)], WORK * width, |first, [gate]| {
                 gated(isa, function, gate, &up[first * width..][..gate.len()]);

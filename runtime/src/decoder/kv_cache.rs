@@ -59,6 +59,8 @@ pub(super) struct Layer {
     pub kv: KvLayer,
     /// Where the layer is recurrent.
     pub recurrent: Option<RecurrentState>,
+    /// Whether it is so in place of attention: it stores no position.
+    pub stores_none: bool,
     /// Positions that queries see.
     window: usize,
     /// Whether it lets positions go.
@@ -111,7 +113,8 @@ impl KvCache {
                 kv,
                 recurrent: if recurrent { RecurrentState::new(config)? } else { None },
                 window: window.map_or(usize::MAX, |size| size as usize),
-                lets_go: options.keep.is_some() && window.is_none() && !recurrent,
+                stores_none: recurrent && !config.has_attention(index),
+                lets_go: options.keep.is_some() && window.is_none() && config.has_attention(index),
                 mass: zeros(mass, "attention of positions")?,
             })
         };
@@ -340,9 +343,10 @@ struct Plan {
 impl Plan {
     fn new(config: &ModelConfig, index: u32, capacity: usize, batch: usize, options: KvOptions) -> Plan {
         let shape = shape(config, index, options);
-        let only = |kv| Plan { kv, mass: 0, recurrent: false };
+        let recurrent = config.recurrent(index).is_some();
+        let only = |kv| Plan { kv, mass: 0, recurrent };
         if !config.has_attention(index) {
-            return Plan { recurrent: config.recurrent(index).is_some(), ..only(KvLayer::new(shape, 0)) };
+            return only(KvLayer::new(shape, 0));
         }
         match (config.window(index), options.keep) {
             (Some(_), _) if options.whole => only(KvLayer::new(shape, capacity)),

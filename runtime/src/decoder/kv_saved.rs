@@ -5,8 +5,8 @@
 //! | Bytes | What |
 //! |---|---|
 //! | 4 x 4 | positions seen; positions behind the last that was ever stored; those of layers that let some go; positions at the last time |
-//! | for each layer | keys and values of the positions that it has, f32 attention that these have got, where that is counted |
 //! | for each recurrent layer | a byte, 1 where a token was seen; f32 inputs of the convolution and memory |
+//! | for each layer with attention | keys and values of the positions that it has, f32 attention that these have got, where that is counted |
 //!
 //! A position that was marked is not: it is the first thing that who goes on would mark again.
 
@@ -30,6 +30,8 @@ impl KvCache {
                 let (seen, now) = recurrent.now();
                 bytes.push(u8::from(seen));
                 [&now.inputs, &now.memory].into_iter().for_each(|floats| put_floats(bytes, floats));
+            }
+            if layer.stores_none {
                 continue;
             }
             let positions = self.kept_in(layer);
@@ -67,8 +69,7 @@ impl KvCache {
         let mut next = || numbers.next().unwrap_or(0);
         let [len, stored, used, let_go] = [next(), next(), next(), next()];
         let lets_go = self.layers.iter().any(|layer| layer.lets_go);
-        // Recurrent layers store no position.
-        let stores = self.layers.iter().any(|layer| layer.recurrent.is_none());
+        let stores = self.layers.iter().any(|layer| !layer.stores_none);
         let fits = len <= if stores { stored } else { self.capacity }
             && stored <= self.capacity
             && used <= len
@@ -105,9 +106,9 @@ impl Layer {
             let seen = reader.take(1)?[0] != 0;
             let now = recurrent.replace(seen);
             take_floats(reader, &mut now.inputs)?;
-            return take_floats(reader, &mut now.memory);
+            take_floats(reader, &mut now.memory)?;
         }
-        if positions.is_empty() {
+        if self.stores_none || positions.is_empty() {
             return Ok(());
         }
         // A page at least, of which the size of a position is known; the rest when the bytes are seen to be there.

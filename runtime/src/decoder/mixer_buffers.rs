@@ -17,7 +17,11 @@ pub(super) struct MixerBuffers {
     pub gate: AlignedFloats,
     pub step: AlignedFloats,
     pub beta: AlignedFloats,
+    pub selected: AlignedFloats,
+    pub ranks: AlignedFloats,
     pub mixed: AlignedFloats,
+    /// What a mixer gives while attention beside it is computed.
+    pub beside: AlignedFloats,
 }
 
 /// The buffers of some tokens that follow each other in a sequence.
@@ -37,24 +41,39 @@ pub(super) struct MixerWidths {
     pub channels: usize,
     pub gate: usize,
     pub heads: usize,
+    pub beta: usize,
+    /// What steps are made of and inputs that channels share; and the first of these alone.
+    pub selected: usize,
+    pub ranks: usize,
     pub mixed: usize,
+    /// Of the residual stream, where there is attention beside the mixer.
+    pub beside: usize,
 }
 
 impl MixerWidths {
     fn of(config: &ModelConfig) -> MixerWidths {
         let Some(recurrent) = &config.recurrent else { return MixerWidths::default() };
         let hidden = config.hidden as usize;
+        let (selected, ranks) = match recurrent.mixer {
+            RecurrentMixer::Mamba1 { state, rank, .. } => ((rank + 2 * state) as usize, rank as usize),
+            _ => (0, 0),
+        };
         MixerWidths {
             input: recurrent.input_rows(hidden),
             channels: recurrent.channels(hidden),
             gate: match recurrent.mixer {
-                RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => {
-                    recurrent.output_columns(hidden)
-                }
                 RecurrentMixer::ShortConv {} => 0,
+                _ => recurrent.output_columns(hidden),
             },
             heads: recurrent.heads(),
+            beta: match recurrent.mixer {
+                RecurrentMixer::Mamba1 { .. } => 0,
+                _ => recurrent.heads(),
+            },
+            selected,
+            ranks,
             mixed: recurrent.output_columns(hidden),
+            beside: if recurrent.beside_attention { hidden } else { 0 },
         }
     }
 }
@@ -69,8 +88,11 @@ impl MixerBuffers {
             channels: buffer(widths.channels)?,
             gate: buffer(widths.gate)?,
             step: buffer(widths.heads)?,
-            beta: buffer(widths.heads)?,
+            beta: buffer(widths.beta)?,
+            selected: buffer(widths.selected)?,
+            ranks: buffer(widths.ranks)?,
             mixed: buffer(widths.mixed)?,
+            beside: buffer(widths.beside)?,
         })
     }
 
@@ -84,26 +106,30 @@ impl MixerBuffers {
             channels: &mut self.channels[of(widths.channels)],
             gate: &mut self.gate[of(widths.gate)],
             step: &mut self.step[of(widths.heads)],
-            beta: &mut self.beta[of(widths.heads)],
+            beta: &mut self.beta[of(widths.beta)],
             mixed: &mut self.mixed[of(widths.mixed)],
         }
     }
 
     pub fn floats_per_token(config: &ModelConfig) -> usize {
-        let MixerWidths { input, channels, gate, heads, mixed } = MixerWidths::of(config);
-        input + channels + gate + 2 * heads + mixed
+        let MixerWidths { input, channels, gate, heads, beta, selected, ranks, mixed, beside } =
+            MixerWidths::of(config);
+        input + channels + gate + heads + beta + selected + ranks + mixed + beside
     }
 
     /// Makes room for `tokens` tokens, of those that there is room for.
     pub fn resize(&mut self, tokens: usize) {
-        let MixerWidths { input, channels, gate, heads, mixed } = self.widths;
+        let MixerWidths { input, channels, gate, heads, beta, selected, ranks, mixed, beside } = self.widths;
         for (buffer, width) in [
             (&mut self.input, input),
             (&mut self.channels, channels),
             (&mut self.gate, gate),
             (&mut self.step, heads),
-            (&mut self.beta, heads),
+            (&mut self.beta, beta),
+            (&mut self.selected, selected),
+            (&mut self.ranks, ranks),
             (&mut self.mixed, mixed),
+            (&mut self.beside, beside),
         ] {
             buffer.resize(tokens * width);
         }

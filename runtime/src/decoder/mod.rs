@@ -13,6 +13,8 @@
 //! | `activations` | in which type matrices get their inputs |
 //! | `state`, `caches` | what changes while a decoder runs; the sequences of it, and which rows of a step are whose |
 //! | `recurrent`, `mixer_buffers` | layers that carry a state from token to token |
+//! | `selective` | of these, Mamba-1 |
+//! | `both` | attention beside such a mixer, and factors of parts |
 //! | `kv_cache`, `kv_keep`, `recurrent_state` | keys and values, which of them are kept, and what recurrent layers keep |
 //! | `kv_saved` | all of that as bytes |
 //! | `clustered_head` | logits of the likeliest clusters of tokens only |
@@ -22,6 +24,7 @@
 
 mod activations;
 mod attention;
+mod both;
 mod caches;
 mod clustered_head;
 mod early_exit;
@@ -45,6 +48,7 @@ mod recurrent_state;
 mod residual;
 mod rotation;
 mod routing;
+mod selective;
 mod skipping;
 mod state;
 mod step;

@@ -15,8 +15,14 @@ pub enum LinearInput {
     KeyUp,
     /// Of the matrices that make values of latents, those of all heads: `tokens x heads` rows.
     ValueUp,
-    /// Of the output projection of attention, or of a recurrent mixer.
+    /// Of the output projection of attention.
     AttnOutput,
+    /// Of the output projection of a recurrent mixer.
+    MixerOutput,
+    /// Of what makes steps and inputs of the state of what the convolution of a recurrent mixer gives.
+    MixerSelect,
+    /// Of what makes steps at last.
+    MixerStep,
     /// Of the gate and up projections; with experts, of all tokens, and what the router reads.
     Ffn,
     /// Of the down projection; with experts, of the shared one.

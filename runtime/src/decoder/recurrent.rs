@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use qsf_format::{Recurrent, RecurrentMixer};
+use qsf_format::{Multipliers, Recurrent, RecurrentMixer};
 
 use super::mixer_buffers::{MixerBuffers, MixerRows};
 use super::recurrent_state::RecurrentState;
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::weights::{Linear, RecurrentWeights};
 use qsf_cpu::math::{exp, sigmoid, softplus};
 use qsf_cpu::{
-    Function, GatedDelta, ShortConv, StateSpace, gated, keep_last, multiply, rms_norm_in_place,
+    Function, GatedDelta, ShortConv, StateSpace, gated, keep_last, multiply, rms_norm_in_place, scale,
     scale_to_length,
 };
 
@@ -35,6 +35,11 @@ impl Decoder {
         }
         self.project(state, weights)?;
         state.profile.lap(Section::Matmul);
+        if let RecurrentMixer::Mamba1 { .. } = recurrent.mixer
+            && self.selective(state, index, weights, observer)?.is_break()
+        {
+            return Ok(ControlFlow::Break(()));
+        }
         let DecoderState { caches, mixer, .. } = state;
         caches.for_each(|rows, kv| {
             let Some(kept) = kv.recurrent(index) else { return };
@@ -43,15 +48,16 @@ impl Decoder {
                 RecurrentMixer::GatedDelta { .. } => self.gated_delta(rows, kept, recurrent, weights),
                 RecurrentMixer::Mamba2 { .. } => self.state_space(rows, kept, recurrent, weights),
                 RecurrentMixer::ShortConv {} => self.short_conv(rows, kept, weights),
+                RecurrentMixer::Mamba1 { .. } => {}
             }
         });
         state.profile.lap(Section::Attention);
         let DecoderState { mixer, coded, projected, .. } = state;
         let mixed = match recurrent.mixer {
-            RecurrentMixer::GatedDelta { .. } | RecurrentMixer::Mamba2 { .. } => &mixer.gate,
             RecurrentMixer::ShortConv {} => &mixer.mixed,
+            _ => &mixer.gate,
         };
-        if observer.observe(LinearInput::AttnOutput, weights.output.weight.cols(), mixed).is_break() {
+        if observer.observe(LinearInput::MixerOutput, weights.output.weight.cols(), mixed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
         self.linears(&[&weights.output], mixed, coded, &mut [projected])?;
@@ -76,7 +82,29 @@ impl Decoder {
                 count += 1;
             }
         }
-        self.linears(&linears[..count], normed, coded, &mut outs[..count])
+        self.linears(&linears[..count], normed, coded, &mut outs[..count])?;
+        if let Some(factors) = &self.model.config.multipliers {
+            self.multiply_inputs(mixer, factors);
+        }
+        Ok(())
+    }
+
+    /// Multiplies what the projections of a mixer of Mamba-2 have given.
+    fn multiply_inputs(&self, mixer: &mut MixerBuffers, factors: &Multipliers) {
+        let MixerBuffers { widths, input, gate, step, .. } = mixer;
+        let (isa, width) = (self.cpu.isa(), widths.mixed);
+        self.multiply_rows(gate, widths.gate, factors.mixer_gate);
+        self.multiply_rows(step, widths.heads, factors.mixer_step);
+        let shared = (widths.input - width) / 2;
+        self.cpu.for_each_rows([(&mut **input, widths.input)], WORK * widths.input, |_, [input]| {
+            for row in input.chunks_exact_mut(widths.input) {
+                let (x, rest) = row.split_at_mut(width);
+                let (b, c) = rest.split_at_mut(shared);
+                for (part, factor) in [x, b, c].into_iter().zip(factors.mixer_inputs) {
+                    scale(isa, part, factor);
+                }
+            }
+        });
     }
 
     /// The gated delta rule: queries, keys and values through the convolution, queries and keys of length 1, the state, and what it
@@ -182,6 +210,7 @@ impl Decoder {
         let rows = [(&mut *mixed, widths.mixed), (&mut *gate, widths.mixed)];
         self.cpu.for_each_rows(rows, WORK * widths.mixed, |_, [mixed, gate]| {
             gated(isa, Function::Silu, gate, mixed);
+            // Without a norm there are no gains to go along with the parts.
             for row in gate.chunks_exact_mut(widths.mixed) {
                 let parts = row.chunks_exact_mut(widths.mixed / groups);
                 for (part, gain) in parts.zip(weights.norm.chunks_exact(widths.mixed / groups)) {

@@ -6,7 +6,7 @@
 use qsf_format::{ModelConfig, RecurrentMixer};
 
 use crate::error::Result;
-use qsf_cpu::{AlignedFloats, GatedDelta, StateSpace};
+use qsf_cpu::{AlignedFloats, GatedDelta, SelectiveScan, StateSpace};
 
 /// The state of one layer.
 pub struct RecurrentState {
@@ -53,6 +53,9 @@ fn sizes(config: &ModelConfig) -> Option<(usize, usize)> {
         }
         RecurrentMixer::Mamba2 { heads, head_dim, state, .. } => {
             StateSpace::state_len(heads as usize, head_dim as usize, state as usize)
+        }
+        RecurrentMixer::Mamba1 { width, state, .. } => {
+            SelectiveScan::state_len(width as usize, state as usize)
         }
         RecurrentMixer::ShortConv {} => 0,
     };

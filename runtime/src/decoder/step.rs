@@ -86,8 +86,10 @@ impl Decoder {
             sliding_window: _,
             // `latent`.
             latent: _,
-            // `recurrent`, `recurrent_state`.
+            // `recurrent`, `recurrent_state`, `both`.
             recurrent: _,
+            // `both`, `recurrent`, `feed_forward`.
+            multipliers: _,
             // Which parts a layer has: `Model::load`; `layer` runs those.
             half_layers: _,
             full_attention: _,
@@ -393,8 +395,19 @@ impl Decoder {
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
         let flow = match &layer.mixer {
-            Some(Mixer::Attention(weights)) => self.attention(state, index, weights, observer)?,
-            Some(Mixer::Recurrent(weights)) => self.recurrent(state, index, weights, observer)?,
+            Some(Mixer::Attention(weights)) => {
+                let flow = self.attention(state, index, weights, observer)?;
+                self.multiply_projected(state, self.multipliers().attention);
+                flow
+            }
+            Some(Mixer::Recurrent(weights)) => {
+                let flow = self.recurrent(state, index, weights, observer)?;
+                self.multiply_projected(state, self.multipliers().mixer);
+                flow
+            }
+            Some(Mixer::Both(attention, recurrent)) => {
+                self.both(state, index, attention, recurrent, observer)?
+            }
             None => ControlFlow::Continue(()),
         };
         if flow.is_break() {
@@ -411,6 +424,7 @@ impl Decoder {
         if self.feed_forward(state, ffn, observer)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
+        self.multiply_projected(state, self.multipliers().ffn);
         state.profile.lap(Section::Matmul);
         // With an input of its own, the layer goes on with the stream as it is.
         let (factor, then) = if layer.per_layer.is_some() { (None, None) } else { (layer.scale, next) };

@@ -223,6 +223,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         value_norm,
         per_layer_embedding,
         layer_scale,
+        multipliers,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -241,6 +242,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (*value_norm, "norms of values"),
         (per_layer_embedding.is_some(), "embeddings of layers"),
         (*layer_scale, "scaled layers"),
+        (multipliers.is_some(), "scaled parts of layers"),
         (residual_scale.is_some(), "scaled residual streams"),
         (logit_scale.is_some(), "scaled logits"),
         (qkv_clip.is_some(), "limited queries, keys and values"),

@@ -86,7 +86,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         FfnActAbove | FfnActBelow => (1, 1),
         AttnGate => (q, hidden),
         MixerIn | MixerGate | MixerStep | MixerBeta | MixerOutput | MixerConv | MixerConvBias
-        | MixerDecay | MixerStepBias | MixerSkip | MixerNorm | MixerInBias | MixerOutputBias => {
+        | MixerDecay | MixerStepBias | MixerSkip | MixerNorm | MixerInBias | MixerOutputBias
+        | MixerSelect | MixerStepUp | MixerStepNorm | MixerBNorm | MixerCNorm => {
             mixer_shape(recurrent?, id.kind, hidden)?
         }
         FfnBiases | RopeFactors => return None,
@@ -98,6 +99,19 @@ fn mixer_shape(recurrent: &Recurrent, kind: TensorKind, hidden: usize) -> Option
     use TensorKind::*;
     let (inputs, outputs) = (recurrent.input_rows(hidden), recurrent.output_columns(hidden));
     let (channels, taps, heads) = (recurrent.channels(hidden), recurrent.taps as usize, recurrent.heads());
+    if let RecurrentMixer::Mamba1 { width, state, rank, norm_gains, .. } = recurrent.mixer {
+        let [width, state, rank] = [width, state, rank].map(|n| n as usize);
+        match kind {
+            MixerGate => return Some((width, hidden)),
+            MixerSelect => return Some((rank + 2 * state, width)),
+            MixerStepUp => return Some((width, rank)),
+            MixerDecay => return Some((1, width * state)),
+            MixerStepBias | MixerSkip | MixerConvBias => return Some((1, width)),
+            MixerStepNorm if norm_gains => return Some((1, rank)),
+            MixerBNorm | MixerCNorm if norm_gains => return Some((1, state)),
+            _ => {}
+        }
+    }
     match (recurrent.mixer, kind) {
         (_, MixerIn) => Some((inputs, hidden)),
         (_, MixerOutput) => Some((hidden, outputs)),
@@ -114,6 +128,7 @@ fn mixer_shape(recurrent: &Recurrent, kind: TensorKind, hidden: usize) -> Option
         (RecurrentMixer::GatedDelta { .. }, MixerBeta) => Some((heads, hidden)),
         (RecurrentMixer::GatedDelta { value_dim, .. }, MixerNorm) => Some((1, value_dim as usize)),
         (RecurrentMixer::Mamba2 { .. }, MixerSkip) => Some((1, heads)),
+        (RecurrentMixer::Mamba2 { .. }, MixerNorm) if recurrent.without_norm => None,
         (RecurrentMixer::Mamba2 { .. }, MixerNorm) => Some((1, outputs)),
         (RecurrentMixer::Mamba2 { .. }, MixerConvBias) => Some((1, channels)),
         (RecurrentMixer::ShortConv {}, MixerConvBias) => Some((1, channels)),
@@ -190,6 +205,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         residual_scale: _,
         logit_scale: _,
         qkv_clip: _,
+        multipliers: _,
         query_growth: _,
         gate_clip: _,
         sliding_window: _,

@@ -78,25 +78,27 @@ impl LayerWeights {
             | ExpertGate | ExpertUp | ExpertDown => return self.ffn.as_mut()?.linear_mut(kind, expert),
             _ => {}
         }
-        match self.mixer.as_mut()? {
-            Mixer::Attention(weights) => match kind {
-                AttnQ => Some(&mut weights.q),
-                AttnK => weights.k.as_mut(),
-                AttnV => weights.v.as_mut(),
-                AttnGate => weights.gate.as_mut(),
-                AttnOutput => Some(&mut weights.output),
-                AttnQDown => weights.latent.as_mut()?.q_down.as_mut(),
-                AttnKvDown => Some(&mut weights.latent.as_mut()?.kv_down),
-                _ => None,
-            },
-            Mixer::Recurrent(weights) => match kind {
-                MixerIn => Some(&mut weights.input),
-                MixerGate => weights.gate.as_mut(),
-                MixerStep => weights.step.as_mut(),
-                MixerBeta => weights.beta.as_mut(),
-                MixerOutput => Some(&mut weights.output),
-                _ => None,
-            },
+        let (attention, recurrent) = match self.mixer.as_mut()? {
+            Mixer::Attention(attention) => (Some(attention), None),
+            Mixer::Recurrent(recurrent) => (None, Some(recurrent)),
+            Mixer::Both(attention, recurrent) => (Some(attention), Some(recurrent)),
+        };
+        match kind {
+            AttnQ => Some(&mut attention?.q),
+            AttnK => attention?.k.as_mut(),
+            AttnV => attention?.v.as_mut(),
+            AttnGate => attention?.gate.as_mut(),
+            AttnOutput => Some(&mut attention?.output),
+            AttnQDown => attention?.latent.as_mut()?.q_down.as_mut(),
+            AttnKvDown => Some(&mut attention?.latent.as_mut()?.kv_down),
+            MixerIn => Some(&mut recurrent?.input),
+            MixerGate => recurrent?.gate.as_mut(),
+            MixerStep => recurrent?.step.as_mut(),
+            MixerBeta => recurrent?.beta.as_mut(),
+            MixerSelect => Some(&mut recurrent?.selection.as_mut()?.select),
+            MixerStepUp => Some(&mut recurrent?.selection.as_mut()?.step),
+            MixerOutput => Some(&mut recurrent?.output),
+            _ => None,
         }
     }
 }

@@ -4,8 +4,8 @@ use qsf_cpu::Function;
 use qsf_format::{Activation, GateClip, PositionConfig, Residual, TensorId, TensorKind};
 
 use super::{
-    BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixer, Mixture, Mlp, Model, ModelParts,
-    Norm, PerLayer, PerLayerInputs, Shared,
+    BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixture, Mlp, Model, ModelParts, Norm,
+    PerLayer, PerLayerInputs, Shared,
 };
 use crate::error::{Result, RuntimeError};
 use crate::source::WeightSource;
@@ -91,11 +91,7 @@ impl Loader<'_> {
         let ffn_norm = pre && ffn && config.residual != Residual::ParallelOneNorm;
         Ok(LayerWeights {
             attn_norm: layer_norm(pre && mixer, AttnNorm, AttnNormBias)?,
-            mixer: match config.recurrent(i) {
-                Some(recurrent) => Some(Mixer::Recurrent(Box::new(self.recurrent(i, recurrent)?))),
-                None if mixer => Some(Mixer::Attention(Box::new(self.attention(i)?))),
-                None => None,
-            },
+            mixer: self.mixer(i)?,
             post_attn_norm: self.gain_only(post, i, PostAttnNorm)?,
             ffn_norm: layer_norm(ffn_norm, FfnNorm, FfnNormBias)?,
             ffn: ffn.then(|| self.feed_forward(i)).transpose()?,

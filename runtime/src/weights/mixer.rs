@@ -8,6 +8,8 @@ pub enum Mixer {
     Attention(Box<AttentionWeights>),
     /// A recurrence.
     Recurrent(Box<RecurrentWeights>),
+    /// Both over the same input, added up.
+    Both(Box<AttentionWeights>, Box<RecurrentWeights>),
 }
 
 /// The weights of attention. Norms are there as the configuration says.
@@ -62,23 +64,35 @@ pub struct RecurrentWeights {
     pub conv: Vec<f32>,
     /// One value per channel.
     pub conv_bias: Option<Vec<f32>>,
-    /// Rate of decay of each head, below 0.
+    /// Rate of decay of each head, below 0; of Mamba-1 a row of rates for each channel, padded.
     pub decay: Vec<f32>,
     /// Added to the step of each head.
     pub step_bias: Vec<f32>,
     /// What passes by the state, for each head.
     pub skip: Vec<f32>,
-    /// Gains of the norm of the output.
+    /// Gains of the norm of the output; none where it has no norm.
     pub norm: Vec<f32>,
+    /// What steps and inputs of the state are made by, where that is done behind the convolution.
+    pub selection: Option<Selection>,
     /// Output projection.
     pub output: Linear,
+}
+
+/// What a mixer of Mamba-1 makes of what its convolution gives.
+pub struct Selection {
+    /// Makes what steps are made of, and the two inputs that channels share.
+    pub select: Linear,
+    /// Gains of the norms of these three, where they are normalized.
+    pub norms: Option<[Vec<f32>; 3]>,
+    /// Makes steps.
+    pub step: Linear,
 }
 
 impl LayerWeights {
     /// Attention, where the layer has it.
     pub fn attention(&self) -> Option<&AttentionWeights> {
         match &self.mixer {
-            Some(Mixer::Attention(attention)) => Some(attention),
+            Some(Mixer::Attention(attention) | Mixer::Both(attention, _)) => Some(attention),
             Some(Mixer::Recurrent(_)) | None => None,
         }
     }
@@ -91,17 +105,30 @@ impl LayerWeights {
 
 impl Mixer {
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let (all, latent) = match self {
-            Mixer::Attention(weights) => {
-                let AttentionWeights { q, k, v, latent, gate, output, .. } = &**weights;
-                ([Some(q), k.as_ref(), v.as_ref(), gate.as_ref(), Some(output)], latent.as_ref())
-            }
-            Mixer::Recurrent(weights) => {
-                let RecurrentWeights { input, gate, step, beta, output, .. } = &**weights;
-                ([Some(input), gate.as_ref(), step.as_ref(), beta.as_ref(), Some(output)], None)
-            }
+        let (attention, recurrent) = match self {
+            Mixer::Attention(attention) => (Some(attention), None),
+            Mixer::Recurrent(recurrent) => (None, Some(recurrent)),
+            Mixer::Both(attention, recurrent) => (Some(attention), Some(recurrent)),
         };
-        all.into_iter().flatten().chain(latent.into_iter().flat_map(LatentWeights::linears))
+        let of_attention = attention.into_iter().flat_map(|weights| weights.linears());
+        of_attention.chain(recurrent.into_iter().flat_map(|weights| weights.linears()))
+    }
+}
+
+impl AttentionWeights {
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let AttentionWeights { q, k, v, latent, gate, output, .. } = self;
+        let all = [Some(q), k.as_ref(), v.as_ref(), gate.as_ref(), Some(output)];
+        all.into_iter().flatten().chain(latent.iter().flat_map(LatentWeights::linears))
+    }
+}
+
+impl RecurrentWeights {
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let RecurrentWeights { input, gate, step, beta, selection, output, .. } = self;
+        let selection = selection.iter().flat_map(|selection| [&selection.select, &selection.step]);
+        let all = [Some(input), gate.as_ref(), step.as_ref(), beta.as_ref(), Some(output)];
+        all.into_iter().flatten().chain(selection)
     }
 }
 

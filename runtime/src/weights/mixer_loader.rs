@@ -1,14 +1,28 @@
 //! From the tensors of a layer to the weights of its mixer.
 
-use qsf_format::{QkNorm, Recurrent, TensorId, TensorKind};
+use qsf_cpu::SelectiveScan;
+use qsf_format::{QkNorm, Recurrent, RecurrentMixer, TensorId, TensorKind};
 
 use super::loader::Loader;
-use super::mixer::{AttentionWeights, LatentWeights, RecurrentWeights};
+use super::mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights, Selection};
 use super::{Linear, Norm};
 use crate::error::{Result, RuntimeError};
 
 impl Loader<'_> {
-    pub(super) fn attention(&self, i: u32) -> Result<AttentionWeights> {
+    pub(super) fn mixer(&self, i: u32) -> Result<Option<Mixer>> {
+        let config = self.parts.config();
+        let attention = || self.attention(i).map(Box::new);
+        Ok(match (config.has_attention(i), config.recurrent(i)) {
+            (true, None) => Some(Mixer::Attention(attention()?)),
+            (false, Some(recurrent)) => Some(Mixer::Recurrent(Box::new(self.recurrent(i, recurrent)?))),
+            (true, Some(recurrent)) => {
+                Some(Mixer::Both(attention()?, Box::new(self.recurrent(i, recurrent)?)))
+            }
+            (false, None) => None,
+        })
+    }
+
+    fn attention(&self, i: u32) -> Result<AttentionWeights> {
         use TensorKind::*;
         let config = self.parts.config();
         let used = |kind| self.is_used(i, kind);
@@ -50,7 +64,23 @@ impl Loader<'_> {
         })
     }
 
-    pub(super) fn recurrent(&self, i: u32, recurrent: &Recurrent) -> Result<RecurrentWeights> {
+    fn selection(&self, i: u32, recurrent: &Recurrent) -> Result<Selection> {
+        use TensorKind::*;
+        let (select, step) = (self.matrix(i, MixerSelect)?, self.matrix(i, MixerStepUp)?);
+        let gain = |kind| -> Result<Vec<f32>> { Ok(self.tensor(TensorId::of_layer(i, kind))?.to_f32()) };
+        let norms = match recurrent.mixer {
+            RecurrentMixer::Mamba1 { norm_gains: true, .. } => {
+                Some([gain(MixerStepNorm)?, gain(MixerBNorm)?, gain(MixerCNorm)?])
+            }
+            RecurrentMixer::Mamba1 { state, rank, norm_epsilon: Some(_), .. } => {
+                Some([rank, state, state].map(|width| vec![1.0; width as usize]))
+            }
+            _ => None,
+        };
+        Ok(Selection { select, norms, step })
+    }
+
+    fn recurrent(&self, i: u32, recurrent: &Recurrent) -> Result<RecurrentWeights> {
         use TensorKind::*;
         let matrix = |kind| self.is_used(i, kind).then(|| self.matrix(i, kind)).transpose();
         let vector = |kind| self.vector(TensorId::of_layer(i, kind));
@@ -70,10 +100,16 @@ impl Loader<'_> {
             // Channels that follow one another are computed together.
             conv: (0..channels * taps).map(|i| filters[i % channels * taps + i / channels]).collect(),
             conv_bias: vector(MixerConvBias)?,
-            decay: values(MixerDecay)?,
+            decay: match recurrent.mixer {
+                RecurrentMixer::Mamba1 { state, .. } => {
+                    SelectiveScan::padded(&values(MixerDecay)?, state as usize)
+                }
+                _ => values(MixerDecay)?,
+            },
             step_bias: values(MixerStepBias)?,
             skip: values(MixerSkip)?,
             norm: values(MixerNorm)?,
+            selection: self.is_used(i, MixerSelect).then(|| self.selection(i, recurrent)).transpose()?,
             output: self.linear(i, MixerOutput, MixerOutputBias)?,
         })
     }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use crate::recurrent::{gated_delta, mamba2, short_conv};
+use crate::recurrent::{beside_attention, gated_delta, mamba1, mamba2, short_conv};
 use qsf_format::{
     Activation, Experts, FullAttention, LatentAttention, ModelConfig, NormConfig, NormKind, NormPlacement,
     PerLayerEmbedding, PositionConfig, QkNorm, QuantType, Residual, SharedKv, SlidingWindow, TensorId,
@@ -195,6 +195,8 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(gemma4(), QuantType::F32), None),
         (RandomModel::new(gemma4(), QuantType::Q4), None),
         (RandomModel::new(mamba2(llama()), QuantType::Q4), None),
+        (RandomModel::new(beside_attention(llama()), QuantType::Q4), None),
+        (RandomModel::new(mamba1(llama()), QuantType::F32), None),
     ]
 }
 
@@ -209,12 +211,16 @@ impl InputObserver for Rows {
     }
 }
 
-/// Breaks off at an input.
-struct Until(LinearInput);
+/// Breaks off at what the output projection of a mixer reads.
+struct UntilOutput;
 
-impl InputObserver for Until {
+impl InputObserver for UntilOutput {
     fn observe(&mut self, input: LinearInput, _cols: usize, _rows: &[f32]) -> ControlFlow<()> {
-        if input == self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if matches!(input, LinearInput::AttnOutput | LinearInput::MixerOutput) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 
@@ -229,7 +235,7 @@ fn layers_one_by_one_give_the_same_bits_as_the_whole_model() {
             let layer = LayerWeights::load(&model, index).unwrap();
             let before = hidden.clone();
             runner.choose(0, &tokens);
-            let flow = runner.run(index as usize, &layer, &mut hidden, &mut Until(LinearInput::AttnOutput));
+            let flow = runner.run(index as usize, &layer, &mut hidden, &mut UntilOutput);
             assert!(
                 flow.unwrap().is_break() && hidden == before,
                 "{name}: nothing changes where it breaks off"

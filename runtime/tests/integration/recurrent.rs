@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use qsf_format::{EarlyExits, HalfLayers, ModelConfig, QkNorm, QuantType, Recurrent, RecurrentMixer};
+use qsf_format::{
+    EarlyExits, HalfLayers, ModelConfig, Multipliers, QkNorm, QuantType, Recurrent, RecurrentMixer,
+};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::progress::Cancel;
 use qsf_runtime::{Activations, Decoder, DecoderState, KvKeep, KvOptions, KvPolicy, StateBytes};
@@ -14,7 +16,7 @@ pub fn gated_delta(config: ModelConfig) -> ModelConfig {
     let mixer = RecurrentMixer::GatedDelta { key_heads: 2, key_dim: 20, value_heads: 6, value_dim: 12 };
     let layers = (0..config.layers).filter(|layer| *layer != 1).collect();
     ModelConfig {
-        recurrent: Some(Recurrent { mixer, taps: 4, layers }),
+        recurrent: Some(Recurrent::new(mixer, 4, layers)),
         attention_gate: true,
         qk_norm: Some(QkNorm::Head),
         ..config
@@ -23,22 +25,48 @@ pub fn gated_delta(config: ModelConfig) -> ModelConfig {
 
 /// A short convolution in the first layer.
 pub fn short_conv(config: ModelConfig) -> ModelConfig {
-    let recurrent = Recurrent { mixer: RecurrentMixer::ShortConv {}, taps: 3, layers: vec![0] };
+    let recurrent = Recurrent::new(RecurrentMixer::ShortConv {}, 3, vec![0]);
     ModelConfig { recurrent: Some(recurrent), ..config }
 }
 
 /// Mamba-2 in all layers but the last.
 pub fn mamba2(config: ModelConfig) -> ModelConfig {
     let mixer = RecurrentMixer::Mamba2 { heads: 4, head_dim: 12, groups: 2, state: 20 };
-    let recurrent = Recurrent { mixer, taps: 4, layers: (0..config.layers - 1).collect() };
+    let recurrent = Recurrent::new(mixer, 4, (0..config.layers - 1).collect());
     ModelConfig { recurrent: Some(recurrent), ..config }
+}
+
+/// Mamba-1 with norms in all layers but the last.
+pub fn mamba1(config: ModelConfig) -> ModelConfig {
+    let mixer =
+        RecurrentMixer::Mamba1 { width: 52, state: 20, rank: 5, norm_epsilon: Some(1e-5), norm_gains: true };
+    let recurrent = Recurrent::new(mixer, 4, (0..config.layers - 1).collect());
+    ModelConfig { recurrent: Some(recurrent), ..config }
+}
+
+/// Mamba-2 without a norm beside attention in the first layers, and factors of all parts.
+pub fn beside_attention(config: ModelConfig) -> ModelConfig {
+    let mut config = mamba2(config);
+    if let Some(recurrent) = &mut config.recurrent {
+        (recurrent.beside_attention, recurrent.without_norm) = (true, true);
+    }
+    let multipliers = Multipliers {
+        attention: 0.9,
+        mixer: 1.25,
+        mixer_gate: 0.75,
+        mixer_inputs: [1.1, 0.8, 1.3],
+        mixer_step: 0.7,
+        ffn_gate: 1.4,
+        ffn: 0.6,
+    };
+    ModelConfig { multipliers: Some(multipliers), ..config }
 }
 
 /// Mamba-2 alone, attention alone, a feed-forward alone.
 pub fn half_layers(config: ModelConfig) -> ModelConfig {
     let mixer = RecurrentMixer::Mamba2 { heads: 4, head_dim: 12, groups: 2, state: 20 };
     ModelConfig {
-        recurrent: Some(Recurrent { mixer, taps: 4, layers: vec![0] }),
+        recurrent: Some(Recurrent::new(mixer, 4, vec![0])),
         half_layers: Some(HalfLayers { mixer: vec![0, 1], feed_forward: (2..config.layers).collect() }),
         ..config
     }
@@ -67,7 +95,11 @@ fn models() -> Vec<RandomModel> {
         RandomModel::new(gated_delta(config()), QuantType::Q8),
         RandomModel::new(short_conv(config()), QuantType::F32),
         RandomModel::new(mamba2(config()), QuantType::F32),
+        RandomModel::new(mamba1(config()), QuantType::F32),
+        RandomModel::new(mamba1(config()), QuantType::Q8),
         RandomModel::new(half_layers(config()), QuantType::F32),
+        RandomModel::new(beside_attention(config()), QuantType::F32),
+        RandomModel::new(beside_attention(config()), QuantType::Q8),
     ]
 }
 
@@ -158,6 +190,9 @@ fn memory_of_states_is_counted_and_only_layers_with_attention_have_keys() {
     let states = 2 * 2 * 4 * (3 * (2 * 40 + 72) + 72 * 32);
     assert_eq!(of(&delta, 256), of(&whole, 256) / 3 + states);
     assert_eq!(of(&delta, 512) - states, 2 * (of(&delta, 256) - states));
+    // Two of the three layers have both.
+    let states = 2 * 2 * 4 * (3 * (48 + 2 * 2 * 20) + 48 * 32);
+    assert_eq!(of(&beside_attention(config()), 256), of(&whole, 256) + states);
 }
 
 #[test]

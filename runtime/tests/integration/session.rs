@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use crate::recurrent::{gated_delta, mamba2, short_conv};
+use crate::recurrent::{beside_attention, gated_delta, mamba1, mamba2, short_conv};
 use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType, SlidingWindow};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::generate::{Flow, GenerateRequest, StopReason, generate};
@@ -47,6 +47,8 @@ fn random_decoders() -> Vec<(&'static str, Decoder)> {
         of("plain", config(), QuantType::F32),
         of("8 bits", config(), QuantType::Q8),
         of("windows", windowed(), QuantType::Q8),
+        of("mamba1", mamba1(config()), QuantType::Q8),
+        of("beside attention", beside_attention(config()), QuantType::F32),
         of("gated delta", gated_delta(config()), QuantType::Q8),
         of("short convolutions", short_conv(config()), QuantType::F32),
         of("Mamba-2", mamba2(config()), QuantType::F32),

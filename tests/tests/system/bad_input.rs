@@ -115,8 +115,8 @@ fn a_weight_that_is_not_a_number_is_named_with_its_place_instead_of_being_quanti
 
 #[test]
 fn an_architecture_that_is_not_supported_is_told_from_a_broken_one() {
-    let mamba = |model: &Path| change_config(model, "model_type", json!("mamba"));
-    source_refused("mamba", mamba, 4, &["mamba", "llama", "gpt2"]);
+    let unknown = |model: &Path| change_config(model, "model_type", json!("rwkv"));
+    source_refused("rwkv", unknown, 4, &["rwkv", "llama", "gpt2"]);
     let packed =
         |model: &Path| change_config(model, "quantization_config", json!({"quant_method": "bitsandbytes"}));
     source_refused("quantized", packed, 4, &["bitsandbytes", "f16"]);

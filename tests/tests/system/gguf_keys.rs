@@ -51,13 +51,17 @@ const DIFFERENT: &[(&str, &[&str])] = &[
 
 const ALL: &[&str] = &[];
 
-/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Mamba-2 and
-/// Nemotron-H, GGUF files are read only.
-const REFUSED: [&str; 9] = [
+/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Falcon-H1, Jamba,
+/// Mamba and Nemotron-H, GGUF files are read only.
+const REFUSED: [&str; 13] = [
+    "falcon_h1_norm",
+    "falcon_mamba",
     "gemma2",
     "gemma3",
     "gpt_oss",
+    "jamba",
     "lfm2_moe",
+    "mamba",
     "mamba2",
     "minicpm3",
     "nemotron_h",

@@ -14,6 +14,10 @@ pub(super) fn expert_fields(config: &ModelConfig, experts: &Experts, model_type:
             return vec![("num_experts", json!(experts.count)), ("moe_topk", json!(experts.used))];
         }
         "nemotron_h" => return of_nemotron(experts),
+        // Which layers have them it has said among its own.
+        "jamba" => {
+            return vec![("num_experts", json!(experts.count)), ("num_experts_per_tok", json!(experts.used))];
+        }
         _ => {}
     }
     let mut fields = vec![("num_experts_per_tok", json!(experts.used))];

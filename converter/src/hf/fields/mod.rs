@@ -65,6 +65,7 @@ pub(super) fn config_fields(model: &Described<'_>) -> Map<String, Value> {
         "mpt" => older::mpt(config),
         "bloom" => older::bloom(config),
         "opt" => older::opt(model),
+        "mamba" | "falcon_mamba" => recurrent::mamba1(model),
         "mamba2" => recurrent::mamba2(model),
         "nemotron_h" => recurrent::nemotron_h(model),
         _ => like_llama(model),

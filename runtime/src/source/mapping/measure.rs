@@ -1,6 +1,6 @@
 //! What the stored tensor of a rule is like in a layer: its shape, and where in it each kind is.
 
-use qsf_format::{ModelConfig, TensorId, TensorKind};
+use qsf_format::{ModelConfig, RecurrentMixer, TensorId, TensorKind};
 
 use super::place::{Place, latent_rows};
 use super::table::{Form, NameRule};
@@ -50,6 +50,13 @@ impl Measured {
         let taps = config.recurrent.as_ref().map_or(1, |recurrent| recurrent.taps.max(1) as usize);
         let shapes = match rule.form {
             Form::Filters => vec![vec![all / taps, 1, taps], vec![all / taps, taps]],
+            // Channels x values of their states.
+            _ if rule.kinds == [TensorKind::MixerDecay] => match config.recurrent.as_ref().map(|r| r.mixer) {
+                Some(RecurrentMixer::Mamba1 { width, .. }) if width > 0 => {
+                    vec![vec![width as usize, all / width as usize]]
+                }
+                _ => vec![vec![all]],
+            },
             Form::TiledHeads if rule.kinds == [TensorKind::MixerConv] => vec![vec![all / taps, taps]],
             // Heads may have a dimension of their own.
             Form::Rows if matches!(rule.kinds, [TensorKind::AttnKUp | TensorKind::AttnVUp]) => {

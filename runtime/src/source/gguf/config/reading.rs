@@ -117,7 +117,7 @@ impl Reading<'_> {
     /// Mixers in `layers`, whose convolutions have as many taps as the key says.
     pub fn recurrent(&mut self, mixer: RecurrentMixer, taps: &str, layers: Vec<u32>) -> Result<()> {
         let taps = self.keys.need_u32(taps)?;
-        self.config.recurrent = (!layers.is_empty()).then_some(Recurrent { mixer, taps, layers });
+        self.config.recurrent = (!layers.is_empty()).then_some(Recurrent::new(mixer, taps, layers));
         Ok(())
     }
 

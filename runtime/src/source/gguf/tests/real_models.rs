@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use qsf_format::{ModelConfig, PositionConfig, TensorKind};
+use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, TensorKind};
 
 use super::*;
 use crate::decoder::Decoder;
@@ -25,14 +25,24 @@ fn converted_by_llama_cpp() -> Vec<(String, PathBuf, PathBuf)> {
         })
         .collect();
     models.sort();
-    assert_eq!(models.len(), 59);
+    assert_eq!(models.len(), 63);
     models
 }
 
 /// Models with settings that llama.cpp does not know for the architecture, so that files do not say them: queries, windows and
-/// rotations of the first, limits and factors of the last.
-const UNUSUAL: [&str; 9] =
-    ["gemma2", "gemma3", "smollm3", "cohere2", "starcoder2", "gpt_oss", "olmoe", "lfm2_moe", "minicpm3"];
+/// rotations of the first, limits, factors and an epsilon of the last.
+const UNUSUAL: [&str; 10] = [
+    "gemma2",
+    "gemma3",
+    "smollm3",
+    "cohere2",
+    "starcoder2",
+    "gpt_oss",
+    "olmoe",
+    "lfm2_moe",
+    "minicpm3",
+    "falcon_mamba",
+];
 
 /// What these files do not say: llama.cpp knows one value only. Not of the list: tokens, for there is no tokenizer.
 fn forget(name: &str, config: &mut ModelConfig) {
@@ -57,6 +67,12 @@ fn forget(name: &str, config: &mut ModelConfig) {
         ("granitemoehybrid" | "nemotron_h", _) => config.max_positions = 0,
         // Of layers that there are not in Nemotron 3.
         ("nemotron_h_moe", _) => config.max_positions = 0,
+        ("falcon_mamba", _) => {
+            if let RecurrentMixer::Mamba1 { norm_epsilon, .. } = &mut config.recurrent.as_mut().unwrap().mixer
+            {
+                *norm_epsilon = None;
+            }
+        }
         ("starcoder2", _) => config.sliding_window = None,
         ("gpt_oss", _) => config.gate_clip.as_mut().unwrap().limit = 0.0,
         ("olmoe", _) => config.qkv_clip = None,

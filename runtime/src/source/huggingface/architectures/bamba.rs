@@ -21,7 +21,8 @@ pub(super) const BAMBA: Architecture = Architecture {
     config,
 };
 
-const PARTS: &[NameRule] = &[
+/// All but the mixers.
+pub(super) const PARTS: &[NameRule] = &[
     rows("embed_tokens.weight", &[TokenEmbedding]),
     rows("final_layernorm.weight", &[FinalNorm]),
     rows("lm_head.weight", &[Head]),

@@ -46,16 +46,14 @@ pub(super) fn gated_delta(reader: &Reader<'_>, defaults: &Defaults) -> Result<Mo
     // A model whose layers all have attention has its gates all the same.
     model.attention_gate = layers.len() < model.layers as usize;
     if !layers.is_empty() {
-        model.recurrent = Some(Recurrent {
-            mixer: RecurrentMixer::GatedDelta {
-                key_heads: reader.dimension(&["linear_num_key_heads"], 16)?,
-                key_dim: reader.dimension(&["linear_key_head_dim"], 128)?,
-                value_heads: reader.dimension(&["linear_num_value_heads"], 32)?,
-                value_dim: reader.dimension(&["linear_value_head_dim"], 128)?,
-            },
-            taps: reader.dimension(&["linear_conv_kernel_dim"], 4)?,
-            layers,
-        });
+        let mixer = RecurrentMixer::GatedDelta {
+            key_heads: reader.dimension(&["linear_num_key_heads"], 16)?,
+            key_dim: reader.dimension(&["linear_key_head_dim"], 128)?,
+            value_heads: reader.dimension(&["linear_num_value_heads"], 32)?,
+            value_dim: reader.dimension(&["linear_value_head_dim"], 128)?,
+        };
+        let taps = reader.dimension(&["linear_conv_kernel_dim"], 4)?;
+        model.recurrent = Some(Recurrent::new(mixer, taps, layers));
     }
     Ok(model)
 }

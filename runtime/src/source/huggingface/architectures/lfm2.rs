@@ -81,7 +81,7 @@ pub(super) fn short_conv(reader: &Reader<'_>, defaults: &Defaults) -> Result<Mod
     let layers = convolutions(reader, model.layers)?;
     if !layers.is_empty() {
         let taps = reader.dimension(&["conv_L_cache"], 3)?;
-        model.recurrent = Some(Recurrent { mixer: RecurrentMixer::ShortConv {}, taps, layers });
+        model.recurrent = Some(Recurrent::new(RecurrentMixer::ShortConv {}, taps, layers));
     }
     Ok(model)
 }

@@ -56,7 +56,7 @@ pub(super) fn mamba2_mixer(
         groups: fields.u32("n_groups")?.unwrap_or(names.groups),
         state: dimension(names.state)?,
     };
-    Ok(Recurrent { mixer, taps: fields.u32("conv_kernel")?.unwrap_or(4), layers })
+    Ok(Recurrent::new(mixer, fields.u32("conv_kernel")?.unwrap_or(4), layers))
 }
 
 /// `use_conv_bias`.
@@ -75,6 +75,17 @@ pub(super) fn only_silu(reader: &Reader<'_>, name: &str) -> Result<()> {
 
 /// Layers of Mamba-2 for a model that has them, by the fields `mamba_...`.
 pub(super) fn mamba2(reader: &Reader<'_>, model: &ModelConfig, layers: Vec<u32>) -> Result<Recurrent> {
+    let inner = reader.fields.u32("mamba_expand")?.unwrap_or(2).saturating_mul(model.hidden);
+    mamba2_of(reader, model, ("mamba_expand * hidden_size", inner), layers)
+}
+
+/// [`mamba2`] of an inner width, and what says it.
+pub(super) fn mamba2_of(
+    reader: &Reader<'_>,
+    model: &ModelConfig,
+    (says, inner): (&str, u32),
+    layers: Vec<u32>,
+) -> Result<Recurrent> {
     let fields = reader.fields;
     reader.only("mamba_proj_bias", false)?;
     if model.activation != Activation::Silu {
@@ -83,14 +94,13 @@ pub(super) fn mamba2(reader: &Reader<'_>, model: &ModelConfig, layers: Vec<u32>)
     }
     refuse_limits(reader)?;
     let heads = reader.dimension(&["mamba_n_heads"], 128)?;
-    let inner = fields.u32("mamba_expand")?.unwrap_or(2).saturating_mul(model.hidden);
     let automatic = fields.get("mamba_d_head").is_none_or(|value| value == "auto");
     let head_dim = match automatic {
         true => inner.checked_div(heads).unwrap_or(0),
         false => fields.need_u32("mamba_d_head")?,
     };
     if heads.checked_mul(head_dim) != Some(inner) {
-        let expected = format!("mamba_expand * hidden_size / mamba_d_head = {inner} / {head_dim}");
+        let expected = format!("{says} / mamba_d_head = {inner} / {head_dim}");
         return Err(fields.wrong("mamba_n_heads", expected, heads));
     }
     let mixer = RecurrentMixer::Mamba2 {
@@ -99,7 +109,7 @@ pub(super) fn mamba2(reader: &Reader<'_>, model: &ModelConfig, layers: Vec<u32>)
         groups: fields.u32("mamba_n_groups")?.unwrap_or(1),
         state: fields.u32("mamba_d_state")?.unwrap_or(256),
     };
-    Ok(Recurrent { mixer, taps: fields.u32("mamba_d_conv")?.unwrap_or(4), layers })
+    Ok(Recurrent::new(mixer, fields.u32("mamba_d_conv")?.unwrap_or(4), layers))
 }
 
 /// `mamba_conv_bias`.

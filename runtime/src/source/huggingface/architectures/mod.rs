@@ -16,6 +16,7 @@ mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
 mod falcon;
+mod falcon_h1;
 mod gated_delta;
 mod gemma;
 mod gemma2;
@@ -36,12 +37,14 @@ mod helium;
 mod hunyuan;
 mod hyperclovax;
 mod internlm3;
+mod jamba;
 mod latent;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
 mod llama4;
 mod mamba;
+mod mamba1;
 mod mamba2;
 mod minicpm3;
 mod minimax_m2;
@@ -97,7 +100,11 @@ pub(super) const ALL: &[Architecture] = &[
     lfm2::LFM2,
     lfm2_moe::LFM2_MOE,
     bamba::BAMBA,
+    falcon_h1::FALCON_H1,
     mamba2::MAMBA2,
+    mamba1::MAMBA,
+    mamba1::FALCON_MAMBA,
+    jamba::JAMBA,
     nemotron_h::NEMOTRON_H,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
@@ -183,7 +190,7 @@ mod tests {
                 assert_eq!(of_model_type(model_type).map(Architecture::name), Some(architecture.name()));
             }
         }
-        assert!(of_model_type("mamba").is_none());
+        assert!(of_model_type("rwkv").is_none());
     }
 
     #[test]

@@ -218,6 +218,7 @@ pub(super) fn without_parts() -> ModelConfig {
         value_norm: false,
         per_layer_embedding: None,
         layer_scale: false,
+        multipliers: None,
         attention_scale: None,
         attention_softcap: None,
         logit_softcap: None,

@@ -188,10 +188,7 @@ fn what_would_silently_change_the_result_is_unsupported() {
             gpt2().with("quantization_config", json!({"quant_method": "gptq", "bits": 4})),
             "a gpt2 model that is already quantized",
         ),
-        (
-            TinyModel::llama().with("model_type", json!("mamba")),
-            "supported model types: llama, gpt2, mistral",
-        ),
+        (TinyModel::llama().with("model_type", json!("rwkv")), "supported model types: llama, gpt2, mistral"),
     ] {
         let error = model.open().unwrap_err();
         assert_eq!(error.failure(), Failure::Unsupported);

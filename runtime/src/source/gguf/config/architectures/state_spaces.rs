@@ -59,7 +59,8 @@ pub(in super::super) const NEMOTRON_H_MOE: Architecture = Architecture {
     ..NEMOTRON_H
 };
 
-const SSM: &[&str] =
+/// Keys of Mamba-2.
+pub(super) const SSM: &[&str] =
     &["ssm.conv_kernel", "ssm.group_count", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank"];
 
 static MAMBA2_TABLE: NameTable = table(join_rules!(ENDS, NORMS, MAMBA));

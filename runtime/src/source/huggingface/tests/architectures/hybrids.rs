@@ -1,9 +1,10 @@
 //! Models in which some layers have another mixer than attention.
 
 use super::*;
+use qsf_format::Multipliers;
 
 pub(super) fn samples() -> Vec<TinyModel> {
-    vec![qwen3_5(), qwen3_next(), qwen3_5_moe(), lfm2(), lfm2_moe(), bamba(), granitemoehybrid()]
+    vec![qwen3_5(), qwen3_next(), qwen3_5_moe(), lfm2(), lfm2_moe(), bamba(), falcon_h1(), granitemoehybrid()]
 }
 
 /// Gated attention in the second layer, a delta net in the first.
@@ -184,6 +185,72 @@ fn bamba() -> TinyModel {
     let mut model = model(merged(llama_config("bamba"), config), of_model, "model.layers.", layer);
     model.tensors.retain(|name, _| !name.contains(".0.self_attn") && !name.contains(".1.mamba"));
     model.with_tensor("model.layers.0.mamba.A_log", Plain::f32(&[2], -2.0))
+}
+
+/// Attention beside Mamba-2 in both layers: 2 heads of 5, 1 group with states of 3, no norm.
+fn falcon_h1() -> TinyModel {
+    let config = json!({
+        "mamba_d_ssm": 10, "mamba_n_heads": 2, "mamba_d_head": 5, "mamba_n_groups": 1, "mamba_d_state": 3,
+        "mamba_d_conv": 4, "attention_bias": false, "mlp_bias": false, "head_dim": 8,
+        "embedding_multiplier": 2.0, "lm_head_multiplier": 0.5, "key_multiplier": 0.25,
+        "attention_in_multiplier": 2.0, "attention_out_multiplier": 3.0, "ssm_in_multiplier": 4.0,
+        "ssm_out_multiplier": 5.0, "ssm_multipliers": [1, 2, 3, 4, 5], "mlp_multipliers": [6, 7],
+    });
+    let of_model: Shapes<'_> = &[
+        ("model.embed_tokens.weight", &[10, 8]),
+        ("model.final_layernorm.weight", &[8]),
+        ("lm_head.weight", &[10, 8]),
+    ];
+    let layer: Shapes<'_> = &[
+        ("input_layernorm.weight", &[8]),
+        ("pre_ff_layernorm.weight", &[8]),
+        ("self_attn.q_proj.weight", &[16, 8]),
+        ("self_attn.k_proj.weight", &[8, 8]),
+        ("self_attn.v_proj.weight", &[8, 8]),
+        ("self_attn.o_proj.weight", &[8, 16]),
+        ("mamba.in_proj.weight", &[10 + 16 + 2, 8]),
+        ("mamba.conv1d.weight", &[16, 1, 4]),
+        ("mamba.conv1d.bias", &[16]),
+        ("mamba.dt_bias", &[2]),
+        ("mamba.D", &[2]),
+        ("mamba.out_proj.weight", &[8, 10]),
+        ("feed_forward.gate_proj.weight", &[12, 8]),
+        ("feed_forward.up_proj.weight", &[12, 8]),
+        ("feed_forward.down_proj.weight", &[8, 12]),
+    ];
+    let model = model(merged(llama_config("falcon_h1"), config), of_model, "model.layers.", layer);
+    model
+        .with_tensor("model.layers.0.mamba.A_log", Plain::f32(&[2], -2.0))
+        .with_tensor("model.layers.1.mamba.A_log", Plain::f32(&[2], -4.0))
+}
+
+#[test]
+fn factors_of_falcon_h1_are_those_of_its_parts_and_what_is_not_done_is_refused() {
+    let source = falcon_h1().open().unwrap();
+    let config = source.config();
+    assert_eq!((config.embedding_scale, config.logit_scale), (Some(2.0), Some(0.5)));
+    assert_eq!(config.attention_scale, None, "0.25 * 2 * 2 is 1");
+    let expected = Multipliers {
+        attention: 6.0,
+        mixer: 5.0,
+        mixer_gate: 4.0,
+        mixer_inputs: [8.0, 12.0, 16.0],
+        mixer_step: 20.0,
+        ffn_gate: 6.0,
+        ffn: 7.0,
+    };
+    assert_eq!(config.multipliers, Some(expected));
+    for (field, value, says) in [
+        ("projectors_bias", json!(true), "projectors_bias"),
+        ("mamba_proj_bias", json!(true), "mamba_proj_bias"),
+        ("mamba_rms_norm", json!(true), "mamba_norm_before_gate"),
+        ("attention_bias", json!(true), "attention_in_multiplier"),
+        ("ssm_multipliers", json!([1, 2]), "5 numbers"),
+        ("mlp_multipliers", json!([1, 0]), "multipliers ffn is 0"),
+        ("mamba_d_ssm", json!(12), "mamba_d_ssm"),
+    ] {
+        assert_says(&falcon_h1().with(field, value).refusal(), &[says]);
+    }
 }
 
 #[test]
