@@ -8,11 +8,9 @@ use super::isa::Isa;
 use super::lanes::LANES;
 use super::vector::{self, Vector, VectorWork};
 
-/// Vectors of outputs of a token that stay in registers while all columns are added to them: enough chains of additions to hide
-/// their latency, for a token alone and for several, which share what is read of the columns.
+/// Vectors of outputs of a token that stay in registers while all columns are added to them. Several tokens share what is read of
+/// the columns.
 const VECTORS: usize = 4;
-/// The same with fewer registers, for several tokens.
-const FEW_VECTORS: usize = 2;
 
 /// Some values of columns.
 #[derive(Debug, Clone, Copy)]
@@ -60,17 +58,21 @@ impl<const T: usize> Add<'_, T> {
     /// With `read`, which makes 16 numbers of so many bytes.
     #[inline(always)]
     fn add<V: Vector, const BYTES: usize>(self, read: impl Fn(&[u8; BYTES]) -> V) {
-        if T == 1 || V::MANY {
-            self.in_blocks::<V, BYTES, VECTORS>(read);
-        } else {
-            self.in_blocks::<V, BYTES, FEW_VECTORS>(read);
+        if V::MANY {
+            return self.in_blocks::<V, BYTES>(read);
+        }
+        // Several tokens at a time take more registers than there are.
+        let Add { columns, factors, out } = self;
+        for (factors, out) in factors.into_iter().zip(out) {
+            Add { columns, factors: [factors], out: [out] }.in_blocks::<V, BYTES>(&read);
         }
     }
 
-    /// `N` vectors at a time. Loops over indices, as in [`float_dot`](super::float_dot).
+    /// Some vectors at a time. Loops over indices, as in [`float_dot`](super::float_dot).
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "see `float_dot::dots`")]
-    fn in_blocks<V: Vector, const BYTES: usize, const N: usize>(self, read: impl Fn(&[u8; BYTES]) -> V) {
+    fn in_blocks<V: Vector, const BYTES: usize>(self, read: impl Fn(&[u8; BYTES]) -> V) {
+        const N: usize = VECTORS;
         let Add { columns, factors, out: outs } = self;
         let (rank, width) = (factors[0].len(), BYTES / LANES);
         let (len, block) = (outs[0].len(), N * LANES);
