@@ -94,7 +94,7 @@ impl StoredAdapter {
         if adapters == 0 {
             return wrong(4, "an adapter", adapters);
         }
-        let sizes = [adapters, updates].map(|count| u64::from(count));
+        let sizes = [adapters, updates].map(u64::from);
         let [adapters_at, updates_at, names_at] = [
             HEADER_BYTES as u64,
             HEADER_BYTES as u64 + sizes[0] * RECORD_BYTES[0] as u64,
