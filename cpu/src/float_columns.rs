@@ -8,8 +8,7 @@ use super::isa::Isa;
 use super::lanes::LANES;
 use super::vector::{self, Vector, VectorWork};
 
-/// Vectors of outputs of a token that stay in registers while all columns are added to them. Several tokens share what is read of
-/// the columns.
+/// Vectors of outputs that stay in registers while all columns are added to them.
 const VECTORS: usize = 4;
 
 /// Some values of columns.
@@ -24,26 +23,22 @@ pub struct FloatColumns<'a> {
 }
 
 impl FloatColumns<'_> {
-    /// For each of `T` tokens `out[i] += factors[0] * column 0 [i] + factors[1] * column 1 [i] + ...`
+    /// `out[i] += factors[0] * column 0 [i] + factors[1] * column 1 [i] + ...`
     ///
     /// # Panics
-    /// When the type is another, a column has fewer values than an output, or tokens have other lengths than the first.
-    pub fn add<const T: usize>(&self, isa: Isa, factors: [&[f32]; T], out: [&mut [f32]; T]) {
-        let lengths = (factors[0].len(), out[0].len());
-        for (factors, out) in factors.iter().zip(&out) {
-            assert_eq!((factors.len(), out.len()), lengths, "tokens of another length");
-        }
+    /// When the type is another, or a column has fewer values than `out`.
+    pub fn add(&self, isa: Isa, factors: &[f32], out: &mut [f32]) {
         vector::run(isa, Add { columns: *self, factors, out });
     }
 }
 
-struct Add<'a, const T: usize> {
+struct Add<'a> {
     columns: FloatColumns<'a>,
-    factors: [&'a [f32]; T],
-    out: [&'a mut [f32]; T],
+    factors: &'a [f32],
+    out: &'a mut [f32],
 }
 
-impl<const T: usize> VectorWork for Add<'_, T> {
+impl VectorWork for Add<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         match self.columns.quant {
@@ -54,76 +49,43 @@ impl<const T: usize> VectorWork for Add<'_, T> {
     }
 }
 
-impl<const T: usize> Add<'_, T> {
-    /// With `read`, which makes 16 numbers of so many bytes.
-    #[inline(always)]
-    fn add<V: Vector, const BYTES: usize>(self, read: impl Fn(&[u8; BYTES]) -> V) {
-        if V::MANY {
-            return self.in_blocks::<V, BYTES>(read);
-        }
-        // Several tokens at a time take more registers than there are.
-        let Add { columns, factors, out } = self;
-        for (factors, out) in factors.into_iter().zip(out) {
-            Add { columns, factors: [factors], out: [out] }.in_blocks::<V, BYTES>(&read);
-        }
-    }
-
-    /// Some vectors at a time. Loops over indices, as in [`float_dot`](super::float_dot).
+impl Add<'_> {
+    /// With `read`, which makes 16 numbers of so many bytes. Loops over indices, as in [`float_dot`](super::float_dot).
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "see `float_dot::dots`")]
-    fn in_blocks<V: Vector, const BYTES: usize>(self, read: impl Fn(&[u8; BYTES]) -> V) {
-        const N: usize = VECTORS;
-        let Add { columns, factors, out: outs } = self;
-        let (rank, width) = (factors[0].len(), BYTES / LANES);
-        let (len, block) = (outs[0].len(), N * LANES);
-        let in_blocks = len - len % block;
-        for first in (0..in_blocks).step_by(block) {
-            let mut sums = [[V::splat(0.0); N]; T];
-            for t in 0..T {
-                let lanes = &outs[t][first..][..block].as_chunks::<LANES>().0[..N];
-                for v in 0..N {
-                    sums[t][v] = V::from_lanes(&lanes[v]);
+    fn add<V: Vector, const BYTES: usize>(self, read: impl Fn(&[u8; BYTES]) -> V) {
+        let Add { columns, factors, out } = self;
+        let width = BYTES / LANES;
+        let (blocks, rest) = out.as_chunks_mut::<{ VECTORS * LANES }>();
+        let in_blocks = blocks.len() * VECTORS * LANES;
+        for (at, block) in blocks.iter_mut().enumerate() {
+            let (lanes, _) = block.as_chunks_mut::<LANES>();
+            let mut sums = [V::splat(0.0); VECTORS];
+            for v in 0..VECTORS {
+                sums[v] = V::from_lanes(&lanes[v]);
+            }
+            for r in 0..factors.len() {
+                let factor = V::splat(factors[r]);
+                let column = &columns.bytes[r * columns.stride + at * VECTORS * BYTES..][..VECTORS * BYTES];
+                let column = &column.as_chunks::<BYTES>().0[..VECTORS];
+                for v in 0..VECTORS {
+                    sums[v] = sums[v].fma(factor, read(&column[v]));
                 }
             }
-            for r in 0..rank {
-                let column = &columns.bytes[r * columns.stride + first * width..][..N * BYTES];
-                let column = &column.as_chunks::<BYTES>().0[..N];
-                let mut by = [V::splat(0.0); T];
-                for t in 0..T {
-                    by[t] = V::splat(factors[t][r]);
-                }
-                for v in 0..N {
-                    let values = read(&column[v]);
-                    for t in 0..T {
-                        sums[t][v] = sums[t][v].fma(by[t], values);
-                    }
-                }
-            }
-            for t in 0..T {
-                let lanes = &mut outs[t][first..][..block].as_chunks_mut::<LANES>().0[..N];
-                for v in 0..N {
-                    lanes[v] = sums[t][v].to_lanes();
-                }
+            for v in 0..VECTORS {
+                lanes[v] = sums[v].to_lanes();
             }
         }
-        for first in (in_blocks..len).step_by(LANES) {
-            let count = LANES.min(len - first);
-            let mut sums = [V::splat(0.0); T];
-            for t in 0..T {
-                sums[t] = V::load(&outs[t][first..][..count]);
-            }
-            for r in 0..rank {
+        for (at, values) in rest.chunks_mut(LANES).enumerate() {
+            let mut sum = V::load(values);
+            for r in 0..factors.len() {
+                let first = r * columns.stride + (in_blocks + at * LANES) * width;
                 let mut bytes = [0; BYTES];
-                let column = &columns.bytes[r * columns.stride + first * width..][..count * width];
-                bytes[..count * width].copy_from_slice(column);
-                let values = read(&bytes);
-                for t in 0..T {
-                    sums[t] = sums[t].fma(V::splat(factors[t][r]), values);
-                }
+                bytes[..values.len() * width]
+                    .copy_from_slice(&columns.bytes[first..][..values.len() * width]);
+                sum = sum.fma(V::splat(factors[r]), read(&bytes));
             }
-            for t in 0..T {
-                outs[t][first..][..count].copy_from_slice(&sums[t].to_lanes()[..count]);
-            }
+            values.copy_from_slice(&sum.to_lanes()[..values.len()]);
         }
     }
 }
@@ -150,13 +112,8 @@ mod tests {
             for isa in Isa::available() {
                 for (quant, bytes) in [(QuantType::F16, &halves), (QuantType::F32, &floats)] {
                     let mut out = before.clone();
-                    let stored = FloatColumns { quant, bytes, stride: bytes.len() / columns };
-                    stored.add(isa, [&factors], [&mut out]);
+                    FloatColumns { quant, bytes, stride: bytes.len() / columns }.add(isa, &factors, &mut out);
                     assert_eq!(out, expected, "{isa:?} {quant} {len}");
-                    // Beside another token, which is not changed where its factors are 0.
-                    let (mut one, mut other) = (before.clone(), before.clone());
-                    stored.add(isa, [&factors, &[0.0; 5]], [&mut one, &mut other]);
-                    assert_eq!((one, other), (expected.clone(), before.clone()), "{isa:?} {quant} {len}");
                 }
             }
         }

@@ -115,16 +115,9 @@ impl Narrow {
         } else {
             stored
         };
-        // SAFETY: the caller's promise; tokens have places of their own.
-        let part = |token| unsafe { out.part_of_row(token, rows.clone()) };
-        let pairs = latents.chunks_exact(2 * self.rank());
-        let last = pairs.remainder();
-        for (pair, latents) in pairs.enumerate() {
-            let (one, other) = latents.split_at(self.rank());
-            columns.add(isa, [one, other], [part(2 * pair), part(2 * pair + 1)]);
-        }
-        if !last.is_empty() {
-            columns.add(isa, [last], [part(latents.len() / self.rank() - 1)]);
+        for (token, latents) in latents.chunks_exact(self.rank()).enumerate() {
+            // SAFETY: the caller's promise.
+            columns.add(isa, latents, unsafe { out.part_of_row(token, rows.clone()) });
         }
     }
 
