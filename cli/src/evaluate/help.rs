@@ -45,7 +45,7 @@ impl Program for EvalArgs {
             ),
             ("Tasks", &["task", "task_file", "few_shot", "few_shot_file", "limit", "task_out"]),
             ("Parts on several machines", &["part", "part_out", "force", "join"]),
-            ("Adapters", &["lora"]),
+            ("Adapters", &["lora", "no_lora"]),
             ("Memory", &["ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy"]),
             ("Speed for quality", &["activations", "head", "quality", "early_exit"]),
             ("Machine", &["device", "threads", "pin"]),

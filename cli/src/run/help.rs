@@ -71,7 +71,7 @@ impl Program for RunArgs {
                     "repeat_last_n",
                 ],
             ),
-            ("Adapters", &["lora"]),
+            ("Adapters", &["lora", "no_lora"]),
             ("Memory", &["ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy"]),
             ("Speed for quality", &["activations", "head", "quality", "early_exit"]),
             ("Tokens", &["tokenize", "no_bos", "no_parse_special"]),
