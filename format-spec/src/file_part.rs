@@ -22,6 +22,9 @@ const PIECE: usize = 1 << 20;
 /// Bytes from one sample of what is in the page cache to the next: no more than systems read at a time.
 #[cfg(target_os = "linux")]
 const SAMPLE: usize = 64 << 10;
+/// Parts from which on leaving out reads is worth it. Of smaller ones what is read takes the same memory in every run, which budgets
+/// of a few megabytes count on.
+const LARGE: usize = 16 << 20;
 /// Parts that are not worth a read of their own.
 const SMALL: usize = 64 << 10;
 
@@ -39,13 +42,15 @@ struct Ahead {
     buffer: Vec<u8>,
     /// Up to where it was read.
     end: usize,
+    /// Whether pieces that are in the page cache are left out.
+    may_skip: bool,
 }
 
 impl<'a> FilePart<'a> {
     /// The bytes `range` of the file at `path`; the range is inside the file.
     pub fn new(path: &Path, bytes: &'a FileBytes, range: Range<usize>) -> FilePart<'a> {
         let mapped = matches!(bytes, FileBytes::Mapped(_)) && range.len() > SMALL;
-        let ahead = mapped.then(|| Ahead::new(path, range.start)).flatten();
+        let ahead = mapped.then(|| Ahead::new(path, &range)).flatten();
         let mut part = FilePart { bytes, range, ahead };
         part.fetch(part.range.start + 1);
         part
@@ -120,7 +125,7 @@ impl<'a> FilePart<'a> {
         let stop = self.range.end;
         while let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.end < end) {
             let len = PIECE.min(stop - ahead.end);
-            let moved = if is_cached(&ahead.file, ahead.end..ahead.end + len) {
+            let moved = if ahead.may_skip && is_cached(&ahead.file, ahead.end..ahead.end + len) {
                 ahead.file.seek(SeekFrom::Current(len as i64)).map(|_| ())
             } else {
                 ahead.file.read_exact(&mut ahead.buffer[..len])
@@ -155,10 +160,10 @@ fn is_cached(_file: &File, _range: Range<usize>) -> bool {
 }
 
 impl Ahead {
-    fn new(path: &Path, start: usize) -> Option<Ahead> {
+    fn new(path: &Path, range: &Range<usize>) -> Option<Ahead> {
         let mut file = File::open(path).ok()?;
-        file.seek(SeekFrom::Start(start as u64)).ok()?;
-        Some(Ahead { file, buffer: vec![0; PIECE], end: start })
+        file.seek(SeekFrom::Start(range.start as u64)).ok()?;
+        Some(Ahead { file, buffer: vec![0; PIECE], end: range.start, may_skip: range.len() >= LARGE })
     }
 }
 
