@@ -209,7 +209,7 @@ fn an_adapter_in_the_file_is_applied_unless_it_is_switched_off() {
         assert_eq!(without["lora"].as_array().unwrap().len(), 0);
         program("qsf-inspect").arg(&file).arg("--verify").run().ok();
         // Whoever converts the file once more means the model that it is. A tied head cannot be merged.
-        if agreement_can_be_merged(name) {
+        if can_be_merged(name) {
             let call = program("qsf-convert").arg(&file).arg(&merged).args("--quant f32").run();
             assert!(call.code == 0 && call.stderr.contains("merged into the matrices"), "{}", call.stderr);
             assert!(agreement(&merged, name, &[]).0 < 1e-5, "{name}");
@@ -218,7 +218,7 @@ fn an_adapter_in_the_file_is_applied_unless_it_is_switched_off() {
 }
 
 /// Whether the adapter of `name` leaves a head alone that has the embedding's matrix.
-fn agreement_can_be_merged(name: &str) -> bool {
+fn can_be_merged(name: &str) -> bool {
     ["gpt2", "gpt_neox", "mistral", "phi3"].contains(&name)
 }
 
