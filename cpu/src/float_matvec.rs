@@ -3,9 +3,9 @@
 
 use qsf_format::QuantType;
 
-use super::float16::bf16_to_f32;
 use super::isa::Isa;
-use super::lanes::{LANES, Lanes};
+use super::lanes::LANES;
+use super::stored_floats::{Bf16s, Halves, Singles, StoredFloats};
 use super::vector::{self, Vector, VectorWork, prefetch_second};
 
 /// Rows at a time: enough chains of additions to hide their latency.
@@ -33,19 +33,16 @@ impl VectorWork for Matvec<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         match self.quant {
-            QuantType::F16 => self.rows::<V, { 2 * LANES }>(|bytes| V::from_halves(&halves(bytes))),
-            QuantType::Bf16 => {
-                self.rows::<V, { 2 * LANES }>(|bytes| V::from_lanes(&halves(bytes).map(bf16_to_f32)));
-            }
-            _ => self.rows::<V, { 4 * LANES }>(|bytes| V::from_lanes(&floats(bytes))),
+            QuantType::F16 => self.rows::<V, Halves, { 2 * LANES }>(),
+            QuantType::Bf16 => self.rows::<V, Bf16s, { 2 * LANES }>(),
+            _ => self.rows::<V, Singles, { 4 * LANES }>(),
         }
     }
 }
 
 impl Matvec<'_> {
-    /// With `read`, which makes 16 numbers of so many bytes.
     #[inline(always)]
-    fn rows<V: Vector, const BYTES: usize>(self, read: impl Fn(&[u8; BYTES]) -> V + Copy) {
+    fn rows<V: Vector, F: StoredFloats<BYTES>, const BYTES: usize>(self) {
         let Matvec { bytes, x, out, .. } = self;
         let row_bytes = x.len() * (BYTES / LANES);
         let last = out.len().saturating_sub(1);
@@ -55,7 +52,7 @@ impl Matvec<'_> {
                 // Past the end the last row is computed again.
                 *row = &bytes[(i * ROWS + r).min(last) * row_bytes..][..row_bytes];
             }
-            let dots = dots::<V, BYTES>(rows, x, read);
+            let dots = dots::<V, F, BYTES>(rows, x);
             out.copy_from_slice(&dots[..out.len()]);
         }
     }
@@ -65,10 +62,9 @@ impl Matvec<'_> {
 /// at a time.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "see `float_dot::dots`")]
-fn dots<V: Vector, const BYTES: usize>(
+fn dots<V: Vector, F: StoredFloats<BYTES>, const BYTES: usize>(
     rows: [&[u8]; ROWS],
     x: &[f32],
-    read: impl Fn(&[u8; BYTES]) -> V,
 ) -> [f32; ROWS] {
     let full = x.len() / LANES;
     let row_bytes = rows[0].len();
@@ -82,7 +78,7 @@ fn dots<V: Vector, const BYTES: usize>(
         let x = V::from_lanes(&x_chunks[i]);
         for r in 0..ROWS {
             prefetch_second(chunks[r][i].as_ptr().wrapping_add(ROWS * row_bytes));
-            acc[r] = acc[r].fma(read(&chunks[r][i]), x);
+            acc[r] = acc[r].fma(F::read(&chunks[r][i]), x);
         }
     }
     if !x.len().is_multiple_of(LANES) {
@@ -91,7 +87,7 @@ fn dots<V: Vector, const BYTES: usize>(
             let mut last = [0; BYTES];
             let rest = &rows[r][full * BYTES..];
             last[..rest.len()].copy_from_slice(rest);
-            acc[r] = acc[r].fma(read(&last), x);
+            acc[r] = acc[r].fma(F::read(&last), x);
         }
     }
     let mut out = [0.0; ROWS];
@@ -99,22 +95,4 @@ fn dots<V: Vector, const BYTES: usize>(
         out[r] = acc[r].sum();
     }
     out
-}
-
-#[inline(always)]
-pub(super) fn halves<const BYTES: usize>(bytes: &[u8; BYTES]) -> [u16; LANES] {
-    let mut halves = [0; LANES];
-    for i in 0..LANES {
-        halves[i] = u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]);
-    }
-    halves
-}
-
-#[inline(always)]
-pub(super) fn floats<const BYTES: usize>(bytes: &[u8; BYTES]) -> Lanes {
-    let mut floats = [0.0; LANES];
-    for (i, bytes) in bytes.as_chunks().0.iter().enumerate() {
-        floats[i] = f32::from_le_bytes(*bytes);
-    }
-    floats
 }

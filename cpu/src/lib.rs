@@ -26,7 +26,7 @@
 //! | `activations`, `int8x256_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
 //! | `bf16_unit` | what attention asks of a matrix unit |
 //! | `decode`, `decode_learned`, `float16`, `row_blocks` | stored weights to floats |
-//! | `float_matvec`, `float_columns` | stored floats times a single token; columns of them added up |
+//! | `stored_floats`, `float_matvec`, `float_columns` | stored floats, times a single token, and as columns that are added up |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
 //! | `recurrent` | mixers that carry a state: convolutions of channels, the gated delta rule |
@@ -71,6 +71,7 @@ mod row_blocks;
 mod rows;
 mod second_moments;
 mod shared;
+mod stored_floats;
 pub mod threads;
 #[cfg(target_arch = "x86_64")]
 mod tile_permission;

@@ -5,6 +5,10 @@ use std::path::Path;
 
 use crate::error::{Result, RuntimeError};
 
+/// How much what Linux says of a process's anonymous memory differs between runs of the same program: pages are counted for each
+/// processor, and added up later (`percpu_counter`). What is named as enough has this on top, and so is enough in the next run.
+pub const SPREAD: u64 = 500_000;
+
 /// Asks the system whether it would give so much memory, and takes none.
 ///
 /// # Errors

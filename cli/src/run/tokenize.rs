@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use clap::Args;
-use qsf_runtime::RuntimeError;
 use qsf_runtime::stream::{InUse, RamBudget};
 use qsf_runtime::text_file::TextSource;
 use qsf_runtime::tokenizer::{Tokenizer, open_tokenizer};
+use qsf_runtime::{RuntimeError, memory};
 use serde_json::json;
 
 use crate::console::print;
@@ -54,7 +54,7 @@ pub fn print_tokens(
         match budget {
             Some(RamBudget(most)) if bytes > most => {
                 let what = format!("tokenizer and {tokens} tokens within --ram-budget");
-                Err(RuntimeError::OutOfMemory { what, bytes })
+                Err(RuntimeError::OutOfMemory { what, bytes: bytes.saturating_add(memory::SPREAD) })
             }
             _ => Ok(()),
         }

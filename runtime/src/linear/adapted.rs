@@ -6,13 +6,14 @@
 use std::cell::RefCell;
 use std::hint;
 use std::ops::Range;
+use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 
 use qsf_cpu::Cpu;
 
 use super::input::Input;
-use super::narrow::{Narrow, NarrowScratch, first};
+use super::narrow::{Narrow, NarrowScratch};
 use super::output::Output;
 
 /// Most matrices of one call.
@@ -83,14 +84,9 @@ impl<'a> Adapted<'a> {
         self.x.len() / self.cols
     }
 
-    /// Tasks of one adapter.
-    fn blocks(&self) -> usize {
-        self.tokens().div_ceil(TOKENS)
-    }
-
     /// Tasks that come before all others of the region.
     pub(super) fn first_tasks(&self) -> usize {
-        self.adapters.iter().flatten().count() * self.blocks()
+        if self.latents.is_some() { self.tokens().div_ceil(TOKENS) } else { 0 }
     }
 
     /// Multiply-adds.
@@ -99,22 +95,22 @@ impl<'a> Adapted<'a> {
         self.adapters.iter().flatten().map(of).sum::<usize>().saturating_mul(self.tokens())
     }
 
-    /// One of the first tasks.
+    /// One of the first tasks: some tokens, which come through the caches once for all adapters.
     pub(super) fn run_first(&self, cpu: &Cpu, task: usize) {
         let Some(latents) = self.latents else { return };
         // Others wait for it, whatever becomes of it.
         let _done = Done(&latents.done);
-        let (number, block) = (task / self.blocks(), task % self.blocks());
-        let mut there = self.adapters.iter().zip(self.places).filter_map(|(a, at)| Some(((*a)?, at)));
-        let Some((adapter, place)) = there.nth(number) else { return };
-        let tokens = block * TOKENS..self.tokens().min((block + 1) * TOKENS);
+        let tokens = task * TOKENS..self.tokens().min((task + 1) * TOKENS);
         let x = &self.x[tokens.start * self.cols..tokens.end * self.cols];
-        SCRATCH.with_borrow_mut(|scratch| {
-            adapter.latent(cpu.isa(), x, scratch, |token, r, value| {
-                let at = place + (tokens.start + token) * adapter.rank() + r;
-                latents.values[at].store(value.to_bits(), Ordering::Relaxed);
+        for (adapter, place) in self.adapters.iter().zip(self.places) {
+            let Some(adapter) = adapter else { continue };
+            SCRATCH.with_borrow_mut(|scratch| {
+                adapter.latent(cpu.isa(), x, scratch, |token, r, value| {
+                    let at = place + (tokens.start + token) * adapter.rank() + r;
+                    latents.values[at].store(value.to_bits(), Ordering::Relaxed);
+                });
             });
-        });
+        }
     }
 
     /// Adds to the columns `rows` of `out` what the adapter of matrix `number` does there.
@@ -124,16 +120,12 @@ impl<'a> Adapted<'a> {
     pub(super) unsafe fn add(&self, cpu: &Cpu, number: usize, rows: Range<usize>, out: &Output<'_>) {
         let (Some(adapter), Some(latents)) = (self.adapters[number], self.latents) else { return };
         self.wait(latents);
-        SCRATCH.with_borrow_mut(|scratch| {
-            let values = &latents.values[self.places[number]..][..adapter.rank() * self.tokens()];
-            let NarrowScratch { latents: floats, columns, .. } = scratch;
-            let floats = first(floats, values.len());
-            for (float, value) in floats.iter_mut().zip(values) {
-                *float = f32::from_bits(value.load(Ordering::Relaxed));
-            }
-            // SAFETY: the caller's promise.
-            unsafe { adapter.add(cpu.isa(), floats, rows, columns, out) };
-        });
+        let values = &latents.values[self.places[number]..][..adapter.rank() * self.tokens()];
+        // SAFETY: an atomic has the layout of its number, and every pattern of bits is a float. All are written: that has just been
+        // waited for. They are written again only after the next call has borrowed them mutably.
+        let values = unsafe { slice::from_raw_parts(values.as_ptr().cast::<f32>(), values.len()) };
+        // SAFETY: the caller's promise.
+        unsafe { adapter.add(cpu.isa(), values, rows, out) };
     }
 
     /// Waits until all of the first tasks are done: they have been taken before any other, by threads that are at work.

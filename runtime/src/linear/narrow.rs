@@ -7,10 +7,6 @@ use qsf_format::{BUILT_IN, BlockSize, QuantType, StoredUpdate, TensorId};
 
 use super::low_rank::LowRank;
 use super::output::Output;
-use zerocopy::IntoBytes as _;
-
-/// For more tokens, halves are decoded before they are multiplied.
-const FEW: usize = 4;
 
 /// An update of low rank, `up * factors * down`.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,34 +87,18 @@ impl Narrow {
 
     /// Adds to the columns `rows` of `out` the second matrix times `latents`, tokens x rank.
     ///
+    /// # Panics
+    /// When the output has fewer columns, or other tokens.
+    ///
     /// # Safety
     /// No other thread may use these columns at the same time.
-    pub(super) unsafe fn add(
-        &self,
-        isa: Isa,
-        latents: &[f32],
-        rows: Range<usize>,
-        decoded: &mut Vec<f32>,
-        out: &Output<'_>,
-    ) {
+    pub(super) unsafe fn add(&self, isa: Isa, latents: &[f32], rows: Range<usize>, out: &Output<'_>) {
+        assert_eq!(latents.len(), out.rows() * self.rank(), "latents of other tokens");
         let (stride, width) = (self.up.len() / self.rank(), self.up.len() / self.rank() / self.outputs);
-        let stored = FloatColumns { quant: self.quant, bytes: &self.up[rows.start * width..], stride };
-        let decode = self.quant == QuantType::F16 && latents.len() > FEW * self.rank();
-        let columns = if decode {
-            let len = rows.len();
-            let decoded = first(decoded, self.rank() * len);
-            for (column, decoded) in stored.bytes.chunks(stride).zip(decoded.chunks_exact_mut(len)) {
-                decode_row(isa, self.quant, BlockSize::B64, &BUILT_IN, &column[..len * width], decoded);
-            }
-            let stride = size_of::<f32>() * len;
-            FloatColumns { quant: QuantType::F32, bytes: decoded.as_bytes(), stride }
-        } else {
-            stored
-        };
-        for (token, latents) in latents.chunks_exact(self.rank()).enumerate() {
-            // SAFETY: the caller's promise.
-            columns.add(isa, latents, unsafe { out.part_of_row(token, rows.clone()) });
-        }
+        let bytes = &self.up[rows.start * width..];
+        let columns = FloatColumns { quant: self.quant, bytes, stride, columns: self.rank() };
+        // SAFETY: the output has a row for each token and these columns, and they are the caller's own.
+        unsafe { columns.add(isa, latents, rows.len(), out.columns(rows)) };
     }
 
     /// What a file says of it.
@@ -174,12 +154,10 @@ fn append(values: &[f32], quant: QuantType, bytes: &mut Vec<u8>) -> f32 {
 pub(super) struct NarrowScratch {
     decoded: Vec<f32>,
     dots: Vec<f32>,
-    pub latents: Vec<f32>,
-    pub columns: Vec<f32>,
 }
 
 /// The first `len` values of a buffer, which grows.
-pub(super) fn first(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+fn first(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < len {
         buffer.resize(len, 0.0);
     }

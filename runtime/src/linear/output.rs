@@ -45,6 +45,11 @@ impl<'a> Output<'a> {
         Output { start, first: columns.start, rows, cols, stride: cols, borrow: PhantomData }
     }
 
+    /// Rows (tokens).
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Where columns are, counted from the first.
     fn place(&self, columns: &Range<usize>) -> usize {
         assert!(self.first <= columns.start && columns.start <= columns.end, "columns {columns:?}");

@@ -151,7 +151,7 @@ impl MemoryPlan {
             path: source.path().to_owned(),
             budget: budget.0,
             context: costs.need.context,
-            least: costs.total(LADDER[LADDER.len() - 1], 1).max(in_use.peak),
+            least: costs.total(LADDER[LADDER.len() - 1], 1).max(in_use.peak).saturating_add(memory::SPREAD),
         })
     }
 

@@ -18,16 +18,16 @@ fn jobs() -> Vec<Value> {
         json!({ "model": gpt2, "quant": "f16" }),
         json!({ "model": gpt2, "quant": "3bit", "compress": "zstd" }),
         json!({ "model": gpt2, "quant": "2bit", "outliers": "1%" }),
-        json!({ "model": gpt2, "quant": "4bit", "clusters": true }),
+        json!({ "model": demo, "quant": "4bit", "clusters": true }),
         json!({ "model": gpt2, "quant": "4bit", "eval_text": text, "eval_chunks": 1 }),
         json!({ "model": gpt2, "stats_out": "moments.stats", "quant": "4bit", "calibration": text,
                 "calibration_tokens": 512 }),
-        json!({ "model": demo, "quant": "3bit", "calibration": text, "calibration_tokens": 8192 }),
+        json!({ "model": demo, "quant": "3bit", "calibration": text, "calibration_tokens": 4096 }),
         json!({ "model": demo, "target_size": "500kB", "calibration": text, "calibration_tokens": 1024 }),
         json!({ "model": demo, "target_size": "500kB", "effort": "max", "calibration": text,
                 "calibration_tokens": 512 }),
         json!({ "model": demo, "quant": "4bit", "early_exit": true, "calibration": text,
-                "calibration_tokens": 1024 }),
+                "calibration_tokens": 512 }),
     ];
     for (i, job) in jobs.iter_mut().enumerate() {
         job["output"] = json!(format!("{i}.qsf"));

@@ -42,11 +42,9 @@ fn four_bits_of_llama_keep_the_promised_distance_at_the_promised_size() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("4bit.qsf");
     convert(&model, &out, "4bit");
-    let result = evaluate(&out, &text, Some(&model), 60);
-    let base = number(&result, "/base_ppl");
-    assert!((base - 31.37).abs() <= 0.03, "perplexity of the source: {base}");
-    let kld = number(&result, "/kld/mean");
-    assert!(kld <= 0.028, "KLD {kld}");
+    // All 60 chunks of the published figures would take minutes; `reference.rs` compares the perplexity of the source.
+    let kld = number(&evaluate(&out, &text, Some(&model), 20), "/kld/mean");
+    assert!(kld <= 0.026, "KLD {kld}");
     let bytes = fs::metadata(&out).unwrap().len();
     assert!(bytes <= 30_600_000, "{bytes} bytes");
 }

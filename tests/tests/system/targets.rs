@@ -367,7 +367,7 @@ fn a_dry_run_predicts_the_peak_of_memory() {
     let large = dir.path().join("large");
     write_llama(&large, Size { layers: 4, hidden: 512, ffn: 1536, vocab: 2048 }, 1);
     fs::copy(demo.join("tokenizer.json"), large.join("tokenizer.json")).unwrap();
-    let text = format!("--calibration {CALIBRATION} --calibration-tokens 2048");
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 1024");
     for (model, args) in
         [(&demo, text.clone()), (&large, "-q 4bit".to_owned()), (&large, format!("-q 4bit {text}"))]
     {
