@@ -99,8 +99,8 @@ impl Add<'_> {
                     F::read(&last)
                 };
             }
-            for token in 0..self.factors.len() / columns {
-                let factors = self.factors[token * columns + first..].first_chunk::<C>().unwrap();
+            for (token, factors) in self.factors.chunks_exact(columns).enumerate() {
+                let Some(factors) = factors[first..].first_chunk::<C>() else { break };
                 // SAFETY: `FloatColumns::add` is promised that these are there, and that they are the caller's own.
                 let out = unsafe {
                     slice::from_raw_parts_mut(self.out.start.add(token * self.out.stride + at), len)

@@ -28,6 +28,7 @@ impl StoredFloats<{ 2 * LANES }> for Halves {
 
 impl StoredFloats<{ 2 * LANES }> for Bf16s {
     #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "see `float_dot::dots`")]
     fn read<V: Vector>(bytes: &[u8; 2 * LANES]) -> V {
         let pairs = pairs(bytes);
         let mut floats = [0.0; LANES];
@@ -40,6 +41,7 @@ impl StoredFloats<{ 2 * LANES }> for Bf16s {
 
 impl StoredFloats<{ 4 * LANES }> for Singles {
     #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "see `float_dot::dots`")]
     fn read<V: Vector>(bytes: &[u8; 4 * LANES]) -> V {
         let mut floats: Lanes = [0.0; LANES];
         for i in 0..LANES {
@@ -51,6 +53,7 @@ impl StoredFloats<{ 4 * LANES }> for Singles {
 }
 
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "see `float_dot::dots`")]
 fn pairs(bytes: &[u8; 2 * LANES]) -> [u16; LANES] {
     let mut pairs = [0; LANES];
     for i in 0..LANES {
