@@ -214,6 +214,15 @@ def later_cases(scale):
     yield "falcon_h1_norm", t.FalconH1Config, base(
         scale, mamba_n_groups=1, mamba_rms_norm=True, mamba_norm_before_gate=False, attention_bias=True,
         mlp_bias=True, **beside), True
+    # Without rotation, as released, and with.
+    separate = dict(
+        num_attention_heads=5, head_dim="absent", num_hidden_layers=3, linear_num_key_heads=2,
+        linear_key_head_dim=14 * scale, linear_num_value_heads=4, linear_value_head_dim=7 * scale,
+        layer_types=["linear_attention", "full_attention", "linear_attention"])
+    yield "olmo_hybrid", t.OlmoHybridConfig, base(
+        scale, rope_parameters=dict(rope_type="default", rope_theta=None), **separate), True
+    yield "olmo_hybrid_rope", t.OlmoHybridConfig, base(
+        scale, rope_parameters=rope("default"), linear_allow_neg_eigval=False, **separate), True
     selective = dict(
         vocab_size=VOCAB, hidden_size=40 * scale, num_hidden_layers=2, bos_token_id=0, eos_token_id=1,
         pad_token_id=None, state_size=12, time_step_rank=7 * scale)

@@ -86,7 +86,7 @@ def tensor_kinds(m, layer=None):
         beside = mixer_kinds(m["recurrent"], h)
         must.update(beside[0])
         may.update(beside[1])
-    placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
+    placement, gains = placed(m, layer), not m["norm"]["without_gain"]
     norms = {} if placement == "post" or not gains else {7: 18} if m["residual"] == "parallel_one_norm" else {7: 18, 8: 19}
     norms = {gain: bias for gain, bias in norms.items() if (mixes if gain == 7 else feeds)}
     for gain, bias in norms.items():
@@ -144,6 +144,11 @@ def parts(m, layer):
 
 def is_recurrent(m, layer):
     return m["recurrent"] is not None and layer in m["recurrent"]["layers"]
+
+
+def placed(m, layer):
+    placement = m["norm"]["placement"]
+    return placement if placement != "by_mixer" else "pre" if is_recurrent(m, layer) else "post"
 
 
 def attends(m, layer):
@@ -411,14 +416,14 @@ def gated_delta(m, r, x, t, a):
     q, k = unit(q.reshape(len(a), -1, d)) / math.sqrt(d), unit(k.reshape(len(a), -1, d))
     q, k = np.repeat(q, heads // x["key_heads"], axis=1), np.repeat(k, heads // x["key_heads"], axis=1)
     rate = np.exp(t[47][0] * np.log1p(np.exp(a @ t[42].T + t[48][0])))
-    replaced = sigmoid(a @ t[43].T)
+    replaced = sigmoid(a @ t[43].T) * (r["beta_scale"] or 1)
     state, out = np.zeros((heads, value_dim, d)), []
     for i in range(len(a)):
         state = state * rate[i][:, None, None]
         change = replaced[i][:, None] * (v[i] - np.einsum("hvd,hd->hv", state, k[i]))
         state = state + change[:, :, None] * k[i][:, None, :]
         out.append(np.einsum("hvd,hd->hv", state, q[i]))
-    o = norm(np.array(out), t[50][0], None, "rms_norm", m["norm"]["epsilon"], False)
+    o = norm(np.array(out), t[50][0], None, "rms_norm", r["norm_epsilon"] or m["norm"]["epsilon"], False)
     return linear(t, 44, 52, o.reshape(len(a), -1) * act(a @ t[41].T, "silu"))
 
 
@@ -527,9 +532,10 @@ def logits(m, ids, rest, layers, length=None, last=1):
     for layer, t in enumerate(layers):
         if 13 in t:  # up bias, then down bias
             t = {**t, 21: t[13][:, :m["ffn"]], 22: t[13][:, m["ffn"]:]}
-        post = n["placement"] in ("post", "pre_and_post")
+        placement = placed(m, layer)
+        post = placement in ("post", "pre_and_post")
         mixes, feeds = parts(m, layer)
-        a = x if n["placement"] == "post" else gain_bias(x, t, 7, 18)
+        a = x if placement == "post" else gain_bias(x, t, 7, 18)
         if not mixes:
             y = np.zeros_like(x)
         else:
@@ -546,7 +552,7 @@ def logits(m, ids, rest, layers, length=None, last=1):
         elif m["residual"] == "parallel":
             f = gain_bias(x, t, 8, 19)
         else:
-            f = x + y if n["placement"] == "post" else gain_bias(x + y, t, 8, 19)
+            f = x + y if placement == "post" else gain_bias(x + y, t, 8, 19)
         z = feed_forward(m, t, layer, f, x + y) if feeds else np.zeros_like(x)
         if post:
             z = gain_bias(z, t, 17, None)

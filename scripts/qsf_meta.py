@@ -177,8 +177,11 @@ def parse_position(x, layers, head_dim):
 
 def parse_recurrent(x, layers):
     place = "model.recurrent"
-    r = fields(x, place, ("mixer", "taps", "layers"), ("beside_attention", "without_norm"), strict=True)
-    with_defaults(r, dict(beside_attention=False, without_norm=False), ())
+    r = fields(x, place, ("mixer", "taps", "layers"), ("beside_attention", "without_norm", "beta_scale", "norm_epsilon"), strict=True)
+    with_defaults(r, dict(beside_attention=False, without_norm=False), ("beta_scale", "norm_epsilon"))
+    for k in ("beta_scale", "norm_epsilon"):
+        if r[k] is not None:
+            r[k] = f32(r[k], f"{place}.{k}")
     for k in ("beside_attention", "without_norm"):
         need(type(r[k]) is bool, f"{place}.{k}", "not a bool")
     integer(r["taps"], f"{place}.taps", 1, 64)
@@ -206,6 +209,7 @@ def parse_recurrent(x, layers):
         need(heads % groups == 0, f"{place}.mixer.heads", "not a multiple of groups")
         need(heads * head_dim * state <= 1 << 28 and heads * max(head_dim, state) <= 1 << 24, f"{place}.mixer", "too large a state")
     need(kind == "mamba2" or not r["without_norm"], f"{place}.without_norm", "not with this mixer")
+    need(kind == "gated_delta" or r["beta_scale"] is None and r["norm_epsilon"] is None, place, "beta_scale or norm_epsilon with this mixer")
     return r
 
 
@@ -228,7 +232,7 @@ def parse_model(x):
     norm = m["norm"] = fields(m["norm"], "model.norm", ("kind", "epsilon"), NORM_DEFAULTS, strict=True)
     with_defaults(norm, NORM_DEFAULTS, ())
     choice(norm["kind"], "model.norm.kind", ("layer_norm", "rms_norm"))
-    choice(norm["placement"], "model.norm.placement", ("pre", "post", "pre_and_post"))
+    choice(norm["placement"], "model.norm.placement", ("pre", "post", "pre_and_post", "by_mixer"))
     norm["epsilon"] = f32(norm["epsilon"], "model.norm.epsilon", 0)
     choice(m["activation"], "model.activation", ("gelu_erf", "gelu_tanh", "silu", "relu", "relu2", "xielu"))
     choice(m["residual"], "model.residual", ("sequential", "parallel", "parallel_one_norm"))
@@ -308,6 +312,7 @@ def parse_model(x):
         r = m["recurrent"] = parse_recurrent(m["recurrent"], m["layers"])
         need(not r["beside_attention"] or (m["latent"] is None and m["residual"] == "sequential" and not m["sub_norms"]),
              "model.recurrent.beside_attention", "not with these fields")
+    need(norm["placement"] != "by_mixer" or m["recurrent"] is not None, "model.norm.placement", "by_mixer without recurrent")
     if m["multipliers"] is not None:
         m["multipliers"] = parse_multipliers(m)
     if m["half_layers"] is not None:
@@ -354,7 +359,7 @@ def parse_model(x):
             with_defaults(s, dict(gated=False), ())
             integer(s["ffn"], f"{place}.shared.ffn", 1, 1 << 24)
             need(type(s["gated"]) is bool, f"{place}.shared.gated", "not a bool")
-        need(not e["beside_ffn"] or e["shared"] is None and m["norm"]["kind"] == "rms_norm" and m["norm"]["placement"] != "post"
+        need(not e["beside_ffn"] or e["shared"] is None and m["norm"]["kind"] == "rms_norm" and m["norm"]["placement"] not in ("post", "by_mixer")
              and m["residual"] == "sequential", f"{place}.beside_ffn", "does not go with the other fields")
         layer_list(e["dense_layers"], f"{place}.dense_layers", m["layers"])
         need(e["count"] * e["ffn"] < 1 << 32 and e["count"] * m["hidden"] < 1 << 32, place, "count * ffn or count * hidden is not below 2^32")

@@ -181,6 +181,8 @@ pub enum NormPlacement {
     Post,
     /// On both.
     PreAndPost,
+    /// On what they read in layers of [`Recurrent`], and on what they add in others.
+    ByMixer,
 }
 
 impl NormPlacement {
@@ -395,6 +397,15 @@ impl ModelConfig {
     pub fn window(&self, layer: u32) -> Option<u32> {
         let window = self.sliding_window.as_ref()?;
         window.layers.binary_search(&layer).is_ok().then_some(window.size)
+    }
+
+    /// Where norms are in `layer`.
+    pub fn placement(&self, layer: u32) -> NormPlacement {
+        match (self.norm.placement, self.recurrent(layer)) {
+            (NormPlacement::ByMixer, Some(_)) => NormPlacement::Pre,
+            (NormPlacement::ByMixer, None) => NormPlacement::Post,
+            (placement, _) => placement,
+        }
     }
 
     /// The recurrence of `layer`; `None`: it has none.

@@ -149,6 +149,13 @@ impl ModelConfig {
         if self.activation == Activation::Xielu && (self.gated_ffn || self.experts.is_some()) {
             return Err("activation is xielu, which goes without gated_ffn and experts only".into());
         }
+        let beside_ffn = self.experts.as_ref().is_some_and(|experts| experts.beside_ffn);
+        if self.norm.placement == NormPlacement::ByMixer && (self.recurrent.is_none() || beside_ffn) {
+            return Err(
+                "norm placement is by_mixer, which goes with recurrent, and without experts beside_ffn only"
+                    .into(),
+            );
+        }
         if self.residual != Residual::Sequential && self.norm.placement != NormPlacement::Pre {
             return Err("residual is parallel, which goes with norm placement pre only".into());
         }
@@ -225,6 +232,15 @@ impl ModelConfig {
         if recurrent.without_norm && !matches!(recurrent.mixer, RecurrentMixer::Mamba2 { .. }) {
             return Err("recurrent without_norm is true, which goes with the mixer mamba2 only".into());
         }
+        let is_delta = matches!(recurrent.mixer, RecurrentMixer::GatedDelta { .. });
+        if (recurrent.beta_scale.is_some() || recurrent.norm_epsilon.is_some()) && !is_delta {
+            return Err(
+                "recurrent beta_scale or norm_epsilon is there, which go with the mixer gated_delta only"
+                    .into(),
+            );
+        }
+        recurrent.beta_scale.map_or(Ok(()), |scale| positive("recurrent beta_scale", scale))?;
+        recurrent.norm_epsilon.map_or(Ok(()), |epsilon| positive("recurrent norm_epsilon", epsilon))?;
         match recurrent.mixer {
             RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } => {
                 check_widths([

@@ -20,12 +20,26 @@ pub struct Recurrent {
     /// Whether what a [`RecurrentMixer::Mamba2`] gives is gated and not normalized.
     #[serde(default, skip_serializing_if = "is_default")]
     pub without_norm: bool,
+    /// What rates of replacing of a [`RecurrentMixer::GatedDelta`] are multiplied with.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub beta_scale: Option<f32>,
+    /// Added to the mean square in the norm of the output, where it is another than that of the model.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub norm_epsilon: Option<f32>,
 }
 
 impl Recurrent {
     /// A mixer in place of attention in `layers`.
     pub const fn new(mixer: RecurrentMixer, taps: u32, layers: Vec<u32>) -> Recurrent {
-        Recurrent { mixer, taps, layers, beside_attention: false, without_norm: false }
+        Recurrent {
+            mixer,
+            taps,
+            layers,
+            beside_attention: false,
+            without_norm: false,
+            beta_scale: None,
+            norm_epsilon: None,
+        }
     }
 }
 

@@ -122,7 +122,9 @@ impl Decoder {
         };
         let [key_heads, key_dim, value_heads, value_dim] =
             [key_heads, key_dim, value_heads, value_dim].map(|n| n as usize);
-        let (isa, epsilon) = (self.cpu.isa(), self.model.config.norm.epsilon);
+        let isa = self.cpu.isa();
+        let epsilon = recurrent.norm_epsilon.unwrap_or(self.model.config.norm.epsilon);
+        let beta_scale = recurrent.beta_scale.unwrap_or(1.0);
         let MixerRows { widths, input, channels, gate, step, beta, mixed } = rows;
         let (from, to) = kept.step();
         let conv = ShortConv {
@@ -146,7 +148,7 @@ impl Decoder {
                     *step = exp(decay * softplus(*step + bias));
                 }
             }
-            beta.iter_mut().for_each(|beta| *beta = sigmoid(*beta));
+            beta.iter_mut().for_each(|beta| *beta = sigmoid(*beta) * beta_scale);
         });
         keep_last(&from.inputs, input, &mut to.inputs);
         let delta =

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use qsf_format::{
-    Activation, Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Recurrent, RecurrentMixer, Residual,
-    TensorId, TensorKind,
+    Activation, Experts, ModelConfig, NormKind, NormPlacement, PositionConfig, QkNorm, Recurrent,
+    RecurrentMixer, Residual, TensorId, TensorKind,
 };
 
 use super::TensorInfo;
@@ -33,6 +33,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         attention: id.layer.is_some_and(|layer| config.has_attention(layer)),
         feed_forward: id.layer.is_some_and(|layer| config.has_feed_forward(layer)),
         experts,
+        placement: config.placement(layer),
     };
     if !is_used(config, id.kind, parts) || !has_of_its_own(config, id) {
         return None;
@@ -145,6 +146,7 @@ struct Parts<'a> {
     attention: bool,
     feed_forward: bool,
     experts: Option<&'a Experts>,
+    placement: NormPlacement,
 }
 
 /// Whether a layer has keys and values of its own, where the tensor is for them.
@@ -216,10 +218,10 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         stop_tokens: _,
         pad: _,
     } = config;
-    let Parts { mixer, attention, feed_forward, experts } = parts;
+    let Parts { mixer, attention, feed_forward, experts, placement } = parts;
     let shared = experts.and_then(|experts| experts.shared);
     let beside = experts.is_some_and(|experts| experts.beside_ffn);
-    let (placement, layer_norm) = (norm.placement, norm.kind == NormKind::LayerNorm);
+    let layer_norm = norm.kind == NormKind::LayerNorm;
     match kind {
         AttnQ | AttnOutput | AttnOutputBias => attention,
         AttnGate => attention && attention_gate,

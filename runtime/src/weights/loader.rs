@@ -85,7 +85,7 @@ impl Loader<'_> {
         let layer_norm = |wanted: bool, gain, bias| -> Result<Option<Norm>> {
             wanted.then(|| self.norm(Some(i), gain, bias)).transpose()
         };
-        let placement = config.norm.placement;
+        let placement = config.placement(i);
         let (pre, post) = (placement.has_pre(), placement.has_post());
         let (mixer, ffn) = (config.has_mixer(i), config.has_feed_forward(i));
         let ffn_norm = pre && ffn && config.residual != Residual::ParallelOneNorm;

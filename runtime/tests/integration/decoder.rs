@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use crate::recurrent::{beside_attention, gated_delta, mamba1, mamba2, short_conv};
+use crate::recurrent::{beside_attention, by_mixer, gated_delta, mamba1, mamba2, short_conv};
 use qsf_format::{
     Activation, Experts, FullAttention, LatentAttention, ModelConfig, NormConfig, NormKind, NormPlacement,
     PerLayerEmbedding, PositionConfig, QkNorm, QuantType, Residual, SharedKv, SlidingWindow, TensorId,
@@ -197,6 +197,7 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(mamba2(llama()), QuantType::Q4), None),
         (RandomModel::new(beside_attention(llama()), QuantType::Q4), None),
         (RandomModel::new(mamba1(llama()), QuantType::F32), None),
+        (RandomModel::new(by_mixer(llama()), QuantType::F32), None),
     ]
 }
 

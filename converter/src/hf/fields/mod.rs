@@ -130,7 +130,7 @@ fn like_llama(model: &Described<'_>) -> Fields {
     if matches!(model_type, "gpt_neox" | "stablelm") {
         fields.push(("use_parallel_residual", json!(config.residual != Residual::Sequential)));
     }
-    if model_type.starts_with("olmo") {
+    if model_type.starts_with("olmo") && model_type != "olmo_hybrid" {
         fields.push(("clip_qkv", json!(config.qkv_clip.map(number))));
     }
     if model_type == "hyperclovax" {

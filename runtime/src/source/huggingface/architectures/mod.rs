@@ -60,6 +60,7 @@ mod nemotron_h;
 mod olmo;
 mod olmo2;
 mod olmo3;
+mod olmo_hybrid;
 mod olmoe;
 mod opt;
 mod phi;
@@ -118,6 +119,7 @@ pub(super) const ALL: &[Architecture] = &[
     qwen2_moe::QWEN2_MOE,
     olmo::OLMO,
     olmo3::OLMO3,
+    olmo_hybrid::OLMO_HYBRID,
     olmoe::OLMOE,
     granite::GRANITE,
     granitemoe::GRANITE_MOE,
