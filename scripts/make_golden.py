@@ -217,7 +217,7 @@ def later_cases(scale):
     # Without rotation, as released, and with.
     separate = dict(
         num_attention_heads=5, head_dim="absent", num_hidden_layers=3, linear_num_key_heads=2,
-        linear_key_head_dim=14 * scale, linear_num_value_heads=4, linear_value_head_dim=7 * scale,
+        linear_key_head_dim=14 * scale, linear_num_value_heads=4, linear_value_head_dim=9 * scale,
         layer_types=["linear_attention", "full_attention", "linear_attention"])
     yield "olmo_hybrid", t.OlmoHybridConfig, base(
         scale, rope_parameters=dict(rope_type="default", rope_theta=None), **separate), True

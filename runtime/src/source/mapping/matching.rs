@@ -68,7 +68,7 @@ impl Mapping {
                 return Err(missing(&request, id));
             }
         }
-        mapping.check_pieces(store)?;
+        mapping.check_pieces(&request, store)?;
         mapping.refuse_unused(&request, store)?;
         mapping.sort();
         Ok(mapping)
@@ -178,18 +178,27 @@ impl Mapping {
         let first = self.by_id.get(&id).copied().filter(|&at| {
             self.origins[at].lens.len() == place && (is_vector || self.tensors[at].stored == stored)
         });
-        let at = first.ok_or_else(|| wrong("the parts before it, of the same type".into()))?;
+        let at = first.ok_or_else(|| {
+            missing_piece(request, id, store)
+                .unwrap_or_else(|| wrong("the parts before it, of the same type".into()))
+        })?;
         self.origins[at].names.push(name.clone());
         self.origins[at].lens.push(len);
         Ok(())
     }
 
     /// Pieces are all of their tensor together.
-    fn check_pieces(&self, store: &dyn TensorStore) -> Result<()> {
+    fn check_pieces(&self, request: &MappingRequest<'_>, store: &dyn TensorStore) -> Result<()> {
         for (info, origin) in self.tensors.iter().zip(&self.origins) {
             let expected = if info.id.kind.is_matrix() { info.rows } else { info.cols };
             let found = origin.lens.iter().try_fold(0usize, |all, &len| all.checked_add(len));
             if !origin.lens.is_empty() && found != Some(expected) {
+                // Too few outputs are those of a part that is not there.
+                if found.is_some_and(|found| found < expected)
+                    && let Some(missing) = missing_piece(request, info.id, store)
+                {
+                    return Err(missing);
+                }
                 let place = format!("tensors {}", origin.names.join(", "));
                 let found = format!("{:?}", origin.lens);
                 let expected = format!("{expected} outputs of {} together", info.id);
@@ -326,6 +335,23 @@ fn is_shared(request: &MappingRequest<'_>, name: &str) -> bool {
     let mut rules = request.table.rules.iter().filter(|rule| matches!(rule.kinds, [AttnK | AttnV | KNorm]));
     rules.any(|rule| layers.clone().any(|layer| full_name(request, rule.name, Some(layer)) == name))
 }
+
+/// The error for the first part of a tensor that is not there; `None`: all are.
+fn missing_piece(
+    request: &MappingRequest<'_>,
+    id: TensorId,
+    store: &dyn TensorStore,
+) -> Option<RuntimeError> {
+    let mut pieces =
+        request.table.rules.iter().filter(|rule| rule.form == Form::Piece && rule.kinds == [id.kind]);
+    let name = pieces.find_map(|rule| {
+        let name = full_name(request, rule.name, id.layer);
+        store.describe(&name).is_none().then_some(name)
+    })?;
+    let expected = format!("a tensor of that name, as every {} model has one", request.config.architecture);
+    Some(RuntimeError::bad_input(request.path, format!("tensor {}", quote(&name)), expected, "none"))
+}
+
 fn missing(request: &MappingRequest<'_>, id: TensorId) -> RuntimeError {
     let rule = rule_of(request, id.kind).map(|at| &request.table.rules[at]);
     let name = rule
