@@ -214,6 +214,17 @@ def later_cases(scale):
     yield "falcon_h1_norm", t.FalconH1Config, base(
         scale, mamba_n_groups=1, mamba_rms_norm=True, mamba_norm_before_gate=False, attention_bias=True,
         mlp_bias=True, **beside), True
+    altup = dict(
+        num_hidden_layers=6, num_key_value_heads=2, hidden_size_per_layer_input=12 * scale,
+        vocab_size_per_layer_input=VOCAB - 7, num_kv_shared_layers=3, sliding_window=6, laurel_rank=9 * scale,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2)
+    yield "gemma3n", t.Gemma3nTextConfig, base(
+        scale, activation_sparsity_pattern=[0.95, 0.5, 0.0, 0.0, 0.2, 0.0], **altup), True
+    # Three streams, gates as they are, no sharing, a scaled rotation.
+    yield "gemma3n_plain", t.Gemma3nTextConfig, base(scale, **{
+        **altup, "num_kv_shared_layers": 0, "altup_num_inputs": 3, "final_logit_softcapping": 9.0,
+        "rope_parameters": dict(
+            full_attention=rope("linear", 50000.0, factor=2.0), sliding_attention=rope("default", 900.0))}), True
     # Without rotation, as released, and with.
     separate = dict(
         num_attention_heads=5, head_dim="absent", num_hidden_layers=3, linear_num_key_heads=2,

@@ -4,6 +4,7 @@
 array [rows, cols]. Names of variables are those of the text. Which tensors must be there and their shapes: `tensor_kinds`.
 """
 import math
+import statistics
 import numpy as np
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -54,6 +55,8 @@ def tensor_kinds(m, layer=None):
         if ple:
             n, w = m["layers"] * ple["width"], ple["width"]
             must.update({72: (ple["vocab"], n), 73: (n, h), 74: (1, w)})
+        if m["streams"]:
+            must[75] = must[76] = (m["streams"] - 1) * h, h
         return must, may
     recurrent, x = is_recurrent(m, layer), m["latent"]
     mixes, feeds = parts(m, layer)
@@ -99,6 +102,11 @@ def tensor_kinds(m, layer=None):
         must.update({58: (ple["width"], h), 59: (h, ple["width"]), 60: (1, h)})
     if m["layer_scale"]:
         must[61] = 1, 1
+    if m["streams"]:
+        s = m["streams"]
+        must.update({138: (1, s * h), 139: (1, h), 140: (1, s ** 3), 141: (1, s ** 2), 142: (1, h)})
+    if m["laurel"]:
+        must.update({143: (m["laurel"], h), 144: (h, m["laurel"]), 145: (1, h)})
     if m["qk_norm"] not in (None, "rotated_head_plain") and attends(m, layer):
         head = m["qk_norm"] in ("head", "rotated_head")
         must[14], must[15] = (1, d if head else q), (1, d if head else kv)
@@ -432,7 +440,13 @@ def sigmoid(x):
         return 1 / (1 + np.exp(-x))
 
 
-def mlp(m, t, f):
+def cut_off(g, sparsity):
+    """Gates of which about the part `sparsity` becomes 0."""
+    above = g.mean(axis=-1, keepdims=True) + g.std(axis=-1, keepdims=True) * statistics.NormalDist().inv_cdf(sparsity)
+    return np.maximum(g - above, 0)
+
+
+def mlp(m, t, f, sparsity=0):
     """A feed-forward of kinds 4 to 6 and 20 to 22."""
     u, name, clip, factors = linear(t, 5, 21, f), m["activation"], m["gate_clip"], m["multipliers"] or ONES
     if clip is not None:
@@ -441,7 +455,9 @@ def mlp(m, t, f):
     elif name == "xielu":
         u = xielu(u, t[38][0, 0], t[39][0, 0])
     else:
-        u = act(linear(t, 4, 20, f) * factors["ffn_gate"], name) * u if m["gated_ffn"] else act(u, name)
+        gate = linear(t, 4, 20, f) * factors["ffn_gate"] if m["gated_ffn"] else None
+        gate = cut_off(gate, sparsity) if sparsity > 0 else gate
+        u = act(u, name) if gate is None else act(gate, name) * u
     if m["sub_norms"]:
         u = norm(u, t[63][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     return linear(t, 6, 22, u) * factors["ffn"]
@@ -484,7 +500,7 @@ def feed_forward(m, t, layer, f, x):
     """`f`: the residual stream `x`, normalized."""
     e = m["experts"]
     if not e or layer in e["dense_layers"]:
-        return mlp(m, t, f)
+        return mlp(m, t, f, m["gate_sparsity"][layer] if m["gate_sparsity"] else 0)
     if e["beside_ffn"]:
         epsilon = m["norm"]["epsilon"]
         gain = lambda x, kind: norm(x, t[kind][0], None, "rms_norm", epsilon, m["norm"]["gain_plus_one"])
@@ -508,6 +524,40 @@ def of_experts(m, t, p, f):
     return out
 
 
+# ---------------------------------------------------------------- Streams
+
+def magnitude(x):
+    return np.sqrt((x * x).mean(axis=-1, keepdims=True))
+
+
+def as_large(y, x):
+    """y with the magnitude of x."""
+    return y * magnitude(x) / np.sqrt(np.maximum((y * y).mean(axis=-1, keepdims=True), 1e-5))
+
+
+def begin_streams(m, rest, x):
+    parts = rest[75].reshape(m["streams"] - 1, m["hidden"], -1)
+    return np.stack([x, *(as_large(x @ part.T, x) for part in parts)])
+
+
+def shares(m, t, x):
+    """u of section 3.2, a row for each token."""
+    r = norm(x, t[139][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"]) / m["hidden"]
+    return np.tanh(r @ t[138].reshape(m["streams"], -1).T)
+
+
+def predict(m, t, streams):
+    s = m["streams"]
+    p = np.einsum("yxk,ik->iyx", t[140].reshape(s, s, s), shares(m, t, streams[0]))
+    return streams + np.einsum("iyx,xih->yih", p, streams)
+
+
+def end_streams(m, rest, streams):
+    parts = rest[76].reshape(m["streams"] - 1, m["hidden"], -1)
+    back = [as_large(x @ part.T, streams[0]) for x, part in zip(streams[1:], parts)]
+    return (streams[0] + sum(back)) / m["streams"]
+
+
 def logits(m, ids, rest, layers, length=None, last=1):
     """Logits [last, vocab] of the last positions. `rest`: the tensors of no layer; `layers`: those of layer 0, 1, ...
     `length`: L of MODEL.md, the length of the context that the sequence is run with; without it, that of the sequence."""
@@ -529,7 +579,11 @@ def logits(m, ids, rest, layers, length=None, last=1):
         rows = rest[72][np.where(np.array(ids) < ple["vocab"], ids, 0)]
         inputs = (norm(cut(x @ rest[73].T / math.sqrt(m["hidden"])), rest[74][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
                   + cut(rows * math.sqrt(w))) / math.sqrt(2)
+    streams = begin_streams(m, rest, x) if m["streams"] else None
     for layer, t in enumerate(layers):
+        if streams is not None:
+            predicted = streams = predict(m, t, streams)
+            x = streams[0]
         if 13 in t:  # up bias, then down bias
             t = {**t, 21: t[13][:, :m["ffn"]], 22: t[13][:, m["ffn"]:]}
         placement = placed(m, layer)
@@ -547,6 +601,9 @@ def logits(m, ids, rest, layers, length=None, last=1):
         if post:
             y = gain_bias(y, t, 16, None)
         y = y * scale
+        if m["laurel"]:
+            low = norm(a @ t[143].T @ t[144].T, t[145][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
+            y = (x + y + a + low) / math.sqrt(2) - x
         if m["residual"] == "parallel_one_norm":
             f = a
         elif m["residual"] == "parallel":
@@ -557,10 +614,19 @@ def logits(m, ids, rest, layers, length=None, last=1):
         if post:
             z = gain_bias(z, t, 17, None)
         x = x + y + z * scale
+        if streams is not None:
+            c = shares(m, t, x) @ t[141].reshape(m["streams"], -1).T + 1
+            streams = predicted + c.T[:, :, None] * (x - predicted[0])
+            x = streams[0] * t[142][0]
         if ple:
-            x = x + norm((act(x @ t[58].T, m["activation"]) * inputs[:, layer]) @ t[59].T, t[60][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
+            added = norm((act(x @ t[58].T, m["activation"]) * inputs[:, layer]) @ t[59].T, t[60][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
+            x = x + added
+        if streams is not None:
+            streams = np.concatenate([streams[:1], streams[1:] + added])
         if m["layer_scale"]:
             x = x * t[61][0, 0]
+    if streams is not None:
+        x = end_streams(m, rest, streams)
     z = gain_bias(x[-last:], rest, 64, 65)
     out = linear({**rest, 66: rest[69]} if m["tied_head"] else rest, 66, 67, z)
     if m["logit_scale"] is not None:

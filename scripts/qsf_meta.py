@@ -92,10 +92,10 @@ def numbers(x, place, count):
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, attention_gate=False, value_norm=False,
-                      layer_scale=False, sub_norms=False, window_chunks=False, stop_tokens=[])
+                      layer_scale=False, sub_norms=False, window_chunks=False, gate_sparsity=[], stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
 MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
-    sliding_window recurrent multipliers half_layers experts bos pad""".split()]
+    sliding_window recurrent multipliers half_layers experts streams laurel bos pad""".split()]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False, beside_ffn=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "margin", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
@@ -326,6 +326,21 @@ def parse_model(x):
         need(m["recurrent"] is None or not alone & set(m["recurrent"]["layers"]), place, "a recurrent layer without a mixer")
         need(m["residual"] == "sequential" and norm["placement"] == "pre", place, "not with this residual or placement")
         need(m["shared_kv"] is None and m["per_layer_embedding"] is None and not m["layer_scale"], place, "not with these fields")
+    if m["streams"] is not None:
+        integer(m["streams"], "model.streams", 2, 64)
+        need(m["streams"] * m["hidden"] <= 1 << 24, "model.streams", "too many for so wide a stream")
+        need(m["per_layer_embedding"] is not None and m["residual"] == "sequential" and norm["kind"] == "rms_norm" and m["half_layers"] is None
+             and not m["layer_scale"], "model.streams", "not with these fields")
+    if m["laurel"] is not None:
+        integer(m["laurel"], "model.laurel", 1, 1 << 16)
+        need(m["residual"] == "sequential" and m["half_layers"] is None, "model.laurel", "not with these fields")
+    need(isinstance(m["gate_sparsity"], list), "model.gate_sparsity", "not an array")
+    if m["gate_sparsity"]:
+        place = "model.gate_sparsity"
+        need(len(m["gate_sparsity"]) == m["layers"], place, "not a number for each layer")
+        m["gate_sparsity"] = [f32(v, f"{place}[{i}]", 0) for i, v in enumerate(m["gate_sparsity"])]
+        need(max(m["gate_sparsity"]) < 1, place, "not below 1")
+        need(m["gated_ffn"] and m["experts"] is None and m["multipliers"] is None and m["gate_clip"] is None, place, "not with these fields")
     need(not m["window_chunks"] or m["sliding_window"] is not None, "model.window_chunks", "without sliding_window")
     if m["sub_norms"]:
         need(m["experts"] is None and m["latent"] is None and m["recurrent"] is None, "model.sub_norms", "not with these fields")

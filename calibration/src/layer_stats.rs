@@ -31,7 +31,10 @@ impl LayerStats {
         use TensorKind::*;
         let input = match (kind, expert) {
             (AttnQ, _) if self.inputs.contains_key(&LinearInput::QueryLatent) => LinearInput::QueryLatent,
-            (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate, _) => LinearInput::Attention,
+            (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate | LaurelDown, _) => {
+                LinearInput::Attention
+            }
+            (LaurelUp, _) => LinearInput::LaurelUp,
             (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
             (AttnKUp, _) => LinearInput::KeyUp,
             (AttnVUp, _) => LinearInput::ValueUp,

@@ -43,7 +43,8 @@ impl Stage {
             | LinearInput::MixerStep
             | LinearInput::QueryLatent
             | LinearInput::KeyUp
-            | LinearInput::ValueUp => Some(Stage::AttnOutput),
+            | LinearInput::ValueUp
+            | LinearInput::LaurelUp => Some(Stage::AttnOutput),
             LinearInput::Ffn | LinearInput::Experts | LinearInput::ExpertFfn(_) => Some(Stage::Ffn),
             LinearInput::FfnDown
             | LinearInput::ExpertDown(_)
@@ -218,7 +219,7 @@ impl Streams<'_> {
         stages: &'static [Stage],
     ) -> Result<Step> {
         let until = stages.last().copied().unwrap_or(Stage::FfnDown);
-        let watch = Watch { stages, until, experts };
+        let watch = Watch { stages, until, experts, laurel: original.laurel.is_some() };
         let mut cross = BTreeMap::new();
         for i in 0..self.quantized.chunks() {
             self.cancel.check()?;
@@ -260,7 +261,7 @@ impl Streams<'_> {
 
     /// What the head reads.
     fn head(&mut self) -> Result<Step> {
-        let (input, cols) = (LinearInput::Head, self.quantized.width());
+        let (input, cols) = (LinearInput::Head, self.quantized.head_width());
         let mut cross = BTreeMap::new();
         for i in 0..self.quantized.chunks() {
             self.cancel.check()?;
@@ -309,6 +310,8 @@ struct Watch {
     /// Behind the inputs of this stage nothing is wanted.
     until: Stage,
     experts: bool,
+    /// Whether something is added beside attention.
+    laurel: bool,
 }
 
 impl Watch {
@@ -328,7 +331,7 @@ impl Watch {
                 | LinearInput::MixerSelect
                 | LinearInput::MixerStep
                 | LinearInput::MixerOutput
-        );
+        ) || self.laurel && input == LinearInput::AttnOutput;
         let last = Stage::of(input).is_some_and(|stage| stage >= self.until);
         if last && !routes && !(others_follow && self.until == Stage::AttnOutput) {
             ControlFlow::Break(())

@@ -8,7 +8,8 @@ pub(crate) fn input_of(kind: TensorKind, expert: Option<u32>, latent: bool) -> O
     use TensorKind::*;
     Some(match (kind, expert) {
         (AttnQ, _) if latent => LinearInput::QueryLatent,
-        (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate, _) => LinearInput::Attention,
+        (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate | LaurelDown, _) => LinearInput::Attention,
+        (LaurelUp, _) => LinearInput::LaurelUp,
         (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
         (AttnKUp, _) => LinearInput::KeyUp,
         (AttnVUp, _) => LinearInput::ValueUp,

@@ -8,6 +8,7 @@ mod half_layers;
 mod multipliers;
 mod position;
 mod recurrent;
+mod streams;
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,15 @@ pub struct ModelConfig {
     /// An embedding of its own for each layer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub per_layer_embedding: Option<PerLayerEmbedding>,
+    /// Residual streams beside each other, of which the first goes through the layers, as in AltUp; absent: one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub streams: Option<u32>,
+    /// Rank of what is added beside attention, as in LAuReL.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub laurel: Option<u32>,
+    /// Which part of the gates of the feed-forward is made 0, for each layer; empty: in none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gate_sparsity: Vec<f32>,
     /// Whether what the output projection of attention and the down projection read is normalized, as in BitNet.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sub_norms: bool,

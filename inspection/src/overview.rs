@@ -188,6 +188,9 @@ pub fn model_parts(model: &ModelConfig) -> String {
         value_norm: _,
         per_layer_embedding,
         layer_scale: _,
+        streams,
+        laurel,
+        gate_sparsity,
         multipliers: _,
         attention_scale: _,
         attention_softcap: _,
@@ -258,6 +261,16 @@ pub fn model_parts(model: &ModelConfig) -> String {
     }
     if let Some(of_layers) = per_layer_embedding {
         parts.push(format!("an embedding of {} for each layer", of_layers.width));
+    }
+    if let Some(streams) = streams {
+        parts.push(format!("{streams} residual streams (AltUp)"));
+    }
+    if let Some(rank) = laurel {
+        parts.push(format!("learned residuals of rank {rank} (LAuReL)"));
+    }
+    let sparse = gate_sparsity.iter().filter(|sparsity| **sparsity > 0.0).count();
+    if sparse > 0 {
+        parts.push(format!("sparse gates in {sparse} layers"));
     }
     if *sub_norms {
         parts.push("norms before output projections".into());

@@ -100,9 +100,11 @@ fn stage_of(config: &ModelConfig, kind: TensorKind) -> Option<Stage> {
     use TensorKind::*;
     Some(match kind {
         AttnQ if config.latent.is_some_and(|latent| latent.q_rank.is_some()) => Stage::AttnOutput,
-        AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate => Stage::Attention,
+        AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate | LaurelDown => Stage::Attention,
         MixerIn | MixerGate | MixerStep | MixerBeta => Stage::Attention,
-        AttnKUp | AttnVUp | AttnOutput | MixerOutput | MixerSelect | MixerStepUp => Stage::AttnOutput,
+        AttnKUp | AttnVUp | AttnOutput | LaurelUp | MixerOutput | MixerSelect | MixerStepUp => {
+            Stage::AttnOutput
+        }
         FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp => Stage::Ffn,
         FfnDown | ExpertDown | SharedDown | PerLayerGate | PerLayerUp => Stage::FfnDown,
         _ => return None,

@@ -15,7 +15,7 @@ use crate::dtype::HfOut;
 use crate::error::Result;
 
 /// The classes of transformers for the values of `model_type`, where they are not the same word in another spelling.
-const CLASSES: [(&str, &str); 29] = [
+const CLASSES: [(&str, &str); 30] = [
     ("gpt2", "GPT2LMHeadModel"),
     ("codegen", "CodeGenForCausalLM"),
     ("hyperclovax", "HyperCLOVAXForCausalLM"),
@@ -30,6 +30,7 @@ const CLASSES: [(&str, &str); 29] = [
     ("granitemoe", "GraniteMoeForCausalLM"),
     ("granitemoeshared", "GraniteMoeSharedForCausalLM"),
     ("gemma3_text", "Gemma3ForCausalLM"),
+    ("gemma3n_text", "Gemma3nForCausalLM"),
     ("gemma4_text", "Gemma4ForCausalLM"),
     ("qwen2_moe", "Qwen2MoeForCausalLM"),
     ("qwen3_moe", "Qwen3MoeForCausalLM"),

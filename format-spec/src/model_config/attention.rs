@@ -128,6 +128,7 @@ impl ModelConfig {
         match id.kind {
             ExpertGate | ExpertUp | ExpertDown => self.experts(id.layer?).map(|experts| experts.count),
             AttnKUp | AttnVUp => Some(self.heads),
+            StreamReturn => self.streams.map(|streams| streams.saturating_sub(1)),
             _ => None,
         }
     }

@@ -51,6 +51,9 @@ impl ModelConfig {
             per_layer_embedding,
             value_norm: _,
             layer_scale: _,
+            streams,
+            laurel,
+            gate_sparsity,
             sub_norms: _,
             window_chunks: _,
             sliding_window,
@@ -113,6 +116,9 @@ impl ModelConfig {
         full_attention.map_or(Ok(()), |full| self.check_full_attention(full))?;
         shared_kv.map_or(Ok(()), |shared| self.check_shared_kv(shared))?;
         per_layer_embedding.map_or(Ok(()), |of_layers| self.check_per_layer_embedding(of_layers))?;
+        streams.map_or(Ok(()), |streams| self.check_streams(streams))?;
+        laurel.map_or(Ok(()), |rank| self.check_laurel(rank))?;
+        self.check_gate_sparsity(gate_sparsity)?;
         self.check_position()
     }
 

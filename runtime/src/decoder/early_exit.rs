@@ -21,12 +21,12 @@ impl Decoder {
     /// `threshold`, 0 to 1; at 1 none does.
     ///
     /// # Errors
-    /// When the classifiers are for a model of another shape, or the model has recurrent layers.
+    /// When the classifiers are for a model of another shape, or the model cannot be left early.
     pub fn with_early_exit(mut self, exits: Arc<EarlyExits>, threshold: f32) -> Result<Decoder> {
         let config = &self.model.config;
-        if config.recurrent.is_some() {
-            let problem = "early exits of a model with recurrent layers, whose state would miss the tokens that leave before them";
-            return Err(RuntimeError::Request(problem.into()));
+        if let Some(why) = config.never_left_early() {
+            let problem = format!("early exits of a model with {why}, which cannot be left early");
+            return Err(RuntimeError::Request(problem));
         }
         let mut of_layer = vec![None; config.layers as usize];
         let fits =

@@ -9,6 +9,7 @@
 //! | `attention`, `feed_forward`, `experts`, `residual` | the parts of a layer, and what is between them |
 //! | `latent`, `latent_buffers` | attention by way of latents |
 //! | `per_layer`, `per_layer_buffers` | what layers get of a token besides the residual stream |
+//! | `streams`, `stream_buffers` | residual streams beside each other, and what is added beside attention |
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state`, `caches` | what changes while a decoder runs; the sequences of it, and which rows of a step are whose |
@@ -52,6 +53,8 @@ mod selective;
 mod skipping;
 mod state;
 mod step;
+mod stream_buffers;
+mod streams;
 
 pub use activations::{Activations, LEAST_WIDE_TOKENS};
 pub use clustered_head::{ClusterRanking, ClusteredHead};

@@ -38,6 +38,8 @@ pub enum LinearInput {
     PerLayerGate,
     /// Of what is made of it.
     PerLayerUp,
+    /// Of the second matrix of what is added beside attention.
+    LaurelUp,
     /// Of the head.
     Head,
 }

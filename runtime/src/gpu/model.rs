@@ -223,6 +223,9 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         value_norm,
         per_layer_embedding,
         layer_scale,
+        streams,
+        laurel,
+        gate_sparsity,
         multipliers,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
@@ -242,6 +245,9 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (*value_norm, "norms of values"),
         (per_layer_embedding.is_some(), "embeddings of layers"),
         (*layer_scale, "scaled layers"),
+        (streams.is_some(), "residual streams beside each other (AltUp)"),
+        (laurel.is_some(), "learned residuals beside attention (LAuReL)"),
+        (!gate_sparsity.is_empty(), "sparse gates"),
         (multipliers.is_some(), "scaled parts of layers"),
         (residual_scale.is_some(), "scaled residual streams"),
         (logit_scale.is_some(), "scaled logits"),
@@ -315,7 +321,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, norm: _, function: _ }) => {
+            FeedForward::Dense(Mlp { gate, up, down, norm: _, cutoff: _, function: _ }) => {
                 GpuFeedForward::Dense(GpuMlp {
                     gated: gate.is_some(),
                     inner: stack(uploader, gate.iter().chain([up]))?,

@@ -26,6 +26,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let (kv, per_layer) = (shape.kv_heads * shape.key_dim, config.per_layer_embedding);
     let all_layers = |width: u32| config.layers as usize * width as usize;
     let (heads, latent) = (config.heads as usize, config.latent);
+    let (streams, laurel) = (config.streams.map(|streams| streams as usize), config.laurel);
     let experts = id.layer.and_then(|layer| config.experts(layer));
     let recurrent = id.layer.and_then(|layer| config.recurrent(layer));
     let parts = Parts {
@@ -77,6 +78,13 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         PerLayerUp => (hidden, per_layer?.width as usize),
         PerLayerNorm => (1, hidden),
         LayerScale => (1, 1),
+        StreamProjection | StreamReturn => ((streams? - 1) * hidden, hidden),
+        StreamRouter => (1, streams? * hidden),
+        StreamPrediction => (1, streams?.pow(3)),
+        StreamCorrection => (1, streams?.pow(2)),
+        StreamRouterNorm | StreamScale | LaurelNorm => (1, hidden),
+        LaurelDown => (laurel? as usize, hidden),
+        LaurelUp => (hidden, laurel? as usize),
         RouterNorm | ExpertNorm | PostSideNorm | PostExpertNorm => (1, hidden),
         ExpertScale => (1, experts?.count as usize),
         PerLayerEmbedding => (per_layer?.vocab as usize, all_layers(per_layer?.width)),
@@ -178,6 +186,8 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         latent,
         per_layer_embedding,
         layer_scale,
+        streams,
+        laurel,
         // Which layers have some of them: `has_of_its_own`.
         full_attention: _,
         shared_kv: _,
@@ -210,6 +220,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         multipliers: _,
         query_growth: _,
         gate_clip: _,
+        gate_sparsity: _,
         sliding_window: _,
         window_chunks: _,
         // What says nothing of weights.
@@ -260,6 +271,9 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         | PerLayerProjection
         | PerLayerProjectionNorm => per_layer_embedding.is_some(),
         LayerScale => layer_scale,
+        StreamProjection | StreamReturn | StreamRouter | StreamRouterNorm | StreamPrediction
+        | StreamCorrection | StreamScale => streams.is_some(),
+        LaurelDown | LaurelUp | LaurelNorm => laurel.is_some(),
         AttnQDown => attention && latent.is_some_and(|latent| latent.q_rank.is_some()),
         QNorm | KNorm if qk_norm == Some(QkNorm::RotatedHeadPlain) => false,
         QNorm => attention && (qk_norm.is_some() || latent.is_some_and(|latent| latent.q_rank.is_some())),

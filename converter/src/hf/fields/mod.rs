@@ -8,12 +8,13 @@
 //! | `latent` | attention by way of latents |
 //! | `recurrent` | layers with a recurrence |
 //! | `experts` | mixtures of experts |
-//! | `gemma4` | Gemma 4 |
+//! | `gemma3n`, `gemma4` | Gemma 3n and 4 |
 //! | `llama4` | Llama 4 |
 //! | `older` | models whose fields have names of their own |
 
 mod described;
 mod experts;
+mod gemma3n;
 mod gemma4;
 mod latent;
 mod llama4;
@@ -32,11 +33,12 @@ pub(super) use self::rope::as_written;
 use self::rope::rope_fields;
 
 /// Models that say of each layer whether it has a sliding window.
-const TYPED_LAYERS: [&str; 11] = [
+const TYPED_LAYERS: [&str; 12] = [
     "qwen2",
     "qwen3",
     "gemma2",
     "gemma3_text",
+    "gemma3n_text",
     "gemma4_text",
     "gpt_oss",
     "olmo3",
@@ -139,6 +141,9 @@ fn like_llama(model: &Described<'_>) -> Fields {
         fields.push(("attention_multiplier", json!(config.attention_scale.map(number))));
         fields.push(("logits_scaling", number(config.logit_scale.unwrap_or(1.0))));
         fields.push(("use_post_norm", json!(config.norm.placement == NormPlacement::PreAndPost)));
+    }
+    if model_type == "gemma3n_text" {
+        fields.extend(gemma3n::gemma3n_fields(config));
     }
     if model_type == "phimoe" {
         fields.push(("rms_norm_eps", number(config.norm.epsilon)));

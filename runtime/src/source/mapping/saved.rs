@@ -154,6 +154,9 @@ fn shape(name: &str, measured: &Measured, config: &ModelConfig) -> Vec<usize> {
     let (kind, layer) = (measured.ids[0].kind, measured.ids[0].layer.unwrap_or(0));
     match kind {
         SharedRouter => table(1),
+        StreamRouter => table(config.streams.unwrap_or(1) as usize),
+        StreamPrediction => table(config.streams.unwrap_or(1).pow(2) as usize),
+        StreamCorrection => table(config.streams.unwrap_or(1) as usize),
         RouterChoiceBias if name.contains("moe_statics") => table(1),
         QNorm if config.qk_norm == Some(QkNorm::HeadsApart) => table(config.heads as usize),
         KNorm if config.qk_norm == Some(QkNorm::HeadsApart) => table(config.kv_heads as usize),

@@ -21,6 +21,7 @@ mod gated_delta;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod glm;
 mod glm4;
@@ -109,6 +110,7 @@ pub(super) const ALL: &[Architecture] = &[
     nemotron_h::NEMOTRON_H,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
+    gemma3n::GEMMA3N,
     gemma4::GEMMA4,
     smollm3::SMOLLM3,
     olmo2::OLMO2,

@@ -1,10 +1,10 @@
 //! Configurations of the architectures of `later_samples`: as the hub has them, and those that must be refused by name.
 
-use qsf_format::{ExpertGroups, Failure, GateClip, QueryGrowth, RouterScore, SharedExperts};
+use qsf_format::{ExpertGroups, Failure, GateClip, PositionConfig, QueryGrowth, RouterScore, SharedExperts};
 use serde_json::json;
 
 use super::architectures::samples as all_samples;
-use super::hub::read;
+use super::hub::{read, try_read};
 use super::*;
 use crate::source::WeightSource;
 
@@ -168,4 +168,40 @@ fn layers_that_predict_ahead_are_left_out_as_many_as_there_are() {
     };
     assert!(ahead(2).open().is_ok());
     assert_says(&ahead(3).refusal(), &["model.layers.3.eh_proj.weight"]);
+}
+
+#[test]
+fn gemma_3n_with_lists_for_all_layers() {
+    let whole = json!({
+        "model_type": "gemma3n", "audio_config": {"hidden_size": 1536}, "vision_config": {"hidden_size": 2048},
+        "text_config": {
+            "activation_sparsity_pattern": [[0.95; 10].as_slice(), &[0.0; 20]].concat(), "altup_active_idx": 0,
+            "altup_coef_clip": 120.0, "altup_correct_scale": true, "altup_num_inputs": 4, "attention_bias": false,
+            "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+            "hidden_size": 2048, "hidden_size_per_layer_input": 256, "intermediate_size": [8192; 30],
+            "laurel_rank": 64, "max_position_embeddings": 32768, "model_type": "gemma3n_text",
+            "num_attention_heads": 8, "num_hidden_layers": 30, "num_key_value_heads": 2,
+            "num_kv_shared_layers": 10, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000.0,
+            "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": 512, "vocab_size": 262400,
+            "vocab_size_per_layer_input": 262144
+        }
+    });
+    let model = read(whole.clone());
+    assert_eq!((model.kv_heads, model.ffn, model.streams, model.laurel), (2, 8192, Some(4), Some(64)));
+    assert_eq!((model.kv_source(29), model.kv_source(28)), (19, 18), "each has that of its type");
+    assert_eq!((model.gate_sparsity_of(9), model.gate_sparsity_of(10)), (Some(0.95), None));
+    let PositionConfig::Rope { theta, sliding_theta, .. } = model.position else { panic!() };
+    assert_eq!((theta, sliding_theta, model.sliding_window.unwrap().layers.len()), (1e6, Some(1e4), 24));
+    for (field, value, says) in [
+        ("altup_active_idx", json!(1), "altup_active_idx 1 is not"),
+        ("altup_num_inputs", json!(1), "altup_num_inputs 1 is not"),
+        ("altup_correct_scale", json!(false), "altup_correct_scale = false is not"),
+        ("activation_sparsity_pattern", json!([0.5]), "one number for each of 30 layers"),
+        ("activation_sparsity_pattern", json!([1.0; 30]), "below 1"),
+        ("intermediate_size", json!([8192, 4096]), "several widths"),
+    ] {
+        let mut other = whole.clone();
+        other["text_config"][field] = value;
+        assert_says(&try_read(&other).unwrap_err().to_string(), &[says]);
+    }
 }

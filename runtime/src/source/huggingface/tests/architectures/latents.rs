@@ -8,6 +8,7 @@ pub(super) fn samples() -> Vec<TinyModel> {
         deepseek("deepseek_v3", json!({"scoring_func": "sigmoid", "n_group": 1})),
         gemma4(),
         gemma4_experts(),
+        gemma3n(),
         deepseek(
             "mistral4",
             json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1,
@@ -96,6 +97,44 @@ fn gemma4_experts() -> TinyModel {
         }
     }
     model
+}
+
+/// Three residual streams, residuals of rank 5, and an embedding of 3 for each layer.
+pub(super) fn gemma3n() -> TinyModel {
+    let of_layer: Shapes<'_> = &[
+        ("self_attn.q_norm.weight", &[6]),
+        ("self_attn.k_norm.weight", &[6]),
+        ("per_layer_input_gate.weight", &[3, 8]),
+        ("per_layer_projection.weight", &[8, 3]),
+        ("post_per_layer_input_norm.weight", &[8]),
+        ("altup.modality_router.weight", &[3, 8]),
+        ("altup.router_norm.weight", &[8]),
+        ("altup.prediction_coefs.weight", &[9, 3]),
+        ("altup.correction_coefs.weight", &[3, 3]),
+        ("altup.correct_output_scale", &[8]),
+        ("laurel.linear_left.weight", &[5, 8]),
+        ("laurel.linear_right.weight", &[8, 5]),
+        ("laurel.post_laurel_norm.weight", &[8]),
+    ];
+    let of_model: Shapes<'_> = &[
+        ("model.embed_tokens_per_layer.weight", &[10, 6]),
+        ("model.per_layer_model_projection.weight", &[6, 8]),
+        ("model.per_layer_projection_norm.weight", &[3]),
+        ("model.altup_projections.0.weight", &[8, 8]),
+        ("model.altup_projections.1.weight", &[8, 8]),
+        ("model.altup_unembed_projections.0.weight", &[8, 8]),
+        ("model.altup_unembed_projections.1.weight", &[8, 8]),
+    ];
+    let mut model = gemma("gemma3n_text", of_layer);
+    for (i, (name, shape)) in of_model.iter().enumerate() {
+        model.tensors.insert((*name).to_owned(), Plain::f32(shape, 70_000.0 + 1000.0 * i as f32));
+    }
+    let fields = json!({
+        "hidden_size_per_layer_input": 3, "vocab_size_per_layer_input": 10, "altup_num_inputs": 3,
+        "laurel_rank": 5, "num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.95, 0.0],
+        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4,
+    });
+    TinyModel { config: merged(model.config, fields), tensors: model.tensors }
 }
 
 /// A layer with a window and one without, of the same heads, and an embedding of 3 for each.
