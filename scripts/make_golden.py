@@ -225,6 +225,14 @@ def later_cases(scale):
         **altup, "num_kv_shared_layers": 0, "altup_num_inputs": 3, "final_logit_softcapping": 9.0,
         "rope_parameters": dict(
             full_attention=rope("linear", 50000.0, factor=2.0), sliding_attention=rope("default", 900.0))}), True
+    mimo = dict(
+        num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2, v_head_dim=7 * scale, sliding_window=6,
+        n_routed_experts=7, num_experts_per_tok=3, moe_intermediate_size=20 * scale)
+    yield "mimo_v2_flash", t.MiMoV2FlashConfig, base(
+        scale, layer_types=["full_attention", "sliding_attention", "sliding_attention"], **mimo), True
+    yield "mimo_v2_flash_windows", t.MiMoV2FlashConfig, base(
+        scale, layer_types=["sliding_attention"] * 3, mlp_layer_types=["sparse", "dense", "sparse"], attention_bias=True,
+        attention_value_scale=1.0, routed_scaling_factor=2.5, norm_topk_prob=False, **mimo), True
     # Without rotation, as released, and with.
     separate = dict(
         num_attention_heads=5, head_dim="absent", num_hidden_layers=3, linear_num_key_heads=2,

@@ -75,15 +75,16 @@ def tensor_kinds(m, layer=None):
             must.update({0: (q, x["q_rank"]), 54: (x["q_rank"], h), 14: (1, x["q_rank"])})
         may = {12: (1, h)}
     else:
-        must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
-        may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
+        v_dim = m["value_heads"]["dim"] if m["value_heads"] else d
+        must = {0: (q, h), 1: (kv, h), 2: (kv_heads * v_dim, h), 3: (h, m["heads"] * v_dim)}
+        may = {9: (1, q), 10: (1, kv), 11: (1, kv_heads * v_dim), 12: (1, h)}
         for kind in (1, 2) if shares else (2,) if keys_are_values else ():
             del must[kind], may[9 + kind]
         if m["attention_gate"]:
             must[53] = q, h
         if m["sub_norms"]:
-            must[62] = 1, q
-        if m["attention_sinks"]:
+            must[62] = 1, m["heads"] * v_dim
+        if has_sinks(m, layer):
             must[30] = 1, m["heads"]
     if recurrent and attends(m, layer):
         beside = mixer_kinds(m["recurrent"], h)
@@ -142,6 +143,10 @@ def tensor_kinds(m, layer=None):
     if m["gated_ffn"]:
         must[4], may[20] = (f, h), (1, f)
     return must, may
+
+
+def has_sinks(m, layer):
+    return m["attention_sinks"] and (windowed(m, layer) or not m["window_sinks"])
 
 
 def parts(m, layer):
@@ -312,7 +317,7 @@ def attention(m, t, layer, a, length, kept):
     k_norm = 14 if shares else 15
     if m["qk_norm"] == "projection":
         q, k = rms(q, 14), rms(k, k_norm)
-    q, k, v = cut(q), cut(k), cut(v)
+    q, k, v = cut(q), cut(k), v.reshape(positions, kv_heads, -1)
     if m["qk_norm"] == "head":
         q, k = rms(q, 14), rms(k, k_norm)
     if m["qk_norm"] == "heads_apart":
@@ -320,6 +325,8 @@ def attention(m, t, layer, a, length, kept):
         q, k = apart(q, 14), apart(k, k_norm)
     if m["qkv_clip"] is not None:
         q, k, v = (np.clip(x, -m["qkv_clip"], m["qkv_clip"]) for x in (q, k, v))
+    if m["value_heads"] and m["value_heads"]["scale"] is not None:
+        v = v * m["value_heads"]["scale"]
     if m["value_norm"]:
         v = norm(v, np.zeros(d) if m["norm"]["gain_plus_one"] else np.ones(d), None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     window, p = windowed(m, layer), m["position"]
@@ -353,7 +360,7 @@ def attention(m, t, layer, a, length, kept):
         size, at = m["sliding_window"]["size"], np.arange(positions)
         seen &= at[:, None] // size == at // size if m["window_chunks"] else distance < size
     s = np.where(seen, s, -np.inf)
-    if m["attention_sinks"]:
+    if has_sinks(m, layer):
         s = np.concatenate([s, np.broadcast_to(t[30][0][:, None, None], (heads, positions, 1))], axis=-1)
     o = np.einsum("hij,jhd->ihd", softmax(s)[:, :, :positions], v).reshape(positions, -1)
     if m["attention_gate"]:

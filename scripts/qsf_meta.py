@@ -92,10 +92,10 @@ def numbers(x, place, count):
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, attention_gate=False, value_norm=False,
-                      layer_scale=False, sub_norms=False, window_chunks=False, gate_sparsity=[], stop_tokens=[])
+                      layer_scale=False, sub_norms=False, window_chunks=False, window_sinks=False, gate_sparsity=[], stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
 MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
-    sliding_window recurrent multipliers half_layers experts streams laurel bos pad""".split()]
+    sliding_window recurrent multipliers half_layers experts streams laurel value_heads bos pad""".split()]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False, beside_ffn=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "margin", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
@@ -240,7 +240,7 @@ def parse_model(x):
     if m["qk_norm"] is not None:
         choice(m["qk_norm"], "model.qk_norm", ("head", "projection", "rotated_head", "rotated_head_plain", "heads_apart"))
     for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"]),
-                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("sub_norms", m["sub_norms"]), ("window_chunks", m["window_chunks"]), ("attention_gate", m["attention_gate"])):
+                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("sub_norms", m["sub_norms"]), ("window_chunks", m["window_chunks"]), ("window_sinks", m["window_sinks"]), ("attention_gate", m["attention_gate"])):
         need(type(v) is bool, f"model.{k}", "not a bool")
     for k in MODEL_FACTORS:
         if m[k] is not None:
@@ -326,6 +326,17 @@ def parse_model(x):
         need(m["recurrent"] is None or not alone & set(m["recurrent"]["layers"]), place, "a recurrent layer without a mixer")
         need(m["residual"] == "sequential" and norm["placement"] == "pre", place, "not with this residual or placement")
         need(m["shared_kv"] is None and m["per_layer_embedding"] is None and not m["layer_scale"], place, "not with these fields")
+    need(not m["window_sinks"] or m["attention_sinks"] and m["sliding_window"] is not None, "model.window_sinks", "without sinks or windows")
+    if m["value_heads"] is not None:
+        place = "model.value_heads"
+        x = m["value_heads"] = fields(m["value_heads"], place, ("dim",), ("scale",), strict=True)
+        with_defaults(x, {}, ("scale",))
+        integer(x["dim"], f"{place}.dim", 1, 1 << 16)
+        if x["scale"] is not None:
+            x["scale"] = f32(x["scale"], f"{place}.scale")
+        need(m["heads"] * x["dim"] <= 1 << 24, place, "heads too wide")
+        need(m["latent"] is None and not m["attention_gate"] and not m["value_norm"]
+             and not (m["full_attention"] and m["full_attention"]["keys_are_values"]), place, "not with these fields")
     if m["streams"] is not None:
         integer(m["streams"], "model.streams", 2, 64)
         need(m["streams"] * m["hidden"] <= 1 << 24, "model.streams", "too many for so wide a stream")

@@ -12,7 +12,9 @@ mod streams;
 
 use serde::{Deserialize, Serialize};
 
-pub use attention::{AttentionShape, FullAttention, LatentAttention, PerLayerEmbedding, SharedKv};
+pub use attention::{
+    AttentionShape, FullAttention, LatentAttention, PerLayerEmbedding, SharedKv, ValueHeads,
+};
 pub use half_layers::HalfLayers;
 pub use multipliers::Multipliers;
 pub use position::{PositionConfig, RopeScaling};
@@ -113,6 +115,12 @@ pub struct ModelConfig {
     /// Whether each head has a score of its own that takes part in the softmax and has no value.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_sinks: bool,
+    /// Whether only layers with a sliding window have these.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub window_sinks: bool,
+    /// Heads of values of another width than those of keys.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub value_heads: Option<ValueHeads>,
     /// Queries far from the beginning are larger.
     #[serde(default, skip_serializing_if = "is_default")]
     pub query_growth: Option<QueryGrowth>,

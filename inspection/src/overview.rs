@@ -200,6 +200,8 @@ pub fn model_parts(model: &ModelConfig) -> String {
         logit_scale: _,
         qkv_clip: _,
         attention_sinks,
+        window_sinks: _,
+        value_heads,
         sub_norms,
         query_growth: _,
         gate_clip: _,
@@ -274,6 +276,9 @@ pub fn model_parts(model: &ModelConfig) -> String {
     }
     if *sub_norms {
         parts.push("norms before output projections".into());
+    }
+    if let Some(values) = value_heads {
+        parts.push(format!("heads of values of {}", values.dim));
     }
     if *attention_sinks {
         parts.push("attention sinks".into());

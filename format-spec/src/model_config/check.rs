@@ -69,6 +69,8 @@ impl ModelConfig {
             tied_head: _,
             qk_norm: _,
             attention_sinks: _,
+            window_sinks: _,
+            value_heads,
             embedding_norm: _,
             attention_gate: _,
         } = self;
@@ -114,6 +116,7 @@ impl ModelConfig {
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         latent.map_or(Ok(()), |latent| self.check_latent(latent))?;
         full_attention.map_or(Ok(()), |full| self.check_full_attention(full))?;
+        value_heads.map_or(Ok(()), |values| self.check_value_heads(values))?;
         shared_kv.map_or(Ok(()), |shared| self.check_shared_kv(shared))?;
         per_layer_embedding.map_or(Ok(()), |of_layers| self.check_per_layer_embedding(of_layers))?;
         streams.map_or(Ok(()), |streams| self.check_streams(streams))?;
@@ -148,6 +151,11 @@ impl ModelConfig {
         }
         if self.window_chunks && self.sliding_window.is_none() {
             return Err("window_chunks are there, which go with sliding_window only".into());
+        }
+        if self.window_sinks && (!self.attention_sinks || self.sliding_window.is_none()) {
+            return Err(
+                "window_sinks are there, which go with attention_sinks and sliding_window only".into()
+            );
         }
         if self.sub_norms && (self.experts.is_some() || self.latent.is_some() || self.recurrent.is_some()) {
             return Err("sub_norms are there, which go without experts, latent and recurrent only".into());

@@ -95,7 +95,7 @@ impl Decoder {
             // The query is that of a layer before: it goes along and is not used.
             let rope = rotation.of_layer(&self.model.config, index as u32);
             self.place(weights, rope, caches.positions(), q, k);
-            self.norm_heads(weights.v_norm.as_ref(), v);
+            self.finish_values(weights, v);
             caches.first_mut().store(&self.cpu, index, k, v);
             profile.lap(Section::Attention);
         }

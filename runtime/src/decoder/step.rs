@@ -67,6 +67,7 @@ impl Decoder {
             // Whether there are weights for these: `Model::load`; `residual` and `attention` use what is there.
             embedding_norm: _,
             attention_sinks: _,
+            window_sinks: _,
             sub_norms: _,
             window_chunks: _,
             tied_head: _,
@@ -81,6 +82,7 @@ impl Decoder {
             qkv_clip: _,
             query_growth: _,
             attention_scale: _,
+            value_heads: _,
             attention_softcap: _,
             attention_gate: _,
             sliding_window: _,

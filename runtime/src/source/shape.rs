@@ -24,6 +24,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let shape = config.attention_shape(layer);
     let (q, head) = (config.heads as usize * config.query_dim(layer), config.query_dim(layer));
     let (kv, per_layer) = (shape.kv_heads * shape.key_dim, config.per_layer_embedding);
+    let values = shape.kv_heads * shape.value_dim;
     let all_layers = |width: u32| config.layers as usize * width as usize;
     let (heads, latent) = (config.heads as usize, config.latent);
     let (streams, laurel) = (config.streams.map(|streams| streams as usize), config.laurel);
@@ -48,7 +49,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnKvDown => ((latent?.shared_dim + latent?.kv_rank) as usize, hidden),
         AttnKUp => (heads * latent?.kv_rank as usize, head - latent?.shared_dim as usize),
         AttnVUp => (heads * latent?.value_dim as usize, latent?.kv_rank as usize),
-        AttnK | AttnV => (kv, hidden),
+        AttnK => (kv, hidden),
+        AttnV => (values, hidden),
         AttnOutput => (hidden, config.output_cols(layer)),
         FfnGate | FfnUp => (ffn, hidden),
         FfnDown => (hidden, ffn),
@@ -57,7 +59,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnQBias => (1, q),
         AttnSubNorm => (1, config.output_cols(layer)),
         FfnSubNorm => (1, ffn),
-        AttnKBias | AttnVBias => (1, kv),
+        AttnKBias => (1, kv),
+        AttnVBias => (1, values),
         QNorm if latent.is_some() => (1, latent?.q_rank? as usize),
         KNorm if latent.is_some() => (1, latent?.kv_rank as usize),
         QNorm => (1, if of_head { head } else { q }),
@@ -157,7 +160,7 @@ struct Parts<'a> {
     placement: NormPlacement,
 }
 
-/// Whether a layer has keys and values of its own, where the tensor is for them.
+/// Whether a layer has keys and values of its own, and scores without a value, where the tensor is for them.
 fn has_of_its_own(config: &ModelConfig, id: TensorId) -> bool {
     use TensorKind::*;
     let Some(layer) = id.layer else { return true };
@@ -166,6 +169,7 @@ fn has_of_its_own(config: &ModelConfig, id: TensorId) -> bool {
             false
         }
         AttnK | AttnKBias | AttnV | AttnVBias | KNorm => config.kv_source(layer) == layer,
+        AttnSinks if config.window_sinks => config.window(layer).is_some(),
         _ => true,
     }
 }
@@ -191,6 +195,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         // Which layers have some of them: `has_of_its_own`.
         full_attention: _,
         shared_kv: _,
+        window_sinks: _,
         value_norm: _,
         embedding_norm,
         attention_gate,
@@ -203,6 +208,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         ffn: _,
         vocab: _,
         max_positions: _,
+        value_heads: _,
         experts: _,
         // Which layers have them: `expected_shape`.
         recurrent: _,

@@ -10,6 +10,7 @@
 //! | `experts` | mixtures of experts |
 //! | `gemma3n`, `gemma4` | Gemma 3n and 4 |
 //! | `llama4` | Llama 4 |
+//! | `mimo` | MiMo-V2-Flash |
 //! | `older` | models whose fields have names of their own |
 
 mod described;
@@ -18,6 +19,7 @@ mod gemma3n;
 mod gemma4;
 mod latent;
 mod llama4;
+mod mimo;
 mod number;
 mod older;
 mod recurrent;
@@ -33,7 +35,7 @@ pub(super) use self::rope::as_written;
 use self::rope::rope_fields;
 
 /// Models that say of each layer whether it has a sliding window.
-const TYPED_LAYERS: [&str; 12] = [
+const TYPED_LAYERS: [&str; 13] = [
     "qwen2",
     "qwen3",
     "gemma2",
@@ -46,6 +48,7 @@ const TYPED_LAYERS: [&str; 12] = [
     "exaone4",
     "ministral",
     "smollm3",
+    "mimo_v2_flash",
 ];
 
 /// Models that have one window for all layers, or none.
@@ -159,6 +162,7 @@ fn like_llama(model: &Described<'_>) -> Fields {
     fields.extend(biases(model));
     match model_type {
         "gemma4_text" => fields.extend(gemma4::gemma4_fields(config)),
+        "mimo_v2_flash" => fields.extend(mimo::mimo_fields(config)),
         _ => fields.extend(rope_fields(config, model_type)),
     }
     fields.extend(windows(config, model_type));

@@ -168,6 +168,8 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         logit_scale: None,
         qkv_clip: None,
         attention_sinks: false,
+        window_sinks: false,
+        value_heads: None,
         sub_norms: false,
         window_chunks: false,
         query_growth: None,

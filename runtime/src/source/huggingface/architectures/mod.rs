@@ -47,6 +47,7 @@ mod llama4;
 mod mamba;
 mod mamba1;
 mod mamba2;
+mod mimo_v2_flash;
 mod minicpm3;
 mod minimax_m2;
 mod ministral;
@@ -153,6 +154,7 @@ pub(super) const ALL: &[Architecture] = &[
     solar_open::SOLAR_OPEN,
     apertus::APERTUS,
     minimax_m2::MINIMAX_M2,
+    mimo_v2_flash::MIMO_V2_FLASH,
     deepseek::DEEPSEEK_V2,
     deepseek::DEEPSEEK_V3,
     deepseek::GLM4_MOE_LITE,

@@ -245,6 +245,8 @@ pub(super) fn without_parts() -> ModelConfig {
         logit_scale: None,
         qkv_clip: None,
         attention_sinks: false,
+        window_sinks: false,
+        value_heads: None,
         sub_norms: false,
         window_chunks: false,
         query_growth: None,

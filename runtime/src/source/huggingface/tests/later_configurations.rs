@@ -205,3 +205,47 @@ fn gemma_3n_with_lists_for_all_layers() {
         assert_says(&try_read(&other).unwrap_err().to_string(), &[says]);
     }
 }
+
+#[test]
+fn mimo_v2_flash_in_the_spelling_of_the_hub() {
+    // https://huggingface.co/XiaomiMiMo/MiMo-V2-Flash/blob/main/config.json, abridged
+    let whole = json!({
+        "add_full_attention_sink_bias": false, "add_swa_attention_sink_bias": true, "attention_bias": false,
+        "attention_value_scale": 0.707, "head_dim": 192, "hidden_size": 4096,
+        "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1, 0], "intermediate_size": 16384, "layernorm_epsilon": 1e-05,
+        "max_position_embeddings": 262144, "model_type": "mimo_v2_flash", "moe_intermediate_size": 2048,
+        "moe_layer_freq": [0, 1, 1, 1, 1, 1, 1, 1], "n_group": 1, "n_routed_experts": 256, "n_shared_experts": null,
+        "norm_topk_prob": true, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 8,
+        "num_key_value_heads": 4, "partial_rotary_factor": 0.334, "rope_theta": 5000000,
+        "routed_scaling_factor": null, "scoring_func": "sigmoid", "sliding_window": 128, "sliding_window_size": 128,
+        "swa_head_dim": 192, "swa_num_attention_heads": 64, "swa_num_key_value_heads": 8, "swa_rope_theta": 10000,
+        "swa_v_head_dim": 128, "tie_word_embeddings": false, "topk_group": 1, "v_head_dim": 128, "vocab_size": 152576
+    });
+    let model = read(whole.clone());
+    let shape = |layer| {
+        let shape = model.attention_shape(layer);
+        (shape.kv_heads, shape.key_dim, shape.value_dim)
+    };
+    assert_eq!((shape(0), shape(1)), ((4, 192, 128), (8, 192, 128)));
+    let window = model.sliding_window.as_ref().unwrap();
+    assert_eq!((window.size, &window.layers[..]), (129, &[1, 2, 3, 4, 6][..]), "with the query's own");
+    assert_eq!((model.attention_sinks, model.window_sinks), (true, true));
+    assert_eq!(model.value_heads.unwrap().scale, Some(0.707));
+    let PositionConfig::Rope { theta, sliding_theta, dims, .. } = model.position else { panic!() };
+    assert_eq!((theta, sliding_theta, dims), (5e6, Some(1e4), Some(64)));
+    let experts = model.experts.unwrap();
+    assert_eq!((experts.count, experts.used, experts.dense_layers, experts.shared), (256, 8, vec![0], None));
+    for (field, value, says) in [
+        ("swa_head_dim", json!(128), "swa_head_dim 128"),
+        ("swa_v_head_dim", json!(64), "swa_v_head_dim 64"),
+        ("add_full_attention_sink_bias", json!(true), "add_full_attention_sink_bias = true is not"),
+        ("hybrid_layer_pattern", json!([1]), "one for each of 8 layers"),
+        ("moe_layer_freq", json!([1]), "one for each of 8 layers"),
+        ("n_shared_experts", json!(1), "n_shared_experts"),
+        ("scoring_func", json!("softmax"), "scoring_func"),
+    ] {
+        let mut other = whole.clone();
+        other[field] = value;
+        assert_says(&try_read(&other).unwrap_err().to_string(), &[says]);
+    }
+}
