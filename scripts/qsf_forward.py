@@ -185,8 +185,12 @@ def mixer_kinds(r, h):
                 133: (r1 + 2 * s, w), 134: (w, r1), **gains}, {46: (1, w)}
     heads, outputs = m["value_heads"], m["value_heads"] * m["value_dim"]
     channels = 2 * m["key_heads"] * m["key_dim"] + outputs
-    return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 43: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]),
-            47: (1, heads), 48: (1, heads), 50: (1, m["value_dim"])}, {}
+    kinds = {40: (channels, h), 41: (outputs, h), 42: (heads, h), 43: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]),
+             47: (1, heads), 48: (1, heads), 50: (1, m["value_dim"])}
+    if r["channel_rank"]:
+        n, steps = r["channel_rank"], heads * m["key_dim"]
+        kinds.update({41: (outputs, n), 42: (n, h), 48: (1, steps), 134: (steps, n), 146: (n, h)})
+    return kinds, {}
 
 
 # ---------------------------------------------------------------- Norm, activation, positions
@@ -430,16 +434,22 @@ def gated_delta(m, r, x, t, a):
     unit = lambda x: x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + 1e-6)
     q, k = unit(q.reshape(len(a), -1, d)) / math.sqrt(d), unit(k.reshape(len(a), -1, d))
     q, k = np.repeat(q, heads // x["key_heads"], axis=1), np.repeat(k, heads // x["key_heads"], axis=1)
-    rate = np.exp(t[47][0] * np.log1p(np.exp(a @ t[42].T + t[48][0])))
+    if r["channel_rank"]:
+        d_step = (a @ t[42].T @ t[134].T + t[48][0]).reshape(len(a), heads, d)
+        rate = np.exp(t[47][0][:, None] * np.logaddexp(0, d_step))
+        gate = sigmoid(a @ t[146].T @ t[41].T)
+    else:
+        rate = np.exp(t[47][0] * np.log1p(np.exp(a @ t[42].T + t[48][0])))[:, :, None]
+        gate = act(a @ t[41].T, "silu")
     replaced = sigmoid(a @ t[43].T) * (r["beta_scale"] or 1)
     state, out = np.zeros((heads, value_dim, d)), []
     for i in range(len(a)):
-        state = state * rate[i][:, None, None]
+        state = state * rate[i][:, None, :]
         change = replaced[i][:, None] * (v[i] - np.einsum("hvd,hd->hv", state, k[i]))
         state = state + change[:, :, None] * k[i][:, None, :]
         out.append(np.einsum("hvd,hd->hv", state, q[i]))
     o = norm(np.array(out), t[50][0], None, "rms_norm", r["norm_epsilon"] or m["norm"]["epsilon"], False)
-    return linear(t, 44, 52, o.reshape(len(a), -1) * act(a @ t[41].T, "silu"))
+    return linear(t, 44, 52, o.reshape(len(a), -1) * gate)
 
 
 def sigmoid(x):

@@ -177,8 +177,10 @@ def parse_position(x, layers, head_dim):
 
 def parse_recurrent(x, layers):
     place = "model.recurrent"
-    r = fields(x, place, ("mixer", "taps", "layers"), ("beside_attention", "without_norm", "beta_scale", "norm_epsilon"), strict=True)
-    with_defaults(r, dict(beside_attention=False, without_norm=False), ("beta_scale", "norm_epsilon"))
+    r = fields(x, place, ("mixer", "taps", "layers"), ("beside_attention", "without_norm", "beta_scale", "channel_rank", "norm_epsilon"), strict=True)
+    with_defaults(r, dict(beside_attention=False, without_norm=False), ("beta_scale", "channel_rank", "norm_epsilon"))
+    if r["channel_rank"] is not None:
+        integer(r["channel_rank"], f"{place}.channel_rank", 1, 1 << 16)
     for k in ("beta_scale", "norm_epsilon"):
         if r[k] is not None:
             r[k] = f32(r[k], f"{place}.{k}")
@@ -209,7 +211,9 @@ def parse_recurrent(x, layers):
         need(heads % groups == 0, f"{place}.mixer.heads", "not a multiple of groups")
         need(heads * head_dim * state <= 1 << 28 and heads * max(head_dim, state) <= 1 << 24, f"{place}.mixer", "too large a state")
     need(kind == "mamba2" or not r["without_norm"], f"{place}.without_norm", "not with this mixer")
-    need(kind == "gated_delta" or r["beta_scale"] is None and r["norm_epsilon"] is None, place, "beta_scale or norm_epsilon with this mixer")
+    need(kind == "gated_delta" or r["beta_scale"] is None and r["norm_epsilon"] is None and r["channel_rank"] is None, place,
+         "beta_scale, norm_epsilon or channel_rank with this mixer")
+    need(r["channel_rank"] is None or m["key_heads"] == m["value_heads"], place, "channel_rank with shared keys")
     return r
 
 

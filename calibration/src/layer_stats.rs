@@ -35,7 +35,8 @@ impl LayerStats {
                 LinearInput::Attention
             }
             (LaurelUp, _) => LinearInput::LaurelUp,
-            (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
+            (MixerGate, _) if self.inputs.contains_key(&LinearInput::MixerGate) => LinearInput::MixerGate,
+            (MixerIn | MixerGateDown | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
             (AttnKUp, _) => LinearInput::KeyUp,
             (AttnVUp, _) => LinearInput::ValueUp,
             (PerLayerGate, _) => LinearInput::PerLayerGate,

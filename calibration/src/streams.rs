@@ -41,6 +41,7 @@ impl Stage {
             | LinearInput::MixerOutput
             | LinearInput::MixerSelect
             | LinearInput::MixerStep
+            | LinearInput::MixerGate
             | LinearInput::QueryLatent
             | LinearInput::KeyUp
             | LinearInput::ValueUp
@@ -330,6 +331,7 @@ impl Watch {
                 | LinearInput::ValueUp
                 | LinearInput::MixerSelect
                 | LinearInput::MixerStep
+                | LinearInput::MixerGate
                 | LinearInput::MixerOutput
         ) || self.laurel && input == LinearInput::AttnOutput;
         let last = Stage::of(input).is_some_and(|stage| stage >= self.until);

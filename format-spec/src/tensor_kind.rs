@@ -226,6 +226,8 @@ tensor_kinds! {
     LaurelUp = 144, "laurel_up";
     /// Norm of that, 1 x `hidden`.
     LaurelNorm = 145, "laurel_norm";
+    /// What gates of a recurrent mixer are made of, `rank` x `hidden`, where they are not made of what it reads.
+    MixerGateDown = 146, "mixer_gate_down";
 }
 
 impl TensorKind {
@@ -244,6 +246,7 @@ impl TensorKind {
         use TensorKind::*;
         let mixer = [
             MixerIn,
+            MixerGateDown,
             MixerGate,
             MixerStep,
             MixerBeta,
@@ -301,6 +304,7 @@ impl TensorKind {
                 | TensorKind::SharedDown
                 | TensorKind::MixerIn
                 | TensorKind::MixerGate
+                | TensorKind::MixerGateDown
                 | TensorKind::MixerStep
                 | TensorKind::MixerBeta
                 | TensorKind::MixerSelect

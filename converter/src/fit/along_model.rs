@@ -101,7 +101,10 @@ fn stage_of(config: &ModelConfig, kind: TensorKind) -> Option<Stage> {
     Some(match kind {
         AttnQ if config.latent.is_some_and(|latent| latent.q_rank.is_some()) => Stage::AttnOutput,
         AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate | LaurelDown => Stage::Attention,
-        MixerIn | MixerGate | MixerStep | MixerBeta => Stage::Attention,
+        MixerGate if config.recurrent.as_ref().is_some_and(|recurrent| recurrent.channel_rank.is_some()) => {
+            Stage::AttnOutput
+        }
+        MixerIn | MixerGateDown | MixerGate | MixerStep | MixerBeta => Stage::Attention,
         AttnKUp | AttnVUp | AttnOutput | LaurelUp | MixerOutput | MixerSelect | MixerStepUp => {
             Stage::AttnOutput
         }

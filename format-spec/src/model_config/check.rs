@@ -247,12 +247,16 @@ impl ModelConfig {
             return Err("recurrent without_norm is true, which goes with the mixer mamba2 only".into());
         }
         let is_delta = matches!(recurrent.mixer, RecurrentMixer::GatedDelta { .. });
-        if (recurrent.beta_scale.is_some() || recurrent.norm_epsilon.is_some()) && !is_delta {
-            return Err(
-                "recurrent beta_scale or norm_epsilon is there, which go with the mixer gated_delta only"
-                    .into(),
-            );
+        let of_delta = [
+            recurrent.beta_scale.is_some(),
+            recurrent.norm_epsilon.is_some(),
+            recurrent.channel_rank.is_some(),
+        ];
+        if of_delta.contains(&true) && !is_delta {
+            return Err("recurrent beta_scale, norm_epsilon or channel_rank is there, which go with the mixer gated_delta only"
+                .into());
         }
+        recurrent.channel_rank.map_or(Ok(()), |rank| up_to("recurrent channel_rank", rank, 1 << 16))?;
         recurrent.beta_scale.map_or(Ok(()), |scale| positive("recurrent beta_scale", scale))?;
         recurrent.norm_epsilon.map_or(Ok(()), |epsilon| positive("recurrent norm_epsilon", epsilon))?;
         match recurrent.mixer {
@@ -264,6 +268,11 @@ impl ModelConfig {
                     ("value_dim", value_dim),
                 ])?;
                 check_shared(("value_heads", value_heads), ("key_heads", key_heads))?;
+                if recurrent.channel_rank.is_some() && value_heads != key_heads {
+                    return Err(format!(
+                        "recurrent value_heads is {value_heads}, expected key_heads = {key_heads}, as there is channel_rank"
+                    ));
+                }
                 check_state(value_heads, value_dim, key_dim)
             }
             RecurrentMixer::Mamba2 { heads, head_dim, groups, state } => {

@@ -14,7 +14,7 @@
 //! | `activations` | in which type matrices get their inputs |
 //! | `state`, `caches` | what changes while a decoder runs; the sequences of it, and which rows of a step are whose |
 //! | `recurrent`, `mixer_buffers` | layers that carry a state from token to token |
-//! | `selective` | of these, Mamba-1 |
+//! | `selective`, `channel_decay` | of these, Mamba-1; projections of Kimi Delta Attention |
 //! | `both` | attention beside such a mixer, and factors of parts |
 //! | `kv_cache`, `kv_keep`, `recurrent_state` | keys and values, which of them are kept, and what recurrent layers keep |
 //! | `kv_saved` | all of that as bytes |
@@ -27,6 +27,7 @@ mod activations;
 mod attention;
 mod both;
 mod caches;
+mod channel_decay;
 mod clustered_head;
 mod early_exit;
 mod exit_rule;

@@ -99,7 +99,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnGate => (q, hidden),
         MixerIn | MixerGate | MixerStep | MixerBeta | MixerOutput | MixerConv | MixerConvBias
         | MixerDecay | MixerStepBias | MixerSkip | MixerNorm | MixerInBias | MixerOutputBias
-        | MixerSelect | MixerStepUp | MixerStepNorm | MixerBNorm | MixerCNorm => {
+        | MixerSelect | MixerStepUp | MixerStepNorm | MixerBNorm | MixerCNorm | MixerGateDown => {
             mixer_shape(recurrent?, id.kind, hidden)?
         }
         FfnBiases | RopeFactors => return None,
@@ -121,6 +121,16 @@ fn mixer_shape(recurrent: &Recurrent, kind: TensorKind, hidden: usize) -> Option
             MixerStepBias | MixerSkip | MixerConvBias => return Some((1, width)),
             MixerStepNorm if norm_gains => return Some((1, rank)),
             MixerBNorm | MixerCNorm if norm_gains => return Some((1, state)),
+            _ => {}
+        }
+    }
+    if let Some(rank) = recurrent.channel_rank {
+        let (rank, steps) = (rank as usize, recurrent.steps());
+        match kind {
+            MixerStep | MixerGateDown => return Some((rank, hidden)),
+            MixerStepUp => return Some((steps, rank)),
+            MixerGate => return Some((outputs, rank)),
+            MixerStepBias => return Some((1, steps)),
             _ => {}
         }
     }

@@ -99,7 +99,14 @@ impl LayerWeights {
             MixerStep => recurrent?.step.as_mut(),
             MixerBeta => recurrent?.beta.as_mut(),
             MixerSelect => Some(&mut recurrent?.selection.as_mut()?.select),
-            MixerStepUp => Some(&mut recurrent?.selection.as_mut()?.step),
+            MixerGateDown => recurrent?.channels.as_mut().map(|[gate, _]| gate),
+            MixerStepUp => {
+                let recurrent = recurrent?;
+                match &mut recurrent.channels {
+                    Some([_, step]) => Some(step),
+                    None => Some(&mut recurrent.selection.as_mut()?.step),
+                }
+            }
             MixerOutput => Some(&mut recurrent?.output),
             _ => None,
         }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use crate::recurrent::{beside_attention, by_mixer, gated_delta, mamba1, mamba2, short_conv};
+use crate::recurrent::{beside_attention, by_channel, by_mixer, gated_delta, mamba1, mamba2, short_conv};
 use crate::streams::with_streams;
 use qsf_format::{
     Activation, Experts, FullAttention, LatentAttention, ModelConfig, NormConfig, NormKind, NormPlacement,
@@ -201,6 +201,7 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(beside_attention(llama()), QuantType::Q4), None),
         (RandomModel::new(mamba1(llama()), QuantType::F32), None),
         (RandomModel::new(by_mixer(llama()), QuantType::F32), None),
+        (RandomModel::new(by_channel(llama()), QuantType::F32), None),
     ]
 }
 

@@ -24,6 +24,17 @@ pub fn gated_delta(config: ModelConfig) -> ModelConfig {
     }
 }
 
+/// Delta nets in which each channel of a key decays for itself.
+pub fn by_channel(config: ModelConfig) -> ModelConfig {
+    let mut config = gated_delta(config);
+    if let Some(recurrent) = &mut config.recurrent {
+        recurrent.mixer =
+            RecurrentMixer::GatedDelta { key_heads: 3, key_dim: 20, value_heads: 3, value_dim: 12 };
+        recurrent.channel_rank = Some(7);
+    }
+    config
+}
+
 /// Delta nets with norms before their parts and rates up to 2, and attention with norms behind its parts.
 pub fn by_mixer(config: ModelConfig) -> ModelConfig {
     let mut config = gated_delta(config);
@@ -105,6 +116,8 @@ fn models() -> Vec<RandomModel> {
         RandomModel::new(gated_delta(config()), QuantType::F32),
         RandomModel::new(gated_delta(config()), QuantType::Q8),
         RandomModel::new(by_mixer(config()), QuantType::F32),
+        RandomModel::new(by_channel(config()), QuantType::F32),
+        RandomModel::new(by_channel(config()), QuantType::Q8),
         RandomModel::new(short_conv(config()), QuantType::F32),
         RandomModel::new(mamba2(config()), QuantType::F32),
         RandomModel::new(mamba1(config()), QuantType::F32),

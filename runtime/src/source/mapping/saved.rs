@@ -154,6 +154,9 @@ fn shape(name: &str, measured: &Measured, config: &ModelConfig) -> Vec<usize> {
     let (kind, layer) = (measured.ids[0].kind, measured.ids[0].layer.unwrap_or(0));
     match kind {
         SharedRouter => table(1),
+        MixerDecay if config.recurrent.as_ref().is_some_and(|r| r.channel_rank.is_some()) => {
+            vec![1, 1, values, 1]
+        }
         StreamRouter => table(config.streams.unwrap_or(1) as usize),
         StreamPrediction => table(config.streams.unwrap_or(1).pow(2) as usize),
         StreamCorrection => table(config.streams.unwrap_or(1) as usize),

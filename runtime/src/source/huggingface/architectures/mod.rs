@@ -39,6 +39,7 @@ mod hunyuan;
 mod hyperclovax;
 mod internlm3;
 mod jamba;
+mod kimi_linear;
 mod latent;
 mod lfm2;
 mod lfm2_moe;
@@ -166,6 +167,7 @@ pub(super) const ALL: &[Architecture] = &[
     phimoe::PHIMOE,
     codegen::CODEGEN,
     internlm3::INTERNLM3,
+    kimi_linear::KIMI_LINEAR,
     hyperclovax::HYPERCLOVAX,
 ];
 

@@ -249,3 +249,46 @@ fn mimo_v2_flash_in_the_spelling_of_the_hub() {
         assert_says(&try_read(&other).unwrap_err().to_string(), &[says]);
     }
 }
+
+#[test]
+fn kimi_linear_in_the_spelling_of_the_hub() {
+    // https://huggingface.co/moonshotai/Kimi-Linear-48B-A3B-Instruct/blob/main/config.json, abridged to 8 layers
+    let whole = json!({
+        "bos_token_id": 163584, "eos_token_id": 163586, "first_k_dense_replace": 1, "head_dim": 72,
+        "hidden_act": "silu", "hidden_size": 2304, "intermediate_size": 9216, "kv_lora_rank": 512,
+        "linear_attn_config": {
+            "full_attn_layers": [4, 8], "head_dim": 128, "kda_layers": [1, 2, 3, 5, 6, 7], "num_heads": 32,
+            "short_conv_kernel_size": 4
+        },
+        "mla_use_nope": true, "model_max_length": 1048576, "model_type": "kimi_linear",
+        "moe_intermediate_size": 1024, "moe_layer_freq": 1, "moe_renormalize": true,
+        "moe_router_activation_func": "sigmoid", "num_attention_heads": 32, "num_expert_group": 1,
+        "num_experts": 256, "num_experts_per_token": 8, "num_hidden_layers": 8, "num_key_value_heads": 32,
+        "num_nextn_predict_layers": 0, "num_shared_experts": 1, "q_lora_rank": null, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+        "routed_scaling_factor": 2.446, "tie_word_embeddings": false, "topk_group": 1, "use_grouped_topk": true,
+        "v_head_dim": 128, "vocab_size": 163840
+    });
+    let model = read(whole.clone());
+    let recurrent = model.recurrent.as_ref().unwrap();
+    assert_eq!((&recurrent.layers[..], recurrent.taps), (&[0, 1, 2, 4, 5, 6][..], 4));
+    assert_eq!((recurrent.channel_rank, recurrent.steps()), (Some(128), 4096));
+    assert_eq!((model.head_dim, model.max_positions, model.attention_scale), (192, 1_048_576, None));
+    let PositionConfig::Rope { unrotated_layers, .. } = &model.position else { panic!() };
+    assert_eq!(unrotated_layers.len(), 8, "nothing is rotated");
+    let experts = model.experts.as_ref().unwrap();
+    assert_eq!((experts.count, experts.used, &experts.dense_layers[..]), (256, 8, &[0][..]));
+    assert_eq!((experts.weight_scale, experts.shared.unwrap().ffn), (Some(2.446), 1024));
+    for (field, value, says) in [
+        ("mla_use_nope", json!(false), "mla_use_nope = false is not"),
+        ("moe_layer_freq", json!(2), "moe_layer_freq 2"),
+        ("moe_router_activation_func", json!("softmax"), "moe_router_activation_func"),
+        ("hidden_act", json!("gelu"), "hidden_act"),
+        ("mlp_layer_types", json!(["dense"]), "one for each of 8 layers"),
+        ("linear_attn_config", json!({"kda_layers": [0]}), "counted from 1"),
+    ] {
+        let mut other = whole.clone();
+        other[field] = value;
+        assert_says(&try_read(&other).unwrap_err().to_string(), &[says]);
+    }
+}
