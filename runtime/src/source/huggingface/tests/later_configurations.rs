@@ -172,13 +172,14 @@ fn layers_that_predict_ahead_are_left_out_as_many_as_there_are() {
 
 #[test]
 fn gemma_3n_with_lists_for_all_layers() {
+    let (sparse, widths) = ([vec![0.95; 10], vec![0.0; 20]].concat(), vec![8192; 30]);
     let whole = json!({
         "model_type": "gemma3n", "audio_config": {"hidden_size": 1536}, "vision_config": {"hidden_size": 2048},
         "text_config": {
-            "activation_sparsity_pattern": [[0.95; 10].as_slice(), &[0.0; 20]].concat(), "altup_active_idx": 0,
+            "activation_sparsity_pattern": sparse, "altup_active_idx": 0,
             "altup_coef_clip": 120.0, "altup_correct_scale": true, "altup_num_inputs": 4, "attention_bias": false,
             "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
-            "hidden_size": 2048, "hidden_size_per_layer_input": 256, "intermediate_size": [8192; 30],
+            "hidden_size": 2048, "hidden_size_per_layer_input": 256, "intermediate_size": widths,
             "laurel_rank": 64, "max_position_embeddings": 32768, "model_type": "gemma3n_text",
             "num_attention_heads": 8, "num_hidden_layers": 30, "num_key_value_heads": 2,
             "num_kv_shared_layers": 10, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000.0,
@@ -197,7 +198,7 @@ fn gemma_3n_with_lists_for_all_layers() {
         ("altup_num_inputs", json!(1), "altup_num_inputs 1 is not"),
         ("altup_correct_scale", json!(false), "altup_correct_scale = false is not"),
         ("activation_sparsity_pattern", json!([0.5]), "one number for each of 30 layers"),
-        ("activation_sparsity_pattern", json!([1.0; 30]), "below 1"),
+        ("activation_sparsity_pattern", json!(vec![1.0; 30]), "below 1"),
         ("intermediate_size", json!([8192, 4096]), "several widths"),
     ] {
         let mut other = whole.clone();
