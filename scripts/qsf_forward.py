@@ -321,7 +321,7 @@ def attention(m, t, layer, a, length, kept):
     k_norm = 14 if shares else 15
     if m["qk_norm"] == "projection":
         q, k = rms(q, 14), rms(k, k_norm)
-    q, k, v = cut(q), cut(k), v.reshape(positions, kv_heads, -1)
+    q, k, v = cut(q), cut(k), cut(v) if shares or not m["value_heads"] else v.reshape(positions, kv_heads, -1)
     if m["qk_norm"] == "head":
         q, k = rms(q, 14), rms(k, k_norm)
     if m["qk_norm"] == "heads_apart":
