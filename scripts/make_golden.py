@@ -237,7 +237,8 @@ def later_cases(scale):
         num_hidden_layers=4, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=20 * scale, qk_nope_head_dim=14 * scale,
         qk_rope_head_dim=6 * scale, v_head_dim=10 * scale, num_experts=7, num_experts_per_token=3, num_shared_experts=1,
         moe_intermediate_size=20 * scale, linear_head_dim=9 * scale, linear_num_heads=3, head_dim="absent")
-    yield "kimi_linear", t.KimiLinearConfig, base(scale, **{**kimi, "num_hidden_layers": 5}), True
+    yield "kimi_linear", t.KimiLinearConfig, base(scale, **{
+        **kimi, "num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention", "linear_attention"]}), True
     yield "kimi_linear_ranks", t.KimiLinearConfig, base(scale, **{
         **kimi, "q_lora_rank": 24 * scale, "num_shared_experts": 2, "moe_renormalize": False, "linear_conv_kernel_dim": 3,
         "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],

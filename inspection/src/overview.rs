@@ -256,7 +256,12 @@ pub fn model_parts(model: &ModelConfig) -> String {
     }
     if let Some(full) = full_attention {
         let values = if full.keys_are_values { ", keys as values" } else { "" };
-        parts.push(format!("heads of {} in layers without a window{values}", full.head_dim));
+        let kv_heads = full.kv_heads;
+        let heads = match full.head_dim == model.head_dim {
+            true => format!("{kv_heads} key/value heads"),
+            false => format!("heads of {}", full.head_dim),
+        };
+        parts.push(format!("{heads} in layers without a window{values}"));
     }
     if let Some(shared) = shared_kv {
         parts.push(format!("{} last layers with keys and values of earlier ones", shared.layers));

@@ -73,7 +73,7 @@ pub(super) fn samples() -> Vec<TinyModel> {
                 "swa_num_key_value_heads": 1, "mlp_layer_types": ["dense", "dense"],
             }),
             LLAMA_MODEL,
-            &[LLAMA_NORMS, LLAMA_ATTENTION, &[("self_attn.sinks", &[2])], LLAMA_FFN],
+            &[LLAMA_NORMS, LLAMA_ATTENTION, &[("self_attn.attention_sink_bias", &[2])], LLAMA_FFN],
         ),
         of(
             "hunyuan_v1_dense",
