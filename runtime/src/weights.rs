@@ -4,6 +4,7 @@ mod adapters;
 mod loader;
 mod mixer;
 mod mixer_loader;
+mod quantile;
 mod streams_loader;
 
 use std::collections::HashSet;

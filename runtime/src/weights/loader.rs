@@ -3,7 +3,7 @@
 use qsf_cpu::Function;
 use qsf_format::{Activation, GateClip, PositionConfig, Residual, TensorId, TensorKind};
 
-use super::streams_loader::normal_quantile;
+use super::quantile::normal_quantile;
 use super::{
     BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixture, Mlp, Model, ModelParts, Norm,
     PerLayer, PerLayerInputs, Shared,
