@@ -214,6 +214,44 @@ def later_cases(scale):
     yield "falcon_h1_norm", t.FalconH1Config, base(
         scale, mamba_n_groups=1, mamba_rms_norm=True, mamba_norm_before_gate=False, attention_bias=True,
         mlp_bias=True, **beside), True
+    altup = dict(
+        num_hidden_layers=6, num_key_value_heads=2, hidden_size_per_layer_input=12 * scale,
+        vocab_size_per_layer_input=VOCAB - 7, num_kv_shared_layers=3, sliding_window=6, laurel_rank=9 * scale,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2)
+    yield "gemma3n", t.Gemma3nTextConfig, base(
+        scale, activation_sparsity_pattern=[0.95, 0.5, 0.0, 0.0, 0.2, 0.0], **altup), True
+    # Three streams, gates as they are, no sharing, a scaled rotation.
+    yield "gemma3n_plain", t.Gemma3nTextConfig, base(scale, **{
+        **altup, "num_kv_shared_layers": 0, "altup_num_inputs": 3, "final_logit_softcapping": 9.0,
+        "rope_parameters": dict(
+            full_attention=rope("linear", 50000.0, factor=2.0), sliding_attention=rope("default", 900.0))}), True
+    mimo = dict(
+        num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2, v_head_dim=7 * scale, sliding_window=6,
+        n_routed_experts=7, num_experts_per_tok=3, moe_intermediate_size=20 * scale)
+    yield "mimo_v2_flash", t.MiMoV2FlashConfig, base(
+        scale, layer_types=["full_attention", "sliding_attention", "sliding_attention"], **mimo), True
+    yield "mimo_v2_flash_windows", t.MiMoV2FlashConfig, base(
+        scale, layer_types=["sliding_attention"] * 3, mlp_layer_types=["sparse", "dense", "sparse"], attention_bias=True,
+        attention_value_scale=1.0, routed_scaling_factor=2.5, norm_topk_prob=False, **mimo), True
+    kimi = dict(
+        num_hidden_layers=4, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=20 * scale, qk_nope_head_dim=14 * scale,
+        qk_rope_head_dim=6 * scale, v_head_dim=10 * scale, num_experts=7, num_experts_per_token=3, num_shared_experts=1,
+        moe_intermediate_size=20 * scale, linear_head_dim=9 * scale, linear_num_heads=3, head_dim="absent")
+    yield "kimi_linear", t.KimiLinearConfig, base(scale, **{
+        **kimi, "num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention", "linear_attention"]}), True
+    yield "kimi_linear_ranks", t.KimiLinearConfig, base(scale, **{
+        **kimi, "q_lora_rank": 24 * scale, "num_shared_experts": 2, "moe_renormalize": False, "linear_conv_kernel_dim": 3,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+        "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"]}), True
+    # Without rotation, as released, and with.
+    separate = dict(
+        num_attention_heads=5, head_dim="absent", num_hidden_layers=3, linear_num_key_heads=2,
+        linear_key_head_dim=14 * scale, linear_num_value_heads=4, linear_value_head_dim=9 * scale,
+        layer_types=["linear_attention", "full_attention", "linear_attention"])
+    yield "olmo_hybrid", t.OlmoHybridConfig, base(
+        scale, rope_parameters=dict(rope_type="default", rope_theta=None), **separate), True
+    yield "olmo_hybrid_rope", t.OlmoHybridConfig, base(
+        scale, rope_parameters=rope("default"), linear_allow_neg_eigval=False, **separate), True
     selective = dict(
         vocab_size=VOCAB, hidden_size=40 * scale, num_hidden_layers=2, bos_token_id=0, eos_token_id=1,
         pad_token_id=None, state_size=12, time_step_rank=7 * scale)

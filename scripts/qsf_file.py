@@ -16,9 +16,11 @@ KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_d
     attn_q_down attn_kv_down attn_k_up attn_v_up per_layer_gate per_layer_up per_layer_norm layer_scale attn_sub_norm
     ffn_sub_norm""".split()))
 KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions token_embedding embedding_norm
-    embedding_norm_bias per_layer_embedding per_layer_projection per_layer_projection_norm""".split(), start=64))
+    embedding_norm_bias per_layer_embedding per_layer_projection per_layer_projection_norm
+    stream_projection stream_return""".split(), start=64))
 KINDS.update(enumerate("""router_norm expert_norm post_side_norm post_expert_norm expert_scale
-    mixer_select mixer_step_up mixer_step_norm mixer_b_norm mixer_c_norm""".split(), start=128))
+    mixer_select mixer_step_up mixer_step_norm mixer_b_norm mixer_c_norm stream_router stream_router_norm stream_prediction
+    stream_correction stream_scale laurel_down laurel_up laurel_norm mixer_gate_down""".split(), start=128))
 OF_LAYERS = [kind for kind in KINDS if not 64 <= kind < 128]
 MIB = 1 << 20
 Tensor = namedtuple("Tensor", "layer kind rows cols type layout flags offset crc data own_type")  # data: quantized bytes
@@ -398,7 +400,7 @@ class Reader:
         self.model.setdefault("tied_head", raw[0] == 255)
         need(self.model["tied_head"] == (raw[0] == 255), place, "flag byte disagrees with tied_head in META")
         count = None if self.extended else 1 + (self.header["norm"] == 0) + (raw[0] == 0)
-        return self.walk(raw, place, (64, 65, 66, 67, 70, 71, 72, 73, 74), end=1, count=count, tail=not self.extended)
+        return self.walk(raw, place, (64, 65, 66, 67, 70, 71, 72, 73, 74, 75, 76), end=1, count=count, tail=not self.extended)
 
     def positions(self):
         if "POSE" not in self.sections:

@@ -4,6 +4,7 @@
 array [rows, cols]. Names of variables are those of the text. Which tensors must be there and their shapes: `tensor_kinds`.
 """
 import math
+import statistics
 import numpy as np
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -54,6 +55,8 @@ def tensor_kinds(m, layer=None):
         if ple:
             n, w = m["layers"] * ple["width"], ple["width"]
             must.update({72: (ple["vocab"], n), 73: (n, h), 74: (1, w)})
+        if m["streams"]:
+            must[75] = must[76] = (m["streams"] - 1) * h, h
         return must, may
     recurrent, x = is_recurrent(m, layer), m["latent"]
     mixes, feeds = parts(m, layer)
@@ -72,21 +75,22 @@ def tensor_kinds(m, layer=None):
             must.update({0: (q, x["q_rank"]), 54: (x["q_rank"], h), 14: (1, x["q_rank"])})
         may = {12: (1, h)}
     else:
-        must = {0: (q, h), 1: (kv, h), 2: (kv, h), 3: (h, q)}
-        may = {9: (1, q), 10: (1, kv), 11: (1, kv), 12: (1, h)}
+        v_dim = m["value_heads"]["dim"] if m["value_heads"] else d
+        must = {0: (q, h), 1: (kv, h), 2: (kv_heads * v_dim, h), 3: (h, m["heads"] * v_dim)}
+        may = {9: (1, q), 10: (1, kv), 11: (1, kv_heads * v_dim), 12: (1, h)}
         for kind in (1, 2) if shares else (2,) if keys_are_values else ():
             del must[kind], may[9 + kind]
         if m["attention_gate"]:
             must[53] = q, h
         if m["sub_norms"]:
-            must[62] = 1, q
-        if m["attention_sinks"]:
+            must[62] = 1, m["heads"] * v_dim
+        if has_sinks(m, layer):
             must[30] = 1, m["heads"]
     if recurrent and attends(m, layer):
         beside = mixer_kinds(m["recurrent"], h)
         must.update(beside[0])
         may.update(beside[1])
-    placement, gains = m["norm"]["placement"], not m["norm"]["without_gain"]
+    placement, gains = placed(m, layer), not m["norm"]["without_gain"]
     norms = {} if placement == "post" or not gains else {7: 18} if m["residual"] == "parallel_one_norm" else {7: 18, 8: 19}
     norms = {gain: bias for gain, bias in norms.items() if (mixes if gain == 7 else feeds)}
     for gain, bias in norms.items():
@@ -99,6 +103,11 @@ def tensor_kinds(m, layer=None):
         must.update({58: (ple["width"], h), 59: (h, ple["width"]), 60: (1, h)})
     if m["layer_scale"]:
         must[61] = 1, 1
+    if m["streams"]:
+        s = m["streams"]
+        must.update({138: (1, s * h), 139: (1, h), 140: (1, s ** 3), 141: (1, s ** 2), 142: (1, h)})
+    if m["laurel"]:
+        must.update({143: (m["laurel"], h), 144: (h, m["laurel"]), 145: (1, h)})
     if m["qk_norm"] not in (None, "rotated_head_plain") and attends(m, layer):
         head = m["qk_norm"] in ("head", "rotated_head")
         must[14], must[15] = (1, d if head else q), (1, d if head else kv)
@@ -136,6 +145,10 @@ def tensor_kinds(m, layer=None):
     return must, may
 
 
+def has_sinks(m, layer):
+    return m["attention_sinks"] and (windowed(m, layer) or not m["window_sinks"])
+
+
 def parts(m, layer):
     """Whether a layer has a mixer, and whether it has a feed-forward."""
     halves = m["half_layers"] or {"mixer": [], "feed_forward": []}
@@ -144,6 +157,11 @@ def parts(m, layer):
 
 def is_recurrent(m, layer):
     return m["recurrent"] is not None and layer in m["recurrent"]["layers"]
+
+
+def placed(m, layer):
+    placement = m["norm"]["placement"]
+    return placement if placement != "by_mixer" else "pre" if is_recurrent(m, layer) else "post"
 
 
 def attends(m, layer):
@@ -167,8 +185,12 @@ def mixer_kinds(r, h):
                 133: (r1 + 2 * s, w), 134: (w, r1), **gains}, {46: (1, w)}
     heads, outputs = m["value_heads"], m["value_heads"] * m["value_dim"]
     channels = 2 * m["key_heads"] * m["key_dim"] + outputs
-    return {40: (channels, h), 41: (outputs, h), 42: (heads, h), 43: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]),
-            47: (1, heads), 48: (1, heads), 50: (1, m["value_dim"])}, {}
+    kinds = {40: (channels, h), 41: (outputs, h), 42: (heads, h), 43: (heads, h), 44: (h, outputs), 45: (1, channels * r["taps"]),
+             47: (1, heads), 48: (1, heads), 50: (1, m["value_dim"])}
+    if r["channel_rank"]:
+        n, steps = r["channel_rank"], heads * m["key_dim"]
+        kinds.update({41: (outputs, n), 42: (n, h), 48: (1, steps), 134: (steps, n), 146: (n, h)})
+    return kinds, {}
 
 
 # ---------------------------------------------------------------- Norm, activation, positions
@@ -299,7 +321,7 @@ def attention(m, t, layer, a, length, kept):
     k_norm = 14 if shares else 15
     if m["qk_norm"] == "projection":
         q, k = rms(q, 14), rms(k, k_norm)
-    q, k, v = cut(q), cut(k), cut(v)
+    q, k, v = cut(q), cut(k), cut(v) if shares or not m["value_heads"] else v.reshape(positions, kv_heads, -1)
     if m["qk_norm"] == "head":
         q, k = rms(q, 14), rms(k, k_norm)
     if m["qk_norm"] == "heads_apart":
@@ -307,6 +329,8 @@ def attention(m, t, layer, a, length, kept):
         q, k = apart(q, 14), apart(k, k_norm)
     if m["qkv_clip"] is not None:
         q, k, v = (np.clip(x, -m["qkv_clip"], m["qkv_clip"]) for x in (q, k, v))
+    if m["value_heads"] and m["value_heads"]["scale"] is not None:
+        v = v * m["value_heads"]["scale"]
     if m["value_norm"]:
         v = norm(v, np.zeros(d) if m["norm"]["gain_plus_one"] else np.ones(d), None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     window, p = windowed(m, layer), m["position"]
@@ -340,7 +364,7 @@ def attention(m, t, layer, a, length, kept):
         size, at = m["sliding_window"]["size"], np.arange(positions)
         seen &= at[:, None] // size == at // size if m["window_chunks"] else distance < size
     s = np.where(seen, s, -np.inf)
-    if m["attention_sinks"]:
+    if has_sinks(m, layer):
         s = np.concatenate([s, np.broadcast_to(t[30][0][:, None, None], (heads, positions, 1))], axis=-1)
     o = np.einsum("hij,jhd->ihd", softmax(s)[:, :, :positions], v).reshape(positions, -1)
     if m["attention_gate"]:
@@ -410,16 +434,22 @@ def gated_delta(m, r, x, t, a):
     unit = lambda x: x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + 1e-6)
     q, k = unit(q.reshape(len(a), -1, d)) / math.sqrt(d), unit(k.reshape(len(a), -1, d))
     q, k = np.repeat(q, heads // x["key_heads"], axis=1), np.repeat(k, heads // x["key_heads"], axis=1)
-    rate = np.exp(t[47][0] * np.log1p(np.exp(a @ t[42].T + t[48][0])))
-    replaced = sigmoid(a @ t[43].T)
+    if r["channel_rank"]:
+        d_step = (a @ t[42].T @ t[134].T + t[48][0]).reshape(len(a), heads, d)
+        rate = np.exp(t[47][0][:, None] * np.logaddexp(0, d_step))
+        gate = sigmoid(a @ t[146].T @ t[41].T)
+    else:
+        rate = np.exp(t[47][0] * np.log1p(np.exp(a @ t[42].T + t[48][0])))[:, :, None]
+        gate = act(a @ t[41].T, "silu")
+    replaced = sigmoid(a @ t[43].T) * (r["beta_scale"] or 1)
     state, out = np.zeros((heads, value_dim, d)), []
     for i in range(len(a)):
-        state = state * rate[i][:, None, None]
+        state = state * rate[i][:, None, :]
         change = replaced[i][:, None] * (v[i] - np.einsum("hvd,hd->hv", state, k[i]))
         state = state + change[:, :, None] * k[i][:, None, :]
         out.append(np.einsum("hvd,hd->hv", state, q[i]))
-    o = norm(np.array(out), t[50][0], None, "rms_norm", m["norm"]["epsilon"], False)
-    return linear(t, 44, 52, o.reshape(len(a), -1) * act(a @ t[41].T, "silu"))
+    o = norm(np.array(out), t[50][0], None, "rms_norm", r["norm_epsilon"] or m["norm"]["epsilon"], False)
+    return linear(t, 44, 52, o.reshape(len(a), -1) * gate)
 
 
 def sigmoid(x):
@@ -427,7 +457,13 @@ def sigmoid(x):
         return 1 / (1 + np.exp(-x))
 
 
-def mlp(m, t, f):
+def cut_off(g, sparsity):
+    """Gates of which about the part `sparsity` becomes 0."""
+    above = g.mean(axis=-1, keepdims=True) + g.std(axis=-1, keepdims=True) * statistics.NormalDist().inv_cdf(sparsity)
+    return np.maximum(g - above, 0)
+
+
+def mlp(m, t, f, sparsity=0):
     """A feed-forward of kinds 4 to 6 and 20 to 22."""
     u, name, clip, factors = linear(t, 5, 21, f), m["activation"], m["gate_clip"], m["multipliers"] or ONES
     if clip is not None:
@@ -436,7 +472,9 @@ def mlp(m, t, f):
     elif name == "xielu":
         u = xielu(u, t[38][0, 0], t[39][0, 0])
     else:
-        u = act(linear(t, 4, 20, f) * factors["ffn_gate"], name) * u if m["gated_ffn"] else act(u, name)
+        gate = linear(t, 4, 20, f) * factors["ffn_gate"] if m["gated_ffn"] else None
+        gate = cut_off(gate, sparsity) if sparsity > 0 else gate
+        u = act(u, name) if gate is None else act(gate, name) * u
     if m["sub_norms"]:
         u = norm(u, t[63][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"])
     return linear(t, 6, 22, u) * factors["ffn"]
@@ -479,7 +517,7 @@ def feed_forward(m, t, layer, f, x):
     """`f`: the residual stream `x`, normalized."""
     e = m["experts"]
     if not e or layer in e["dense_layers"]:
-        return mlp(m, t, f)
+        return mlp(m, t, f, m["gate_sparsity"][layer] if m["gate_sparsity"] else 0)
     if e["beside_ffn"]:
         epsilon = m["norm"]["epsilon"]
         gain = lambda x, kind: norm(x, t[kind][0], None, "rms_norm", epsilon, m["norm"]["gain_plus_one"])
@@ -503,6 +541,40 @@ def of_experts(m, t, p, f):
     return out
 
 
+# ---------------------------------------------------------------- Streams
+
+def magnitude(x):
+    return np.sqrt((x * x).mean(axis=-1, keepdims=True))
+
+
+def as_large(y, x):
+    """y with the magnitude of x."""
+    return y * magnitude(x) / np.sqrt(np.maximum((y * y).mean(axis=-1, keepdims=True), 1e-5))
+
+
+def begin_streams(m, rest, x):
+    parts = rest[75].reshape(m["streams"] - 1, m["hidden"], -1)
+    return np.stack([x, *(as_large(x @ part.T, x) for part in parts)])
+
+
+def shares(m, t, x):
+    """u of section 3.2, a row for each token."""
+    r = norm(x, t[139][0], None, "rms_norm", m["norm"]["epsilon"], m["norm"]["gain_plus_one"]) / m["hidden"]
+    return np.tanh(r @ t[138].reshape(m["streams"], -1).T)
+
+
+def predict(m, t, streams):
+    s = m["streams"]
+    p = np.einsum("yxk,ik->iyx", t[140].reshape(s, s, s), shares(m, t, streams[0]))
+    return streams + np.einsum("iyx,xih->yih", p, streams)
+
+
+def end_streams(m, rest, streams):
+    parts = rest[76].reshape(m["streams"] - 1, m["hidden"], -1)
+    back = [as_large(x @ part.T, streams[0]) for x, part in zip(streams[1:], parts)]
+    return (streams[0] + sum(back)) / m["streams"]
+
+
 def logits(m, ids, rest, layers, length=None, last=1):
     """Logits [last, vocab] of the last positions. `rest`: the tensors of no layer; `layers`: those of layer 0, 1, ...
     `length`: L of MODEL.md, the length of the context that the sequence is run with; without it, that of the sequence."""
@@ -524,12 +596,17 @@ def logits(m, ids, rest, layers, length=None, last=1):
         rows = rest[72][np.where(np.array(ids) < ple["vocab"], ids, 0)]
         inputs = (norm(cut(x @ rest[73].T / math.sqrt(m["hidden"])), rest[74][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
                   + cut(rows * math.sqrt(w))) / math.sqrt(2)
+    streams = begin_streams(m, rest, x) if m["streams"] else None
     for layer, t in enumerate(layers):
+        if streams is not None:
+            predicted = streams = predict(m, t, streams)
+            x = streams[0]
         if 13 in t:  # up bias, then down bias
             t = {**t, 21: t[13][:, :m["ffn"]], 22: t[13][:, m["ffn"]:]}
-        post = n["placement"] in ("post", "pre_and_post")
+        placement = placed(m, layer)
+        post = placement in ("post", "pre_and_post")
         mixes, feeds = parts(m, layer)
-        a = x if n["placement"] == "post" else gain_bias(x, t, 7, 18)
+        a = x if placement == "post" else gain_bias(x, t, 7, 18)
         if not mixes:
             y = np.zeros_like(x)
         else:
@@ -541,20 +618,32 @@ def logits(m, ids, rest, layers, length=None, last=1):
         if post:
             y = gain_bias(y, t, 16, None)
         y = y * scale
+        if m["laurel"]:
+            low = norm(a @ t[143].T @ t[144].T, t[145][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
+            y = (x + y + a + low) / math.sqrt(2) - x
         if m["residual"] == "parallel_one_norm":
             f = a
         elif m["residual"] == "parallel":
             f = gain_bias(x, t, 8, 19)
         else:
-            f = x + y if n["placement"] == "post" else gain_bias(x + y, t, 8, 19)
+            f = x + y if placement == "post" else gain_bias(x + y, t, 8, 19)
         z = feed_forward(m, t, layer, f, x + y) if feeds else np.zeros_like(x)
         if post:
             z = gain_bias(z, t, 17, None)
         x = x + y + z * scale
+        if streams is not None:
+            c = shares(m, t, x) @ t[141].reshape(m["streams"], -1).T + 1
+            streams = predicted + c.T[:, :, None] * (x - predicted[0])
+            x = streams[0] * t[142][0]
         if ple:
-            x = x + norm((act(x @ t[58].T, m["activation"]) * inputs[:, layer]) @ t[59].T, t[60][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
+            added = norm((act(x @ t[58].T, m["activation"]) * inputs[:, layer]) @ t[59].T, t[60][0], None, "rms_norm", n["epsilon"], n["gain_plus_one"])
+            x = x + added
+        if streams is not None:
+            streams = np.concatenate([streams[:1], streams[1:] + added])
         if m["layer_scale"]:
             x = x * t[61][0, 0]
+    if streams is not None:
+        x = end_streams(m, rest, streams)
     z = gain_bias(x[-last:], rest, 64, 65)
     out = linear({**rest, 66: rest[69]} if m["tied_head"] else rest, 66, 67, z)
     if m["logit_scale"] is not None:

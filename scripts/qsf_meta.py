@@ -92,10 +92,10 @@ def numbers(x, place, count):
 MODEL_FIELDS = """architecture layers hidden heads kv_heads head_dim ffn vocab max_positions norm activation gated_ffn position
     tied_head""".split()
 MODEL_DEFAULTS = dict(residual="sequential", embedding_norm=False, attention_sinks=False, attention_gate=False, value_norm=False,
-                      layer_scale=False, sub_norms=False, window_chunks=False, stop_tokens=[])
+                      layer_scale=False, sub_norms=False, window_chunks=False, window_sinks=False, gate_sparsity=[], stop_tokens=[])
 MODEL_FACTORS = "attention_scale attention_softcap logit_softcap embedding_scale residual_scale logit_scale qkv_clip".split()
 MODEL_OPTIONAL = ["qk_norm", *MODEL_FACTORS, *"""latent full_attention shared_kv per_layer_embedding query_growth gate_clip
-    sliding_window recurrent multipliers half_layers experts bos pad""".split()]
+    sliding_window recurrent multipliers half_layers experts streams laurel value_heads bos pad""".split()]
 EXPERTS_DEFAULTS = dict(dense_layers=[], score="softmax", choice_bias=False, weigh_inputs=False, beside_ffn=False)
 EXPERTS_OPTIONAL = ["groups", "weight_scale", "margin", "shared"]
 NORM_DEFAULTS = dict(gain_plus_one=False, placement="pre", without_gain=False)
@@ -177,8 +177,13 @@ def parse_position(x, layers, head_dim):
 
 def parse_recurrent(x, layers):
     place = "model.recurrent"
-    r = fields(x, place, ("mixer", "taps", "layers"), ("beside_attention", "without_norm"), strict=True)
-    with_defaults(r, dict(beside_attention=False, without_norm=False), ())
+    r = fields(x, place, ("mixer", "taps", "layers"), ("beside_attention", "without_norm", "beta_scale", "channel_rank", "norm_epsilon"), strict=True)
+    with_defaults(r, dict(beside_attention=False, without_norm=False), ("beta_scale", "channel_rank", "norm_epsilon"))
+    if r["channel_rank"] is not None:
+        integer(r["channel_rank"], f"{place}.channel_rank", 1, 1 << 16)
+    for k in ("beta_scale", "norm_epsilon"):
+        if r[k] is not None:
+            r[k] = f32(r[k], f"{place}.{k}")
     for k in ("beside_attention", "without_norm"):
         need(type(r[k]) is bool, f"{place}.{k}", "not a bool")
     integer(r["taps"], f"{place}.taps", 1, 64)
@@ -206,6 +211,9 @@ def parse_recurrent(x, layers):
         need(heads % groups == 0, f"{place}.mixer.heads", "not a multiple of groups")
         need(heads * head_dim * state <= 1 << 28 and heads * max(head_dim, state) <= 1 << 24, f"{place}.mixer", "too large a state")
     need(kind == "mamba2" or not r["without_norm"], f"{place}.without_norm", "not with this mixer")
+    need(kind == "gated_delta" or r["beta_scale"] is None and r["norm_epsilon"] is None and r["channel_rank"] is None, place,
+         "beta_scale, norm_epsilon or channel_rank with this mixer")
+    need(r["channel_rank"] is None or m["key_heads"] == m["value_heads"], place, "channel_rank with shared keys")
     return r
 
 
@@ -228,7 +236,7 @@ def parse_model(x):
     norm = m["norm"] = fields(m["norm"], "model.norm", ("kind", "epsilon"), NORM_DEFAULTS, strict=True)
     with_defaults(norm, NORM_DEFAULTS, ())
     choice(norm["kind"], "model.norm.kind", ("layer_norm", "rms_norm"))
-    choice(norm["placement"], "model.norm.placement", ("pre", "post", "pre_and_post"))
+    choice(norm["placement"], "model.norm.placement", ("pre", "post", "pre_and_post", "by_mixer"))
     norm["epsilon"] = f32(norm["epsilon"], "model.norm.epsilon", 0)
     choice(m["activation"], "model.activation", ("gelu_erf", "gelu_tanh", "silu", "relu", "relu2", "xielu"))
     choice(m["residual"], "model.residual", ("sequential", "parallel", "parallel_one_norm"))
@@ -236,7 +244,7 @@ def parse_model(x):
     if m["qk_norm"] is not None:
         choice(m["qk_norm"], "model.qk_norm", ("head", "projection", "rotated_head", "rotated_head_plain", "heads_apart"))
     for k, v in (("gated_ffn", m["gated_ffn"]), ("tied_head", m["tied_head"]), ("embedding_norm", m["embedding_norm"]), ("norm.gain_plus_one", norm["gain_plus_one"]),
-                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("sub_norms", m["sub_norms"]), ("window_chunks", m["window_chunks"]), ("attention_gate", m["attention_gate"])):
+                 ("norm.without_gain", norm["without_gain"]), ("attention_sinks", m["attention_sinks"]), ("sub_norms", m["sub_norms"]), ("window_chunks", m["window_chunks"]), ("window_sinks", m["window_sinks"]), ("attention_gate", m["attention_gate"])):
         need(type(v) is bool, f"model.{k}", "not a bool")
     for k in MODEL_FACTORS:
         if m[k] is not None:
@@ -308,6 +316,7 @@ def parse_model(x):
         r = m["recurrent"] = parse_recurrent(m["recurrent"], m["layers"])
         need(not r["beside_attention"] or (m["latent"] is None and m["residual"] == "sequential" and not m["sub_norms"]),
              "model.recurrent.beside_attention", "not with these fields")
+    need(norm["placement"] != "by_mixer" or m["recurrent"] is not None, "model.norm.placement", "by_mixer without recurrent")
     if m["multipliers"] is not None:
         m["multipliers"] = parse_multipliers(m)
     if m["half_layers"] is not None:
@@ -321,6 +330,32 @@ def parse_model(x):
         need(m["recurrent"] is None or not alone & set(m["recurrent"]["layers"]), place, "a recurrent layer without a mixer")
         need(m["residual"] == "sequential" and norm["placement"] == "pre", place, "not with this residual or placement")
         need(m["shared_kv"] is None and m["per_layer_embedding"] is None and not m["layer_scale"], place, "not with these fields")
+    need(not m["window_sinks"] or m["attention_sinks"] and m["sliding_window"] is not None, "model.window_sinks", "without sinks or windows")
+    if m["value_heads"] is not None:
+        place = "model.value_heads"
+        x = m["value_heads"] = fields(m["value_heads"], place, ("dim",), ("scale",), strict=True)
+        with_defaults(x, {}, ("scale",))
+        integer(x["dim"], f"{place}.dim", 1, 1 << 16)
+        if x["scale"] is not None:
+            x["scale"] = f32(x["scale"], f"{place}.scale")
+        need(m["heads"] * x["dim"] <= 1 << 24, place, "heads too wide")
+        need(m["latent"] is None and not m["attention_gate"] and not m["value_norm"]
+             and not (m["full_attention"] and m["full_attention"]["keys_are_values"]), place, "not with these fields")
+    if m["streams"] is not None:
+        integer(m["streams"], "model.streams", 2, 64)
+        need(m["streams"] * m["hidden"] <= 1 << 24, "model.streams", "too many for so wide a stream")
+        need(m["per_layer_embedding"] is not None and m["residual"] == "sequential" and norm["kind"] == "rms_norm" and m["half_layers"] is None
+             and not m["layer_scale"], "model.streams", "not with these fields")
+    if m["laurel"] is not None:
+        integer(m["laurel"], "model.laurel", 1, 1 << 16)
+        need(m["residual"] == "sequential" and m["half_layers"] is None, "model.laurel", "not with these fields")
+    need(isinstance(m["gate_sparsity"], list), "model.gate_sparsity", "not an array")
+    if m["gate_sparsity"]:
+        place = "model.gate_sparsity"
+        need(len(m["gate_sparsity"]) == m["layers"], place, "not a number for each layer")
+        m["gate_sparsity"] = [f32(v, f"{place}[{i}]", 0) for i, v in enumerate(m["gate_sparsity"])]
+        need(max(m["gate_sparsity"]) < 1, place, "not below 1")
+        need(m["gated_ffn"] and m["experts"] is None and m["multipliers"] is None and m["gate_clip"] is None, place, "not with these fields")
     need(not m["window_chunks"] or m["sliding_window"] is not None, "model.window_chunks", "without sliding_window")
     if m["sub_norms"]:
         need(m["experts"] is None and m["latent"] is None and m["recurrent"] is None, "model.sub_norms", "not with these fields")
@@ -354,7 +389,7 @@ def parse_model(x):
             with_defaults(s, dict(gated=False), ())
             integer(s["ffn"], f"{place}.shared.ffn", 1, 1 << 24)
             need(type(s["gated"]) is bool, f"{place}.shared.gated", "not a bool")
-        need(not e["beside_ffn"] or e["shared"] is None and m["norm"]["kind"] == "rms_norm" and m["norm"]["placement"] != "post"
+        need(not e["beside_ffn"] or e["shared"] is None and m["norm"]["kind"] == "rms_norm" and m["norm"]["placement"] not in ("post", "by_mixer")
              and m["residual"] == "sequential", f"{place}.beside_ffn", "does not go with the other fields")
         layer_list(e["dense_layers"], f"{place}.dense_layers", m["layers"])
         need(e["count"] * e["ffn"] < 1 << 32 and e["count"] * m["hidden"] < 1 << 32, place, "count * ffn or count * hidden is not below 2^32")

@@ -104,7 +104,7 @@ pub fn collect_head(
 /// The statistics of the head, of a stream that is behind the last layer.
 fn head(stream: &mut Stream, collector: &mut Collector) -> Result<LayerStats> {
     for i in 0..stream.chunks() {
-        let width = stream.width();
+        let width = stream.head_width();
         collector.add(LinearInput::Head, width, stream.head_input(i)?);
     }
     let stats = LayerStats { layer: None, influence: None, inputs: collector.take()? };

@@ -31,8 +31,12 @@ impl LayerStats {
         use TensorKind::*;
         let input = match (kind, expert) {
             (AttnQ, _) if self.inputs.contains_key(&LinearInput::QueryLatent) => LinearInput::QueryLatent,
-            (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate, _) => LinearInput::Attention,
-            (MixerIn | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
+            (AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate | LaurelDown, _) => {
+                LinearInput::Attention
+            }
+            (LaurelUp, _) => LinearInput::LaurelUp,
+            (MixerGate, _) if self.inputs.contains_key(&LinearInput::MixerGate) => LinearInput::MixerGate,
+            (MixerIn | MixerGateDown | MixerGate | MixerStep | MixerBeta, _) => LinearInput::Attention,
             (AttnKUp, _) => LinearInput::KeyUp,
             (AttnVUp, _) => LinearInput::ValueUp,
             (PerLayerGate, _) => LinearInput::PerLayerGate,

@@ -212,7 +212,7 @@ impl<'a> Probe<'a> {
 
     /// Logits at the compared positions.
     fn logits_of(&mut self, hidden: &[f32]) -> Result<()> {
-        let width = self.runner.config().hidden as usize;
+        let width = self.runner.width();
         let rows: Vec<f32> =
             self.positions.iter().flat_map(|p| &hidden[p * width..][..width]).copied().collect();
         self.runner.logits(&rows, &mut self.logits)

@@ -12,7 +12,7 @@ use qsf_runtime::{InputObserver, LayerRunner, LayerWeights, LinearInput, Result,
 
 use crate::moments::{Detail, Moments};
 
-/// Hidden states, tokens x `hidden`, in chunks of at most 512 tokens that know nothing of each other.
+/// Hidden states, tokens x [`LayerRunner::width`], in chunks of at most 512 tokens that know nothing of each other.
 pub(crate) struct Stream {
     runner: LayerRunner,
     text: Vec<u32>,
@@ -29,7 +29,7 @@ impl Stream {
             return Err(RuntimeError::Request("the calibration text is empty".into()));
         }
         let mut runner = LayerRunner::new(source, cpu.clone())?;
-        let width = runner.config().hidden as usize;
+        let width = runner.width();
         let mut hidden = zeros(tokens.len().saturating_mul(width), "hidden states of the calibration text")?;
         let chunk = runner.chunk();
         for (tokens, hidden) in tokens.chunks(chunk).zip(hidden.chunks_mut(chunk * width)) {
@@ -39,7 +39,7 @@ impl Stream {
     }
 
     fn chunk_values(&self) -> usize {
-        self.runner.chunk() * self.runner.config().hidden as usize
+        self.runner.chunk() * self.runner.width()
     }
 
     /// The hidden states of all tokens.
@@ -70,7 +70,7 @@ impl Stream {
 
     /// Tokens of chunk `i`.
     pub fn tokens(&self, i: usize) -> usize {
-        self.range(i).len() / self.runner.config().hidden as usize
+        self.range(i).len() / self.runner.width()
     }
 
     /// Whether a stream can begin at a layer behind the first: not where layers use keys and values of earlier ones.
@@ -131,9 +131,14 @@ impl Stream {
         &self.hidden[self.range(i)]
     }
 
+    /// Values of a row of the input of the head.
+    pub fn head_width(&self) -> usize {
+        self.runner.config().hidden as usize
+    }
+
     /// Width of the hidden states.
     pub fn width(&self) -> usize {
-        self.runner.config().hidden as usize
+        self.runner.width()
     }
 }
 

@@ -41,9 +41,11 @@ impl Stage {
             | LinearInput::MixerOutput
             | LinearInput::MixerSelect
             | LinearInput::MixerStep
+            | LinearInput::MixerGate
             | LinearInput::QueryLatent
             | LinearInput::KeyUp
-            | LinearInput::ValueUp => Some(Stage::AttnOutput),
+            | LinearInput::ValueUp
+            | LinearInput::LaurelUp => Some(Stage::AttnOutput),
             LinearInput::Ffn | LinearInput::Experts | LinearInput::ExpertFfn(_) => Some(Stage::Ffn),
             LinearInput::FfnDown
             | LinearInput::ExpertDown(_)
@@ -218,7 +220,7 @@ impl Streams<'_> {
         stages: &'static [Stage],
     ) -> Result<Step> {
         let until = stages.last().copied().unwrap_or(Stage::FfnDown);
-        let watch = Watch { stages, until, experts };
+        let watch = Watch { stages, until, experts, laurel: original.laurel.is_some() };
         let mut cross = BTreeMap::new();
         for i in 0..self.quantized.chunks() {
             self.cancel.check()?;
@@ -260,7 +262,7 @@ impl Streams<'_> {
 
     /// What the head reads.
     fn head(&mut self) -> Result<Step> {
-        let (input, cols) = (LinearInput::Head, self.quantized.width());
+        let (input, cols) = (LinearInput::Head, self.quantized.head_width());
         let mut cross = BTreeMap::new();
         for i in 0..self.quantized.chunks() {
             self.cancel.check()?;
@@ -309,6 +311,8 @@ struct Watch {
     /// Behind the inputs of this stage nothing is wanted.
     until: Stage,
     experts: bool,
+    /// Whether something is added beside attention.
+    laurel: bool,
 }
 
 impl Watch {
@@ -327,8 +331,9 @@ impl Watch {
                 | LinearInput::ValueUp
                 | LinearInput::MixerSelect
                 | LinearInput::MixerStep
+                | LinearInput::MixerGate
                 | LinearInput::MixerOutput
-        );
+        ) || self.laurel && input == LinearInput::AttnOutput;
         let last = Stage::of(input).is_some_and(|stage| stage >= self.until);
         if last && !routes && !(others_follow && self.until == Stage::AttnOutput) {
             ControlFlow::Break(())

@@ -195,7 +195,9 @@ impl Sections {
             self.clusters = Some(clusters);
         }
         // A recurrent state would miss the tokens that leave before it.
-        if let Some(text) = options.early_exit.as_ref().filter(|_| source.config().recurrent.is_none()) {
+        if let Some(text) =
+            options.early_exit.as_ref().filter(|_| source.config().never_left_early().is_none())
+        {
             let exits = exits_of_file(file.path(), text, session)?;
             file.append_early_exits(&exits)?;
             self.early_exits = Some(exits);

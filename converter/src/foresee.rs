@@ -109,11 +109,12 @@ pub(crate) fn warnings(
         ));
     }
     found.extend(options.gguf.and(lost_window(source.config())));
-    if options.early_exit.is_some() && source.config().recurrent.is_some() {
-        found.push(
-            "early exits are not learned: a model with recurrent layers cannot be left early (--early-exit)"
-                .into(),
-        );
+    if options.early_exit.is_some()
+        && let Some(why) = source.config().never_left_early()
+    {
+        found.push(format!(
+            "early exits are not learned: a model with {why} cannot be left early (--early-exit)"
+        ));
     }
     let widest = plan.tensors().iter().filter(|t| t.info.id.kind.is_matrix()).map(|t| t.info.cols).max();
     let wanted = widest.unwrap_or(0).saturating_mul(TOKENS_PER_COLUMN);

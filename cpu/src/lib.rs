@@ -29,6 +29,7 @@
 //! | `stored_floats`, `float_matvec`, `float_columns` | stored floats, times a single token, and as columns that are added up |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
 //! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
+//! | `stream_sums` | magnitudes of residual streams, and cut-offs of gates |
 //! | `recurrent` | mixers that carry a state: convolutions of channels, the gated delta rule |
 //! | `second_moments` | sums of outer products of activations, for calibration |
 //! | `memory` | memory that can be refused |
@@ -72,6 +73,7 @@ mod rows;
 mod second_moments;
 mod shared;
 mod stored_floats;
+mod stream_sums;
 pub mod threads;
 #[cfg(target_arch = "x86_64")]
 mod tile_permission;
@@ -101,3 +103,4 @@ pub use recurrent::{GatedDelta, SelectiveScan, ShortConv, StateSpace, keep_last,
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
 pub use second_moments::ColumnPanels;
+pub use stream_sums::{cut_off, magnitude, products, rescale};

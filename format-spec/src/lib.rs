@@ -130,7 +130,7 @@ pub use model_config::{
     Activation, AttentionShape, ExpertGroups, Experts, FullAttention, GateClip, HalfLayers, LatentAttention,
     ModelConfig, Multipliers, NormConfig, NormKind, NormPlacement, PerLayerEmbedding, PositionConfig, QkNorm,
     QueryGrowth, Recurrent, RecurrentMixer, Residual, RopeScaling, RouterScore, SharedExperts, SharedKv,
-    SlidingWindow,
+    SlidingWindow, ValueHeads,
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;

@@ -8,10 +8,13 @@ mod half_layers;
 mod multipliers;
 mod position;
 mod recurrent;
+mod streams;
 
 use serde::{Deserialize, Serialize};
 
-pub use attention::{AttentionShape, FullAttention, LatentAttention, PerLayerEmbedding, SharedKv};
+pub use attention::{
+    AttentionShape, FullAttention, LatentAttention, PerLayerEmbedding, SharedKv, ValueHeads,
+};
 pub use half_layers::HalfLayers;
 pub use multipliers::Multipliers;
 pub use position::{PositionConfig, RopeScaling};
@@ -73,6 +76,15 @@ pub struct ModelConfig {
     /// An embedding of its own for each layer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub per_layer_embedding: Option<PerLayerEmbedding>,
+    /// Residual streams beside each other, of which the first goes through the layers, as in AltUp; absent: one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub streams: Option<u32>,
+    /// Rank of what is added beside attention, as in LAuReL.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub laurel: Option<u32>,
+    /// Which part of the gates of the feed-forward is made 0, for each layer; empty: in none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gate_sparsity: Vec<f32>,
     /// Whether what the output projection of attention and the down projection read is normalized, as in BitNet.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sub_norms: bool,
@@ -103,6 +115,12 @@ pub struct ModelConfig {
     /// Whether each head has a score of its own that takes part in the softmax and has no value.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_sinks: bool,
+    /// Whether only layers with a sliding window have these.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub window_sinks: bool,
+    /// Heads of values of another width than those of keys.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub value_heads: Option<ValueHeads>,
     /// Queries far from the beginning are larger.
     #[serde(default, skip_serializing_if = "is_default")]
     pub query_growth: Option<QueryGrowth>,
@@ -181,6 +199,8 @@ pub enum NormPlacement {
     Post,
     /// On both.
     PreAndPost,
+    /// On what they read in layers of [`Recurrent`], and on what they add in others.
+    ByMixer,
 }
 
 impl NormPlacement {
@@ -395,6 +415,15 @@ impl ModelConfig {
     pub fn window(&self, layer: u32) -> Option<u32> {
         let window = self.sliding_window.as_ref()?;
         window.layers.binary_search(&layer).is_ok().then_some(window.size)
+    }
+
+    /// Where norms are in `layer`.
+    pub fn placement(&self, layer: u32) -> NormPlacement {
+        match (self.norm.placement, self.recurrent(layer)) {
+            (NormPlacement::ByMixer, Some(_)) => NormPlacement::Pre,
+            (NormPlacement::ByMixer, None) => NormPlacement::Post,
+            (placement, _) => placement,
+        }
     }
 
     /// The recurrence of `layer`; `None`: it has none.

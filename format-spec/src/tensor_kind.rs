@@ -185,6 +185,10 @@ tensor_kinds! {
     PerLayerProjection = 73, "per_layer_projection";
     /// Norm of that, 1 x `width`.
     PerLayerProjectionNorm = 74, "per_layer_projection_norm";
+    /// Of the token embedding, how all streams but the first begin, `(streams - 1) * hidden` x `hidden`.
+    StreamProjection = 75, "stream_projection";
+    /// For each of these streams the matrix that it comes back by, `(streams - 1) * hidden` x `hidden`.
+    StreamReturn = 76, "stream_return";
     /// Gains of what the router reads, 1 x `hidden`, of experts beside a feed-forward.
     RouterNorm = 128, "router_norm";
     /// Gains of what such experts read, 1 x `hidden`.
@@ -206,6 +210,24 @@ tensor_kinds! {
     MixerBNorm = 136, "mixer_b_norm";
     /// Norm of the second, 1 x `state`.
     MixerCNorm = 137, "mixer_c_norm";
+    /// What each stream has to do with a token, 1 x `streams * hidden`, stream by stream.
+    StreamRouter = 138, "stream_router";
+    /// Norm of what that reads, 1 x `hidden`.
+    StreamRouterNorm = 139, "stream_router_norm";
+    /// What makes the factors of streams before a layer, 1 x `streams^3`.
+    StreamPrediction = 140, "stream_prediction";
+    /// What makes the factors of streams behind a layer, 1 x `streams^2`.
+    StreamCorrection = 141, "stream_correction";
+    /// What the first stream is multiplied with where the other ones are given something of it, 1 x `hidden`.
+    StreamScale = 142, "stream_scale";
+    /// Of the learned residual beside attention, what comes first, `rank` x `hidden`.
+    LaurelDown = 143, "laurel_down";
+    /// And then, `hidden` x `rank`.
+    LaurelUp = 144, "laurel_up";
+    /// Norm of that, 1 x `hidden`.
+    LaurelNorm = 145, "laurel_norm";
+    /// What gates of a recurrent mixer are made of, `rank` x `hidden`, where they are not made of what it reads.
+    MixerGateDown = 146, "mixer_gate_down";
 }
 
 impl TensorKind {
@@ -224,6 +246,7 @@ impl TensorKind {
         use TensorKind::*;
         let mixer = [
             MixerIn,
+            MixerGateDown,
             MixerGate,
             MixerStep,
             MixerBeta,
@@ -239,6 +262,8 @@ impl TensorKind {
             AttnKUp,
             AttnVUp,
             AttnOutput,
+            LaurelDown,
+            LaurelUp,
         ];
         match mixer.iter().position(|of_mixer| *of_mixer == self) {
             Some(place) => place as u32,
@@ -263,6 +288,10 @@ impl TensorKind {
                 | TensorKind::PerLayerUp
                 | TensorKind::PerLayerEmbedding
                 | TensorKind::PerLayerProjection
+                | TensorKind::StreamProjection
+                | TensorKind::StreamReturn
+                | TensorKind::LaurelDown
+                | TensorKind::LaurelUp
                 | TensorKind::FfnGate
                 | TensorKind::FfnUp
                 | TensorKind::FfnDown
@@ -275,6 +304,7 @@ impl TensorKind {
                 | TensorKind::SharedDown
                 | TensorKind::MixerIn
                 | TensorKind::MixerGate
+                | TensorKind::MixerGateDown
                 | TensorKind::MixerStep
                 | TensorKind::MixerBeta
                 | TensorKind::MixerSelect

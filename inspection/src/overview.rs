@@ -188,6 +188,9 @@ pub fn model_parts(model: &ModelConfig) -> String {
         value_norm: _,
         per_layer_embedding,
         layer_scale: _,
+        streams,
+        laurel,
+        gate_sparsity,
         multipliers: _,
         attention_scale: _,
         attention_softcap: _,
@@ -197,6 +200,8 @@ pub fn model_parts(model: &ModelConfig) -> String {
         logit_scale: _,
         qkv_clip: _,
         attention_sinks,
+        window_sinks: _,
+        value_heads,
         sub_norms,
         query_growth: _,
         gate_clip: _,
@@ -251,7 +256,12 @@ pub fn model_parts(model: &ModelConfig) -> String {
     }
     if let Some(full) = full_attention {
         let values = if full.keys_are_values { ", keys as values" } else { "" };
-        parts.push(format!("heads of {} in layers without a window{values}", full.head_dim));
+        let kv_heads = full.kv_heads;
+        let heads = match full.head_dim == model.head_dim {
+            true => format!("{kv_heads} key/value heads"),
+            false => format!("heads of {}", full.head_dim),
+        };
+        parts.push(format!("{heads} in layers without a window{values}"));
     }
     if let Some(shared) = shared_kv {
         parts.push(format!("{} last layers with keys and values of earlier ones", shared.layers));
@@ -259,8 +269,21 @@ pub fn model_parts(model: &ModelConfig) -> String {
     if let Some(of_layers) = per_layer_embedding {
         parts.push(format!("an embedding of {} for each layer", of_layers.width));
     }
+    if let Some(streams) = streams {
+        parts.push(format!("{streams} residual streams (AltUp)"));
+    }
+    if let Some(rank) = laurel {
+        parts.push(format!("learned residuals of rank {rank} (LAuReL)"));
+    }
+    let sparse = gate_sparsity.iter().filter(|sparsity| **sparsity > 0.0).count();
+    if sparse > 0 {
+        parts.push(format!("sparse gates in {sparse} layers"));
+    }
     if *sub_norms {
         parts.push("norms before output projections".into());
+    }
+    if let Some(values) = value_heads {
+        parts.push(format!("heads of values of {}", values.dim));
     }
     if *attention_sinks {
         parts.push("attention sinks".into());

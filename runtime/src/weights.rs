@@ -4,6 +4,8 @@ mod adapters;
 mod loader;
 mod mixer;
 mod mixer_loader;
+mod quantile;
+mod streams_loader;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -33,6 +35,8 @@ pub struct Model {
     pub layers: Vec<LayerWeights>,
     /// What layers get of a token besides, where they do.
     pub per_layer: Option<PerLayerInputs>,
+    /// How residual streams beside the first begin and end, where there are several.
+    pub streams: Option<StreamEnds>,
     /// Norm before the head.
     pub final_norm: Norm,
     /// `vocab` x `hidden`; the embedding's bytes when tied.
@@ -59,6 +63,38 @@ pub struct PerLayer {
     pub norm: Norm,
 }
 
+/// How residual streams beside the first begin and end.
+pub struct StreamEnds {
+    /// Of the token embedding, all of them.
+    pub projection: Linear,
+    /// Of each stream, what comes back of it.
+    pub returns: Vec<Linear>,
+}
+
+/// What a layer does to residual streams beside each other.
+pub struct StreamWeights {
+    /// Norm of what the router reads, with gains that are already divided by the width.
+    pub router_norm: Norm,
+    /// A row for each stream.
+    pub router: Vec<f32>,
+    /// For each stream and each stream that it is made of, a row with a value for each stream.
+    pub prediction: Vec<f32>,
+    /// A row for each stream.
+    pub correction: Vec<f32>,
+    /// Of what the other streams are given something of.
+    pub scale: Vec<f32>,
+}
+
+/// A residual of low rank beside attention.
+pub struct Laurel {
+    /// `rank` x `hidden`.
+    pub down: Linear,
+    /// `hidden` x `rank`.
+    pub up: Linear,
+    /// Of what these make.
+    pub norm: Norm,
+}
+
 /// One transformer layer. Norms are there as the configuration says.
 pub struct LayerWeights {
     /// Norm before the mixer.
@@ -73,6 +109,10 @@ pub struct LayerWeights {
     pub ffn: Option<FeedForward>,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<Norm>,
+    /// What is added beside the mixer.
+    pub laurel: Option<Laurel>,
+    /// What streams beside each other become.
+    pub streams: Option<StreamWeights>,
     /// What follows the feed-forward.
     pub per_layer: Option<PerLayer>,
     /// What the residual stream is multiplied with at last.
@@ -134,6 +174,8 @@ pub struct Mlp {
     pub norm: Option<Norm>,
     /// Down projection.
     pub down: Linear,
+    /// Gates below their mean and so many times their standard deviation are 0, and as much is taken off the others.
+    pub cutoff: Option<f32>,
     /// What is between.
     pub function: Function,
 }
@@ -239,7 +281,12 @@ impl Model {
     pub(crate) fn layer_bytes_per_token(&self, index: usize) -> u64 {
         let bytes = |linear: &Linear| linear.weight.stored_bytes();
         let layer = &self.layers[index];
-        let mixer: u64 = layer.mixer_linears().chain(layer.per_layer_linears()).map(bytes).sum();
+        let mixer: u64 = layer
+            .mixer_linears()
+            .chain(layer.laurel_linears())
+            .chain(layer.per_layer_linears())
+            .map(bytes)
+            .sum();
         let ffn: u64 = match &layer.ffn {
             None => 0,
             Some(FeedForward::Dense(mlp)) => mlp.linears().map(bytes).sum(),
@@ -259,11 +306,13 @@ impl Model {
 
     /// Every matrix that tokens are multiplied with.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let layers = self
-            .layers
-            .iter()
-            .flat_map(|layer| layer.mixer_and_ffn_linears().chain(layer.per_layer_linears()));
-        layers.chain(self.per_layer.iter().map(|inputs| &inputs.projection)).chain([&self.head])
+        let layers = self.layers.iter().flat_map(|layer| {
+            layer.mixer_and_ffn_linears().chain(layer.laurel_linears()).chain(layer.per_layer_linears())
+        });
+        let streams =
+            self.streams.iter().flat_map(|ends| [&ends.projection].into_iter().chain(&ends.returns));
+        let inputs = self.per_layer.iter().map(|inputs| &inputs.projection);
+        layers.chain(inputs).chain(streams).chain([&self.head])
     }
 }
 
@@ -276,6 +325,11 @@ impl LayerWeights {
     /// The matrices of mixer and feed-forward.
     pub(crate) fn mixer_and_ffn_linears(&self) -> impl Iterator<Item = &Linear> {
         self.mixer_linears().chain(self.ffn.iter().flat_map(FeedForward::linears))
+    }
+
+    /// The matrices of what is added beside the mixer.
+    pub(crate) fn laurel_linears(&self) -> impl Iterator<Item = &Linear> {
+        self.laurel.iter().flat_map(|laurel| [&laurel.down, &laurel.up])
     }
 
     /// The matrices of what follows the feed-forward.

@@ -94,6 +94,8 @@ impl Head {
             What::Input(LinearInput::MixerOutput) => (16, 0),
             What::Input(LinearInput::MixerSelect) => (17, 0),
             What::Input(LinearInput::MixerStep) => (18, 0),
+            What::Input(LinearInput::LaurelUp) => (19, 0),
+            What::Input(LinearInput::MixerGate) => (20, 0),
         };
         let mut bytes = [0; HEAD_BYTES];
         bytes[..4].copy_from_slice(&self.layer.unwrap_or(NO_LAYER).to_le_bytes());
@@ -127,10 +129,12 @@ impl Head {
             16 => What::Input(LinearInput::MixerOutput),
             17 => What::Input(LinearInput::MixerSelect),
             18 => What::Input(LinearInput::MixerStep),
+            19 => What::Input(LinearInput::LaurelUp),
+            20 => What::Input(LinearInput::MixerGate),
             INFLUENCE => What::Influence,
             END => What::End,
             which => {
-                return Err(Malformed::new("the kind of a record", "0 to 6, 10 to 18, 254 or 255", which));
+                return Err(Malformed::new("the kind of a record", "0 to 6, 10 to 20, 254 or 255", which));
             }
         };
         let head =

@@ -100,9 +100,14 @@ fn stage_of(config: &ModelConfig, kind: TensorKind) -> Option<Stage> {
     use TensorKind::*;
     Some(match kind {
         AttnQ if config.latent.is_some_and(|latent| latent.q_rank.is_some()) => Stage::AttnOutput,
-        AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate => Stage::Attention,
-        MixerIn | MixerGate | MixerStep | MixerBeta => Stage::Attention,
-        AttnKUp | AttnVUp | AttnOutput | MixerOutput | MixerSelect | MixerStepUp => Stage::AttnOutput,
+        AttnQ | AttnK | AttnV | AttnQDown | AttnKvDown | AttnGate | LaurelDown => Stage::Attention,
+        MixerGate if config.recurrent.as_ref().is_some_and(|recurrent| recurrent.channel_rank.is_some()) => {
+            Stage::AttnOutput
+        }
+        MixerIn | MixerGateDown | MixerGate | MixerStep | MixerBeta => Stage::Attention,
+        AttnKUp | AttnVUp | AttnOutput | LaurelUp | MixerOutput | MixerSelect | MixerStepUp => {
+            Stage::AttnOutput
+        }
         FfnGate | FfnUp | ExpertGate | ExpertUp | SharedGate | SharedUp => Stage::Ffn,
         FfnDown | ExpertDown | SharedDown | PerLayerGate | PerLayerUp => Stage::FfnDown,
         _ => return None,

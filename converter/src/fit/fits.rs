@@ -12,7 +12,7 @@ use qsf_runtime::source::Tensor;
 
 use crate::encode::Fit;
 use crate::error::{ConvertError, Result};
-use crate::inputs::input_of;
+use crate::inputs::{OwnInputs, input_of};
 use crate::plan::experts_of;
 use crate::quantize::{Correction, Feedback};
 
@@ -51,8 +51,8 @@ impl Fits {
     /// # Errors
     /// When the moments are none.
     pub fn of(&mut self, id: TensorId, expert: Option<u32>) -> Result<Fit> {
-        let latent = self.stats.inputs.contains_key(&LinearInput::QueryLatent) || self.has_made_latents();
-        let Some(input) = input_of(id.kind, expert, latent) else { return Ok(Fit::default()) };
+        let own = self.own_inputs();
+        let Some(input) = input_of(id.kind, expert, own) else { return Ok(Fit::default()) };
         let embedding = id.kind == TensorKind::TokenEmbedding;
         if let Some(fit) = self.made.get(&(input, embedding)) {
             return Ok(fit.clone());
@@ -88,21 +88,22 @@ impl Fits {
 
     /// Forgets what none of these matrices reads: what one input takes is a multiple of its width squared.
     pub fn keep_for(&mut self, ids: impl Iterator<Item = TensorId> + Clone) {
-        let latent = self.has_made_latents();
+        let own = self.own_inputs();
         self.made.retain(|(input, embedding), _| {
             let expert = match *input {
                 LinearInput::ExpertFfn(expert) | LinearInput::ExpertDown(expert) => Some(expert),
                 _ => None,
             };
             ids.clone().any(|id| {
-                let reads = |expert| input_of(id.kind, expert, latent) == Some(*input);
+                let reads = |expert| input_of(id.kind, expert, own) == Some(*input);
                 (id.kind == TensorKind::TokenEmbedding) == *embedding && (reads(None) || reads(expert))
             })
         });
     }
 
-    fn has_made_latents(&self) -> bool {
-        self.made.contains_key(&(LinearInput::QueryLatent, false))
+    fn own_inputs(&self) -> OwnInputs {
+        let has = |input| self.stats.inputs.contains_key(&input) || self.made.contains_key(&(input, false));
+        OwnInputs { query_latent: has(LinearInput::QueryLatent), mixer_gate: has(LinearInput::MixerGate) }
     }
 
     /// The sums of an input: taken out where all that read it share one fit.

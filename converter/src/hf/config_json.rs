@@ -15,7 +15,7 @@ use crate::dtype::HfOut;
 use crate::error::Result;
 
 /// The classes of transformers for the values of `model_type`, where they are not the same word in another spelling.
-const CLASSES: [(&str, &str); 29] = [
+const CLASSES: [(&str, &str); 31] = [
     ("gpt2", "GPT2LMHeadModel"),
     ("codegen", "CodeGenForCausalLM"),
     ("hyperclovax", "HyperCLOVAXForCausalLM"),
@@ -30,6 +30,7 @@ const CLASSES: [(&str, &str); 29] = [
     ("granitemoe", "GraniteMoeForCausalLM"),
     ("granitemoeshared", "GraniteMoeSharedForCausalLM"),
     ("gemma3_text", "Gemma3ForCausalLM"),
+    ("gemma3n_text", "Gemma3nForCausalLM"),
     ("gemma4_text", "Gemma4ForCausalLM"),
     ("qwen2_moe", "Qwen2MoeForCausalLM"),
     ("qwen3_moe", "Qwen3MoeForCausalLM"),
@@ -41,6 +42,7 @@ const CLASSES: [(&str, &str); 29] = [
     ("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM"),
     ("minimax_m2", "MiniMaxM2ForCausalLM"),
     ("minicpm3", "MiniCPM3ForCausalLM"),
+    ("mimo_v2_flash", "MiMoV2FlashForCausalLM"),
     ("deepseek_v2", "DeepseekV2ForCausalLM"),
     ("deepseek_v3", "DeepseekV3ForCausalLM"),
     ("olmoe", "OlmoeForCausalLM"),

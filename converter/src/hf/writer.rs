@@ -169,9 +169,12 @@ impl HfWriter {
     /// # Errors
     /// When writing fails.
     pub fn begin_runs(&mut self, id: TensorId, quant: TensorType) -> Result<()> {
+        // Of several tensors that it is written as, none is all of its rows.
+        let behind = self.laid.tensors.get(self.next + 1);
+        let is_cut = behind.is_some_and(|tensor| tensor.saved.parts().any(|part| part == id));
         match self.laid.tensors.get(self.next) {
             Some(DirTensor { saved, groups: None })
-                if saved.is_plain() && saved.parts().next() == Some(id) =>
+                if saved.is_plain() && saved.parts().next() == Some(id) && !is_cut =>
             {
                 self.begin()
             }

@@ -11,7 +11,7 @@ use qsf_runtime::source::gguf::GgufNames;
 use qsf_runtime::source::{TensorInfo, WeightSource};
 
 use crate::error::Result;
-use crate::inputs::input_of;
+use crate::inputs::{OwnInputs, input_of};
 use crate::plan::experts_of;
 
 /// The shape of an entry.
@@ -93,7 +93,8 @@ pub(super) fn statistics(
             stats.layer = id.layer;
             let stacked = experts_of(source.config(), id).is_some();
             for (matrix, squares) in entry.mean_squares.chunks_exact(expected.cols.max(1)).enumerate() {
-                let Some(input) = input_of(id.kind, stacked.then_some(matrix as u32), false) else {
+                let Some(input) = input_of(id.kind, stacked.then_some(matrix as u32), OwnInputs::default())
+                else {
                     continue;
                 };
                 let tokens = entry.tokens.get(matrix).copied().unwrap_or(0);

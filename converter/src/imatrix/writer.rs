@@ -13,7 +13,7 @@ use super::entries::{Expected, expected_entries};
 use super::gguf_form::{COUNTS, KIND, SUMS};
 use crate::error::{ConvertError, Result};
 use crate::gguf::{Entry as Tensor, Value, header, names_of, padded};
-use crate::inputs::input_of;
+use crate::inputs::{OwnInputs, input_of};
 
 /// Tokens of a chunk, as llama-imatrix has them by default.
 const CHUNK: u32 = 512;
@@ -46,7 +46,8 @@ impl ImatrixWriter {
             let (mut sums, mut counts) = (Vec::new(), Vec::new());
             for matrix in 0..shape.matrices as u32 {
                 let expert = (shape.matrices > 1).then_some(matrix);
-                let found = input_of(id.kind, expert, false).and_then(|input| stats.inputs.get(&input));
+                let found = input_of(id.kind, expert, OwnInputs::default())
+                    .and_then(|input| stats.inputs.get(&input));
                 let tokens = found.map_or(0, Moments::tokens) as f32;
                 counts.push(tokens);
                 match found.filter(|moments| moments.cols() == shape.cols) {

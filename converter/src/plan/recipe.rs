@@ -29,7 +29,7 @@ impl Recipe {
 
     /// The type that a tensor is stored in, before overrides and before promotion for want of range.
     ///
-    /// - Routers stay f32: they are small, and a wrong expert costs more than any rounding. So do rotary factors, whose
+    /// - Routers, and factors of streams, stay f32: they are small, and a wrong expert costs more than any rounding. So do rotary factors, whose
     ///   error grows with the position, and what says how fast a recurrent state decays: its error goes from token to token.
     /// - Norms, biases and other vectors are f16; of a float recipe's type in a float recipe.
     /// - Learned positions are added to every embedding and never share a scale with it: 8 bits at least.
@@ -38,7 +38,16 @@ impl Recipe {
         use TensorKind::*;
         if matches!(
             id.kind,
-            Router | RopeFactors | MixerStep | MixerBeta | MixerDecay | MixerStepBias | MixerSkip
+            Router
+                | RopeFactors
+                | MixerStep
+                | MixerBeta
+                | MixerDecay
+                | MixerStepBias
+                | MixerSkip
+                | StreamRouter
+                | StreamPrediction
+                | StreamCorrection
         ) {
             return QuantType::F32;
         }

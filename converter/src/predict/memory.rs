@@ -95,7 +95,7 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
         return Ok(one_layer.max(largest));
     }
     let moments = moments_bytes(source);
-    let hidden = 4 * tokens * u64::from(config.hidden);
+    let hidden = 4 * tokens * config.stream_width() as u64;
     let ends: u64 = of_model().map(|t| stored(t) + encoded(t)).sum();
     let streams = ends + one_layer + 2 * hidden + COPIES_OF_MOMENTS * moments;
     if options.size_limit.is_none() {
@@ -156,7 +156,7 @@ pub fn predict_statistics_peak(source: &dyn WeightSource, tokens: usize) -> Resu
     let per_value = file_bytes(source)? as f64 / all as f64;
     // What of the source is mapped stays resident while it is in use: the ends all the time, one layer after another.
     let weights = ((values(None) + layer) as f64 * per_value) as u64;
-    let hidden = 4 * tokens as u64 * u64::from(config.hidden);
+    let hidden = 4 * tokens as u64 * config.stream_width() as u64;
     let most = weights + hidden + COPIES_OF_SUMS * moments_bytes(source) + BUFFERS;
     Ok(most.saturating_add(most / MARGIN).saturating_add(resident_bytes()))
 }

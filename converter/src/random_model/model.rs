@@ -146,6 +146,9 @@ impl RandomModel<'_> {
             | EmbeddingNorm
             | PerLayerNorm
             | PerLayerProjectionNorm
+            | StreamRouterNorm
+            | StreamScale
+            | LaurelNorm
             | LayerScale => 1.0,
             _ => 0.0,
         }

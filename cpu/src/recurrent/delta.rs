@@ -1,7 +1,7 @@
 //! The gated delta rule (arXiv 2412.06464). For each value head, with the state S of `value_dim` rows and `key_dim` columns, key
 //! k, query q, value v, decay g and rate b of a token:
 //!
-//! 1. `S = g S`
+//! 1. `S = g S`, or with a decay for each channel of a key `S = S diag(g)`
 //! 2. `d = b (v - S k)`, what the state holds for the key replaced by the value, in part
 //! 3. `S = S + d k^T`
 //! 4. `out = S q`
@@ -29,8 +29,10 @@ pub struct GatedDelta<'a> {
     pub value_dim: usize,
     /// Queries, keys and values of each token, one behind another.
     pub inputs: &'a [f32],
-    /// g of each token and value head.
+    /// g of each token and value head, or of each channel of its key.
     pub decay: &'a [f32],
+    /// Whether each channel has one.
+    pub by_channel: bool,
     /// b of each token and value head.
     pub beta: &'a [f32],
 }
@@ -39,6 +41,11 @@ impl GatedDelta<'_> {
     /// Floats of a state with these numbers of heads and widths: rows are padded to whole vectors.
     pub const fn state_len(value_heads: usize, value_dim: usize, key_dim: usize) -> usize {
         value_heads.saturating_mul(value_dim).saturating_mul(key_dim.next_multiple_of(LANES))
+    }
+
+    /// Values of g of a value head.
+    const fn decays(&self) -> usize {
+        if self.by_channel { self.key_dim } else { 1 }
     }
 
     const fn width(&self) -> usize {
@@ -61,7 +68,7 @@ impl Cpu {
         let (tokens, out_width) = (step.inputs.len() / step.width(), value_heads * value_dim);
         assert!(
             out.len() == tokens * out_width
-                && step.decay.len() == tokens * value_heads
+                && step.decay.len() == tokens * value_heads * step.decays()
                 && step.beta.len() == tokens * value_heads,
             "tokens of another number"
         );
@@ -79,7 +86,12 @@ impl Cpu {
                 let at = token * out_width + start;
                 // SAFETY: as above.
                 let out = unsafe { out.part(at..at + rows.len()) };
-                run(self.isa(), Token { step, head, first: rows.start, token, state: &mut *state, out });
+                let (first, state) = (rows.start, &mut *state);
+                let token = Token { step, head, first, token, state, out };
+                match step.by_channel {
+                    true => run(self.isa(), ByChannel(token)),
+                    false => run(self.isa(), token),
+                }
             }
         });
     }
@@ -95,23 +107,48 @@ struct Token<'a> {
     out: &'a mut [f32],
 }
 
+/// The same where each channel of a key has a decay.
+struct ByChannel<'a>(Token<'a>);
+
 impl VectorWork for Token<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
+        let decay = V::splat(self.decays()[0]);
+        self.with_decays(|_| decay);
+    }
+}
+
+impl VectorWork for ByChannel<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let decays = self.0.decays();
+        self.0.with_decays(|i| V::load(&decays[i * LANES..decays.len().min((i + 1) * LANES)]));
+    }
+}
+
+impl<'a> Token<'a> {
+    #[inline(always)]
+    fn decays(&self) -> &'a [f32] {
+        let count = self.step.decays();
+        &self.step.decay[(self.token * self.step.value_heads + self.head) * count..][..count]
+    }
+
+    /// `decay_of` gives the decays of the lanes of a row with this number.
+    #[inline(always)]
+    fn with_decays<V: Vector>(self, decay_of: impl Fn(usize) -> V) {
         let GatedDelta { key_heads, key_dim, value_heads, value_dim, .. } = *self.step;
         let inputs = &self.step.inputs[self.token * self.step.width()..][..self.step.width()];
         let key_head = self.head / (value_heads / key_heads);
         let queries = &inputs[key_head * key_dim..][..key_dim];
         let keys = &inputs[(key_heads + key_head) * key_dim..][..key_dim];
         let values = &inputs[2 * key_heads * key_dim + self.head * value_dim + self.first..];
-        let decay = V::splat(self.step.decay[self.token * value_heads + self.head]);
         let beta = self.step.beta[self.token * value_heads + self.head];
         let row = key_dim.next_multiple_of(LANES);
         for ((state, value), out) in self.state.chunks_exact_mut(row).zip(values).zip(self.out) {
             let state: &mut [Lanes] = state.as_chunks_mut().0;
             let mut held = V::splat(0.0);
-            for (s, k) in state.iter_mut().zip(keys.chunks(LANES)) {
-                let decayed = V::from_lanes(s).mul(decay);
+            for (i, (s, k)) in state.iter_mut().zip(keys.chunks(LANES)).enumerate() {
+                let decayed = V::from_lanes(s).mul(decay_of(i));
                 *s = decayed.to_lanes();
                 held = held.fma(decayed, V::load(k));
             }
@@ -144,15 +181,18 @@ mod tests {
         key_dim: usize,
         value_dim: usize,
         inputs: Vec<f32>,
+        by_channel: bool,
         decay: Vec<f32>,
         beta: Vec<f32>,
     }
 
     impl Case {
-        fn new(key_dim: usize, value_dim: usize) -> Case {
+        fn new(key_dim: usize, value_dim: usize, by_channel: bool) -> Case {
             let width = 2 * KEY_HEADS * key_dim + VALUE_HEADS * value_dim;
             let gates = |seed| numbers(TOKENS * VALUE_HEADS, seed).into_iter().map(|v| v + 0.55).collect();
-            Case { key_dim, value_dim, inputs: numbers(TOKENS * width, 1), decay: gates(2), beta: gates(3) }
+            let decays = TOKENS * VALUE_HEADS * if by_channel { key_dim } else { 1 };
+            let decay = numbers(decays, 2).into_iter().map(|v| v + 0.55).collect();
+            Case { key_dim, value_dim, inputs: numbers(TOKENS * width, 1), by_channel, decay, beta: gates(3) }
         }
 
         fn run(&self, cpu: &Cpu, steps: &[usize]) -> (Vec<f32>, Vec<f32>) {
@@ -163,7 +203,7 @@ mod tests {
             for tokens in steps {
                 let of = |values: &'_ [f32], width: usize| values[first * width..][..tokens * width].to_vec();
                 let (inputs, decay, beta) =
-                    (of(&self.inputs, width), of(&self.decay, VALUE_HEADS), of(&self.beta, VALUE_HEADS));
+                    (of(&self.inputs, width), of(&self.decay, self.decays()), of(&self.beta, VALUE_HEADS));
                 let step = GatedDelta {
                     key_heads: KEY_HEADS,
                     key_dim,
@@ -171,6 +211,7 @@ mod tests {
                     value_dim,
                     inputs: &inputs,
                     decay: &decay,
+                    by_channel: self.by_channel,
                     beta: &beta,
                 };
                 let mut out = vec![f32::NAN; tokens * VALUE_HEADS * value_dim];
@@ -181,6 +222,11 @@ mod tests {
                 first += tokens;
             }
             (all, state)
+        }
+
+        /// Of a token.
+        fn decays(&self) -> usize {
+            VALUE_HEADS * if self.by_channel { self.key_dim } else { 1 }
         }
 
         /// By the formulas, in f64.
@@ -197,7 +243,10 @@ mod tests {
                     let v = &x[2 * KEY_HEADS * key_dim + h * value_dim..];
                     let gate = |all: &[f32]| f64::from(all[t * VALUE_HEADS + h]);
                     for (row, v) in state.iter_mut().zip(v) {
-                        row.iter_mut().for_each(|s| *s *= gate(&self.decay));
+                        for (c, s) in row.iter_mut().enumerate() {
+                            let run = self.decays() / VALUE_HEADS;
+                            *s *= f64::from(self.decay[t * self.decays() + h * run + c % run]);
+                        }
                         let held: f64 = row.iter().zip(k).map(|(s, k)| s * k).sum();
                         let change = (v - held) * gate(&self.beta);
                         row.iter_mut().zip(k).for_each(|(s, k)| *s += change * k);
@@ -211,8 +260,10 @@ mod tests {
 
     #[test]
     fn states_follow_the_formulas_in_any_steps_with_the_same_bits_everywhere() {
-        for (key_dim, value_dim) in [(1, 1), (12, 20), (16, 33), (40, 64)] {
-            let case = Case::new(key_dim, value_dim);
+        let shapes = [(1, 1), (12, 20), (16, 33), (40, 64)]
+            .map(|(key_dim, value_dim)| [false, true].map(|by_channel| (key_dim, value_dim, by_channel)));
+        for (key_dim, value_dim, by_channel) in shapes.into_iter().flatten() {
+            let case = Case::new(key_dim, value_dim, by_channel);
             let whole = case.run(&Cpu::with_threads(Isa::SCALAR, 1).unwrap(), &[TOKENS]);
             for (i, (found, expected)) in whole.0.iter().zip(case.expected()).enumerate() {
                 assert!((f64::from(*found) - expected).abs() < 1e-5, "{i}: {found} {expected}");

@@ -47,6 +47,17 @@ pub struct SharedKv {
     pub ffn: Option<u32>,
 }
 
+/// Heads of values where they are not as wide as those of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValueHeads {
+    /// Width of one.
+    pub dim: u32,
+    /// What values are multiplied with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f32>,
+}
+
 /// Vectors that each layer gets of a token besides the residual stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,11 +89,12 @@ impl ModelConfig {
             let (kv_rank, shared_dim) = (kv_rank as usize, shared_dim as usize);
             return AttentionShape { heads, kv_heads: 1, key_dim: shared_dim + kv_rank, value_dim: kv_rank };
         }
+        let value_dim = self.value_heads.map(|values| values.dim as usize);
         let (kv_heads, head_dim) = match self.full_attention_of(layer) {
             Some(full) => (full.kv_heads as usize, full.head_dim as usize),
             None => (self.kv_heads as usize, self.head_dim as usize),
         };
-        AttentionShape { heads, kv_heads, key_dim: head_dim, value_dim: head_dim }
+        AttentionShape { heads, kv_heads, key_dim: head_dim, value_dim: value_dim.unwrap_or(head_dim) }
     }
 
     /// The shape of attention of `layer`, where it is that of layers without a sliding window.
@@ -128,13 +140,18 @@ impl ModelConfig {
         match id.kind {
             ExpertGate | ExpertUp | ExpertDown => self.experts(id.layer?).map(|experts| experts.count),
             AttnKUp | AttnVUp => Some(self.heads),
+            StreamReturn => self.streams.map(|streams| streams.saturating_sub(1)),
             _ => None,
         }
     }
 
     /// Columns of the attention output projection of `layer`.
     pub fn output_cols(&self, layer: u32) -> usize {
-        let value_dim = self.latent.map_or(self.query_dim(layer), |latent| latent.value_dim as usize);
+        let value_dim = match (self.latent, self.value_heads) {
+            (Some(latent), _) => latent.value_dim as usize,
+            (None, Some(values)) => values.dim as usize,
+            (None, None) => self.query_dim(layer),
+        };
         self.heads as usize * value_dim
     }
 }

@@ -51,6 +51,9 @@ impl ModelConfig {
             per_layer_embedding,
             value_norm: _,
             layer_scale: _,
+            streams,
+            laurel,
+            gate_sparsity,
             sub_norms: _,
             window_chunks: _,
             sliding_window,
@@ -66,6 +69,8 @@ impl ModelConfig {
             tied_head: _,
             qk_norm: _,
             attention_sinks: _,
+            window_sinks: _,
+            value_heads,
             embedding_norm: _,
             attention_gate: _,
         } = self;
@@ -111,8 +116,12 @@ impl ModelConfig {
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(experts))?;
         latent.map_or(Ok(()), |latent| self.check_latent(latent))?;
         full_attention.map_or(Ok(()), |full| self.check_full_attention(full))?;
+        value_heads.map_or(Ok(()), |values| self.check_value_heads(values))?;
         shared_kv.map_or(Ok(()), |shared| self.check_shared_kv(shared))?;
         per_layer_embedding.map_or(Ok(()), |of_layers| self.check_per_layer_embedding(of_layers))?;
+        streams.map_or(Ok(()), |streams| self.check_streams(streams))?;
+        laurel.map_or(Ok(()), |rank| self.check_laurel(rank))?;
+        self.check_gate_sparsity(gate_sparsity)?;
         self.check_position()
     }
 
@@ -143,11 +152,23 @@ impl ModelConfig {
         if self.window_chunks && self.sliding_window.is_none() {
             return Err("window_chunks are there, which go with sliding_window only".into());
         }
+        if self.window_sinks && (!self.attention_sinks || self.sliding_window.is_none()) {
+            return Err(
+                "window_sinks are there, which go with attention_sinks and sliding_window only".into()
+            );
+        }
         if self.sub_norms && (self.experts.is_some() || self.latent.is_some() || self.recurrent.is_some()) {
             return Err("sub_norms are there, which go without experts, latent and recurrent only".into());
         }
         if self.activation == Activation::Xielu && (self.gated_ffn || self.experts.is_some()) {
             return Err("activation is xielu, which goes without gated_ffn and experts only".into());
+        }
+        let beside_ffn = self.experts.as_ref().is_some_and(|experts| experts.beside_ffn);
+        if self.norm.placement == NormPlacement::ByMixer && (self.recurrent.is_none() || beside_ffn) {
+            return Err(
+                "norm placement is by_mixer, which goes with recurrent, and without experts beside_ffn only"
+                    .into(),
+            );
         }
         if self.residual != Residual::Sequential && self.norm.placement != NormPlacement::Pre {
             return Err("residual is parallel, which goes with norm placement pre only".into());
@@ -225,6 +246,19 @@ impl ModelConfig {
         if recurrent.without_norm && !matches!(recurrent.mixer, RecurrentMixer::Mamba2 { .. }) {
             return Err("recurrent without_norm is true, which goes with the mixer mamba2 only".into());
         }
+        let is_delta = matches!(recurrent.mixer, RecurrentMixer::GatedDelta { .. });
+        let of_delta = [
+            recurrent.beta_scale.is_some(),
+            recurrent.norm_epsilon.is_some(),
+            recurrent.channel_rank.is_some(),
+        ];
+        if of_delta.contains(&true) && !is_delta {
+            return Err("recurrent beta_scale, norm_epsilon or channel_rank is there, which go with the mixer gated_delta only"
+                .into());
+        }
+        recurrent.channel_rank.map_or(Ok(()), |rank| up_to("recurrent channel_rank", rank, 1 << 16))?;
+        recurrent.beta_scale.map_or(Ok(()), |scale| positive("recurrent beta_scale", scale))?;
+        recurrent.norm_epsilon.map_or(Ok(()), |epsilon| positive("recurrent norm_epsilon", epsilon))?;
         match recurrent.mixer {
             RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } => {
                 check_widths([
@@ -234,6 +268,11 @@ impl ModelConfig {
                     ("value_dim", value_dim),
                 ])?;
                 check_shared(("value_heads", value_heads), ("key_heads", key_heads))?;
+                if recurrent.channel_rank.is_some() && value_heads != key_heads {
+                    return Err(format!(
+                        "recurrent value_heads is {value_heads}, expected key_heads = {key_heads}, as there is channel_rank"
+                    ));
+                }
                 check_state(value_heads, value_dim, key_dim)
             }
             RecurrentMixer::Mamba2 { heads, head_dim, groups, state } => {

@@ -1,8 +1,9 @@
 //! What a decoder relies on where attention is shaped in other ways.
 
-use super::check::up_to;
+use super::check::{positive, up_to};
 use super::{
     FullAttention, LatentAttention, ModelConfig, PerLayerEmbedding, PositionConfig, QkNorm, SharedKv,
+    ValueHeads,
 };
 
 impl ModelConfig {
@@ -26,6 +27,21 @@ impl ModelConfig {
         if !matches!(self.qk_norm, None | Some(QkNorm::Head | QkNorm::RotatedHead | QkNorm::RotatedHeadPlain))
         {
             return Err("full_attention goes with qk_norm of heads only".into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_value_heads(&self, values: ValueHeads) -> Result<(), String> {
+        up_to("value_heads dim", values.dim, 1 << 16)?;
+        values.scale.map_or(Ok(()), |scale| positive("value_heads scale", scale))?;
+        if u64::from(self.heads) * u64::from(values.dim) > 1 << 24 {
+            return Err(format!("heads * value_heads dim is beyond {}", 1 << 24));
+        }
+        let keys_are_values = self.full_attention.is_some_and(|full| full.keys_are_values);
+        if self.latent.is_some() || self.attention_gate || self.value_norm || keys_are_values {
+            return Err(
+                "value_heads go without latent, attention_gate, value_norm and keys_are_values only".into()
+            );
         }
         Ok(())
     }

@@ -20,12 +20,31 @@ pub struct Recurrent {
     /// Whether what a [`RecurrentMixer::Mamba2`] gives is gated and not normalized.
     #[serde(default, skip_serializing_if = "is_default")]
     pub without_norm: bool,
+    /// What rates of replacing of a [`RecurrentMixer::GatedDelta`] are multiplied with.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub beta_scale: Option<f32>,
+    /// Width of what decays of the channels of keys, and gates, of a [`RecurrentMixer::GatedDelta`] are made of, where each channel has
+    /// a decay (Kimi Delta Attention, arXiv 2510.26692); absent: each head has one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub channel_rank: Option<u32>,
+    /// Added to the mean square in the norm of the output, where it is another than that of the model.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub norm_epsilon: Option<f32>,
 }
 
 impl Recurrent {
     /// A mixer in place of attention in `layers`.
     pub const fn new(mixer: RecurrentMixer, taps: u32, layers: Vec<u32>) -> Recurrent {
-        Recurrent { mixer, taps, layers, beside_attention: false, without_norm: false }
+        Recurrent {
+            mixer,
+            taps,
+            layers,
+            beside_attention: false,
+            without_norm: false,
+            beta_scale: None,
+            channel_rank: None,
+            norm_epsilon: None,
+        }
     }
 }
 
@@ -112,7 +131,15 @@ impl Recurrent {
         }
     }
 
-    /// Heads, each with a step and a decay of its own; 0 where there are none.
+    /// Steps of a token, one for each head, or for each channel of its keys.
+    pub fn steps(&self) -> usize {
+        match (self.mixer, self.channel_rank) {
+            (RecurrentMixer::GatedDelta { key_dim, .. }, Some(_)) => self.heads() * key_dim as usize,
+            _ => self.heads(),
+        }
+    }
+
+    /// Heads, each with a decay of its own; 0 where there are none.
     pub fn heads(&self) -> usize {
         match self.mixer {
             RecurrentMixer::GatedDelta { value_heads, .. } => value_heads as usize,

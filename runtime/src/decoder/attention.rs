@@ -65,11 +65,8 @@ impl Decoder {
             (None, ..) => self.linears(&[query], normed, coded, &mut [q])?,
         }
         profile.lap(Section::Matmul);
-        if let Some(limit) = config.qkv_clip {
-            clip(self.cpu.isa(), v, limit);
-        }
         self.place(weights, rotation.of_layer(config, index as u32), caches.positions(), q, k);
-        self.norm_heads(weights.v_norm.as_ref(), v);
+        self.finish_values(weights, v);
         profile.lap(Section::Elementwise);
         let chunk = config.window(index as u32).filter(|_| config.window_chunks).map(|size| size as usize);
         let parameters = |tokens, first| Attention {
@@ -134,6 +131,18 @@ impl Decoder {
         }
         self.linears(&[output], attended, coded, &mut [projected])?;
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Limits, scales and normalizes values.
+    pub(super) fn finish_values(&self, weights: &AttentionWeights, v: &mut [f32]) {
+        let (isa, config) = (self.cpu.isa(), &self.model.config);
+        if let Some(limit) = config.qkv_clip {
+            clip(isa, v, limit);
+        }
+        if let Some(factor) = config.value_heads.and_then(|values| values.scale) {
+            scale(isa, v, factor);
+        }
+        self.norm_heads(weights.v_norm.as_ref(), v);
     }
 
     /// Normalizes and limits queries and keys of tokens at `positions`, and turns them there.

@@ -21,12 +21,12 @@ impl Decoder {
     /// `threshold`, 0 to 1; at 1 none does.
     ///
     /// # Errors
-    /// When the classifiers are for a model of another shape, or the model has recurrent layers.
+    /// When the classifiers are for a model of another shape, or the model cannot be left early.
     pub fn with_early_exit(mut self, exits: Arc<EarlyExits>, threshold: f32) -> Result<Decoder> {
         let config = &self.model.config;
-        if config.recurrent.is_some() {
-            let problem = "early exits of a model with recurrent layers, whose state would miss the tokens that leave before them";
-            return Err(RuntimeError::Request(problem.into()));
+        if let Some(why) = config.never_left_early() {
+            let problem = format!("early exits of a model with {why}, which cannot be left early");
+            return Err(RuntimeError::Request(problem));
         }
         let mut of_layer = vec![None; config.layers as usize];
         let fits =
@@ -95,7 +95,7 @@ impl Decoder {
             // The query is that of a layer before: it goes along and is not used.
             let rope = rotation.of_layer(&self.model.config, index as u32);
             self.place(weights, rope, caches.positions(), q, k);
-            self.norm_heads(weights.v_norm.as_ref(), v);
+            self.finish_values(weights, v);
             caches.first_mut().store(&self.cpu, index, k, v);
             profile.lap(Section::Attention);
         }

@@ -7,7 +7,7 @@ use super::{Decoder, DecoderState, InputObserver, LinearInput, Profile, Section}
 use crate::error::Result;
 use crate::linear::{Adapted, Products as _};
 use crate::weights::{FeedForward, Mlp};
-use qsf_cpu::{activate, gated};
+use qsf_cpu::{activate, cut_off, gated};
 
 /// What an activation costs, in multiply-adds of matrices.
 const WORK: usize = 32;
@@ -61,7 +61,8 @@ impl Decoder {
             let pair = [linear, &mlp.up];
             // A factor comes before the function.
             let factor = self.multipliers().ffn_gate;
-            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident().filter(|_| factor == 1.0)) {
+            let at_once = factor == 1.0 && mlp.cutoff.is_none();
+            if let [Some(a), Some(b)] = pair.map(|linear| linear.resident().filter(|_| at_once)) {
                 let mut latents = std::mem::take(&mut coded.latents);
                 let blocks = pair.iter().any(|linear| linear.weight.has_blocks());
                 let input = coded.input(&self.cpu, self.activations, input, mlp.up.weight.cols(), blocks);
@@ -76,6 +77,9 @@ impl Decoder {
             self.multiply_rows(gate, width, factor);
             profile.lap(Section::Matmul);
             self.cpu.for_each_rows([(&mut *gate, width)], WORK * width, |first, [gate]| {
+                if let Some(deviations) = mlp.cutoff {
+                    gate.chunks_exact_mut(width).for_each(|gate| cut_off(isa, gate, deviations));
+                }
                 gated(isa, function, gate, &up[first * width..][..gate.len()]);
             });
             gate

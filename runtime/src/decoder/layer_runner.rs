@@ -24,6 +24,8 @@ pub struct LayerRunner {
     chosen: Option<(usize, Vec<u32>)>,
     /// Keys and values of a chunk that later layers use, by chunk and layer.
     kept: HashMap<(usize, u32), [Vec<f32>; 2]>,
+    /// All streams of the chunk that was embedded last, where there are several.
+    packed: Vec<f32>,
 }
 
 impl LayerRunner {
@@ -38,7 +40,7 @@ impl LayerRunner {
         let kv = KvOptions { whole: true, ..KvOptions::default() };
         let state = DecoderState::new(&model.config, CacheLayers::One, 1, chunk, chunk, kv)?;
         let decoder = Decoder::new(Arc::new(model), cpu, Some(Activations::F32));
-        Ok(LayerRunner { decoder, state, chosen: None, kept: HashMap::new() })
+        Ok(LayerRunner { decoder, state, chosen: None, kept: HashMap::new(), packed: Vec::new() })
     }
 
     /// Most tokens of a chunk of a model of this architecture.
@@ -61,7 +63,12 @@ impl LayerRunner {
         self.state.batch()
     }
 
-    /// What a chunk of `tokens` is at the start of the first layer, tokens x `hidden`.
+    /// Values of a token between layers: those of all residual streams.
+    pub fn width(&self) -> usize {
+        self.config().stream_width()
+    }
+
+    /// What a chunk of `tokens` is at the start of the first layer, tokens x [`LayerRunner::width`].
     ///
     /// # Errors
     /// When a token is beyond the vocabulary, or there are no tokens or more than [`LayerRunner::chunk`].
@@ -70,7 +77,14 @@ impl LayerRunner {
         self.decoder.check_request(&self.state, tokens)?;
         self.state.begin(tokens.len())?;
         self.decoder.embed(&mut self.state, tokens, None)?;
-        Ok(&self.state.hidden)
+        if self.config().streams.is_none() {
+            return Ok(&self.state.hidden);
+        }
+        self.packed.clear();
+        self.packed.resize(tokens.len() * self.width(), 0.0);
+        let LayerRunner { decoder, state, packed, .. } = self;
+        pack(decoder, state, packed);
+        Ok(&self.packed)
     }
 
     /// Says which chunk the next layers are run over. Models need that whose layers use keys and values of earlier ones, or get
@@ -115,7 +129,7 @@ impl LayerRunner {
         self.kept.insert((*chunk, index), [keys, values]);
     }
 
-    /// Runs a chunk through layer `index`: `hidden` (tokens x `hidden`) enters it and is replaced by what leaves it, unless
+    /// Runs a chunk through layer `index`: `hidden` (tokens x [`LayerRunner::width`]) enters it and is replaced by what leaves it, unless
     /// `observer` breaks off. Then it stays as it is, and the same is returned.
     ///
     /// # Errors
@@ -132,21 +146,20 @@ impl LayerRunner {
             return Err(RuntimeError::Request(format!("layer {index} of a model of {layers}")));
         }
         self.begin(hidden)?;
-        let rows = hidden.len() / self.config().hidden as usize;
+        let rows = hidden.len() / self.width();
         let LayerRunner { decoder, state, .. } = self;
         let kv = KvOptions { whole: true, ..KvOptions::default() };
         state.caches.first_mut().reshape(&decoder.model.config, index as u32, kv)?;
         state.caches.first_mut().restart(index);
         self.prepare(index as u32, rows)?;
         let LayerRunner { decoder, state, .. } = self;
-        state.hidden.copy_from_slice(hidden);
+        unpack(decoder, state, hidden);
         decoder.normalize(state, layer.first_norm());
         let flow = decoder.layer(state, index, layer, None, observer)?;
         self.keep(index as u32, rows);
-        let state = &self.state;
         // Experts may have been left out without the layer as a whole.
         if flow.is_continue() {
-            hidden.copy_from_slice(&state.hidden);
+            pack(&self.decoder, &self.state, hidden);
         }
         Ok(flow)
     }
@@ -158,6 +171,7 @@ impl LayerRunner {
     pub fn head_input(&mut self, hidden: &[f32]) -> Result<&[f32]> {
         self.begin(hidden)?;
         self.decoder.normalize(&mut self.state, Some(&self.decoder.model.final_norm));
+        self.decoder.end_streams(&mut self.state)?;
         Ok(&self.state.normed)
     }
 
@@ -175,7 +189,7 @@ impl LayerRunner {
 
     /// Takes a chunk of hidden states.
     fn begin(&mut self, hidden: &[f32]) -> Result<()> {
-        let (width, most) = (self.config().hidden as usize, self.chunk());
+        let (width, most) = (self.width(), self.chunk());
         if hidden.is_empty() || !hidden.len().is_multiple_of(width) || hidden.len() / width > most {
             let found = hidden.len();
             let message =
@@ -183,7 +197,37 @@ impl LayerRunner {
             return Err(RuntimeError::Request(message));
         }
         self.state.begin(hidden.len() / width)?;
-        self.state.hidden.copy_from_slice(hidden);
+        unpack(&self.decoder, &mut self.state, hidden);
         Ok(())
+    }
+}
+
+/// Puts rows of all streams where the decoder has them.
+fn unpack(decoder: &Decoder, state: &mut DecoderState, rows: &[f32]) {
+    let width = decoder.model.config.hidden as usize;
+    let all = decoder.model.config.stream_width();
+    if all == width {
+        return state.hidden.copy_from_slice(rows);
+    }
+    let others = state.streams.others.chunks_exact_mut(all - width);
+    for ((row, first), others) in rows.chunks_exact(all).zip(state.hidden.chunks_exact_mut(width)).zip(others)
+    {
+        first.copy_from_slice(&row[..width]);
+        others.copy_from_slice(&row[width..]);
+    }
+}
+
+/// And back.
+fn pack(decoder: &Decoder, state: &DecoderState, rows: &mut [f32]) {
+    let width = decoder.model.config.hidden as usize;
+    let all = decoder.model.config.stream_width();
+    if all == width {
+        return rows.copy_from_slice(&state.hidden);
+    }
+    let others = state.streams.others.chunks_exact(all - width);
+    for ((row, first), others) in rows.chunks_exact_mut(all).zip(state.hidden.chunks_exact(width)).zip(others)
+    {
+        row[..width].copy_from_slice(first);
+        row[width..].copy_from_slice(others);
     }
 }

@@ -12,6 +12,32 @@ use qsf_cpu::{scale, softcap};
 const SOFTCAP_WORK: usize = 32;
 
 impl Decoder {
+    /// Takes `hidden` (tokens x `hidden`, at most a batch) for what left the last layer in the last step: logits and the input of
+    /// the head are those of it. Keys and values stay as they are.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    ///
+    /// # Panics
+    /// When these are not whole rows.
+    pub fn take_hidden(&self, state: &mut DecoderState, hidden: &[f32]) -> Result<()> {
+        let width = self.model.config.hidden as usize;
+        assert!(hidden.len().is_multiple_of(width), "{} values of rows of {width}", hidden.len());
+        state.begin(hidden.len() / width)?;
+        state.hidden.copy_from_slice(hidden);
+        self.normalize(state, Some(&self.model.final_norm));
+        Ok(())
+    }
+
+    /// What the head is multiplied with for rows `rows` of the last step, `rows.len()` x `hidden`.
+    ///
+    /// # Panics
+    /// When the last step had fewer rows.
+    pub fn head_input<'a>(&self, state: &'a DecoderState, rows: std::ops::Range<usize>) -> &'a [f32] {
+        let hidden = self.model.config.hidden as usize;
+        &state.normed[rows.start * hidden..rows.end * hidden]
+    }
+
     /// Logits of rows `rows` of the last step, `rows.len()` x `vocab` into `out`.
     ///
     /// # Errors

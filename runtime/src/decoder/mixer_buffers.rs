@@ -40,9 +40,9 @@ pub(super) struct MixerWidths {
     pub input: usize,
     pub channels: usize,
     pub gate: usize,
-    pub heads: usize,
+    pub steps: usize,
     pub beta: usize,
-    /// What steps are made of and inputs that channels share; and the first of these alone.
+    /// What steps are made of and inputs that channels share, or what gates are made of; and what steps are made of alone.
     pub selected: usize,
     pub ranks: usize,
     pub mixed: usize,
@@ -56,7 +56,10 @@ impl MixerWidths {
         let hidden = config.hidden as usize;
         let (selected, ranks) = match recurrent.mixer {
             RecurrentMixer::Mamba1 { state, rank, .. } => ((rank + 2 * state) as usize, rank as usize),
-            _ => (0, 0),
+            _ => {
+                let rank = recurrent.channel_rank.unwrap_or(0) as usize;
+                (rank, rank)
+            }
         };
         MixerWidths {
             input: recurrent.input_rows(hidden),
@@ -65,7 +68,7 @@ impl MixerWidths {
                 RecurrentMixer::ShortConv {} => 0,
                 _ => recurrent.output_columns(hidden),
             },
-            heads: recurrent.heads(),
+            steps: recurrent.steps(),
             beta: match recurrent.mixer {
                 RecurrentMixer::Mamba1 { .. } => 0,
                 _ => recurrent.heads(),
@@ -87,7 +90,7 @@ impl MixerBuffers {
             input: buffer(widths.input)?,
             channels: buffer(widths.channels)?,
             gate: buffer(widths.gate)?,
-            step: buffer(widths.heads)?,
+            step: buffer(widths.steps)?,
             beta: buffer(widths.beta)?,
             selected: buffer(widths.selected)?,
             ranks: buffer(widths.ranks)?,
@@ -105,26 +108,26 @@ impl MixerBuffers {
             input: &self.input[of(widths.input)],
             channels: &mut self.channels[of(widths.channels)],
             gate: &mut self.gate[of(widths.gate)],
-            step: &mut self.step[of(widths.heads)],
+            step: &mut self.step[of(widths.steps)],
             beta: &mut self.beta[of(widths.beta)],
             mixed: &mut self.mixed[of(widths.mixed)],
         }
     }
 
     pub fn floats_per_token(config: &ModelConfig) -> usize {
-        let MixerWidths { input, channels, gate, heads, beta, selected, ranks, mixed, beside } =
+        let MixerWidths { input, channels, gate, steps, beta, selected, ranks, mixed, beside } =
             MixerWidths::of(config);
-        input + channels + gate + heads + beta + selected + ranks + mixed + beside
+        input + channels + gate + steps + beta + selected + ranks + mixed + beside
     }
 
     /// Makes room for `tokens` tokens, of those that there is room for.
     pub fn resize(&mut self, tokens: usize) {
-        let MixerWidths { input, channels, gate, heads, beta, selected, ranks, mixed, beside } = self.widths;
+        let MixerWidths { input, channels, gate, steps, beta, selected, ranks, mixed, beside } = self.widths;
         for (buffer, width) in [
             (&mut self.input, input),
             (&mut self.channels, channels),
             (&mut self.gate, gate),
-            (&mut self.step, heads),
+            (&mut self.step, steps),
             (&mut self.beta, beta),
             (&mut self.selected, selected),
             (&mut self.ranks, ranks),

@@ -9,11 +9,12 @@
 //! | `attention`, `feed_forward`, `experts`, `residual` | the parts of a layer, and what is between them |
 //! | `latent`, `latent_buffers` | attention by way of latents |
 //! | `per_layer`, `per_layer_buffers` | what layers get of a token besides the residual stream |
+//! | `streams`, `stream_buffers` | residual streams beside each other, and what is added beside attention |
 //! | `rotation`, `routing` | rotary tables and the slopes of ALiBi; which experts a token goes to |
 //! | `activations` | in which type matrices get their inputs |
 //! | `state`, `caches` | what changes while a decoder runs; the sequences of it, and which rows of a step are whose |
 //! | `recurrent`, `mixer_buffers` | layers that carry a state from token to token |
-//! | `selective` | of these, Mamba-1 |
+//! | `selective`, `channel_decay` | of these, Mamba-1; projections of Kimi Delta Attention |
 //! | `both` | attention beside such a mixer, and factors of parts |
 //! | `kv_cache`, `kv_keep`, `recurrent_state` | keys and values, which of them are kept, and what recurrent layers keep |
 //! | `kv_saved` | all of that as bytes |
@@ -26,6 +27,7 @@ mod activations;
 mod attention;
 mod both;
 mod caches;
+mod channel_decay;
 mod clustered_head;
 mod early_exit;
 mod exit_rule;
@@ -52,6 +54,8 @@ mod selective;
 mod skipping;
 mod state;
 mod step;
+mod stream_buffers;
+mod streams;
 
 pub use activations::{Activations, LEAST_WIDE_TOKENS};
 pub use clustered_head::{ClusterRanking, ClusteredHead};

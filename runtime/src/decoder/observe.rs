@@ -23,6 +23,8 @@ pub enum LinearInput {
     MixerSelect,
     /// Of what makes steps at last.
     MixerStep,
+    /// Of what makes gates of a recurrent mixer of a few values.
+    MixerGate,
     /// Of the gate and up projections; with experts, of all tokens, and what the router reads.
     Ffn,
     /// Of the down projection; with experts, of the shared one.
@@ -38,6 +40,8 @@ pub enum LinearInput {
     PerLayerGate,
     /// Of what is made of it.
     PerLayerUp,
+    /// Of the second matrix of what is added beside attention.
+    LaurelUp,
     /// Of the head.
     Head,
 }

@@ -50,7 +50,8 @@ impl Decoder {
     }
 
     /// Adds what layer `index` makes of its input to the residual stream, which is in `state.hidden` and, as it is, in
-    /// `state.normed`, and leaves what is read behind the norm `next` there.
+    /// `state.normed`, and leaves what is read behind the norm `next` there. Of several streams all but the first get it, and
+    /// `state.normed` is the first times a gain.
     pub(super) fn add_per_layer(
         &self,
         state: &mut DecoderState,
@@ -81,7 +82,10 @@ impl Decoder {
         }
         self.linears(&[&weights.up], gate, coded, &mut [projected])?;
         state.profile.lap(Section::Matmul);
-        self.add_residual(state, Some(&weights.norm), Residual::Sequential, layer.scale, next);
+        match layer.streams {
+            Some(_) => self.add_to_other_streams(state, &weights.norm),
+            None => self.add_residual(state, Some(&weights.norm), Residual::Sequential, layer.scale, next),
+        }
         state.profile.lap(Section::Elementwise);
         Ok(ControlFlow::Continue(()))
     }

@@ -13,7 +13,7 @@ use crate::weights::{Linear, RecurrentWeights};
 use qsf_cpu::math::{exp, sigmoid, softplus};
 use qsf_cpu::{
     Function, GatedDelta, ShortConv, StateSpace, gated, keep_last, multiply, rms_norm_in_place, scale,
-    scale_to_length,
+    scale_to_length, sigmoid_gated,
 };
 
 /// What an elementary function, or a norm, of a value costs, in multiply-adds of matrices.
@@ -33,7 +33,14 @@ impl Decoder {
         if observer.observe(LinearInput::Attention, hidden, &state.normed).is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        self.project(state, weights)?;
+        match &weights.channels {
+            Some(channels) => {
+                if self.project_by_channel(state, weights, channels, observer)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            None => self.project(state, weights)?,
+        }
         state.profile.lap(Section::Matmul);
         if let RecurrentMixer::Mamba1 { .. } = recurrent.mixer
             && self.selective(state, index, weights, observer)?.is_break()
@@ -94,7 +101,7 @@ impl Decoder {
         let MixerBuffers { widths, input, gate, step, .. } = mixer;
         let (isa, width) = (self.cpu.isa(), widths.mixed);
         self.multiply_rows(gate, widths.gate, factors.mixer_gate);
-        self.multiply_rows(step, widths.heads, factors.mixer_step);
+        self.multiply_rows(step, widths.steps, factors.mixer_step);
         let shared = (widths.input - width) / 2;
         self.cpu.for_each_rows([(&mut **input, widths.input)], WORK * widths.input, |_, [input]| {
             for row in input.chunks_exact_mut(widths.input) {
@@ -122,7 +129,9 @@ impl Decoder {
         };
         let [key_heads, key_dim, value_heads, value_dim] =
             [key_heads, key_dim, value_heads, value_dim].map(|n| n as usize);
-        let (isa, epsilon) = (self.cpu.isa(), self.model.config.norm.epsilon);
+        let isa = self.cpu.isa();
+        let epsilon = recurrent.norm_epsilon.unwrap_or(self.model.config.norm.epsilon);
+        let beta_scale = recurrent.beta_scale.unwrap_or(1.0);
         let MixerRows { widths, input, channels, gate, step, beta, mixed } = rows;
         let (from, to) = kept.step();
         let conv = ShortConv {
@@ -132,7 +141,10 @@ impl Decoder {
             silu: true,
         };
         let scale = 1.0 / (key_dim as f32).sqrt();
-        let rows = [(&mut *channels, widths.channels), (&mut *step, value_heads), (&mut *beta, value_heads)];
+        let by_channel = recurrent.channel_rank.is_some();
+        // Of each head as many steps.
+        let run = widths.steps / value_heads;
+        let rows = [(&mut *channels, widths.channels), (&mut *step, widths.steps), (&mut *beta, value_heads)];
         self.cpu.for_each_rows(rows, 2 * WORK * widths.channels, |first, [channels, step, beta]| {
             for (t, row) in (first..).zip(channels.chunks_exact_mut(widths.channels)) {
                 conv.row(isa, &from.inputs, input, t, row);
@@ -141,23 +153,39 @@ impl Decoder {
                 let keys = &mut rest[..key_heads * key_dim];
                 keys.chunks_exact_mut(key_dim).for_each(|key| scale_to_length(isa, key, 1.0));
             }
-            for steps in step.chunks_exact_mut(value_heads) {
-                for ((step, bias), decay) in steps.iter_mut().zip(&weights.step_bias).zip(&weights.decay) {
-                    *step = exp(decay * softplus(*step + bias));
+            for steps in step.chunks_exact_mut(widths.steps) {
+                let biases = weights.step_bias.chunks_exact(run);
+                for ((steps, biases), decay) in steps.chunks_exact_mut(run).zip(biases).zip(&weights.decay) {
+                    for (step, bias) in steps.iter_mut().zip(biases) {
+                        *step = exp(decay * softplus(*step + bias));
+                    }
                 }
             }
-            beta.iter_mut().for_each(|beta| *beta = sigmoid(*beta));
+            beta.iter_mut().for_each(|beta| *beta = sigmoid(*beta) * beta_scale);
         });
         keep_last(&from.inputs, input, &mut to.inputs);
-        let delta =
-            GatedDelta { key_heads, key_dim, value_heads, value_dim, inputs: channels, decay: step, beta };
+        let delta = GatedDelta {
+            key_heads,
+            key_dim,
+            value_heads,
+            value_dim,
+            inputs: channels,
+            decay: step,
+            by_channel,
+            beta,
+        };
         self.cpu.gated_delta(&delta, &from.memory, &mut to.memory, mixed);
         let rows = [(&mut *mixed, widths.mixed), (&mut *gate, widths.mixed)];
         self.cpu.for_each_rows(rows, WORK * widths.mixed, |_, [mixed, gate]| {
             for head in mixed.chunks_exact_mut(value_dim) {
                 rms_norm_in_place(isa, head, &weights.norm, epsilon);
             }
-            gated(isa, Function::Silu, gate, mixed);
+            if by_channel {
+                sigmoid_gated(isa, mixed, gate);
+                gate.copy_from_slice(mixed);
+            } else {
+                gated(isa, Function::Silu, gate, mixed);
+            }
         });
     }
 

@@ -49,7 +49,8 @@ impl Decoder {
                 }
             },
         );
-        self.per_layer_inputs(state, tokens)
+        self.per_layer_inputs(state, tokens)?;
+        self.begin_streams(state)
     }
 
     /// Leaves `state.hidden`, normalized by `norm`, in `state.normed`.

@@ -12,6 +12,7 @@ use super::mixer_buffers::MixerBuffers;
 use super::per_layer_buffers::{PerLayerBuffers, PerLayerWidths};
 use super::rotation::Rotation;
 use super::routing::Routing;
+use super::stream_buffers::{StreamBuffers, StreamWidths};
 use super::{KvCache, KvOptions, Profile};
 use crate::error::Result;
 use qsf_cpu::{AlignedFloats, AttentionBuffer, Int8Rows};
@@ -33,6 +34,7 @@ pub struct DecoderState {
     pub(super) attention_gate: AlignedFloats,
     pub(super) mixer: MixerBuffers,
     pub(super) per_layer: PerLayerBuffers,
+    pub(super) streams: StreamBuffers,
     pub(super) projected: AlignedFloats,
     pub(super) gate: AlignedFloats,
     pub(super) up: AlignedFloats,
@@ -58,6 +60,7 @@ struct Widths {
     attention_gate: usize,
     latent: LatentWidths,
     per_layer: PerLayerWidths,
+    streams: StreamWidths,
     ffn: usize,
     gate: usize,
 }
@@ -81,6 +84,7 @@ impl Widths {
             attended: config.widest_layer(|layer| config.output_cols(layer)),
             attention_gate: if config.attention_gate { config.q_rows() } else { 0 },
             per_layer: PerLayerWidths::of(config),
+            streams: StreamWidths::of(config),
             latent: LatentWidths::of(config),
             ffn,
             gate: if config.gated_ffn { ffn } else { 0 },
@@ -94,7 +98,8 @@ impl Widths {
         });
         let attention = self.q + self.k + self.v + self.attended + self.attention_gate;
         let mixers = self.latent.floats_per_token() + MixerBuffers::floats_per_token(config);
-        let attention = attention + mixers + self.per_layer.floats_per_token();
+        let attention =
+            attention + mixers + self.per_layer.floats_per_token() + self.streams.floats_per_token();
         3 * self.hidden + attention + self.ffn + self.gate + routed
     }
 }
@@ -169,6 +174,7 @@ impl DecoderState {
             latent: LatentBuffers::new(widths.latent, batch)?,
             mixer: MixerBuffers::new(config, batch)?,
             per_layer: PerLayerBuffers::new(widths.per_layer, batch)?,
+            streams: StreamBuffers::new(widths.streams, batch)?,
             projected: buffer(widths.hidden)?,
             gate: buffer(widths.gate)?,
             up: buffer(widths.ffn)?,
@@ -217,6 +223,7 @@ impl DecoderState {
         self.latent.resize(w.latent, tokens);
         self.mixer.resize(tokens);
         self.per_layer.resize(w.per_layer, tokens);
+        self.streams.resize(w.streams, tokens);
         Ok(())
     }
 

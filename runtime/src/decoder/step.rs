@@ -67,6 +67,7 @@ impl Decoder {
             // Whether there are weights for these: `Model::load`; `residual` and `attention` use what is there.
             embedding_norm: _,
             attention_sinks: _,
+            window_sinks: _,
             sub_norms: _,
             window_chunks: _,
             tied_head: _,
@@ -81,6 +82,7 @@ impl Decoder {
             qkv_clip: _,
             query_growth: _,
             attention_scale: _,
+            value_heads: _,
             attention_softcap: _,
             attention_gate: _,
             sliding_window: _,
@@ -95,6 +97,10 @@ impl Decoder {
             full_attention: _,
             shared_kv: _,
             value_norm: _,
+            // `streams`, `feed_forward`.
+            streams: _,
+            laurel: _,
+            gate_sparsity: _,
             // `per_layer`, `residual`.
             per_layer_embedding: _,
             layer_scale: _,
@@ -312,6 +318,7 @@ impl Decoder {
                 break;
             }
         }
+        self.end_streams(state)?;
         if decoded {
             state.decoded.add(layers_run);
         }
@@ -358,32 +365,6 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes `hidden` (tokens x `hidden`, at most a batch) for what left the last layer in the last step: logits and the input of
-    /// the head are those of it. Keys and values stay as they are.
-    ///
-    /// # Errors
-    /// When memory runs out.
-    ///
-    /// # Panics
-    /// When these are not whole rows.
-    pub fn take_hidden(&self, state: &mut DecoderState, hidden: &[f32]) -> Result<()> {
-        let width = self.model.config.hidden as usize;
-        assert!(hidden.len().is_multiple_of(width), "{} values of rows of {width}", hidden.len());
-        state.begin(hidden.len() / width)?;
-        state.hidden.copy_from_slice(hidden);
-        self.normalize(state, Some(&self.model.final_norm));
-        Ok(())
-    }
-
-    /// What the head is multiplied with for rows `rows` of the last step, `rows.len()` x `hidden`.
-    ///
-    /// # Panics
-    /// When the last step had fewer rows.
-    pub fn head_input<'a>(&self, state: &'a DecoderState, rows: std::ops::Range<usize>) -> &'a [f32] {
-        let hidden = self.model.config.hidden as usize;
-        &state.normed[rows.start * hidden..rows.end * hidden]
-    }
-
     /// One layer: mixer and feed-forward, each added to the residual stream. `state.normed` holds what the mixer reads,
     /// and afterwards what is read behind the norm `next`. It breaks off where the observer does.
     pub(super) fn layer(
@@ -394,6 +375,9 @@ impl Decoder {
         next: Option<&Norm>,
         observer: &mut dyn InputObserver,
     ) -> Result<ControlFlow<()>> {
+        if let Some(streams) = &layer.streams {
+            self.predict_streams(state, streams, layer.first_norm());
+        }
         let flow = match &layer.mixer {
             Some(Mixer::Attention(weights)) => {
                 let flow = self.attention(state, index, weights, observer)?;
@@ -416,8 +400,16 @@ impl Decoder {
         if layer.mixer.is_some() {
             state.profile.lap(Section::Matmul);
             let then = if layer.ffn.is_some() { layer.ffn_norm.as_ref() } else { next };
+            if let Some(laurel) = &layer.laurel
+                && self.laurel(state, laurel, observer)?.is_break()
+            {
+                return Ok(ControlFlow::Break(()));
+            }
             let residual = self.model.config.residual;
             self.add_residual(state, layer.post_attn_norm.as_ref(), residual, None, then);
+            if layer.laurel.is_some() {
+                self.add_laurel(state, then);
+            }
             state.profile.lap(Section::Elementwise);
         }
         let Some(ffn) = &layer.ffn else { return Ok(ControlFlow::Continue(())) };
@@ -429,6 +421,9 @@ impl Decoder {
         // With an input of its own, the layer goes on with the stream as it is.
         let (factor, then) = if layer.per_layer.is_some() { (None, None) } else { (layer.scale, next) };
         self.add_residual(state, layer.post_ffn_norm.as_ref(), Residual::Sequential, factor, then);
+        if let Some(streams) = &layer.streams {
+            self.correct_streams(state, streams);
+        }
         state.profile.lap(Section::Elementwise);
         self.add_per_layer(state, index, layer, next, observer)
     }

@@ -201,6 +201,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         logit_scale,
         qkv_clip,
         attention_sinks,
+        window_sinks: _,
+        value_heads,
         sub_norms,
         query_growth,
         gate_clip,
@@ -223,6 +225,9 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         value_norm,
         per_layer_embedding,
         layer_scale,
+        streams,
+        laurel,
+        gate_sparsity,
         multipliers,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
@@ -242,11 +247,15 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (*value_norm, "norms of values"),
         (per_layer_embedding.is_some(), "embeddings of layers"),
         (*layer_scale, "scaled layers"),
+        (streams.is_some(), "residual streams beside each other (AltUp)"),
+        (laurel.is_some(), "learned residuals beside attention (LAuReL)"),
+        (!gate_sparsity.is_empty(), "sparse gates"),
         (multipliers.is_some(), "scaled parts of layers"),
         (residual_scale.is_some(), "scaled residual streams"),
         (logit_scale.is_some(), "scaled logits"),
         (qkv_clip.is_some(), "limited queries, keys and values"),
         (*attention_sinks, "attention sinks"),
+        (value_heads.is_some(), "heads of values of another width"),
         (*sub_norms, "norms before output projections"),
         (query_growth.is_some(), "queries that grow with their position"),
         (gate_clip.is_some(), "limited gates"),
@@ -315,7 +324,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, norm: _, function: _ }) => {
+            FeedForward::Dense(Mlp { gate, up, down, norm: _, cutoff: _, function: _ }) => {
                 GpuFeedForward::Dense(GpuMlp {
                     gated: gate.is_some(),
                     inner: stack(uploader, gate.iter().chain([up]))?,

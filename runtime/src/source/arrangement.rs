@@ -202,18 +202,20 @@ impl Tensor {
         })
     }
 
-    /// Tensors of the same shape, one above the other; `None` when there are none or their columns or rows differ.
+    /// Tensors of the same width, one above the other; `None` when there are none, their columns differ or one has no rows.
     pub fn stacked(parts: Vec<Tensor>) -> Option<Tensor> {
-        let first = parts.first()?;
-        let (rows, cols) = (first.rows(), first.cols());
-        if rows == 0 || parts.iter().any(|part| (part.rows(), part.cols()) != (rows, cols)) {
+        let cols = parts.first()?.cols();
+        if parts.iter().any(|part| part.rows() == 0 || part.cols() != cols) {
             return None;
         }
-        let all = rows.checked_mul(parts.len())?;
+        let mut ends = Vec::with_capacity(parts.len());
+        for part in &parts {
+            ends.push(part.rows().checked_add(ends.last().copied().unwrap_or(0))?);
+        }
         if let [only] = parts.as_slice() {
             return Some(only.clone());
         }
-        Some(Tensor::foreign(all, cols, Arc::new(Stacked { parts, rows })))
+        Some(Tensor::foreign(*ends.last()?, cols, Arc::new(Stacked { parts, ends })))
     }
 }
 
@@ -265,8 +267,16 @@ impl ForeignRows for ReorderedColumns {
 #[derive(Debug)]
 struct Stacked {
     parts: Vec<Tensor>,
-    /// Of each part.
-    rows: usize,
+    /// Rows of each part and of those before it.
+    ends: Vec<usize>,
+}
+
+impl Stacked {
+    /// The part that a row is in, and the row there.
+    fn place(&self, row: usize) -> (usize, usize) {
+        let part = self.ends.partition_point(|end| *end <= row);
+        (part, row - part.checked_sub(1).map_or(0, |before| self.ends[before]))
+    }
 }
 
 impl ForeignRows for Stacked {
@@ -279,12 +289,14 @@ impl ForeignRows for Stacked {
     }
 
     fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
-        self.parts[row / self.rows].decode_row(isa, row % self.rows, out);
+        let (part, row) = self.place(row);
+        self.parts[part].decode_row(isa, row, out);
     }
 
     fn slice(&self, first: usize, rows: usize) -> Option<Tensor> {
-        let (part, first) = (first / self.rows, first % self.rows);
-        (first + rows <= self.rows).then(|| self.parts[part].slice_rows(first..first + rows))
+        let (part, first) = self.place(first);
+        let part = self.parts.get(part)?;
+        (first + rows <= part.rows()).then(|| part.slice_rows(first..first + rows))
     }
 }
 
@@ -364,6 +376,11 @@ mod tests {
         assert!(second.native().is_some(), "an expert is multiplied by the kernels of its type");
         assert_eq!(rows_of(&second), [10, 11, 12]);
         assert_eq!(rows_of(&all.slice_rows(2..4)), [2, 10]);
-        assert!(Tensor::stacked(vec![numbered(0, 3), numbered(0, 2)]).is_none());
+        let uneven = Tensor::stacked(vec![numbered(0, 3), numbered(10, 1), numbered(20, 2)]).unwrap();
+        assert_eq!(rows_of(&uneven), [0, 1, 2, 10, 20, 21]);
+        assert_eq!(rows_of(&uneven.slice_rows(3..4)), [10]);
+        assert_eq!(rows_of(&uneven.slice_rows(2..5)), [2, 10, 20]);
+        let narrow = Tensor::from_f32(2, 1, &[0.0, 1.0]);
+        assert!(Tensor::stacked(vec![numbered(0, 3), narrow]).is_none());
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use qsf_format::{
-    Activation, Experts, ModelConfig, NormKind, PositionConfig, QkNorm, Recurrent, RecurrentMixer, Residual,
-    TensorId, TensorKind,
+    Activation, Experts, ModelConfig, NormKind, NormPlacement, PositionConfig, QkNorm, Recurrent,
+    RecurrentMixer, Residual, TensorId, TensorKind,
 };
 
 use super::TensorInfo;
@@ -24,8 +24,10 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
     let shape = config.attention_shape(layer);
     let (q, head) = (config.heads as usize * config.query_dim(layer), config.query_dim(layer));
     let (kv, per_layer) = (shape.kv_heads * shape.key_dim, config.per_layer_embedding);
+    let values = shape.kv_heads * shape.value_dim;
     let all_layers = |width: u32| config.layers as usize * width as usize;
     let (heads, latent) = (config.heads as usize, config.latent);
+    let (streams, laurel) = (config.streams.map(|streams| streams as usize), config.laurel);
     let experts = id.layer.and_then(|layer| config.experts(layer));
     let recurrent = id.layer.and_then(|layer| config.recurrent(layer));
     let parts = Parts {
@@ -33,6 +35,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         attention: id.layer.is_some_and(|layer| config.has_attention(layer)),
         feed_forward: id.layer.is_some_and(|layer| config.has_feed_forward(layer)),
         experts,
+        placement: config.placement(layer),
     };
     if !is_used(config, id.kind, parts) || !has_of_its_own(config, id) {
         return None;
@@ -46,7 +49,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnKvDown => ((latent?.shared_dim + latent?.kv_rank) as usize, hidden),
         AttnKUp => (heads * latent?.kv_rank as usize, head - latent?.shared_dim as usize),
         AttnVUp => (heads * latent?.value_dim as usize, latent?.kv_rank as usize),
-        AttnK | AttnV => (kv, hidden),
+        AttnK => (kv, hidden),
+        AttnV => (values, hidden),
         AttnOutput => (hidden, config.output_cols(layer)),
         FfnGate | FfnUp => (ffn, hidden),
         FfnDown => (hidden, ffn),
@@ -55,7 +59,8 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnQBias => (1, q),
         AttnSubNorm => (1, config.output_cols(layer)),
         FfnSubNorm => (1, ffn),
-        AttnKBias | AttnVBias => (1, kv),
+        AttnKBias => (1, kv),
+        AttnVBias => (1, values),
         QNorm if latent.is_some() => (1, latent?.q_rank? as usize),
         KNorm if latent.is_some() => (1, latent?.kv_rank as usize),
         QNorm => (1, if of_head { head } else { q }),
@@ -76,6 +81,13 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         PerLayerUp => (hidden, per_layer?.width as usize),
         PerLayerNorm => (1, hidden),
         LayerScale => (1, 1),
+        StreamProjection | StreamReturn => ((streams? - 1) * hidden, hidden),
+        StreamRouter => (1, streams? * hidden),
+        StreamPrediction => (1, streams?.pow(3)),
+        StreamCorrection => (1, streams?.pow(2)),
+        StreamRouterNorm | StreamScale | LaurelNorm => (1, hidden),
+        LaurelDown => (laurel? as usize, hidden),
+        LaurelUp => (hidden, laurel? as usize),
         RouterNorm | ExpertNorm | PostSideNorm | PostExpertNorm => (1, hidden),
         ExpertScale => (1, experts?.count as usize),
         PerLayerEmbedding => (per_layer?.vocab as usize, all_layers(per_layer?.width)),
@@ -87,7 +99,7 @@ pub fn expected_shape(config: &ModelConfig, id: TensorId) -> Option<(usize, usiz
         AttnGate => (q, hidden),
         MixerIn | MixerGate | MixerStep | MixerBeta | MixerOutput | MixerConv | MixerConvBias
         | MixerDecay | MixerStepBias | MixerSkip | MixerNorm | MixerInBias | MixerOutputBias
-        | MixerSelect | MixerStepUp | MixerStepNorm | MixerBNorm | MixerCNorm => {
+        | MixerSelect | MixerStepUp | MixerStepNorm | MixerBNorm | MixerCNorm | MixerGateDown => {
             mixer_shape(recurrent?, id.kind, hidden)?
         }
         FfnBiases | RopeFactors => return None,
@@ -109,6 +121,16 @@ fn mixer_shape(recurrent: &Recurrent, kind: TensorKind, hidden: usize) -> Option
             MixerStepBias | MixerSkip | MixerConvBias => return Some((1, width)),
             MixerStepNorm if norm_gains => return Some((1, rank)),
             MixerBNorm | MixerCNorm if norm_gains => return Some((1, state)),
+            _ => {}
+        }
+    }
+    if let Some(rank) = recurrent.channel_rank {
+        let (rank, steps) = (rank as usize, recurrent.steps());
+        match kind {
+            MixerStep | MixerGateDown => return Some((rank, hidden)),
+            MixerStepUp => return Some((steps, rank)),
+            MixerGate => return Some((outputs, rank)),
+            MixerStepBias => return Some((1, steps)),
             _ => {}
         }
     }
@@ -145,9 +167,10 @@ struct Parts<'a> {
     attention: bool,
     feed_forward: bool,
     experts: Option<&'a Experts>,
+    placement: NormPlacement,
 }
 
-/// Whether a layer has keys and values of its own, where the tensor is for them.
+/// Whether a layer has keys and values of its own, and scores without a value, where the tensor is for them.
 fn has_of_its_own(config: &ModelConfig, id: TensorId) -> bool {
     use TensorKind::*;
     let Some(layer) = id.layer else { return true };
@@ -156,6 +179,7 @@ fn has_of_its_own(config: &ModelConfig, id: TensorId) -> bool {
             false
         }
         AttnK | AttnKBias | AttnV | AttnVBias | KNorm => config.kv_source(layer) == layer,
+        AttnSinks if config.window_sinks => config.window(layer).is_some(),
         _ => true,
     }
 }
@@ -176,9 +200,12 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         latent,
         per_layer_embedding,
         layer_scale,
+        streams,
+        laurel,
         // Which layers have some of them: `has_of_its_own`.
         full_attention: _,
         shared_kv: _,
+        window_sinks: _,
         value_norm: _,
         embedding_norm,
         attention_gate,
@@ -191,6 +218,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         ffn: _,
         vocab: _,
         max_positions: _,
+        value_heads: _,
         experts: _,
         // Which layers have them: `expected_shape`.
         recurrent: _,
@@ -208,6 +236,7 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         multipliers: _,
         query_growth: _,
         gate_clip: _,
+        gate_sparsity: _,
         sliding_window: _,
         window_chunks: _,
         // What says nothing of weights.
@@ -216,10 +245,10 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         stop_tokens: _,
         pad: _,
     } = config;
-    let Parts { mixer, attention, feed_forward, experts } = parts;
+    let Parts { mixer, attention, feed_forward, experts, placement } = parts;
     let shared = experts.and_then(|experts| experts.shared);
     let beside = experts.is_some_and(|experts| experts.beside_ffn);
-    let (placement, layer_norm) = (norm.placement, norm.kind == NormKind::LayerNorm);
+    let layer_norm = norm.kind == NormKind::LayerNorm;
     match kind {
         AttnQ | AttnOutput | AttnOutputBias => attention,
         AttnGate => attention && attention_gate,
@@ -258,6 +287,9 @@ fn is_used(config: &ModelConfig, kind: TensorKind, parts: Parts<'_>) -> bool {
         | PerLayerProjection
         | PerLayerProjectionNorm => per_layer_embedding.is_some(),
         LayerScale => layer_scale,
+        StreamProjection | StreamReturn | StreamRouter | StreamRouterNorm | StreamPrediction
+        | StreamCorrection | StreamScale => streams.is_some(),
+        LaurelDown | LaurelUp | LaurelNorm => laurel.is_some(),
         AttnQDown => attention && latent.is_some_and(|latent| latent.q_rank.is_some()),
         QNorm | KNorm if qk_norm == Some(QkNorm::RotatedHeadPlain) => false,
         QNorm => attention && (qk_norm.is_some() || latent.is_some_and(|latent| latent.q_rank.is_some())),

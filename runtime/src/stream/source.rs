@@ -36,10 +36,10 @@ impl Place {
         self.form.raw_of(&(0..self.form.rows))
     }
 
-    /// Whether it is that of all experts, or of all heads, of a layer: each is read by itself, when it is used.
+    /// Whether it is that of all experts, or of all heads, of a layer, or of all streams: each is read by itself, when it is used.
     pub fn is_of_experts(&self) -> bool {
         use TensorKind::*;
-        matches!(self.id.kind, ExpertGate | ExpertUp | ExpertDown | AttnKUp | AttnVUp)
+        matches!(self.id.kind, ExpertGate | ExpertUp | ExpertDown | AttnKUp | AttnVUp | StreamReturn)
     }
 }
 
@@ -114,10 +114,13 @@ impl StreamSource {
         let Found { outliers, tensors: vectors, infos, .. } = found;
         outliers.check_all_taken().map_err(|damage| damage.in_file(path))?;
         check_complete(path, &config, &infos)?;
-        // What layers get of a token is made before the first.
+        // What layers get of a token, and streams, are made before the first, and streams come together before the head.
         let order = |place: &Place| {
-            let before = place.id.kind == TensorKind::PerLayerProjection;
-            let layer = if before { 0 } else { place.id.layer.map_or(u32::MAX, |layer| layer + 1) };
+            let layer = match place.id.kind {
+                TensorKind::PerLayerProjection | TensorKind::StreamProjection => 0,
+                TensorKind::StreamReturn => u32::MAX - 1,
+                _ => place.id.layer.map_or(u32::MAX, |layer| layer + 1),
+            };
             (layer, place.id.kind.order_of_use())
         };
         places.sort_by_key(order);

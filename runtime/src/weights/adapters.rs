@@ -62,6 +62,7 @@ impl Model {
         match (id.layer, id.kind) {
             (None, TensorKind::Head) => Some(&mut self.head),
             (None, TensorKind::PerLayerProjection) => Some(&mut self.per_layer.as_mut()?.projection),
+            (None, TensorKind::StreamProjection) => Some(&mut self.streams.as_mut()?.projection),
             (None, _) => None,
             (Some(layer), kind) => self.layers.get_mut(layer as usize)?.linear_mut(kind, expert),
         }
@@ -72,6 +73,8 @@ impl LayerWeights {
     fn linear_mut(&mut self, kind: TensorKind, expert: Option<usize>) -> Option<&mut Linear> {
         use TensorKind::*;
         match kind {
+            LaurelDown => return Some(&mut self.laurel.as_mut()?.down),
+            LaurelUp => return Some(&mut self.laurel.as_mut()?.up),
             PerLayerGate => return Some(&mut self.per_layer.as_mut()?.gate),
             PerLayerUp => return Some(&mut self.per_layer.as_mut()?.up),
             FfnGate | FfnUp | FfnDown | Router | SharedGate | SharedUp | SharedDown | SharedRouter
@@ -96,7 +99,14 @@ impl LayerWeights {
             MixerStep => recurrent?.step.as_mut(),
             MixerBeta => recurrent?.beta.as_mut(),
             MixerSelect => Some(&mut recurrent?.selection.as_mut()?.select),
-            MixerStepUp => Some(&mut recurrent?.selection.as_mut()?.step),
+            MixerGateDown => recurrent?.channels.as_mut().map(|[gate, _]| gate),
+            MixerStepUp => {
+                let recurrent = recurrent?;
+                match &mut recurrent.channels {
+                    Some([_, step]) => Some(step),
+                    None => Some(&mut recurrent.selection.as_mut()?.step),
+                }
+            }
             MixerOutput => Some(&mut recurrent?.output),
             _ => None,
         }

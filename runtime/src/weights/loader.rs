@@ -3,6 +3,7 @@
 use qsf_cpu::Function;
 use qsf_format::{Activation, GateClip, PositionConfig, Residual, TensorId, TensorKind};
 
+use super::quantile::normal_quantile;
 use super::{
     BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixture, Mlp, Model, ModelParts, Norm,
     PerLayer, PerLayerInputs, Shared,
@@ -74,6 +75,7 @@ impl Loader<'_> {
             embedding: self.parts.embedding()?,
             head: Linear::new(self.parts.matrix(head)?, head_bias),
             per_layer: config.per_layer_embedding.map(|_| self.per_layer_inputs()).transpose()?,
+            streams: config.streams.map(|streams| self.stream_ends(streams as usize - 1)).transpose()?,
             layers: Vec::new(),
             config,
         })
@@ -85,7 +87,7 @@ impl Loader<'_> {
         let layer_norm = |wanted: bool, gain, bias| -> Result<Option<Norm>> {
             wanted.then(|| self.norm(Some(i), gain, bias)).transpose()
         };
-        let placement = config.norm.placement;
+        let placement = config.placement(i);
         let (pre, post) = (placement.has_pre(), placement.has_post());
         let (mixer, ffn) = (config.has_mixer(i), config.has_feed_forward(i));
         let ffn_norm = pre && ffn && config.residual != Residual::ParallelOneNorm;
@@ -96,6 +98,8 @@ impl Loader<'_> {
             ffn_norm: layer_norm(ffn_norm, FfnNorm, FfnNormBias)?,
             ffn: ffn.then(|| self.feed_forward(i)).transpose()?,
             post_ffn_norm: self.gain_only(post, i, PostFfnNorm)?,
+            laurel: self.is_used(i, LaurelDown).then(|| self.laurel(i)).transpose()?,
+            streams: self.is_used(i, StreamRouter).then(|| self.streams(i)).transpose()?,
             per_layer: self.is_used(i, PerLayerGate).then(|| self.per_layer(i)).transpose()?,
             scale: match self.is_used(i, LayerScale) {
                 true => self.tensor(TensorId::of_layer(i, LayerScale))?.to_f32().first().copied(),
@@ -146,7 +150,8 @@ impl Loader<'_> {
         };
         let expert = |e: usize| -> Result<Mlp> {
             let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
-            Ok(Mlp { gate, up: of_expert(&ups, e)?, norm: None, down: of_expert(&downs, e)?, function })
+            let (up, down) = (of_expert(&ups, e)?, of_expert(&downs, e)?);
+            Ok(Mlp { gate, up, norm: None, down, cutoff: None, function })
         };
         let shared = match experts.beside_ffn {
             true => Some(Shared { router: None, mlp: self.dense(i)? }),
@@ -169,7 +174,8 @@ impl Loader<'_> {
         let gate = config.gated_ffn.then(|| self.linear(i, FfnGate, FfnGateBias)).transpose()?;
         let (up, down) = (self.linear(i, FfnUp, FfnUpBias)?, self.linear(i, FfnDown, FfnDownBias)?);
         let norm = self.gain_only(config.sub_norms, i, FfnSubNorm)?;
-        Ok(Mlp { gate, up, norm, down, function: self.function(i)? })
+        let cutoff = config.gate_sparsity_of(i).map(normal_quantile);
+        Ok(Mlp { gate, up, norm, down, cutoff, function: self.function(i)? })
     }
 
     fn beside_feed_forward(&self, i: u32) -> Result<BesideFeedForward> {
@@ -195,7 +201,7 @@ impl Loader<'_> {
         };
         let gate = self.parts.config().gated_ffn.then(|| matrix(SharedGate)).transpose()?;
         let (up, down) = (matrix(SharedUp)?, matrix(SharedDown)?);
-        let mlp = Mlp { gate, up, norm: None, down, function: self.function(i)? };
+        let mlp = Mlp { gate, up, norm: None, down, cutoff: None, function: self.function(i)? };
         Ok(Shared { router: gated.then(|| matrix(SharedRouter)).transpose()?, mlp })
     }
 

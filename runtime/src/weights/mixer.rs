@@ -58,6 +58,8 @@ pub struct RecurrentWeights {
     pub gate: Option<Linear>,
     /// Step of each head.
     pub step: Option<Linear>,
+    /// What gates are made of, and what makes steps of what `step` gives, where each channel has a decay.
+    pub channels: Option<[Linear; 2]>,
     /// Rate of replacing of each head.
     pub beta: Option<Linear>,
     /// `taps` x `channels`, that of the oldest token first.
@@ -125,10 +127,10 @@ impl AttentionWeights {
 
 impl RecurrentWeights {
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let RecurrentWeights { input, gate, step, beta, selection, output, .. } = self;
+        let RecurrentWeights { input, gate, step, channels, beta, selection, output, .. } = self;
         let selection = selection.iter().flat_map(|selection| [&selection.select, &selection.step]);
         let all = [Some(input), gate.as_ref(), step.as_ref(), beta.as_ref(), Some(output)];
-        all.into_iter().flatten().chain(selection)
+        all.into_iter().flatten().chain(selection).chain(channels.iter().flatten())
     }
 }
 

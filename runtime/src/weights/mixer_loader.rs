@@ -96,6 +96,10 @@ impl Loader<'_> {
             input: self.linear(i, MixerIn, MixerInBias)?,
             gate: matrix(MixerGate)?,
             step: matrix(MixerStep)?,
+            channels: match recurrent.channel_rank {
+                Some(_) => Some([self.matrix(i, MixerGateDown)?, self.matrix(i, MixerStepUp)?]),
+                None => None,
+            },
             beta: matrix(MixerBeta)?,
             // Channels that follow one another are computed together.
             conv: (0..channels * taps).map(|i| filters[i % channels * taps + i / channels]).collect(),

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use crate::recurrent::{beside_attention, gated_delta, mamba1, mamba2, short_conv};
+use crate::recurrent::{beside_attention, by_channel, by_mixer, gated_delta, mamba1, mamba2, short_conv};
+use crate::streams::with_streams;
 use qsf_format::{
     Activation, Experts, FullAttention, LatentAttention, ModelConfig, NormConfig, NormKind, NormPlacement,
     PerLayerEmbedding, PositionConfig, QkNorm, QuantType, Residual, SharedKv, SlidingWindow, TensorId,
@@ -194,9 +195,13 @@ fn cases() -> Vec<(RandomModel, Option<Activations>)> {
         (RandomModel::new(latent(Some(40)), QuantType::Q4), None),
         (RandomModel::new(gemma4(), QuantType::F32), None),
         (RandomModel::new(gemma4(), QuantType::Q4), None),
+        (RandomModel::new(with_streams(gemma4()), QuantType::F32), None),
+        (RandomModel::new(with_streams(gemma4()), QuantType::Q4), None),
         (RandomModel::new(mamba2(llama()), QuantType::Q4), None),
         (RandomModel::new(beside_attention(llama()), QuantType::Q4), None),
         (RandomModel::new(mamba1(llama()), QuantType::F32), None),
+        (RandomModel::new(by_mixer(llama()), QuantType::F32), None),
+        (RandomModel::new(by_channel(llama()), QuantType::F32), None),
     ]
 }
 

@@ -20,3 +20,4 @@ mod score;
 mod session;
 mod skipped_layers;
 mod steps;
+mod streams;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::random_model::RandomModel;
 use qsf_format::{
-    EarlyExits, HalfLayers, ModelConfig, Multipliers, QkNorm, QuantType, Recurrent, RecurrentMixer,
+    EarlyExits, HalfLayers, ModelConfig, Multipliers, NormPlacement, QkNorm, QuantType, Recurrent,
+    RecurrentMixer,
 };
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::progress::Cancel;
@@ -21,6 +22,27 @@ pub fn gated_delta(config: ModelConfig) -> ModelConfig {
         qk_norm: Some(QkNorm::Head),
         ..config
     }
+}
+
+/// Delta nets in which each channel of a key decays for itself.
+pub fn by_channel(config: ModelConfig) -> ModelConfig {
+    let mut config = gated_delta(config);
+    if let Some(recurrent) = &mut config.recurrent {
+        recurrent.mixer =
+            RecurrentMixer::GatedDelta { key_heads: 3, key_dim: 20, value_heads: 3, value_dim: 12 };
+        recurrent.channel_rank = Some(7);
+    }
+    config
+}
+
+/// Delta nets with norms before their parts and rates up to 2, and attention with norms behind its parts.
+pub fn by_mixer(config: ModelConfig) -> ModelConfig {
+    let mut config = gated_delta(config);
+    config.norm.placement = NormPlacement::ByMixer;
+    if let Some(recurrent) = &mut config.recurrent {
+        (recurrent.beta_scale, recurrent.norm_epsilon) = (Some(2.0), Some(1e-3));
+    }
+    config
 }
 
 /// A short convolution in the first layer.
@@ -93,6 +115,9 @@ fn models() -> Vec<RandomModel> {
     vec![
         RandomModel::new(gated_delta(config()), QuantType::F32),
         RandomModel::new(gated_delta(config()), QuantType::Q8),
+        RandomModel::new(by_mixer(config()), QuantType::F32),
+        RandomModel::new(by_channel(config()), QuantType::F32),
+        RandomModel::new(by_channel(config()), QuantType::Q8),
         RandomModel::new(short_conv(config()), QuantType::F32),
         RandomModel::new(mamba2(config()), QuantType::F32),
         RandomModel::new(mamba1(config()), QuantType::F32),

@@ -68,7 +68,7 @@ fn check_eight_bits(models: &[PathBuf]) {
 
 #[test]
 fn every_architecture_computes_what_transformers_computes() {
-    check_against_transformers(&models_in(&golden(""), 104));
+    check_against_transformers(&models_in(&golden(""), 112));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn every_reference_model_computes_what_transformers_computes() {
 
 #[test]
 fn eight_bits_stay_close_on_every_dense_architecture() {
-    check_eight_bits(&models_in(&golden(""), 92));
+    check_eight_bits(&models_in(&golden(""), 100));
 }
 
 #[test]

@@ -34,6 +34,22 @@ pub(super) fn expert_fields(config: &ModelConfig, experts: &Experts, model_type:
             fields.push(("num_local_experts", json!(experts.count)));
             fields.push(("router_jitter_noise", number(experts.margin.unwrap_or(0.0) / 2.0)));
         }
+        "kimi_linear" => {
+            let kind = |layer| if experts.dense_layers.contains(&layer) { "dense" } else { "sparse" };
+            let shared = experts.shared.map_or(0, |shared| shared.ffn / experts.ffn.max(1));
+            let groups = experts.groups.map_or((1, 1), |groups| (groups.count, groups.used));
+            fields.extend([
+                ("num_experts", json!(experts.count)),
+                ("num_experts_per_token", json!(experts.used)),
+                ("moe_intermediate_size", json!(experts.ffn)),
+                ("moe_renormalize", json!(experts.normalize_weights)),
+                ("num_expert_group", json!(groups.0)),
+                ("topk_group", json!(groups.1)),
+                ("num_shared_experts", json!(shared)),
+                ("routed_scaling_factor", number(experts.weight_scale.unwrap_or(1.0))),
+                ("mlp_layer_types", json!((0..config.layers).map(kind).collect::<Vec<_>>())),
+            ]);
+        }
         "minimax_m2" | "gpt_oss" => {
             fields.push(("num_local_experts", json!(experts.count)));
             fields.push(("intermediate_size", json!(experts.ffn)));

@@ -8,15 +8,18 @@
 //! | `latent` | attention by way of latents |
 //! | `recurrent` | layers with a recurrence |
 //! | `experts` | mixtures of experts |
-//! | `gemma4` | Gemma 4 |
+//! | `gemma3n`, `gemma4` | Gemma 3n and 4 |
 //! | `llama4` | Llama 4 |
+//! | `mimo` | MiMo-V2-Flash |
 //! | `older` | models whose fields have names of their own |
 
 mod described;
 mod experts;
+mod gemma3n;
 mod gemma4;
 mod latent;
 mod llama4;
+mod mimo;
 mod number;
 mod older;
 mod recurrent;
@@ -32,11 +35,12 @@ pub(super) use self::rope::as_written;
 use self::rope::rope_fields;
 
 /// Models that say of each layer whether it has a sliding window.
-const TYPED_LAYERS: [&str; 11] = [
+const TYPED_LAYERS: [&str; 13] = [
     "qwen2",
     "qwen3",
     "gemma2",
     "gemma3_text",
+    "gemma3n_text",
     "gemma4_text",
     "gpt_oss",
     "olmo3",
@@ -44,6 +48,7 @@ const TYPED_LAYERS: [&str; 11] = [
     "exaone4",
     "ministral",
     "smollm3",
+    "mimo_v2_flash",
 ];
 
 /// Models that have one window for all layers, or none.
@@ -130,7 +135,7 @@ fn like_llama(model: &Described<'_>) -> Fields {
     if matches!(model_type, "gpt_neox" | "stablelm") {
         fields.push(("use_parallel_residual", json!(config.residual != Residual::Sequential)));
     }
-    if model_type.starts_with("olmo") {
+    if model_type.starts_with("olmo") && model_type != "olmo_hybrid" {
         fields.push(("clip_qkv", json!(config.qkv_clip.map(number))));
     }
     if model_type == "hyperclovax" {
@@ -139,6 +144,9 @@ fn like_llama(model: &Described<'_>) -> Fields {
         fields.push(("attention_multiplier", json!(config.attention_scale.map(number))));
         fields.push(("logits_scaling", number(config.logit_scale.unwrap_or(1.0))));
         fields.push(("use_post_norm", json!(config.norm.placement == NormPlacement::PreAndPost)));
+    }
+    if model_type == "gemma3n_text" {
+        fields.extend(gemma3n::gemma3n_fields(config));
     }
     if model_type == "phimoe" {
         fields.push(("rms_norm_eps", number(config.norm.epsilon)));
@@ -154,6 +162,7 @@ fn like_llama(model: &Described<'_>) -> Fields {
     fields.extend(biases(model));
     match model_type {
         "gemma4_text" => fields.extend(gemma4::gemma4_fields(config)),
+        "mimo_v2_flash" => fields.extend(mimo::mimo_fields(config)),
         _ => fields.extend(rope_fields(config, model_type)),
     }
     fields.extend(windows(config, model_type));

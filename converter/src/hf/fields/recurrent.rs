@@ -13,6 +13,22 @@ pub(super) fn recurrent_fields(model: &Described<'_>) -> Fields {
         "qwen3_next" | "qwen3_5_text" | "qwen3_5_moe_text" => {
             vec![("layer_types", kinds(config, "linear_attention", "full_attention"))]
         }
+        "olmo_hybrid" => {
+            let doubled = config.recurrent.as_ref().is_some_and(|recurrent| recurrent.beta_scale.is_some());
+            vec![
+                ("layer_types", kinds(config, "linear_attention", "full_attention")),
+                ("linear_allow_neg_eigval", json!(doubled)),
+            ]
+        }
+        "kimi_linear" => {
+            let of_rank = |recurrent: &Recurrent| recurrent.channel_rank.unwrap_or(0);
+            let (heads, dim) = config.recurrent.as_ref().map_or((0, 0), |r| (r.heads(), of_rank(r)));
+            vec![
+                ("layer_types", kinds(config, "linear_attention", "full_attention")),
+                ("linear_num_heads", json!(heads)),
+                ("linear_head_dim", json!(dim)),
+            ]
+        }
         "granitemoehybrid" => of_granite(config),
         "bamba" => {
             let attention = (0..config.layers).filter(|&layer| config.recurrent(layer).is_none());

@@ -15,6 +15,13 @@ pub(super) fn rope_fields(config: &ModelConfig, model_type: &str) -> Vec<(&'stat
     if let ("olmo3", Some(scaling)) = (model_type, scaling) {
         return vec![("rope_parameters", by_type_of_layer(*theta, *sliding_theta, scaling))];
     }
+    // Without a base nothing is rotated.
+    if model_type == "olmo_hybrid" {
+        let rotates = unrotated_layers.is_empty();
+        let mut rope = scaling.as_ref().map_or_else(|| json!({ "rope_type": "default" }), scaling_fields);
+        rope["rope_theta"] = if rotates { number(*theta) } else { Value::Null };
+        return vec![("rope_parameters", rope)];
+    }
     let part = dims.map(|dims| f64::from(dims) / f64::from(config.head_dim.max(1)));
     // Without a word of scaling, transformers takes the YaRN of the released models.
     let unscaled = model_type == "gpt_oss" && scaling.is_none();

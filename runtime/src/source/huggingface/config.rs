@@ -20,6 +20,7 @@ use crate::source::mapping::TensorStore;
 /// Models of several kinds of input whose language model computes what it would compute alone.
 const WRAPPERS: &[&str] = &[
     "gemma3",
+    "gemma3n",
     "mistral3",
     "llava",
     "llava_next",

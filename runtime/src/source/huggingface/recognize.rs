@@ -66,7 +66,11 @@ fn fits(
         .map(|rule| {
             let head = names.heads.iter().find(|(name, _)| *name == rule.name);
             let prefix = head.map_or(&names.prefix, |(_, prefix)| prefix);
-            format!("{}{}", without_numbers(prefix), rule.name.replace("{}", "#").replace("{e}", "#"))
+            format!(
+                "{}{}",
+                without_numbers(prefix),
+                without_numbers(rule.name).replace("{}", "#").replace("{e}", "#")
+            )
         })
         .collect();
     let ignored = |form: &str| is_ignored(architecture.table.ignored, form) || names.is_of_another_part(form);
@@ -77,7 +81,11 @@ fn fits(
     for kind in marks.tensors {
         let mut of_kind = architecture.table.rules.iter().filter(|rule| rule.kinds == [*kind]);
         let there = of_kind.any(|rule| {
-            forms.contains(&format!("{}{}", without_numbers(&names.prefix), rule.name.replace("{}", "#")))
+            forms.contains(&format!(
+                "{}{}",
+                without_numbers(&names.prefix),
+                without_numbers(rule.name).replace("{}", "#")
+            ))
         });
         if !there {
             return Ok(None);

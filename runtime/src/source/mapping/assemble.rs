@@ -16,6 +16,8 @@ pub(super) struct Origin {
     pub names: Vec<String>,
     /// What of it, or of each.
     pub part: StoredPart,
+    /// Of pieces ([`Form::Piece`](super::table::Form::Piece)), how many outputs each has; else none.
+    pub lens: Vec<usize>,
 }
 
 /// The part of a stored tensor that a tensor is.
@@ -43,6 +45,8 @@ pub(in crate::source) enum StoredPart {
         /// From the start of a run to that of the next.
         stride: usize,
     },
+    /// A part of the values of a vector from this one on, where it is written.
+    Piece(usize),
     /// Inputs in another order.
     Columns(RowOrder),
     /// All values, each less 1.
@@ -53,6 +57,9 @@ pub(in crate::source) enum StoredPart {
 
 /// Loads and arranges.
 pub(super) fn load(info: &TensorInfo, origin: &Origin, store: &dyn TensorStore) -> Result<Tensor> {
+    if !origin.lens.is_empty() {
+        return pieces(info, origin, store);
+    }
     let rows = info.rows / origin.names.len();
     let mut parts = Vec::with_capacity(origin.names.len());
     for name in &origin.names {
@@ -74,6 +81,21 @@ pub(super) fn load(info: &TensorInfo, origin: &Origin, store: &dyn TensorStore) 
     })
 }
 
+/// One tensor of all pieces.
+fn pieces(info: &TensorInfo, origin: &Origin, store: &dyn TensorStore) -> Result<Tensor> {
+    let stored = origin.names.iter().map(|name| store.load(name)).collect::<Result<Vec<_>>>()?;
+    let all = if info.id.kind.is_matrix() {
+        Tensor::stacked(stored)
+    } else {
+        let values: Vec<f32> = stored.iter().flat_map(Tensor::to_f32).collect();
+        (values.len() == info.cols).then(|| Tensor::from_f32(1, info.cols, &values))
+    };
+    all.filter(|all| (all.rows(), all.cols()) == (info.rows, info.cols)).ok_or_else(|| {
+        let expected = format!("pieces of {} x {} values together", info.rows, info.cols);
+        RuntimeError::bad_input(store.file_of(&info.name), info.id.to_string(), expected, "others")
+    })
+}
+
 fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
     match part {
         StoredPart::From(first) => slice(stored, first, rows),
@@ -84,7 +106,7 @@ fn matrix(stored: &Tensor, part: StoredPart, rows: usize) -> Option<Tensor> {
         }
         StoredPart::RunsTransposed { run, stride } => runs_transposed(stored, run, stride),
         StoredPart::Columns(order) => stored.with_columns(order),
-        StoredPart::MinusOne | StoredPart::MinusExp => None,
+        StoredPart::MinusOne | StoredPart::MinusExp | StoredPart::Piece(_) => None,
     }
 }
 
@@ -146,7 +168,7 @@ fn vector(stored: &Tensor, part: StoredPart, len: usize) -> Option<Tensor> {
         StoredPart::From(first) | StoredPart::Transposed(first) => Box::new(move |i| first + i),
         StoredPart::TransposedExperts { .. } => return None,
         StoredPart::Ordered(order) => Box::new(move |i| order.stored_row(i)),
-        StoredPart::RunsTransposed { .. } | StoredPart::Columns(_) => return None,
+        StoredPart::RunsTransposed { .. } | StoredPart::Columns(_) | StoredPart::Piece(_) => return None,
         StoredPart::MinusOne => {
             let values: Vec<f32> = stored.to_f32().iter().map(|value| value - 1.0).collect();
             return (count == len).then(|| Tensor::from_f32(1, len, &values));

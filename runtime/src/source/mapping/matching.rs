@@ -9,10 +9,10 @@ use qsf_format::{ModelConfig, QuantType, TensorId, TensorKind};
 use super::assemble::{Origin, StoredPart, load};
 use super::measure::{Measured, is_of_experts};
 use super::store::TensorStore;
-use super::table::{NameRule, NameTable};
+use super::table::{Form, NameRule, NameTable};
 use crate::error::{Result, RuntimeError};
 use crate::source::TensorInfo;
-use crate::source::shape::{is_required, used_kinds};
+use crate::source::shape::{expected_shape, is_required, used_kinds};
 use crate::tensor::{StoredType, Tensor};
 
 /// What is to be matched.
@@ -68,6 +68,7 @@ impl Mapping {
                 return Err(missing(&request, id));
             }
         }
+        mapping.check_pieces(&request, store)?;
         mapping.refuse_unused(&request, store)?;
         mapping.sort();
         Ok(mapping)
@@ -107,6 +108,9 @@ impl Mapping {
         layer: Option<u32>,
         store: &dyn TensorStore,
     ) -> Result<()> {
+        if rule.form == Form::Piece {
+            return self.match_piece(request, rule, layer, store);
+        }
         let name = full_name(request, rule.name, layer);
         let experts = layer.and_then(|layer| request.config.experts(layer));
         let experts = experts.filter(|_| is_of_experts(rule.kinds[0])).map_or(1, |experts| experts.count);
@@ -135,7 +139,71 @@ impl Mapping {
                 QuantType::F32.into()
             };
             let info = TensorInfo { id, name: names[0].clone(), rows: shape.0, cols: shape.1, stored };
-            self.add(info, Origin { names: names.clone(), part }, store)?;
+            self.add(info, Origin { names: names.clone(), part, lens: Vec::new() }, store)?;
+        }
+        Ok(())
+    }
+
+    fn match_piece(
+        &mut self,
+        request: &MappingRequest<'_>,
+        rule: &NameRule,
+        layer: Option<u32>,
+        store: &dyn TensorStore,
+    ) -> Result<()> {
+        let (name, id) = (full_name(request, rule.name, layer), TensorId { layer, kind: rule.kinds[0] });
+        let Some((shape, stored)) = store.describe(&name) else { return Ok(()) };
+        let Some((rows, cols)) = expected_shape(request.config, id) else { return Ok(()) };
+        let is_vector = !id.kind.is_matrix();
+        let wrong = |expected: String| {
+            let (place, found) = (format!("tensor {}", quote(&name)), format!("shape {shape:?}"));
+            RuntimeError::bad_input(store.file_of(&name), place, expected, found)
+        };
+        let len = match (is_vector, shape) {
+            (true, shape) => shape.iter().try_fold(1usize, |all, &n| all.checked_mul(n)),
+            (false, &[len, inputs]) if inputs == cols => Some(len),
+            (false, _) => None,
+        };
+        let len = len.ok_or_else(|| wrong(format!("a part of the rows of {rows} x {cols}")))?;
+        let mut before =
+            request.table.rules.iter().filter(|other| other.form == Form::Piece && other.kinds == rule.kinds);
+        let place = before.position(|other| other.name == rule.name).unwrap_or(0);
+        self.used.insert(name.clone());
+        if place == 0 {
+            let stored = if is_vector { QuantType::F32.into() } else { stored };
+            let info = TensorInfo { id, name: name.clone(), rows, cols, stored };
+            let origin = Origin { names: vec![name.clone()], part: StoredPart::From(0), lens: vec![len] };
+            return self.add(info, origin, store);
+        }
+        let first = self.by_id.get(&id).copied().filter(|&at| {
+            self.origins[at].lens.len() == place && (is_vector || self.tensors[at].stored == stored)
+        });
+        let at = first.ok_or_else(|| {
+            missing_piece(request, id, store)
+                .unwrap_or_else(|| wrong("the parts before it, of the same type".into()))
+        })?;
+        self.origins[at].names.push(name.clone());
+        self.origins[at].lens.push(len);
+        Ok(())
+    }
+
+    /// Pieces are all of their tensor together.
+    fn check_pieces(&self, request: &MappingRequest<'_>, store: &dyn TensorStore) -> Result<()> {
+        for (info, origin) in self.tensors.iter().zip(&self.origins) {
+            let expected = if info.id.kind.is_matrix() { info.rows } else { info.cols };
+            let found = origin.lens.iter().try_fold(0usize, |all, &len| all.checked_add(len));
+            if !origin.lens.is_empty() && found != Some(expected) {
+                // Too few outputs are those of a part that is not there.
+                if found.is_some_and(|found| found < expected)
+                    && let Some(missing) = missing_piece(request, info.id, store)
+                {
+                    return Err(missing);
+                }
+                let place = format!("tensors {}", origin.names.join(", "));
+                let found = format!("{:?}", origin.lens);
+                let expected = format!("{expected} outputs of {} together", info.id);
+                return Err(RuntimeError::bad_input(store.file_of(&info.name), place, expected, found));
+            }
         }
         Ok(())
     }
@@ -192,7 +260,7 @@ impl Mapping {
 /// Whether a tensor has the type that it is stored in; otherwise it is floats.
 fn keeps_type(part: StoredPart, is_vector: bool, whole: bool, stored: StoredType) -> bool {
     match part {
-        StoredPart::MinusOne | StoredPart::MinusExp => false,
+        StoredPart::MinusOne | StoredPart::MinusExp | StoredPart::Piece(_) => false,
         // Values of one width are moved as they are.
         _ if stored.native().is_some_and(QuantType::is_float) => true,
         // So are whole vectors, and rows, which are picked without looking at them.
@@ -267,6 +335,23 @@ fn is_shared(request: &MappingRequest<'_>, name: &str) -> bool {
     let mut rules = request.table.rules.iter().filter(|rule| matches!(rule.kinds, [AttnK | AttnV | KNorm]));
     rules.any(|rule| layers.clone().any(|layer| full_name(request, rule.name, Some(layer)) == name))
 }
+
+/// The error for the first part of a tensor that is not there; `None`: all are.
+fn missing_piece(
+    request: &MappingRequest<'_>,
+    id: TensorId,
+    store: &dyn TensorStore,
+) -> Option<RuntimeError> {
+    let mut pieces =
+        request.table.rules.iter().filter(|rule| rule.form == Form::Piece && rule.kinds == [id.kind]);
+    let name = pieces.find_map(|rule| {
+        let name = full_name(request, rule.name, id.layer);
+        store.describe(&name).is_none().then_some(name)
+    })?;
+    let expected = format!("a tensor of that name, as every {} model has one", request.config.architecture);
+    Some(RuntimeError::bad_input(request.path, format!("tensor {}", quote(&name)), expected, "none"))
+}
+
 fn missing(request: &MappingRequest<'_>, id: TensorId) -> RuntimeError {
     let rule = rule_of(request, id.kind).map(|at| &request.table.rules[at]);
     let name = rule

@@ -109,6 +109,7 @@ fn module<'a>(rule: &NameRule, config: &ModelConfig, named: Named<'a>) -> Option
             StoredPart::Columns(order) => PartOrder::Columns(order),
             StoredPart::TransposedExperts { .. }
             | StoredPart::RunsTransposed { .. }
+            | StoredPart::Piece(_)
             | StoredPart::MinusOne
             | StoredPart::MinusExp => return None,
         };

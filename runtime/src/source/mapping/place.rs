@@ -63,6 +63,8 @@ impl Place {
             Form::KeyHeadByKeyHead => StoredPart::Ordered(key_head_by_key_head(config, kind, i)?),
             Form::TiledHeads => tiled_heads(config, kind)?,
             Form::Filters => StoredPart::From(first),
+            // Which part of the tensor it is depends on the others.
+            Form::Piece => return None,
             Form::PlusOne => StoredPart::MinusOne,
             Form::MinusExp => StoredPart::MinusExp,
         })
@@ -160,6 +162,23 @@ fn tiled_heads(config: &ModelConfig, kind: TensorKind) -> Option<StoredPart> {
         }
         _ => rows(0, 1),
     })
+}
+
+/// The pieces that a tensor is written in, as outputs of it: queries, keys and values, or one for each stream. `None` where it has
+/// none.
+pub(super) fn pieces_of(config: &ModelConfig, kind: TensorKind) -> Option<Vec<std::ops::Range<usize>>> {
+    if matches!(kind, TensorKind::StreamProjection | TensorKind::StreamReturn) {
+        let (others, hidden) = (config.streams?.saturating_sub(1) as usize, config.hidden as usize);
+        return Some((0..others).map(|i| i * hidden..(i + 1) * hidden).collect());
+    }
+    let recurrent = config.recurrent.as_ref()?;
+    let RecurrentMixer::GatedDelta { key_heads, key_dim, value_heads, value_dim } = recurrent.mixer else {
+        return None;
+    };
+    let times = if kind == TensorKind::MixerConv { recurrent.taps as usize } else { 1 };
+    let keys = key_heads as usize * key_dim as usize * times;
+    let values = value_heads as usize * value_dim as usize * times;
+    Some(vec![0..keys, keys..2 * keys, 2 * keys..2 * keys + values])
 }
 
 /// Values of each head that are rotated.

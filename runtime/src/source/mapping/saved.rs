@@ -9,7 +9,8 @@ use rayon::prelude::*;
 
 use super::assemble::StoredPart;
 use super::measure::Measured;
-use super::table::{NameRule, NameTable};
+use super::place::pieces_of;
+use super::table::{Form, NameRule, NameTable};
 use crate::source::TensorInfo;
 use crate::tensor::Tensor;
 
@@ -72,7 +73,11 @@ pub(crate) fn saved_tensors(
         };
         // The first is the one that transformers writes itself, or has written for longest.
         let rule = names.table.rules.iter().find(suits).ok_or(id)?;
-        saved.extend(of_rule(names, config, rule, id.layer).ok_or(id)?);
+        let tensors = match rule.form {
+            Form::Piece => pieces(names, config, rule, info),
+            _ => of_rule(names, config, rule, id.layer),
+        };
+        saved.extend(tensors.ok_or(id)?);
         done.extend(rule.kinds.iter().map(|&kind| TensorId { layer: id.layer, kind }));
     }
     Ok(saved)
@@ -115,6 +120,32 @@ fn of_rule(
     (0..count).map(of_expert).collect()
 }
 
+/// The tensors that one of the model is written as.
+fn pieces(
+    names: SavedNames<'_>,
+    config: &ModelConfig,
+    rule: &NameRule,
+    info: &TensorInfo,
+) -> Option<Vec<SavedTensor>> {
+    let id = info.id;
+    let rules =
+        names.table.rules.iter().filter(|other| other.form == Form::Piece && other.kinds == rule.kinds);
+    let layer = id.layer.map_or_else(String::new, |layer| layer.to_string());
+    let one = |(rule, outputs): (&NameRule, Range<usize>)| {
+        let (rows, place, shape) = if id.kind.is_matrix() {
+            let shape = vec![outputs.len(), info.cols];
+            (outputs, StoredPart::From(0), shape)
+        } else {
+            let taps = config.recurrent.as_ref().map_or(1, |recurrent| recurrent.taps.max(1) as usize);
+            let shape = vec![outputs.len() / taps, 1, taps];
+            (0..1, StoredPart::Piece(outputs.start), shape)
+        };
+        let name = format!("{}{}", names.prefix, rule.name.replace("{}", &layer));
+        SavedTensor { name, shape, parts: vec![Part { id, rows, place, constant: None }], cols: info.cols }
+    };
+    Some(rules.zip(pieces_of(config, id.kind)?).map(one).collect())
+}
+
 /// Of the shapes that a tensor may have, the one that transformers gives it.
 fn shape(name: &str, measured: &Measured, config: &ModelConfig) -> Vec<usize> {
     use TensorKind::*;
@@ -123,6 +154,12 @@ fn shape(name: &str, measured: &Measured, config: &ModelConfig) -> Vec<usize> {
     let (kind, layer) = (measured.ids[0].kind, measured.ids[0].layer.unwrap_or(0));
     match kind {
         SharedRouter => table(1),
+        MixerDecay if config.recurrent.as_ref().is_some_and(|r| r.channel_rank.is_some()) => {
+            vec![1, 1, values, 1]
+        }
+        StreamRouter => table(config.streams.unwrap_or(1) as usize),
+        StreamPrediction => table(config.streams.unwrap_or(1).pow(2) as usize),
+        StreamCorrection => table(config.streams.unwrap_or(1) as usize),
         RouterChoiceBias if name.contains("moe_statics") => table(1),
         QNorm if config.qk_norm == Some(QkNorm::HeadsApart) => table(config.heads as usize),
         KNorm if config.qk_norm == Some(QkNorm::HeadsApart) => table(config.kv_heads as usize),
@@ -301,6 +338,8 @@ impl SavedTensor {
                 let (run, input) = (row / inputs, row % inputs);
                 (run * stride + col) * inputs + input
             }
+            // Values of other pieces are beyond the end.
+            StoredPart::Piece(first) => col.wrapping_sub(first),
             StoredPart::MinusOne | StoredPart::MinusExp => col,
         }
     }

@@ -72,6 +72,9 @@ pub enum Form {
     Skip(usize),
     /// Filters of a convolution, channels x 1 x taps or channels x taps.
     Filters,
+    /// Some of the outputs of the one kind: first those of the first rule of this form for it, and so on. Matrices as [`Form::Rows`],
+    /// vectors and filters with their values one behind another.
+    Piece,
     /// Each value v stands for `-e^v`.
     MinusExp,
     /// The kinds alternate with each key head of a gated delta rule: queries, keys and values together, then gates; or rates, then

@@ -147,6 +147,9 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         value_norm: false,
         per_layer_embedding: None,
         layer_scale: false,
+        streams: None,
+        laurel: None,
+        gate_sparsity: Vec::new(),
         multipliers: None,
         attention_scale: attention_scale(keys, architecture, layers, hidden, heads)?,
         attention_softcap: softcap(
@@ -165,6 +168,8 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
         logit_scale: None,
         qkv_clip: None,
         attention_sinks: false,
+        window_sinks: false,
+        value_heads: None,
         sub_norms: false,
         window_chunks: false,
         query_growth: None,

@@ -70,7 +70,7 @@ pub(super) fn with_shared_expert(
 }
 
 /// Layers without attention, by `layer_types` or by the number of layers from one with it to the next.
-fn delta_layers(reader: &Reader<'_>, layers: u32) -> Result<Vec<u32>> {
+pub(super) fn delta_layers(reader: &Reader<'_>, layers: u32) -> Result<Vec<u32>> {
     if let Some(found) = reader.layers_of_type(layers, "linear_attention")? {
         return Ok(found);
     }

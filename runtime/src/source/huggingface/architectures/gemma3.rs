@@ -2,7 +2,7 @@
 //! a rotary base of their own for those with a window.
 
 use qsf_format::TensorKind::{AttnNorm, FfnNorm, KNorm, PostAttnNorm, PostFfnNorm, QNorm};
-use qsf_format::{PositionConfig, QkNorm, SlidingWindow};
+use qsf_format::{ModelConfig, PositionConfig, QkNorm, SlidingWindow};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::gemma2::{FOUR_NORMS, as_gemma, softcap};
@@ -45,6 +45,12 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     if let Some(size) = reader.window_size(Some(4096))?.filter(|_| !layers.is_empty()) {
         model.sliding_window = Some(SlidingWindow { size, layers });
     }
+    rotation_of_windows(reader, &mut model)?;
+    Ok(SourceConfig { declared: reader.attention_bias()?, model })
+}
+
+/// Gives layers with a window a rotary base of their own.
+pub(super) fn rotation_of_windows(reader: &Reader<'_>, model: &mut ModelConfig) -> Result<()> {
     if let PositionConfig::Rope { theta, scaling, sliding_theta, .. } = &mut model.position {
         let local = reader.fields.f32("rope_local_base_freq")?;
         let new = reader.fields.object("rope_parameters", "rope_parameters.")?;
@@ -52,7 +58,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         let local = sliding_theta.or(local).unwrap_or(if by_type { *theta } else { 10_000.0 });
         *sliding_theta = (local != *theta || scaling.is_some()).then_some(local);
     }
-    Ok(SourceConfig { declared: reader.attention_bias()?, model })
+    Ok(())
 }
 
 /// Layers with a window, by `layer_types` or by the number of layers from one without to the next.

@@ -21,6 +21,7 @@ mod gated_delta;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod glm;
 mod glm4;
@@ -38,6 +39,7 @@ mod hunyuan;
 mod hyperclovax;
 mod internlm3;
 mod jamba;
+mod kimi_linear;
 mod latent;
 mod lfm2;
 mod lfm2_moe;
@@ -46,6 +48,7 @@ mod llama4;
 mod mamba;
 mod mamba1;
 mod mamba2;
+mod mimo_v2_flash;
 mod minicpm3;
 mod minimax_m2;
 mod ministral;
@@ -60,6 +63,7 @@ mod nemotron_h;
 mod olmo;
 mod olmo2;
 mod olmo3;
+mod olmo_hybrid;
 mod olmoe;
 mod opt;
 mod phi;
@@ -108,6 +112,7 @@ pub(super) const ALL: &[Architecture] = &[
     nemotron_h::NEMOTRON_H,
     gemma2::GEMMA2,
     gemma3::GEMMA3,
+    gemma3n::GEMMA3N,
     gemma4::GEMMA4,
     smollm3::SMOLLM3,
     olmo2::OLMO2,
@@ -118,6 +123,7 @@ pub(super) const ALL: &[Architecture] = &[
     qwen2_moe::QWEN2_MOE,
     olmo::OLMO,
     olmo3::OLMO3,
+    olmo_hybrid::OLMO_HYBRID,
     olmoe::OLMOE,
     granite::GRANITE,
     granitemoe::GRANITE_MOE,
@@ -149,6 +155,7 @@ pub(super) const ALL: &[Architecture] = &[
     solar_open::SOLAR_OPEN,
     apertus::APERTUS,
     minimax_m2::MINIMAX_M2,
+    mimo_v2_flash::MIMO_V2_FLASH,
     deepseek::DEEPSEEK_V2,
     deepseek::DEEPSEEK_V3,
     deepseek::GLM4_MOE_LITE,
@@ -160,6 +167,7 @@ pub(super) const ALL: &[Architecture] = &[
     phimoe::PHIMOE,
     codegen::CODEGEN,
     internlm3::INTERNLM3,
+    kimi_linear::KIMI_LINEAR,
     hyperclovax::HYPERCLOVAX,
 ];
 

@@ -50,6 +50,23 @@ impl Reader<'_> {
         Ok(layers)
     }
 
+    /// Inner width of the feed-forward. A list says it of each layer.
+    fn ffn(&self, default: u32) -> Result<u32> {
+        // Models with experts in every layer may do without the first.
+        let names = ["intermediate_size", "moe_intermediate_size", "block_ff_dim"];
+        if !self.fields.get(names[0]).is_some_and(serde_json::Value::is_array) {
+            return self.dimension(&names, default);
+        }
+        let widths = self.fields.u32s(names[0])?.unwrap_or_default();
+        match widths.first() {
+            Some(first) if widths.iter().all(|width| width == first) => Ok(*first),
+            _ => {
+                let what = format!("{} with several widths", names[0]);
+                Err(RuntimeError::unsupported(self.fields.path, what, "one for all layers is"))
+            }
+        }
+    }
+
     /// Rows and columns of the matrix that holds these kinds, of the first layer that has one.
     fn shape_of(&self, kinds: &[TensorKind]) -> Option<[u32; 2]> {
         let rule = self.architecture.table.rules.iter().find(|rule| rule.kinds == kinds)?;
@@ -174,9 +191,7 @@ impl Reader<'_> {
             heads,
             kv_heads,
             head_dim,
-            // Models with experts in every layer may do without the first.
-            ffn: self
-                .dimension(&["intermediate_size", "moe_intermediate_size", "block_ff_dim"], defaults.ffn)?,
+            ffn: self.ffn(defaults.ffn)?,
             vocab: self.dimension(&["vocab_size"], defaults.vocab)?,
             max_positions: rope.max_positions,
             norm: NormConfig::new(
@@ -218,6 +233,9 @@ pub(super) fn without_parts() -> ModelConfig {
         value_norm: false,
         per_layer_embedding: None,
         layer_scale: false,
+        streams: None,
+        laurel: None,
+        gate_sparsity: Vec::new(),
         multipliers: None,
         attention_scale: None,
         attention_softcap: None,
@@ -227,6 +245,8 @@ pub(super) fn without_parts() -> ModelConfig {
         logit_scale: None,
         qkv_clip: None,
         attention_sinks: false,
+        window_sinks: false,
+        value_heads: None,
         sub_norms: false,
         window_chunks: false,
         query_growth: None,

@@ -33,7 +33,7 @@ impl TensorStore for Nothing {
     }
 }
 
-fn try_read(config: &Value) -> Result<ModelConfig> {
+pub(super) fn try_read(config: &Value) -> Result<ModelConfig> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.json");
     fs::write(&path, config.to_string()).unwrap();

@@ -1,10 +1,10 @@
 //! Configurations of the architectures of `later_samples`: as the hub has them, and those that must be refused by name.
 
-use qsf_format::{ExpertGroups, Failure, GateClip, QueryGrowth, RouterScore, SharedExperts};
+use qsf_format::{ExpertGroups, Failure, GateClip, PositionConfig, QueryGrowth, RouterScore, SharedExperts};
 use serde_json::json;
 
 use super::architectures::samples as all_samples;
-use super::hub::read;
+use super::hub::{read, try_read};
 use super::*;
 use crate::source::WeightSource;
 
@@ -168,4 +168,128 @@ fn layers_that_predict_ahead_are_left_out_as_many_as_there_are() {
     };
     assert!(ahead(2).open().is_ok());
     assert_says(&ahead(3).refusal(), &["model.layers.3.eh_proj.weight"]);
+}
+
+#[test]
+fn gemma_3n_with_lists_for_all_layers() {
+    let (sparse, widths) = ([vec![0.95; 10], vec![0.0; 20]].concat(), vec![8192; 30]);
+    let whole = json!({
+        "model_type": "gemma3n", "audio_config": {"hidden_size": 1536}, "vision_config": {"hidden_size": 2048},
+        "text_config": {
+            "activation_sparsity_pattern": sparse, "altup_active_idx": 0,
+            "altup_coef_clip": 120.0, "altup_correct_scale": true, "altup_num_inputs": 4, "attention_bias": false,
+            "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+            "hidden_size": 2048, "hidden_size_per_layer_input": 256, "intermediate_size": widths,
+            "laurel_rank": 64, "max_position_embeddings": 32768, "model_type": "gemma3n_text",
+            "num_attention_heads": 8, "num_hidden_layers": 30, "num_key_value_heads": 2,
+            "num_kv_shared_layers": 10, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000.0,
+            "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": 512, "vocab_size": 262400,
+            "vocab_size_per_layer_input": 262144
+        }
+    });
+    let model = read(whole.clone());
+    assert_eq!((model.kv_heads, model.ffn, model.streams, model.laurel), (2, 8192, Some(4), Some(64)));
+    assert_eq!((model.kv_source(29), model.kv_source(28)), (19, 18), "each has that of its type");
+    assert_eq!((model.gate_sparsity_of(9), model.gate_sparsity_of(10)), (Some(0.95), None));
+    let PositionConfig::Rope { theta, sliding_theta, .. } = model.position else { panic!() };
+    assert_eq!((theta, sliding_theta, model.sliding_window.unwrap().layers.len()), (1e6, Some(1e4), 24));
+    for (field, value, says) in [
+        ("altup_active_idx", json!(1), "altup_active_idx 1 is not"),
+        ("altup_num_inputs", json!(1), "altup_num_inputs 1 is not"),
+        ("altup_correct_scale", json!(false), "altup_correct_scale = false is not"),
+        ("activation_sparsity_pattern", json!([0.5]), "one number for each of 30 layers"),
+        ("activation_sparsity_pattern", json!(vec![1.0; 30]), "below 1"),
+        ("intermediate_size", json!([8192, 4096]), "several widths"),
+    ] {
+        let mut other = whole.clone();
+        other["text_config"][field] = value;
+        assert_says(&try_read(&other).unwrap_err().to_string(), &[says]);
+    }
+}
+
+#[test]
+fn mimo_v2_flash_in_the_spelling_of_the_hub() {
+    // https://huggingface.co/XiaomiMiMo/MiMo-V2-Flash/blob/main/config.json, abridged
+    let whole = json!({
+        "add_full_attention_sink_bias": false, "add_swa_attention_sink_bias": true, "attention_bias": false,
+        "attention_value_scale": 0.707, "head_dim": 192, "hidden_size": 4096,
+        "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1, 0], "intermediate_size": 16384, "layernorm_epsilon": 1e-05,
+        "max_position_embeddings": 262144, "model_type": "mimo_v2_flash", "moe_intermediate_size": 2048,
+        "moe_layer_freq": [0, 1, 1, 1, 1, 1, 1, 1], "n_group": 1, "n_routed_experts": 256, "n_shared_experts": null,
+        "norm_topk_prob": true, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 8,
+        "num_key_value_heads": 4, "partial_rotary_factor": 0.334, "rope_theta": 5000000,
+        "routed_scaling_factor": null, "scoring_func": "sigmoid", "sliding_window": 128, "sliding_window_size": 128,
+        "swa_head_dim": 192, "swa_num_attention_heads": 64, "swa_num_key_value_heads": 8, "swa_rope_theta": 10000,
+        "swa_v_head_dim": 128, "tie_word_embeddings": false, "topk_group": 1, "v_head_dim": 128, "vocab_size": 152576
+    });
+    let model = read(whole.clone());
+    let shape = |layer| {
+        let shape = model.attention_shape(layer);
+        (shape.kv_heads, shape.key_dim, shape.value_dim)
+    };
+    assert_eq!((shape(0), shape(1)), ((4, 192, 128), (8, 192, 128)));
+    let window = model.sliding_window.as_ref().unwrap();
+    assert_eq!((window.size, &window.layers[..]), (129, &[1, 2, 3, 4, 6][..]), "with the query's own");
+    assert_eq!((model.attention_sinks, model.window_sinks), (true, true));
+    assert_eq!(model.value_heads.unwrap().scale, Some(0.707));
+    let PositionConfig::Rope { theta, sliding_theta, dims, .. } = model.position else { panic!() };
+    assert_eq!((theta, sliding_theta, dims), (5e6, Some(1e4), Some(64)));
+    let experts = model.experts.unwrap();
+    assert_eq!((experts.count, experts.used, experts.dense_layers, experts.shared), (256, 8, vec![0], None));
+    for (field, value, says) in [
+        ("swa_head_dim", json!(128), "swa_head_dim 128"),
+        ("swa_v_head_dim", json!(64), "swa_v_head_dim 64"),
+        ("add_full_attention_sink_bias", json!(true), "add_full_attention_sink_bias = true is not"),
+        ("hybrid_layer_pattern", json!([1]), "one for each of 8 layers"),
+        ("moe_layer_freq", json!([1]), "one for each of 8 layers"),
+        ("n_shared_experts", json!(1), "n_shared_experts"),
+        ("scoring_func", json!("softmax"), "scoring_func"),
+    ] {
+        let mut other = whole.clone();
+        other[field] = value;
+        assert_says(&try_read(&other).unwrap_err().to_string(), &[says]);
+    }
+}
+
+#[test]
+fn kimi_linear_in_the_spelling_of_the_hub() {
+    // https://huggingface.co/moonshotai/Kimi-Linear-48B-A3B-Instruct/blob/main/config.json, abridged to 8 layers
+    let whole = json!({
+        "bos_token_id": 163584, "eos_token_id": 163586, "first_k_dense_replace": 1, "head_dim": 72,
+        "hidden_act": "silu", "hidden_size": 2304, "intermediate_size": 9216, "kv_lora_rank": 512,
+        "linear_attn_config": {
+            "full_attn_layers": [4, 8], "head_dim": 128, "kda_layers": [1, 2, 3, 5, 6, 7], "num_heads": 32,
+            "short_conv_kernel_size": 4
+        },
+        "mla_use_nope": true, "model_max_length": 1048576, "model_type": "kimi_linear",
+        "moe_intermediate_size": 1024, "moe_layer_freq": 1, "moe_renormalize": true,
+        "moe_router_activation_func": "sigmoid", "num_attention_heads": 32, "num_expert_group": 1,
+        "num_experts": 256, "num_experts_per_token": 8, "num_hidden_layers": 8, "num_key_value_heads": 32,
+        "num_nextn_predict_layers": 0, "num_shared_experts": 1, "q_lora_rank": null, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+        "routed_scaling_factor": 2.446, "tie_word_embeddings": false, "topk_group": 1, "use_grouped_topk": true,
+        "v_head_dim": 128, "vocab_size": 163840
+    });
+    let model = read(whole.clone());
+    let recurrent = model.recurrent.as_ref().unwrap();
+    assert_eq!((&recurrent.layers[..], recurrent.taps), (&[0, 1, 2, 4, 5, 6][..], 4));
+    assert_eq!((recurrent.channel_rank, recurrent.steps()), (Some(128), 4096));
+    assert_eq!((model.head_dim, model.max_positions, model.attention_scale), (192, 1_048_576, None));
+    let PositionConfig::Rope { unrotated_layers, .. } = &model.position else { panic!() };
+    assert_eq!(unrotated_layers.len(), 8, "nothing is rotated");
+    let experts = model.experts.as_ref().unwrap();
+    assert_eq!((experts.count, experts.used, &experts.dense_layers[..]), (256, 8, &[0][..]));
+    assert_eq!((experts.weight_scale, experts.shared.unwrap().ffn), (Some(2.446), 1024));
+    for (field, value, says) in [
+        ("mla_use_nope", json!(false), "mla_use_nope = false is not"),
+        ("moe_layer_freq", json!(2), "moe_layer_freq 2"),
+        ("moe_router_activation_func", json!("softmax"), "moe_router_activation_func"),
+        ("hidden_act", json!("gelu"), "hidden_act"),
+        ("mlp_layer_types", json!(["dense"]), "one for each of 8 layers"),
+        ("linear_attn_config", json!({"kda_layers": [0]}), "counted from 1"),
+    ] {
+        let mut other = whole.clone();
+        other[field] = value;
+        assert_says(&try_read(&other).unwrap_err().to_string(), &[says]);
+    }
 }

@@ -67,6 +67,15 @@ pub(super) fn samples() -> Vec<TinyModel> {
         ),
         of("helium", json!({}), LLAMA_MODEL, PLAIN),
         of(
+            "mimo_v2_flash",
+            json!({
+                "layer_types": ["sliding_attention", "sliding_attention"], "sliding_window": 4, "v_head_dim": 6,
+                "swa_num_key_value_heads": 1, "mlp_layer_types": ["dense", "dense"],
+            }),
+            LLAMA_MODEL,
+            &[LLAMA_NORMS, LLAMA_ATTENTION, &[("self_attn.attention_sink_bias", &[2])], LLAMA_FFN],
+        ),
+        of(
             "hunyuan_v1_dense",
             json!({}),
             LLAMA_MODEL,

@@ -4,7 +4,17 @@ use super::*;
 use qsf_format::Multipliers;
 
 pub(super) fn samples() -> Vec<TinyModel> {
-    vec![qwen3_5(), qwen3_next(), qwen3_5_moe(), lfm2(), lfm2_moe(), bamba(), falcon_h1(), granitemoehybrid()]
+    vec![
+        qwen3_5(),
+        qwen3_next(),
+        qwen3_5_moe(),
+        lfm2(),
+        lfm2_moe(),
+        bamba(),
+        falcon_h1(),
+        olmo_hybrid(),
+        granitemoehybrid(),
+    ]
 }
 
 /// Gated attention in the second layer, a delta net in the first.
@@ -222,6 +232,76 @@ fn falcon_h1() -> TinyModel {
     model
         .with_tensor("model.layers.0.mamba.A_log", Plain::f32(&[2], -2.0))
         .with_tensor("model.layers.1.mamba.A_log", Plain::f32(&[2], -4.0))
+}
+
+/// A delta net with norms before its parts, then attention with norms behind them: 1 key head of 3, 2 value heads of 5.
+fn olmo_hybrid() -> TinyModel {
+    let config = json!({
+        "layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 1, "linear_key_head_dim": 3,
+        "linear_num_value_heads": 2, "linear_value_head_dim": 5, "linear_conv_kernel_dim": 4, "head_dim": 8,
+        "linear_allow_neg_eigval": true, "rope_parameters": {"rope_type": "default", "rope_theta": null},
+    });
+    let of_model: Shapes<'_> =
+        &[("model.embed_tokens.weight", &[10, 8]), ("model.norm.weight", &[8]), ("lm_head.weight", &[10, 8])];
+    let layer: Shapes<'_> = &[
+        ("attention_layer_norm.weight", &[8]),
+        ("feedforward_layer_norm.weight", &[8]),
+        ("post_attention_layernorm.weight", &[8]),
+        ("post_feedforward_layernorm.weight", &[8]),
+        ("self_attn.q_proj.weight", &[16, 8]),
+        ("self_attn.k_proj.weight", &[8, 8]),
+        ("self_attn.v_proj.weight", &[8, 8]),
+        ("self_attn.o_proj.weight", &[8, 16]),
+        ("self_attn.q_norm.weight", &[16]),
+        ("self_attn.k_norm.weight", &[8]),
+        ("linear_attn.q_proj.weight", &[3, 8]),
+        ("linear_attn.k_proj.weight", &[3, 8]),
+        ("linear_attn.v_proj.weight", &[10, 8]),
+        ("linear_attn.g_proj.weight", &[10, 8]),
+        ("linear_attn.a_proj.weight", &[2, 8]),
+        ("linear_attn.b_proj.weight", &[2, 8]),
+        ("linear_attn.q_conv1d.weight", &[3, 1, 4]),
+        ("linear_attn.k_conv1d.weight", &[3, 1, 4]),
+        ("linear_attn.v_conv1d.weight", &[10, 1, 4]),
+        ("linear_attn.dt_bias", &[2]),
+        ("linear_attn.o_norm.weight", &[5]),
+        ("linear_attn.o_proj.weight", &[8, 10]),
+        ("mlp.gate_proj.weight", &[12, 8]),
+        ("mlp.up_proj.weight", &[12, 8]),
+        ("mlp.down_proj.weight", &[8, 12]),
+    ];
+    let mut model = model(merged(llama_config("olmo_hybrid"), config), of_model, "model.layers.", layer);
+    model.tensors.retain(|name, _| {
+        let of_attention = name.contains("self_attn") || name.contains("post_");
+        let of_delta = name.contains("linear_attn") || name.ends_with("_layer_norm.weight");
+        !(name.contains("layers.0.") && of_attention || name.contains("layers.1.") && of_delta)
+    });
+    model.with_tensor("model.layers.0.linear_attn.A_log", Plain::f32(&[2], -2.0))
+}
+
+#[test]
+fn pieces_of_a_tensor_are_put_together_and_each_of_them_is_missed() {
+    let source = olmo_hybrid().open().unwrap();
+    let id = |kind| qsf_format::TensorId::of_layer(0, kind);
+    let inputs = source.load(id(TensorKind::MixerIn)).unwrap();
+    let stored = |name: &str| {
+        let model = olmo_hybrid();
+        let name = format!("model.layers.0.linear_attn.{name}.weight");
+        let bytes = model.tensors[&name].bytes.clone();
+        let four = |b: &[u8]| f32::from_le_bytes(b.try_into().unwrap());
+        bytes.chunks_exact(4).map(four).collect::<Vec<f32>>()
+    };
+    let expected: Vec<f32> = ["q_proj", "k_proj", "v_proj"].into_iter().flat_map(stored).collect();
+    assert_eq!((inputs.rows(), inputs.to_f32()), (16, expected));
+    let filters = source.load(id(TensorKind::MixerConv)).unwrap();
+    let expected: Vec<f32> = ["q_conv1d", "k_conv1d", "v_conv1d"].into_iter().flat_map(stored).collect();
+    assert_eq!(filters.to_f32(), expected);
+    assert_eq!(source.config().recurrent.as_ref().unwrap().beta_scale, Some(2.0));
+    for (shape, says) in [(&[4, 8], "16 outputs"), (&[3, 7], "a part of the rows")] {
+        let wrong =
+            olmo_hybrid().with_tensor("model.layers.0.linear_attn.k_proj.weight", Plain::f32(shape, 1.0));
+        assert_says(&wrong.refusal(), &["k_proj", says]);
+    }
 }
 
 #[test]
