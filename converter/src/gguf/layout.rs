@@ -30,7 +30,7 @@ pub(crate) fn names_of(source: &dyn WeightSource) -> Result<GgufNames> {
         let what = format!("architecture {} in a GGUF file", config.architecture);
         let known = GgufNames::model_types().join(", ");
         let supported =
-            format!("llama.cpp has a name for these: {known}; write a QSF file instead (OUT.qsf)");
+            format!("QSF makes GGUF files of these: {known}; write a QSF file instead (OUT.qsf)");
         RuntimeError::unsupported(source.path(), what, supported).into()
     })
 }
