@@ -98,7 +98,7 @@ fn a_log_has_a_line_for_each_stage_and_interval_and_quiet_has_none() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
     let out = dir.path().join("out.qsf");
-    let args = format!("--target-size 500kB --calibration {CALIBRATION} --calibration-tokens 1024 --force");
+    let args = format!("--target-size 500kB --calibration {CALIBRATION} --calibration-tokens 2048 --force");
     let call = |more: &str, seconds: &str| {
         convert(&model, &out, &args).args(more).env("QSF_PROGRESS_SECONDS", seconds).run()
     };
