@@ -29,8 +29,7 @@ pub(crate) fn names_of(source: &dyn WeightSource) -> Result<GgufNames> {
     GgufNames::of(config).ok_or_else(|| {
         let what = format!("architecture {} in a GGUF file", config.architecture);
         let known = GgufNames::model_types().join(", ");
-        let supported =
-            format!("QSF makes GGUF files of these: {known}; write a QSF file instead (OUT.qsf)");
+        let supported = format!("QSF makes GGUF files of these: {known}; write a QSF file instead (OUT.qsf)");
         RuntimeError::unsupported(source.path(), what, supported).into()
     })
 }
