@@ -49,7 +49,10 @@ class Chart:
 
     def __init__(self, rows):
         sizes, divergences = [r["megabytes"] for r in rows], [r["kld"] for r in rows]
-        self.low, self.high = math.floor(min(sizes) / 5) * 5, math.ceil(max(sizes) / 5) * 5
+        steps = (step * 10**power for power in range(6) for step in (5, 10, 20))
+        self.step = next(step for step in steps if max(sizes) - min(sizes) <= 10 * step)
+        self.low = math.floor(min(sizes) / self.step) * self.step
+        self.high = math.ceil(max(sizes) / self.step) * self.step
         self.bottom, self.top = math.log10(min(divergences)) - 0.12, math.log10(max(divergences)) + 0.12
         self.taken = []
 
@@ -61,7 +64,7 @@ class Chart:
 
     def axes(self):
         middle_x, middle_y = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
-        for size in range(self.low, self.high + 1, 5):
+        for size in range(self.low, self.high + 1, self.step):
             x = self.x(size)
             yield f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}" stroke="{GRID}"/>'
             yield text(x, HEIGHT - BOTTOM + 20, str(size), "middle", color=GREY)

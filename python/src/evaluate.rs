@@ -46,7 +46,7 @@ pub fn evaluate<'py>(
 ///
 /// model, base: as for evaluate; with a base the answers of both are compared.
 /// task: "hellaswag", "winogrande", "arc", "piqa", "mmlu", "truthfulqa_mc" or "lambada".
-/// task_file: JSONL with the records of the hub's data set, or a file that llama-perplexity reads.
+/// task_file: the hub's data set as Parquet or JSONL, or a file that llama-perplexity reads.
 /// progress: as for evaluate.
 /// options: those of the command line by their names with "_" for "-": few_shot=5, few_shot_file="dev.jsonl", limit=100,
 /// task_out="items.jsonl" (a line for each item), threads=2.

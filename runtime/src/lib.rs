@@ -56,6 +56,7 @@ mod mapped;
 pub mod memory;
 mod model_dir;
 pub mod on_disk;
+pub mod parquet;
 mod part;
 pub mod progress;
 mod runner;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use qsf_format::ModelConfig;
 
-use crate::decoder::{Decoder, DecoderState, KvOptions, LayerCount, Profile};
+use crate::decoder::{Decoder, DecoderState, KvOptions, LayerCount, MatrixTimes, Profile};
 use crate::error::Result;
 use crate::progress::Cancel;
 use crate::sample::Sampler;
@@ -122,6 +122,11 @@ pub trait Sequence {
     fn profile(&mut self) -> Option<&mut Profile> {
         None
     }
+
+    /// What each product of matrices takes, where that can be measured.
+    fn matrix_times(&mut self) -> Option<&mut MatrixTimes> {
+        None
+    }
 }
 
 impl Runner for Decoder {
@@ -199,5 +204,9 @@ impl Sequence for DecoderState {
 
     fn profile(&mut self) -> Option<&mut Profile> {
         Some(self.profile())
+    }
+
+    fn matrix_times(&mut self) -> Option<&mut MatrixTimes> {
+        Some(self.matrix_times())
     }
 }

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::linear::Narrow;
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
-use crate::tensor::Tensor;
+use crate::tensor::{StoredType, Tensor};
 
 pub use mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights, Selection};
 
@@ -227,6 +227,15 @@ impl Weight {
             Weight::Resident(tensor) => tensor.stored_bytes(),
             Weight::Streamed(matrix) => (matrix.form().row_bytes() * matrix.rows()) as u64,
         }
+    }
+
+    /// The type in reports.
+    pub fn type_name(&self) -> String {
+        match self {
+            Weight::Resident(tensor) => tensor.stored_type(),
+            Weight::Streamed(matrix) => StoredType::Native(matrix.form().quant),
+        }
+        .to_string()
     }
 
     /// The matrix, where it is in memory.

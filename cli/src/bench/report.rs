@@ -130,6 +130,9 @@ impl BenchReport {
         if let Some(parts) = self.breakdown() {
             out += &format!("\nmilliseconds per token\n{}", parts.to_table());
         }
+        if let Some(matrices) = self.matrices() {
+            out += &format!("\nmatrices that are multiplied together\n{}", matrices.to_table());
+        }
         self.streaming_text.iter().for_each(|text| out += &format!("\n{text}"));
         self.cold_load.iter().for_each(|cold| out += &format!("\n{}", cold_text(cold)));
         out
@@ -144,8 +147,9 @@ impl BenchReport {
     }
 
     pub fn to_markdown(&self) -> String {
-        let parts = self.breakdown().map(|parts| format!("\n{}", parts.to_markdown()));
-        self.sheet().to_markdown() + &parts.unwrap_or_default()
+        let more = self.breakdown().into_iter().chain(self.matrices());
+        self.sheet().to_markdown()
+            + &more.map(|sheet| format!("\n{}", sheet.to_markdown())).collect::<String>()
     }
 
     pub fn to_csv(&self) -> String {
@@ -241,6 +245,31 @@ impl BenchReport {
         }
         header.push("(sampling)");
         Some(Sheet { header, text_columns: 1, rows })
+    }
+
+    /// The same by matrices.
+    fn matrices(&self) -> Option<Sheet> {
+        let optional = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+        let mut rows = Vec::new();
+        for row in &self.rows {
+            let bandwidth = self.bandwidth.iter().find(|bandwidth| bandwidth.threads == row.threads);
+            for share in &row.speed.matrices {
+                let of_all = share.gb_per_second.zip(bandwidth).map(|(rate, all)| rate / all.gb_per_second);
+                rows.push(vec![
+                    row.name.clone(),
+                    share.matrices.clone(),
+                    row.threads.to_string(),
+                    share.products.to_string(),
+                    format!("{:.3} ({:.1} %)", share.time.ms_per_token, share.time.percent),
+                    optional(share.gb_per_second.map(|rate| format!("{rate:.2}"))),
+                    optional(of_all.map(|share| format!("{:.0} %", 100.0 * share))),
+                    format!("{:.1}", share.gmac_per_second),
+                ]);
+            }
+        }
+        let header =
+            vec!["test", "matrices", "threads", "products", "ms per token", "GB/s", "of bandwidth", "Gmac/s"];
+        (!rows.is_empty()).then_some(Sheet { header, text_columns: 2, rows })
     }
 }
 

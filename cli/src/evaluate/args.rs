@@ -54,7 +54,7 @@ pub struct EvalArgs {
     /// Score a task: hellaswag, winogrande, arc, piqa, mmlu, truthfulqa_mc or lambada, with prompts as lm-eval makes them
     #[arg(long, value_name = "TASK", requires = "task_file", conflicts_with_all = ["chunks", "store", "part", "save_base", "early_exit", "kv_window", "kv_policy"])]
     pub(super) task: Option<Task>,
-    /// Items of the task: JSONL with the records of the hub's data set, or a file that llama-perplexity reads
+    /// Items of the task: the hub's data set as Parquet or JSONL, or a file that llama-perplexity reads
     #[arg(long, value_name = "FILE", requires = "task")]
     pub(super) task_file: Option<PathBuf>,
     /// Examples before each item, drawn as lm-eval draws them

@@ -20,4 +20,4 @@ pub use bandwidth::{Bandwidth, read_bandwidth};
 pub use cold_load::{ColdLoad, cold_load};
 pub use kernel::{KernelRow, KernelTest, Residence, kernel_tests};
 pub use machine::{Caches, clock_ghz};
-pub use speed::{Breakdown, Rate, Speed, SpeedOptions, Test, TestKind, TimeShare, speed};
+pub use speed::{Breakdown, MatrixShare, Rate, Speed, SpeedOptions, Test, TestKind, TimeShare, speed};

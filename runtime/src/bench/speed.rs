@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::decoder::{KvOptions, Profile, Section};
+use crate::decoder::{KvOptions, MatrixTime, Profile, Section};
 use crate::error::{Result, RuntimeError};
 use crate::progress::Progress;
 use crate::runner::{Runner, Sequence};
@@ -112,6 +112,22 @@ impl Breakdown {
     }
 }
 
+/// What products of some matrices take, in all layers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MatrixShare {
+    /// The matrices that are multiplied together: `2 x 1536x576 n4`.
+    pub matrices: String,
+    /// Products for each token that is decoded, or for each step of a prompt and the head.
+    pub products: u64,
+    /// Their time.
+    #[serde(flatten)]
+    pub time: TimeShare,
+    /// Of decoding: weights read per second, in GB (10^9 bytes).
+    pub gb_per_second: Option<f64>,
+    /// 10^9 multiply-adds per second.
+    pub gmac_per_second: f64,
+}
+
 /// Result of one [`Test`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Speed {
@@ -128,6 +144,8 @@ pub struct Speed {
     pub layers_per_token: Option<f64>,
     /// Where the time goes, from one more repetition, so that measuring it costs the others nothing; where asked for.
     pub breakdown: Option<Breakdown>,
+    /// The same by matrices, in the order of computation; empty where it is not known.
+    pub matrices: Vec<MatrixShare>,
     /// What choosing a token with the default options takes, which is no part of the speed; of decoding, where the breakdown
     /// was asked for.
     pub sampling_ms_per_token: Option<f64>,
@@ -202,13 +220,20 @@ impl<R: Runner> Run<'_, R> {
             layers_per_token: self.layers_per_token(),
             disk_bytes_per_token: disk.map(|bytes| bytes / tokens / repetitions as f64),
             breakdown: None,
+            matrices: Vec::new(),
             sampling_ms_per_token: None,
         };
         if explain {
             if let Some(profile) = self.state.profile() {
                 profile.set(true);
+                self.state.matrix_times().into_iter().for_each(|times| times.set(true));
                 let elapsed = self.once(progress)?;
                 speed.breakdown = self.state.profile().map(|profile| breakdown(profile, elapsed, tokens));
+                if let Some(times) = self.state.matrix_times() {
+                    let share = |product: &MatrixTime| matrix_share(product, self.test, elapsed);
+                    speed.matrices = times.products().iter().map(share).collect();
+                    times.set(false);
+                }
             }
             if self.test.kind == TestKind::Decode {
                 speed.sampling_ms_per_token = Some(sampling_ms(&self.logits)?);
@@ -283,6 +308,21 @@ fn breakdown(profile: &Profile, elapsed: Duration, tokens: f64) -> Breakdown {
         elementwise: part(elementwise),
         head: part(head),
         other: part(other),
+    }
+}
+
+fn matrix_share(product: &MatrixTime, test: Test, elapsed: Duration) -> MatrixShare {
+    let nanoseconds = product.nanoseconds as f64;
+    let decodes = test.kind == TestKind::Decode;
+    MatrixShare {
+        matrices: product.name(),
+        products: if decodes { product.calls / test.tokens as u64 } else { product.calls },
+        time: TimeShare {
+            ms_per_token: nanoseconds / 1e6 / test.tokens as f64,
+            percent: 100.0 * nanoseconds / elapsed.as_nanos() as f64,
+        },
+        gb_per_second: decodes.then(|| product.bytes as f64 / nanoseconds),
+        gmac_per_second: product.multiply_adds as f64 / nanoseconds,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What weights of block types are multiplied with, and by what attention over many tokens is computed.
 
+use super::matrix_times::MatrixTimes;
 use crate::linear::{Input, Latents};
 use qsf_cpu::{Cpu, Int8Rows, Int8x256Rows};
 
@@ -43,6 +44,8 @@ pub(super) struct CodedRows {
     wide: Int8x256Rows,
     /// Between both matrices of adapters.
     pub latents: Latents,
+    /// What products take.
+    pub times: MatrixTimes,
 }
 
 impl CodedRows {

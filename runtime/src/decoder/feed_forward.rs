@@ -64,11 +64,13 @@ impl Decoder {
             let at_once = factor == 1.0 && mlp.cutoff.is_none();
             if let [Some(a), Some(b)] = pair.map(|linear| linear.resident().filter(|_| at_once)) {
                 let mut latents = std::mem::take(&mut coded.latents);
+                let (began, tokens) = (coded.times.begin(), input.len() / mlp.up.weight.cols());
                 let blocks = pair.iter().any(|linear| linear.weight.has_blocks());
                 let input = coded.input(&self.cpu, self.activations, input, mlp.up.weight.cols(), blocks);
                 let adapters = pair.map(|linear| linear.low_rank.as_deref());
                 let adapted = Adapted::new(adapters, &input, &mut latents);
                 self.cpu.gated_linear(function, [a, b], &adapted, &input, gate);
+                coded.times.end(began, pair.iter().map(|linear| &linear.weight), tokens);
                 coded.latents = latents;
                 profile.lap(Section::Matmul);
                 return Ok(gate);

@@ -21,7 +21,7 @@
 //! | `clustered_head` | logits of the likeliest clusters of tokens only |
 //! | `exit_rule`, `early_exit`, `skipping` | layers that are left out for a token, or always |
 //! | `layer_runner`, `observe` | layers one by one, and who looks at the inputs of their matrices |
-//! | `profile` | where the time goes |
+//! | `profile`, `matrix_times` | where the time goes, by kinds of work and by matrices |
 
 mod activations;
 mod attention;
@@ -40,6 +40,7 @@ mod latent;
 mod latent_buffers;
 mod layer_runner;
 mod logits;
+mod matrix_times;
 mod mixer_buffers;
 mod observe;
 mod per_layer;
@@ -63,6 +64,7 @@ pub use exit_rule::LayerCount;
 pub use kv_cache::{KvCache, KvOptions};
 pub use kv_keep::{KvKeep, KvPolicy};
 pub use layer_runner::LayerRunner;
+pub use matrix_times::{MatrixTime, MatrixTimes};
 pub use observe::{AttentionLook, InputObserver, LinearInput};
 pub use profile::{Profile, Section};
 pub use skipping::skipped_layers;

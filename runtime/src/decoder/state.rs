@@ -13,7 +13,7 @@ use super::per_layer_buffers::{PerLayerBuffers, PerLayerWidths};
 use super::rotation::Rotation;
 use super::routing::Routing;
 use super::stream_buffers::{StreamBuffers, StreamWidths};
-use super::{KvCache, KvOptions, Profile};
+use super::{KvCache, KvOptions, MatrixTimes, Profile};
 use crate::error::Result;
 use qsf_cpu::{AlignedFloats, AttentionBuffer, Int8Rows};
 
@@ -261,6 +261,11 @@ impl DecoderState {
     /// Where the time of the steps goes; off until it is switched on.
     pub fn profile(&mut self) -> &mut Profile {
         &mut self.profile
+    }
+
+    /// What each product of matrices takes; off until it is switched on.
+    pub fn matrix_times(&mut self) -> &mut MatrixTimes {
+        &mut self.coded.times
     }
 
     /// Forgets all positions from `position` on.

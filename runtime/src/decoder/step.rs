@@ -437,7 +437,10 @@ impl Decoder {
         outs: &mut [&mut [f32]],
     ) -> Result<()> {
         let mut latents = std::mem::take(&mut coded.latents);
+        let began = coded.times.begin();
         let done = self.adapted_linears(linears, input, coded, &mut latents, outs);
+        let weights = linears.iter().map(|linear| &linear.weight);
+        coded.times.end(began, weights, input.len() / linears[0].weight.cols());
         coded.latents = latents;
         done
     }

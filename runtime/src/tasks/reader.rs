@@ -88,7 +88,10 @@ impl<'a> TaskReader<'a> {
     pub(super) fn place(&self, item: &Item) -> String {
         match item.line {
             0 => format!("{}: item {}", self.request.path.display(), item.number + 1),
-            line => format!("{}: line {line}", self.request.path.display()),
+            line => {
+                let unit = if self.format() == TaskFormat::Parquet { "row" } else { "line" };
+                format!("{}: {unit} {line}", self.request.path.display())
+            }
         }
     }
 }

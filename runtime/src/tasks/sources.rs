@@ -11,6 +11,7 @@ use super::records::read_record;
 use super::task::Task;
 use crate::content::no_model;
 use crate::error::{Result, RuntimeError};
+use crate::parquet::{self, ParquetRows};
 use crate::text_file::{Lines, TextFile, TextSource as _};
 
 /// Longest line.
@@ -23,6 +24,8 @@ const START: usize = 16;
 pub enum TaskFormat {
     /// A record of the hub's data set as JSON on every line.
     JsonLines,
+    /// The hub's data set itself.
+    Parquet,
     /// The text or binary files of llama.cpp.
     LlamaCpp,
 }
@@ -32,6 +35,7 @@ impl TaskFormat {
     pub const fn name(self) -> &'static str {
         match self {
             TaskFormat::JsonLines => "jsonl",
+            TaskFormat::Parquet => "parquet",
             TaskFormat::LlamaCpp => "llama.cpp",
         }
     }
@@ -40,6 +44,7 @@ impl TaskFormat {
 /// A task file that is being read.
 pub(super) enum TaskSource {
     Records(Lines<TextFile>),
+    Parquet(Box<ParquetRows>),
     HellaSwag(Lines<TextFile>),
     Winogrande(Lines<TextFile>),
     Binary(Box<BinaryItems<BufReader<File>>>),
@@ -50,11 +55,8 @@ impl TaskSource {
     pub fn open(task: Task, path: &Path) -> Result<TaskSource> {
         let start = start(path)?;
         let wrong = |found: &str| Err(RuntimeError::bad_input(path, "the task file", expected(task), found));
-        if start.starts_with(b"PAR1") {
-            return wrong(
-                "Parquet; make JSONL of it: python -c \"import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], \
-                 orient='records', lines=True)\" IN.parquet OUT.jsonl",
-            );
+        if start.starts_with(parquet::MAGIC) {
+            return Ok(TaskSource::Parquet(Box::new(ParquetRows::open(path, task.columns())?)));
         }
         if start.starts_with(b"\x1f\x8b") || start.starts_with(b"\x28\xb5\x2f\xfd") {
             return wrong("a compressed file; unpack it first");
@@ -82,20 +84,29 @@ impl TaskSource {
     pub fn format(&self) -> TaskFormat {
         match self {
             TaskSource::Records(_) => TaskFormat::JsonLines,
+            TaskSource::Parquet(_) => TaskFormat::Parquet,
             _ => TaskFormat::LlamaCpp,
         }
     }
 
-    /// The next item, and the line that it begins at (in a binary file its number, from 1). `path` is for messages.
+    /// The next item, and the line that it begins at or its row (0 in a binary file). `path` is for messages.
     pub fn next(&mut self, task: Task, path: &Path) -> Result<Option<(usize, Document)>> {
         match self {
             TaskSource::Records(lines) => {
                 let Some((line, text)) = filled_line(lines, path)? else { return Ok(None) };
-                let document = read_record(task, &text).map_err(|found| {
-                    let expected = format!("a record of {} ({})", task.name(), task.members());
-                    RuntimeError::bad_input(path, format!("line {line}"), expected, found)
-                })?;
-                Ok(Some((line, document)))
+                let document = read_record(task, &text);
+                Ok(Some((
+                    line,
+                    document.map_err(|found| bad_record(task, path, format!("line {line}"), found))?,
+                )))
+            }
+            TaskSource::Parquet(rows) => {
+                let Some((row, record)) = rows.next_row()? else { return Ok(None) };
+                let document = read_record(task, &record.to_string());
+                Ok(Some((
+                    row,
+                    document.map_err(|found| bad_record(task, path, format!("row {row}"), found))?,
+                )))
             }
             TaskSource::Winogrande(lines) => {
                 let Some((line, text)) = filled_line(lines, path)? else { return Ok(None) };
@@ -132,6 +143,11 @@ impl TaskSource {
     }
 }
 
+fn bad_record(task: Task, path: &Path, place: String, found: String) -> RuntimeError {
+    let expected = format!("a record of {} ({})", task.name(), task.members());
+    RuntimeError::bad_input(path, place, expected, found)
+}
+
 fn bad_line(path: &Path, line: usize, found: String) -> RuntimeError {
     RuntimeError::bad_input(path, format!("line {line}"), "an item as llama-perplexity reads it", found)
 }
@@ -162,7 +178,7 @@ fn filled_line(lines: &mut Lines<TextFile>, path: &Path) -> Result<Option<(usize
 }
 
 fn expected(task: Task) -> String {
-    let records = format!("JSONL with records of {} ({})", task.name(), task.members());
+    let records = format!("JSONL or Parquet with records of {} ({})", task.name(), task.members());
     match task {
         Task::HellaSwag | Task::Winogrande => format!("{records}, or llama.cpp's text file"),
         Task::Lambada => records,

@@ -59,6 +59,19 @@ impl Task {
         }
     }
 
+    /// The columns of [`members`](Self::members) in a table.
+    pub(super) const fn columns(self) -> &'static [&'static str] {
+        match self {
+            Task::HellaSwag => &["activity_label", "ctx_a", "ctx_b", "endings", "label"],
+            Task::Winogrande => &["sentence", "option1", "option2", "answer"],
+            Task::Arc => &["question", "choices", "answerKey"],
+            Task::Piqa => &["goal", "sol1", "sol2", "label"],
+            Task::Mmlu => &["question", "choices", "answer", "subject"],
+            Task::TruthfulQa => &["question", "mc1_targets", "mc2_targets"],
+            Task::Lambada => &["text"],
+        }
+    }
+
     /// How examples are taken from those that there are.
     pub(super) const fn sampling(self) -> Sampling {
         match self {

@@ -45,6 +45,7 @@ fn check_row(report: &Value, row: &Value) {
             "disk_bytes_per_token",
             "gb_per_second",
             "kind",
+            "matrices",
             "name",
             "sampling_ms_per_token",
             "threads",
@@ -62,6 +63,16 @@ fn check_row(report: &Value, row: &Value) {
     assert_eq!(row["breakdown"].as_object().unwrap().len(), parts.len());
     let all: f64 = parts.iter().map(|part| number(row, &format!("/breakdown/{part}/percent"))).sum();
     assert!((all - 100.0).abs() < 0.1, "parts of {all} %: {row:#}");
+    let matrices = row["matrices"].as_array().unwrap();
+    let of_matrices: f64 = matrices.iter().map(|share| number(share, "/ms_per_token")).sum();
+    let of_parts =
+        number(row, "/breakdown/matmul/ms_per_token") + number(row, "/breakdown/head/ms_per_token");
+    assert!(of_matrices > 0.0 && of_matrices <= of_parts, "{of_matrices} of {of_parts} ms: {row:#}");
+    if row["kind"] == "decode" {
+        let read = |share: &Value| number(share, "/gb_per_second") * number(share, "/ms_per_token") * 1e6;
+        let bytes = matrices.iter().map(read).sum::<f64>() / number(report, "/weight_bytes_per_token");
+        assert!((0.9..=1.0).contains(&bytes), "matrices of {bytes} of all bytes: {row:#}");
+    }
     if row["kind"] == "decode" {
         let bytes = number(report, "/weight_bytes_per_token");
         let rate = number(row, "/gb_per_second");

@@ -149,13 +149,41 @@ fn files_of_llama_cpp_are_read() {
     refused("examples", place.dir.path(), few, 2, &["complete prompts"]);
 }
 
+fn parquet_fixture(task: &str, format: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/parquet").join(format!("{task}.{format}"))
+}
+
+/// Files by pyarrow, and the same records as lines (`scripts/make_parquet.py`).
+#[test]
+fn parquet_gives_the_figures_of_the_same_records_as_lines() {
+    let place = Place::new();
+    for task in TASKS {
+        let scores = |format: &str| -> (Value, String) {
+            let items = parquet_fixture(task, format);
+            let call = place.eval(&format!("--task {task} --json --task-out out.jsonl --force --task-file"));
+            let report = call.arg(&items).run().json();
+            assert_eq!(report["format"], format);
+            (report["measures"].clone(), fs::read_to_string(place.dir.path().join("out.jsonl")).unwrap())
+        };
+        assert_eq!(scores("parquet"), scores("jsonl"), "{task}");
+    }
+    let few = |format: &str| {
+        let items = parquet_fixture("hellaswag", format);
+        place.eval("--task hellaswag --few-shot 1 --json --task-file").arg(&items).run().json()["measures"]
+            .clone()
+    };
+    assert_eq!(few("parquet"), few("jsonl"));
+    let other = place.eval("--task piqa --task-file").arg(parquet_fixture("mmlu", "parquet"));
+    refused("another task's file", place.dir.path(), other, 3, &["mmlu.parquet", "row 1", "goal"]);
+}
+
 #[test]
 fn files_that_are_no_task_are_refused_by_line_before_anything_is_scored() {
     let place = Place::new();
     let good = lines(&records("hellaswag"));
     let long = format!("{good}{{\"ctx_a\": \"{}\"}}\n", "x".repeat(1 << 20));
     for (name, content, says) in [
-        ("parquet", b"PAR1....".to_vec(), &["Parquet", "to_json"][..]),
+        ("parquet", b"PAR1....".to_vec(), &["footer", "a file of 8 bytes"][..]),
         ("gzip", b"\x1f\x8b\x08".to_vec(), &["unpack"]),
         ("empty", Vec::new(), &["empty"]),
         ("list", b"[{}]".to_vec(), &["jq -c"]),
