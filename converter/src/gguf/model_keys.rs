@@ -11,7 +11,7 @@ use super::value::Value;
 const WITH_KEY_LENGTH: [&str; 7] = ["gemma2", "gemma3", "qwen3", "qwen3moe", "llama", "smollm3", "cohere2"];
 
 /// Architectures whose files say how many tokens there are, which their lists of tokens say, too.
-const WITH_VOCAB_SIZE: [&str; 11] = [
+const WITH_VOCAB_SIZE: [&str; 12] = [
     "llama",
     "smollm3",
     "arcee",
@@ -23,6 +23,7 @@ const WITH_VOCAB_SIZE: [&str; 11] = [
     "granitemoe",
     "lfm2",
     "mistral3",
+    "mistral4",
 ];
 
 /// The keys of everything but positions.

@@ -22,7 +22,10 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     // Counts of weights of a mixture, rounded.
     ("general.size_label", &["gpt_oss_mxfp4"]),
     // Numbers of transformers that the reference does not look at: widths of feed-forwards, positions, layers.
-    ("feed_forward_length", &["gpt2", "phi", "gemma4_experts", "gemma4_keys_are_values", "qwen3_5_moe"]),
+    (
+        "feed_forward_length",
+        &["gpt2", "phi", "gemma4_experts", "gemma4_keys_are_values", "qwen3_5_moe", "gpt_bigcode"],
+    ),
     ("context_length", &["bloom", "granitemoehybrid"]),
     ("full_attention_interval", &["qwen3_5", "qwen3_5_moe", "qwen3_next_experts"]),
     ("expert_shared_feed_forward_length", &["ernie4_5_moe"]),
@@ -34,7 +37,8 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     ("expert_weights_norm", &["deepseek_v2", "deepseek_v2_groups"]),
     ("expert_feed_forward_length", &["granitemoe", "granitemoehybrid", "granitemoeshared", "olmoe"]),
     ("rope.scaling.finetuned", &["granite", "granitemoe", "granitemoeshared"]),
-    ("rope.scaling.yarn_attn_factor", &["deepseek_v3", "ministral3"]),
+    ("rope.scaling.yarn_attn_factor", &["deepseek_v3", "ministral3", "mistral4"]),
+    ("attention.temperature_scale", &["mistral4"]),
     ("rope.scaling.yarn_beta_fast", &["llama_yarn", "olmo3"]),
     ("rope.scaling.yarn_beta_slow", &["llama_yarn", "olmo3"]),
     ("rope.dimension_sections", &["qwen3_next_experts"]),
@@ -51,21 +55,29 @@ const DIFFERENT: &[(&str, &[&str])] = &[
 
 const ALL: &[&str] = &[];
 
-/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Falcon-H1, Jamba,
-/// Mamba and Nemotron-H, GGUF files are read only.
-const REFUSED: [&str; 13] = [
+/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Apertus, Falcon-H1,
+/// Gemma 3n, GLM-4 of 2024, Jamba, Kimi Linear, Llama 4, Mamba, MiMo, Nemotron-H and Phi-3.5-MoE, GGUF files are read only.
+const REFUSED: [&str; 21] = [
+    "apertus",
     "falcon_h1_norm",
     "falcon_mamba",
     "gemma2",
     "gemma3",
+    "gemma3n",
+    "glm",
     "gpt_oss",
     "jamba",
+    "kimi_linear",
     "lfm2_moe",
+    "llama4_text",
     "mamba",
     "mamba2",
+    "mimo_v2_flash",
     "minicpm3",
+    "mpt",
     "nemotron_h",
     "nemotron_h_moe",
+    "phimoe",
     "smollm3",
 ];
 

@@ -9,7 +9,7 @@ use crate::source::mapping::{NameRule, NameTable, StoredPart, parts_of};
 
 /// Architectures whose queries, keys and values are one tensor in llama.cpp's files (and whose gate and up are, where their table
 /// has that).
-const FUSED: [&str; 4] = ["gpt2", "gptneox", "bloom", "phi3"];
+const FUSED: [&str; 6] = ["gpt2", "gptneox", "bloom", "phi3", "starcoder", "mpt"];
 
 /// Names of the tensors of one model.
 #[derive(Debug, Clone)]

@@ -59,12 +59,23 @@ pub(in crate::source::gguf) struct Architecture {
     pub keys: &'static [&'static str],
     /// Those of all that have a number for each layer here.
     pub per_layer: &'static [&'static str],
+    /// Vectors that files have as keys.
+    pub layer_values: &'static [LayerValues],
     /// What else there is to read.
     pub more: fn(&mut Reading<'_>) -> Result<()>,
     /// Tensor names.
     pub table: &'static NameTable,
     /// Vectors that every model of this kind has, of those that others go without.
     pub biases: &'static [TensorKind],
+}
+
+/// A key with a number for each layer, each a vector of the model.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::source::gguf) struct LayerValues {
+    /// The whole key.
+    pub key: &'static str,
+    /// What the table calls them.
+    pub name: &'static str,
 }
 
 /// How positions enter.
@@ -148,6 +159,7 @@ pub(super) const LLAMA: Architecture = Architecture {
     also: &["mistral"],
     keys: &[],
     per_layer: &[],
+    layer_values: &[],
     more: |_| Ok(()),
     table: &names::NEIGHBOURING_PAIRS,
     biases: &[],
@@ -184,7 +196,7 @@ const GEMMA2: Architecture = Architecture {
     ..QWEN2
 };
 
-const GPT2: Architecture = Architecture {
+pub(super) const GPT2: Architecture = Architecture {
     name: "gpt2",
     model_type: "gpt2",
     norm: NormKind::LayerNorm,
@@ -347,4 +359,14 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     MISTRAL3,
     HUNYUAN_DENSE,
     HUNYUAN_MOE,
+    GEMMA3N,
+    KIMI_LINEAR,
+    MIMO2,
+    MISTRAL4,
+    CHATGLM,
+    APERTUS,
+    LLAMA4,
+    PHIMOE,
+    STARCODER,
+    MPT,
 ];
