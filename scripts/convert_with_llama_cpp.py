@@ -19,8 +19,8 @@ import sys
 import tempfile
 
 # Architectures that llama.cpp knows; one of those that differ only in what it does not write.
-NAMES = ["apertus", "arcee", "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_groups", "deepseek_v3", "dots1",
-         "ernie4_5", "ernie4_5_moe", "exaone4", "exaone4_full", "falcon_h1_norm", "falcon_mamba", "gemma", "gemma2",
+NAMES = ["apertus", "arcee", "bamba", "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_groups", "deepseek_v3", "dots1",
+         "ernie4_5", "ernie4_5_moe", "exaone4", "exaone4_full", "falcon", "falcon_groups", "falcon_h1_norm", "falcon_mamba", "gemma", "gemma2",
          "gemma3", "gemma3n", "gemma4", "gemma4_experts", "gemma4_keys_are_values", "glm", "glm4", "glm4_moe",
          "glm4_moe_lite", "glm4_moe_plain", "gpt2", "gpt_bigcode", "gpt_neox", "gpt_oss", "gpt_oss_mxfp4", "granite",
          "granitemoe", "granitemoehybrid", "granitemoeshared", "jamba", "kimi_linear", "lfm2", "lfm2_moe", "llama3",
@@ -116,6 +116,9 @@ def under_known_names(config):
         # It does not count the position of the query.
         config["sliding_window"] -= 1
         config["topk_method"], config["scoring_func"] = "noaux_tc", "sigmoid"
+    if kind == "bamba":
+        head_dim = config["hidden_size"] // config["num_attention_heads"]
+        config["attn_rotary_emb"] = int(head_dim * config["rope_parameters"]["partial_rotary_factor"])
     if kind == "glm":
         # As the files that came before those of transformers.
         config["layernorm_epsilon"], config["seq_length"] = config["rms_norm_eps"], config["max_position_embeddings"]

@@ -1,6 +1,6 @@
 //! All keys of a file.
 
-use qsf_format::{Provenance, TensorKind};
+use qsf_format::{PositionConfig, Provenance, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::gguf::GgufNames;
@@ -30,6 +30,14 @@ pub(super) fn model_metadata(source: &dyn WeightSource, names: &GgufNames) -> Re
     if names.architecture() == "gptneox" && !has(TensorKind::AttnQBias) {
         let what = "attention without biases in a GGUF file";
         let supported = "llama.cpp loads GPT-NeoX only with them; write a QSF file instead (OUT.qsf)";
+        return Err(RuntimeError::unsupported(source.path(), what, supported).into());
+    }
+    // In other pairs than the model, whose rows its converter moves by whole heads.
+    let in_part = matches!(source.config().position, PositionConfig::Rope { dims: Some(_), .. });
+    if names.architecture() == "granitehybrid" && in_part && source.gguf_metadata().is_none() {
+        let what = "rotation of a part of each head in a GGUF file";
+        let supported =
+            "llama.cpp rotates otherwise for this architecture; write a QSF file instead (OUT.qsf)";
         return Err(RuntimeError::unsupported(source.path(), what, supported).into());
     }
     let mut keys = Keys::new(names.architecture());

@@ -24,16 +24,30 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     // Numbers of transformers that the reference does not look at: widths of feed-forwards, positions, layers.
     (
         "feed_forward_length",
-        &["gpt2", "phi", "gemma4_experts", "gemma4_keys_are_values", "qwen3_5_moe", "gpt_bigcode"],
+        &[
+            "gpt2",
+            "phi",
+            "gemma4_experts",
+            "gemma4_keys_are_values",
+            "qwen3_5_moe",
+            "gpt_bigcode",
+            "falcon_groups",
+        ],
     ),
     ("context_length", &["bloom", "granitemoehybrid"]),
     ("full_attention_interval", &["qwen3_5", "qwen3_5_moe", "qwen3_next_experts"]),
     ("expert_shared_feed_forward_length", &["ernie4_5_moe"]),
     ("leading_dense_block_count", &["glm4_moe_lite"]),
     // Things that are so anyway, where the reference leaves them out: what readers take without the key.
-    ("rope.freq_base", &["gemma", "gpt_neox", "phi", "stablelm", "stablelm_parallel"]),
+    (
+        "rope.freq_base",
+        &["falcon", "falcon_groups", "gemma", "gpt_neox", "phi", "stablelm", "stablelm_parallel"],
+    ),
     ("attention.head_count_kv", &["gemma4", "gemma4_experts", "gpt2", "gpt_neox"]),
     ("attention.sliding_window_pattern", &["cohere2"]),
+    ("attention.key_length", &["glm"]),
+    ("attention.value_length", &["glm"]),
+    ("expert_weights_scale", &["mimo_v2_flash"]),
     ("expert_weights_norm", &["deepseek_v2", "deepseek_v2_groups"]),
     ("expert_feed_forward_length", &["granitemoe", "granitemoehybrid", "granitemoeshared", "olmoe"]),
     ("rope.scaling.finetuned", &["granite", "granitemoe", "granitemoeshared"]),
@@ -48,23 +62,23 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     ("attention.sliding_window", &["starcoder2"]),
     // Things that are so without the key.
     ("nextn_predict_layers", &["glm4_moe", "glm4_moe_plain"]),
-    ("expert_group_count", &["glm4_moe_lite", "glm4_moe_plain"]),
-    ("expert_group_used_count", &["glm4_moe_lite", "glm4_moe_plain"]),
-    ("tokenizer.ggml.add_bos_token", &["phi"]),
+    ("expert_group_count", &["glm4_moe_lite", "glm4_moe_plain", "mimo_v2_flash"]),
+    ("expert_group_used_count", &["glm4_moe_lite", "glm4_moe_plain", "mimo_v2_flash"]),
+    ("tokenizer.ggml.add_bos_token", &["glm", "phi"]),
 ];
 
 const ALL: &[&str] = &[];
 
 /// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Apertus, Falcon-H1,
-/// Gemma 3n, GLM-4 of 2024, Jamba, Kimi Linear, Llama 4, Mamba, MiMo, Nemotron-H and Phi-3.5-MoE, GGUF files are read only.
-const REFUSED: [&str; 21] = [
+/// Gemma 3n, Jamba, Kimi Linear, Mamba and Nemotron-H, GGUF files are read only.
+const REFUSED: [&str; 20] = [
     "apertus",
+    "bamba",
     "falcon_h1_norm",
     "falcon_mamba",
     "gemma2",
     "gemma3",
     "gemma3n",
-    "glm",
     "gpt_oss",
     "jamba",
     "kimi_linear",
@@ -72,7 +86,6 @@ const REFUSED: [&str; 21] = [
     "llama4_text",
     "mamba",
     "mamba2",
-    "mimo_v2_flash",
     "minicpm3",
     "mpt",
     "nemotron_h",

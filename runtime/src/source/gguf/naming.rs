@@ -9,7 +9,7 @@ use crate::source::mapping::{NameRule, NameTable, StoredPart, parts_of};
 
 /// Architectures whose queries, keys and values are one tensor in llama.cpp's files (and whose gate and up are, where their table
 /// has that).
-const FUSED: [&str; 6] = ["gpt2", "gptneox", "bloom", "phi3", "starcoder", "mpt"];
+const FUSED: [&str; 7] = ["gpt2", "gptneox", "bloom", "phi3", "starcoder", "mpt", "falcon"];
 
 /// Names of the tensors of one model.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl GgufNames {
 
     /// Names of tensors.
     pub(in crate::source) fn table(&self) -> &'static NameTable {
-        self.architecture.table
+        self.architecture.table(&self.config)
     }
 
     /// All architectures that can be written, by the name that `config.json` has for them.
@@ -99,7 +99,7 @@ impl GgufNames {
     /// The tensor that holds `id`.
     pub fn of_tensor(&self, id: TensorId) -> Option<GgufName> {
         let ranked = self.config.latent.is_some_and(|latent| latent.q_rank.is_some());
-        let rules = self.architecture.table.rules.iter();
+        let rules = self.table().rules.iter();
         let rules = rules.filter(|rule| {
             is_written(rule, id.kind)
                 && (id.kind != TensorKind::AttnQ || rule.name.contains("_q_b.") == ranked)

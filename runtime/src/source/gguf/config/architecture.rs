@@ -3,7 +3,9 @@
 //! From the definitions of the models in `transformers`. Where llama.cpp computes something else (GPT-NeoX's exact GELU as
 //! its approximation, Phi-3 without its window), the model's own definition counts.
 
-use qsf_format::{Activation, NormKind, NormPlacement, QkNorm, Residual, RouterScore, TensorKind};
+use qsf_format::{
+    Activation, ModelConfig, NormKind, NormPlacement, QkNorm, Residual, RouterScore, TensorKind,
+};
 
 use super::super::names;
 use super::architectures::*;
@@ -65,6 +67,8 @@ pub(in crate::source::gguf) struct Architecture {
     pub more: fn(&mut Reading<'_>) -> Result<()>,
     /// Tensor names.
     pub table: &'static NameTable,
+    /// Tensor names where attention and feed-forward stand side by side, each with a norm of its own, if they are others.
+    pub side_by_side: Option<&'static NameTable>,
     /// Vectors that every model of this kind has, of those that others go without.
     pub biases: &'static [TensorKind],
 }
@@ -162,8 +166,16 @@ pub(super) const LLAMA: Architecture = Architecture {
     layer_values: &[],
     more: |_| Ok(()),
     table: &names::NEIGHBOURING_PAIRS,
+    side_by_side: None,
     biases: &[],
 };
+
+impl Architecture {
+    /// Tensor names of a model of this architecture.
+    pub fn table(&self, config: &ModelConfig) -> &'static NameTable {
+        self.side_by_side.filter(|_| config.residual == Residual::Parallel).unwrap_or(self.table)
+    }
+}
 
 const QWEN2: Architecture = Architecture {
     name: "qwen2",
@@ -369,4 +381,5 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     PHIMOE,
     STARCODER,
     MPT,
+    FALCON,
 ];

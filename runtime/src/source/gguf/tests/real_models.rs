@@ -25,7 +25,7 @@ fn converted_by_llama_cpp() -> Vec<(String, PathBuf, PathBuf)> {
         })
         .collect();
     models.sort();
-    assert_eq!(models.len(), 73);
+    assert_eq!(models.len(), 76);
     models
 }
 
@@ -62,6 +62,7 @@ fn forget(name: &str, config: &mut ModelConfig) {
         ("llama4_text", PositionConfig::Rope { unrotated_layers, .. }) => {
             unrotated_layers.clear();
             (config.sliding_window, config.query_growth) = (None, None);
+            config.window_chunks = false;
         }
         ("phimoe", PositionConfig::Rope { scaling: Some(scaling), .. }) => {
             if let RopeScaling::LongRope { attention_factor, .. } = scaling {

@@ -29,7 +29,6 @@ pub(in super::super) const GLM4: Architecture = Architecture {
 pub(in super::super) const CHATGLM: Architecture = Architecture {
     name: "chatglm",
     model_type: "glm",
-    written: false,
     placement: NormPlacement::Pre,
     more: width_of_heads,
     table: &CHATGLM_TABLE,

@@ -14,7 +14,6 @@ pub(in super::super) const LLAMA4: Architecture = Architecture {
     name: "llama4",
     model_type: "llama4_text",
     also: &["llama4"],
-    written: false,
     positions: PAIRS,
     window: Window::AllButEvery(INTERVAL),
     default_window: Some(CHUNK),
@@ -45,9 +44,12 @@ fn chunks(reading: &mut Reading<'_>) -> Result<()> {
         experts.weigh_inputs = true;
         config.qk_norm = (experts.count != WITHOUT_NORMS).then_some(QkNorm::RotatedHeadPlain);
     }
-    let Some(SlidingWindow { layers: chunked, .. }) = &config.sliding_window else { return Ok(()) };
-    config.window_chunks = true;
+    let Some(SlidingWindow { size, layers: chunked }) = &config.sliding_window else { return Ok(()) };
     let unrotated = (0..config.layers).filter(|layer| !chunked.contains(layer)).collect();
+    config.window_chunks = *size < config.max_positions;
+    if !config.window_chunks {
+        config.sliding_window = None;
+    }
     if let PositionConfig::Rope { unrotated_layers, .. } = &mut config.position {
         *unrotated_layers = unrotated;
     }

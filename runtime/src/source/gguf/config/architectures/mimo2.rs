@@ -15,7 +15,6 @@ pub(in super::super) const MIMO2: Architecture = Architecture {
     name: "mimo2",
     model_type: "mimo_v2_flash",
     also: &[],
-    written: false,
     positions: rotary(Some(10_000.0), None, false, false),
     window: Window::AllButEvery(6),
     experts: ExpertUse::Maybe("mimo_v2_flash"),

@@ -14,7 +14,6 @@ pub(in super::super) const PHIMOE: Architecture = Architecture {
     name: "phimoe",
     model_type: "phimoe",
     also: &[],
-    written: false,
     norm: NormKind::LayerNorm,
     positions: ROTARY,
     window: Window::All,
