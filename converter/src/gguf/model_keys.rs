@@ -8,11 +8,12 @@ use super::own_keys::add_own;
 use super::value::Value;
 
 /// Architectures whose files name the width of a head although it follows from others.
-const WITH_KEY_LENGTH: [&str; 8] =
-    ["gemma2", "gemma3", "qwen3", "qwen3moe", "llama", "llama4", "smollm3", "cohere2"];
+const WITH_KEY_LENGTH: [&str; 9] =
+    ["gemma2", "gemma3", "gemma3n", "qwen3", "qwen3moe", "llama", "llama4", "smollm3", "cohere2"];
 
 /// Architectures whose files say how many tokens there are, which their lists of tokens say, too.
-const WITH_VOCAB_SIZE: [&str; 13] = [
+const WITH_VOCAB_SIZE: [&str; 14] = [
+    "apertus",
     "llama",
     "llama4",
     "smollm3",
@@ -84,7 +85,7 @@ fn add_window(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
             }
             keys.u32("attention.sliding_window", window.size);
             let usual = names.is_default_window(window.size, &window.layers);
-            if !usual || matches!(names.architecture(), "olmo2" | "gemma4") {
+            if !usual || matches!(names.architecture(), "olmo2" | "gemma3n" | "gemma4") {
                 keys.add("attention.sliding_window_pattern", Value::Bools(sliding.collect()));
             }
         }

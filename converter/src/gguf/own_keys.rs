@@ -78,6 +78,13 @@ const OWN: &[Own] = &[
     }),
     // How pairs are shared out among the positions of pictures. Those of text are equal: any will do.
     ("rope.dimension_sections", |_, _| Some(Value::I32s(vec![11, 11, 10, 0]))),
+    // Residual streams, and gates that are 0 below a quantile
+    ("altup.active_idx", |_, _| Some(Value::U32(0))),
+    ("altup.num_inputs", |config, _| config.streams.map(Value::U32)),
+    ("activation_sparsity_scale", |config, _| {
+        let part = |layer: u32| config.gate_sparsity_of(layer).unwrap_or(0.0);
+        Some(Value::F32s((0..config.layers).map(|layer| GgufNames::quantile_of(part(layer))).collect()))
+    }),
     // Granite: whether anything is rotated
     ("rope.scaling.finetuned", |config, _| match &config.position {
         PositionConfig::Rope { unrotated_layers, .. } => {

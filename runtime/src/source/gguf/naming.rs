@@ -3,7 +3,7 @@
 
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
-use super::config::{ARCHITECTURES, Architecture, ExpertUse, Positions, scale_of_yarn};
+use super::config::{ARCHITECTURES, Architecture, ExpertUse, Positions, quantile_of, scale_of_yarn};
 use crate::source::RowOrder;
 use crate::source::mapping::{NameRule, NameTable, StoredPart, parts_of};
 
@@ -94,6 +94,20 @@ impl GgufNames {
     /// What `scale_of_yarn` makes of this multiplier for scores.
     pub fn scale_of_yarn(multiplier: f64, factor: f32, head_dim: u32) -> f32 {
         scale_of_yarn(multiplier, factor, head_dim)
+    }
+
+    /// Vectors that files have as keys with a number for each layer: the key, and what it holds.
+    pub fn layer_values(&self) -> impl Iterator<Item = (&'static str, TensorKind)> {
+        let rules = self.table().rules;
+        self.architecture.layer_values.iter().filter_map(|values| {
+            let rule = rules.iter().find(|rule| rule.name == values.name)?;
+            Some((values.key, *rule.kinds.first()?))
+        })
+    }
+
+    /// The quantile of the standard normal distribution that files have of a part of it.
+    pub fn quantile_of(part: f32) -> f32 {
+        quantile_of(part)
     }
 
     /// The tensor that holds `id`.

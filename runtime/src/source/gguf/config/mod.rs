@@ -18,7 +18,7 @@ use qsf_format::{
 
 use self::architecture::Window;
 pub(super) use self::architecture::{ARCHITECTURES, Architecture, ExpertUse, LayerValues, Positions};
-pub(super) use self::architectures::scale_of_yarn;
+pub(super) use self::architectures::{quantile_of, scale_of_yarn};
 use self::experts::experts_of;
 use self::keys::{Keys, need};
 use self::reading::Reading;

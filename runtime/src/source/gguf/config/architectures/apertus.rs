@@ -14,7 +14,6 @@ pub(in super::super) const APERTUS: Architecture = Architecture {
     name: "apertus",
     model_type: "apertus",
     also: &[],
-    written: false,
     activation: Activation::Xielu,
     gated_ffn: false,
     positions: ROTARY,

@@ -8,6 +8,7 @@ use super::super::architecture::{Architecture, ExpertUse, LLAMA, Window, rotary}
 use super::super::reading::Reading;
 use super::gemma4::LAYER_INPUTS;
 use crate::error::{Result, RuntimeError};
+use crate::normal;
 use crate::source::gguf::name_groups::{ATTENTION, ENDS, FFN, POST_NORMS, PRE_NORMS, QK_NORMS};
 use crate::source::gguf::names::table;
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
@@ -16,7 +17,6 @@ pub(in super::super) const GEMMA3N: Architecture = Architecture {
     name: "gemma3n",
     model_type: "gemma3n_text",
     also: &["gemma3n"],
-    written: false,
     placement: NormPlacement::PreAndPost,
     activation: Activation::GeluTanh,
     positions: rotary(Some(10_000.0), None, false, false),
@@ -31,6 +31,7 @@ pub(in super::super) const GEMMA3N: Architecture = Architecture {
         "attention.shared_kv_layers",
         "embedding_length_per_layer_input",
     ],
+    per_layer: &["feed_forward_length"],
     more: streams,
     table: &TABLE,
     ..LLAMA
@@ -77,17 +78,21 @@ fn streams(reading: &mut Reading<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The quantile that files have of such a part.
+pub(in crate::source::gguf) fn quantile_of(part: f32) -> f32 {
+    if part == 0.0 { f32::NEG_INFINITY } else { normal::normal_quantile(part) }
+}
+
 /// How large a part of a standard normal distribution is below `quantile`: the shortest decimal number that has this quantile, as
 /// such parts are chosen by people and files have the quantile in 32 bits.
 fn part_below(quantile: f32) -> f32 {
-    let below = |x: f64| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
-    let part = below(f64::from(quantile));
+    let part = normal::part_below(f64::from(quantile));
     if part.is_nan() || part == 0.0 {
         return 0.0;
     }
     // How far the quantile is from another in the last of its bits, and a few more that torch loses.
     let near = f64::from(quantile.abs().max(1.0)) * 1e-6;
-    let [low, high] = [-near, near].map(|by| below(f64::from(quantile) + by));
+    let [low, high] = [-near, near].map(|by| normal::part_below(f64::from(quantile) + by));
     let rounded = |digits: i32| {
         let unit = 10f64.powi(digits);
         (part * unit).round() / unit

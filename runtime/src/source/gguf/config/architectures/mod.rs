@@ -39,6 +39,7 @@ pub(super) use falcon::FALCON;
 pub(super) use falcon_h1::FALCON_H1;
 pub(super) use gemma::GEMMA;
 pub(super) use gemma3n::GEMMA3N;
+pub(in crate::source::gguf) use gemma3n::quantile_of;
 pub(super) use gemma4::GEMMA4;
 pub(super) use glm4::{CHATGLM, GLM4, GLM4_MOE};
 pub(super) use gpt_oss::GPT_OSS;
