@@ -218,8 +218,10 @@ def later_cases(scale):
         num_hidden_layers=6, num_key_value_heads=2, hidden_size_per_layer_input=12 * scale,
         vocab_size_per_layer_input=VOCAB - 7, num_kv_shared_layers=3, sliding_window=6, laurel_rank=9 * scale,
         layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2)
-    yield "gemma3n", t.Gemma3nTextConfig, base(
-        scale, activation_sparsity_pattern=[0.95, 0.5, 0.0, 0.0, 0.2, 0.0], **altup), True
+    yield "gemma3n", t.Gemma3nTextConfig, base(scale, **{
+        **altup, "activation_sparsity_pattern": [0.95, 0.5, 0.0, 0.0, 0.2, 0.0],
+        # As many as GGUF files have.
+        "vocab_size_per_layer_input": VOCAB}), True
     # Three streams, gates as they are, no sharing, a scaled rotation.
     yield "gemma3n_plain", t.Gemma3nTextConfig, base(scale, **{
         **altup, "num_kv_shared_layers": 0, "altup_num_inputs": 3, "final_logit_softcapping": 9.0,

@@ -55,6 +55,7 @@ pub mod linear;
 mod mapped;
 pub mod memory;
 mod model_dir;
+mod normal;
 pub mod on_disk;
 pub mod parquet;
 mod part;

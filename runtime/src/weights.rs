@@ -4,7 +4,6 @@ mod adapters;
 mod loader;
 mod mixer;
 mod mixer_loader;
-mod quantile;
 mod streams_loader;
 
 use std::collections::HashSet;

@@ -62,15 +62,15 @@ pub(super) fn place_all(source: &dyn WeightSource, names: &GgufNames, plan: &Pla
     let mut placed: Vec<Placed> = Vec::new();
     for planned in plan.tensors() {
         let id = planned.info.id;
+        if names.layer_values().any(|(_, kind)| kind == id.kind) {
+            continue;
+        }
         let name = names.of_tensor(id).ok_or_else(|| no_name(source, id))?;
         let ty = type_in_file(planned)?;
         let Some(form) = form_in(&name, id.kind) else { return Err(no_name(source, id)) };
         check_columns(planned, form, ty)?;
-        let bytes = planned.quant.tensor_bytes(
-            Default::default(),
-            planned.info.rows as u64,
-            planned.info.cols as u64,
-        );
+        let rows = rows_in_file(source.config(), planned);
+        let bytes = planned.quant.tensor_bytes(Default::default(), rows, planned.info.cols as u64);
         let bytes = bytes.ok_or_else(|| no_whole_blocks(planned))?;
         if let Some(known) = placed.iter_mut().find(|known| known.entry.name == name.name) {
             if known.entry.ty != ty {
@@ -95,10 +95,17 @@ fn form_in(name: &GgufName, kind: TensorKind) -> Option<GgufForm> {
     name.forms.get(at).copied()
 }
 
+/// llama.cpp has a row for each token, also of those without an embedding for layers.
+fn rows_in_file(config: &ModelConfig, planned: &PlannedTensor) -> u64 {
+    let rows = planned.info.rows as u64;
+    if planned.info.id.kind == TensorKind::PerLayerEmbedding { rows.max(config.vocab.into()) } else { rows }
+}
+
 /// Fastest first; experts and heads are the slowest.
 fn dims(config: &ModelConfig, planned: &PlannedTensor) -> Vec<u64> {
     use TensorKind::*;
-    let (rows, cols, id) = (planned.info.rows as u64, planned.info.cols as u64, planned.info.id);
+    let (cols, id) = (planned.info.cols as u64, planned.info.id);
+    let rows = rows_in_file(config, planned);
     let experts = id.layer.and_then(|layer| config.experts(layer)).map_or(1, |experts| experts.count.max(1));
     let heads = u64::from(config.heads.max(1));
     let groups = config.recurrent.as_ref().and_then(|recurrent| match recurrent.mixer {
@@ -107,6 +114,10 @@ fn dims(config: &ModelConfig, planned: &PlannedTensor) -> Vec<u64> {
     });
     let in_parts = |len: u64, parts: u64| vec![len / parts, parts];
     match id.kind {
+        StreamProjection | StreamReturn => {
+            let others = u64::from(config.streams.unwrap_or(2).saturating_sub(1).max(1));
+            vec![cols, rows / others, others]
+        }
         AttnKUp | AttnVUp => vec![cols, rows / heads, heads],
         MixerConv => {
             let taps = config.recurrent.as_ref().map_or(1, |recurrent| u64::from(recurrent.taps.max(1)));

@@ -1,6 +1,6 @@
 //! All keys of a file.
 
-use qsf_format::{Provenance, TensorKind};
+use qsf_format::{Activation, PositionConfig, Provenance, TensorId, TensorKind};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::gguf::GgufNames;
@@ -32,6 +32,14 @@ pub(super) fn model_metadata(source: &dyn WeightSource, names: &GgufNames) -> Re
         let supported = "llama.cpp loads GPT-NeoX only with them; write a QSF file instead (OUT.qsf)";
         return Err(RuntimeError::unsupported(source.path(), what, supported).into());
     }
+    // In other pairs than the model, whose rows its converter moves by whole heads.
+    let in_part = matches!(source.config().position, PositionConfig::Rope { dims: Some(_), .. });
+    if names.architecture() == "granitehybrid" && in_part && source.gguf_metadata().is_none() {
+        let what = "rotation of a part of each head in a GGUF file";
+        let supported =
+            "llama.cpp rotates otherwise for this architecture; write a QSF file instead (OUT.qsf)";
+        return Err(RuntimeError::unsupported(source.path(), what, supported).into());
+    }
     let mut keys = Keys::new(names.architecture());
     let factors = add_positions(&mut keys, source.config(), names).map_err(|what| {
         let supported = "llama.cpp's files have no word for it; write a QSF file instead (OUT.qsf)";
@@ -55,8 +63,30 @@ pub(super) fn model_metadata(source: &dyn WeightSource, names: &GgufNames) -> Re
     ];
     pairs.extend(model.pairs);
     pairs.extend(keys.pairs);
+    pairs.extend(layer_values(source, names)?);
     pairs.extend(tokenizer_keys(source)?);
     Ok((pairs, factors))
+}
+
+/// Vectors of layers that the file has as keys, and the constants beside them.
+///
+/// # Errors
+/// When a vector cannot be read.
+fn layer_values(source: &dyn WeightSource, names: &GgufNames) -> Result<Pairs> {
+    let layers = source.config().layers;
+    let mut pairs = Vec::new();
+    for (key, kind) in names.layer_values() {
+        let mut numbers = Vec::new();
+        for layer in 0..layers {
+            numbers.extend(source.load(TensorId { layer: Some(layer), kind })?.to_f32());
+        }
+        pairs.push((key.to_owned(), Value::F32s(numbers)));
+    }
+    if source.config().activation == Activation::Xielu {
+        let all = |number: f32| Value::F32s(vec![number; layers as usize]);
+        pairs.extend([("xielu.beta".to_owned(), all(0.5)), ("xielu.eps".to_owned(), all(-1e-6))]);
+    }
+    Ok(pairs)
 }
 
 /// What the file says of its making. Hashes of sources have one length, so that the header has it before they are known.

@@ -8,11 +8,14 @@ use super::own_keys::add_own;
 use super::value::Value;
 
 /// Architectures whose files name the width of a head although it follows from others.
-const WITH_KEY_LENGTH: [&str; 7] = ["gemma2", "gemma3", "qwen3", "qwen3moe", "llama", "smollm3", "cohere2"];
+const WITH_KEY_LENGTH: [&str; 9] =
+    ["gemma2", "gemma3", "gemma3n", "qwen3", "qwen3moe", "llama", "llama4", "smollm3", "cohere2"];
 
 /// Architectures whose files say how many tokens there are, which their lists of tokens say, too.
-const WITH_VOCAB_SIZE: [&str; 11] = [
+const WITH_VOCAB_SIZE: [&str; 14] = [
+    "apertus",
     "llama",
+    "llama4",
     "smollm3",
     "arcee",
     "cohere2",
@@ -23,6 +26,7 @@ const WITH_VOCAB_SIZE: [&str; 11] = [
     "granitemoe",
     "lfm2",
     "mistral3",
+    "mistral4",
 ];
 
 /// The keys of everything but positions.
@@ -36,6 +40,7 @@ pub(super) fn add_model(keys: &mut Keys, config: &ModelConfig, names: &GgufNames
     keys.u32("attention.head_count_kv", config.kv_heads);
     let epsilon = match config.norm.kind {
         NormKind::RmsNorm => "attention.layer_norm_rms_epsilon",
+        NormKind::LayerNorm if architecture == "phimoe" => "attention.layer_norm_rms_epsilon",
         NormKind::LayerNorm => "attention.layer_norm_epsilon",
     };
     keys.f32(epsilon, config.norm.epsilon);
@@ -71,15 +76,29 @@ pub(super) fn add_model(keys: &mut Keys, config: &ModelConfig, names: &GgufNames
 fn add_window(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
     match &config.sliding_window {
         Some(window) => {
+            let sliding = (0..config.layers).map(|layer| window.layers.binary_search(&layer).is_ok());
+            if names.architecture() == "mimo2" {
+                // The positions before that of the query.
+                keys.u32("attention.sliding_window", window.size.saturating_sub(1));
+                let pattern = Value::I32s(sliding.map(i32::from).collect());
+                return keys.add("attention.sliding_window_pattern", pattern);
+            }
             keys.u32("attention.sliding_window", window.size);
             let usual = names.is_default_window(window.size, &window.layers);
-            if !usual || matches!(names.architecture(), "olmo2" | "gemma4") {
-                let sliding = (0..config.layers).map(|layer| window.layers.binary_search(&layer).is_ok());
+            if !usual || matches!(names.architecture(), "olmo2" | "gemma3n" | "gemma4") {
                 keys.add("attention.sliding_window_pattern", Value::Bools(sliding.collect()));
             }
         }
-        // llama.cpp takes Phi-3 files without the key for ones that have a window (Phi-4 has none).
-        None if names.architecture() == "phi3" => keys.u32("attention.sliding_window", 0),
+        // llama.cpp takes files of these without the key for ones that have a window (Phi-4 has none).
+        None if matches!(names.architecture(), "phi3" | "phimoe") => keys.u32("attention.sliding_window", 0),
+        // Here it says that all layers are rotated.
+        None if names.architecture() == "llama4" && all_rotated(config) => {
+            keys.u32("attention.sliding_window", 0);
+        }
         None => {}
     }
+}
+
+fn all_rotated(config: &ModelConfig) -> bool {
+    matches!(&config.position, PositionConfig::Rope { unrotated_layers, .. } if unrotated_layers.is_empty())
 }

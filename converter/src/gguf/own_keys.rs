@@ -22,6 +22,9 @@ type Own = (&'static str, fn(&ModelConfig, &GgufNames) -> Option<Value>);
 const OWN: &[Own] = &[
     ("attention.scale", |config, _| config.attention_scale.map(Value::F32)),
     ("attention.clamp_kqv", |config, _| config.qkv_clip.map(Value::F32)),
+    ("attention.value_scale", |config, _| Some(Value::F32(config.value_heads?.scale.unwrap_or(1.0)))),
+    ("attention.max_alibi_bias", |_, _| Some(Value::F32(8.0))),
+    ("tensor_data_layout", |_, _| Some(Value::Text("jploski".into()))),
     ("attention.temperature_scale", |config, _| Some(Value::F32(config.query_growth?.factor))),
     ("embedding_scale", |config, _| Some(Value::F32(config.embedding_scale.unwrap_or(1.0)))),
     ("residual_scale", |config, _| Some(Value::F32(config.residual_scale.unwrap_or(1.0)))),
@@ -46,7 +49,11 @@ const OWN: &[Own] = &[
     ("leading_dense_block_count", |config, _| {
         Some(Value::U32(config.experts.as_ref()?.dense_layers.len() as u32))
     }),
-    ("interleave_moe_layer_step", |_, _| Some(Value::U32(1))),
+    ("interleave_moe_layer_step", |config, names| {
+        let of_experts = (0..config.layers).find(|&layer| config.experts(layer).is_some());
+        // Ernie's first layers are without experts, whatever the step.
+        Some(Value::U32(if names.architecture() == "llama4" { of_experts? + 1 } else { 1 }))
+    }),
     // Attention by way of latents
     ("attention.kv_lora_rank", |config, _| Some(Value::U32(config.latent?.kv_rank))),
     ("attention.q_lora_rank", |config, _| config.latent?.q_rank.map(Value::U32)),
@@ -71,6 +78,13 @@ const OWN: &[Own] = &[
     }),
     // How pairs are shared out among the positions of pictures. Those of text are equal: any will do.
     ("rope.dimension_sections", |_, _| Some(Value::I32s(vec![11, 11, 10, 0]))),
+    // Residual streams, and gates that are 0 below a quantile
+    ("altup.active_idx", |_, _| Some(Value::U32(0))),
+    ("altup.num_inputs", |config, _| config.streams.map(Value::U32)),
+    ("activation_sparsity_scale", |config, _| {
+        let part = |layer: u32| config.gate_sparsity_of(layer).unwrap_or(0.0);
+        Some(Value::F32s((0..config.layers).map(|layer| GgufNames::quantile_of(part(layer))).collect()))
+    }),
     // Granite: whether anything is rotated
     ("rope.scaling.finetuned", |config, _| match &config.position {
         PositionConfig::Rope { unrotated_layers, .. } => {
@@ -134,6 +148,10 @@ fn add_layers(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
     if let Some(full) = config.full_attention {
         keys.set("attention.key_length", Value::U32(full.head_dim));
         keys.set("attention.value_length", Value::U32(full.head_dim));
+    }
+    if let Some(values) = config.value_heads {
+        keys.set("attention.key_length", Value::U32(config.head_dim));
+        keys.set("attention.value_length", Value::U32(values.dim));
     }
     if let Some(latent) = config.latent {
         let has_own = names.has_key("attention.key_length_mla");

@@ -38,7 +38,7 @@ pub(super) fn add_positions(
     };
     let head_dim = config.full_attention.map_or(config.head_dim, |full| full.head_dim);
     let dims = dims.unwrap_or(head_dim);
-    let always = matches!(names.architecture(), "phi3" | "cohere2");
+    let always = matches!(names.architecture(), "phi3" | "phimoe" | "cohere2" | "granitehybrid" | "apertus");
     if names.rotates_whole_heads() || dims != config.head_dim || always {
         keys.u32("rope.dimension_count", dims);
     }
@@ -48,7 +48,7 @@ pub(super) fn add_positions(
     }
     let Some(scaling) = scaling else {
         match names.architecture() {
-            "phi3" => keys.u32("rope.scaling.original_context_length", config.max_positions),
+            "phi3" | "phimoe" => keys.u32("rope.scaling.original_context_length", config.max_positions),
             "command-r" | "cohere2" => keys.add("rope.scaling.type", Value::Text("none".into())),
             _ => {}
         }

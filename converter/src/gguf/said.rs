@@ -49,7 +49,8 @@ pub(super) fn check_said(path: &Path, source: &dyn WeightSource, check_tokenizer
 fn may_differ(field: &str, config: &ModelConfig) -> bool {
     let llama3 =
         matches!(config.position, PositionConfig::Rope { scaling: Some(RopeScaling::Llama3 { .. }), .. });
-    matches!(field, "architecture" | "bos" | "stop_tokens" | "pad")
+    // Tokens without an embedding for layers have that of the first.
+    matches!(field, "architecture" | "bos" | "stop_tokens" | "pad" | "per_layer_embedding.vocab")
         || field.starts_with("stop_tokens.")
         // A factor for each frequency instead of how they come about.
         || (llama3 && field.starts_with("position.scaling"))

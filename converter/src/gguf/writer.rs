@@ -49,6 +49,10 @@ pub(crate) struct GgufWriter {
     parts: Vec<PartFile>,
     /// The tensor of the file that is next, factors counted.
     next: usize,
+    /// Bytes of it that are written.
+    written: u64,
+    /// Its first row, where rows come in runs: the file may have more of them than the model.
+    first_row: Vec<u8>,
     /// Parts of tensors that are not whole yet, or whose turn it is not.
     waiting: HashMap<TensorId, TensorBlocks>,
 }
@@ -75,7 +79,18 @@ impl GgufWriter {
         let target = Target::create(out, split_size.is_some(), request.force)?;
         let held = placed.into_iter().map(|placed| placed.parts).collect();
         let (parts, waiting) = (Vec::new(), HashMap::new());
-        let writer = GgufWriter { target, headers, factors, held, split_size, parts, next: 0, waiting };
+        let writer = GgufWriter {
+            target,
+            headers,
+            factors,
+            held,
+            split_size,
+            parts,
+            next: 0,
+            written: 0,
+            first_row: Vec::new(),
+            waiting,
+        };
         writer.check_said(source, request.check_tokenizer)?;
         Ok(writer)
     }
@@ -166,6 +181,7 @@ impl GgufWriter {
 
     /// Finds a file for the next tensor, whose size is known: the one that is being filled, or another.
     fn place(&mut self) -> Result<()> {
+        self.written = 0;
         let Some(entry) = self.headers.entries.get(self.next) else { return Ok(()) };
         let fits = |part: &PartFile| {
             let bytes = part.values.saturating_add(padded(entry.bytes));
@@ -191,10 +207,22 @@ impl GgufWriter {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.written += bytes.len() as u64;
         self.parts.last_mut().map_or(Ok(()), |part| part.put(bytes))
     }
 
+    /// Bytes that the tensor has in the file beyond those that are written.
+    fn rest(&self) -> u64 {
+        self.headers.entries.get(self.next).map_or(0, |entry| entry.bytes.saturating_sub(self.written))
+    }
+
     fn end(&mut self) -> Result<()> {
+        // Tokens without an embedding for layers have that of the first token.
+        while self.rest() > 0 && !self.first_row.is_empty() {
+            let row = std::mem::take(&mut self.first_row);
+            self.put(&row[..row.len().min(self.rest() as usize)])?;
+            self.first_row = row;
+        }
         self.next += 1;
         let Some(part) = self.parts.last_mut() else { return Ok(()) };
         let fill = padded(part.values) - part.values;
@@ -222,6 +250,10 @@ impl GgufWriter {
     /// # Errors
     /// When writing fails.
     pub fn run(&mut self, data: &[u8]) -> Result<()> {
+        if let Some(entry) = self.headers.entries.get(self.next).filter(|_| self.written == 0) {
+            let rows = entry.dims.iter().skip(1).product::<u64>().max(1);
+            self.first_row = data.get(..(entry.bytes / rows) as usize).unwrap_or(data).to_vec();
+        }
         match self.held().and_then(|held| held.first()) {
             Some((_, GgufForm::PlusOne)) => self.put(&plus_one(data)),
             _ => self.put(data),

@@ -3,12 +3,12 @@
 use qsf_cpu::Function;
 use qsf_format::{Activation, GateClip, PositionConfig, Residual, TensorId, TensorKind};
 
-use super::quantile::normal_quantile;
 use super::{
     BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixture, Mlp, Model, ModelParts, Norm,
     PerLayer, PerLayerInputs, Shared,
 };
 use crate::error::{Result, RuntimeError};
+use crate::normal::normal_quantile;
 use crate::source::WeightSource;
 use crate::source::adapter::Adapter;
 use crate::tensor::Tensor;

@@ -22,50 +22,77 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     // Counts of weights of a mixture, rounded.
     ("general.size_label", &["gpt_oss_mxfp4"]),
     // Numbers of transformers that the reference does not look at: widths of feed-forwards, positions, layers.
-    ("feed_forward_length", &["gpt2", "phi", "gemma4_experts", "gemma4_keys_are_values", "qwen3_5_moe"]),
+    (
+        "feed_forward_length",
+        &[
+            "gpt2",
+            "phi",
+            "gemma4_experts",
+            "gemma4_keys_are_values",
+            "qwen3_5_moe",
+            "gpt_bigcode",
+            "falcon_groups",
+        ],
+    ),
     ("context_length", &["bloom", "granitemoehybrid"]),
     ("full_attention_interval", &["qwen3_5", "qwen3_5_moe", "qwen3_next_experts"]),
     ("expert_shared_feed_forward_length", &["ernie4_5_moe"]),
     ("leading_dense_block_count", &["glm4_moe_lite"]),
     // Things that are so anyway, where the reference leaves them out: what readers take without the key.
-    ("rope.freq_base", &["gemma", "gpt_neox", "phi", "stablelm", "stablelm_parallel"]),
+    (
+        "rope.freq_base",
+        &["falcon", "falcon_groups", "gemma", "gpt_neox", "phi", "stablelm", "stablelm_parallel"],
+    ),
     ("attention.head_count_kv", &["gemma4", "gemma4_experts", "gpt2", "gpt_neox"]),
     ("attention.sliding_window_pattern", &["cohere2"]),
+    ("attention.key_length", &["glm"]),
+    ("attention.value_length", &["glm"]),
+    ("expert_weights_scale", &["mimo_v2_flash"]),
     ("expert_weights_norm", &["deepseek_v2", "deepseek_v2_groups"]),
     ("expert_feed_forward_length", &["granitemoe", "granitemoehybrid", "granitemoeshared", "olmoe"]),
     ("rope.scaling.finetuned", &["granite", "granitemoe", "granitemoeshared"]),
-    ("rope.scaling.yarn_attn_factor", &["deepseek_v3", "ministral3"]),
+    ("rope.scaling.yarn_attn_factor", &["deepseek_v3", "ministral3", "mistral4"]),
+    ("attention.temperature_scale", &["mistral4"]),
     ("rope.scaling.yarn_beta_fast", &["llama_yarn", "olmo3"]),
     ("rope.scaling.yarn_beta_slow", &["llama_yarn", "olmo3"]),
     ("rope.dimension_sections", &["qwen3_next_experts"]),
+    // Computed in 32 bits there.
+    ("activation_sparsity_scale", &["gemma3n"]),
+    // Rounded to 16 bits there.
+    ("xielu.eps", &["apertus"]),
     // Things that the reference forgets: sigmoid routers, limits and windows of the model.
     ("expert_gating_func", &["deepseek_v3", "dots1", "glm4_moe_lite", "minimax_m2"]),
     ("attention.clamp_kqv", &["olmoe"]),
     ("attention.sliding_window", &["starcoder2"]),
     // Things that are so without the key.
     ("nextn_predict_layers", &["glm4_moe", "glm4_moe_plain"]),
-    ("expert_group_count", &["glm4_moe_lite", "glm4_moe_plain"]),
-    ("expert_group_used_count", &["glm4_moe_lite", "glm4_moe_plain"]),
-    ("tokenizer.ggml.add_bos_token", &["phi"]),
+    ("expert_group_count", &["glm4_moe_lite", "glm4_moe_plain", "mimo_v2_flash"]),
+    ("expert_group_used_count", &["glm4_moe_lite", "glm4_moe_plain", "mimo_v2_flash"]),
+    ("tokenizer.ggml.add_bos_token", &["glm", "phi"]),
 ];
 
 const ALL: &[&str] = &[];
 
-/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Falcon-H1, Jamba,
-/// Mamba and Nemotron-H, GGUF files are read only.
-const REFUSED: [&str; 13] = [
+/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Falcon-H1,
+/// Jamba, Kimi Linear, Mamba and Nemotron-H, GGUF files are read only.
+const REFUSED: [&str; 18] = [
+    "bamba",
     "falcon_h1_norm",
     "falcon_mamba",
     "gemma2",
     "gemma3",
     "gpt_oss",
     "jamba",
+    "kimi_linear",
     "lfm2_moe",
+    "llama4_text",
     "mamba",
     "mamba2",
     "minicpm3",
+    "mpt",
     "nemotron_h",
     "nemotron_h_moe",
+    "phimoe",
     "smollm3",
 ];
 

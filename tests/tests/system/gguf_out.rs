@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use qsf_runtime::compare::configuration_differences;
+use qsf_runtime::gguf::GgufFile;
 use qsf_runtime::source::{self, WeightSource};
 use qsf_tests::*;
 use serde_json::Value;
@@ -217,4 +218,35 @@ fn what_llama_cpp_computes_otherwise_is_said_and_what_it_cannot_load_is_refused(
     assert_eq!(output.code, 4, "{}", output.stderr);
     assert!(output.stderr.contains("attention without biases in a GGUF file"), "{}", output.stderr);
     assert!(!out.exists());
+    // Its converter moves rows of whole heads, of which half is rotated.
+    let (model, out) = (golden("bamba"), dir.path().join("bamba.gguf"));
+    let output = convert(&model, &out, "--quant F32").run();
+    assert_eq!(output.code, 4, "{}", output.stderr);
+    assert!(output.stderr.contains("rotation of a part of each head in a GGUF file"), "{}", output.stderr);
+    assert!(!out.exists());
+}
+
+/// llama.cpp loads files of Gemma 3n only with as many rows in this embedding as in the other; models have fewer.
+#[test]
+fn tokens_without_an_embedding_for_layers_have_that_of_the_first_in_a_gguf_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, out) = (golden("gemma3n_plain"), dir.path().join("gemma3n.gguf"));
+    convert(&model, &out, "--quant F32").run().ok();
+    let file = GgufFile::open(&out).unwrap();
+    let rows = |name: &str| file.tensors.iter().find(|tensor| tensor.name == name).unwrap().shape[1];
+    assert_eq!((rows("per_layer_token_embd.weight"), rows("token_embd.weight")), (80, 80));
+    let embedding = |path: &Path| {
+        let found = values(path).into_iter().find(|(id, _)| id == "per_layer_embedding");
+        found.unwrap().1
+    };
+    let (of_model, of_file) = (embedding(&model), embedding(&out));
+    let columns = of_file.len() / 80;
+    assert_eq!(of_model.len(), 73 * columns);
+    assert!(of_file[..of_model.len()] == of_model);
+    assert!(of_file[of_model.len()..].chunks(columns).all(|row| row == &of_model[..columns]));
+    let report =
+        program("qsf-eval").arg(&out).arg("--golden").arg(model.join("expected.safetensors")).args("--json");
+    let report = report.run().ok().json();
+    let error = report["logits_relative_error"].as_f64().unwrap();
+    assert!(error < 1e-5, "{error}");
 }

@@ -55,6 +55,9 @@ pub(super) const ATTENTION: &[NameRule] = &attention(Form::Rows);
 /// Attention that rotates neighbouring pairs.
 pub(super) const ATTENTION_PAIRS: &[NameRule] = &attention(Form::NeighbouringPairs);
 
+/// The same, where rows of whole heads are moved even if a part of a head is rotated.
+pub(super) const ATTENTION_WHOLE_PAIRS: &[NameRule] = &attention(Form::WholeHeadPairs);
+
 const fn attention(rotated: Form) -> [NameRule; 8] {
     [
         formed("blk.{}.attn_q.weight", &[AttnQ], rotated),

@@ -3,13 +3,13 @@
 
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
-use super::config::{ARCHITECTURES, Architecture, ExpertUse, Positions, scale_of_yarn};
+use super::config::{ARCHITECTURES, Architecture, ExpertUse, Positions, quantile_of, scale_of_yarn};
 use crate::source::RowOrder;
 use crate::source::mapping::{NameRule, NameTable, StoredPart, parts_of};
 
 /// Architectures whose queries, keys and values are one tensor in llama.cpp's files (and whose gate and up are, where their table
 /// has that).
-const FUSED: [&str; 4] = ["gpt2", "gptneox", "bloom", "phi3"];
+const FUSED: [&str; 7] = ["gpt2", "gptneox", "bloom", "phi3", "starcoder", "mpt", "falcon"];
 
 /// Names of the tensors of one model.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl GgufNames {
 
     /// Names of tensors.
     pub(in crate::source) fn table(&self) -> &'static NameTable {
-        self.architecture.table
+        self.architecture.table(&self.config)
     }
 
     /// All architectures that can be written, by the name that `config.json` has for them.
@@ -96,10 +96,24 @@ impl GgufNames {
         scale_of_yarn(multiplier, factor, head_dim)
     }
 
+    /// Vectors that files have as keys with a number for each layer: the key, and what it holds.
+    pub fn layer_values(&self) -> impl Iterator<Item = (&'static str, TensorKind)> {
+        let rules = self.table().rules;
+        self.architecture.layer_values.iter().filter_map(|values| {
+            let rule = rules.iter().find(|rule| rule.name == values.name)?;
+            Some((values.key, *rule.kinds.first()?))
+        })
+    }
+
+    /// The quantile of the standard normal distribution that files have of a part of it.
+    pub fn quantile_of(part: f32) -> f32 {
+        quantile_of(part)
+    }
+
     /// The tensor that holds `id`.
     pub fn of_tensor(&self, id: TensorId) -> Option<GgufName> {
         let ranked = self.config.latent.is_some_and(|latent| latent.q_rank.is_some());
-        let rules = self.architecture.table.rules.iter();
+        let rules = self.table().rules.iter();
         let rules = rules.filter(|rule| {
             is_written(rule, id.kind)
                 && (id.kind != TensorKind::AttnQ || rule.name.contains("_q_b.") == ranked)

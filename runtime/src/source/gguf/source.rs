@@ -44,12 +44,13 @@ pub fn open_gguf(path: &Path) -> Result<GgufSource> {
     config::check(path, &config)?;
     let tokenizer_json = tokenizer.map(|tokenizer| tokenizer.definition.to_json()).transpose()?;
     let chat_template = file.metadata.str("tokenizer.chat_template")?.map(|text| text.as_bytes().to_vec());
-    let store = Store::new(file, architecture.table)?;
+    let table = architecture.table(&config);
+    let store = Store::new(file, table)?.with_layer_values(architecture.layer_values)?;
     let declared: Vec<(TensorKind, bool)> = architecture.biases.iter().map(|&kind| (kind, true)).collect();
     let request = MappingRequest {
         path,
         config: &config,
-        table: architecture.table,
+        table,
         prefix: "",
         bare: &[],
         declared: &declared,

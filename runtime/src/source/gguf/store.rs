@@ -7,6 +7,7 @@ use std::sync::Arc;
 use qsf_format::printable::quote;
 use qsf_format::{BlockSize, QuantType};
 
+use super::config::LayerValues;
 use super::rows::{GgmlRows, stored_type};
 use crate::error::{Result, RuntimeError};
 use crate::ggml::GgmlType;
@@ -25,6 +26,8 @@ const ACTIVATION_SCALE: &str = ".input_scale";
 pub(in crate::source) struct Store {
     file: GgufFile,
     by_name: HashMap<String, Entry>,
+    /// Vectors that the file has as keys.
+    of_keys: HashMap<String, f32>,
 }
 
 #[derive(Debug)]
@@ -54,9 +57,22 @@ impl Store {
             let shape = tensor.shape.iter().rev().copied().collect();
             by_name.insert(tensor.name.clone(), Entry { at, ty, shape, scale: None });
         }
-        let mut store = Store { file, by_name };
+        let mut store = Store { file, by_name, of_keys: HashMap::new() };
         store.join_scales()?;
         Ok(store)
+    }
+
+    /// Gives keys with a number for each layer names as tensors.
+    ///
+    /// # Errors
+    /// When such a key has no numbers.
+    pub(super) fn with_layer_values(mut self, all: &[LayerValues]) -> Result<Store> {
+        for values in all {
+            let numbers = self.file.metadata.f32s(values.key)?.unwrap_or_default();
+            let named = numbers.into_iter().enumerate();
+            self.of_keys.extend(named.map(|(i, number)| (values.name.replace("{}", &i.to_string()), number)));
+        }
+        Ok(self)
     }
 
     /// Gives each matrix of a block type its scale. Beside any other type a tensor of such a name stays on its own, and is
@@ -113,19 +129,25 @@ impl TensorStore for Store {
     }
 
     fn describe(&self, name: &str) -> Option<(&[usize], StoredType)> {
+        if self.of_keys.contains_key(name) {
+            return Some((&[1], QuantType::F32.into()));
+        }
         let entry = self.by_name.get(name)?;
         let stored = native_type(entry.ty).map_or_else(|| stored_type(entry.ty), StoredType::Native);
         Some((&entry.shape, stored))
     }
 
     fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
-        Box::new(self.by_name.keys().map(String::as_str))
+        Box::new(self.by_name.keys().chain(self.of_keys.keys()).map(String::as_str))
     }
 
     fn load(&self, name: &str) -> Result<Tensor> {
         let wrong = |expected: &str, found: &str| {
             RuntimeError::bad_input(self.file_of(name), format!("tensor {}", quote(name)), expected, found)
         };
+        if let Some(value) = self.of_keys.get(name) {
+            return Ok(Tensor::from_f32(1, 1, &[*value]));
+        }
         let Some(entry) = self.by_name.get(name) else { return Err(wrong("a tensor of that name", "none")) };
         let tensor = &self.file.tensors[entry.at];
         // In range: the shape was checked against the bytes when the file was opened.

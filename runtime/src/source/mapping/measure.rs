@@ -63,6 +63,11 @@ impl Measured {
                 let heads = config.heads.max(1) as usize;
                 vec![vec![heads, all / heads, inputs], vec![all, inputs]]
             }
+            // So may streams.
+            Form::Rows if matches!(rule.kinds, [TensorKind::StreamProjection | TensorKind::StreamReturn]) => {
+                let others = config.streams.map_or(1, |streams| streams.saturating_sub(1).max(1) as usize);
+                vec![vec![others, all / others, inputs], vec![all, inputs]]
+            }
             form => expected_shapes(form, is_vector, together, all, inputs),
         };
         Some(Measured { ids, parts, experts, one_by_one, is_vector, shapes, all, groups })

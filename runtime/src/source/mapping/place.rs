@@ -50,12 +50,17 @@ impl Place {
             Form::TransposedExperts => StoredPart::TransposedExperts { experts, first, step: 1 },
             Form::TransposedRowByRow => StoredPart::TransposedExperts { experts, first: i, step: kinds },
             // Values are not rotated.
-            Form::NeighbouringPairs if matches!(kind, TensorKind::AttnV | TensorKind::AttnVBias) => {
+            Form::NeighbouringPairs | Form::WholeHeadPairs
+                if matches!(kind, TensorKind::AttnV | TensorKind::AttnVBias) =>
+            {
                 StoredPart::From(first)
             }
             Form::NeighbouringPairs => {
                 let rotated = rotated_dims(config);
                 StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated })
+            }
+            Form::WholeHeadPairs => {
+                StoredPart::Ordered(RowOrder::Interleaved { first, head_dim, rotated: head_dim })
             }
             Form::RotatedLast => rotated_last(config, kind, false),
             Form::RotatedLastPairs => rotated_last(config, kind, true),

@@ -59,6 +59,8 @@ pub enum Form {
     /// Rows of each rotated part of a head of queries and keys alternate between its first and second half, for rotation of neighbouring
     /// pairs; kinds one below another.
     NeighbouringPairs,
+    /// Rows of whole heads of queries and keys alternate between their first and second half, even where only a part is rotated.
+    WholeHeadPairs,
     /// The last rows of each head are rotated, those of the first half before those of the second.
     RotatedLast,
     /// The same, but rows of first and second half alternate.

@@ -47,7 +47,7 @@ pub(super) fn names() -> Vec<&'static str> {
     ALL.iter().flat_map(|kind| kind.names).copied().collect()
 }
 
-const ALL: [&PreTokenizer; 25] = [
+const ALL: [&PreTokenizer; 26] = [
     &GPT2,
     &LLAMA3,
     &QWEN2,
@@ -72,6 +72,7 @@ const ALL: [&PreTokenizer; 25] = [
     &EXAONE_MOE,
     &UFAKZEKA,
     &LAGUNA,
+    &KIMI_K2,
     &DEFAULT,
 ];
 
@@ -267,6 +268,16 @@ const UFAKZEKA: PreTokenizer = kind(
 );
 /// Laguna: lines first.
 const LAGUNA: PreTokenizer = kind(&["laguna"], &[r"[^\n]+|[\n]+", ONE_DIGIT], false, false);
+/// Kimi K2: Han characters on their own, and words as in GPT-4o. Its tokenizer has the intersections of classes
+/// (`[\p{Lu}...&&[^\p{Han}]]`), which are looked ahead for here.
+const KIMI_K2: PreTokenizer = kind(
+    &["kimi-k2"],
+    &[
+        r"\p{Han}+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])+(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    true,
+    false,
+);
 /// What llama.cpp takes where a file names nothing, as old files do.
 const DEFAULT: PreTokenizer =
     kind(&["default"], &[r"[\p{P}\$\+<=>\^~\|]+", GPT2_WORDS, r"\p{N}+", r"[0-9][0-9][0-9]"], false, false);

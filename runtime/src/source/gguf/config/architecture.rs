@@ -3,7 +3,9 @@
 //! From the definitions of the models in `transformers`. Where llama.cpp computes something else (GPT-NeoX's exact GELU as
 //! its approximation, Phi-3 without its window), the model's own definition counts.
 
-use qsf_format::{Activation, NormKind, NormPlacement, QkNorm, Residual, RouterScore, TensorKind};
+use qsf_format::{
+    Activation, ModelConfig, NormKind, NormPlacement, QkNorm, Residual, RouterScore, TensorKind,
+};
 
 use super::super::names;
 use super::architectures::*;
@@ -59,12 +61,25 @@ pub(in crate::source::gguf) struct Architecture {
     pub keys: &'static [&'static str],
     /// Those of all that have a number for each layer here.
     pub per_layer: &'static [&'static str],
+    /// Vectors that files have as keys.
+    pub layer_values: &'static [LayerValues],
     /// What else there is to read.
     pub more: fn(&mut Reading<'_>) -> Result<()>,
     /// Tensor names.
     pub table: &'static NameTable,
+    /// Tensor names where attention and feed-forward stand side by side, each with a norm of its own, if they are others.
+    pub side_by_side: Option<&'static NameTable>,
     /// Vectors that every model of this kind has, of those that others go without.
     pub biases: &'static [TensorKind],
+}
+
+/// A key with a number for each layer, each a vector of the model.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::source::gguf) struct LayerValues {
+    /// The whole key.
+    pub key: &'static str,
+    /// What the table calls them.
+    pub name: &'static str,
 }
 
 /// How positions enter.
@@ -148,10 +163,19 @@ pub(super) const LLAMA: Architecture = Architecture {
     also: &["mistral"],
     keys: &[],
     per_layer: &[],
+    layer_values: &[],
     more: |_| Ok(()),
     table: &names::NEIGHBOURING_PAIRS,
+    side_by_side: None,
     biases: &[],
 };
+
+impl Architecture {
+    /// Tensor names of a model of this architecture.
+    pub fn table(&self, config: &ModelConfig) -> &'static NameTable {
+        self.side_by_side.filter(|_| config.residual == Residual::Parallel).unwrap_or(self.table)
+    }
+}
 
 const QWEN2: Architecture = Architecture {
     name: "qwen2",
@@ -184,7 +208,7 @@ const GEMMA2: Architecture = Architecture {
     ..QWEN2
 };
 
-const GPT2: Architecture = Architecture {
+pub(super) const GPT2: Architecture = Architecture {
     name: "gpt2",
     model_type: "gpt2",
     norm: NormKind::LayerNorm,
@@ -347,4 +371,15 @@ pub(in crate::source::gguf) const ARCHITECTURES: &[Architecture] = &[
     MISTRAL3,
     HUNYUAN_DENSE,
     HUNYUAN_MOE,
+    GEMMA3N,
+    KIMI_LINEAR,
+    MIMO2,
+    MISTRAL4,
+    CHATGLM,
+    APERTUS,
+    LLAMA4,
+    PHIMOE,
+    STARCODER,
+    MPT,
+    FALCON,
 ];

@@ -17,8 +17,8 @@ use qsf_format::{
 };
 
 use self::architecture::Window;
-pub(super) use self::architecture::{ARCHITECTURES, Architecture, ExpertUse, Positions};
-pub(super) use self::architectures::scale_of_yarn;
+pub(super) use self::architecture::{ARCHITECTURES, Architecture, ExpertUse, LayerValues, Positions};
+pub(super) use self::architectures::{quantile_of, scale_of_yarn};
 use self::experts::experts_of;
 use self::keys::{Keys, need};
 use self::reading::Reading;
@@ -102,10 +102,10 @@ fn decoder(file: &GgufFile, keys: Keys<'_>, architecture: &Architecture) -> Resu
     let sliding_window = sliding_window(keys, architecture, layers, context)?;
     let shape = rope::Shape { head_dim, layers, context, has_window: sliding_window.is_some() };
     let position = rope::read(file, keys, architecture.positions, shape)?;
-    // Files of Nemotron-H have the one of the other norm.
+    // Files of Nemotron-H and Phi-3.5-MoE have the one of the other norm.
     let [name, other] = match architecture.norm {
         NormKind::RmsNorm => ["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"],
-        NormKind::LayerNorm => ["attention.layer_norm_epsilon"; 2],
+        NormKind::LayerNorm => ["attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"],
     };
     let epsilon = match (keys.f32(name)?, keys.f32(other)?) {
         (Some(epsilon), _) | (None, Some(epsilon)) => epsilon,
@@ -208,7 +208,7 @@ fn layers_ahead(keys: Keys<'_>) -> Result<u32> {
 /// 2048 tokens (arXiv 2211.05100, section 3.2).
 fn context(keys: Keys<'_>, architecture: &Architecture, hidden: u32) -> Result<u32> {
     let context = keys.need_u32("context_length")?;
-    Ok(if architecture.positions == Positions::Alibi && context == hidden { 2048 } else { context })
+    Ok(if architecture.name == "bloom" && context == hidden { 2048 } else { context })
 }
 
 /// The converter writes four times the width for GPT-2, Phi-2 and BLOOM whatever they have; the tensor knows.

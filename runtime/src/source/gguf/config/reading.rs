@@ -54,6 +54,25 @@ impl Reading<'_> {
         }
     }
 
+    /// A fraction, where the file has it.
+    pub fn fraction(&self, name: &str) -> Result<Option<f32>> {
+        self.keys.f32(name)
+    }
+
+    /// A fraction for each layer, where the file has them. Layers behind the last of the model are left out.
+    pub fn fractions(&self, name: &str) -> Result<Option<Vec<f32>>> {
+        let layers = self.config.layers as usize;
+        match self.keys.metadata.f32s(&self.keys.full(name))? {
+            Some(all) if all.len() < layers => {
+                Err(self.keys.wrong(name, format!("a fraction for each of {layers} layers"), all.len()))
+            }
+            all => Ok(all.map(|mut all| {
+                all.truncate(layers);
+                all
+            })),
+        }
+    }
+
     /// A factor that is 1 where nothing is said of it.
     pub fn factor(&self, name: &str) -> Result<Option<f32>> {
         Ok(self.keys.f32(name)?.filter(|&factor| factor != 1.0 && factor != 0.0))

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, TensorKind};
+use qsf_format::{ModelConfig, PositionConfig, RecurrentMixer, RopeScaling, TensorKind};
 
 use super::*;
 use crate::decoder::Decoder;
@@ -25,13 +25,13 @@ fn converted_by_llama_cpp() -> Vec<(String, PathBuf, PathBuf)> {
         })
         .collect();
     models.sort();
-    assert_eq!(models.len(), 63);
+    assert_eq!(models.len(), 76);
     models
 }
 
 /// Models with settings that llama.cpp does not know for the architecture, so that files do not say them: queries, windows and
 /// rotations of the first, limits, factors and an epsilon of the last.
-const UNUSUAL: [&str; 10] = [
+const UNUSUAL: [&str; 14] = [
     "gemma2",
     "gemma3",
     "smollm3",
@@ -42,6 +42,10 @@ const UNUSUAL: [&str; 10] = [
     "lfm2_moe",
     "minicpm3",
     "falcon_mamba",
+    "mistral4",
+    "mpt",
+    "llama4_text",
+    "phimoe",
 ];
 
 /// What these files do not say: llama.cpp knows one value only. Not of the list: tokens, for there is no tokenizer.
@@ -53,8 +57,21 @@ fn forget(name: &str, config: &mut ModelConfig) {
     config.architecture.clear();
     match (name, &mut config.position) {
         // Factors of the frequencies stand for the numbers that they were computed from.
-        ("llama3", PositionConfig::Rope { scaling, .. }) => *scaling = None,
+        ("llama3" | "apertus", PositionConfig::Rope { scaling, .. }) => *scaling = None,
         ("smollm3", PositionConfig::Rope { unrotated_layers, .. }) => unrotated_layers.clear(),
+        ("llama4_text", PositionConfig::Rope { unrotated_layers, .. }) => {
+            unrotated_layers.clear();
+            (config.sliding_window, config.query_growth) = (None, None);
+            config.window_chunks = false;
+        }
+        ("phimoe", PositionConfig::Rope { scaling: Some(scaling), .. }) => {
+            if let RopeScaling::LongRope { attention_factor, .. } = scaling {
+                *attention_factor = 1.0;
+            }
+            config.experts.as_mut().unwrap().margin = None;
+        }
+        ("mistral4", _) => config.query_growth = None,
+        ("mpt", _) => config.attention_scale = None,
         ("gemma2" | "gemma3", _) => {
             config.attention_scale = None;
             config.sliding_window.as_mut().unwrap().layers.clear();

@@ -109,12 +109,44 @@ fn pieces_of(model: &super::super::ByteLevelBpe, text: &str) -> Vec<String> {
 }
 
 #[test]
+fn kimi_k2_keeps_han_characters_apart_from_other_letters() {
+    let alphabet = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet();
+    let tokens: Vec<&'static str> = alphabet.iter().map(|c| &*c.to_string().leak()).collect();
+    let file = words()
+        .set("tokenizer.ggml.tokens", Value::strs(&tokens))
+        .set("tokenizer.ggml.token_type", i32s(&vec![1; tokens.len()]))
+        .set("tokenizer.ggml.merges", Value::strs(&[]))
+        .set("tokenizer.ggml.pre", Value::Str("kimi-k2"));
+    let found = read(&file).unwrap();
+    let super::super::Model::ByteLevel(model) = found.definition.model() else { panic!() };
+    let steps: tokenizers::PreTokenizerWrapper = serde_json::from_value(model.pre_tokenizer()).unwrap();
+    // Python's regex module with the expression of tokenization_kimi.py, which has intersections of classes.
+    for (text, expected) in [
+        ("abc漢字def", &["abc", "漢字", "def"][..]),
+        ("日本語かな don't HELLOworld", &["日本語", "かな", " don't", " HELLOworld"]),
+        ("x=12345;\n\n  y", &["x", "=", "123", "45", ";\n\n", " ", " y"]),
+        ("漢's é́a", &["漢", "'s", " é́a"]),
+    ] {
+        assert_eq!(words_of(&steps, text), expected, "{text}");
+    }
+}
+
+/// The words that a text is split into.
+fn words_of(steps: &tokenizers::PreTokenizerWrapper, text: &str) -> Vec<String> {
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+    let mut words = PreTokenizedString::from(text);
+    steps.pre_tokenize(&mut words).unwrap();
+    let splits = words.get_splits(OffsetReferential::Original, OffsetType::Byte);
+    splits.into_iter().map(|(_, (from, to), _)| text[from..to].to_owned()).collect()
+}
+
+#[test]
 fn unknown_kinds_are_refused_by_their_names() {
     let model = |name| pieces().set("tokenizer.ggml.model", Value::Str(name));
     refused(|| read(&model("bert")), "the tokenizer \"bert\" is not supported");
     refused(|| read(&model("rwkv")), "the tokenizer \"rwkv\" is not supported");
     let pre = |name| words().set("tokenizer.ggml.pre", Value::Str(name));
-    refused(|| read(&pre("kimi-k2")), "the pre-tokenizer \"kimi-k2\" is not supported");
+    refused(|| read(&pre("afmoe")), "the pre-tokenizer \"afmoe\" is not supported");
     refused(|| read(&pre("\u{1b}[2J")), "the pre-tokenizer \"\\u{1b}[2J\"");
 }
 

@@ -1,4 +1,4 @@
-//! DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash, MiniCPM 3: attention by way of latents.
+//! DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash, Mistral Small 4, MiniCPM 3: attention by way of latents.
 
 use qsf_format::TensorKind::*;
 use qsf_format::{LatentAttention, PositionConfig, RopeScaling, RouterScore};
@@ -44,6 +44,16 @@ pub(in super::super) const DEEPSEEK2: Architecture = Architecture {
     ..LLAMA
 };
 
+/// Mistral Small 4. llama.cpp's converter does not write how its queries grow.
+pub(in super::super) const MISTRAL4: Architecture = Architecture {
+    name: "mistral4",
+    model_type: "mistral4",
+    also: &[],
+    experts: ExpertUse::Maybe("mistral4"),
+    more: mistral,
+    ..DEEPSEEK2
+};
+
 pub(in super::super) const MINICPM3: Architecture = Architecture {
     name: "minicpm3",
     model_type: "minicpm3",
@@ -68,10 +78,10 @@ static TABLE_PAIRS: NameTable = table(join_rules!(
 static TABLE_HALVES: NameTable = table(join_rules!(ENDS, PRE_NORMS, &of_latents(Form::RotatedLast), FFN));
 
 /// What makes keys and values of latents, each for itself.
-const APART: &[NameRule] =
+pub(super) const APART: &[NameRule] =
     &[rows("blk.{}.attn_k_b.weight", &[AttnKUp]), rows("blk.{}.attn_v_b.weight", &[AttnVUp])];
 
-const fn of_latents(form: Form) -> [NameRule; 8] {
+pub(super) const fn of_latents(form: Form) -> [NameRule; 8] {
     [
         rows("blk.{}.attn_q_a.weight", &[AttnQDown]),
         rows("blk.{}.attn_q_a_norm.weight", &[QNorm]),
@@ -102,6 +112,15 @@ fn deepseek(reading: &mut Reading<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A group's score is the sum of its two best here too, though scores are those of a softmax.
+fn mistral(reading: &mut Reading<'_>) -> Result<()> {
+    deepseek(reading)?;
+    if let Some(groups) = reading.config.experts.as_mut().and_then(|experts| experts.groups.as_mut()) {
+        groups.best = 2;
+    }
+    Ok(())
+}
+
 /// The factor of scores with YaRN's `mscale_all_dim`, of which `multiplier` is a tenth.
 pub(in crate::source::gguf) fn scale_of_yarn(multiplier: f64, factor: f32, head_dim: u32) -> f32 {
     let mscale = multiplier * f64::from(factor).ln() + 1.0;
@@ -118,7 +137,7 @@ fn minicpm(reading: &mut Reading<'_>) -> Result<()> {
     Ok(())
 }
 
-fn latents(reading: &mut Reading<'_>) -> Result<()> {
+pub(super) fn latents(reading: &mut Reading<'_>) -> Result<()> {
     let heads = reading.config.heads;
     // Files that were written before latents were cached have one head for each, with keys and values as wide as they are.
     let columns = reading.shape("blk.0.attn_output.weight").and_then(|shape| shape.first().copied());

@@ -38,7 +38,7 @@ pub(in super::super) const GEMMA4: Architecture = Architecture {
 static TABLE: NameTable =
     table(join_rules!(ENDS, PRE_NORMS, POST_NORMS, ATTENTION, QK_NORMS, FFN, EXPERTS, BESIDE, LAYER_INPUTS));
 
-const LAYER_INPUTS: &[NameRule] = &[
+pub(super) const LAYER_INPUTS: &[NameRule] = &[
     rows("per_layer_token_embd.weight", &[PerLayerEmbedding]),
     rows("per_layer_model_proj.weight", &[PerLayerProjection]),
     rows("per_layer_proj_norm.weight", &[PerLayerProjectionNorm]),

@@ -1,6 +1,7 @@
-//! GLM-4 of 2025, and GLM 4.5 to 4.7.
+//! ChatGLM 3 and GLM-4 of 2024, GLM-4 of 2025, and GLM 4.5 to 4.7.
 
-use qsf_format::{NormPlacement, QkNorm};
+use qsf_format::TensorKind::{AttnK, AttnKBias, AttnQ, AttnQBias, AttnV, AttnVBias};
+use qsf_format::{NormPlacement, PositionConfig, QkNorm};
 
 use super::super::architecture::{Architecture, ExpertUse, LLAMA, ROTARY, Window};
 use super::super::reading::Reading;
@@ -10,7 +11,7 @@ use crate::source::gguf::name_groups::{
     QK_NORMS, SHARED_EXPERTS,
 };
 use crate::source::gguf::names::table;
-use crate::source::mapping::{NameTable, join_rules};
+use crate::source::mapping::{Form, NameRule, NameTable, formed, join_rules};
 
 pub(in super::super) const GLM4: Architecture = Architecture {
     name: "glm4",
@@ -22,6 +23,16 @@ pub(in super::super) const GLM4: Architecture = Architecture {
     experts: ExpertUse::Never,
     table: &JOINED,
     ..LLAMA
+};
+
+/// GLM-4 of 2024, and ChatGLM 3 before it.
+pub(in super::super) const CHATGLM: Architecture = Architecture {
+    name: "chatglm",
+    model_type: "glm",
+    placement: NormPlacement::Pre,
+    more: width_of_heads,
+    table: &CHATGLM_TABLE,
+    ..GLM4
 };
 
 pub(in super::super) const GLM4_MOE: Architecture = Architecture {
@@ -49,8 +60,31 @@ pub(in super::super) const GLM4_MOE: Architecture = Architecture {
 
 static JOINED: NameTable = table(join_rules!(ENDS, PRE_NORMS, POST_NORMS, ATTENTION_PAIRS, JOINED_FFN));
 
+static CHATGLM_TABLE: NameTable =
+    table(join_rules!(ENDS, PRE_NORMS, ATTENTION_PAIRS, JOINED_QKV, JOINED_FFN));
+
+const JOINED_QKV: &[NameRule] = &[
+    formed("blk.{}.attn_qkv.weight", &[AttnQ, AttnK, AttnV], Form::NeighbouringPairs),
+    formed("blk.{}.attn_qkv.bias", &[AttnQBias, AttnKBias, AttnVBias], Form::NeighbouringPairs),
+];
+
 static MIXTURE: NameTable =
     table(join_rules!(ENDS, PRE_NORMS_LATE, ATTENTION, QK_NORMS, FFN, EXPERTS, SHARED_EXPERTS));
+
+/// No key has it; the output of attention reads all heads.
+fn width_of_heads(reading: &mut Reading<'_>) -> Result<()> {
+    let all = reading.shape("blk.0.attn_output.weight").and_then(|shape| shape.first().copied());
+    let width =
+        all.and_then(|all| u32::try_from(all).ok()).and_then(|all| all.checked_div(reading.config.heads));
+    if let Some(width) = width.filter(|&width| width != reading.config.head_dim) {
+        reading.config.head_dim = width;
+        let rotated = reading.number("rope.dimension_count")?.filter(|&rotated| rotated != width);
+        if let PositionConfig::Rope { dims, .. } = &mut reading.config.position {
+            *dims = rotated;
+        }
+    }
+    Ok(())
+}
 
 /// Some sizes have them.
 fn norms_of_heads(reading: &mut Reading<'_>) -> Result<()> {

@@ -35,7 +35,7 @@ pub(in super::super) const GPT_OSS: Architecture = Architecture {
 
 static TABLE: NameTable = table(join_rules!(ENDS, PRE_NORMS_LATE, ATTENTION, SINKS, EXPERTS));
 
-const SINKS: &[NameRule] = &[rows("blk.{}.attn_sinks.weight", &[AttnSinks])];
+pub(super) const SINKS: &[NameRule] = &[rows("blk.{}.attn_sinks.weight", &[AttnSinks])];
 
 /// All released models have these, and files do not say them.
 fn limits(reading: &mut Reading<'_>) -> Result<()> {

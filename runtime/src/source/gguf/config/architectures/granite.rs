@@ -2,11 +2,13 @@
 
 use qsf_format::PositionConfig;
 
-use super::super::architecture::{Architecture, ExpertUse, LLAMA, Window};
+use super::super::architecture::{Architecture, ExpertUse, LLAMA, ROTARY, Window};
 use super::super::reading::Reading;
 use super::state_spaces::MAMBA;
 use crate::error::Result;
-use crate::source::gguf::name_groups::{ATTENTION_PAIRS, ENDS, EXPERTS, FFN, PRE_NORMS, SHARED_EXPERTS};
+use crate::source::gguf::name_groups::{
+    ATTENTION_PAIRS, ATTENTION_WHOLE_PAIRS, ENDS, EXPERTS, FFN, PRE_NORMS, SHARED_EXPERTS,
+};
 use crate::source::gguf::names::table;
 use crate::source::mapping::{NameTable, join_rules};
 
@@ -43,6 +45,7 @@ pub(in super::super) const GRANITE_HYBRID: Architecture = Architecture {
     name: "granitehybrid",
     model_type: "granitemoehybrid",
     also: &["bamba"],
+    positions: ROTARY,
     experts: ExpertUse::Maybe("granitemoehybrid"),
     keys: &[
         "attention.scale",
@@ -64,7 +67,7 @@ pub(in super::super) const GRANITE_HYBRID: Architecture = Architecture {
 };
 
 static HYBRID: NameTable =
-    table(join_rules!(ENDS, PRE_NORMS, ATTENTION_PAIRS, MAMBA, FFN, EXPERTS, SHARED_EXPERTS));
+    table(join_rules!(ENDS, PRE_NORMS, ATTENTION_WHOLE_PAIRS, MAMBA, FFN, EXPERTS, SHARED_EXPERTS));
 
 static TABLE: NameTable = table(join_rules!(ENDS, PRE_NORMS, ATTENTION_PAIRS, FFN, EXPERTS, SHARED_EXPERTS));
 

@@ -1,12 +1,16 @@
-//! Quantiles of the normal distribution, by which gates are cut off.
+//! The standard normal distribution, by which gates are cut off.
 
-/// Where so large a part of a standard normal distribution is below, by halving an interval that holds it.
-pub(super) fn normal_quantile(part: f32) -> f32 {
-    let below = |x: f64| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
+/// How large a part of it is below `x`.
+pub(crate) fn part_below(x: f64) -> f64 {
+    0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+}
+
+/// Where so large a part of it is below, by halving an interval that holds it.
+pub(crate) fn normal_quantile(part: f32) -> f32 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..80 {
         let middle = 0.5 * (low + high);
-        if below(middle) < f64::from(part) {
+        if part_below(middle) < f64::from(part) {
             low = middle;
         } else {
             high = middle;
