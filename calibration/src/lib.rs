@@ -8,7 +8,7 @@
 //! statistics of one layer at a time ([`collect`], [`for_each_layer`]). [`run_streams`] runs a second stream through the layers
 //! as they are quantized, so that each matrix is fitted to the inputs that it will really get. [`vocab_clusters`] groups the
 //! rows of the head, and counts on a text how well few of the groups stand for all. [`early_exits`]
-//! learns from a text when a token is decided before the last layer.
+//! learns from a text when a token is decided before the last layer. [`gradient`] is the way back: what every tensor does to a loss.
 //!
 //! Which columns of a matrix matter, by the inputs that a text gives it:
 //!
@@ -38,6 +38,7 @@ mod clusters;
 mod collect;
 mod containment;
 mod exits;
+pub mod gradient;
 mod layer_stats;
 mod logistic;
 mod moments;

@@ -78,8 +78,8 @@ pub use qsf_cpu as cpu;
 
 pub use decoder::{
     Activations, AttentionLook, ClusterRanking, ClusteredHead, Decoder, DecoderState, InputObserver, KvCache,
-    KvKeep, KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Section,
-    StateBytes, skipped_layers,
+    KvKeep, KvOptions, KvPolicy, LEAST_WIDE_TOKENS, LayerCount, LayerRunner, LinearInput, Profile, Rotation,
+    Routing, Section, StateBytes, alibi_slopes, query_factor, skipped_layers,
 };
 pub use error::{Result, RuntimeError, megabytes};
 pub use part::WorkPart;

@@ -182,7 +182,7 @@ impl Decoder {
             if let Some(growth) =
                 config.query_growth.filter(|growth| !growth.unrotated_only || rope.is_none())
             {
-                scale(isa, q, grown(growth, position));
+                scale(isa, q, query_factor(growth, position));
             }
         };
         let widths = (weights.q.weight.rows(), weights.k.as_ref().map_or(0, |key| key.weight.rows()));
@@ -230,7 +230,7 @@ impl Decoder {
 }
 
 /// What queries at `position` are multiplied with.
-pub(super) fn grown(growth: QueryGrowth, position: usize) -> f32 {
+pub fn query_factor(growth: QueryGrowth, position: usize) -> f32 {
     let QueryGrowth { factor, original_positions, from_one, unrotated_only: _ } = growth;
     let times = (position + usize::from(from_one)) / (original_positions as usize).max(1);
     (1.0 + f64::from(factor) * libm::log1p(times as f64)) as f32

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use qsf_format::LatentAttention;
 
 use super::activations::CodedRows;
-use super::attention::grown;
+use super::attention::query_factor;
 use super::latent_buffers::LatentBuffers;
 use super::{AttentionLook, Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
@@ -192,7 +192,7 @@ impl Decoder {
                     rope.apply_to_one(isa, k, position);
                 }
                 if let Some(growth) = self.model.config.query_growth {
-                    scale(isa, q, grown(growth, position));
+                    scale(isa, q, query_factor(growth, position));
                 }
                 self.norm_latents(config, weights.k_norm.as_ref(), &mut k[shared..]);
                 v.copy_from_slice(&k[shared..]);

@@ -59,6 +59,7 @@ mod stream_buffers;
 mod streams;
 
 pub use activations::{Activations, LEAST_WIDE_TOKENS};
+pub use attention::query_factor;
 pub use clustered_head::{ClusterRanking, ClusteredHead};
 pub use exit_rule::LayerCount;
 pub use kv_cache::{KvCache, KvOptions};
@@ -67,6 +68,8 @@ pub use layer_runner::LayerRunner;
 pub use matrix_times::{MatrixTime, MatrixTimes};
 pub use observe::{AttentionLook, InputObserver, LinearInput};
 pub use profile::{Profile, Section};
+pub use rotation::{Rotation, alibi_slopes};
+pub use routing::Routing;
 pub use skipping::skipped_layers;
 pub use state::{DecoderState, StateBytes};
 pub use step::{Decoder, PROMPT_BATCH};

@@ -6,7 +6,7 @@ use crate::error::Result;
 use qsf_cpu::{RopeFrequencies, RopeTable};
 
 /// The rotary tables of a model for one length of context.
-pub(super) struct Rotation {
+pub struct Rotation {
     full: Option<RopeTable>,
     /// Of layers with a sliding window, where it is another.
     sliding: Option<RopeTable>,
@@ -68,7 +68,7 @@ impl Rotation {
 
 /// Slopes of ALiBi for each head (arXiv 2108.12409): powers of `2^(-8/n)`, with n the number of heads; where that is no power
 /// of two, those of the power below, and for the rest every second one of the power above. All times `scale`.
-pub(super) fn alibi_slopes(heads: usize, scale: f32) -> Vec<f32> {
+pub fn alibi_slopes(heads: usize, scale: f32) -> Vec<f32> {
     if heads == 0 {
         return Vec::new();
     }

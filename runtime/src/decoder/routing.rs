@@ -8,7 +8,7 @@ use qsf_cpu::{Isa, zeros};
 
 /// Choices of the tokens of one step, and rows on their way to an expert and back. Empty for models without experts.
 #[derive(Default)]
-pub(super) struct Routing {
+pub struct Routing {
     /// Tokens x experts: the router's output, then probabilities.
     pub logits: Vec<f32>,
     /// Tokens x used: expert and weight.
