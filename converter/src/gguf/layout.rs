@@ -112,6 +112,10 @@ fn dims(config: &ModelConfig, planned: &PlannedTensor) -> Vec<u64> {
         RecurrentMixer::Mamba2 { groups, .. } => Some(u64::from(groups.max(1))),
         _ => None,
     });
+    let width = config.recurrent.as_ref().and_then(|recurrent| match recurrent.mixer {
+        RecurrentMixer::Mamba1 { width, .. } => Some(u64::from(width.max(1))),
+        _ => None,
+    });
     let in_parts = |len: u64, parts: u64| vec![len / parts, parts];
     match id.kind {
         StreamProjection | StreamReturn => {
@@ -123,6 +127,7 @@ fn dims(config: &ModelConfig, planned: &PlannedTensor) -> Vec<u64> {
             let taps = config.recurrent.as_ref().map_or(1, |recurrent| u64::from(recurrent.taps.max(1)));
             vec![taps, cols / taps]
         }
+        MixerDecay if width.is_some() => width.map_or_else(Vec::new, |width| in_parts(cols, width)),
         MixerDecay | MixerSkip if groups.is_some() => vec![1, cols],
         MixerNorm => groups.map_or_else(|| vec![cols], |groups| in_parts(cols, groups)),
         ExpertGateBias | ExpertUpBias | ExpertDownBias => in_parts(cols, experts.into()),

@@ -12,7 +12,10 @@ const WITH_KEY_LENGTH: [&str; 9] =
     ["gemma2", "gemma3", "gemma3n", "qwen3", "qwen3moe", "llama", "llama4", "smollm3", "cohere2"];
 
 /// Architectures whose files say how many tokens there are, which their lists of tokens say, too.
-const WITH_VOCAB_SIZE: [&str; 14] = [
+const WITH_VOCAB_SIZE: [&str; 17] = [
+    "falcon-h1",
+    "nemotron_h",
+    "nemotron_h_moe",
     "apertus",
     "llama",
     "llama4",
@@ -35,17 +38,24 @@ pub(super) fn add_model(keys: &mut Keys, config: &ModelConfig, names: &GgufNames
     keys.u32("block_count", config.layers);
     keys.u32("context_length", config.max_positions);
     keys.u32("embedding_length", config.hidden);
-    keys.u32("feed_forward_length", config.ffn);
-    keys.u32("attention.head_count", config.heads);
-    keys.u32("attention.head_count_kv", config.kv_heads);
+    if names.has_attention() {
+        keys.u32("feed_forward_length", config.ffn);
+        keys.u32("attention.head_count", config.heads);
+        keys.u32("attention.head_count_kv", config.kv_heads);
+    } else {
+        // Nor a feed-forward.
+        keys.u32("feed_forward_length", 0);
+        keys.u32("attention.head_count", 0);
+    }
     let epsilon = match config.norm.kind {
+        NormKind::RmsNorm if architecture.starts_with("nemotron_h") => "attention.layer_norm_epsilon",
         NormKind::RmsNorm => "attention.layer_norm_rms_epsilon",
         NormKind::LayerNorm if architecture == "phimoe" => "attention.layer_norm_rms_epsilon",
         NormKind::LayerNorm => "attention.layer_norm_epsilon",
     };
     keys.f32(epsilon, config.norm.epsilon);
     let usual = config.heads.checked_mul(config.head_dim) == Some(config.hidden);
-    let is_rotary = matches!(config.position, PositionConfig::Rope { .. });
+    let is_rotary = matches!(config.position, PositionConfig::Rope { .. }) && names.has_attention();
     if is_rotary && (!usual || WITH_KEY_LENGTH.contains(&architecture)) {
         keys.u32("attention.key_length", config.head_dim);
         keys.u32("attention.value_length", config.head_dim);

@@ -40,9 +40,13 @@ const OWN: &[Own] = &[
     }),
     ("expert_group_count", |config, _| Some(Value::U32(config.experts.as_ref()?.groups?.count))),
     ("expert_group_used_count", |config, _| Some(Value::U32(config.experts.as_ref()?.groups?.used))),
-    ("expert_shared_count", |config, _| {
+    ("expert_shared_count", |config, names| {
         let experts = config.experts.as_ref()?;
         let shared = experts.shared?.ffn;
+        if names.architecture() == "nemotron_h_moe" {
+            // One of a width of its own, which another key says.
+            return Some(Value::U32(1));
+        }
         (shared.checked_rem(experts.ffn) == Some(0)).then(|| Value::U32(shared / experts.ffn))
     }),
     ("expert_shared_feed_forward_length", |config, _| Some(Value::U32(config.experts.as_ref()?.shared?.ffn))),
@@ -67,6 +71,13 @@ const OWN: &[Own] = &[
     ("ssm.group_count", |config, _| ssm(config, 1)),
     ("ssm.time_step_rank", |config, _| ssm(config, 2)),
     ("ssm.inner_size", |config, _| ssm(config, 3)),
+    ("ssm.dt_b_c_rms", |config, names| match config.recurrent.as_ref()?.mixer {
+        // Jamba has a gain in each of these norms, which are tensors.
+        RecurrentMixer::Mamba1 { norm_epsilon, .. } if names.architecture() == "mamba" => {
+            Some(Value::Bool(norm_epsilon.is_some()))
+        }
+        _ => None,
+    }),
     ("attention.recurrent_layers", |config, _| {
         let layers = &config.recurrent.as_ref()?.layers;
         Some(Value::Bools((0..config.layers).map(|layer| layers.binary_search(&layer).is_ok()).collect()))
@@ -124,8 +135,9 @@ fn ssm(config: &ModelConfig, which: usize) -> Option<Value> {
         RecurrentMixer::Mamba2 { heads, head_dim, groups, state } => {
             [state, groups, heads, heads.checked_mul(head_dim)?]
         }
-        // Such files are read only.
-        RecurrentMixer::Mamba1 { .. } | RecurrentMixer::ShortConv {} => return None,
+        // It has no groups.
+        RecurrentMixer::Mamba1 { width, state, rank, .. } => [state, 1, rank, width],
+        RecurrentMixer::ShortConv {} => return None,
     };
     numbers.get(which).copied().map(Value::U32)
 }
@@ -134,15 +146,25 @@ fn ssm(config: &ModelConfig, which: usize) -> Option<Value> {
 fn add_layers(keys: &mut Keys, config: &ModelConfig, names: &GgufNames) {
     let recurrent = |layer: u32| config.recurrent(layer).is_some();
     if names.is_per_layer("attention.head_count_kv") {
+        let attends = |layer: u32| match &config.half_layers {
+            Some(halves) => halves.mixer.contains(&layer) && !recurrent(layer),
+            None => !recurrent(layer),
+        };
         let heads = |layer: u32| match config.full_attention_of(layer) {
-            _ if recurrent(layer) => 0,
+            _ if !attends(layer) => 0,
             Some(full) => full.kv_heads as i32,
             None => config.kv_heads as i32,
         };
         keys.set("attention.head_count_kv", Value::I32s((0..config.layers).map(heads).collect()));
     }
     if names.is_per_layer("feed_forward_length") {
-        let widths = (0..config.layers).map(|layer| config.ffn_of(layer) as i32);
+        let halves = config.half_layers.as_ref();
+        let width = |layer: u32| match config.experts(layer) {
+            _ if halves.is_some_and(|halves| !halves.feed_forward.contains(&layer)) => 0,
+            Some(experts) if halves.is_some() => experts.ffn,
+            _ => config.ffn_of(layer),
+        };
+        let widths = (0..config.layers).map(|layer| width(layer) as i32);
         keys.set("feed_forward_length", Value::I32s(widths.collect()));
     }
     if let Some(full) = config.full_attention {

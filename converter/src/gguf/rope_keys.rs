@@ -36,6 +36,9 @@ pub(super) fn add_positions(
     let PositionConfig::Rope { theta, scaling, dims, sliding_theta, .. } = &config.position else {
         return Ok(Vec::new());
     };
+    if names.is_unrotated() {
+        return Ok(Vec::new());
+    }
     let head_dim = config.full_attention.map_or(config.head_dim, |full| full.head_dim);
     let dims = dims.unwrap_or(head_dim);
     let always = matches!(names.architecture(), "phi3" | "phimoe" | "cohere2" | "granitehybrid" | "apertus");

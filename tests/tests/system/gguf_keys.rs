@@ -31,10 +31,11 @@ const DIFFERENT: &[(&str, &[&str])] = &[
             "gemma4_keys_are_values",
             "qwen3_5_moe",
             "gpt_bigcode",
+            "nemotron_h_moe",
             "falcon_groups",
         ],
     ),
-    ("context_length", &["bloom", "granitemoehybrid"]),
+    ("context_length", &["bloom", "granitemoehybrid", "nemotron_h", "nemotron_h_moe"]),
     ("full_attention_interval", &["qwen3_5", "qwen3_5_moe", "qwen3_next_experts"]),
     ("expert_shared_feed_forward_length", &["ernie4_5_moe"]),
     ("leading_dense_block_count", &["glm4_moe_lite"]),
@@ -45,11 +46,12 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     ),
     ("attention.head_count_kv", &["gemma4", "gemma4_experts", "gpt2", "gpt_neox"]),
     ("attention.sliding_window_pattern", &["cohere2"]),
+    ("rope.dimension_count", &["nemotron_h", "nemotron_h_moe"]),
     ("attention.key_length", &["glm"]),
     ("attention.value_length", &["glm"]),
     ("expert_weights_scale", &["mimo_v2_flash"]),
     ("expert_weights_norm", &["deepseek_v2", "deepseek_v2_groups"]),
-    ("expert_feed_forward_length", &["granitemoe", "granitemoehybrid", "granitemoeshared", "olmoe"]),
+    ("expert_feed_forward_length", &["granitemoe", "granitemoehybrid", "granitemoeshared", "jamba", "olmoe"]),
     ("rope.scaling.finetuned", &["granite", "granitemoe", "granitemoeshared"]),
     ("rope.scaling.yarn_attn_factor", &["deepseek_v3", "ministral3", "mistral4"]),
     ("attention.temperature_scale", &["mistral4"]),
@@ -61,7 +63,7 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     // Rounded to 16 bits there.
     ("xielu.eps", &["apertus"]),
     // Things that the reference forgets: sigmoid routers, limits and windows of the model.
-    ("expert_gating_func", &["deepseek_v3", "dots1", "glm4_moe_lite", "minimax_m2"]),
+    ("expert_gating_func", &["deepseek_v3", "dots1", "glm4_moe_lite", "minimax_m2", "nemotron_h_moe"]),
     ("attention.clamp_kqv", &["olmoe"]),
     ("attention.sliding_window", &["starcoder2"]),
     // Things that are so without the key.
@@ -73,25 +75,19 @@ const DIFFERENT: &[(&str, &[&str])] = &[
 
 const ALL: &[&str] = &[];
 
-/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Falcon-H1,
-/// Jamba, Kimi Linear, Mamba and Nemotron-H, GGUF files are read only.
-const REFUSED: [&str; 18] = [
+/// Models with numbers that files of their architecture have no key for: such a file would be another model. Of Kimi Linear, GGUF
+/// files are read only.
+const REFUSED: [&str; 12] = [
     "bamba",
-    "falcon_h1_norm",
     "falcon_mamba",
     "gemma2",
     "gemma3",
     "gpt_oss",
-    "jamba",
     "kimi_linear",
     "lfm2_moe",
     "llama4_text",
-    "mamba",
-    "mamba2",
     "minicpm3",
     "mpt",
-    "nemotron_h",
-    "nemotron_h_moe",
     "phimoe",
     "smollm3",
 ];

@@ -51,7 +51,13 @@ impl GgufNames {
                 || known.also.contains(&wanted)
                 || matches!(known.experts, ExpertUse::Maybe(with_experts) if with_experts == wanted)
         };
-        let architecture = ARCHITECTURES.iter().filter(|known| known.written).find(is_it)?;
+        // One name stands for several where some have experts.
+        let fits = |known: &&Architecture| match known.experts {
+            ExpertUse::Never => config.experts.is_none(),
+            ExpertUse::Always => config.experts.is_some(),
+            ExpertUse::Maybe(_) => true,
+        };
+        let architecture = ARCHITECTURES.iter().filter(|known| known.written).filter(fits).find(is_it)?;
         Some(GgufNames { architecture, config: config.clone() })
     }
 
@@ -79,6 +85,16 @@ impl GgufNames {
     /// Whether rotary heads are always whole, so that a file says their width for nobody but other readers.
     pub fn rotates_whole_heads(&self) -> bool {
         matches!(self.architecture.positions, Positions::Rotary { whole_heads: true, .. })
+    }
+
+    /// Whether any layer of the architecture has attention.
+    pub fn has_attention(&self) -> bool {
+        self.architecture.attention
+    }
+
+    /// Whether no layer of the architecture is rotated, so that files have no word of rotation.
+    pub fn is_unrotated(&self) -> bool {
+        self.architecture.positions == Positions::Unrotated
     }
 
     /// Whether files of the architecture have this key beside those of all.

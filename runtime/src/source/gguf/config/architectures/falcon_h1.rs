@@ -13,7 +13,6 @@ pub(in super::super) const FALCON_H1: Architecture = Architecture {
     name: "falcon-h1",
     model_type: "falcon_h1",
     also: &[],
-    written: false,
     positions: ROTARY,
     window: Window::Unknown,
     experts: ExpertUse::Never,

@@ -15,7 +15,6 @@ pub(in super::super) const MAMBA1: Architecture = Architecture {
     model_type: "mamba",
     also: &["falcon_mamba"],
     attention: false,
-    written: false,
     gated_ffn: false,
     positions: Positions::Unrotated,
     window: Window::Unknown,
