@@ -1,9 +1,13 @@
 //! Attention of one sequence, head by head, forwards and backwards. Weights of all pairs of tokens are kept between the two.
+//!
+//! A head is one task. Its products of matrices are those of all others here: what a token does not see has the weight 0.
 
 use qsf_runtime::Result;
 use qsf_runtime::cpu::lanes::dot;
-use qsf_runtime::cpu::math::{exp, tanh};
-use qsf_runtime::cpu::{Cpu, Vectorized, zeros};
+use qsf_runtime::cpu::math::{softmax_in_place, tanh};
+use qsf_runtime::cpu::{ColumnPanels, Cpu, Vectorized, zeros};
+use qsf_runtime::linear::{Input, Products as _};
+use qsf_runtime::source::Tensor;
 
 /// What attention computes.
 pub(super) struct Attend<'a> {
@@ -60,7 +64,7 @@ impl Attend<'_> {
                 let kv = head / group;
                 let (q, k) = (part(&q, head, n * self.key_dim), part(&k, kv, n * self.key_dim));
                 let v = part(&v, kv, in_out);
-                cpu.isa().vectorize(Forward { of: self, head, q, k, v, weights, out });
+                self.forward_head(cpu, head, [q, k, v], weights, out);
             }
         });
         Ok((by_tokens(&out, self.heads, self.value_dim), weights))
@@ -88,18 +92,19 @@ impl Attend<'_> {
             // Heads that read the same keys and values add to the same gradients, one after the other.
             for (at, head) in (first * group..).take(sinks.len()).enumerate() {
                 let (kv, own) = (head / group, at / group);
-                cpu.isa().vectorize(Backward {
-                    of: self,
+                let of = HeadInputs {
                     q: part(&q, head, in_keys),
                     k: part(&k, kv, in_keys),
                     v: part(&v, kv, in_values),
                     weights: part(weights, head, n * self.row()),
                     given: part(&given, head, in_values),
-                    dq: &mut dq[at * in_keys..][..in_keys],
-                    dk: &mut dk[own * in_keys..][..in_keys],
-                    dv: &mut dv[own * in_values..][..in_values],
-                    sink: &mut sinks[at],
-                });
+                };
+                let into = [
+                    &mut dq[at * in_keys..][..in_keys],
+                    &mut dk[own * in_keys..][..in_keys],
+                    &mut dv[own * in_values..][..in_values],
+                ];
+                sinks[at] = self.backward_head(cpu, &of, into);
             }
         });
         Ok(AttendGradients {
@@ -108,6 +113,75 @@ impl Attend<'_> {
             v: by_tokens(&dv, self.kv_heads, self.value_dim),
             sinks: sinks.into_iter().map(f64::from).collect(),
         })
+    }
+
+    /// Weights of a head, and what it gives.
+    fn forward_head(
+        &self,
+        cpu: &Cpu,
+        head: usize,
+        [q, k, v]: [&[f32]; 3],
+        weights: &mut [f32],
+        out: &mut [f32],
+    ) {
+        let (n, isa) = (self.tokens, cpu.isa());
+        let mut scores = products(cpu, k, q, self.key_dim);
+        let slope = self.slopes.get(head).copied().unwrap_or(0.0);
+        let mut turned = vec![0.0; n * n];
+        let mut row = Vec::with_capacity(n + 1);
+        for (t, scores) in scores.chunks_exact_mut(n).enumerate() {
+            let seen = self.seen(t);
+            let scores = &mut scores[seen.clone()];
+            isa.vectorize(Score {
+                scores,
+                scale: self.scale,
+                softcap: self.softcap,
+                slope,
+                first: seen.start,
+                t,
+            });
+            row.clear();
+            row.extend_from_slice(scores);
+            row.extend(self.sinks.get(head));
+            softmax_in_place(isa, &mut row);
+            let to = &mut weights[t * self.row()..][..self.row()];
+            to[seen.clone()].copy_from_slice(&row[..seen.len()]);
+            to[n] = if self.sinks.is_empty() { 0.0 } else { row[seen.len()] };
+            for (j, weight) in seen.zip(&row) {
+                turned[j * n + t] = *weight;
+            }
+        }
+        add_sums(cpu, (&turned, n), (v, self.value_dim), out);
+    }
+
+    /// Adds the gradients at queries, keys and values of a head; gives that at its sink.
+    fn backward_head(&self, cpu: &Cpu, of: &HeadInputs<'_>, [dq, dk, dv]: [&mut [f32]; 3]) -> f32 {
+        let (n, isa) = (self.tokens, cpu.isa());
+        let HeadInputs { q, k, v, weights, given } = *of;
+        let mut all = vec![0.0; n * n];
+        for (row, weights) in all.chunks_exact_mut(n).zip(weights.chunks_exact(self.row())) {
+            row.copy_from_slice(&weights[..n]);
+        }
+        add_sums(cpu, (&all, n), (given, self.value_dim), dv);
+        // From gradients at weights to those at scores, in the place of the weights.
+        let at_weights = products(cpu, v, given, self.value_dim);
+        let raw = self.softcap.map(|_| products(cpu, k, q, self.key_dim)).unwrap_or_default();
+        let mut turned = vec![0.0; n * n];
+        let mut at_sink = 0.0;
+        for (t, (row, at)) in all.chunks_exact_mut(n).zip(at_weights.chunks_exact(n)).enumerate() {
+            let seen = self.seen(t);
+            let raw = raw.get(t * n + seen.start..t * n + seen.end);
+            let (weights, at) = (&mut row[seen.clone()], &at[seen.clone()]);
+            let capped = self.softcap.zip(raw);
+            let mean = isa.vectorize(AtScores { weights, at, scale: self.scale, capped });
+            at_sink -= f64::from(of.weights[t * self.row() + n]) * f64::from(mean);
+            for j in seen {
+                turned[j * n + t] = row[j];
+            }
+        }
+        add_sums(cpu, (&turned, n), (k, self.key_dim), dq);
+        add_sums(cpu, (&all, n), (q, self.key_dim), dk);
+        at_sink as f32
     }
 }
 
@@ -134,104 +208,82 @@ fn by_tokens(rows: &[f32], heads: usize, dim: usize) -> Vec<f32> {
     out
 }
 
-struct Forward<'a> {
-    of: &'a Attend<'a>,
-    head: usize,
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
-    weights: &'a mut [f32],
-    out: &'a mut [f32],
-}
-
-impl Vectorized for Forward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Attend { key_dim, value_dim, tokens, .. } = *self.of;
-        let sink = self.of.sinks.get(self.head).copied();
-        let slope = self.of.slopes.get(self.head).copied().unwrap_or(0.0);
-        let rows = self.weights.chunks_exact_mut(self.of.row()).zip(self.out.chunks_exact_mut(value_dim));
-        for (t, (weights, out)) in rows.enumerate() {
-            let (q, seen) = (part(self.q, t, key_dim), self.of.seen(t));
-            let mut top = sink.unwrap_or(f32::MIN);
-            for j in seen.clone() {
-                let mut score = dot(q, part(self.k, j, key_dim)) * self.of.scale;
-                if let Some(cap) = self.of.softcap {
-                    score = cap * tanh(score / cap);
-                }
-                score -= slope * (t - j) as f32;
-                weights[j] = score;
-                top = if score > top { score } else { top };
-            }
-            let mut total = sink.map_or(0.0, |sink| f64::from(exp(sink - top)));
-            for weight in &mut weights[seen.clone()] {
-                *weight = exp(*weight - top);
-                total += f64::from(*weight);
-            }
-            let by = (1.0 / total) as f32;
-            weights[tokens] = sink.map_or(0.0, |sink| exp(sink - top) * by);
-            for j in seen {
-                weights[j] *= by;
-                add_scaled(out, weights[j], part(self.v, j, value_dim));
-            }
-        }
-    }
-}
-
-struct Backward<'a> {
-    of: &'a Attend<'a>,
+/// What the way back of a head reads.
+struct HeadInputs<'a> {
     q: &'a [f32],
     k: &'a [f32],
     v: &'a [f32],
     weights: &'a [f32],
     given: &'a [f32],
-    dq: &'a mut [f32],
-    dk: &'a mut [f32],
-    dv: &'a mut [f32],
-    sink: &'a mut f32,
 }
 
-impl Vectorized for Backward<'_> {
+/// Products of each row of `right` with all rows of `left`, `width` wide.
+fn products(cpu: &Cpu, left: &[f32], right: &[f32], width: usize) -> Vec<f32> {
+    let rows = left.len() / width;
+    let mut out = vec![0.0; rows * (right.len() / width)];
+    cpu.linear(&Tensor::from_f32(rows, width, left), None, &Input::float(right, width), &mut out);
+    out
+}
+
+/// Adds `left' right` to `out`: the sum over their rows, of which each is as wide as said.
+fn add_sums(cpu: &Cpu, left: (&[f32], usize), right: (&[f32], usize), out: &mut [f32]) {
+    let (mut a, mut b) = (ColumnPanels::new(), ColumnPanels::new());
+    a.fill(cpu, left.0, left.1);
+    b.fill(cpu, right.0, right.1);
+    cpu.add_cross_moment(&a, &b, out);
+}
+
+/// From products of queries and keys to scores; `first` is the position of the first, `t` that of the query.
+struct Score<'a> {
+    scores: &'a mut [f32],
+    scale: f32,
+    softcap: Option<f32>,
+    slope: f32,
+    first: usize,
+    t: usize,
+}
+
+impl Vectorized for Score<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Attend { key_dim, value_dim, tokens, scale, .. } = *self.of;
-        let mut at_weights = vec![0.0; tokens];
-        let mut of_sink = 0.0;
-        for (t, weights) in self.weights.chunks_exact(self.of.row()).enumerate() {
-            let (q, given) = (part(self.q, t, key_dim), part(self.given, t, value_dim));
-            let seen = self.of.seen(t);
-            let mut mean = 0.0;
-            for j in seen.clone() {
-                let slope = dot(given, part(self.v, j, value_dim));
-                at_weights[j] = slope;
-                mean += f64::from(weights[j]) * f64::from(slope);
-                add_scaled(&mut self.dv[j * value_dim..][..value_dim], weights[j], given);
-            }
-            of_sink -= f64::from(weights[tokens]) * mean;
-            for j in seen {
-                let k = part(self.k, j, key_dim);
-                let mut slope = (f64::from(weights[j]) * (f64::from(at_weights[j]) - mean)) as f32;
-                if let Some(cap) = self.of.softcap {
-                    let bent = tanh(dot(q, k) * scale / cap);
-                    slope *= 1.0 - bent * bent;
-                }
-                slope *= scale;
-                add_scaled(&mut self.dq[t * key_dim..][..key_dim], slope, k);
-                add_scaled(&mut self.dk[j * key_dim..][..key_dim], slope, q);
+        self.scores.iter_mut().for_each(|score| *score *= self.scale);
+        if let Some(cap) = self.softcap {
+            self.scores.iter_mut().for_each(|score| *score = cap * tanh(*score / cap));
+        }
+        if self.slope != 0.0 {
+            for (j, score) in (self.first..).zip(self.scores) {
+                *score -= self.slope * (self.t - j) as f32;
             }
         }
-        *self.sink = of_sink as f32;
     }
 }
 
-/// `x += factor * y`. Not fused: the same bits with and without such an instruction, at the speed of either.
-#[inline(always)]
-fn add_scaled(x: &mut [f32], factor: f32, y: &[f32]) {
-    for (x, y) in x.iter_mut().zip(y) {
-        *x += factor * y;
+/// From weights and gradients at them to gradients at products of queries and keys, in the place of the weights; gives the mean of
+/// the gradients by the weights. `capped` is the cap of scores, and these products.
+struct AtScores<'a> {
+    weights: &'a mut [f32],
+    at: &'a [f32],
+    scale: f32,
+    capped: Option<(f32, &'a [f32])>,
+}
+
+impl Vectorized for AtScores<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run(self) -> f32 {
+        let mean = dot(self.weights, self.at);
+        for (weight, at) in self.weights.iter_mut().zip(self.at) {
+            *weight *= (at - mean) * self.scale;
+        }
+        if let Some((cap, raw)) = self.capped {
+            for (value, raw) in self.weights.iter_mut().zip(raw) {
+                let bent = tanh(raw * self.scale / cap);
+                *value *= 1.0 - bent * bent;
+            }
+        }
+        mean
     }
 }
