@@ -10,6 +10,7 @@ const MAX_DEPTH: usize = 16;
 pub(super) const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
+const I16: u8 = 4;
 const I64: u8 = 6;
 const DOUBLE: u8 = 7;
 const BINARY: u8 = 8;
@@ -84,7 +85,7 @@ impl<'a> Compact<'a> {
     pub fn integer(&mut self, field: Field) -> Found<i64> {
         match field.kind {
             BYTE => Ok(i64::from(self.byte()? as i8)),
-            BYTE..=I64 => self.zigzag(),
+            I16..=I64 => self.zigzag(),
             _ => Err(wrong(field, "a whole number")),
         }
     }
@@ -126,7 +127,7 @@ impl<'a> Compact<'a> {
         match kind {
             TRUE | FALSE => Ok(()),
             BYTE => self.take(1).map(drop),
-            BYTE..=I64 => self.varint().map(drop),
+            I16..=I64 => self.varint().map(drop),
             DOUBLE => self.take(8).map(drop),
             BINARY => self.binary().map(drop),
             UUID => self.take(16).map(drop),

@@ -153,7 +153,7 @@ fn parquet_fixture(task: &str, format: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/parquet").join(format!("{task}.{format}"))
 }
 
-/// Files by pyarrow, and the same records as lines (`scripts/make_parquet.py`).
+/// Files of pyarrow, and the same records as lines (`scripts/make_parquet.py`).
 #[test]
 fn parquet_gives_the_figures_of_the_same_records_as_lines() {
     let place = Place::new();
