@@ -271,3 +271,54 @@ fn a_model_has_no_divergence_from_itself_and_the_gradient_of_another_is_what_ste
         assert!((expected - measured).abs() < 1e-2 * measured.abs(), "{expected} {measured}");
     });
 }
+
+/// Writes second moments of gradients at the outputs of all matrices.
+#[test]
+#[ignore]
+fn write_output_moments() {
+    use qsf_runtime::cpu::ColumnPanels;
+    let var = |name: &str| std::env::var(name).unwrap();
+    let cpu = Cpu::from_env().unwrap();
+    let source = open(Path::new(&var("GRAD_MODEL"))).unwrap();
+    let text = std::fs::read_to_string(var("GRAD_TEXT")).unwrap();
+    let tokenizer = qsf_runtime::source::tokenizer_of(&*source, "moments").unwrap();
+    let ids = tokenizer.encode_plain(&text).unwrap();
+    let (chunk, count): (usize, usize) = (512, var("GRAD_CHUNKS").parse().unwrap());
+    let ids = crate::spread(&ids, chunk, count);
+    let out = var("GRAD_OUT");
+    std::fs::create_dir_all(&out).unwrap();
+    struct Sums<'a> {
+        cpu: &'a Cpu,
+        all: BTreeMap<TensorId, Vec<f32>>,
+        out: String,
+    }
+    impl GradientVisitor for Sums<'_> {
+        fn wants(&self, id: TensorId) -> bool {
+            id.layer.is_some() && matches!(id.kind, qsf_format::TensorKind::AttnNorm)
+        }
+        fn products(&mut self, part: super::MatrixPart, _x: &[f32], given: &[f32]) -> Result<()> {
+            if part.id.layer.is_none() {
+                return Ok(());
+            }
+            let sums = self.all.entry(part.id).or_insert_with(|| vec![0.0; part.rows * part.rows]);
+            let mut panels = ColumnPanels::new();
+            let scaled: Vec<f32> = given.iter().map(|g| g * 1e4).collect();
+            panels.fill(self.cpu, &scaled, part.rows);
+            self.cpu.add_second_moment(&panels, sums);
+            Ok(())
+        }
+        fn gradient(&mut self, id: TensorId, _: &[f32]) -> Result<()> {
+            for (id, sums) in std::mem::take(&mut self.all) {
+                let bytes: Vec<u8> = sums.iter().flat_map(|v| v.to_le_bytes()).collect();
+                std::fs::write(format!("{}/{}-{:?}.f32", self.out, id.layer.unwrap(), id.kind), bytes).unwrap();
+            }
+            println!("{id}");
+            Ok(())
+        }
+    }
+    let started = std::time::Instant::now();
+    let mut sums = Sums { cpu: &cpu, all: BTreeMap::new(), out };
+    let sequences: Vec<&[u32]> = ids.chunks(chunk).collect();
+    let loss = with_text(&*source, &cpu, &sequences, |text| text.gradients(Target::Drawn(1), &mut sums));
+    println!("{} {:?}", loss.unwrap(), started.elapsed());
+}

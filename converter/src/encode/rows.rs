@@ -13,7 +13,7 @@ use super::fit::Fit;
 use super::outliers::{OutlierSet, add_outliers};
 use crate::error::{ConvertError, Result};
 use crate::plan::TensorType;
-use crate::quantize::{ScaleOverflow, first_non_finite};
+use crate::quantize::{RowFeedback, ScaleOverflow, first_non_finite};
 
 /// Largest finite f16.
 const F16_MAX: f32 = 65504.0;
@@ -109,6 +109,9 @@ impl Encoder<'_> {
         fit: &Fit,
         apart: Option<&OutlierSet>,
     ) -> Result<EncodedRows> {
+        if let Some(outputs) = fit.outputs.as_ref().filter(|o| o.rows() == tensor.rows() && rows.len() == o.rows()) {
+            return self.encode_along_rows(tensor, form, fit, apart, outputs).map_err(|ScaleOverflow| self.overflow(info, form.quant));
+        }
         // Whole panels whatever the layout: the order of the errors' sums, and so META, does not depend on it.
         let rows_per_task = rows_per_task(tensor.cols()).next_multiple_of(PANEL_ROWS);
         let tasks = rows.len().div_ceil(rows_per_task);
@@ -120,7 +123,7 @@ impl Encoder<'_> {
                 let rows = first..(first + rows_per_task).min(rows.end);
                 let count = rows.len() * tensor.cols();
                 let encoded = self
-                    .encode_task(tensor, rows, form, fit, apart)
+                    .encode_task(tensor, rows, form, fit, apart, None)
                     .map_err(|ScaleOverflow| self.overflow(info, form.quant))?;
                 self.progress.advance(count as u64);
                 Ok(encoded)
@@ -134,6 +137,25 @@ impl Encoder<'_> {
         Ok(whole)
     }
 
+    fn encode_along_rows(
+        &self,
+        tensor: &Tensor,
+        form: BlockForm,
+        fit: &Fit,
+        apart: Option<&OutlierSet>,
+        outputs: &RowFeedback,
+    ) -> Result<EncodedRows, ScaleOverflow> {
+        let mut whole = EncodedRows::default();
+        let mut errors = Vec::new();
+        for first in (0..tensor.rows()).step_by(32) {
+            let rows = first..(first + 32).min(tensor.rows());
+            let count = rows.len() * tensor.cols();
+            whole.append(self.encode_task(tensor, rows, form, fit, apart, Some((outputs, &mut errors)))?);
+            self.progress.advance(count as u64);
+        }
+        Ok(whole)
+    }
+
     fn encode_task(
         &self,
         tensor: &Tensor,
@@ -141,6 +163,7 @@ impl Encoder<'_> {
         form: BlockForm,
         fit: &Fit,
         apart: Option<&OutlierSet>,
+        mut along: Option<(&RowFeedback, &mut Vec<f32>)>,
     ) -> Result<EncodedRows, ScaleOverflow> {
         let (BlockForm { quant, layout }, cols) = (form, tensor.cols());
         let values = self.decode_rows(tensor, rows.clone());
@@ -153,7 +176,12 @@ impl Encoder<'_> {
             }
             _ => None,
         };
-        let targets = targets.as_ref().unwrap_or(&values);
+        let mut targets = targets.unwrap_or_else(|| values.clone());
+        let unmoved = targets.clone();
+        if let Some((outputs, errors)) = &mut along {
+            outputs.add(rows.start, &errors[..], &mut targets, cols);
+        }
+        let targets = &targets;
         let (data, outliers) = match apart {
             Some(set) => set.quantize(self, quant, rows.start, targets, fit)?,
             None => (self.quantize(quant, cols, targets, fit)?, Outliers::default()),
@@ -167,6 +195,9 @@ impl Encoder<'_> {
                 add_outliers(&outliers, row, &mut decoded);
             }
             stats.add_row(self.isa, original, &decoded);
+            if let Some((_, errors)) = &mut along {
+                errors.extend(unmoved[row * cols..][..cols].iter().zip(&decoded).map(|(t, d)| t - d));
+            }
         }
         let data = match quant.qsf().filter(|_| layout == Layout::Panels16) {
             Some(quant) => interleave(quant, self.block, cols, &data),
