@@ -10,6 +10,7 @@ use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::gguf::GgufNames;
 
 use crate::error::{ConvertError, Result};
+use crate::fit::{moment_rows, packed_bytes, uses_gradients};
 use crate::gguf::header_bytes;
 use crate::hf::directory_bytes;
 use crate::options::ConvertOptions;
@@ -72,13 +73,19 @@ fn least_bytes(source: &dyn WeightSource, plan: &Plan, options: &ConvertOptions)
     Ok(described.into_iter().fold(values, u64::saturating_add))
 }
 
-/// Bytes that a conversion writes. One along a text keeps a journal as large as the file, and two streams of hidden states.
+/// Bytes that a conversion writes. One along a text keeps a journal as large as the file, two streams of hidden
+/// states, and what gradients say of each matrix.
 fn needed_on_disk(source: &dyn WeightSource, least: u64, options: &ConvertOptions) -> u64 {
     match &options.calibration {
         None => least,
         Some(text) => {
             let streams = 2 * 4 * text.tokens.len() as u64 * u64::from(source.config().hidden);
-            least.saturating_mul(2).saturating_add(streams)
+            let moments = |layer| moment_rows(source, layer).map(packed_bytes).sum::<u64>();
+            let gradients = match uses_gradients(source, options.effort) {
+                true => (0..source.config().layers).map(moments).sum(),
+                false => 0,
+            };
+            least.saturating_mul(2).saturating_add(streams).saturating_add(gradients)
         }
     }
 }

@@ -120,6 +120,8 @@ pub enum SearchEffort {
     /// As long as pays.
     #[default]
     Normal,
+    /// The gradients of the predictions, too: rows of matrices make up for each other's errors.
+    High,
     /// Several times that, for the last few percent: matrices are fitted to what those before them in their own layer leave,
     /// and types for a size are checked on the model as a whole.
     Max,
@@ -130,8 +132,14 @@ impl SearchEffort {
     pub const fn name(self) -> &'static str {
         match self {
             SearchEffort::Normal => "normal",
+            SearchEffort::High => "high",
             SearchEffort::Max => "max",
         }
+    }
+
+    /// Whether gradients are measured.
+    pub const fn with_gradients(self) -> bool {
+        !matches!(self, SearchEffort::Normal)
     }
 }
 

@@ -138,24 +138,27 @@ impl Band<'_> {
 
 /// Columns `I * i ..` of x times vectors `J * j ..` of y, summed over the rows.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "see the first comment inside")]
 fn tile<V: Vector, const I: usize, const J: usize>(
     x: &[[f32; PANEL]],
     y: &[[f32; PANEL]],
     i: usize,
     j: usize,
 ) -> [[V; J]; I] {
+    // Loops over indices: iterators over arrays are calls where the compiler inlines little, which keep the sums in memory.
+    let rows = x.len().min(y.len());
+    let (x, y) = (x.as_flattened().as_chunks::<I>().0, y.as_flattened().as_chunks::<LANES>().0);
     let mut sums = [[V::splat(0.0); J]; I];
-    for (x, y) in x.iter().zip(y) {
-        let x = &x.as_chunks::<I>().0[i];
-        let y = &y.as_chunks::<LANES>().0[j * J..][..J];
+    for row in 0..rows {
+        let x = &x[row * (PANEL / I) + i];
         let mut vectors = [V::splat(0.0); J];
-        for (vector, y) in vectors.iter_mut().zip(y) {
-            *vector = V::from_lanes(y);
+        for k in 0..J {
+            vectors[k] = V::from_lanes(&y[row * (PANEL / LANES) + j * J + k]);
         }
-        for (sums, &x) in sums.iter_mut().zip(x) {
-            let x = V::splat(x);
-            for (sum, &y) in sums.iter_mut().zip(&vectors) {
-                *sum = sum.fma(x, y);
+        for c in 0..I {
+            let x = V::splat(x[c]);
+            for k in 0..J {
+                sums[c][k] = sums[c][k].fma(x, vectors[k]);
             }
         }
     }

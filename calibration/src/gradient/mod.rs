@@ -17,6 +17,7 @@
 //! | `linear`, `norm` | a matrix, a norm |
 //! | `parameters` | tensors of a source as these parts |
 //! | `sink` | where gradients go |
+//! | `output_moments` | second moments of those at what matrices give |
 
 mod attend;
 mod attention;
@@ -29,6 +30,7 @@ mod layer;
 mod linear;
 mod loss;
 mod norm;
+mod output_moments;
 mod parameters;
 mod pass;
 mod place;
@@ -38,6 +40,7 @@ mod support;
 mod tests;
 
 pub use error::{GradientError, GradientResult};
-pub use pass::{GradientText, Predictions, Target};
+pub use output_moments::OutputMoments;
+pub use pass::{BACKWARD_WORK, GradientText, Predictions, Target};
 pub use sink::{GradientVisitor, MatrixPart};
 pub use support::check_gradients;

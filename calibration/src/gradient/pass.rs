@@ -2,7 +2,7 @@
 
 use qsf_format::PositionConfig;
 use qsf_runtime::cpu::Cpu;
-use qsf_runtime::progress::Cancel;
+use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::{Result, Rotation, RuntimeError, alibi_slopes};
 
@@ -17,6 +17,9 @@ use super::support::check_gradients;
 /// Logits of a step of the head: of a large vocabulary fewer rows.
 const MAX_LOGITS: usize = 1 << 22;
 
+/// How many times as long as a layer forwards it takes backwards, forwards again among it.
+pub const BACKWARD_WORK: u64 = 3;
+
 /// A model, and a text in sequences that know nothing of each other.
 pub struct GradientText<'a> {
     /// The model.
@@ -27,6 +30,8 @@ pub struct GradientText<'a> {
     pub sequences: &'a [&'a [u32]],
     /// The first position of each sequence whose prediction counts.
     pub from: usize,
+    /// Hears of every token of a layer: once on the way forwards, and [`BACKWARD_WORK`] times on the way back.
+    pub progress: &'a dyn Progress,
     /// Stops between layers.
     pub cancel: &'a Cancel,
 }
@@ -134,6 +139,7 @@ impl GradientText<'_> {
                 self.cancel.check()?;
                 let (_, tape) = layer.forward(self.cpu, x)?;
                 *at = layer.backward(&mut sink, x, &tape, std::mem::take(at))?;
+                self.progress.advance(BACKWARD_WORK * (x.len() / ends.hidden()) as u64);
             }
             sink.finish()?;
             self.source.release(Some(index));
@@ -157,6 +163,7 @@ impl GradientText<'_> {
             for hidden in &mut hidden {
                 self.cancel.check()?;
                 *hidden = layer.forward(self.cpu, hidden)?.0;
+                self.progress.advance((hidden.len() / ends.hidden()) as u64);
             }
             self.source.release(Some(index));
         }

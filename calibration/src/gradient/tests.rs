@@ -7,7 +7,7 @@ use std::sync::Arc;
 use qsf_format::TensorId;
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::eval::GoldenExpectation;
-use qsf_runtime::progress::Cancel;
+use qsf_runtime::progress::{Cancel, Unwatched};
 use qsf_runtime::source::{Replaced, Tensor, WeightSource, open};
 use qsf_runtime::{Activations, Decoder, Model, Result};
 
@@ -58,7 +58,7 @@ fn with_text<T>(
     sequences: &[&[u32]],
     work: impl FnOnce(&GradientText<'_>) -> T,
 ) -> T {
-    work(&GradientText { source, cpu, sequences, from: 0, cancel: &Cancel::default() })
+    work(&GradientText { source, cpu, sequences, from: 0, progress: &Unwatched, cancel: &Cancel::default() })
 }
 
 #[test]

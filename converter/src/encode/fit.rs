@@ -7,7 +7,7 @@ use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::linear::{Input, Products};
 use qsf_runtime::source::Tensor;
 
-use crate::quantize::{Correction, Feedback};
+use crate::quantize::{Correction, Feedback, RowFeedback};
 
 /// What the rows of one matrix are fitted to. Nothing: every value counts alike.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +20,8 @@ pub(crate) struct Fit {
     pub correction: Option<Arc<Correction>>,
     /// The mean of x x' over inputs x.
     pub moment: Option<Tensor>,
+    /// Gradients at what the matrix gives.
+    pub outputs: Option<Arc<RowFeedback>>,
 }
 
 impl Fit {

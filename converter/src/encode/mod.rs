@@ -6,12 +6,14 @@
 //! | `fit` | what the rows of a matrix are fitted to |
 //! | `encoder` | what encoding needs beside the tensor; some rows into blocks |
 //! | `outliers` | the weights that are stored apart from the blocks |
+//! | `along_rows` | rows that make up for errors of those before them |
 //! | `rows` | rows on all threads, and how far they are from the original |
 //! | `stored_tensor` | a tensor that is ready to be written |
 //! | `cache` | what an earlier run has encoded |
 //! | `tensor` | a tensor as it is planned |
 //! | `runs` | a tensor too large for memory, some rows at a time |
 
+mod along_rows;
 mod cache;
 mod encoder;
 mod fit;

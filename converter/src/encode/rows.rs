@@ -109,6 +109,11 @@ impl Encoder<'_> {
         fit: &Fit,
         apart: Option<&OutlierSet>,
     ) -> Result<EncodedRows> {
+        let outputs = fit.outputs.as_deref().filter(|outputs| outputs.rows() == rows.len());
+        if let Some(outputs) = outputs.filter(|_| !form.quant.is_float()) {
+            let encoded = self.encode_along_rows(tensor, rows, form, fit, apart, outputs)?;
+            return encoded.map_err(|ScaleOverflow| self.overflow(info, form.quant));
+        }
         // Whole panels whatever the layout: the order of the errors' sums, and so META, does not depend on it.
         let rows_per_task = rows_per_task(tensor.cols()).next_multiple_of(PANEL_ROWS);
         let tasks = rows.len().div_ceil(rows_per_task);
@@ -119,8 +124,8 @@ impl Encoder<'_> {
                 let first = rows.start + task * rows_per_task;
                 let rows = first..(first + rows_per_task).min(rows.end);
                 let count = rows.len() * tensor.cols();
-                let encoded = self
-                    .encode_task(tensor, rows, form, fit, apart)
+                let (encoded, _) = self
+                    .encode_task(tensor, rows, form, fit, apart, None)
                     .map_err(|ScaleOverflow| self.overflow(info, form.quant))?;
                 self.progress.advance(count as u64);
                 Ok(encoded)
@@ -134,14 +139,17 @@ impl Encoder<'_> {
         Ok(whole)
     }
 
-    fn encode_task(
+    /// Encodes rows whose targets are moved by `shifts`, where there are some; with these comes how far each value is from what
+    /// its target was before.
+    pub(super) fn encode_task(
         &self,
         tensor: &Tensor,
         rows: Range<usize>,
         form: BlockForm,
         fit: &Fit,
         apart: Option<&OutlierSet>,
-    ) -> Result<EncodedRows, ScaleOverflow> {
+        shifts: Option<&[f32]>,
+    ) -> Result<(EncodedRows, Vec<f32>), ScaleOverflow> {
         let (BlockForm { quant, layout }, cols) = (form, tensor.cols());
         let values = self.decode_rows(tensor, rows.clone());
         // The tensor's size was computed when it was opened, and no stored type is wider than twice f32.
@@ -153,7 +161,11 @@ impl Encoder<'_> {
             }
             _ => None,
         };
-        let targets = targets.as_ref().unwrap_or(&values);
+        let wanted = targets.as_ref().unwrap_or(&values);
+        let moved =
+            shifts.map(|shifts| wanted.iter().zip(shifts).map(|(value, shift)| value + shift).collect());
+        let targets: &Vec<f32> = moved.as_ref().unwrap_or(wanted);
+        let mut errors = Vec::with_capacity(shifts.map_or(0, <[f32]>::len));
         let (data, outliers) = match apart {
             Some(set) => set.quantize(self, quant, rows.start, targets, fit)?,
             None => (self.quantize(quant, cols, targets, fit)?, Outliers::default()),
@@ -167,12 +179,16 @@ impl Encoder<'_> {
                 add_outliers(&outliers, row, &mut decoded);
             }
             stats.add_row(self.isa, original, &decoded);
+            if shifts.is_some() {
+                let wanted = &wanted[row * cols..][..cols];
+                errors.extend(wanted.iter().zip(&decoded).map(|(wanted, value)| wanted - value));
+            }
         }
         let data = match quant.qsf().filter(|_| layout == Layout::Panels16) {
             Some(quant) => interleave(quant, self.block, cols, &data),
             None => data,
         };
-        Ok(EncodedRows { data, stats, outliers })
+        Ok((EncodedRows { data, stats, outliers }, errors))
     }
 
     /// Scales that leave f16 although all values are inside it: [`Encoder::choose_type`] excludes that.

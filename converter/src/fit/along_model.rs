@@ -7,6 +7,7 @@ use qsf_format::{ModelConfig, TensorId, TensorKind};
 use qsf_runtime::LayerWeights;
 
 use super::fits::Fits;
+use super::output_gradients::OutputGradients;
 use crate::encode::{StoredTensor, TensorEncoder};
 use crate::error::{ConvertError, Result};
 use crate::plan::{Plan, PlannedTensor};
@@ -22,6 +23,8 @@ pub(super) struct AlongModel<'a, 'e> {
     pub journal: &'a mut Journal,
     /// How much each layer matters, where that was measured.
     pub importance: &'a [f32],
+    /// Gradients at what matrices give, where they were measured.
+    pub outputs: Option<OutputGradients>,
     /// The tensors of the layer under way.
     pub done: HashMap<TensorId, StoredTensor>,
 }
@@ -46,7 +49,12 @@ impl<'a> AlongModel<'a, '_> {
         while let Some((planned, after)) = rest.split_first() {
             rest = after;
             let id = planned.info.id;
-            let tensor = self.encoder.encode_near(planned, &fits.all(config, id)?)?;
+            let mut all = fits.all(config, id)?;
+            if let Some(outputs) = self.outputs.as_mut().filter(|_| !planned.quant.is_float()) {
+                let of = outputs.of(self.encoder.rows.isa, id, self.journal)?;
+                all.iter_mut().for_each(|fit| fit.outputs.clone_from(&of));
+            }
+            let tensor = self.encoder.encode_near(planned, &all)?;
             self.done.insert(id, tensor);
             fits.keep_for(rest.iter().map(|planned| planned.info.id));
         }

@@ -81,7 +81,8 @@ impl Fits {
         let correction =
             cross.map(|cross| Arc::new(Correction::new(&feedback, &moment, &cross.into_mean(), CORRECTION)));
         let moment = self.keeps_moments.then(|| Tensor::from_f32(cols, cols, &moment));
-        let fit = Fit { importance: Some(importance), feedback: Some(feedback), correction, moment };
+        let fit =
+            Fit { importance: Some(importance), feedback: Some(feedback), correction, moment, outputs: None };
         self.made.insert((input, embedding), fit.clone());
         Ok(fit)
     }

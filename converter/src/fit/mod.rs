@@ -6,17 +6,22 @@
 //! | `statistics` | statistics of the unchanged model, from the text or from files |
 //! | `collect` | such files, made without a conversion |
 //! | `fits` | what each matrix is fitted to, from statistics |
+//! | `output_gradients`, `packed_moment` | gradients at what matrices give, measured once, and how they are kept |
 //! | `along_model` | layer by layer, each fitted to what those before it leave |
 //! | `passes` | all tensors of a file, in its order |
 
 mod along_model;
 mod collect;
 mod fits;
+mod output_gradients;
+mod packed_moment;
 mod passes;
 mod statistics;
 mod text;
 
 pub(crate) use fits::Fits;
+pub(crate) use output_gradients::{gradient_tokens, moment_rows, uses_gradients};
+pub(crate) use packed_moment::packed_bytes;
 pub(crate) use passes::{EMBEDDING_RECORD, FittedFile, Measured, head_of};
 pub(crate) use statistics::StatsFiles;
 

@@ -8,6 +8,7 @@ use qsf_runtime::source::Replaced;
 
 use super::along_model::AlongModel;
 use super::fits::Fits;
+use super::output_gradients::OutputGradients;
 use super::statistics::StatsFiles;
 use crate::encode::{Fit, NoCache, StoredTensor, TensorEncoder};
 use crate::error::{ConvertError, Result};
@@ -57,6 +58,7 @@ impl FittedFile<'_, '_> {
             Some(measured) => measured,
             None => Measured { head: head_of(encoder, stats, journal, &session)?, importance: Vec::new() },
         };
+        let outputs = OutputGradients::measure(source, journal, effort, &session)?;
         let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(from_bytes) {
             Some(Some(known)) => known,
             _ => vec![embedding(encoder, plan, &head)?],
@@ -69,8 +71,15 @@ impl FittedFile<'_, '_> {
         }
         drop((stored, head));
         let options = StreamOptions { by_stage: effort == SearchEffort::Max, cross: true };
-        let mut layers =
-            AlongModel { encoder, plan, file, journal, importance: &importance, done: HashMap::new() };
+        let mut layers = AlongModel {
+            encoder,
+            plan,
+            file,
+            journal,
+            importance: &importance,
+            outputs,
+            done: HashMap::new(),
+        };
         let step = run_streams(source, &quantized, cpu, tokens, options, &mut layers, progress, cancel)?;
         let isa = encoder.rows.isa;
         let head = TensorId::of_model(TensorKind::Head);

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use qsf_calibration::exit_layers;
 use qsf_format::TensorKind;
-use qsf_runtime::memory;
 use qsf_runtime::source::{WeightSource, file_bytes};
+use qsf_runtime::{LayerRunner, memory};
 
 use super::time::SAMPLE_TOKENS;
 use crate::encode::VALUES_PER_RUN;
 use crate::error::Result;
+use crate::fit::{gradient_tokens, moment_rows, uses_gradients};
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
 use crate::planning::plan_of;
@@ -26,6 +27,9 @@ const PROBE_LOGITS: u64 = 64 << 20;
 
 /// The forms of a matrix that a choice checked on the whole model holds: its own, the next larger and the next smaller one.
 const FORMS_OF_A_MATRIX: u64 = 3;
+
+/// Bytes of a matrix of rows by rows that feedback across rows takes: half of one in f64 while it is factored, and its factor.
+const FACTOR_BYTES: u64 = 12;
 
 /// What finding clusters takes beside the model and the rows of its head.
 const CLUSTER_BUFFERS: u64 = 16 << 20;
@@ -97,7 +101,22 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     let moments = moments_bytes(source);
     let hidden = 4 * tokens * config.stream_width() as u64;
     let ends: u64 = of_model().map(|t| stored(t) + encoded(t)).sum();
-    let streams = ends + one_layer + 2 * hidden + COPIES_OF_MOMENTS * moments;
+    let mut streams = ends + one_layer + 2 * hidden + COPIES_OF_MOMENTS * moments;
+    if tokens > 0 && uses_gradients(source, options.effort) {
+        let squares =
+            |layer| moment_rows(source, layer).map(|rows| rows.saturating_mul(rows)).collect::<Vec<u64>>();
+        let of_layers: Vec<Vec<u64>> = (0..config.layers).map(squares).collect();
+        let layer_squares = of_layers.iter().map(|squares| squares.iter().sum::<u64>()).max().unwrap_or(0);
+        let most_square = of_layers.iter().flatten().copied().max().unwrap_or(0);
+        let most_values = tensors.iter().filter(|t| t.info.id.layer.is_some()).map(values).max().unwrap_or(0);
+        let backwards = ends
+            + 4 * of_model().map(values).sum::<u64>()
+            + 4 * layer(&values)
+            + 4 * layer_squares
+            + gradient_bytes(source, tokens);
+        streams += layer_squares + FACTOR_BYTES * most_square + 4 * most_values;
+        streams = streams.max(backwards);
+    }
     if options.size_limit.is_none() {
         return Ok(streams);
     }
@@ -110,9 +129,21 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     // A choice that is checked on the whole model holds each matrix in its type and the next ones.
     let variants = match options.effort {
         SearchEffort::Max => FORMS_OF_A_MATRIX * options.size_limit.unwrap_or(0),
-        SearchEffort::Normal => 0,
+        SearchEffort::Normal | SearchEffort::High => 0,
     };
     Ok(streams.max(survey + variants))
+}
+
+/// What enters all layers, twice what leaves the last one, and what a sequence leaves between the parts of a layer.
+fn gradient_bytes(source: &dyn WeightSource, tokens: u64) -> u64 {
+    let config = source.config();
+    let sequence = LayerRunner::chunk_of(config) as u64;
+    let rows = source.tensors().iter().filter(|t| t.id.layer == Some(0) && t.id.kind.is_matrix());
+    let between: u64 = rows.map(|info| (info.rows + info.cols) as u64).sum();
+    let kept = gradient_tokens(source, tokens as usize) as u64
+        * config.stream_width() as u64
+        * (u64::from(config.layers) + 2);
+    4 * (kept + 2 * sequence * between + 2 * u64::from(config.heads) * sequence * sequence)
 }
 
 /// The sums of products of all inputs of a layer.

@@ -112,7 +112,8 @@ pub fn predict(
     if let Some(path) = &options.save_plan {
         SavedPlan::of(options, &plan, sources, stats.texts(), survey.as_ref()).write(path, options.force)?;
     }
-    seconds += seconds_of_conversion(&encoder, &plan, &mut stats, !options.stats_in.is_empty(), &session)?;
+    let by_statistics = !options.stats_in.is_empty();
+    seconds += seconds_of_conversion(&encoder, &plan, &mut stats, by_statistics, options.effort, &session)?;
     let file_bytes = predicted_file_bytes(source, &plan, options, provenance)?;
     target_warning(file_bytes, options).iter().for_each(|warning| progress.warn(warning));
     let files = options.split_size.map(|most| count_files(source, &plan, most)).transpose()?;

@@ -13,12 +13,15 @@ use sha2::{Digest, Sha256};
 
 use crate::encode::{BlockForm, Fit, TensorEncoder};
 use crate::error::Result;
-use crate::fit::{Fits, StatsFiles};
+use crate::fit::{Fits, StatsFiles, gradient_tokens, uses_gradients};
+use crate::options::SearchEffort;
 use crate::plan::{Plan, PlannedTensor, TensorType, experts_of, layout_of};
 use crate::session::Session;
 
 /// Tokens of a sample of the text.
 pub(super) const SAMPLE_TOKENS: usize = 512;
+/// How many times as long as a layer forwards its gradients take, with its part of the head's.
+const GRADIENT_PASSES: f64 = 8.0;
 /// Values of a matrix that a thread quantizes for a sample.
 const SAMPLE_VALUES: usize = 1 << 16;
 /// Bytes that are hashed for a sample.
@@ -30,6 +33,7 @@ pub(super) fn seconds_of_conversion(
     plan: &Plan,
     stats: &mut StatsFiles,
     by_statistics: bool,
+    effort: SearchEffort,
     session: &Session<'_>,
 ) -> Result<f64> {
     let source = encoder.source;
@@ -46,6 +50,10 @@ pub(super) fn seconds_of_conversion(
         // Both streams through every layer, the quantized one twice, and moments of it and across the two.
         let passes = 2.0 * measured + forward + if source.config().tied_head { forward } else { 0.0 };
         seconds += layers * chunks * passes;
+        if uses_gradients(source, effort) {
+            let part = gradient_tokens(source, session.tokens.len()) as f64 / session.tokens.len() as f64;
+            seconds += layers * chunks * part * GRADIENT_PASSES * forward;
+        }
         first = Some(found);
     } else if by_statistics {
         first = Some(stats.layer(0)?);

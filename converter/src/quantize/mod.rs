@@ -9,6 +9,7 @@
 //! | `rows`, `affine`, `two_level`, `eight_bit` | plain block types, block by block |
 //! | `matrix` | any type, with what calibration knows |
 //! | `linear_algebra`, `feedback`, `strips` | second moments, factored for feedback |
+//! | `row_feedback` | the same of gradients at outputs: rows that make up for rows |
 //! | `coder`, `group` | feedback and descent for any block type, 16 rows at once |
 //! | `lane_groups` | all rows, 16 at once |
 //! | `plain_rows` | plain block types under feedback |
@@ -43,6 +44,7 @@ mod linear_algebra;
 mod matrix;
 mod pack;
 mod plain_rows;
+mod row_feedback;
 mod rows;
 mod strips;
 mod trellis;
@@ -62,4 +64,5 @@ pub use grouped::{GroupMatrix, quantize_groups};
 pub use half_scale::ScaleOverflow;
 pub use learn::{Sample, learn_tables};
 pub use matrix::{Effort, Matrix, quantize_matrix, quantize_rows};
+pub use row_feedback::RowFeedback;
 pub use upstream::Correction;

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use qsf_tests::*;
 use serde_json::Value;
 
+/// Tokens of a model that knows few.
+const WORDS: [&str; 12] = ["?", "the", "of", "and", "a", "to", "in", "is", "that", "it", "was", "for"];
+
 fn call(model: &Path, out: &Path, args: &str) -> Program {
     program("qsf-convert").arg(model).arg(out).args(args)
 }
@@ -147,6 +150,41 @@ fn a_conversion_that_was_killed_goes_on_and_gives_the_same_file() {
     finish(&model, &out, &args);
     assert!(fs::read(&out).unwrap() == fs::read(&whole).unwrap(), "other bytes after kills");
     assert!(!journal(&out).exists());
+}
+
+#[test]
+fn gradients_lower_the_divergence_of_the_same_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let args = format!("-q n3 --tensor-type token_embedding=8bit --calibration {CALIBRATION}");
+    let [normal, high] = ["normal.qsf", "high.qsf"].map(|name| dir.path().join(name));
+    call(&model, &normal, &format!("{args} --calibration-tokens 16384")).run().ok();
+    let found = call(&model, &high, &format!("{args} --calibration-tokens 16384 --effort high")).run().ok();
+    assert!(!found.stderr.contains("warning"), "{}", found.stderr);
+    assert_eq!(fs::metadata(&high).unwrap().len(), fs::metadata(&normal).unwrap().len());
+    let (less, more) = (divergence(&high, &model), divergence(&normal, &model));
+    assert!(less < 0.96 * more, "KLD {less} with gradients, {more} without");
+}
+
+#[test]
+fn a_model_without_gradients_is_fitted_to_its_inputs_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("mamba2");
+    let fixture = golden("mamba2");
+    fs::create_dir(&model).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(fixture.join(name), model.join(name)).unwrap();
+    }
+    let words: Vec<String> = WORDS.iter().enumerate().map(|(i, word)| format!("\"{word}\": {i}")).collect();
+    let vocab = words.join(", ");
+    let tokenizer = format!(
+        "{{\"model\": {{\"type\": \"WordLevel\", \"vocab\": {{{vocab}}}, \"unk_token\": \"?\"}}, \
+         \"pre_tokenizer\": {{\"type\": \"WhitespaceSplit\"}}}}"
+    );
+    fs::write(model.join("tokenizer.json"), tokenizer).unwrap();
+    let args = format!("-q n3 --calibration {CALIBRATION} --calibration-tokens 600 --effort high");
+    let found = call(&model, &dir.path().join("out.qsf"), &args).run().ok();
+    assert!(found.stderr.contains("gradients of recurrent mixers"), "{}", found.stderr);
 }
 
 #[test]

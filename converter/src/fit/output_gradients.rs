@@ -1,0 +1,172 @@
+//! What gradients at the outputs of the matrices of each layer say, measured once for a conversion and kept in its journal: the
+//! way back goes from the last layer to the first, and layers are quantized from the first on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use qsf_calibration::gradient::{BACKWARD_WORK, GradientError, GradientText, OutputMoments, check_gradients};
+use qsf_format::{TensorId, TensorKind};
+use qsf_runtime::cpu::Isa;
+use qsf_runtime::source::WeightSource;
+use qsf_runtime::{LayerRunner, RuntimeError};
+
+use super::packed_moment::PackedMoment;
+use crate::error::{ConvertError, Result};
+use crate::options::SearchEffort;
+use crate::plan::experts_of;
+use crate::quantize::RowFeedback;
+use crate::resume::{Journal, Records};
+use crate::session::Session;
+
+/// Begins the numbers by which the model draws tokens.
+const SEED: u64 = 1;
+/// Damping of moments, as a part of the mean of their diagonal (docs/measurements/gradients.md).
+const DAMPING: f64 = 0.3;
+/// Most tokens that are used: more gain little.
+const MOST_TOKENS: usize = 32768;
+/// Fewest tokens, whatever memory they take.
+const LEAST_TOKENS: usize = 8192;
+/// What may enter all layers of all tokens, in bytes.
+const KEPT_BYTES: usize = 2 << 30;
+
+/// Tokens of a text of `tokens` whose gradients are taken.
+pub(crate) fn gradient_tokens(source: &dyn WeightSource, tokens: usize) -> usize {
+    let config = source.config();
+    let of_token = 4 * config.stream_width() * config.layers as usize;
+    let most: usize = std::env::var("QX_TOK").ok().and_then(|s| s.parse().ok()).unwrap_or(MOST_TOKENS);
+    return tokens.min(most);
+    tokens.min((KEPT_BYTES / of_token.max(1)).clamp(LEAST_TOKENS, MOST_TOKENS))
+}
+
+/// Whether a conversion of this effort uses gradients of this model.
+pub(crate) fn uses_gradients(source: &dyn WeightSource, effort: SearchEffort) -> bool {
+    effort.with_gradients() && check_gradients(source).is_ok()
+}
+
+/// Outputs of each matrix of layer `layer` that has a moment.
+pub(crate) fn moment_rows(source: &dyn WeightSource, layer: u32) -> impl Iterator<Item = u64> + '_ {
+    let of_layer = source.tensors().iter().filter(move |info| info.id.layer == Some(layer));
+    of_layer.filter(|info| info.id.kind.is_matrix()).filter_map(|info| {
+        let experts = experts_of(source.config(), info.id);
+        match experts {
+            Some(count) if info.id.kind == TensorKind::ExpertDown => {
+                Some(info.rows as u64 / u64::from(count.max(1)))
+            }
+            Some(_) => None,
+            None => Some(info.rows as u64),
+        }
+    })
+}
+
+/// The moments of all layers, in the journal.
+pub(super) struct OutputGradients {
+    /// Tokens that they are of.
+    tokens: usize,
+    /// The layer that was asked for last.
+    layer: Option<(u32, BTreeMap<TensorKind, PackedMoment>)>,
+}
+
+impl OutputGradients {
+    /// Measures what `journal` has not. Nothing where the effort does not ask for it, or the model has no gradients, which a
+    /// warning says.
+    ///
+    /// # Errors
+    /// When the model is damaged, the journal cannot be written, memory runs out, or the user interrupts.
+    pub fn measure(
+        source: &dyn WeightSource,
+        journal: &mut Journal,
+        effort: SearchEffort,
+        session: &Session<'_>,
+    ) -> Result<Option<OutputGradients>> {
+        if !effort.with_gradients() {
+            return Ok(None);
+        }
+        match check_gradients(source) {
+            Ok(()) => {}
+            Err(GradientError::Runtime(error)) => return Err(error.into()),
+            Err(error) => {
+                session.progress.warn(&format!(
+                    "--effort {}: {error}: matrices are fitted to their inputs alone",
+                    effort.name()
+                ));
+                return Ok(None);
+            }
+        }
+        let sequences = sequences(source, session.tokens);
+        let tokens = sequences.iter().map(|tokens| tokens.len()).sum();
+        let layers = source.config().layers;
+        if !(0..layers).all(|layer| journal.has(&record_name(layer))) {
+            let Session { cpu, progress, cancel, .. } = *session;
+            progress.begin("measuring gradients", (1 + BACKWARD_WORK) * u64::from(layers) * tokens as u64);
+            let text = GradientText { source, cpu, sequences: &sequences, from: 0, progress, cancel };
+            let mut failed = None;
+            let measured = text.output_moments(std::env::var("QX_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(SEED), &mut |layer, moments| {
+                journal.put_new(&record_name(layer), &to_bytes(moments)).map_err(|error| {
+                    failed = Some(error);
+                    RuntimeError::Request("the journal cannot be written".into())
+                })
+            });
+            match (failed, measured) {
+                (Some(error), _) => return Err(error),
+                (None, Err(GradientError::Runtime(error))) => return Err(error.into()),
+                (None, Err(error)) => return Err(RuntimeError::Request(error.to_string()).into()),
+                (None, Ok(())) => progress.end(),
+            }
+        }
+        Ok(Some(OutputGradients { tokens, layer: None }))
+    }
+
+    /// What quantizers need of the gradients at a matrix, or at each of a stack of experts.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or is damaged.
+    pub fn of(&mut self, isa: Isa, id: TensorId, journal: &mut Journal) -> Result<Option<Arc<RowFeedback>>> {
+        let Some(layer) = id.layer else { return Ok(None) };
+        let known = match self.layer.take() {
+            Some((known, moments)) if known == layer => moments,
+            _ => {
+                let broken = || ConvertError::BrokenJournal { what: record_name(layer) };
+                from_bytes(&journal.get(&record_name(layer))?.ok_or_else(broken)?).ok_or_else(broken)?
+            }
+        };
+        let (_, moments) = self.layer.insert((layer, known));
+        let Some(moment) = moments.get(&id.kind) else { return Ok(None) };
+        // Of few tokens a moment has structure by chance, as large as this (Ledoit and Wolf, 2004).
+        let damping = std::env::var("QX_DAMP").ok().and_then(|s| s.parse().ok()).unwrap_or(DAMPING) + moment.rows() as f64 / self.tokens.max(1) as f64;
+        Ok(moment.feedback(isa, damping).map(Arc::new))
+    }
+}
+
+/// Sequences of the text, evenly spread over it.
+fn sequences<'a>(source: &dyn WeightSource, tokens: &'a [u32]) -> Vec<&'a [u32]> {
+    let length = LayerRunner::chunk_of(source.config());
+    let all: Vec<&[u32]> = tokens.chunks(length).filter(|sequence| sequence.len() > 1).collect();
+    let wanted = gradient_tokens(source, tokens.len()).div_ceil(length).min(all.len());
+    (0..wanted).map(|i| all[i * all.len() / wanted]).collect()
+}
+
+fn record_name(layer: u32) -> String {
+    format!("gradients {layer}")
+}
+
+/// Kinds and moments, one behind the other.
+fn to_bytes(moments: OutputMoments) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (kind, moment) in moments {
+        bytes.extend(kind.id().to_le_bytes());
+        PackedMoment::of(&moment).write(&mut bytes);
+    }
+    bytes
+}
+
+fn from_bytes(mut bytes: &[u8]) -> Option<BTreeMap<TensorKind, PackedMoment>> {
+    let mut moments = BTreeMap::new();
+    while !bytes.is_empty() {
+        let (kind, rest) = bytes.split_first_chunk()?;
+        let kind = TensorKind::from_id(u32::from_le_bytes(*kind))?;
+        let (moment, rest) = PackedMoment::read(rest)?;
+        moments.insert(kind, moment);
+        bytes = rest;
+    }
+    Some(moments)
+}
