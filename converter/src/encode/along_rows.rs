@@ -12,8 +12,8 @@ use super::rows::EncodedRows;
 use crate::error::Result;
 use crate::quantize::{RowFeedback, ScaleOverflow};
 
-/// Rows that are rounded without regard to each other: two panels, so that two cores have work. Sixteen gained a tenth of a
-/// hundredth more (docs/measurements/gradients.md).
+/// Rows that are rounded without regard to each other: two panels, so that two cores have work. Runs of sixteen
+/// gained little more (docs/measurements/gradients.md).
 const RUN: usize = 2 * PANEL_ROWS;
 
 impl Encoder<'_> {
@@ -28,10 +28,9 @@ impl Encoder<'_> {
         outputs: &RowFeedback,
     ) -> Result<Result<EncodedRows, ScaleOverflow>> {
         let (mut whole, mut errors) = (EncodedRows::default(), Vec::new());
-                let run_rows: usize = std::env::var("QX_RUN").ok().and_then(|s| s.parse().ok()).unwrap_or(RUN);
-        for first in (0..rows.len()).step_by(run_rows) {
+        for first in (0..rows.len()).step_by(RUN) {
             self.cancel.check()?;
-            let run = rows.start + first..rows.end.min(rows.start + first + run_rows);
+            let run = rows.start + first..rows.end.min(rows.start + first + RUN);
             let (count, values) = (run.len(), run.len() * tensor.cols());
             let shifts = outputs.shifts(self.isa, first, count, &errors, tensor.cols());
             match self.encode_task(tensor, run, form, fit, apart, Some(&shifts)) {

@@ -20,8 +20,9 @@ use crate::session::Session;
 
 /// Begins the numbers by which the model draws tokens.
 const SEED: u64 = 1;
-/// Damping of moments, as a part of the mean of their diagonal (docs/measurements/gradients.md).
-const DAMPING: f64 = 0.3;
+/// Damping of moments, as a part of the mean of their diagonal: between what was best for two models
+/// (docs/measurements/gradients.md).
+const DAMPING: f64 = 0.2;
 /// Most tokens that are used: more gain little.
 const MOST_TOKENS: usize = 32768;
 /// Fewest tokens, whatever memory they take.
@@ -33,8 +34,6 @@ const KEPT_BYTES: usize = 2 << 30;
 pub(crate) fn gradient_tokens(source: &dyn WeightSource, tokens: usize) -> usize {
     let config = source.config();
     let of_token = 4 * config.stream_width() * config.layers as usize;
-    let most: usize = std::env::var("QX_TOK").ok().and_then(|s| s.parse().ok()).unwrap_or(MOST_TOKENS);
-    return tokens.min(most);
     tokens.min((KEPT_BYTES / of_token.max(1)).clamp(LEAST_TOKENS, MOST_TOKENS))
 }
 
@@ -93,6 +92,10 @@ impl OutputGradients {
             }
         }
         let sequences = sequences(source, session.tokens);
+        // A text of one token predicts nothing.
+        if sequences.is_empty() {
+            return Ok(None);
+        }
         let tokens = sequences.iter().map(|tokens| tokens.len()).sum();
         let layers = source.config().layers;
         if !(0..layers).all(|layer| journal.has(&record_name(layer))) {
@@ -100,7 +103,7 @@ impl OutputGradients {
             progress.begin("measuring gradients", (1 + BACKWARD_WORK) * u64::from(layers) * tokens as u64);
             let text = GradientText { source, cpu, sequences: &sequences, from: 0, progress, cancel };
             let mut failed = None;
-            let measured = text.output_moments(std::env::var("QX_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(SEED), &mut |layer, moments| {
+            let measured = text.output_moments(SEED, &mut |layer, moments| {
                 journal.put_new(&record_name(layer), &to_bytes(moments)).map_err(|error| {
                     failed = Some(error);
                     RuntimeError::Request("the journal cannot be written".into())
@@ -132,7 +135,7 @@ impl OutputGradients {
         let (_, moments) = self.layer.insert((layer, known));
         let Some(moment) = moments.get(&id.kind) else { return Ok(None) };
         // Of few tokens a moment has structure by chance, as large as this (Ledoit and Wolf, 2004).
-        let damping = std::env::var("QX_DAMP").ok().and_then(|s| s.parse().ok()).unwrap_or(DAMPING) + moment.rows() as f64 / self.tokens.max(1) as f64;
+        let damping = DAMPING + moment.rows() as f64 / self.tokens.max(1) as f64;
         Ok(moment.feedback(isa, damping).map(Arc::new))
     }
 }

@@ -112,8 +112,7 @@ impl Vectorized for Shifts<'_> {
             }
         }
         // What a row is moved by is an error, too, for those behind it.
-        let end = if std::env::var("QX_LEAK").is_ok() { 1 } else { count };
-        for j in 1..end {
+        for j in 1..count {
             let (before, rest) = sums.split_at_mut(j * width);
             for i in 0..j {
                 let factor = of.upper[(first + i) * of.rows + first + j];
