@@ -140,6 +140,7 @@ impl VectorWork for Block<'_> {
 /// A token, `N` rows from `first` on, whose sums do not wait for one another.
 ///
 /// Loops over numbers: what closures and iterators call is not compiled for the instruction set.
+#[expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
 #[inline(always)]
 fn rows<V: Vector, const N: usize>(state: &mut [f32], now: Token<'_>, first: usize, out: &mut [f32]) {
     let (full, columns) = (now.b.len() / LANES, now.b.len().div_ceil(LANES));
