@@ -141,6 +141,34 @@ def rename_tensors(path, pattern, replacement):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
+def convert(root, source, out, outtype="bf16"):
+    """Writes the model in the folder `source`, named as the model is, to the file `out`; after `prepare`."""
+    name = os.path.basename(source)
+    with tempfile.TemporaryDirectory() as folder:
+        # Named as the model: the converter writes the folder's name into the file.
+        model = os.path.join(folder, name)
+        os.mkdir(model)
+        for file in ["config.json", "model.safetensors"]:
+            shutil.copy(os.path.join(source, file), model)
+        with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        vocab = {str(i): i for i in range(config["vocab_size"])}
+        # The models have no layers that predict further tokens, whatever their configurations say.
+        config.update({key: 0 for key in ["mtp_num_hidden_layers", "num_nextn_predict_layers"] if key in config})
+        under_known_names(config)
+        if config["model_type"] == "kimi_linear":
+            rename_tensors(os.path.join(model, "model.safetensors"), *KIMI_DENSE)
+        with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        # Gemma 3's converter cuts the embedding to the tokens that it finds here.
+        with open(os.path.join(model, "tokenizer.json"), "w", encoding="utf-8") as file:
+            json.dump({"model": {"vocab": vocab}, "added_tokens": []}, file)
+        sys.argv = ["", model, "--outtype", outtype, "--outfile", out]
+        if name.startswith(("qwen3_", "mimo_")):
+            sys.argv.append("--no-mtp")
+        runpy.run_path(os.path.join(root, "convert_hf_to_gguf.py"), run_name="__main__")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("llama_cpp")
@@ -152,29 +180,7 @@ def main():
     os.makedirs(out, exist_ok=True)
     prepare(root)
     for name in args.names:
-        with tempfile.TemporaryDirectory() as folder:
-            # Named as the model: the converter writes the folder's name into the file.
-            model = os.path.join(folder, name)
-            os.mkdir(model)
-            for file in ["config.json", "model.safetensors"]:
-                shutil.copy(os.path.join(golden, name, file), model)
-            with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
-                config = json.load(file)
-            vocab = {str(i): i for i in range(config["vocab_size"])}
-            # The models have no layers that predict further tokens, whatever their configurations say.
-            config.update({key: 0 for key in ["mtp_num_hidden_layers", "num_nextn_predict_layers"] if key in config})
-            under_known_names(config)
-            if config["model_type"] == "kimi_linear":
-                rename_tensors(os.path.join(model, "model.safetensors"), *KIMI_DENSE)
-            with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
-                json.dump(config, file)
-            # Gemma 3's converter cuts the embedding to the tokens that it finds here.
-            with open(os.path.join(model, "tokenizer.json"), "w", encoding="utf-8") as file:
-                json.dump({"model": {"vocab": vocab}, "added_tokens": []}, file)
-            sys.argv = ["", model, "--outtype", "bf16", "--outfile", os.path.join(out, f"{name}.gguf")]
-            if name.startswith(("qwen3_", "mimo_")):
-                sys.argv.append("--no-mtp")
-            runpy.run_path(os.path.join(root, "convert_hf_to_gguf.py"), run_name="__main__")
+        convert(root, os.path.join(golden, name), os.path.join(out, f"{name}.gguf"))
 
 
 if __name__ == "__main__":

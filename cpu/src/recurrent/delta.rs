@@ -9,12 +9,15 @@
 //! Products of a row with k and q are sums in 16 lanes ([`lanes`](crate::lanes)).
 
 use crate::backend::Cpu;
-use crate::lanes::{LANES, Lanes};
+use crate::lanes::LANES;
 use crate::shared::Shared;
 use crate::vector::{Vector, VectorWork, run};
 
 /// Rows of a state that a task works on: enough tasks for all threads, each long enough to be worth handing out.
 const ROWS: usize = 32;
+
+/// Rows that are computed side by side.
+const PAIR: usize = 2;
 
 /// A step of some tokens.
 #[derive(Debug, Clone, Copy)]
@@ -77,89 +80,164 @@ impl Cpu {
         let work = 3 * tokens * state;
         self.for_each(value_heads * blocks, work, |task| {
             let (head, first) = (task / blocks, task % blocks * ROWS);
-            let rows = first..value_dim.min(first + ROWS);
-            let start = head * value_dim + rows.start;
-            // SAFETY: each task has rows of its own, of the state and of the outputs of each token.
-            let state = unsafe { to.part(start * row..(start + rows.len()) * row) };
+            let count = ROWS.min(value_dim - first);
+            let start = head * value_dim + first;
+            // SAFETY: each task has rows of its own.
+            let state = unsafe { to.part(start * row..(start + count) * row) };
             state.copy_from_slice(&from[start * row..][..state.len()]);
-            for token in 0..tokens {
-                let at = token * out_width + start;
-                // SAFETY: as above.
-                let out = unsafe { out.part(at..at + rows.len()) };
-                let (first, state) = (rows.start, &mut *state);
-                let token = Token { step, head, first, token, state, out };
-                match step.by_channel {
-                    true => run(self.isa(), ByChannel(token)),
-                    false => run(self.isa(), token),
-                }
-            }
+            run(self.isa(), Block { step, head, first, count, tokens, state, out: &out });
         });
     }
 }
 
-/// One token, some rows of one head.
-struct Token<'a> {
+/// Some rows of one head.
+struct Block<'a> {
     step: &'a GatedDelta<'a>,
     head: usize,
     first: usize,
-    token: usize,
+    count: usize,
+    tokens: usize,
     state: &'a mut [f32],
-    out: &'a mut [f32],
+    /// That of all rows.
+    out: &'a Shared<'a>,
 }
 
-/// The same where each channel of a key has a decay.
-struct ByChannel<'a>(Token<'a>);
+/// What a token has for a block.
+#[derive(Clone, Copy)]
+struct Token<'a> {
+    queries: &'a [f32],
+    keys: &'a [f32],
+    values: &'a [f32],
+    decays: &'a [f32],
+    beta: f32,
+}
 
-impl VectorWork for Token<'_> {
+impl VectorWork for Block<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let decay = V::splat(self.decays()[0]);
-        self.with_decays(|_| decay);
+        match self.step.by_channel {
+            true => self.run_by::<V, true>(),
+            false => self.run_by::<V, false>(),
+        }
     }
 }
 
-impl VectorWork for ByChannel<'_> {
+impl<'a> Block<'a> {
     #[inline(always)]
-    fn run<V: Vector>(self) {
-        let decays = self.0.decays();
-        self.0.with_decays(|i| V::load(&decays[i * LANES..decays.len().min((i + 1) * LANES)]));
-    }
-}
-
-impl<'a> Token<'a> {
-    #[inline(always)]
-    fn decays(&self) -> &'a [f32] {
-        let count = self.step.decays();
-        &self.step.decay[(self.token * self.step.value_heads + self.head) * count..][..count]
-    }
-
-    /// `decay_of` gives the decays of the lanes of a row with this number.
-    #[inline(always)]
-    fn with_decays<V: Vector>(self, decay_of: impl Fn(usize) -> V) {
+    fn token(&self, token: usize) -> Token<'a> {
         let GatedDelta { key_heads, key_dim, value_heads, value_dim, .. } = *self.step;
-        let inputs = &self.step.inputs[self.token * self.step.width()..][..self.step.width()];
+        let (inputs, decays) = (&self.step.inputs[token * self.step.width()..], self.step.decays());
         let key_head = self.head / (value_heads / key_heads);
-        let queries = &inputs[key_head * key_dim..][..key_dim];
-        let keys = &inputs[(key_heads + key_head) * key_dim..][..key_dim];
-        let values = &inputs[2 * key_heads * key_dim + self.head * value_dim + self.first..];
-        let beta = self.step.beta[self.token * value_heads + self.head];
-        let row = key_dim.next_multiple_of(LANES);
-        for ((state, value), out) in self.state.chunks_exact_mut(row).zip(values).zip(self.out) {
-            let state: &mut [Lanes] = state.as_chunks_mut().0;
-            let mut held = V::splat(0.0);
-            for (i, (s, k)) in state.iter_mut().zip(keys.chunks(LANES)).enumerate() {
-                let decayed = V::from_lanes(s).mul(decay_of(i));
-                *s = decayed.to_lanes();
-                held = held.fma(decayed, V::load(k));
+        let gate = token * value_heads + self.head;
+        Token {
+            queries: &inputs[key_head * key_dim..][..key_dim],
+            keys: &inputs[(key_heads + key_head) * key_dim..][..key_dim],
+            values: &inputs[2 * key_heads * key_dim + self.head * value_dim + self.first..][..self.count],
+            decays: &self.step.decay[gate * decays..][..decays],
+            beta: self.step.beta[gate],
+        }
+    }
+
+    /// A pass over the state ends one token and begins the next: so it is read and written once for a token.
+    #[inline(always)]
+    fn run_by<V: Vector, const BY_CHANNEL: bool>(self) {
+        let Some(last) = self.tokens.checked_sub(1) else { return };
+        let mut changes = [0.0; ROWS];
+        let changes = &mut changes[..self.count];
+        let out = |token: usize| {
+            let start = (token * self.step.value_heads + self.head) * self.step.value_dim + self.first;
+            // SAFETY: no other block has outputs of these rows, and this one is done with those of a token before the next.
+            unsafe { self.out.part(start..start + self.count) }
+        };
+        let mut now = self.token(0);
+        pass::<V, false, true, BY_CHANNEL>(self.state, now, now, changes, &mut []);
+        for token in 0..last {
+            let next = self.token(token + 1);
+            pass::<V, true, true, BY_CHANNEL>(self.state, now, next, changes, out(token));
+            now = next;
+        }
+        pass::<V, true, false, BY_CHANNEL>(self.state, now, now, changes, out(last));
+    }
+}
+
+/// With `END` steps 3 and 4 of the token `now`, by the d in `changes`; with `BEGIN` steps 1 and 2 of `next`, whose d goes there.
+#[inline(always)]
+fn pass<V: Vector, const END: bool, const BEGIN: bool, const BY_CHANNEL: bool>(
+    state: &mut [f32],
+    now: Token<'_>,
+    next: Token<'_>,
+    changes: &mut [f32],
+    out: &mut [f32],
+) {
+    let row = now.keys.len().next_multiple_of(LANES);
+    let paired = changes.len() / PAIR * PAIR;
+    for first in (0..paired).step_by(PAIR) {
+        let state = &mut state[first * row..][..PAIR * row];
+        rows::<V, PAIR, END, BEGIN, BY_CHANNEL>(state, now, next, first, changes, out);
+    }
+    for first in paired..changes.len() {
+        let state = &mut state[first * row..][..row];
+        rows::<V, 1, END, BEGIN, BY_CHANNEL>(state, now, next, first, changes, out);
+    }
+}
+
+/// [`pass`] for `N` rows from `first` on, whose sums do not wait for one another.
+///
+/// Loops over numbers: what closures and iterators call is not compiled for the instruction set.
+#[inline(always)]
+fn rows<V: Vector, const N: usize, const END: bool, const BEGIN: bool, const BY_CHANNEL: bool>(
+    state: &mut [f32],
+    now: Token<'_>,
+    next: Token<'_>,
+    first: usize,
+    changes: &mut [f32],
+    out: &mut [f32],
+) {
+    let full = now.keys.len() / LANES;
+    let columns = now.keys.len().div_ceil(LANES);
+    let state = &mut state.as_chunks_mut::<LANES>().0[..N * columns];
+    let mut change = [V::splat(0.0); N];
+    for i in 0..N {
+        change[i] = V::splat(changes[first + i]);
+    }
+    let (mut read, mut held) = ([V::splat(0.0); N], [V::splat(0.0); N]);
+    let one_decay = V::splat(next.decays[0]);
+    let queries = &now.queries.as_chunks::<LANES>().0[..full];
+    let keys = &now.keys.as_chunks::<LANES>().0[..full];
+    let next_keys = &next.keys.as_chunks::<LANES>().0[..full];
+    let decays = &next.decays.as_chunks::<LANES>().0[..if BY_CHANNEL { full } else { 0 }];
+    for at in 0..columns {
+        let (q, k, next_k, g);
+        if at < full {
+            q = V::from_lanes(&queries[at]);
+            k = V::from_lanes(&keys[at]);
+            next_k = V::from_lanes(&next_keys[at]);
+            g = if BY_CHANNEL { V::from_lanes(&decays[at]) } else { one_decay };
+        } else {
+            q = V::load(&now.queries[full * LANES..]);
+            k = V::load(&now.keys[full * LANES..]);
+            next_k = V::load(&next.keys[full * LANES..]);
+            g = if BY_CHANNEL { V::load(&next.decays[full * LANES..]) } else { one_decay };
+        }
+        for i in 0..N {
+            let mut s = V::from_lanes(&state[i * columns + at]);
+            if END {
+                s = s.fma(k, change[i]);
+                read[i] = read[i].fma(s, q);
             }
-            let change = V::splat((value - held.sum()) * beta);
-            let mut read = V::splat(0.0);
-            for ((s, k), q) in state.iter_mut().zip(keys.chunks(LANES)).zip(queries.chunks(LANES)) {
-                let changed = V::from_lanes(s).fma(V::load(k), change);
-                *s = changed.to_lanes();
-                read = read.fma(changed, V::load(q));
+            if BEGIN {
+                s = s.mul(g);
+                held[i] = held[i].fma(s, next_k);
             }
-            *out = read.sum();
+            state[i * columns + at] = s.to_lanes();
+        }
+    }
+    for i in 0..N {
+        if END {
+            out[first + i] = read[i].sum();
+        }
+        if BEGIN {
+            changes[first + i] = (next.values[first + i] - held[i].sum()) * next.beta;
         }
     }
 }

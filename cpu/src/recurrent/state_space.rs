@@ -7,12 +7,15 @@
 //! Products of a row with C are sums in 16 lanes ([`lanes`](crate::lanes)).
 
 use crate::backend::Cpu;
-use crate::lanes::{LANES, Lanes};
+use crate::lanes::LANES;
 use crate::shared::Shared;
 use crate::vector::{Vector, VectorWork, run};
 
 /// Rows of a state that a task works on.
 const ROWS: usize = 32;
+
+/// Rows that are computed side by side.
+const PAIR: usize = 2;
 
 /// A step of some tokens.
 #[derive(Debug, Clone, Copy)]
@@ -69,55 +72,101 @@ impl Cpu {
         let (to, out) = (Shared::new(to), Shared::new(out));
         self.for_each(heads * blocks, 2 * tokens * state, |task| {
             let (head, first) = (task / blocks, task % blocks * ROWS);
-            let rows = first..head_dim.min(first + ROWS);
-            let start = head * head_dim + rows.start;
-            // SAFETY: each task has rows of its own, of the state and of the outputs of each token.
-            let state = unsafe { to.part(start * row..(start + rows.len()) * row) };
+            let count = ROWS.min(head_dim - first);
+            let start = head * head_dim + first;
+            // SAFETY: each task has rows of its own.
+            let state = unsafe { to.part(start * row..(start + count) * row) };
             state.copy_from_slice(&from[start * row..][..state.len()]);
-            for token in 0..tokens {
-                let at = token * out_width + start;
-                // SAFETY: as above.
-                let out = unsafe { out.part(at..at + rows.len()) };
-                run(self.isa(), Token { step, head, first: rows.start, token, state: &mut *state, out });
-            }
+            run(self.isa(), Block { step, head, start, count, tokens, state, out: &out });
         });
     }
 }
 
-/// One token, some rows of one head.
-struct Token<'a> {
+/// Some rows of one head.
+struct Block<'a> {
     step: &'a StateSpace<'a>,
     head: usize,
-    first: usize,
-    token: usize,
+    /// Of the rows of all heads.
+    start: usize,
+    count: usize,
+    tokens: usize,
     state: &'a mut [f32],
-    out: &'a mut [f32],
+    /// That of all rows.
+    out: &'a Shared<'a>,
 }
 
-impl VectorWork for Token<'_> {
+/// What a token has for a block.
+#[derive(Clone, Copy)]
+struct Token<'a> {
+    x: &'a [f32],
+    b: &'a [f32],
+    c: &'a [f32],
+    decay: f32,
+    step: f32,
+    skip: f32,
+}
+
+impl VectorWork for Block<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let StateSpace { heads, head_dim, groups, state: columns, .. } = *self.step;
-        let inputs = &self.step.inputs[self.token * self.step.width()..][..self.step.width()];
-        let group = self.head / (heads / groups);
-        let (x, shared) = inputs.split_at(heads * head_dim);
-        let b = &shared[group * columns..][..columns];
-        let c = &shared[(groups + group) * columns..][..columns];
-        let x = &x[self.head * head_dim + self.first..];
-        let decay = V::splat(self.step.decay[self.token * heads + self.head]);
-        let (step, skip) = (self.step.step[self.token * heads + self.head], self.step.skip[self.head]);
+        let (width, group) = (self.step.width(), self.head / (heads / groups));
         let row = columns.next_multiple_of(LANES);
-        for ((state, x), out) in self.state.chunks_exact_mut(row).zip(x).zip(self.out) {
-            let state: &mut [Lanes] = state.as_chunks_mut().0;
-            let added = V::splat(step * x);
-            let mut read = V::splat(0.0);
-            for ((s, b), c) in state.iter_mut().zip(b.chunks(LANES)).zip(c.chunks(LANES)) {
-                let changed = V::from_lanes(s).mul(decay).fma(V::load(b), added);
-                *s = changed.to_lanes();
-                read = read.fma(changed, V::load(c));
+        let paired = self.count / PAIR * PAIR;
+        for token in 0..self.tokens {
+            let (x, shared) = self.step.inputs[token * width..][..width].split_at(heads * head_dim);
+            let gate = token * heads + self.head;
+            let now = Token {
+                x: &x[self.start..][..self.count],
+                b: &shared[group * columns..][..columns],
+                c: &shared[(groups + group) * columns..][..columns],
+                decay: self.step.decay[gate],
+                step: self.step.step[gate],
+                skip: self.step.skip[self.head],
+            };
+            let at = token * heads * head_dim + self.start;
+            // SAFETY: no other block has outputs of these rows.
+            let out = unsafe { self.out.part(at..at + self.count) };
+            for first in (0..paired).step_by(PAIR) {
+                rows::<V, PAIR>(&mut self.state[first * row..][..PAIR * row], now, first, out);
             }
-            *out = skip.mul_add(*x, read.sum());
+            for first in paired..self.count {
+                rows::<V, 1>(&mut self.state[first * row..][..row], now, first, out);
+            }
         }
+    }
+}
+
+/// A token, `N` rows from `first` on, whose sums do not wait for one another.
+///
+/// Loops over numbers: what closures and iterators call is not compiled for the instruction set.
+#[expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
+#[inline(always)]
+fn rows<V: Vector, const N: usize>(state: &mut [f32], now: Token<'_>, first: usize, out: &mut [f32]) {
+    let (full, columns) = (now.b.len() / LANES, now.b.len().div_ceil(LANES));
+    let state = &mut state.as_chunks_mut::<LANES>().0[..N * columns];
+    let decay = V::splat(now.decay);
+    let (mut added, mut read) = ([V::splat(0.0); N], [V::splat(0.0); N]);
+    for i in 0..N {
+        added[i] = V::splat(now.step * now.x[first + i]);
+    }
+    let b_full = &now.b.as_chunks::<LANES>().0[..full];
+    let c_full = &now.c.as_chunks::<LANES>().0[..full];
+    for at in 0..columns {
+        let (b, c);
+        if at < full {
+            (b, c) = (V::from_lanes(&b_full[at]), V::from_lanes(&c_full[at]));
+        } else {
+            (b, c) = (V::load(&now.b[full * LANES..]), V::load(&now.c[full * LANES..]));
+        }
+        for i in 0..N {
+            let s = V::from_lanes(&state[i * columns + at]).mul(decay).fma(b, added[i]);
+            state[i * columns + at] = s.to_lanes();
+            read[i] = read[i].fma(s, c);
+        }
+    }
+    for i in 0..N {
+        out[first + i] = now.skip.mul_add(now.x[first + i], read[i].sum());
     }
 }
 
