@@ -44,6 +44,7 @@ mod logistic;
 mod moments;
 mod probe;
 mod row_stats;
+mod self_text;
 mod spread;
 mod statistics;
 mod stats_file;
@@ -59,10 +60,13 @@ pub use layer_stats::LayerStats;
 pub use moments::{Channels, CrossMoment, Detail, Moments};
 pub use probe::{Probe, ProbeText};
 pub use row_stats::{MatrixSummary, RowStats, matrix_summaries, row_stats};
+pub use self_text::{SELF_SEED, SelfRound, SelfWriter};
 pub use spread::spread;
 pub use statistics::Statistics;
 pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};
-pub use text::{CalibrationText, Document, Renderer, TextTokens, parse_line, tokenize, tokens_of_part};
+pub use text::{
+    CalibrationText, Document, Renderer, TextPart, TextTokens, parse_line, tokenize, tokens_of_part,
+};

@@ -3,6 +3,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `text` | from files to the tokens of a calibration text |
+//! | `written`, `parts` | text that the model writes; what each part of a text gave |
 //! | `statistics` | statistics of the unchanged model, from the text or from files |
 //! | `collect` | such files, made without a conversion |
 //! | `fits` | what each matrix is fitted to, from statistics |
@@ -12,13 +13,18 @@
 mod along_model;
 mod collect;
 mod fits;
+mod parts;
 mod passes;
 mod statistics;
 mod text;
+mod written;
 
 pub(crate) use fits::Fits;
 pub(crate) use passes::{EMBEDDING_RECORD, FittedFile, Measured, head_of};
 pub(crate) use statistics::StatsFiles;
+pub(crate) use written::with_text;
 
 pub use collect::{StatisticsFile, collect_statistics, merge_statistics};
+pub use parts::tell_parts;
 pub use text::calibrate;
+pub use written::{write_calibration, writing_bytes};

@@ -10,6 +10,7 @@ use qsf_runtime::source::{WeightSource, file_bytes};
 use super::time::SAMPLE_TOKENS;
 use crate::encode::VALUES_PER_RUN;
 use crate::error::Result;
+use crate::fit::writing_bytes;
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
 use crate::planning::plan_of;
@@ -64,7 +65,13 @@ pub fn predict_peak(source: &dyn WeightSource, options: &ConvertOptions) -> Resu
     let conversion = conversion.saturating_add(BUFFERS);
     let conversion = conversion.saturating_add(conversion / MARGIN);
     let afterwards = clusters.max(exits).max(evaluation).saturating_add(2 * BUFFERS);
-    Ok(conversion.max(afterwards).saturating_add(resident_bytes()))
+    let before = bytes_to_write(source, options)?.saturating_add(BUFFERS);
+    Ok(before.max(conversion).max(afterwards).saturating_add(resident_bytes()))
+}
+
+/// Memory that the model takes to write the calibration text, where it does.
+pub(super) fn bytes_to_write(source: &dyn WeightSource, options: &ConvertOptions) -> Result<u64> {
+    if options.has_model_write() { writing_bytes(source) } else { Ok(0) }
 }
 
 /// Memory that the conversion takes on top of what the process has now, from shapes.
