@@ -168,8 +168,7 @@ impl SelfWriter {
 
     fn phases(&self, first: usize, texts: &mut [Text], phases: &[Phase<'_>], wrote: &dyn Fn()) -> Result<()> {
         for (i, phase) in phases.iter().enumerate() {
-            let seed =
-                |text: usize| SELF_SEED + ((number * TEXTS + text) as u64 * SEEDS_OF_A_TEXT + i as u64);
+            let seed = |text: usize| SELF_SEED + ((first + text) as u64 * SEEDS_OF_A_TEXT + i as u64);
             self.phase(texts, phase, &seed, wrote)?;
         }
         Ok(())
