@@ -17,7 +17,9 @@ use crate::checks::{check_requantizing, check_request, check_tokenizer, notes_on
 use crate::choose::{SizeRequest, heard};
 use crate::encode::{NoCache, TensorCache, TensorEncoder};
 use crate::error::{ConvertError, Result};
-use crate::fit::{FittedFile, Measured, StatsFiles, head_of, tell_parts, with_text};
+use crate::fit::{
+    FittedFile, Measured, StatsFiles, head_of, importance_of, says_importance, tell_parts, with_text,
+};
 use crate::foresee::{check_room, memory_warning, target_warning, warnings};
 use crate::limits::rejected_path;
 use crate::options::{Calibration, ConvertOptions};
@@ -368,6 +370,18 @@ impl<'a> Encoding<'a> {
             importance: measured.importance.clone(),
         });
         self.save_plan(&sources, survey.as_ref())?;
+        let measured = match measured {
+            Some(measured) => measured,
+            None => {
+                let importance = if says_importance(options) {
+                    importance_of(source, &mut journal, &session)?
+                } else {
+                    Vec::new()
+                };
+                let head = head_of(&self.encoder, &mut self.stats, &journal, &session)?;
+                Measured { head, importance }
+            }
+        };
         self.fitted().along_text(measured, &mut journal, options.effort)?;
         Ok((sources, Unfinished::Journal(journal)))
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use qsf_calibration::{SELF_SEED, TextPart};
-use qsf_format::{BlockSize, Compression, Layout, QuantType};
+use qsf_format::{BlockSize, Compression, Layout};
 use serde_json::{Map, Value, json};
 
 use crate::dtype::HfOut;
@@ -81,11 +81,11 @@ pub struct ConvertOptions {
 }
 
 impl Default for ConvertOptions {
-    /// What `qsf-convert MODEL` does: 4 bits, fitted to nothing.
+    /// What `qsf-convert MODEL` does: the recipe that is the default, fitted to nothing.
     fn default() -> ConvertOptions {
         ConvertOptions {
             merged_scales: Vec::new(),
-            recipe: Recipe::Uniform(QuantType::Q4),
+            recipe: Recipe::DEFAULT,
             gguf: None,
             hf: None,
             split_size: None,
@@ -109,7 +109,7 @@ impl Default for ConvertOptions {
             early_exit: None,
             evaluation: None,
             limits: Limits::default(),
-            named: QuantType::Q4.name().to_owned(),
+            named: Recipe::DEFAULT.name().to_owned(),
             replay: None,
             save_plan: None,
         }

@@ -7,12 +7,14 @@
 //! | `statistics` | statistics of the unchanged model, from the text or from files |
 //! | `collect` | such files, made without a conversion |
 //! | `fits` | what each matrix is fitted to, from statistics |
+//! | `importance` | how much each layer matters, where no types are chosen |
 //! | `along_model` | layer by layer, each fitted to what those before it leave |
 //! | `passes` | all tensors of a file, in its order |
 
 mod along_model;
 mod collect;
 mod fits;
+mod importance;
 mod parts;
 mod passes;
 mod statistics;
@@ -20,6 +22,9 @@ mod text;
 mod written;
 
 pub(crate) use fits::Fits;
+pub(crate) use importance::{
+    PROBE_CHUNK, PROBE_CHUNKS, importance_of, probed_tokens, says_importance, weights_of_layers,
+};
 pub(crate) use passes::{EMBEDDING_RECORD, FittedFile, Measured, head_of};
 pub(crate) use statistics::StatsFiles;
 pub(crate) use written::with_text;

@@ -70,9 +70,12 @@ pub(crate) fn with_text(
         None => &mut NoRecords,
     };
     let text = write_text(source, most, records, session)?;
-    for calibration in options.calibrations_mut() {
-        text.fill(calibration)?;
+    let filled = options.calibrations_mut().into_iter().try_for_each(|calibration| text.fill(calibration));
+    if let (Err(_), Some(kept)) = (&filled, &mut kept) {
+        // The same text would be refused again.
+        kept.journal.clear();
     }
+    filled?;
     Ok(Some(WithText { options, kept: kept.map(|kept| kept.journal) }))
 }
 

@@ -10,7 +10,7 @@ use qsf_runtime::source::{WeightSource, file_bytes};
 use super::time::SAMPLE_TOKENS;
 use crate::encode::VALUES_PER_RUN;
 use crate::error::Result;
-use crate::fit::writing_bytes;
+use crate::fit::{probed_tokens, says_importance, writing_bytes};
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
 use crate::planning::plan_of;
@@ -105,8 +105,17 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     let hidden = 4 * tokens * config.stream_width() as u64;
     let ends: u64 = of_model().map(|t| stored(t) + encoded(t)).sum();
     let streams = ends + one_layer + 2 * hidden + COPIES_OF_MOMENTS * moments;
+    // Every model that misses a layer has hidden states of its own, and the probe logits twice.
+    let importance = if says_importance(options) {
+        let probed = probed_tokens(source, tokens as usize) as u64;
+        let logits = PROBE_LOGITS.min(4 * probed * u64::from(config.vocab));
+        let models = u64::from(config.layers) + 1;
+        ends + one_layer + 4 * probed * models * config.stream_width() as u64 + 2 * logits
+    } else {
+        0
+    };
     if options.size_limit.is_none() {
-        return Ok(streams);
+        return Ok(streams.max(importance));
     }
     // The survey holds a layer of the model that its probe runs, and one that it encodes.
     let survey = ends

@@ -16,7 +16,7 @@ use crate::checks::notes_on_flags;
 use crate::choose::{SizeRequest, Surveyor, survey};
 use crate::encode::TensorEncoder;
 use crate::error::Result;
-use crate::fit::{StatsFiles, tell_parts, with_text};
+use crate::fit::{StatsFiles, says_importance, tell_parts, with_text};
 use crate::foresee::{target_warning, warnings};
 use crate::gguf::count_files;
 use crate::options::{Calibration, ConvertOptions, OutlierChoice};
@@ -121,7 +121,14 @@ pub fn predict(
     if let Some(path) = &options.save_plan {
         SavedPlan::of(options, &plan, sources, stats.texts(), survey.as_ref()).write(path, options.force)?;
     }
-    seconds += seconds_of_conversion(&encoder, &plan, &mut stats, !options.stats_in.is_empty(), &session)?;
+    seconds += seconds_of_conversion(
+        &encoder,
+        &plan,
+        &mut stats,
+        !options.stats_in.is_empty(),
+        says_importance(options) && survey.is_none(),
+        &session,
+    )?;
     let file_bytes = predicted_file_bytes(source, &plan, options, provenance)?;
     target_warning(file_bytes, options).iter().for_each(|warning| progress.warn(warning));
     let files = options.split_size.map(|most| count_files(source, &plan, most)).transpose()?;

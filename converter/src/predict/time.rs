@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::encode::{BlockForm, Fit, TensorEncoder};
 use crate::error::Result;
-use crate::fit::{Fits, StatsFiles};
+use crate::fit::{Fits, StatsFiles, probed_tokens};
 use crate::plan::{Plan, PlannedTensor, TensorType, experts_of, layout_of};
 use crate::session::Session;
 
@@ -24,12 +24,13 @@ const SAMPLE_VALUES: usize = 1 << 16;
 /// Bytes that are hashed for a sample.
 const SAMPLE_BYTES: usize = 16 << 20;
 
-/// Time of everything but the survey, from samples.
+/// Time of everything but the survey, from samples; with `says_importance` layers are left out one by one.
 pub(super) fn seconds_of_conversion(
     encoder: &TensorEncoder<'_>,
     plan: &Plan,
     stats: &mut StatsFiles,
     by_statistics: bool,
+    says_importance: bool,
     session: &Session<'_>,
 ) -> Result<f64> {
     let source = encoder.source;
@@ -46,6 +47,12 @@ pub(super) fn seconds_of_conversion(
         // Both streams through every layer, the quantized one twice, and moments of it and across the two.
         let passes = 2.0 * measured + forward + if source.config().tied_head { forward } else { 0.0 };
         seconds += layers * chunks * passes;
+        if says_importance {
+            // Behind each layer run all models that miss one before.
+            let models = (layers + 1.0) / 2.0;
+            let probed = probed_tokens(source, session.tokens.len()) as f64;
+            seconds += layers * models * forward * probed / SAMPLE_TOKENS.min(session.tokens.len()) as f64;
+        }
         first = Some(found);
     } else if by_statistics {
         first = Some(stats.layer(0)?);
