@@ -39,11 +39,13 @@ mod collect;
 mod containment;
 mod exits;
 pub mod gradient;
+mod importance;
 mod layer_stats;
 mod logistic;
 mod moments;
 mod probe;
 mod row_stats;
+mod self_text;
 mod spread;
 mod statistics;
 mod stats_file;
@@ -55,14 +57,18 @@ pub use clusters::{RowClusters, cluster_rows};
 pub use collect::{collect, collect_head, for_each_layer};
 pub use containment::{measured_probes, vocab_clusters};
 pub use exits::{early_exits, exit_layers};
+pub use importance::{importance_tokens, layer_importance};
 pub use layer_stats::LayerStats;
 pub use moments::{Channels, CrossMoment, Detail, Moments};
 pub use probe::{Probe, ProbeText};
 pub use row_stats::{MatrixSummary, RowStats, matrix_summaries, row_stats};
+pub use self_text::{SELF_SEED, SelfRound, SelfWriter};
 pub use spread::spread;
 pub use statistics::Statistics;
 pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
 pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};
-pub use text::{CalibrationText, Document, Renderer, TextTokens, parse_line, tokenize, tokens_of_part};
+pub use text::{
+    CalibrationText, Document, Renderer, TextPart, TextTokens, parse_line, tokenize, tokens_of_part,
+};

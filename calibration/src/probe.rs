@@ -1,6 +1,7 @@
 //! What a change of some weights does to a model's predictions, measured: the divergence of its logits from those of the
 //! unchanged model. Where one layer is changed, only that layer and those behind it run again.
 
+use qsf_format::ModelConfig;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::divergence;
 use qsf_runtime::progress::Cancel;
@@ -21,6 +22,29 @@ pub struct ProbeText<'a> {
     pub ctx: usize,
     /// Most chunks.
     pub chunks: usize,
+}
+
+impl ProbeText<'_> {
+    /// The tokens of each chunk, one at least.
+    pub(crate) fn chunks(&self, runner: &LayerRunner) -> Result<Vec<Vec<u32>>> {
+        let ctx = self.ctx.min(runner.chunk());
+        let chunks: Vec<Vec<u32>> =
+            self.tokens.chunks_exact(ctx).take(self.chunks).map(<[u32]>::to_vec).collect();
+        if chunks.is_empty() {
+            return Err(RuntimeError::Request(format!(
+                "the calibration text has {} tokens, and {ctx} are the least to measure with",
+                self.tokens.len()
+            )));
+        }
+        Ok(chunks)
+    }
+}
+
+/// Positions of a chunk of `ctx` tokens that are compared: of the second half, which have some context to go by, as many as the
+/// logits of all chunks have room for.
+pub(crate) fn compared(config: &ModelConfig, ctx: usize, chunks: usize) -> Vec<usize> {
+    let most = (MAX_LOGIT_BYTES / (size_of::<f32>() * config.vocab as usize * chunks)).max(1);
+    (ctx / 2..ctx).step_by((ctx - ctx / 2).div_ceil(most)).collect()
 }
 
 /// A model at the entry of one of its layers.
@@ -57,21 +81,12 @@ impl<'a> Probe<'a> {
         cancel: &Cancel,
     ) -> Result<Probe<'a>> {
         let runner = LayerRunner::new(source, cpu.clone())?;
-        let ctx = text.ctx.min(runner.chunk());
-        let chunks: Vec<Vec<u32>> =
-            text.tokens.chunks_exact(ctx).take(text.chunks).map(<[u32]>::to_vec).collect();
-        if chunks.is_empty() {
-            return Err(RuntimeError::Request(format!(
-                "the calibration text has {} tokens, and {ctx} are the least to measure with",
-                text.tokens.len()
-            )));
-        }
+        let chunks = text.chunks(&runner)?;
         let layers = (0..source.config().layers)
             .map(|layer| LayerWeights::load(source, layer))
             .collect::<Result<Vec<_>>>()?;
         let vocab = source.config().vocab as usize;
-        let most = (MAX_LOGIT_BYTES / (size_of::<f32>() * vocab * chunks.len())).max(1);
-        let positions: Vec<usize> = (ctx / 2..ctx).step_by((ctx - ctx / 2).div_ceil(most)).collect();
+        let positions = compared(source.config(), chunks[0].len(), chunks.len());
         let mut probe = Probe {
             source,
             runner,

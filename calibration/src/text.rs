@@ -1,5 +1,7 @@
 //! Calibration texts: plain text, or JSONL with a document on every line. They are read as far as their tokens are needed.
 
+use std::mem::take;
+use std::ops::Range;
 use std::path::Path;
 
 use qsf_format::{JsonLimits, ModelConfig, from_json};
@@ -82,12 +84,27 @@ impl LineMessage {
 pub type Renderer<'a> = &'a dyn Fn(&[Message]) -> Result<String>;
 
 /// A calibration text.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CalibrationText<'a> {
     /// A file: JSONL where its name ends in `.jsonl` or `.ndjson`, else one document.
     File(&'a Path),
     /// A document that comes with the program.
     BuiltIn(&'a str),
+    /// What the model will write, once it may: as many tokens as its share, all 0 until then.
+    Written,
+}
+
+/// What was read of one calibration text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextPart {
+    /// Its tokens.
+    pub tokens: Range<usize>,
+    /// Documents that are plain text.
+    pub texts: usize,
+    /// Conversations, whether they went through a template or not.
+    pub conversations: usize,
+    /// Tokens of these.
+    pub conversation_tokens: usize,
 }
 
 /// What was read of calibration texts.
@@ -95,8 +112,11 @@ pub enum CalibrationText<'a> {
 pub struct TextTokens {
     /// The tokens.
     pub tokens: Vec<u32>,
-    /// Hash of all bytes of all texts, one behind the other, whether their tokens were needed or not.
+    /// Hash of all bytes of all texts, one behind the other, whether their tokens were needed or not. What the model will write is
+    /// not among them.
     pub sha256: [u8; 32],
+    /// What each text gave.
+    pub parts: Vec<TextPart>,
     /// Conversations that went through the chat template.
     pub conversations: usize,
 }
@@ -113,29 +133,33 @@ pub fn tokenize(
     render: Option<Renderer<'_>>,
     max_tokens: usize,
 ) -> Result<TextTokens> {
-    let mut reading = Reading { tokenizer, render, tokens: Vec::new(), end: 0, conversations: 0 };
-    let mut hash = Sha256::new();
+    let part = TextPart::default();
+    let mut reading = Reading { tokenizer, render, tokens: Vec::new(), end: 0, conversations: 0, part };
+    let (mut hash, mut parts) = (Sha256::new(), Vec::new());
     for (i, text) in texts.iter().enumerate() {
         let share = (max_tokens - reading.tokens.len()) / (texts.len() - i);
-        reading.end = reading.tokens.len() + share;
+        let begin = reading.tokens.len();
+        reading.end = begin + share;
         match text {
             CalibrationText::File(path) => {
                 let mut file = TextFile::open_behind(hash, path)?;
                 if is_jsonl(path) {
                     file = reading.lines(file)?;
                 } else {
-                    reading.text(&mut file, true)?;
+                    reading.plain(&mut file)?;
                 }
                 hash = file.into_hash()?;
             }
             CalibrationText::BuiltIn(text) => {
-                reading.text(&mut TextInMemory::new(text, Path::new("built-in text")), true)?;
+                reading.plain(&mut TextInMemory::new(text, Path::new("built-in text")))?;
                 hash.update(text);
             }
+            CalibrationText::Written => reading.tokens.resize(reading.end, 0),
         }
+        parts.push(TextPart { tokens: begin..reading.tokens.len(), ..take(&mut reading.part) });
     }
     let Reading { tokens, conversations, .. } = reading;
-    Ok(TextTokens { tokens, sha256: hash.finalize().into(), conversations })
+    Ok(TextTokens { tokens, sha256: hash.finalize().into(), parts, conversations })
 }
 
 fn is_jsonl(path: &Path) -> bool {
@@ -151,9 +175,17 @@ struct Reading<'a> {
     /// How many tokens there are to be behind the present text.
     end: usize,
     conversations: usize,
+    /// Of the present text, all but its range.
+    part: TextPart,
 }
 
 impl Reading<'_> {
+    /// Takes a document that is plain text.
+    fn plain(&mut self, text: &mut dyn TextSource) -> Result<()> {
+        self.part.texts += 1;
+        self.text(text, true)
+    }
+
     /// Takes a document, with `special` those tokens that the tokenizer itself adds.
     fn text(&mut self, text: &mut dyn TextSource, special: bool) -> Result<()> {
         let most = self.end - self.tokens.len();
@@ -180,7 +212,7 @@ impl Reading<'_> {
 
     fn document(&mut self, path: &Path, number: usize, document: Document) -> Result<()> {
         let (text, templated) = match (document, self.render) {
-            (Document::Text(text), _) => (text, false),
+            (Document::Text(text), _) => return self.plain(&mut TextInMemory::new(&text, path)),
             (Document::Messages(messages), Some(render)) => {
                 self.conversations += 1;
                 let text = render(&messages).map_err(|error| {
@@ -193,8 +225,12 @@ impl Reading<'_> {
                 (messages.iter().flat_map(|message| [message.content.as_str(), "\n"]).collect(), false)
             }
         };
+        let before = self.tokens.len();
         // A template writes special tokens out.
-        self.text(&mut TextInMemory::new(&text, path), !templated)
+        self.text(&mut TextInMemory::new(&text, path), !templated)?;
+        self.part.conversations += 1;
+        self.part.conversation_tokens += self.tokens.len() - before;
+        Ok(())
     }
 }
 
@@ -268,6 +304,13 @@ mod tests {
         };
         let rendered = tokens_of(&paths, Some(&render), 9).unwrap();
         assert_eq!((rendered.tokens, rendered.conversations), (vec![2, 0, 2, 1, 3, 2], 1));
+        let part = |conversation_tokens| TextPart {
+            tokens: 0..conversation_tokens + 2,
+            texts: 1,
+            conversations: 1,
+            conversation_tokens,
+        };
+        assert_eq!((plain.parts, rendered.parts), (vec![part(3)], vec![part(4)]));
         let refuse = |_: &[Message]| Err(RuntimeError::Request("no such role".into()));
         let error = tokens_of(&paths, Some(&refuse), 9).unwrap_err().to_string();
         assert!(error.contains("line 1") && error.contains("no such role"), "{error}");
@@ -308,6 +351,10 @@ mod tests {
         assert_eq!(tokens(1), [3]);
         assert_eq!(tokens(100), [3, 0, 0, 3, 0, 0, 0, 3, 1, 3, 2, 2, 2, 2, 2, 2]);
         assert_eq!(tokens(0), [0; 0]);
+        let [first, second] = [&paths[0], &paths[1]].map(|path| CalibrationText::File(path));
+        let mixed = tokenize(&words(), &[second, CalibrationText::Written, first], None, 9).unwrap();
+        assert_eq!(mixed.tokens, [3, 1, 0, 0, 0, 3, 0, 0, 3], "the share of what is still to be written");
+        assert_eq!(mixed.parts[1], TextPart { tokens: 2..5, ..TextPart::default() });
         assert_eq!(tokens_of(&[], None, 5).unwrap().tokens, [0; 0]);
     }
 

@@ -17,10 +17,12 @@ use crate::checks::{check_requantizing, check_request, check_tokenizer, notes_on
 use crate::choose::{SizeRequest, heard};
 use crate::encode::{NoCache, TensorCache, TensorEncoder};
 use crate::error::{ConvertError, Result};
-use crate::fit::{FittedFile, Measured, StatsFiles, head_of};
+use crate::fit::{
+    FittedFile, Measured, StatsFiles, head_of, importance_of, says_importance, tell_parts, with_text,
+};
 use crate::foresee::{check_room, memory_warning, target_warning, warnings};
 use crate::limits::rejected_path;
-use crate::options::ConvertOptions;
+use crate::options::{Calibration, ConvertOptions};
 use crate::plan::{Plan, TensorReport};
 use crate::plan_file::SavedPlan;
 use crate::planning::plan_of;
@@ -36,6 +38,8 @@ use crate::write::{FileWriter, Finished, Published, Written};
 pub struct Conversion {
     /// Which tensor got which type.
     pub plan: Arc<Plan>,
+    /// The text that matrices were fitted to, where there was one.
+    pub calibration: Option<Calibration>,
     /// One record per tensor, in file order.
     pub tensors: Vec<TensorReport>,
     /// The vocabulary clusters, where they were asked for.
@@ -103,6 +107,11 @@ pub fn convert(
     }
     notes_on_flags(&plan, options).iter().for_each(|note| progress.note(note));
     check_requantizing(source, &plan, options)?;
+    let written = with_text(source, options, Some(out), &Session { cpu, tokens: &[], progress, cancel })?;
+    let options = written.as_ref().map_or(options, |written| &written.options);
+    if let Some(calibration) = &options.calibration {
+        tell_parts(calibration, progress);
+    }
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
     let session = Session { cpu, tokens, progress, cancel };
     let mut encoding = Encoding::begin(source, out, options, plan, session)?;
@@ -133,6 +142,10 @@ pub fn convert(
     let Published { bytes: file_bytes, files } = file.publish_as(&path)?;
     let path = files.first().cloned().unwrap_or(path);
     unfinished.remove();
+    let calibration = options.calibration.clone();
+    if let Some(written) = written {
+        written.remove();
+    }
     if let Some(source) = unmeasured {
         return Err(ConvertError::Unmeasured { path, source: Box::new(source) });
     }
@@ -140,6 +153,7 @@ pub fn convert(
     Ok(Conversion {
         weights: plan.weights(),
         plan: Arc::new(plan),
+        calibration,
         tensors,
         clusters,
         early_exits,
@@ -356,6 +370,18 @@ impl<'a> Encoding<'a> {
             importance: measured.importance.clone(),
         });
         self.save_plan(&sources, survey.as_ref())?;
+        let measured = match measured {
+            Some(measured) => measured,
+            None => {
+                let importance = if says_importance(options) {
+                    importance_of(source, &mut journal, &session)?
+                } else {
+                    Vec::new()
+                };
+                let head = head_of(&self.encoder, &mut self.stats, &journal, &session)?;
+                Measured { head, importance }
+            }
+        };
         self.fitted().along_text(measured, &mut journal, options.effort)?;
         Ok((sources, Unfinished::Journal(journal)))
     }

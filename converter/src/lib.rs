@@ -61,9 +61,14 @@ mod write;
 pub use convert::{Conversion, convert};
 pub use dtype::HfOut;
 pub use error::{ConvertError, Result};
-pub use fit::{StatisticsFile, calibrate, collect_statistics, merge_statistics};
+pub use fit::{
+    StatisticsFile, calibrate, collect_statistics, merge_statistics, tell_parts, write_calibration,
+    writing_bytes,
+};
 pub use limits::{Limits, Percent, rejected_path};
-pub use options::{Calibration, ClusterOptions, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort};
+pub use options::{
+    Calibration, ClusterOptions, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort, Written,
+};
 pub use plan_file::{SavedPlan, Texts};
 pub use predict::{Prediction, predict, predict_peak, predict_statistics_peak};
 pub use replay::{Replay, SurveyedModel};

@@ -1,10 +1,12 @@
 //! What can be chosen about a conversion.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use qsf_format::{BlockSize, Compression, Layout, QuantType};
+use qsf_calibration::{SELF_SEED, TextPart};
+use qsf_format::{BlockSize, Compression, Layout};
 use serde_json::{Map, Value, json};
 
 use crate::dtype::HfOut;
@@ -79,11 +81,11 @@ pub struct ConvertOptions {
 }
 
 impl Default for ConvertOptions {
-    /// What `qsf-convert MODEL` does: 4 bits, fitted to nothing.
+    /// What `qsf-convert MODEL` does: the recipe that is the default, fitted to nothing.
     fn default() -> ConvertOptions {
         ConvertOptions {
             merged_scales: Vec::new(),
-            recipe: Recipe::Uniform(QuantType::Q4),
+            recipe: Recipe::DEFAULT,
             gguf: None,
             hf: None,
             split_size: None,
@@ -107,7 +109,7 @@ impl Default for ConvertOptions {
             early_exit: None,
             evaluation: None,
             limits: Limits::default(),
-            named: QuantType::Q4.name().to_owned(),
+            named: Recipe::DEFAULT.name().to_owned(),
             replay: None,
             save_plan: None,
         }
@@ -201,6 +203,31 @@ pub struct Calibration {
     pub text_sha256: String,
     /// Whether conversations went through the model's chat template.
     pub chat_template: bool,
+    /// What each file gave, or the built-in text.
+    pub parts: Vec<TextPart>,
+    /// What the model writes of it.
+    pub written: Option<Written>,
+}
+
+impl Calibration {
+    /// What stands among the files for text that the model writes; a file of this name is `./self`.
+    pub const SELF: &str = "self";
+
+    /// Whether `file` stands for text that the model writes.
+    pub fn is_written(file: &Path) -> bool {
+        file == Path::new(Calibration::SELF)
+    }
+}
+
+/// Text that the model writes: a part of a calibration text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Where it is among the tokens; they are 0 until it is written.
+    pub at: Range<usize>,
+    /// Whether it is.
+    pub done: bool,
+    /// SHA-256 that the whole text must have then: that of the plan that it is of.
+    pub expected: Option<String>,
 }
 
 /// Vocabulary clusters to make.
@@ -230,6 +257,23 @@ pub struct EvaluationText {
 }
 
 impl ConvertOptions {
+    /// All texts that it reads.
+    pub(crate) fn calibrations(&self) -> Vec<&Calibration> {
+        let clusters = self.clusters.as_ref().map(|clusters| &clusters.text);
+        [self.calibration.as_ref(), clusters, self.early_exit.as_ref()].into_iter().flatten().collect()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn calibrations_mut(&mut self) -> Vec<&mut Calibration> {
+        let clusters = self.clusters.as_mut().map(|clusters| &mut clusters.text);
+        [self.calibration.as_mut(), clusters, self.early_exit.as_mut()].into_iter().flatten().collect()
+    }
+
+    /// Whether the model writes one of them.
+    pub(crate) fn has_model_write(&self) -> bool {
+        self.calibrations().iter().any(|text| text.written.is_some())
+    }
+
     /// Whether every tensor has a type of its own, as it follows from a size or as somebody has edited a plan.
     pub(crate) fn types_chosen(&self) -> bool {
         self.size_limit.is_some() || self.replay.as_ref().is_some_and(|replay| replay.chosen || replay.edited)
@@ -257,7 +301,13 @@ impl ConvertOptions {
         let overrides: Vec<String> = self.overrides.iter().map(ToString::to_string).collect();
         let calibration = self.calibration.as_ref();
         let calibrated = calibration.is_some();
-        let text = |c: &Calibration| json!({ "text_sha256": c.text_sha256, "tokens": c.tokens.len(), "chat_template": c.chat_template });
+        let text = |c: &Calibration| {
+            let mut text = json!({ "text_sha256": c.text_sha256, "tokens": c.tokens.len(), "chat_template": c.chat_template });
+            if let Some(written) = &c.written {
+                text["written_by_model"] = json!({ "seed": SELF_SEED, "tokens": written.at.len() });
+            }
+            text
+        };
         let calibration = calibration.map(text);
         let clusters = self.clusters.as_ref();
         let clusters = clusters.map(|c| json!({ "count": c.count, "text": text(&c.text) }));

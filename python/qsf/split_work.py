@@ -11,6 +11,9 @@ from pathlib import Path
 from qsf._qsf import calibrate, evaluate, evaluation_demand, join_parts, merge_statistics, statistics_demand
 from qsf.errors import BadInputError, UsageError
 
+# What stands among the names of calibration texts for text that the model writes itself.
+SELF = "self"
+
 
 class Split:
     """Parts that are numbered from 0 and each return something."""
@@ -85,7 +88,7 @@ class Calibration(Split):
     def __init__(self, model, out, options, shards, force):
         super().__init__(shards)
         self.model, self.out, self.force = everywhere(model), os.path.abspath(out), force
-        self.options = {**options, "calibration": [everywhere(text) for text in options["calibration"]]}
+        self.options = {**options, "calibration": [text if text == SELF else everywhere(text) for text in options["calibration"]]}
 
     def name(self, position):
         return f"shard {position + 1}/{self.count}"
@@ -97,7 +100,7 @@ class Calibration(Split):
         # Said now, not after the work.
         if os.path.lexists(self.out) and not self.force:
             raise UsageError(f"{self.out}: the file exists; pass --force to replace it")
-        self.hashes = {text: hash_of(text) for text in self.options["calibration"]}
+        self.hashes = {text: hash_of(text) for text in self.options["calibration"] if text != SELF}
         memory, _ = statistics_demand(self.model, self.out, stats_part=f"1/{self.count}", **self.options)
         return memory
 

@@ -176,15 +176,18 @@ impl Output {
     }
 
     /// This output, after checking that the run succeeded and had nothing to say on stderr but what is true of the models and texts
-    /// of most tests: that the one has no tokenizer, or a window that llama.cpp does not know, and the other few tokens.
+    /// of most tests: that the one has no tokenizer, or a window that llama.cpp does not know, and the other few tokens, or several
+    /// parts.
     #[track_caller]
     pub fn ok(self) -> Output {
         assert_eq!(self.code, 0, "{}", self.stderr);
+        let parts = ["calibration tokens: ", "fitted to "];
         let of_tests = |line: &&str| {
-            line.starts_with("warning: ")
-                && ["has no tokenizer", "so few can make", "tokens, the sliding window"]
-                    .iter()
-                    .any(|part| line.contains(part))
+            line.starts_with("note: ") && parts.iter().any(|part| line.contains(part))
+                || line.starts_with("warning: ")
+                    && ["has no tokenizer", "so few can make", "tokens, the sliding window"]
+                        .iter()
+                        .any(|part| line.contains(part))
         };
         let said: Vec<&str> = self.stderr.lines().filter(|line| !of_tests(line)).collect();
         assert!(said.is_empty(), "stderr of a run that succeeded, not at a terminal: {}", self.stderr);

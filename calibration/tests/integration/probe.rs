@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use qsf_calibration::{Probe, ProbeText};
+use qsf_calibration::{Probe, ProbeText, importance_tokens, layer_importance};
 use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::progress::Cancel;
@@ -89,6 +89,40 @@ fn a_changed_layer_changes_predictions_as_in_a_model_run_from_the_start() {
         assert!((found - expected).abs() < 1e-2 * expected, "{name} embedding: {found} for {expected}");
         assert_eq!(probe.divergence_of_ends(source).unwrap(), 0.0, "{name}: the probe stays as it is");
     }
+}
+
+#[test]
+fn models_without_a_layer_side_by_side_diverge_as_one_after_the_other() {
+    // Plain layers, experts, layers with inputs of their own and shared keys, latents, and recurrence.
+    for name in ["llama", "gpt2", "qwen3_moe", "gemma4", "deepseek_v3", "qwen3_next"] {
+        let source = model(name);
+        let source = source.as_ref();
+        let tokens: Vec<u32> =
+            (0..2 * CTX as u32 + 5).map(|i| (i * 37 + 11) % source.config().vocab).collect();
+        let text = ProbeText { tokens: &tokens, ctx: CTX, chunks: 2 };
+        let (cpu, cancel) = (Cpu::new(Isa::best()), Cancel::default());
+        let mut probe = Probe::new(source, &cpu, text, &cancel).unwrap();
+        let found = layer_importance(source, &cpu, text, &cancel).unwrap();
+        assert_eq!(found.len(), source.config().layers as usize);
+        for (layer, found) in found.into_iter().enumerate() {
+            assert_eq!(found, probe.divergence_without().unwrap(), "{name} layer {layer}");
+            probe.advance().unwrap();
+        }
+    }
+}
+
+#[test]
+fn deep_models_are_measured_with_fewer_tokens() {
+    let source = model("llama");
+    let config = source.config();
+    let tokens = |layers: usize, text| importance_tokens(config, &vec![1 << 20; layers], text, 512);
+    assert_eq!(tokens(2, 65_536), 512);
+    assert_eq!(tokens(80, 32_768), 3 * 32_768 * 80 / (10 * (80 * 81 / 2 + 80 * head(config) / (1 << 20))));
+    assert_eq!((tokens(400, 32_768), tokens(4, 7)), (32, 7));
+}
+
+fn head(config: &qsf_format::ModelConfig) -> usize {
+    config.vocab as usize * config.hidden as usize
 }
 
 #[test]

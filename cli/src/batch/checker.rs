@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use qsf_converter::hub::Reference;
-use qsf_converter::rejected_path;
+use qsf_converter::{Calibration, rejected_path};
 
 use super::error::Problem;
 use super::job::BatchJob;
@@ -44,6 +44,8 @@ const NOT_FOR_JOBS: [(&str, &str); 16] = [
 const ALSO_WRITTEN: [&str; 2] = ["stats_out", "save_plan"];
 /// Options by which the machine is used, not what is made.
 const NOT_OF_THE_RESULT: [&str; 3] = ["model", "force", "threads"];
+/// The option that takes texts, and what the model writes.
+const CALIBRATION: &str = "calibration";
 /// The name that a missing limit gives a file.
 const REJECTED: &str = ".rejected.qsf";
 
@@ -281,6 +283,9 @@ impl<'a> Checker<'a> {
         let mut inputs = Vec::new();
         for (id, long) in ids {
             for path in matches.get_many::<PathBuf>(&id).into_iter().flatten() {
+                if is_written(&id, path) {
+                    continue;
+                }
                 let full = self.folder.join(path);
                 if !full.is_file() {
                     let what = match id.as_str() {
@@ -313,6 +318,11 @@ impl<'a> Checker<'a> {
             let values =
                 values.map(|values| values.map(|value| value.to_string_lossy().into_owned()).collect());
             settings.insert(id.to_owned(), values.unwrap_or_default());
+        }
+        // What the model writes is no file, whose contents would be compared.
+        let texts = matches.get_many::<PathBuf>(CALIBRATION).into_iter().flatten();
+        if let Some(at) = texts.clone().position(|text| is_written(CALIBRATION, text)) {
+            settings.insert(CALIBRATION.to_owned(), vec![Calibration::SELF.to_owned(), at.to_string()]);
         }
         settings
     }
@@ -358,6 +368,11 @@ fn words_of(arg: &Arg, name: &str, value: &Given) -> Result<Vec<OsString>, &'sta
         }
         (_, value) => word(value).map(|word| vec![word]),
     }
+}
+
+/// Whether the value of an option stands for text that the model writes.
+fn is_written(id: &str, value: &Path) -> bool {
+    id == CALIBRATION && Calibration::is_written(value)
 }
 
 fn is_path(arg: &Arg) -> bool {

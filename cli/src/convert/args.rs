@@ -130,8 +130,8 @@ pub struct ConvertArgs {
     /// Write the plan of the conversion as JSON, as soon as types are chosen; with --dry-run, too
     #[arg(long, value_name = "FILE", conflicts_with = "plan")]
     pub(super) save_plan: Option<PathBuf>,
-    /// Text or JSONL to fit the weights to: every matrix is quantized so that what it computes on it changes least; may be
-    /// repeated [default: with --target-size or --target-bpw a built-in text]
+    /// Text or JSONL to fit the weights to: every matrix is quantized so that what it computes on it changes least; `self` is text
+    /// that the model writes itself; may be repeated [default: with --target-size or --target-bpw a built-in text]
     #[arg(long, value_name = "TEXT")]
     pub(super) calibration: Vec<PathBuf>,
     /// Tokens of the calibration text to use [default: from 65536 for models of up to 67 million weights to 32768 for those

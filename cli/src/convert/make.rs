@@ -99,7 +99,7 @@ fn tell_details(
         config.vocab
     ));
     progress.detail(&format!("{} threads, kernels for {}", cpu.threads(), cpu.isa().name()));
-    if let Some(text) = &options.calibration {
+    if let Some(text) = options.calibration.as_ref().filter(|text| text.written.is_none()) {
         progress.detail(&format!(
             "calibration text: {} tokens, SHA-256 {}",
             text.tokens.len(),

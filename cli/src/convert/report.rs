@@ -1,7 +1,10 @@
 //! What a conversion reports: a table for people, JSON for pipelines.
 
+use std::path::PathBuf;
+
+use qsf_calibration::SELF_SEED;
 use qsf_converter::plan::{Plan, TensorReport};
-use qsf_converter::{Conversion, Prediction};
+use qsf_converter::{Calibration, Conversion, Prediction};
 use qsf_format::{BlockSize, Outliers, VocabClusters, human_bytes};
 use serde_json::{Value, json};
 
@@ -88,6 +91,7 @@ pub fn conversion_json(conversion: &Conversion) -> Value {
         "weights": conversion.weights,
         "bits_per_weight": conversion.bits_per_weight(),
         "seconds": conversion.seconds,
+        "calibration": conversion.calibration.as_ref().map(calibration_json),
         "tensors": conversion.tensors.iter().map(record_json).collect::<Vec<_>>(),
         "clusters": conversion.clusters.as_ref().map(clusters_json),
         "early_exits": conversion.early_exits.as_ref().map(|exits| json!({
@@ -178,6 +182,7 @@ pub fn prediction_json(found: &Prediction, block: BlockSize) -> Value {
         "predicted_kld_mean": found.divergence,
         "predicted_seconds": found.seconds,
         "predicted_peak_rss_bytes": found.peak_bytes,
+        "calibration": found.calibration.as_ref().map(calibration_json),
         "tensors": types,
     })
 }
@@ -190,6 +195,22 @@ fn human_seconds(seconds: f64) -> String {
         s if s < 7200.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3600.0),
     }
+}
+
+/// A calibration text, and what each part of it gave.
+fn calibration_json(text: &Calibration) -> Value {
+    let built_in = [PathBuf::from("built-in text")];
+    let files = if text.files.is_empty() { &built_in[..] } else { &text.files[..] };
+    let parts = files.iter().zip(&text.parts).map(|(file, part)| {
+        json!({
+            "name": file.display().to_string(), "tokens": part.tokens.len(), "texts": part.texts,
+            "conversations": part.conversations, "conversation_tokens": part.conversation_tokens,
+        })
+    });
+    json!({
+        "tokens": text.tokens.len(), "text_sha256": text.text_sha256, "parts": parts.collect::<Vec<_>>(),
+        "seed": text.written.as_ref().map(|_| SELF_SEED),
+    })
 }
 
 fn clusters_json(clusters: &VocabClusters) -> Value {

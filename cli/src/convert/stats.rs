@@ -2,10 +2,12 @@
 
 use qsf_calibration::tokens_of_part;
 use qsf_converter::{
-    StatisticsFile, calibrate, collect_statistics, merge_statistics, predict_statistics_peak,
+    Calibration, ConvertError, StatisticsFile, calibrate, collect_statistics, merge_statistics,
+    predict_statistics_peak, tell_parts, write_calibration, writing_bytes,
 };
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress};
+use qsf_runtime::source::WeightSource;
 use qsf_runtime::{RuntimeError, WorkPart};
 use serde_json::{Value, json};
 
@@ -49,11 +51,18 @@ pub fn statistics_json(
     }
     let cpu = cpu()?;
     let (_, source) = open_model(args, None, progress, cancel)?;
-    let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
-    let tokens = tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?;
-    let (file, ram) = (StatisticsFile { path: out, force: args.force }, Ram::of(args));
-    ram.check(|| predict_statistics_peak(source.as_ref(), tokens.len()))?;
-    ram.watch(cancel, || Ok(collect_statistics(source.as_ref(), tokens, file, &cpu, progress, cancel)?))?;
+    let source = source.as_ref();
+    let mut text = calibrate(source, &args.calibration, args.calibration_tokens, args.chat_template)?;
+    let part = args.stats_part.unwrap_or(WorkPart::ALL);
+    let ram = Ram::of(args);
+    ram.check(|| {
+        bytes_of_statistics(source, &text, tokens_of_part(source.config(), &text.tokens, part)?.len())
+    })?;
+    write_calibration(source, &mut text, &cpu, progress, cancel)?;
+    tell_parts(&text, progress);
+    let tokens = tokens_of_part(source.config(), &text.tokens, part)?;
+    let file = StatisticsFile { path: out, force: args.force };
+    ram.watch(cancel, || Ok(collect_statistics(source, tokens, file, &cpu, progress, cancel)?))?;
     let part = args.stats_part.map(|part| part.to_string());
     let members = json!({ "path": path, "tokens": tokens.len(), "texts": 1, "part": part });
     Ok(Some(document(STATISTICS_FILE, members)))
@@ -86,5 +95,15 @@ pub fn statistics_demand(
     let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
     let tokens =
         tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?.len();
-    Ok(StatisticsDemand { bytes: predict_statistics_peak(source.as_ref(), tokens)?, tokens })
+    Ok(StatisticsDemand { bytes: bytes_of_statistics(source.as_ref(), &text, tokens)?, tokens })
+}
+
+/// Peak of resident memory of collecting statistics of `tokens` tokens of `text`.
+fn bytes_of_statistics(
+    source: &dyn WeightSource,
+    text: &Calibration,
+    tokens: usize,
+) -> Result<u64, ConvertError> {
+    let collecting = predict_statistics_peak(source, tokens)?;
+    Ok(if text.written.is_some() { collecting.max(writing_bytes(source)?) } else { collecting })
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, Args)]
 pub struct LayerArgs {
     /// Part of the layers to run at least, 0 to 1: the least important are left out, never the first and last two; for files
-    /// made with --target-size, where importance was measured
+    /// made with --calibration or --target-size, where importance was measured
     #[arg(long, value_name = "Q", default_value = "1", help_heading = "Layers")]
     pub quality: Share,
     /// Leave the model for a generated token behind the first layer whose classifier is at least so sure, 0 to 1, that the
@@ -142,7 +142,7 @@ impl LayerArgs {
         let (Share(quality), importance) = (self.quality, source.layer_importance());
         if importance.iter().all(Option::is_none) {
             return Err(RuntimeError::Request(format!(
-                "--quality {quality}: {} does not say how important its layers are; convert the model with --target-size \
+                "--quality {quality}: {} does not say how important its layers are; convert the model with --calibration or --target-size \
                  or --target-bpw, which measure it, or use --quality 1",
                 source.path().display()
             )));

@@ -8,17 +8,12 @@ use qsf_format::{JsonLimits, from_json};
 use super::matrices::{SurveyedLayer, SurveyedTensor, Surveyor};
 use super::survey_work::SurveyWork;
 use crate::error::Result;
-use crate::fit::{EMBEDDING_RECORD, Measured, StatsFiles};
+use crate::fit::{EMBEDDING_RECORD, Measured, PROBE_CHUNK, PROBE_CHUNKS, StatsFiles};
 use crate::resume::Records;
 use crate::session::Session;
 
 /// Tokens of a chunk of the text; a measurement takes some chunks from all over it.
 pub(super) const CHUNK: usize = 512;
-/// Chunks for measurements of the whole model.
-const PROBE_CHUNKS: usize = 4;
-/// Tokens of each. The time of all these measurements grows with the square of a model's depth, and four times as many tokens gave no
-/// better choice (docs/measurements/quality.md).
-const PROBE_CHUNK: usize = 128;
 /// Chunks for the moments that types are compared by: what a matrix is fitted to in the end takes more.
 pub(super) const SURVEY_CHUNKS: usize = 32;
 

@@ -7,6 +7,7 @@ use qsf_runtime::progress::Progress;
 use qsf_runtime::source::WeightSource;
 
 use super::sample::SAMPLE_ROWS;
+use crate::fit::weights_of_layers;
 use crate::plan::PlannedTensor;
 
 /// Encoding a weight of a sample in one type, on the average of all types: trellis codes take most of it.
@@ -38,12 +39,7 @@ impl<'a> SurveyWork<'a> {
         probed: usize,
         progress: &'a dyn Progress,
     ) -> SurveyWork<'a> {
-        let (config, mut layers) = (source.config(), vec![0; source.config().layers as usize]);
-        for info in source.tensors() {
-            if let Some(weights) = info.id.layer.and_then(|layer| layers.get_mut(layer as usize)) {
-                *weights += info.rows as u64 * info.cols as u64;
-            }
-        }
+        let (config, layers) = (source.config(), weights_of_layers(source));
         let head = u64::from(config.vocab) * u64::from(config.hidden);
         SurveyWork { progress, heard: heard as u64, probed: probed as u64, layers, head }
     }

@@ -21,12 +21,12 @@ use crate::write::FileWriter;
 /// The journal's record of the token embedding.
 pub(crate) const EMBEDDING_RECORD: &str = "embedding";
 
-/// What was measured of the unchanged model, where it was.
+/// What was measured of the unchanged model.
 #[derive(Default)]
 pub(crate) struct Measured {
     /// What the head reads.
     pub head: LayerStats,
-    /// Divergence of the model's predictions without each layer.
+    /// Divergence of the model's predictions without each layer; empty where nobody wants it.
     pub importance: Vec<f32>,
 }
 
@@ -45,19 +45,11 @@ impl FittedFile<'_, '_> {
     ///
     /// # Errors
     /// When a tensor cannot be encoded, a file not be written, or the user interrupts.
-    pub fn along_text(
-        self,
-        measured: Option<Measured>,
-        journal: &mut Journal,
-        effort: SearchEffort,
-    ) -> Result<()> {
-        let FittedFile { encoder, plan, file, stats, session } = self;
+    pub fn along_text(self, measured: Measured, journal: &mut Journal, effort: SearchEffort) -> Result<()> {
+        let FittedFile { encoder, plan, file, session, .. } = self;
         let Session { cpu, tokens, progress, cancel } = session;
         let source = encoder.source;
-        let Measured { head, importance } = match measured {
-            Some(measured) => measured,
-            None => Measured { head: head_of(encoder, stats, journal, &session)?, importance: Vec::new() },
-        };
+        let Measured { head, importance } = measured;
         let outputs = OutputGradients::measure(source, journal, effort, &session)?;
         let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(from_bytes) {
             Some(Some(known)) => known,

@@ -8,7 +8,7 @@ use qsf_runtime::source::{WeightSource, tokenizer_of};
 use qsf_runtime::{ChatTemplate, Message, RuntimeError};
 
 use crate::error::Result;
-use crate::options::Calibration;
+use crate::options::{Calibration, Written};
 
 /// What stands in for a calibration text where none is given: prose of a book in the public domain, and technical text and
 /// code of this project.
@@ -20,7 +20,8 @@ const TOKENS: std::ops::RangeInclusive<u64> = 32_768..=65_536;
 const MOST_WORK: u64 = 1 << 42;
 
 /// The first `max_tokens` tokens of the files, text or JSONL, by the tokenizer of `source`; of a built-in text where there
-/// are none. Several files get even shares. With `chat` conversations go through the chat template of `source`. Without
+/// are none. The file [`Calibration::SELF`] is text that the model will write; a conversion has it do that. Several files get even
+/// shares. With `chat` conversations go through the chat template of `source`. Without
 /// `max_tokens`, as many as a model of this size is worth waiting for: more text makes the moments of inputs surer, and time
 /// goes with tokens times weights.
 ///
@@ -37,12 +38,27 @@ pub fn calibrate(
     let template = if chat { Some(ChatTemplate::of_source(source, &tokenizer)?) } else { None };
     let texts = match files {
         [] => vec![CalibrationText::BuiltIn(DEFAULT_TEXT)],
-        files => files.iter().map(|path| CalibrationText::File(path)).collect(),
+        files => files
+            .iter()
+            .map(|path| match Calibration::is_written(path) {
+                true => CalibrationText::Written,
+                false => CalibrationText::File(path),
+            })
+            .collect(),
     };
     let render = template.as_ref().map(|template| |messages: &[Message]| template.render(messages, false));
     let max_tokens = max_tokens.unwrap_or_else(|| default_tokens(source));
     let render = render.as_ref().map(|render| render as Renderer<'_>);
-    let TextTokens { tokens, sha256, conversations } = tokenize(&tokenizer, &texts, render, max_tokens)?;
+    let is_written = |text: &CalibrationText<'_>| *text == CalibrationText::Written;
+    if texts.iter().filter(|text| is_written(text)).count() > 1 {
+        let problem =
+            "--calibration self is given several times: what the model writes would be the same text";
+        return Err(RuntimeError::Request(problem.into()).into());
+    }
+    let TextTokens { tokens, sha256, parts, conversations } =
+        tokenize(&tokenizer, &texts, render, max_tokens)?;
+    let written = texts.iter().position(is_written);
+    let written = written.map(|text| Written { at: parts[text].tokens.clone(), done: false, expected: None });
     if chat && conversations == 0 {
         let problem = "--chat-template: what was read of the calibration text has no conversations: it takes files that end \
                        in .jsonl or .ndjson, with \"messages\" on their lines";
@@ -58,6 +74,8 @@ pub fn calibrate(
         tokens,
         text_sha256,
         chat_template: chat,
+        parts,
+        written,
     })
 }
 

@@ -10,7 +10,9 @@ use qsf_runtime::{LayerRunner, memory};
 use super::time::SAMPLE_TOKENS;
 use crate::encode::VALUES_PER_RUN;
 use crate::error::Result;
-use crate::fit::{gradient_tokens, moment_rows, uses_gradients};
+use crate::fit::{
+    gradient_tokens, moment_rows, probed_tokens, says_importance, uses_gradients, writing_bytes,
+};
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
 use crate::planning::plan_of;
@@ -70,7 +72,13 @@ pub fn predict_peak(source: &dyn WeightSource, options: &ConvertOptions) -> Resu
     let conversion = conversion.saturating_add(BUFFERS);
     let conversion = conversion.saturating_add(conversion / MARGIN);
     let afterwards = clusters.max(exits).max(evaluation).saturating_add(2 * BUFFERS);
-    Ok(conversion.max(afterwards).saturating_add(resident_bytes()))
+    let before = bytes_to_write(source, options)?.saturating_add(BUFFERS);
+    Ok(before.max(conversion).max(afterwards).saturating_add(resident_bytes()))
+}
+
+/// Memory that the model takes to write the calibration text, where it does.
+pub(super) fn bytes_to_write(source: &dyn WeightSource, options: &ConvertOptions) -> Result<u64> {
+    if options.has_model_write() { writing_bytes(source) } else { Ok(0) }
 }
 
 /// Memory that the conversion takes on top of what the process has now, from shapes.
@@ -119,8 +127,17 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
         streams += layer_squares + FACTOR_BYTES * most_square + 4 * most_values;
         streams = streams.max(backwards);
     }
+    // Every model that misses a layer has hidden states of its own, and the probe logits twice.
+    let importance = if says_importance(options) {
+        let probed = probed_tokens(source, tokens as usize) as u64;
+        let logits = PROBE_LOGITS.min(4 * probed * u64::from(config.vocab));
+        let models = u64::from(config.layers) + 1;
+        ends + one_layer + 4 * probed * models * config.stream_width() as u64 + 2 * logits
+    } else {
+        0
+    };
     if options.size_limit.is_none() {
-        return Ok(streams);
+        return Ok(streams.max(importance));
     }
     // The survey holds a layer of the model that its probe runs, and one that it encodes.
     let survey = ends

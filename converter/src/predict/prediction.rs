@@ -9,17 +9,17 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
 
-use super::memory::{BUFFERS, peak_bytes, resident_bytes};
+use super::memory::{BUFFERS, bytes_to_write, peak_bytes, resident_bytes};
 use super::size::predicted_file_bytes;
 use super::time::seconds_of_conversion;
 use crate::checks::notes_on_flags;
 use crate::choose::{SizeRequest, Surveyor, survey};
 use crate::encode::TensorEncoder;
 use crate::error::Result;
-use crate::fit::StatsFiles;
+use crate::fit::{StatsFiles, says_importance, tell_parts, with_text};
 use crate::foresee::{target_warning, warnings};
 use crate::gguf::count_files;
-use crate::options::{ConvertOptions, OutlierChoice};
+use crate::options::{Calibration, ConvertOptions, OutlierChoice};
 use crate::plan::{Plan, PlannedTensor};
 use crate::plan_file::SavedPlan;
 use crate::planning::plan_of;
@@ -33,6 +33,8 @@ use crate::session::Session;
 pub struct Prediction {
     /// Which tensor gets which type.
     pub plan: Arc<Plan>,
+    /// The text that matrices will be fitted to, where there is one.
+    pub calibration: Option<Calibration>,
     /// Bytes of the file, uncompressed, but for the figures of errors in META, which are not known yet: some tens of bytes for
     /// each tensor, rather too many. Tensors that the planned types have no range for are larger, unless a size was asked for.
     pub file_bytes: u64,
@@ -73,6 +75,13 @@ pub fn predict(
     warnings(source, None, &plan, options).iter().for_each(|warning| progress.warn(warning));
     notes_on_flags(&plan, options).iter().for_each(|note| progress.note(note));
     let resident = resident_bytes();
+    let started = Instant::now();
+    let written = with_text(source, options, None, &Session { cpu, tokens: &[], progress, cancel })?;
+    let options = written.as_ref().map_or(options, |written| &written.options);
+    let writing = started.elapsed().as_secs_f64();
+    if let Some(calibration) = &options.calibration {
+        tell_parts(calibration, progress);
+    }
     let tokens = options.calibration.as_ref().map_or(&[][..], |calibration| &calibration.tokens);
     let session = Session { cpu, tokens, progress, cancel };
     let encoder = TensorEncoder::new(source, options, &Session { progress: &Unwatched, ..session });
@@ -86,7 +95,7 @@ pub fn predict(
     let (tool, recorded) = (TOOL.into(), stats.recorded(options));
     let requantized_from = source.quantized_from();
     let provenance = Provenance { tool, sources: sources.clone(), requantized_from, options: recorded };
-    let (mut seconds, mut survey) = (0.0, None);
+    let (mut seconds, mut survey) = (writing, None);
     let divergence = match options.size_limit.filter(|_| options.replay.is_none()) {
         _ if tokens.is_empty() => None,
         // Without a size the conversion itself surveys nothing.
@@ -112,8 +121,14 @@ pub fn predict(
     if let Some(path) = &options.save_plan {
         SavedPlan::of(options, &plan, sources, stats.texts(), survey.as_ref()).write(path, options.force)?;
     }
-    let by_statistics = !options.stats_in.is_empty();
-    seconds += seconds_of_conversion(&encoder, &plan, &mut stats, by_statistics, options.effort, &session)?;
+    seconds += seconds_of_conversion(
+        &encoder,
+        &plan,
+        &mut stats,
+        options,
+        says_importance(options) && survey.is_none(),
+        &session,
+    )?;
     let file_bytes = predicted_file_bytes(source, &plan, options, provenance)?;
     target_warning(file_bytes, options).iter().for_each(|warning| progress.warn(warning));
     let files = options.split_size.map(|most| count_files(source, &plan, most)).transpose()?;
@@ -122,8 +137,11 @@ pub fn predict(
         files,
         weights: plan.weights(),
         divergence,
-        peak_bytes: resident + BUFFERS + peak_bytes(source, &plan, options)?,
+        peak_bytes: resident
+            + BUFFERS
+            + peak_bytes(source, &plan, options)?.max(bytes_to_write(source, options)?),
         seconds,
+        calibration: options.calibration.clone(),
         plan: Arc::new(plan),
     })
 }

@@ -13,8 +13,9 @@ use sha2::{Digest, Sha256};
 
 use crate::encode::{BlockForm, Fit, TensorEncoder};
 use crate::error::Result;
-use crate::fit::{Fits, StatsFiles, gradient_tokens, uses_gradients};
-use crate::options::SearchEffort;
+use crate::fit::{Fits, StatsFiles, gradient_tokens, probed_tokens, uses_gradients};
+use crate::options::ConvertOptions;
+
 use crate::plan::{Plan, PlannedTensor, TensorType, experts_of, layout_of};
 use crate::session::Session;
 
@@ -27,13 +28,13 @@ const SAMPLE_VALUES: usize = 1 << 16;
 /// Bytes that are hashed for a sample.
 const SAMPLE_BYTES: usize = 16 << 20;
 
-/// Time of everything but the survey, from samples.
+/// Time of everything but the survey, from samples; with `says_importance` layers are left out one by one.
 pub(super) fn seconds_of_conversion(
     encoder: &TensorEncoder<'_>,
     plan: &Plan,
     stats: &mut StatsFiles,
-    by_statistics: bool,
-    effort: SearchEffort,
+    options: &ConvertOptions,
+    says_importance: bool,
     session: &Session<'_>,
 ) -> Result<f64> {
     let source = encoder.source;
@@ -50,12 +51,18 @@ pub(super) fn seconds_of_conversion(
         // Both streams through every layer, the quantized one twice, and moments of it and across the two.
         let passes = 2.0 * measured + forward + if source.config().tied_head { forward } else { 0.0 };
         seconds += layers * chunks * passes;
-        if uses_gradients(source, effort) {
+        if uses_gradients(source, options.effort) {
             let part = gradient_tokens(source, session.tokens.len()) as f64 / session.tokens.len() as f64;
             seconds += layers * chunks * part * GRADIENT_PASSES * forward;
         }
+        if says_importance {
+            // Behind each layer run all models that miss one before.
+            let models = (layers + 1.0) / 2.0;
+            let probed = probed_tokens(source, session.tokens.len()) as f64;
+            seconds += layers * models * forward * probed / SAMPLE_TOKENS.min(session.tokens.len()) as f64;
+        }
         first = Some(found);
-    } else if by_statistics {
+    } else if !options.stats_in.is_empty() {
         first = Some(stats.layer(0)?);
     }
     let mut fits = first.map(|stats| Fits::of_stats(encoder.rows.isa, stats));

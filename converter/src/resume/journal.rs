@@ -164,6 +164,11 @@ impl Journal {
 
     /// Removes the journal of a conversion that is done.
     pub fn remove(mut self) {
+        self.clear();
+    }
+
+    /// Has the journal go with whoever holds it.
+    pub fn clear(&mut self) {
         self.records.clear();
     }
 

@@ -97,8 +97,12 @@ impl FileFacts {
     pub fn calibration(&self) -> Option<String> {
         let options = &self.meta.as_ref()?.provenance.options;
         if let Some(text) = options.get("calibration").filter(|text| !text.is_null()) {
-            let tokens = text.get("tokens").and_then(Value::as_u64);
-            return Some(tokens.map_or("a text".into(), |tokens| format!("{tokens} tokens")));
+            let count = |text: &Value| text.get("tokens").and_then(Value::as_u64);
+            let written = match text.get("written_by_model").and_then(count) {
+                Some(tokens) => format!(" ({tokens} of them written by the model)"),
+                None => String::new(),
+            };
+            return Some(count(text).map_or("a text".into(), |tokens| format!("{tokens} tokens{written}")));
         }
         let statistics = options.get("statistics")?;
         (!statistics.is_null() && *statistics != json!([])).then(|| "statistics".into())

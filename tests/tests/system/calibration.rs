@@ -63,6 +63,43 @@ fn text_and_number_of_tokens_are_recorded() {
     refused("no tokenizer", dir.path(), call, 3, &["bare", "tokenizer"]);
 }
 
+/// How much each layer matters, as the file says.
+fn importance(file: &Path) -> Vec<Option<f64>> {
+    let json = program("qsf-inspect").arg(file).arg("--json").run().json();
+    json["layers"].as_array().unwrap().iter().map(|layer| layer["importance"].as_f64()).collect()
+}
+
+#[test]
+fn every_file_that_was_fitted_to_a_text_says_how_important_its_layers_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, out, plan) =
+        (demo_model(dir.path()), dir.path().join("out.qsf"), dir.path().join("plan.json"));
+    // As much text as the survey of types takes for it.
+    let args = "--calibration-tokens 7000 -t 2";
+    convert(&model, &out, &format!("--target-size 500kB {args}"), Some(Path::new(CALIBRATION)));
+    let surveyed = importance(&out);
+    assert!(surveyed.len() == 4 && surveyed.iter().all(|found| found.is_some_and(|found| found > 0.1)));
+    let bytes = convert(
+        &model,
+        &out,
+        &format!("-q n3 {args} --save-plan {}", plan.display()),
+        Some(Path::new(CALIBRATION)),
+    );
+    assert_eq!(importance(&out), surveyed);
+    assert!(
+        convert(&model, &out, &format!("--plan {}", plan.display()), None) == bytes,
+        "other bytes by the plan"
+    );
+    // A file that says it can be run without the least important of its layers.
+    program("qsf-run").arg(&out).args("-p Once -n 1 --quality 0.8").run().ok();
+    let call =
+        || program("qsf-convert").arg(&model).arg(&out).args("-q n3 --calibration-tokens 7000 --force -t 1");
+    call().arg("--calibration").arg(CALIBRATION).env("QSF_CPU", "scalar").run().ok();
+    assert!(fs::read(&out).unwrap() == bytes, "other bytes without vector instructions");
+    convert(&model, &out, "-q n3", None);
+    assert_eq!(importance(&out), [None; 4]);
+}
+
 #[test]
 fn the_same_text_gives_the_same_bytes_and_another_others() {
     let dir = tempfile::tempdir().unwrap();

@@ -68,6 +68,7 @@ mod streaming;
 // What is shown.
 mod json_documents;
 mod report;
+mod self_text;
 
 // The system around them.
 #[cfg(target_os = "linux")]
