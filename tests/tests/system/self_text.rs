@@ -131,7 +131,7 @@ fn a_plan_and_a_batch_make_the_bytes_of_the_conversion_itself() {
 fn a_text_that_was_being_written_goes_on_after_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let (model, out) = (demo_model(dir.path()), dir.path().join("out.qsf"));
-    let args = "-q n4 -t 1 --calibration self --calibration-tokens 40000";
+    let args = "-q n4 -t 1 --calibration self --calibration-tokens 9000";
     convert(&model, &out, args).run().ok();
     let whole = fs::read(&out).unwrap();
     fs::remove_file(&out).unwrap();
