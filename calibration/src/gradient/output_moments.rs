@@ -2,6 +2,7 @@
 //! up for one another (YAQA, arXiv 2505.22988).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::Result;
@@ -71,16 +72,16 @@ impl GradientVisitor for Sums<'_> {
         if outputs.is_empty() || (rows != all_rows && id.kind != TensorKind::ExpertDown) {
             return Ok(());
         }
-        if !self.moments.contains_key(&id.kind) {
-            let sums = zeros(rows.saturating_mul(rows), "second moment of gradients")?;
-            self.moments.insert(id.kind, sums);
-        }
         let scaled: Vec<f32> = outputs.iter().map(|value| value * self.scale).collect();
         let mut panels = ColumnPanels::new();
         panels.fill(self.cpu, &scaled, rows);
-        if let Some(sums) = self.moments.get_mut(&id.kind) {
-            self.cpu.add_second_moment(&panels, sums);
-        }
+        let sums = match self.moments.entry(id.kind) {
+            Entry::Occupied(sums) => sums.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(zeros(rows.saturating_mul(rows), "second moment of gradients")?)
+            }
+        };
+        self.cpu.add_second_moment(&panels, sums);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ pub fn tell_parts(calibration: &Calibration, progress: &dyn Progress) {
     let line = line_of(calibration);
     match &calibration.parts[..] {
         [TextPart { texts: 1, conversations: 0, .. }] if !calibration.files.is_empty() => {
-            progress.detail(&line)
+            progress.detail(&line);
         }
         _ => progress.note(&line),
     }

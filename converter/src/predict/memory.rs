@@ -30,8 +30,9 @@ const PROBE_LOGITS: u64 = 64 << 20;
 /// The forms of a matrix that a choice checked on the whole model holds: its own, the next larger and the next smaller one.
 const FORMS_OF_A_MATRIX: u64 = 3;
 
-/// Bytes of logits, their gradients and what becomes of them at once (calibration/src/gradient/pass.rs).
-const GRADIENT_LOGITS: u64 = 3 * (16 << 20);
+/// Logits whose gradients are computed at once (calibration/src/gradient/pass.rs), and copies of them.
+const GRADIENT_LOGITS: u64 = 1 << 22;
+const COPIES_OF_LOGITS: u64 = 3;
 /// Bytes of a matrix of rows by rows that feedback across rows takes: half of one in f64 while it is factored, and its factor.
 const FACTOR_BYTES: u64 = 12;
 
@@ -162,7 +163,8 @@ fn gradient_bytes(source: &dyn WeightSource, tokens: u64) -> u64 {
     let kept = gradient_tokens(source, tokens as usize) as u64
         * config.stream_width() as u64
         * (u64::from(config.layers) + 2);
-    GRADIENT_LOGITS + 4 * (kept + 2 * sequence * between + 2 * u64::from(config.heads) * sequence * sequence)
+    let logits = COPIES_OF_LOGITS * GRADIENT_LOGITS.min(sequence * u64::from(config.vocab));
+    4 * (kept + logits + 2 * sequence * between + 2 * u64::from(config.heads) * sequence * sequence)
 }
 
 /// The sums of products of all inputs of a layer.

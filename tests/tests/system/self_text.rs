@@ -149,5 +149,5 @@ fn a_text_that_was_being_written_goes_on_after_a_kill() {
     let resumed = convert(&model, &out, args).run();
     assert!(resumed.stderr.contains("going on with the text in"), "{}", resumed.stderr);
     assert!(fs::read(&out).unwrap() == whole, "other bytes after a kill");
-    assert_eq!(leftovers(dir.path()), [PathBuf::new(); 0]);
+    assert_eq!(leftovers(dir.path()), Vec::<PathBuf>::new());
 }
