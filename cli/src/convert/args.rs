@@ -138,7 +138,7 @@ pub struct ConvertArgs {
     /// of 134 million and more]
     #[arg(long, value_name = "N", requires = "runs_text")]
     pub(super) calibration_tokens: Option<usize>,
-    /// How long to search: high takes up to twice as long for 3 to 10 % less damage, max several times as long for a few percent more
+    /// How long to search: high takes up to twice as long for mostly 3 to 8 % less damage, max several times as long for a few percent more
     #[arg(long, value_enum, value_name = "EFFORT", default_value = "normal", requires = "runs_text")]
     pub(super) effort: EffortArg,
     /// Make texts of the conversations in JSONL files ("messages") by the model's chat template, not one message a line

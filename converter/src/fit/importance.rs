@@ -38,7 +38,7 @@ pub(crate) fn weights_of_layers(source: &dyn WeightSource) -> Vec<u64> {
     layers
 }
 
-/// Divergence of the predictions of `source` without each layer. What `records` has is not measured again.
+/// Divergence of the predictions of `source` without each layer; nothing where predictions are not finite. What `records` has is not measured again.
 ///
 /// # Errors
 /// When a tensor is damaged, memory runs out, or the user interrupts.
@@ -60,6 +60,13 @@ pub(crate) fn importance_of(
     let text = ProbeText { tokens: &probed, ctx, chunks };
     let found = layer_importance(source, session.cpu, text, session.cancel)?;
     let found: Vec<f32> = found.into_iter().map(|value| value as f32).collect();
+    // Predictions are no business of a calibration by inputs: what overflows in the head alone can be converted all the same.
+    if !found.iter().all(|value| value.is_finite()) {
+        session
+            .progress
+            .warn("the file does not say how much each layer matters: predictions of the model overflow");
+        return Ok(Vec::new());
+    }
     let bytes: Vec<u8> = found.iter().flat_map(|value| value.to_le_bytes()).collect();
     records.put_new(RECORD, &bytes)?;
     Ok(found)
