@@ -63,7 +63,7 @@ pub use moments::{Channels, CrossMoment, Detail, Moments};
 pub use probe::{Probe, ProbeText};
 pub use row_stats::{MatrixSummary, RowStats, matrix_summaries, row_stats};
 pub use self_text::{SELF_SEED, SelfRound, SelfWriter};
-pub use spread::spread;
+pub use spread::{set_aside, spread};
 pub use statistics::Statistics;
 pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::checks::{check_requantizing, check_request, check_tokenizer, notes_on_flags};
-use crate::choose::{SizeRequest, heard};
+use crate::choose::{SizeRequest, SurveyText};
 use crate::encode::{NoCache, TensorCache, TensorEncoder};
 use crate::error::{ConvertError, Result};
 use crate::fit::{
@@ -351,9 +351,9 @@ impl<'a> Encoding<'a> {
         let mut measured = None;
         if let Some(replay) = &options.replay {
             if let Some(survey) = &replay.survey {
-                let (heard, importance) =
-                    (heard(session.tokens, survey.whole_text), survey.importance.clone());
-                let session = Session { tokens: &heard, ..session };
+                let text = SurveyText::of_tensors(session.tokens, survey.whole_text);
+                let importance = survey.importance.clone();
+                let session = Session { tokens: &text.heard, ..session };
                 let head = head_of(&self.encoder, &mut self.stats, &journal, &session)?;
                 measured = Some(Measured { head, importance });
             }

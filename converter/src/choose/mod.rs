@@ -6,7 +6,8 @@
 //! | `sample` | some rows of a matrix, and what each type does to them |
 //! | `matrices` | what each type of each matrix does to the model |
 //! | `survey` | that of all matrices, layer by layer |
-//! | `survey_work` | how much work that is |
+//! | `survey_text` | what of a text it takes |
+//! | `survey_work` | how much work it is |
 //! | `refine` | whether what was chosen is the best of the model as a whole |
 //! | `for_size` | the plan that does least damage at a size |
 
@@ -15,9 +16,11 @@ mod matrices;
 mod refine;
 mod sample;
 mod survey;
+mod survey_text;
 mod survey_work;
 mod types;
 
 pub(crate) use for_size::SizeRequest;
 pub(crate) use matrices::Surveyor;
-pub(crate) use survey::{heard, survey};
+pub(crate) use survey::survey;
+pub(crate) use survey_text::SurveyText;

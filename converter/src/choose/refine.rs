@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 
-use qsf_calibration::{Probe, ProbeText, spread};
+use qsf_calibration::Probe;
 use qsf_format::{JsonLimits, TensorId, TensorKind, from_json};
 use qsf_runtime::LayerWeights;
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 use serde::{Deserialize, Serialize};
 
 use super::matrices::MOST_DAMAGE;
-use super::survey::{CHUNK, SURVEY_CHUNKS};
+use super::survey_text::SurveyText;
 use crate::encode::{Fit, TensorEncoder};
 use crate::error::Result;
 use crate::fit::{Fits, StatsFiles};
@@ -25,7 +25,7 @@ use crate::session::Session;
 const ROUNDS: usize = 2;
 /// Choices that a round tries, each more reluctant to change anything than the one before.
 const TRIALS: usize = 6;
-/// Chunks of text that differences are measured on: small ones must not drown.
+/// Chunks of text that differences are measured on.
 const CHUNKS: usize = 8;
 
 /// A plan for a size, on its way to a better one of the same size.
@@ -74,11 +74,9 @@ impl Refinement<'_> {
     /// The best plan of those tried, `now` among them.
     fn round(&self, now: &Plan, stats: &mut StatsFiles) -> Result<Plan> {
         let Session { cpu, tokens, cancel, .. } = self.session;
-        let variants = self.quantize(now, stats)?;
-        let ctx = CHUNK.min(tokens.len());
-        let tokens = spread(tokens, ctx, CHUNKS);
-        let text = ProbeText { tokens: &tokens, ctx, chunks: CHUNKS };
-        let mut probe = Probe::new(self.encoder.source, cpu, text, cancel)?;
+        let text = SurveyText::of_model(tokens, CHUNKS);
+        let variants = self.quantize(now, stats, &text.heard)?;
+        let mut probe = Probe::new(self.encoder.source, cpu, text.measured(), cancel)?;
         let divergence = variants.divergence(&mut probe, now)?;
         let changes = self.measure(now, divergence, &variants, &mut probe)?;
         let (mut best, mut least, mut reluctance) = (now.clone(), divergence, 0.0);
@@ -106,12 +104,11 @@ impl Refinement<'_> {
     }
 
     /// Every matrix in its type, and candidates in the next larger and smaller one.
-    fn quantize(&self, plan: &Plan, stats: &mut StatsFiles) -> Result<Variants<'_>> {
-        let (encoder, source, tokens) = (self.encoder, self.encoder.source, self.session.tokens);
+    fn quantize(&self, plan: &Plan, stats: &mut StatsFiles, heard: &[u32]) -> Result<Variants<'_>> {
+        let (encoder, source) = (self.encoder, self.encoder.source);
         let mut variants = Variants { source, tensors: HashMap::new() };
-        let heard = spread(tokens, CHUNK.min(tokens.len()), SURVEY_CHUNKS);
         let tied = source.config().tied_head;
-        stats.for_each_layer(source, &Session { tokens: &heard, ..self.session }, |stats| {
+        stats.for_each_layer(source, &Session { tokens: heard, ..self.session }, |stats| {
             let layer = stats.layer;
             let of_layer = plan.tensors().iter().filter(|planned| planned.info.id.layer == layer);
             let mut fits = Fits::of_stats(encoder.rows.isa, stats);

@@ -2,20 +2,16 @@
 
 use std::mem::take;
 
-use qsf_calibration::{Probe, ProbeText, spread};
+use qsf_calibration::Probe;
 use qsf_format::{JsonLimits, from_json};
 
 use super::matrices::{SurveyedLayer, SurveyedTensor, Surveyor};
+use super::survey_text::SurveyText;
 use super::survey_work::SurveyWork;
 use crate::error::Result;
-use crate::fit::{EMBEDDING_RECORD, Measured, PROBE_CHUNK, PROBE_CHUNKS, StatsFiles};
+use crate::fit::{EMBEDDING_RECORD, Measured, StatsFiles};
 use crate::resume::Records;
 use crate::session::Session;
-
-/// Tokens of a chunk of the text; a measurement takes some chunks from all over it.
-pub(super) const CHUNK: usize = 512;
-/// Chunks for the moments that types are compared by: what a matrix is fitted to in the end takes more.
-pub(super) const SURVEY_CHUNKS: usize = 32;
 
 /// What was measured of a model.
 #[derive(Default)]
@@ -47,19 +43,15 @@ pub(crate) fn survey(
     {
         return Ok(known);
     }
-    let ctx = PROBE_CHUNK.min(tokens.len());
-    let probed = spread(tokens, ctx, PROBE_CHUNKS);
-    let text = ProbeText { tokens: &probed, ctx, chunks: PROBE_CHUNKS };
-    let mut probe = Probe::new(source, cpu, text, cancel)?;
-    // A file of statistics is of the whole text.
-    let heard = heard(tokens, stats.writes());
-    let work = SurveyWork::new(source, heard.len(), probe.tokens(), progress);
+    let text = SurveyText::of_tensors(tokens, stats.writes());
+    let mut probe = Probe::new(source, cpu, text.measured(), cancel)?;
+    let work = SurveyWork::new(source, text.heard.len(), probe.tokens(), progress);
     let all = (0..source.config().layers).map(Some).chain([None]);
     progress
         .begin("choosing types", all.map(|layer| work.moments(layer) + surveyor.work_of(&work, layer)).sum());
     let listening = work.of_tokens();
     let mut survey = Survey::default();
-    let each = &Session { tokens: &heard, progress: &listening, ..*session };
+    let each = &Session { tokens: &text.heard, progress: &listening, ..*session };
     stats.for_each_layer(source, each, |mut stats| {
         let (layer, name) = (stats.layer, record_name(stats.layer));
         let known = records
@@ -84,11 +76,6 @@ pub(crate) fn survey(
     })?;
     progress.end();
     Ok(survey)
-}
-
-/// What of the text `tokens` types are compared by.
-pub(crate) fn heard(tokens: &[u32], whole: bool) -> Vec<u32> {
-    if whole { tokens.to_vec() } else { spread(tokens, CHUNK.min(tokens.len()), SURVEY_CHUNKS) }
 }
 
 fn record_name(layer: Option<u32>) -> String {

@@ -1,0 +1,80 @@
+//! What of a calibration text types are chosen by. Damage is measured on tokens that no matrix was fitted to: on those that it was
+//! fitted to every type does less damage than on any other text.
+
+use qsf_calibration::{ProbeText, set_aside, spread};
+
+use crate::fit::{PROBE_CHUNK, PROBE_CHUNKS};
+
+/// Tokens of a chunk of the text; a measurement takes some chunks from all over it.
+pub(super) const CHUNK: usize = 512;
+/// Chunks for the moments that types are compared by: what a matrix is fitted to in the end takes more.
+const SURVEY_CHUNKS: usize = 32;
+/// At most one in so many tokens is set aside.
+const LEAST_RATIO: usize = 4;
+
+/// The parts of a text.
+pub(crate) struct SurveyText {
+    /// What matrices are fitted to, to compare types.
+    pub heard: Vec<u32>,
+    /// What damage is measured on.
+    measured: Vec<u32>,
+    /// Tokens of a chunk of it.
+    ctx: usize,
+}
+
+impl SurveyText {
+    /// The parts of `tokens` where each matrix is measured alone. With `whole`, as files of statistics are of a whole text, nothing
+    /// is set aside.
+    pub fn of_tensors(tokens: &[u32], whole: bool) -> SurveyText {
+        SurveyText::new(tokens, whole, PROBE_CHUNK, PROBE_CHUNKS)
+    }
+
+    /// The parts of `tokens` where the whole model is measured in chosen types, in `count` chunks: small differences must not drown.
+    pub fn of_model(tokens: &[u32], count: usize) -> SurveyText {
+        SurveyText::new(tokens, false, CHUNK, count)
+    }
+
+    fn new(tokens: &[u32], whole: bool, ctx: usize, count: usize) -> SurveyText {
+        let count = count.min(tokens.len() / (LEAST_RATIO * ctx));
+        if whole || count == 0 {
+            let ctx = ctx.min(tokens.len());
+            let heard = if whole { tokens.to_vec() } else { heard(tokens) };
+            return SurveyText { heard, measured: spread(tokens, ctx, count.max(1)), ctx };
+        }
+        let (measured, rest) = set_aside(tokens, ctx, count);
+        SurveyText { heard: heard(&rest), measured, ctx }
+    }
+
+    /// What damage is measured on.
+    pub fn measured(&self) -> ProbeText<'_> {
+        ProbeText { tokens: &self.measured, ctx: self.ctx, chunks: self.measured.len() / self.ctx.max(1) }
+    }
+}
+
+fn heard(tokens: &[u32]) -> Vec<u32> {
+    spread(tokens, CHUNK.min(tokens.len()), SURVEY_CHUNKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_measured_on_tokens_that_nothing_was_fitted_to() {
+        for length in [2048, 8192, 65_536, 100_000] {
+            let tokens: Vec<u32> = (0..length).collect();
+            let text = SurveyText::of_tensors(&tokens, false);
+            assert_eq!((text.measured().tokens.len(), text.measured().chunks), (512, 4));
+            assert!(text.heard.len() >= 1536 && !text.heard.iter().any(|token| text.measured.contains(token)));
+        }
+    }
+
+    #[test]
+    fn short_texts_and_files_of_statistics_are_heard_whole() {
+        let tokens: Vec<u32> = (0..4096).collect();
+        assert_eq!(SurveyText::of_tensors(&tokens, true).heard, tokens);
+        assert_eq!(SurveyText::of_tensors(&tokens[..511], false).heard, tokens[..511]);
+        assert_eq!(SurveyText::of_tensors(&tokens[..100], false).measured().ctx, 100);
+        assert_eq!(SurveyText::of_tensors(&tokens[..512], false).heard, tokens[128..512]);
+    }
+}
