@@ -14,13 +14,16 @@ use wgpu::{
 use super::wgsl::activation::ERROR_FUNCTION;
 use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
+use super::wgsl::convolve::Convolve;
 use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
 use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::MatVec;
+use super::wgsl::mixer_gate::MixerGate;
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
 use super::wgsl::place::Place;
+use super::wgsl::recurrence::Recurrence;
 use super::wgsl::{pointwise, route, sum};
 
 /// A kernel.
@@ -44,6 +47,16 @@ pub enum Kernel {
     Join(Join),
     /// Activation, of a gate if there is one.
     Activate(Activation, bool),
+    /// A part of each row multiplied; whether others are added.
+    Scale(bool),
+    /// A part of each row copied.
+    Copy,
+    /// The convolution of a recurrent mixer.
+    Convolve(Convolve),
+    /// Its state.
+    Recurrence(Recurrence),
+    /// The gate of what that gives.
+    MixerGate(MixerGate),
     /// Logits are capped.
     Softcap,
     /// Weights that are stored apart from their blocks.
@@ -77,6 +90,11 @@ impl Kernel {
             Kernel::Attend(kernel) => kernel.wgsl(),
             Kernel::Join(kernel) => kernel.wgsl(),
             Kernel::Activate(kind, gated) => pointwise::activate(kind, gated),
+            Kernel::Scale(others) => pointwise::scale(others),
+            Kernel::Copy => pointwise::copy(),
+            Kernel::Convolve(kernel) => kernel.wgsl(),
+            Kernel::Recurrence(kernel) => kernel.wgsl(),
+            Kernel::MixerGate(kernel) => kernel.wgsl(),
             Kernel::Softcap => pointwise::softcap(),
             Kernel::Outliers => pointwise::outliers(),
             Kernel::LowRank(step) => step.wgsl(),
@@ -98,15 +116,19 @@ impl Kernel {
             Kernel::Place(_) => &[false, false, false, true, true],
             Kernel::Attend(Attend { eight_bit: true, .. }) => &[true, true, true, false, true, true],
             Kernel::Attend(_) => &[true, true, true, false, true],
-            Kernel::NormInPlace(_) => &[false, true],
+            Kernel::NormInPlace(_) | Kernel::Scale(true) => &[false, true],
             Kernel::Join(_)
             | Kernel::Activate(..)
+            | Kernel::Copy
             | Kernel::Choose(_)
             | Kernel::Likeliest(_)
             | Kernel::Route(_)
             | Kernel::Sum => &[true, false],
             Kernel::Gather | Kernel::LowRank(_) => &[true, false, true],
-            Kernel::Softcap => &[false],
+            Kernel::Softcap | Kernel::Scale(false) => &[false],
+            Kernel::Convolve(_) => &[true, false, true, false, true],
+            Kernel::Recurrence(_) => &[true, true, true, false, false, true],
+            Kernel::MixerGate(_) => &[false, true, true],
             Kernel::Outliers => &[true, false, true, true],
         }
     }
@@ -115,8 +137,9 @@ impl Kernel {
     const fn job_bytes(self) -> u32 {
         4 * match self {
             Kernel::Embed(_) => 6,
-            Kernel::LowRank(_) => 5,
-            Kernel::NormInPlace(_) | Kernel::AddAndNorm(_) => 4,
+            Kernel::LowRank(_) | Kernel::Convolve(_) | Kernel::Scale(_) => 5,
+            Kernel::NormInPlace(_) | Kernel::AddAndNorm(_) | Kernel::Copy => 4,
+            Kernel::Recurrence(_) => 13,
             Kernel::MatVec(_) => 11,
             Kernel::MatMat(_) => 8,
             Kernel::Place(_) => 8,
@@ -128,7 +151,7 @@ impl Kernel {
             | Kernel::Route(_)
             | Kernel::Gather
             | Kernel::Sum => 2,
-            Kernel::Outliers => 7,
+            Kernel::Outliers | Kernel::MixerGate(_) => 7,
         }
     }
 }

@@ -10,8 +10,9 @@
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
 //! | `room` | whether a model fits |
-//! | `model` | a model in buffers |
+//! | `model`, `mixer` | a model in buffers; its recurrent mixers |
 //! | `state`, `cache` | what changes while it runs; keys and values |
+//! | `mixer_buffers`, `recurrent_state` | the same of recurrent mixers: values of a step, and what is kept of tokens |
 //! | `step` | what is recorded for a step |
 //! | `dispatch` | hands commands over, and reads what comes back |
 //! | `probe` | whether matrix units compute what they should |
@@ -28,9 +29,12 @@ mod dispatch;
 mod kernels;
 mod likeliest;
 mod measure;
+mod mixer;
+mod mixer_buffers;
 mod model;
 mod panels;
 mod probe;
+mod recurrent_state;
 mod room;
 mod state;
 mod step;

@@ -6,6 +6,7 @@ use qsf_format::{Activation, BUILT_IN, CodeTables, Experts, ModelConfig, NormKin
 use wgpu::Buffer;
 
 use super::device::Gpu;
+use super::mixer::{GpuRecurrent, upload_recurrent};
 use super::room::Room;
 use super::weights::{GpuMatrix, Uploader};
 use crate::error::{Result, RuntimeError};
@@ -45,22 +46,42 @@ pub struct GpuModel {
 
 /// A layer.
 pub struct GpuLayer {
-    /// Norm before attention.
+    /// Norm before the mixer.
     pub attn_norm: Option<u32>,
+    /// Attention, where the layer has it.
+    pub attention: Option<GpuAttention>,
+    /// A recurrent mixer, where the layer has one.
+    pub recurrent: Option<GpuRecurrent>,
+    /// Norm of what the mixer adds.
+    pub post_attn_norm: Option<u32>,
+    /// Norm before the feed-forward.
+    pub ffn_norm: Option<u32>,
+    /// Feed-forward, unless the layer is a mixer alone.
+    pub ffn: Option<GpuFeedForward>,
+    /// Norm of what the feed-forward adds.
+    pub post_ffn_norm: Option<u32>,
+}
+
+impl GpuLayer {
+    /// Whether something brings tokens together; else the layer is a feed-forward alone.
+    pub fn has_mixer(&self) -> bool {
+        self.attention.is_some() || self.recurrent.is_some()
+    }
+
+    /// Norm of what the first part of the layer reads.
+    pub fn first_norm(&self) -> Option<u32> {
+        if self.has_mixer() { self.attn_norm } else { self.ffn_norm }
+    }
+}
+
+/// Attention of a layer.
+pub struct GpuAttention {
     /// Query, key and value.
     pub qkv: Vec<GpuLinear>,
     /// Gains of queries and keys, for each head or for all of a token, as the configuration says.
     pub qk_norm: Option<(u32, u32)>,
     /// Attention output.
     pub output: GpuLinear,
-    /// Norm of what attention adds.
-    pub post_attn_norm: Option<u32>,
-    /// Norm before the feed-forward.
-    pub ffn_norm: Option<u32>,
-    /// Feed-forward.
-    pub ffn: GpuFeedForward,
-    /// Norm of what the feed-forward adds.
-    pub post_ffn_norm: Option<u32>,
 }
 
 /// A matrix and its bias.
@@ -213,8 +234,10 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         sliding_window: _,
         window_chunks,
         attention_gate,
-        recurrent,
-        half_layers,
+        // `step/recurrent`, `mixer`.
+        recurrent: _,
+        // `step/layers`, which sees by the weights what a layer has.
+        half_layers: _,
         // `step/feed_forward`, which sees by the weights whether there is a gate.
         activation,
         gated_ffn: _,
@@ -228,7 +251,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         streams,
         laurel,
         gate_sparsity,
-        multipliers,
+        // `step/layers`, `step/recurrent`, `step/feed_forward`, `mixer`.
+        multipliers: _,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -238,8 +262,6 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         pad: _,
     } = config;
     let refused = [
-        (recurrent.is_some(), "recurrent layers"),
-        (half_layers.is_some(), "layers of one part"),
         (*attention_gate, "gates of attention"),
         (latent.is_some(), "attention by way of latents (MLA)"),
         (full_attention.is_some(), "layers with heads of several widths"),
@@ -250,7 +272,6 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (streams.is_some(), "residual streams beside each other (AltUp)"),
         (laurel.is_some(), "learned residuals beside attention (LAuReL)"),
         (!gate_sparsity.is_empty(), "sparse gates"),
-        (multipliers.is_some(), "scaled parts of layers"),
         (residual_scale.is_some(), "scaled residual streams"),
         (logit_scale.is_some(), "scaled logits"),
         (qkv_clip.is_some(), "limited queries, keys and values"),
@@ -314,27 +335,38 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     let wanted =
         |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
     let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
-    let Some(attention) = layer.attention() else { return Err(not_there("recurrent layers")) };
-    let Some(ffn) = &layer.ffn else { return Err(not_there("layers of one part")) };
+    let attention = match layer.attention() {
+        Some(attention) => Some(GpuAttention {
+            qkv: stack(uploader, [&attention.q].into_iter().chain(&attention.k).chain(&attention.v))?,
+            qk_norm: gains(uploader, &attention.q_norm).zip(gains(uploader, &attention.k_norm)),
+            output: linear(uploader, &attention.output)?,
+        }),
+        None => None,
+    };
+    let recurrent = match layer.recurrent() {
+        Some(recurrent) => Some(upload_recurrent(uploader, config, recurrent)?),
+        None => None,
+    };
+    let ffn = match &layer.ffn {
+        Some(FeedForward::Dense(Mlp { gate, up, down, norm: _, cutoff: _, function: _ })) => {
+            Some(GpuFeedForward::Dense(GpuMlp {
+                gated: gate.is_some(),
+                inner: stack(uploader, gate.iter().chain([up]))?,
+                down: linear(uploader, down)?,
+            }))
+        }
+        Some(FeedForward::Experts(mixture)) => {
+            Some(GpuFeedForward::Experts(upload_experts(uploader, &mixture.router, &mixture.experts)?))
+        }
+        None => None,
+    };
     Ok(GpuLayer {
         attn_norm: wanted(uploader, &layer.attn_norm),
-        qkv: stack(uploader, [&attention.q].into_iter().chain(&attention.k).chain(&attention.v))?,
-        qk_norm: gains(uploader, &attention.q_norm).zip(gains(uploader, &attention.k_norm)),
-        output: linear(uploader, &attention.output)?,
+        attention,
+        recurrent,
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
-        ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, norm: _, cutoff: _, function: _ }) => {
-                GpuFeedForward::Dense(GpuMlp {
-                    gated: gate.is_some(),
-                    inner: stack(uploader, gate.iter().chain([up]))?,
-                    down: linear(uploader, down)?,
-                })
-            }
-            FeedForward::Experts(mixture) => {
-                GpuFeedForward::Experts(upload_experts(uploader, &mixture.router, &mixture.experts)?)
-            }
-        },
+        ffn,
         post_ffn_norm: wanted(uploader, &layer.post_ffn_norm),
     })
 }
@@ -383,7 +415,7 @@ fn unlike(what: &str) -> RuntimeError {
     RuntimeError::NoGpu { why: format!("experts {what} do not run there; use --device cpu") }
 }
 
-fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
+pub(super) fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
     let matrix = uploader.matrix(resident(&linear.weight)?)?;
     Ok(with_vectors(uploader, matrix, linear))
 }
@@ -409,7 +441,7 @@ fn update(uploader: &mut Uploader<'_>, linear: &Linear) -> Option<GpuLowRank> {
 }
 
 /// Matrices over the same input, their outputs one behind the other; those that follow in the buffer are one.
-fn stack<'a>(
+pub(super) fn stack<'a>(
     uploader: &mut Uploader<'_>,
     linears: impl IntoIterator<Item = &'a Linear>,
 ) -> Result<Vec<GpuLinear>> {

@@ -8,7 +8,9 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
 use super::likeliest::{entries, words_back};
+use super::mixer_buffers::MixerBuffers;
 use super::model::GpuModel;
+use super::recurrent_state::RecurrentStates;
 use super::step::MAX_BLOCK;
 use super::step::attend::Attending;
 use super::wgsl::choose;
@@ -20,6 +22,7 @@ use qsf_cpu::{RopeFrequencies, RopeTable};
 /// State of one sequence.
 pub struct GpuState {
     pub(super) buffers: Buffers,
+    pub(super) recurrent: RecurrentStates,
     pub(super) position: usize,
     /// Tokens of the last step.
     pub(super) rows: usize,
@@ -41,6 +44,8 @@ pub struct Buffers {
     pub caches: Vec<LayerCache>,
     pub parts: Arc<Buffer>,
     pub attended: Arc<Buffer>,
+    /// Of recurrent mixers.
+    pub mixer: MixerBuffers,
     /// Gate and up.
     pub inner: Arc<Buffer>,
     /// What the down projection reads.
@@ -93,7 +98,10 @@ impl GpuState {
         let head_dim = config.head_dim as usize;
         let qkv = config.q_rows() + 2 * config.kv_rows();
         let kv_heads = config.kv_heads as usize;
-        let cache = |_| LayerCache::new(gpu, cache_type, kv_heads, head_dim, context);
+        let cache = |layer| {
+            let positions = if config.has_attention(layer) { context } else { 0 };
+            LayerCache::new(gpu, cache_type, kv_heads, head_dim, positions)
+        };
         // Rows of inputs are read four values at a time, in whole blocks.
         let padded = |width: usize| width.next_multiple_of(MAX_BLOCK);
         let (angles, sliding_angles) = angles(config, context)?;
@@ -116,6 +124,7 @@ impl GpuState {
                 "attention",
             )?,
             attended: floats(batch * padded(config.q_rows()), "activations")?,
+            mixer: MixerBuffers::new(gpu, config, batch)?,
             inner: floats(batch * 2 * padded(ffn), "activations")?,
             activated: floats(batch * padded(ffn), "activations")?,
             routed: floats(batch * experts, "activations")?,
@@ -133,6 +142,7 @@ impl GpuState {
         };
         Ok(GpuState {
             buffers,
+            recurrent: RecurrentStates::new(gpu, config)?,
             position: 0,
             rows: 0,
             ahead: None,
@@ -161,9 +171,20 @@ impl Sequence for GpuState {
     }
 
     fn rewind(&mut self, position: usize) -> Result<()> {
-        self.position = self.position.min(position);
+        if position < self.position {
+            self.recurrent.rewind(position, self.position)?;
+            self.position = position;
+        }
         self.ahead = None;
         Ok(())
+    }
+
+    fn mark(&mut self) -> Result<()> {
+        self.recurrent.mark(self.position)
+    }
+
+    fn way_back(&self, position: usize) -> usize {
+        self.recurrent.way_back(position, self.position)
     }
 }
 

@@ -6,13 +6,16 @@ use super::kernels::Kernel;
 use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::codes::PanelCodes;
+use super::wgsl::convolve::Convolve;
 use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
 use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::{Inputs, MatVec, Output};
+use super::wgsl::mixer_gate::{GateNorm, MixerGate};
 use super::wgsl::norm::{AddAndNorm, Added, NormInPlace};
 use super::wgsl::place::Place;
+use super::wgsl::recurrence::{Recurrence, Rule};
 
 /// A kernel as text.
 #[derive(Debug, Clone)]
@@ -106,6 +109,10 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         all.push((format!("activate-{kind:?}"), Kernel::Activate(kind, false)));
         all.push((format!("activate-{kind:?}-gated"), Kernel::Activate(kind, true)));
     }
+    all.extend(of_mixers());
+    all.push(("scale".into(), Kernel::Scale(false)));
+    all.push(("scale-others".into(), Kernel::Scale(true)));
+    all.push(("copy".into(), Kernel::Copy));
     all.push(("softcap".into(), Kernel::Softcap));
     all.push(("outliers".into(), Kernel::Outliers));
     all.push(("low-rank-down".into(), Kernel::LowRank(LowRankStep::Down)));
@@ -118,5 +125,35 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     all.push(("choose-token".into(), Kernel::Choose(Choose::Token)));
     all.push(("likeliest-logits".into(), Kernel::Likeliest(Likeliest::Logits)));
     all.push(("likeliest-kept".into(), Kernel::Likeliest(Likeliest::Kept)));
+    all
+}
+
+/// Kernels of recurrent mixers.
+fn of_mixers() -> Vec<(String, Kernel)> {
+    let mut all = Vec::new();
+    for between_gates in [false, true] {
+        for (taps, bias) in [(4, true), (3, false), (1, false)] {
+            let kernel = Convolve { channels: 1000, taps, bias, between_gates };
+            all.push((format!("convolve-{between_gates}-{taps}"), Kernel::Convolve(kernel)));
+        }
+    }
+    for (name, rule) in [
+        ("selective", Rule::Selective),
+        ("state-space", Rule::StateSpace),
+        ("delta", Rule::Delta { by_channel: false }),
+        ("delta-by-channel", Rule::Delta { by_channel: true }),
+    ] {
+        for columns in [12, 16, 100, 128, 256] {
+            let (heads, groups) = if rule == Rule::Selective { (1, 1) } else { (8, 2) };
+            let kernel = Recurrence { rule, heads, rows: 80, columns, groups };
+            all.push((format!("recurrence-{name}-{columns}"), Kernel::Recurrence(kernel)));
+        }
+    }
+    for norm in [GateNorm::None, GateNorm::Before, GateNorm::Behind] {
+        for sigmoid in [true, false] {
+            let kernel = MixerGate { width: 800, part: 200, norm, sigmoid };
+            all.push((format!("mixer-gate-{norm:?}-{sigmoid}"), Kernel::MixerGate(kernel)));
+        }
+    }
     all
 }

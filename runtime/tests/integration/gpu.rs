@@ -51,6 +51,7 @@ fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Vec<f3
     for step in prompt.chunks(37) {
         run(&mut state, step);
     }
+    state.mark().unwrap();
     run(&mut state, &rest[..3]);
     state.rewind(prompt.len()).unwrap();
     run(&mut state, &rest[..5]);

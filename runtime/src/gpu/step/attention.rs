@@ -7,12 +7,12 @@ use super::command::padded;
 use super::multiply::Way;
 use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::GpuLayer;
+use crate::gpu::model::GpuAttention;
 use crate::gpu::wgsl::place::Place;
 use crate::runner::Sequence;
 
 impl Recorder<'_> {
-    pub(super) fn attention(&mut self, tokens: usize, index: usize, layer: &GpuLayer) {
+    pub(super) fn attention(&mut self, tokens: usize, index: usize, weights: &GpuAttention) {
         let (config, buffers) = (&self.model.config, &self.state.buffers);
         let (q_rows, kv_rows) = (config.q_rows(), config.kv_rows());
         let (hidden, head_dim) = (config.hidden as usize, config.head_dim as usize);
@@ -24,11 +24,11 @@ impl Recorder<'_> {
             output_stride: row,
             first: 0,
         };
-        for linear in &layer.qkv {
+        for linear in &weights.qkv {
             self.linear(linear, tokens, &way);
             way.first += linear.matrix.rows as usize;
         }
-        if let (Some(QkNorm::Projection), Some((q_gain, k_gain))) = (config.qk_norm, layer.qk_norm) {
+        if let (Some(QkNorm::Projection), Some((q_gain, k_gain))) = (config.qk_norm, weights.qk_norm) {
             for (width, first, gain) in [(q_rows, 0, q_gain), (kv_rows, q_rows, k_gain)] {
                 let part = RowPart { width, stride: row, first };
                 self.norm_in_place(tokens, NormKind::RmsNorm, &buffers.qkv, part, gain);
@@ -38,7 +38,7 @@ impl Recorder<'_> {
         let cache = &buffers.caches[index];
         let norm = config.qk_norm == Some(QkNorm::Head);
         let place = Place { head_dim, rotated, norm, eight_bit: cache.scales.is_some() };
-        let (q_gain, k_gain) = layer.qk_norm.unwrap_or((0, 0));
+        let (q_gain, k_gain) = weights.qk_norm.unwrap_or((0, 0));
         let (position, context) = (self.state.position as u32, self.state.context() as u32);
         let mut bound = vec![&buffers.qkv, &cache.keys, &cache.values, &self.model.vectors, &buffers.angles];
         bound.extend(&cache.scales);
@@ -84,7 +84,7 @@ impl Recorder<'_> {
             output_stride: hidden,
             first: 0,
         };
-        self.linear(&layer.output, tokens, &way);
+        self.linear(&weights.output, tokens, &way);
     }
 
     /// Values of a head that are rotated in a layer, and where its angles begin.

@@ -2,7 +2,7 @@
 
 use super::command::padded;
 use super::multiply::Way;
-use super::recorder::Recorder;
+use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::model::{GpuExperts, GpuFeedForward, GpuMlp};
 use crate::gpu::wgsl::mat_vec::{Inputs, Output};
@@ -28,6 +28,7 @@ impl Recorder<'_> {
             && both.matrix.outliers.is_none()
             && both.updates.is_empty()
             && !self.on_matrix_units(tokens)
+            && self.multipliers().ffn_gate == 1.0
         {
             let way =
                 Way { input, input_stride, output: &buffers.activated, output_stride: stride, first: 0 };
@@ -38,6 +39,10 @@ impl Recorder<'_> {
             for linear in inner {
                 self.linear(linear, tokens, &way);
                 way.first += linear.matrix.rows as usize;
+            }
+            if *gated {
+                let part = RowPart { width: ffn, stride: row, first: 0 };
+                self.scale(tokens, &buffers.inner, part, self.multipliers().ffn_gate);
             }
             self.push(
                 Kernel::Activate(config.activation, *gated),

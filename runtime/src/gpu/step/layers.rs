@@ -10,6 +10,7 @@ use super::multiply::Way;
 use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::likeliest::{Round, rounds};
+use crate::gpu::model::GpuLayer;
 use crate::gpu::wgsl::choose::{self, Choose};
 use crate::gpu::wgsl::embed::Embed;
 use crate::gpu::wgsl::likeliest::Likeliest;
@@ -44,19 +45,44 @@ impl Recorder<'_> {
             self.norm_in_place(tokens, config.norm.kind, &buffers.hidden, part, norm);
         }
         let next = |at: usize| match model.layers.get(at) {
-            Some(layer) => layer.attn_norm,
+            Some(layer) => layer.first_norm(),
             None => Some(model.final_norm),
         };
         self.add_and_norm(tokens, Added::Nothing, 0, Residual::Sequential, next(0));
         for (index, layer) in model.layers.iter().enumerate() {
-            self.attention(tokens, index, layer);
-            let (added, norm) =
-                layer.post_attn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
-            self.add_and_norm(tokens, added, norm, model.config.residual, layer.ffn_norm);
-            self.feed_forward(tokens, &layer.ffn);
+            if layer.has_mixer() {
+                self.mixer(tokens, index, layer);
+                let (added, norm) =
+                    layer.post_attn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
+                let then = if layer.ffn.is_some() { layer.ffn_norm } else { next(index + 1) };
+                self.add_and_norm(tokens, added, norm, model.config.residual, then);
+            }
+            let Some(ffn) = &layer.ffn else { continue };
+            self.feed_forward(tokens, ffn);
+            self.scale_projected(tokens, self.multipliers().ffn);
             let (added, norm) =
                 layer.post_ffn_norm.map_or((Added::Plain, 0), |norm| (Added::Normalized, norm));
             self.add_and_norm(tokens, added, norm, Residual::Sequential, next(index + 1));
+        }
+    }
+
+    /// What attention, or a recurrent mixer, or both beside each other add.
+    fn mixer(&mut self, tokens: usize, index: usize, layer: &GpuLayer) {
+        let factors = self.multipliers();
+        if let Some(recurrent) = &layer.recurrent {
+            self.recurrent(tokens, index, recurrent);
+        }
+        match &layer.attention {
+            Some(attention) if layer.recurrent.is_some() => {
+                self.put_beside(tokens);
+                self.attention(tokens, index, attention);
+                self.add_beside(tokens, factors.attention, factors.mixer);
+            }
+            Some(attention) => {
+                self.attention(tokens, index, attention);
+                self.scale_projected(tokens, factors.attention);
+            }
+            None => self.scale_projected(tokens, factors.mixer),
         }
     }
 
@@ -144,11 +170,23 @@ impl Recorder<'_> {
         part: RowPart,
         gains: u32,
     ) {
+        self.norm_in_place_by(tokens, kind, buffer, part, gains, self.model.config.norm.epsilon);
+    }
+
+    /// A norm with an epsilon of its own.
+    pub(super) fn norm_in_place_by(
+        &mut self,
+        tokens: usize,
+        kind: NormKind,
+        buffer: &Arc<Buffer>,
+        part: RowPart,
+        gains: u32,
+        epsilon: f32,
+    ) {
         let RowPart { width, stride, first } = part;
         let bias = kind == NormKind::LayerNorm;
         let kernel = NormInPlace { kind, bias, width, threads: threads(width, self.abilities.max_threads) };
-        let epsilon = self.model.config.norm.epsilon.to_bits();
-        let job = [stride as u32, first as u32, gains, epsilon];
+        let job = [stride as u32, first as u32, gains, epsilon.to_bits()];
         self.push(Kernel::NormInPlace(kernel), &[buffer, &self.model.vectors], &job, (tokens as u32, 1, 1));
     }
 }

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `layers` | a step as a whole |
 //! | `attention`, `attend` | attention of a layer, and its part over the cache |
+//! | `recurrent` | recurrent mixer of a layer |
 //! | `feed_forward` | feed-forward of a layer, with or without experts |
 //! | `multiply`, `low_rank` | matrices, and what adapters add to them |
+//! | `scale` | parts of layers multiplied |
 //! | `recorder`, `command` | what makes commands, and one of them |
 
 pub mod attend;
@@ -16,6 +18,8 @@ pub mod layers;
 mod low_rank;
 pub mod multiply;
 mod recorder;
+mod recurrent;
+mod scale;
 
 pub use command::{Command, MANY, MAX_BLOCK, padded};
 pub use recorder::Recorder;

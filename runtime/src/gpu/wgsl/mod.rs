@@ -9,6 +9,7 @@
 //! | `place`, `attend` | queries, keys and values; attention |
 //! | `eight_bit` | keys and values in codes of 8 bits; no kernel of its own |
 //! | `pointwise`, `activation` | each value alone |
+//! | `convolve`, `recurrence`, `mixer_gate` | the convolution of a recurrent mixer, its state, and the gate of what that gives |
 //! | `route` | which experts a token goes through, and their results together |
 //! | `choose`, `likeliest` | the likeliest token; the likeliest of them |
 //! | `low_rank` | what adapters add to a matrix |
@@ -20,6 +21,7 @@ pub mod activation;
 pub mod attend;
 pub mod choose;
 pub mod codes;
+pub mod convolve;
 pub mod eight_bit;
 pub mod embed;
 mod int_dot;
@@ -29,9 +31,11 @@ pub mod likeliest;
 pub mod low_rank;
 pub mod mat_mat;
 pub mod mat_vec;
+pub mod mixer_gate;
 pub mod norm;
 pub mod place;
 pub mod pointwise;
+pub mod recurrence;
 pub mod route;
 pub mod sum;
 mod template;

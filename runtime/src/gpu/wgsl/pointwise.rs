@@ -29,3 +29,13 @@ pub fn softcap() -> String {
 pub fn outliers() -> String {
     Template::new(include_str!("outliers.wgsl")).number("THREADS", THREADS).make()
 }
+
+/// The text of the kernel that multiplies a part of each row, and with `others` adds the same part of others, multiplied too.
+pub fn scale(others: bool) -> String {
+    Template::new(include_str!("scale.wgsl")).number("THREADS", THREADS).when("OTHERS", others).make()
+}
+
+/// The text of the kernel that copies a part of each row to a row of its own.
+pub fn copy() -> String {
+    Template::new(include_str!("copy.wgsl")).number("THREADS", THREADS).make()
+}
