@@ -2,7 +2,8 @@
 
 use super::template::Template;
 
-/// Most threads of a workgroup.
+/// Threads of a workgroup, at least and at most.
+const LEAST_THREADS: usize = 64;
 const MAX_THREADS: usize = 256;
 
 /// A kernel.
@@ -37,7 +38,7 @@ impl MixerGate {
 
     /// The text of the kernel.
     pub fn wgsl(self) -> String {
-        let threads = self.part.next_power_of_two().clamp(32, MAX_THREADS);
+        let threads = self.part.next_power_of_two().clamp(LEAST_THREADS, MAX_THREADS);
         Template::new(include_str!("mixer_gate.wgsl"))
             .when("NORM", self.norm != GateNorm::None)
             .when("GATE_FIRST", self.norm == GateNorm::Behind)

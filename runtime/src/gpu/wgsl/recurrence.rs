@@ -9,7 +9,9 @@ const FILE: &str = include_str!("recurrence.wgsl");
 const MOST_COLUMNS: usize = 16;
 /// Most threads that share a row.
 const MOST_PARTS: usize = 8;
-/// Rows of a workgroup.
+/// Least threads of a workgroup.
+const LEAST_THREADS: usize = 64;
+/// Rows of a workgroup, where they make as many threads.
 const BLOCK: usize = 32;
 
 /// A kernel.
@@ -44,7 +46,7 @@ pub enum Rule {
 impl Recurrence {
     /// Workgroups that share the rows of a head.
     pub fn blocks(&self) -> usize {
-        self.rows.div_ceil(BLOCK)
+        self.rows.div_ceil(self.block())
     }
 
     /// Threads that share a row.
@@ -65,8 +67,13 @@ impl Recurrence {
         }
     }
 
+    /// Rows of a workgroup.
+    fn block(&self) -> usize {
+        BLOCK.max(LEAST_THREADS / self.parts())
+    }
+
     fn threads(&self) -> usize {
-        BLOCK * self.parts()
+        self.block() * self.parts()
     }
 
     /// The text of the kernel.
@@ -102,7 +109,7 @@ impl Recurrence {
         let by_channel = self.rule == Rule::Delta { by_channel: true };
         text.when("BY_CHANNEL", by_channel)
             .when("GUARDED", self.parts() * self.columns_of_thread() != self.columns)
-            .number("BLOCK", BLOCK)
+            .number("BLOCK", self.block())
             .number("THREADS", self.threads())
             .number("HEADS", self.heads)
             .number("ROWS", self.rows)
@@ -133,7 +140,8 @@ impl Recurrence {
         }
         let shared: String = named().map(|(index, name)| name_of("share", index, name).make()).collect();
         let added = |index: usize| -> String {
-            let of_part = |part: usize| format!("sums[half + {}u + lane]", index * threads + part * BLOCK);
+            let of_part =
+                |part: usize| format!("sums[half + {}u + lane]", index * threads + part * self.block());
             (0..parts).map(of_part).collect::<Vec<_>>().join(" + ")
         };
         let totals: String = named().map(|(index, name)| total(index, name, added(index))).collect();
