@@ -10,8 +10,8 @@
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
 //! | `room` | whether a model fits |
-//! | `model` | a model in buffers |
-//! | `state`, `cache` | what changes while it runs; keys and values |
+//! | `model`, `experts` | a model in buffers, and its mixtures of experts |
+//! | `state`, `cache`, `expert_room` | what changes while it runs; keys and values; sizes of what mixtures need |
 //! | `step` | what is recorded for a step |
 //! | `dispatch` | hands commands over, and reads what comes back |
 //! | `probe` | whether matrix units compute what they should |
@@ -25,6 +25,8 @@ mod cache;
 mod decoder;
 mod device;
 mod dispatch;
+mod expert_room;
+mod experts;
 mod kernels;
 mod likeliest;
 mod measure;

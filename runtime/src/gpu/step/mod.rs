@@ -4,18 +4,19 @@
 //! |---|---|
 //! | `layers` | a step as a whole |
 //! | `attention`, `attend` | attention of a layer, and its part over the cache |
-//! | `feed_forward` | feed-forward of a layer, with or without experts |
+//! | `feed_forward`, `experts` | feed-forward of a layer, and a mixture of experts |
 //! | `multiply`, `low_rank` | matrices, and what adapters add to them |
 //! | `recorder`, `command` | what makes commands, and one of them |
 
 pub mod attend;
 mod attention;
 mod command;
+pub mod experts;
 mod feed_forward;
 pub mod layers;
 mod low_rank;
 pub mod multiply;
 mod recorder;
 
-pub use command::{Command, MANY, MAX_BLOCK, padded};
+pub use command::{Command, MANY, padded};
 pub use recorder::Recorder;
