@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qsf_format::{Activation, CodeTables, Encoding, GridLevels, QuantType};
+use qsf_format::{CodeTables, Encoding, GridLevels, QuantType};
 use rayon::prelude::*;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
@@ -11,7 +11,7 @@ use wgpu::{
     ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource, ShaderStages,
 };
 
-use super::wgsl::activation::ERROR_FUNCTION;
+use super::wgsl::activation::{ERROR_FUNCTION, Function};
 use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::convolve::Convolve;
@@ -19,12 +19,13 @@ use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
 use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
-use super::wgsl::mat_vec::MatVec;
+use super::wgsl::mat_vec::{Inputs, MatVec};
 use super::wgsl::mixer_gate::MixerGate;
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
 use super::wgsl::place::Place;
 use super::wgsl::recurrence::Recurrence;
-use super::wgsl::{pointwise, route, sum};
+use super::wgsl::route::Route;
+use super::wgsl::{experts, pointwise, sum};
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,8 +46,8 @@ pub enum Kernel {
     Attend(Attend),
     /// Those parts together.
     Join(Join),
-    /// Activation, of a gate if there is one.
-    Activate(Activation, bool),
+    /// The function of a feed-forward, of a gate if there is one.
+    Activate(Function, bool),
     /// A part of each row multiplied; whether others are added.
     Scale(bool),
     /// A part of each row copied.
@@ -59,14 +60,20 @@ pub enum Kernel {
     MixerGate(MixerGate),
     /// Logits are capped.
     Softcap,
-    /// Weights that are stored apart from their blocks.
-    Outliers,
-    /// What adapters add to a matrix.
-    LowRank(LowRankStep),
-    /// Which experts a token goes through; whether their weights are made to add up to 1.
-    Route(bool),
-    /// What experts made, together.
-    Gather,
+    /// Weights that are stored apart from their blocks; with inputs, those of experts that were chosen.
+    Outliers(Option<Inputs>),
+    /// What adapters add to a matrix; with inputs, to those of experts that were chosen.
+    LowRank(LowRankStep, Option<Inputs>),
+    /// Which experts a token goes through.
+    Route(Route),
+    /// Choices of the same of so many experts, so many at a time.
+    Tiles(usize, usize),
+    /// Inputs times the weight of each choice.
+    Weigh,
+    /// What experts made, together; whether each has its weight.
+    Gather(bool),
+    /// What all tokens go through, added; whether a router weighs it.
+    AddShared(bool),
     /// The likeliest token.
     Choose(Choose),
     /// The likeliest tokens.
@@ -89,17 +96,20 @@ impl Kernel {
             Kernel::Place(kernel) => kernel.wgsl(),
             Kernel::Attend(kernel) => kernel.wgsl(),
             Kernel::Join(kernel) => kernel.wgsl(),
-            Kernel::Activate(kind, gated) => pointwise::activate(kind, gated),
+            Kernel::Activate(function, gated) => pointwise::activate(function, gated),
             Kernel::Scale(others) => pointwise::scale(others),
             Kernel::Copy => pointwise::copy(),
             Kernel::Convolve(kernel) => kernel.wgsl(),
             Kernel::Recurrence(kernel) => kernel.wgsl(),
             Kernel::MixerGate(kernel) => kernel.wgsl(),
             Kernel::Softcap => pointwise::softcap(),
-            Kernel::Outliers => pointwise::outliers(),
-            Kernel::LowRank(step) => step.wgsl(),
-            Kernel::Route(normalize) => route::route(normalize),
-            Kernel::Gather => route::gather(),
+            Kernel::Outliers(experts) => pointwise::outliers(experts),
+            Kernel::LowRank(step, experts) => step.wgsl(experts),
+            Kernel::Route(kernel) => kernel.wgsl(),
+            Kernel::Tiles(count, size) => experts::tiles(count, size),
+            Kernel::Weigh => experts::weigh(),
+            Kernel::Gather(weighted) => experts::gather(weighted),
+            Kernel::AddShared(gated) => experts::add_shared(gated),
             Kernel::Choose(kernel) => kernel.wgsl(),
             Kernel::Likeliest(kernel) => kernel.wgsl(),
             Kernel::Sum => sum::wgsl(),
@@ -122,14 +132,20 @@ impl Kernel {
             | Kernel::Copy
             | Kernel::Choose(_)
             | Kernel::Likeliest(_)
-            | Kernel::Route(_)
+            | Kernel::Tiles(..)
+            | Kernel::AddShared(false)
             | Kernel::Sum => &[true, false],
-            Kernel::Gather | Kernel::LowRank(_) => &[true, false, true],
+            Kernel::Route(_)
+            | Kernel::Weigh
+            | Kernel::Gather(_)
+            | Kernel::AddShared(true)
+            | Kernel::LowRank(_, None) => &[true, false, true],
             Kernel::Softcap | Kernel::Scale(false) => &[false],
             Kernel::Convolve(_) => &[true, false, true, false, true],
             Kernel::Recurrence(_) => &[true, true, true, false, false, true],
             Kernel::MixerGate(_) => &[false, true, true],
-            Kernel::Outliers => &[true, false, true, true],
+            Kernel::LowRank(_, Some(_)) | Kernel::Outliers(None) => &[true, false, true, true],
+            Kernel::Outliers(Some(_)) => &[true, false, true, true, true],
         }
     }
 
@@ -137,21 +153,24 @@ impl Kernel {
     const fn job_bytes(self) -> u32 {
         4 * match self {
             Kernel::Embed(_) => 6,
-            Kernel::LowRank(_) | Kernel::Convolve(_) | Kernel::Scale(_) => 5,
+            Kernel::AddShared(_) => 1,
+            Kernel::LowRank(LowRankStep::Down, _) => 6,
+            Kernel::LowRank(LowRankStep::Up, _) | Kernel::Convolve(_) | Kernel::Scale(_) => 5,
             Kernel::NormInPlace(_) | Kernel::AddAndNorm(_) | Kernel::Copy => 4,
             Kernel::Recurrence(_) => 13,
+            Kernel::MixerGate(_) => 7,
             Kernel::MatVec(_) => 11,
             Kernel::MatMat(_) => 8,
             Kernel::Place(_) => 8,
-            Kernel::Attend(_) => 9,
-            Kernel::Join(_) | Kernel::Likeliest(_) => 3,
+            Kernel::Attend(_) | Kernel::Route(_) => 9,
+            Kernel::Join(_) | Kernel::Likeliest(_) | Kernel::Weigh => 3,
             Kernel::Activate(..)
             | Kernel::Softcap
             | Kernel::Choose(_)
-            | Kernel::Route(_)
-            | Kernel::Gather
+            | Kernel::Tiles(..)
+            | Kernel::Gather(_)
             | Kernel::Sum => 2,
-            Kernel::Outliers | Kernel::MixerGate(_) => 7,
+            Kernel::Outliers(_) => 8,
         }
     }
 }

@@ -10,8 +10,8 @@
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
 //! | `room` | whether a model fits |
-//! | `model`, `mixer` | a model in buffers; its recurrent mixers |
-//! | `state`, `cache` | what changes while it runs; keys and values |
+//! | `model`, `mixer`, `experts` | a model in buffers; its recurrent mixers, and its mixtures of experts |
+//! | `state`, `cache`, `expert_room` | what changes while it runs; keys and values; sizes of what mixtures need |
 //! | `mixer_buffers`, `recurrent_state` | the same of recurrent mixers: values of a step, and what is kept of tokens |
 //! | `step` | what is recorded for a step |
 //! | `dispatch` | hands commands over, and reads what comes back |
@@ -26,6 +26,8 @@ mod cache;
 mod decoder;
 mod device;
 mod dispatch;
+mod expert_room;
+mod experts;
 mod kernels;
 mod likeliest;
 mod measure;

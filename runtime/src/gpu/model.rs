@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use qsf_format::{Activation, BUILT_IN, CodeTables, Experts, ModelConfig, NormKind, QkNorm, RouterScore};
+use qsf_format::{Activation, BUILT_IN, CodeTables, ModelConfig, NormKind, QkNorm};
 use wgpu::Buffer;
 
 use super::device::Gpu;
+use super::experts::{GpuExperts, check_experts};
 use super::mixer::{GpuRecurrent, upload_recurrent};
 use super::room::Room;
 use super::weights::{GpuMatrix, Uploader};
+use super::wgsl::activation::Function;
 use crate::error::{Result, RuntimeError};
 use crate::tensor::Tensor;
 use crate::weights::{Embedding, FeedForward, LayerWeights, Linear, Mlp, Model, Norm, Weight};
@@ -117,24 +119,14 @@ pub enum GpuFeedForward {
     Experts(GpuExperts),
 }
 
-/// Experts of a layer, each as many words behind the one before.
-pub struct GpuExperts {
-    /// How much a token wants each.
-    pub router: GpuLinear,
-    /// Gate and up projection of the first.
-    pub inner: GpuMatrix,
-    /// Words from one expert's to the next.
-    pub inner_words: u32,
-    /// Down projection of the first.
-    pub down: GpuMatrix,
-    /// Words from one expert's to the next.
-    pub down_words: u32,
-}
-
 /// A feed-forward for all tokens.
 pub struct GpuMlp {
     /// Whether there is a gate.
     pub gated: bool,
+    /// What is done to each inner value.
+    pub function: Function,
+    /// Inner values.
+    pub width: usize,
     /// Gate, where there is one, and up projection.
     pub inner: Vec<GpuLinear>,
     /// Down projection.
@@ -226,7 +218,6 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         value_heads,
         sub_norms,
         query_growth,
-        gate_clip,
         // `step/attention`.
         qk_norm,
         attention_scale: _,
@@ -238,9 +229,11 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         recurrent: _,
         // `step/layers`, which sees by the weights what a layer has.
         half_layers: _,
-        // `step/feed_forward`, which sees by the weights whether there is a gate.
+        // `step/feed_forward`, which sees by the weights whether there is a gate, and what is done to inner values.
         activation,
+        gate_clip: _,
         gated_ffn: _,
+        // `experts`, `wgsl/route`.
         experts,
         latent,
         full_attention,
@@ -279,7 +272,6 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         (value_heads.is_some(), "heads of values of another width"),
         (*sub_norms, "norms before output projections"),
         (query_growth.is_some(), "queries that grow with their position"),
-        (gate_clip.is_some(), "limited gates"),
         (*activation == Activation::Xielu, "xIELU"),
         (*window_chunks, "attention within chunks"),
         (
@@ -295,40 +287,6 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         check_experts(experts)?;
     }
     Ok(*tied_head)
-}
-
-/// Refuses mixtures of experts that the kernels there do not compute.
-fn check_experts(experts: &Experts) -> Result<()> {
-    let Experts {
-        // `step/feed_forward`, and the buffers of `state`.
-        count: _,
-        used: _,
-        ffn: _,
-        normalize_weights: _,
-        dense_layers: _,
-        // Of a score that is not there.
-        margin: _,
-        score,
-        choice_bias,
-        groups,
-        weight_scale,
-        weigh_inputs,
-        shared,
-        beside_ffn,
-    } = experts;
-    let refused = [
-        (*score != RouterScore::Softmax, "of a router without softmax"),
-        (*choice_bias, "with a bias of their choice"),
-        (groups.is_some(), "in groups"),
-        (weight_scale.is_some(), "with weights that are scaled"),
-        (*weigh_inputs, "whose inputs are weighted"),
-        (shared.is_some(), "that are shared"),
-        (*beside_ffn, "beside a feed-forward"),
-    ];
-    match refused.into_iter().find(|(is_there, _)| *is_there) {
-        Some((_, what)) => Err(unlike(what)),
-        None => Ok(()),
-    }
 }
 
 fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &LayerWeights) -> Result<GpuLayer> {
@@ -348,15 +306,9 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         None => None,
     };
     let ffn = match &layer.ffn {
-        Some(FeedForward::Dense(Mlp { gate, up, down, norm: _, cutoff: _, function: _ })) => {
-            Some(GpuFeedForward::Dense(GpuMlp {
-                gated: gate.is_some(),
-                inner: stack(uploader, gate.iter().chain([up]))?,
-                down: linear(uploader, down)?,
-            }))
-        }
+        Some(FeedForward::Dense(dense)) => Some(GpuFeedForward::Dense(mlp(uploader, dense)?)),
         Some(FeedForward::Experts(mixture)) => {
-            Some(GpuFeedForward::Experts(upload_experts(uploader, &mixture.router, &mixture.experts)?))
+            Some(GpuFeedForward::Experts(GpuExperts::upload(uploader, config, mixture)?))
         }
         None => None,
     };
@@ -371,48 +323,36 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     })
 }
 
-fn upload_experts(uploader: &mut Uploader<'_>, router: &Linear, experts: &[Mlp]) -> Result<GpuExperts> {
-    let router = linear(uploader, router)?;
-    let mut inner = Vec::new();
-    for Mlp { gate, up, .. } in experts {
-        inner.extend([gate.as_ref().ok_or_else(|| unlike("without a gate"))?, up]);
-    }
-    let down: Vec<&Linear> = experts.iter().map(|expert| &expert.down).collect();
-    let (inner, down) = (alike(uploader, &inner)?, alike(uploader, &down)?);
-    Ok(GpuExperts {
-        router,
-        inner_words: 2 * inner.words(inner.rows),
-        down_words: down.words(down.rows),
-        inner,
-        down,
+/// A feed-forward.
+pub(super) fn mlp(uploader: &mut Uploader<'_>, mlp: &Mlp) -> Result<GpuMlp> {
+    let Mlp { gate, up, down, norm: _, cutoff: _, function: between } = mlp;
+    Ok(GpuMlp {
+        gated: gate.is_some(),
+        function: function(*between)?,
+        width: up.weight.rows(),
+        inner: stack(uploader, gate.iter().chain([up]))?,
+        down: linear(uploader, down)?,
     })
 }
 
-/// Matrices of one shape and type, each behind the one before; the first of them.
-fn alike(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuMatrix> {
-    let tensors = linears.iter().map(|linear| resident(&linear.weight)).collect::<Result<Vec<_>>>()?;
-    uploader.keep_together(&tensors)?;
-    let mut all = Vec::new();
-    for (linear, tensor) in linears.iter().zip(tensors) {
-        if linear.bias.is_some() || tensor.has_outliers() || linear.low_rank.is_some() {
-            return Err(unlike("with biases, with adapters, or with weights that are stored apart,"));
+/// The function of a feed-forward, as kernels have it.
+pub(super) fn function(function: qsf_cpu::Function) -> Result<Function> {
+    use qsf_cpu::Function as Of;
+    Ok(Function::Named(match function {
+        Of::GeluErf => Activation::GeluErf,
+        Of::GeluTanh => Activation::GeluTanh,
+        Of::Silu => Activation::Silu,
+        Of::Relu => Activation::Relu,
+        Of::Relu2 => Activation::Relu2,
+        Of::Xielu { .. } => return Err(not_there("xIELU")),
+        Of::ClippedSilu { alpha, limit } => {
+            return Ok(Function::Clipped { alpha: alpha.to_bits(), limit: limit.to_bits() });
         }
-        all.push(uploader.matrix(tensor)?);
-    }
-    let first = all.first().ok_or_else(|| unlike("that are none"))?.clone();
-    let shape = |matrix: &GpuMatrix| (matrix.codes, matrix.rows, matrix.cols);
-    if all.iter().any(|matrix| shape(matrix) != shape(&first)) {
-        return Err(unlike("of several types or shapes"));
-    }
-    Ok(first)
+    }))
 }
 
-fn not_there(what: &str) -> RuntimeError {
+pub(super) fn not_there(what: &str) -> RuntimeError {
     RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") }
-}
-
-fn unlike(what: &str) -> RuntimeError {
-    RuntimeError::NoGpu { why: format!("experts {what} do not run there; use --device cpu") }
 }
 
 pub(super) fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
@@ -470,7 +410,7 @@ pub(super) fn stack<'a>(
 }
 
 /// Gains, and for a kind that has them biases behind.
-fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
+pub(super) fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
     let at = uploader.vector(&norm.gain);
     if config.norm.kind == NormKind::LayerNorm {
         match &norm.bias {
@@ -495,7 +435,7 @@ fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     Ok(all)
 }
 
-fn resident(weight: &Weight) -> Result<&Tensor> {
+pub(super) fn resident(weight: &Weight) -> Result<&Tensor> {
     weight.resident().ok_or_else(streamed)
 }
 

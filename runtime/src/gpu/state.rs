@@ -7,12 +7,13 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
 use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
+use super::expert_room::ExpertRoom;
 use super::likeliest::{entries, words_back};
 use super::mixer_buffers::MixerBuffers;
 use super::model::GpuModel;
 use super::recurrent_state::RecurrentStates;
-use super::step::MAX_BLOCK;
 use super::step::attend::Attending;
+use super::step::padded;
 use super::wgsl::choose;
 use crate::decoder::Profile;
 use crate::error::{Result, RuntimeError};
@@ -56,6 +57,15 @@ pub struct Buffers {
     pub made: Arc<Buffer>,
     /// What the down projections of experts read. Not that of other layers: behind the values of a row are zeros.
     pub expert_activated: Arc<Buffer>,
+    /// Gates and ups of experts, where they are not put together at once.
+    pub expert_inner: Arc<Buffer>,
+    /// Choices of the same expert.
+    pub tiles: Arc<Buffer>,
+    /// What experts read: times the weight of each choice, or normalized for them alone.
+    pub weighed: Arc<Buffer>,
+    pub own: Arc<Buffer>,
+    /// What the down projections of what all tokens go through read.
+    pub shared_activated: Arc<Buffer>,
     /// Between both matrices of an adapter.
     pub latent: Arc<Buffer>,
     pub logits: Arc<Buffer>,
@@ -91,10 +101,7 @@ impl GpuState {
             |count: usize, name| Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(4 * count as u64, name)?));
         let config = &model.config;
         let (hidden, ffn) = (config.hidden as usize, config.ffn as usize);
-        let (experts, used, expert_ffn) = config
-            .experts
-            .as_ref()
-            .map_or((0, 0, 0), |e| (e.count as usize, e.used as usize, e.ffn as usize));
+        let room = ExpertRoom::of(model, batch);
         let head_dim = config.head_dim as usize;
         let qkv = config.q_rows() + 2 * config.kv_rows();
         let kv_heads = config.kv_heads as usize;
@@ -102,8 +109,6 @@ impl GpuState {
             let positions = if config.has_attention(layer) { context } else { 0 };
             LayerCache::new(gpu, cache_type, kv_heads, head_dim, positions)
         };
-        // Rows of inputs are read four values at a time, in whole blocks.
-        let padded = |width: usize| width.next_multiple_of(MAX_BLOCK);
         let (angles, sliding_angles) = angles(config, context)?;
         let logit_rows = LOGIT_ROWS.min(batch);
         let logits = logit_rows * config.vocab as usize;
@@ -125,13 +130,18 @@ impl GpuState {
             )?,
             attended: floats(batch * padded(config.q_rows()), "activations")?,
             mixer: MixerBuffers::new(gpu, config, batch)?,
-            inner: floats(batch * 2 * padded(ffn), "activations")?,
+            inner: floats(batch * 2 * padded(ffn.max(room.shared)), "activations")?,
             activated: floats(batch * padded(ffn), "activations")?,
-            routed: floats(batch * experts, "activations")?,
-            chosen: floats(batch * 2 * used, "activations")?,
-            expert_activated: floats(batch * used * padded(expert_ffn), "activations")?,
-            made: floats(batch * used * hidden, "activations")?,
-            latent: floats(batch * model.most_rank, "activations")?,
+            routed: floats(room.routed, "activations")?,
+            chosen: floats(room.chosen, "activations")?,
+            expert_activated: floats(room.activated, "activations")?,
+            expert_inner: floats(room.inner, "activations")?,
+            tiles: floats(room.tiles, "activations")?,
+            weighed: floats(room.weighed, "activations")?,
+            own: floats(room.own, "activations")?,
+            shared_activated: floats(batch * padded(room.shared), "activations")?,
+            made: floats(room.made, "activations")?,
+            latent: floats(batch.max(room.chosen / 2) * model.most_rank, "activations")?,
             logits: floats(logits, "logits")?,
             candidates: floats(2 * choose::PARTS, "candidates")?,
             likeliest: floats(2 * entries(vocab), "candidates")?,

@@ -139,6 +139,20 @@ impl Recorder<'_> {
         residual: Residual,
         next: Option<u32>,
     ) {
+        let normed = &self.state.buffers.normed;
+        self.add_and_norm_to(tokens, added, norm, residual, next, normed);
+    }
+
+    /// The same, to `normed`.
+    pub(super) fn add_and_norm_to(
+        &mut self,
+        tokens: usize,
+        added: Added,
+        norm: u32,
+        residual: Residual,
+        next: Option<u32>,
+        normed: &Arc<Buffer>,
+    ) {
         let (config, buffers) = (&self.model.config, &self.state.buffers);
         let bias = config.norm.kind == NormKind::LayerNorm;
         let width = config.hidden as usize;
@@ -155,7 +169,7 @@ impl Recorder<'_> {
             [next.unwrap_or(0), norm, config.norm.epsilon.to_bits(), padded(config.hidden as usize) as u32];
         self.push(
             Kernel::AddAndNorm(kernel),
-            &[&buffers.hidden, &buffers.projected, &buffers.normed, &self.model.vectors],
+            &[&buffers.hidden, &buffers.projected, normed, &self.model.vectors],
             &job,
             (tokens as u32, 1, 1),
         );

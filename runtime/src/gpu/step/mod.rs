@@ -5,7 +5,7 @@
 //! | `layers` | a step as a whole |
 //! | `attention`, `attend` | attention of a layer, and its part over the cache |
 //! | `recurrent` | recurrent mixer of a layer |
-//! | `feed_forward` | feed-forward of a layer, with or without experts |
+//! | `feed_forward`, `experts` | feed-forward of a layer, and a mixture of experts |
 //! | `multiply`, `low_rank` | matrices, and what adapters add to them |
 //! | `scale` | parts of layers multiplied |
 //! | `recorder`, `command` | what makes commands, and one of them |
@@ -13,6 +13,7 @@
 pub mod attend;
 mod attention;
 mod command;
+pub mod experts;
 mod feed_forward;
 pub mod layers;
 mod low_rank;
@@ -21,5 +22,5 @@ mod recorder;
 mod recurrent;
 mod scale;
 
-pub use command::{Command, MANY, MAX_BLOCK, padded};
+pub use command::{Command, MANY, padded};
 pub use recorder::Recorder;

@@ -3,6 +3,7 @@
 
 mod attention;
 mod likeliest;
+mod route;
 
 use std::sync::Arc;
 

@@ -10,7 +10,8 @@
 //! | `eight_bit` | keys and values in codes of 8 bits; no kernel of its own |
 //! | `pointwise`, `activation` | each value alone |
 //! | `convolve`, `recurrence`, `mixer_gate` | the convolution of a recurrent mixer, its state, and the gate of what that gives |
-//! | `route` | which experts a token goes through, and their results together |
+//! | `route` | which experts a token goes through |
+//! | `experts` | tiles of choices, weighted inputs, and results of experts together |
 //! | `choose`, `likeliest` | the likeliest token; the likeliest of them |
 //! | `low_rank` | what adapters add to a matrix |
 //! | `levels`, `key` | tables of levels, logits as keys; no kernels of their own |
@@ -24,6 +25,7 @@ pub mod codes;
 pub mod convolve;
 pub mod eight_bit;
 pub mod embed;
+pub mod experts;
 mod int_dot;
 mod key;
 mod levels;

@@ -1,8 +1,7 @@
 //! What is done to each value alone.
 
-use qsf_format::Activation;
-
-use super::activation;
+use super::activation::{self, Function};
+use super::mat_vec::Inputs;
 use super::template::Template;
 
 /// Threads of a workgroup.
@@ -10,11 +9,12 @@ pub const THREADS: usize = 256;
 
 /// The text of the kernel that makes `activation(gate) * up`, or `activation(up)` where there is no gate. A row has a gate and an up
 /// part of `width` values, or an up part only; results are `width` values, in rows `stride` apart.
-pub fn activate(kind: Activation, gated: bool) -> String {
+pub fn activate(function: Function, gated: bool) -> String {
     Template::new(include_str!("activate.wgsl"))
         .number("THREADS", THREADS)
         .when("GATED", gated)
-        .word("ACTIVATION", activation::expression(kind, "v"))
+        .word("ACTIVATION", activation::expression(function, "v"))
+        .word("PRODUCT", activation::gated(function, "v", "u"))
         .word("ERROR_FUNCTION", activation::ERROR_FUNCTION)
         .make()
 }
@@ -25,9 +25,13 @@ pub fn softcap() -> String {
 }
 
 /// The text of the kernel that adds weights that are stored apart from their blocks: `starts` has where the columns of each row
-/// begin, then the columns; `weights` their values. A thread has an output of a token.
-pub fn outliers() -> String {
-    Template::new(include_str!("outliers.wgsl")).number("THREADS", THREADS).make()
+/// begin, then the columns; `weights` their values. A thread has an output of a token, or, with `experts`, of a choice.
+pub fn outliers(experts: Option<Inputs>) -> String {
+    Template::new(include_str!("outliers.wgsl"))
+        .number("THREADS", THREADS)
+        .when("EXPERTS", experts.is_some())
+        .word("INPUT", Inputs::row(experts))
+        .make()
 }
 
 /// The text of the kernel that multiplies a part of each row, and with `others` adds the same part of others, multiplied too.
