@@ -18,10 +18,11 @@ use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
 use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
-use super::wgsl::mat_vec::MatVec;
+use super::wgsl::mat_vec::{Inputs, MatVec};
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
 use super::wgsl::place::Place;
-use super::wgsl::{pointwise, route, sum};
+use super::wgsl::streams::Streams;
+use super::wgsl::{cut_off, pointwise, route, sum};
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,6 +47,18 @@ pub enum Kernel {
     Activate(Activation, bool),
     /// Logits are capped.
     Softcap,
+    /// Logits are multiplied.
+    Scale,
+    /// What attention gives is let through by gates.
+    Gate,
+    /// What a layer gets of a token, let through by gates.
+    PerLayer(Activation),
+    /// Queries of attention by way of latents, taken apart.
+    SplitQueries,
+    /// Residual streams beside each other.
+    Streams(Streams),
+    /// Gates become 0 below a limit.
+    CutOff,
     /// Weights that are stored apart from their blocks.
     Outliers,
     /// What adapters add to a matrix.
@@ -78,6 +91,12 @@ impl Kernel {
             Kernel::Join(kernel) => kernel.wgsl(),
             Kernel::Activate(kind, gated) => pointwise::activate(kind, gated),
             Kernel::Softcap => pointwise::softcap(),
+            Kernel::Scale => pointwise::scale(),
+            Kernel::Gate => pointwise::gate(),
+            Kernel::PerLayer(kind) => pointwise::per_layer(kind),
+            Kernel::SplitQueries => pointwise::split_queries(),
+            Kernel::Streams(kernel) => kernel.wgsl(),
+            Kernel::CutOff => cut_off::wgsl(),
             Kernel::Outliers => pointwise::outliers(),
             Kernel::LowRank(step) => step.wgsl(),
             Kernel::Route(normalize) => route::route(normalize),
@@ -91,7 +110,9 @@ impl Kernel {
     /// Of each buffer that it uses, whether it only reads it.
     pub const fn reads_only(self) -> &'static [bool] {
         match self {
-            Kernel::MatVec(MatVec { experts: Some(_), .. }) => &[true, true, false, true, true],
+            Kernel::MatVec(MatVec { experts: Some(Inputs::OfToken | Inputs::OfChoice), .. }) => {
+                &[true, true, false, true, true]
+            }
             Kernel::Embed(_) | Kernel::MatVec(_) | Kernel::MatMat(_) => &[true, true, false, true],
             Kernel::AddAndNorm(_) => &[false, true, false, true],
             Kernel::Place(Place { eight_bit: true, .. }) => &[false, false, false, true, true, false],
@@ -106,7 +127,11 @@ impl Kernel {
             | Kernel::Route(_)
             | Kernel::Sum => &[true, false],
             Kernel::Gather | Kernel::LowRank(_) => &[true, false, true],
-            Kernel::Softcap => &[false],
+            Kernel::Softcap | Kernel::Scale | Kernel::CutOff => &[false],
+            Kernel::Gate => &[true, false],
+            Kernel::PerLayer(_) => &[true, true, true, false],
+            Kernel::SplitQueries => &[true, false, false],
+            Kernel::Streams(_) => &[false, false, false, false, false, true],
             Kernel::Outliers => &[true, false, true, true],
         }
     }
@@ -115,15 +140,18 @@ impl Kernel {
     const fn job_bytes(self) -> u32 {
         4 * match self {
             Kernel::Embed(_) => 6,
-            Kernel::LowRank(_) => 5,
-            Kernel::NormInPlace(_) | Kernel::AddAndNorm(_) => 4,
-            Kernel::MatVec(_) => 11,
-            Kernel::MatMat(_) => 8,
-            Kernel::Place(_) => 8,
-            Kernel::Attend(_) => 9,
-            Kernel::Join(_) | Kernel::Likeliest(_) => 3,
-            Kernel::Activate(..)
-            | Kernel::Softcap
+            Kernel::LowRank(_) | Kernel::SplitQueries => 5,
+            Kernel::NormInPlace(_) | Kernel::Join(_) | Kernel::Gate | Kernel::PerLayer(_) => 4,
+            Kernel::AddAndNorm(_) => 7,
+            Kernel::CutOff => 3,
+            Kernel::MatVec(_) => 12,
+            Kernel::MatMat(_) | Kernel::Streams(_) => 8,
+            Kernel::Place(_) => 16,
+            Kernel::Attend(_) => 12,
+            Kernel::Likeliest(_) => 3,
+            Kernel::Activate(..) => 5,
+            Kernel::Softcap
+            | Kernel::Scale
             | Kernel::Choose(_)
             | Kernel::Route(_)
             | Kernel::Gather

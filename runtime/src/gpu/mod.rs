@@ -10,8 +10,11 @@
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
 //! | `room` | whether a model fits |
-//! | `model` | a model in buffers |
-//! | `state`, `cache` | what changes while it runs; keys and values |
+//! | `model`, `attention_weights` | a model in buffers |
+//! | `latent` | attention by way of latents, weights and buffers |
+//! | `streams` | residual streams beside each other, weights and buffers |
+//! | `per_layer` | what layers get of a token besides the residual stream, weights and buffers |
+//! | `state`, `cache`, `input_rows` | what changes while it runs; keys and values; rows that matrices read |
 //! | `step` | what is recorded for a step |
 //! | `dispatch` | hands commands over, and reads what comes back |
 //! | `probe` | whether matrix units compute what they should |
@@ -21,19 +24,24 @@
 //! | `decoder` | runs steps |
 //! | `texts` | every kernel, for compilers of other systems |
 
+mod attention_weights;
 mod cache;
 mod decoder;
 mod device;
 mod dispatch;
+mod input_rows;
 mod kernels;
+mod latent;
 mod likeliest;
 mod measure;
 mod model;
 mod panels;
+mod per_layer;
 mod probe;
 mod room;
 mod state;
 mod step;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod texts;

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use qsf_format::{Activation, BUILT_IN, CodeTables, Experts, ModelConfig, NormKind, QkNorm, RouterScore};
+use qsf_format::{BUILT_IN, CodeTables, Experts, ModelConfig, NormKind, QkNorm, RouterScore};
 use wgpu::Buffer;
 
+use super::attention_weights::GpuAttention;
 use super::device::Gpu;
+use super::per_layer::{GpuPerLayer, GpuPerLayerInputs};
 use super::room::Room;
+use super::streams::{GpuLaurel, GpuStreamEnds, GpuStreams};
 use super::weights::{GpuMatrix, Uploader};
 use crate::error::{Result, RuntimeError};
 use crate::tensor::Tensor;
 use crate::weights::{Embedding, FeedForward, LayerWeights, Linear, Mlp, Model, Norm, Weight};
-use qsf_cpu::Isa;
+use qsf_cpu::{Function, Isa};
 
 /// A model.
 pub struct GpuModel {
@@ -27,6 +30,10 @@ pub struct GpuModel {
     pub embedding_norm: Option<u32>,
     /// Layers.
     pub layers: Vec<GpuLayer>,
+    /// What layers get of a token besides, where they do.
+    pub per_layer: Option<GpuPerLayerInputs>,
+    /// How residual streams beside the first begin and end, where there are several.
+    pub streams: Option<GpuStreamEnds>,
     /// Norm before the head.
     pub final_norm: u32,
     /// The head.
@@ -47,12 +54,8 @@ pub struct GpuModel {
 pub struct GpuLayer {
     /// Norm before attention.
     pub attn_norm: Option<u32>,
-    /// Query, key and value.
-    pub qkv: Vec<GpuLinear>,
-    /// Gains of queries and keys, for each head or for all of a token, as the configuration says.
-    pub qk_norm: Option<(u32, u32)>,
-    /// Attention output.
-    pub output: GpuLinear,
+    /// Attention.
+    pub attention: GpuAttention,
     /// Norm of what attention adds.
     pub post_attn_norm: Option<u32>,
     /// Norm before the feed-forward.
@@ -61,6 +64,14 @@ pub struct GpuLayer {
     pub ffn: GpuFeedForward,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<u32>,
+    /// What is added beside attention.
+    pub laurel: Option<GpuLaurel>,
+    /// What streams beside each other become.
+    pub streams: Option<GpuStreams>,
+    /// What follows the feed-forward.
+    pub per_layer: Option<GpuPerLayer>,
+    /// What the residual stream is multiplied with at last.
+    pub scale: Option<f32>,
 }
 
 /// A matrix and its bias.
@@ -116,6 +127,12 @@ pub struct GpuMlp {
     pub gated: bool,
     /// Gate, where there is one, and up projection.
     pub inner: Vec<GpuLinear>,
+    /// Gains of what the down projection reads.
+    pub norm: Option<u32>,
+    /// Gates below their mean and so many times their standard deviation are 0, and as much is taken off the others.
+    pub cutoff: Option<f32>,
+    /// Factors of xIELU above 0 and below.
+    pub xielu: [f32; 2],
     /// Down projection.
     pub down: GpuLinear,
 }
@@ -130,7 +147,8 @@ impl GpuModel {
             Embedding::Resident(tensor) => tensor,
             Embedding::OnDisk(_) => return Err(streamed()),
         };
-        let tensors = matrices(model)?;
+        let mut tensors = matrices(model)?;
+        tensors.extend(model.per_layer.iter().map(|inputs| &inputs.embedding));
         let native = |tensor: &&Tensor| tensor.native().filter(|rows| rows.quant().is_learned()).cloned();
         // A file has one set for all of its tensors.
         let learned = tensors.iter().chain([&embedding]).find_map(native);
@@ -143,6 +161,11 @@ impl GpuModel {
         let embedding_matrix = uploader.matrix(embedding)?;
         let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
         let layers = layers.collect::<Result<Vec<_>>>()?;
+        let per_layer = model.per_layer.as_ref();
+        let per_layer =
+            per_layer.map(|inputs| GpuPerLayerInputs::upload(&mut uploader, inputs)).transpose()?;
+        let streams = model.streams.as_ref();
+        let streams = streams.map(|ends| GpuStreamEnds::upload(&mut uploader, ends)).transpose()?;
         let matrix = match tied_head {
             true => embedding_matrix.clone(),
             false => uploader.matrix(resident(&model.head.weight)?)?,
@@ -163,6 +186,8 @@ impl GpuModel {
             has_positions,
             embedding_norm,
             layers,
+            per_layer,
+            streams,
             final_norm,
             head,
             vectors: Arc::new(vectors),
@@ -195,40 +220,46 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         norm: _,
         residual: _,
         embedding_scale: _,
+        residual_scale: _,
+        layer_scale: _,
+        logit_scale: _,
         logit_softcap: _,
-        // Refused below.
-        residual_scale,
-        logit_scale,
-        qkv_clip,
-        attention_sinks,
-        window_sinks: _,
-        value_heads,
-        sub_norms,
-        query_growth,
-        gate_clip,
-        // `step/attention`.
+        // `step`, `step/feed_forward`; those of recurrent mixers are of layers that are refused below.
+        multipliers: _,
+        // `step/attention`, `attention_weights`.
         qk_norm,
+        qkv_clip: _,
+        query_growth: _,
+        value_norm,
+        value_heads: _,
+        full_attention: _,
         attention_scale: _,
         attention_softcap: _,
+        attention_sinks: _,
+        window_sinks: _,
         sliding_window: _,
-        window_chunks,
-        attention_gate,
+        window_chunks: _,
+        attention_gate: _,
+        // `step/attention`; `state`, whose caches are shared.
+        shared_kv: _,
+        // `step/attention`, `step/feed_forward`, where the weights have such norms.
+        sub_norms: _,
+        // `step/per_layer`.
+        per_layer_embedding: _,
+        // `step/feed_forward`, which sees by the weights whether there is a gate, and which is sparse.
+        activation: _,
+        gated_ffn: _,
+        gate_sparsity: _,
+        experts,
+        // `step/latent`.
+        latent: _,
+        // `step/streams`.
+        streams: _,
+        laurel: _,
+        // Refused below.
+        gate_clip,
         recurrent,
         half_layers,
-        // `step/feed_forward`, which sees by the weights whether there is a gate.
-        activation,
-        gated_ffn: _,
-        experts,
-        latent,
-        full_attention,
-        shared_kv,
-        value_norm,
-        per_layer_embedding,
-        layer_scale,
-        streams,
-        laurel,
-        gate_sparsity,
-        multipliers,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -240,32 +271,9 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
     let refused = [
         (recurrent.is_some(), "recurrent layers"),
         (half_layers.is_some(), "layers of one part"),
-        (*attention_gate, "gates of attention"),
-        (latent.is_some(), "attention by way of latents (MLA)"),
-        (full_attention.is_some(), "layers with heads of several widths"),
-        (shared_kv.is_some(), "layers that share keys and values"),
-        (*value_norm, "norms of values"),
-        (per_layer_embedding.is_some(), "embeddings of layers"),
-        (*layer_scale, "scaled layers"),
-        (streams.is_some(), "residual streams beside each other (AltUp)"),
-        (laurel.is_some(), "learned residuals beside attention (LAuReL)"),
-        (!gate_sparsity.is_empty(), "sparse gates"),
-        (multipliers.is_some(), "scaled parts of layers"),
-        (residual_scale.is_some(), "scaled residual streams"),
-        (logit_scale.is_some(), "scaled logits"),
-        (qkv_clip.is_some(), "limited queries, keys and values"),
-        (*attention_sinks, "attention sinks"),
-        (value_heads.is_some(), "heads of values of another width"),
-        (*sub_norms, "norms before output projections"),
-        (query_growth.is_some(), "queries that grow with their position"),
         (gate_clip.is_some(), "limited gates"),
-        (*activation == Activation::Xielu, "xIELU"),
-        (*window_chunks, "attention within chunks"),
-        (
-            matches!(qk_norm, Some(QkNorm::RotatedHead | QkNorm::RotatedHeadPlain)),
-            "norms of queries and keys behind their rotation",
-        ),
-        (matches!(qk_norm, Some(QkNorm::HeadsApart)), "norms of queries and keys with gains for each head"),
+        // No architecture has both.
+        (*value_norm && *qk_norm == Some(QkNorm::HeadsApart), "norms of values beside gains for each head"),
     ];
     if let Some((_, what)) = refused.into_iter().find(|(is_there, _)| *is_there) {
         return Err(not_there(what));
@@ -313,21 +321,24 @@ fn check_experts(experts: &Experts) -> Result<()> {
 fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &LayerWeights) -> Result<GpuLayer> {
     let wanted =
         |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
-    let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
     let Some(attention) = layer.attention() else { return Err(not_there("recurrent layers")) };
     let Some(ffn) = &layer.ffn else { return Err(not_there("layers of one part")) };
     Ok(GpuLayer {
         attn_norm: wanted(uploader, &layer.attn_norm),
-        qkv: stack(uploader, [&attention.q].into_iter().chain(&attention.k).chain(&attention.v))?,
-        qk_norm: gains(uploader, &attention.q_norm).zip(gains(uploader, &attention.k_norm)),
-        output: linear(uploader, &attention.output)?,
+        attention: GpuAttention::upload(uploader, attention)?,
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, norm: _, cutoff: _, function: _ }) => {
+            FeedForward::Dense(Mlp { gate, up, down, norm, cutoff, function }) => {
                 GpuFeedForward::Dense(GpuMlp {
                     gated: gate.is_some(),
                     inner: stack(uploader, gate.iter().chain([up]))?,
+                    norm: norm_gains(uploader, norm),
+                    cutoff: *cutoff,
+                    xielu: match function {
+                        Function::Xielu { above, below } => [*above, *below],
+                        _ => [0.0; 2],
+                    },
                     down: linear(uploader, down)?,
                 })
             }
@@ -336,6 +347,17 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
             }
         },
         post_ffn_norm: wanted(uploader, &layer.post_ffn_norm),
+        laurel: match &layer.laurel {
+            Some(laurel) => Some(GpuLaurel::upload(uploader, laurel)?),
+            None => None,
+        },
+        streams: layer.streams.as_ref().map(|streams| GpuStreams::upload(uploader, streams)),
+        per_layer: layer
+            .per_layer
+            .as_ref()
+            .map(|of_layer| GpuPerLayer::upload(uploader, of_layer))
+            .transpose()?,
+        scale: layer.scale,
     })
 }
 
@@ -375,7 +397,7 @@ fn alike(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuMatrix> 
     Ok(first)
 }
 
-fn not_there(what: &str) -> RuntimeError {
+pub(super) fn not_there(what: &str) -> RuntimeError {
     RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") }
 }
 
@@ -383,7 +405,8 @@ fn unlike(what: &str) -> RuntimeError {
     RuntimeError::NoGpu { why: format!("experts {what} do not run there; use --device cpu") }
 }
 
-fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
+/// A matrix with all that belongs to it.
+pub(super) fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
     let matrix = uploader.matrix(resident(&linear.weight)?)?;
     Ok(with_vectors(uploader, matrix, linear))
 }
@@ -409,7 +432,7 @@ fn update(uploader: &mut Uploader<'_>, linear: &Linear) -> Option<GpuLowRank> {
 }
 
 /// Matrices over the same input, their outputs one behind the other; those that follow in the buffer are one.
-fn stack<'a>(
+pub(super) fn stack<'a>(
     uploader: &mut Uploader<'_>,
     linears: impl IntoIterator<Item = &'a Linear>,
 ) -> Result<Vec<GpuLinear>> {
@@ -437,6 +460,11 @@ fn stack<'a>(
     Ok(stacked)
 }
 
+/// Gains of a norm without biases.
+pub(super) fn norm_gains(uploader: &mut Uploader<'_>, norm: &Option<Norm>) -> Option<u32> {
+    norm.as_ref().map(|norm| uploader.vector(&norm.gain))
+}
+
 /// Gains, and for a kind that has them biases behind.
 fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
     let at = uploader.vector(&norm.gain);
@@ -452,18 +480,17 @@ fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
 /// Every matrix but the embedding.
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
-    for layer in &model.layers {
-        for linear in layer.mixer_and_ffn_linears() {
-            all.push(resident(&linear.weight)?);
-        }
+    for linear in model.linears() {
+        all.push(resident(&linear.weight)?);
     }
-    if !model.config.tied_head {
-        all.push(resident(&model.head.weight)?);
+    if model.config.tied_head {
+        // The head, which is last.
+        all.pop();
     }
     Ok(all)
 }
 
-fn resident(weight: &Weight) -> Result<&Tensor> {
+pub(super) fn resident(weight: &Weight) -> Result<&Tensor> {
     weight.resident().ok_or_else(streamed)
 }
 

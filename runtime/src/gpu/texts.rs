@@ -12,7 +12,8 @@ use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::{Inputs, MatVec, Output};
 use super::wgsl::norm::{AddAndNorm, Added, NormInPlace};
-use super::wgsl::place::Place;
+use super::wgsl::place::{HeadNorm, Place};
+use super::wgsl::streams::{StreamStep, Streams};
 
 /// A kernel as text.
 #[derive(Debug, Clone)]
@@ -61,6 +62,8 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         all.push((format!("mat-vec-expert-{quant}"), Kernel::MatVec(expert)));
         let down = MatVec { experts: Some(Inputs::OfChoice), bias: false, ..plain };
         all.push((format!("mat-vec-expert-down-{quant}"), Kernel::MatVec(down)));
+        let head = MatVec { experts: Some(Inputs::OfHead), ..down };
+        all.push((format!("mat-vec-head-{quant}"), Kernel::MatVec(head)));
         for square in [16, 8] {
             let kernel = MatMat { codes, bias: true, square };
             all.push((format!("mat-mat-{square}-{quant}"), Kernel::MatMat(kernel)));
@@ -79,7 +82,9 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         for (i, added) in [Added::Nothing, Added::Plain, Added::Normalized].into_iter().enumerate() {
             for residual in [Residual::Sequential, Residual::Parallel, Residual::ParallelOneNorm] {
                 for next in [true, false] {
-                    let kernel = AddAndNorm { kind, added, residual, next, bias, width: 200, threads: 128 };
+                    let scaled = next;
+                    let kernel =
+                        AddAndNorm { kind, added, residual, next, bias, scaled, width: 200, threads: 128 };
                     all.push((format!("norm-{name}-{i}-{residual:?}-{next}"), Kernel::AddAndNorm(kernel)));
                 }
             }
@@ -94,17 +99,50 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     {
         let name = if eight_bit { format!("{head_dim}-8bit") } else { head_dim.to_string() };
         for flag in [true, false] {
-            let place =
-                Place { head_dim, rotated: if flag { head_dim / 2 } else { 0 }, norm: flag, eight_bit };
+            let place = Place {
+                rotated: if flag { head_dim / 2 } else { 0 },
+                norm: flag.then_some(HeadNorm::Head),
+                ..Place::plain(head_dim, eight_bit)
+            };
             all.push((format!("place-{name}-{flag}"), Kernel::Place(place)));
-            let attend = Attend { head_dim, softcap: flag, slopes: !flag, is_whole: flag, eight_bit };
+            let attend = Attend {
+                key_dim: head_dim,
+                value_dim: if flag { head_dim } else { head_dim - 3 },
+                softcap: flag,
+                slopes: !flag,
+                sinks: flag,
+                in_chunks: !flag,
+                is_whole: flag,
+                eight_bit,
+            };
             all.push((format!("attend-{name}-{flag}"), Kernel::Attend(attend)));
         }
-        all.push((format!("join-{name}"), Kernel::Join(Join { head_dim, eight_bit })));
+        all.push((format!("join-{name}"), Kernel::Join(Join { value_dim: head_dim, eight_bit })));
+    }
+    for norm in [HeadNorm::RotatedHead, HeadNorm::RotatedHeadPlain, HeadNorm::HeadsApart] {
+        let place = Place {
+            rotated: 12,
+            norm: Some(norm),
+            value_norm: true,
+            clip: true,
+            value_scale: true,
+            growth: Some(1),
+            ..Place::plain(23, true)
+        };
+        all.push((format!("place-{norm:?}"), Kernel::Place(place)));
+    }
+    all.push(("activate-Xielu".into(), Kernel::Activate(Activation::Xielu, false)));
+    all.push(("scale".into(), Kernel::Scale));
+    all.push(("gate".into(), Kernel::Gate));
+    all.push(("split-queries".into(), Kernel::SplitQueries));
+    all.push(("cut-off".into(), Kernel::CutOff));
+    for step in StreamStep::ALL {
+        all.push((format!("streams-{step:?}"), Kernel::Streams(Streams { step, count: 4 })));
     }
     for kind in [Activation::Silu, Activation::Relu, Activation::GeluTanh, Activation::GeluErf] {
         all.push((format!("activate-{kind:?}"), Kernel::Activate(kind, false)));
         all.push((format!("activate-{kind:?}-gated"), Kernel::Activate(kind, true)));
+        all.push((format!("per-layer-{kind:?}"), Kernel::PerLayer(kind)));
     }
     all.push(("softcap".into(), Kernel::Softcap));
     all.push(("outliers".into(), Kernel::Outliers));

@@ -69,6 +69,7 @@ fn assert_close(source: &dyn source::WeightSource, name: &str) {
     let tokens = tokens(source.config().vocab, count);
     let (expected, found) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
     let distance = distance(&found, &expected);
+    println!("{name}: {distance:.2e}");
     assert!(distance <= LIMIT, "{name} on {}: {distance:.2e}", gpu.gpu().summary().name);
 }
 

@@ -1,8 +1,10 @@
 //! The feed-forward of a layer: one for all tokens, or some of many experts for each.
 
+use qsf_format::NormKind;
+
 use super::command::padded;
 use super::multiply::Way;
-use super::recorder::Recorder;
+use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::model::{GpuExperts, GpuFeedForward, GpuMlp};
 use crate::gpu::wgsl::mat_vec::{Inputs, Output};
@@ -19,18 +21,20 @@ impl Recorder<'_> {
 
     fn mlp(&mut self, tokens: usize, mlp: &GpuMlp) {
         let (config, buffers) = (&self.model.config, &self.state.buffers);
-        let (hidden, ffn) = (config.hidden as usize, config.ffn as usize);
+        let GpuMlp { gated, inner, norm, cutoff, xielu, down } = mlp;
+        let (hidden, ffn) = (config.hidden as usize, down.matrix.cols as usize);
         let (input, input_stride) = (&buffers.normed, padded(hidden));
-        let GpuMlp { gated, inner, down } = mlp;
-        let stride = padded(ffn);
+        let (activated, stride) = (buffers.activated.of(ffn), padded(ffn));
+        let factor = config.multipliers.map_or(1.0, |multipliers| multipliers.ffn_gate);
         if let [both] = &inner[..]
             && *gated
             && both.matrix.outliers.is_none()
             && both.updates.is_empty()
+            && factor == 1.0
+            && cutoff.is_none()
             && !self.on_matrix_units(tokens)
         {
-            let way =
-                Way { input, input_stride, output: &buffers.activated, output_stride: stride, first: 0 };
+            let way = Way { input, input_stride, output: activated, output_stride: stride, first: 0 };
             self.by_few(both, 0, tokens, Output::Gated(config.activation), &way);
         } else {
             let row = if *gated { 2 * ffn } else { ffn };
@@ -39,15 +43,24 @@ impl Recorder<'_> {
                 self.linear(linear, tokens, &way);
                 way.first += linear.matrix.rows as usize;
             }
+            if let Some(deviations) = cutoff {
+                let job = [ffn as u32, row as u32, deviations.to_bits()];
+                self.push(Kernel::CutOff, &[&buffers.inner], &job, (tokens as u32, 1, 1));
+            }
+            let [above, below] = xielu.map(f32::to_bits);
             self.push(
                 Kernel::Activate(config.activation, *gated),
-                &[&buffers.inner, &buffers.activated],
-                &[ffn as u32, stride as u32],
+                &[&buffers.inner, activated],
+                &[ffn as u32, stride as u32, factor.to_bits(), above, below],
                 (ffn.div_ceil(pointwise::THREADS) as u32, tokens as u32, 1),
             );
         }
+        if let Some(gain) = norm {
+            let part = RowPart { width: ffn, stride, first: 0 };
+            self.norm_in_place(tokens, NormKind::RmsNorm, activated, part, *gain);
+        }
         let way = Way {
-            input: &buffers.activated,
+            input: activated,
             input_stride: stride,
             output: &buffers.projected,
             output_stride: hidden,

@@ -4,7 +4,10 @@
 //! |---|---|
 //! | `layers` | a step as a whole |
 //! | `attention`, `attend` | attention of a layer, and its part over the cache |
+//! | `latent` | attention by way of latents |
 //! | `feed_forward` | feed-forward of a layer, with or without experts |
+//! | `streams` | residual streams beside each other |
+//! | `per_layer` | what a layer gets of a token besides the residual stream |
 //! | `multiply`, `low_rank` | matrices, and what adapters add to them |
 //! | `recorder`, `command` | what makes commands, and one of them |
 
@@ -12,10 +15,13 @@ pub mod attend;
 mod attention;
 mod command;
 mod feed_forward;
+mod latent;
 pub mod layers;
 mod low_rank;
 pub mod multiply;
+mod per_layer;
 mod recorder;
+mod streams;
 
 pub use command::{Command, MANY, MAX_BLOCK, padded};
 pub use recorder::Recorder;

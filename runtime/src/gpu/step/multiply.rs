@@ -30,6 +30,7 @@ pub struct TokenRows {
 }
 
 /// Where a matrix reads and writes.
+#[derive(Clone, Copy)]
 pub struct Way<'a> {
     pub input: &'a Arc<Buffer>,
     /// Floats from one input row to the next.
@@ -123,6 +124,7 @@ impl Recorder<'_> {
             0,
             words,
             mixture.used,
+            0,
         ];
         let buffers =
             [&matrix.buffer, way.input, way.output, &self.model.vectors, &self.state.buffers.chosen];
@@ -181,6 +183,7 @@ pub fn few(
         linear.bias.unwrap_or(0),
         0,
         1,
+        0,
     ];
     Command::new(Kernel::MatVec(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
 }
@@ -192,7 +195,7 @@ const MOST_FOR_INTEGERS: usize = 512;
 
 /// The kernel for `rows` outputs, and its workgroups: those of large matrices share inputs among more panels, small ones are
 /// spread over the device by more threads for each panel.
-fn shape(
+pub(super) fn shape(
     abilities: Abilities,
     matrix: &GpuMatrix,
     rows: u32,

@@ -48,6 +48,8 @@ pub enum Inputs {
     OfToken,
     /// Its own.
     OfChoice,
+    /// Its own, of which each token has one for each head, and each head a matrix.
+    OfHead,
 }
 
 /// Quads whose inputs are in registers at once.
@@ -65,11 +67,20 @@ impl MatVec {
         };
         let x_first = match self.experts {
             Some(Inputs::OfToken) => "job.x_first + group.z / job.used * job.x_stride",
-            Some(Inputs::OfChoice) => "job.x_first + group.z * job.x_stride",
+            Some(Inputs::OfChoice | Inputs::OfHead) => "job.x_first + group.z * job.x_stride",
             None => "job.x_first",
+        };
+        let of_head = self.experts == Some(Inputs::OfHead);
+        let y_first = if of_head {
+            "job.y_first + group.z / job.used * job.y_stride + group.z % job.used * job.head_stride"
+        } else {
+            "job.y_first + group.z * job.y_stride"
         };
         let text = Template::new(FILE)
             .when("EXPERTS", self.experts.is_some())
+            .when("CHOSEN", self.experts.is_some() && !of_head)
+            .word("MATRIX", if of_head { "group.z % job.used" } else { "chosen[2u * group.z]" })
+            .word("Y_FIRST", y_first)
             .when("BIAS", self.bias)
             .when("GATED", self.output != Output::Store)
             .number("SUMS", threads * panels * tokens)

@@ -1,13 +1,13 @@
 // Matrices in panels times one or a few vectors. A workgroup makes the outputs of some panels. Sixteen threads are the rows of a panel,
 // and the others of the workgroup share its superblocks with them.
 
-struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32 }
+struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32, head_stride: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> w: array<u32>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> vectors: array<f32>;
-//: if EXPERTS
+//: if CHOSEN
 @group(0) @binding(4) var<storage, read> chosen: array<u32>;
 //: end
 var<workgroup> part: array<f32, SUMS>;
@@ -20,8 +20,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let slice = lid >> 4u;
     let first = (group.x + group.y * MAX_GROUPS) * OWN_PANELS;
     //: if EXPERTS
-    let start = chosen[2u * group.z] * job.expert_words;
-    let y_first = job.y_first + group.z * job.y_stride;
+    let start = (MATRIX) * job.expert_words;
+    let y_first = Y_FIRST;
     //: else
     let start = 0u;
     let y_first = job.y_first;

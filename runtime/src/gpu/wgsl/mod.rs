@@ -12,6 +12,8 @@
 //! | `route` | which experts a token goes through, and their results together |
 //! | `choose`, `likeliest` | the likeliest token; the likeliest of them |
 //! | `low_rank` | what adapters add to a matrix |
+//! | `streams` | residual streams beside each other |
+//! | `cut_off` | gates of which most are 0 |
 //! | `levels`, `key` | tables of levels, logits as keys; no kernels of their own |
 //! | `sum` | words added up, to measure other kernels by |
 //! | `template` | how places in a text become values; no kernel of its own |
@@ -20,6 +22,7 @@ pub mod activation;
 pub mod attend;
 pub mod choose;
 pub mod codes;
+pub mod cut_off;
 pub mod eight_bit;
 pub mod embed;
 mod int_dot;
@@ -33,5 +36,6 @@ pub mod norm;
 pub mod place;
 pub mod pointwise;
 pub mod route;
+pub mod streams;
 pub mod sum;
 mod template;
