@@ -91,6 +91,9 @@ impl GpuExperts {
         let Mixture { router, choice_bias, experts, shared, beside } = mixture;
         let function =
             experts.first().map(|expert| expert.function).ok_or_else(|| unlike("that are none"))?;
+        if matches!(function, qsf_cpu::Function::Xielu { .. }) {
+            return Err(unlike("with xIELU"));
+        }
         let of_each = |part: fn(&crate::weights::Mlp) -> Option<&Linear>| -> Vec<&Linear> {
             experts.iter().filter_map(part).collect()
         };
@@ -100,7 +103,7 @@ impl GpuExperts {
             choice_bias: choice_bias.as_ref().map(|bias| uploader.vector(bias)),
             factors: beside.as_ref().map(|beside| uploader.vector(&beside.scale)),
             inner: GpuInner::upload(uploader, &gates, &ups)?,
-            function: super::model::function(function)?,
+            function: super::model::function(function),
             down: GpuStack::upload(uploader, &of_each(|expert| Some(&expert.down)))?,
             shared: match shared {
                 Some(Shared { router, mlp: of_all }) => Some(GpuShared {

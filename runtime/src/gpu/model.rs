@@ -5,10 +5,13 @@ use std::sync::Arc;
 use qsf_format::{Activation, BUILT_IN, CodeTables, ModelConfig, NormKind, QkNorm};
 use wgpu::Buffer;
 
+use super::attention_weights::GpuAttention;
 use super::device::Gpu;
 use super::experts::{GpuExperts, check_experts};
 use super::mixer::{GpuRecurrent, upload_recurrent};
+use super::per_layer::{GpuPerLayer, GpuPerLayerInputs};
 use super::room::Room;
+use super::streams::{GpuLaurel, GpuStreamEnds, GpuStreams};
 use super::weights::{GpuMatrix, Uploader};
 use super::wgsl::activation::Function;
 use crate::error::{Result, RuntimeError};
@@ -30,6 +33,10 @@ pub struct GpuModel {
     pub embedding_norm: Option<u32>,
     /// Layers.
     pub layers: Vec<GpuLayer>,
+    /// What layers get of a token besides, where they do.
+    pub per_layer: Option<GpuPerLayerInputs>,
+    /// How residual streams beside the first begin and end, where there are several.
+    pub streams: Option<GpuStreamEnds>,
     /// Norm before the head.
     pub final_norm: u32,
     /// The head.
@@ -62,6 +69,14 @@ pub struct GpuLayer {
     pub ffn: Option<GpuFeedForward>,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<u32>,
+    /// What is added beside attention.
+    pub laurel: Option<GpuLaurel>,
+    /// What streams beside each other become.
+    pub streams: Option<GpuStreams>,
+    /// What follows the feed-forward.
+    pub per_layer: Option<GpuPerLayer>,
+    /// What the residual stream is multiplied with at last.
+    pub scale: Option<f32>,
 }
 
 impl GpuLayer {
@@ -74,16 +89,6 @@ impl GpuLayer {
     pub fn first_norm(&self) -> Option<u32> {
         if self.has_mixer() { self.attn_norm } else { self.ffn_norm }
     }
-}
-
-/// Attention of a layer.
-pub struct GpuAttention {
-    /// Query, key and value.
-    pub qkv: Vec<GpuLinear>,
-    /// Gains of queries and keys, for each head or for all of a token, as the configuration says.
-    pub qk_norm: Option<(u32, u32)>,
-    /// Attention output.
-    pub output: GpuLinear,
 }
 
 /// A matrix and its bias.
@@ -129,6 +134,12 @@ pub struct GpuMlp {
     pub width: usize,
     /// Gate, where there is one, and up projection.
     pub inner: Vec<GpuLinear>,
+    /// Gains of what the down projection reads.
+    pub norm: Option<u32>,
+    /// Gates below their mean and so many times their standard deviation are 0, and as much is taken off the others.
+    pub cutoff: Option<f32>,
+    /// Factors of xIELU above 0 and below.
+    pub xielu: [f32; 2],
     /// Down projection.
     pub down: GpuLinear,
 }
@@ -143,7 +154,8 @@ impl GpuModel {
             Embedding::Resident(tensor) => tensor,
             Embedding::OnDisk(_) => return Err(streamed()),
         };
-        let tensors = matrices(model)?;
+        let mut tensors = matrices(model)?;
+        tensors.extend(model.per_layer.iter().map(|inputs| &inputs.embedding));
         let native = |tensor: &&Tensor| tensor.native().filter(|rows| rows.quant().is_learned()).cloned();
         // A file has one set for all of its tensors.
         let learned = tensors.iter().chain([&embedding]).find_map(native);
@@ -156,6 +168,11 @@ impl GpuModel {
         let embedding_matrix = uploader.matrix(embedding)?;
         let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
         let layers = layers.collect::<Result<Vec<_>>>()?;
+        let per_layer = model.per_layer.as_ref();
+        let per_layer =
+            per_layer.map(|inputs| GpuPerLayerInputs::upload(&mut uploader, inputs)).transpose()?;
+        let streams = model.streams.as_ref();
+        let streams = streams.map(|ends| GpuStreamEnds::upload(&mut uploader, ends)).transpose()?;
         let matrix = match tied_head {
             true => embedding_matrix.clone(),
             false => uploader.matrix(resident(&model.head.weight)?)?,
@@ -176,6 +193,8 @@ impl GpuModel {
             has_positions,
             embedding_norm,
             layers,
+            per_layer,
+            streams,
             final_norm,
             head,
             vectors: Arc::new(vectors),
@@ -208,44 +227,48 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         norm: _,
         residual: _,
         embedding_scale: _,
+        residual_scale: _,
+        layer_scale: _,
+        logit_scale: _,
         logit_softcap: _,
-        // Refused below.
-        residual_scale,
-        logit_scale,
-        qkv_clip,
-        attention_sinks,
-        window_sinks: _,
-        value_heads,
-        sub_norms,
-        query_growth,
-        // `step/attention`.
+        // `step/layers`, `step/recurrent`, `step/feed_forward`, `mixer`.
+        multipliers: _,
+        // `step/attention`, `attention_weights`.
         qk_norm,
+        qkv_clip: _,
+        query_growth: _,
+        value_norm,
+        value_heads: _,
+        full_attention: _,
         attention_scale: _,
         attention_softcap: _,
+        attention_sinks: _,
+        window_sinks: _,
         sliding_window: _,
-        window_chunks,
-        attention_gate,
+        window_chunks: _,
+        attention_gate: _,
         // `step/recurrent`, `mixer`.
         recurrent: _,
         // `step/layers`, which sees by the weights what a layer has.
         half_layers: _,
-        // `step/feed_forward`, which sees by the weights whether there is a gate, and what is done to inner values.
-        activation,
+        // `step/attention`; `state`, whose caches are shared.
+        shared_kv: _,
+        // `step/attention`, `step/feed_forward`, where the weights have such norms.
+        sub_norms: _,
+        // `step/per_layer`.
+        per_layer_embedding: _,
+        // `step/feed_forward`, which sees by the weights whether there is a gate, whether it is sparse, and what is done to inner values.
+        activation: _,
         gate_clip: _,
         gated_ffn: _,
+        gate_sparsity: _,
         // `experts`, `wgsl/route`.
         experts,
-        latent,
-        full_attention,
-        shared_kv,
-        value_norm,
-        per_layer_embedding,
-        layer_scale,
-        streams,
-        laurel,
-        gate_sparsity,
-        // `step/layers`, `step/recurrent`, `step/feed_forward`, `mixer`.
-        multipliers: _,
+        // `step/latent`.
+        latent: _,
+        // `step/streams`.
+        streams: _,
+        laurel: _,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -255,30 +278,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         pad: _,
     } = config;
     let refused = [
-        (*attention_gate, "gates of attention"),
-        (latent.is_some(), "attention by way of latents (MLA)"),
-        (full_attention.is_some(), "layers with heads of several widths"),
-        (shared_kv.is_some(), "layers that share keys and values"),
-        (*value_norm, "norms of values"),
-        (per_layer_embedding.is_some(), "embeddings of layers"),
-        (*layer_scale, "scaled layers"),
-        (streams.is_some(), "residual streams beside each other (AltUp)"),
-        (laurel.is_some(), "learned residuals beside attention (LAuReL)"),
-        (!gate_sparsity.is_empty(), "sparse gates"),
-        (residual_scale.is_some(), "scaled residual streams"),
-        (logit_scale.is_some(), "scaled logits"),
-        (qkv_clip.is_some(), "limited queries, keys and values"),
-        (*attention_sinks, "attention sinks"),
-        (value_heads.is_some(), "heads of values of another width"),
-        (*sub_norms, "norms before output projections"),
-        (query_growth.is_some(), "queries that grow with their position"),
-        (*activation == Activation::Xielu, "xIELU"),
-        (*window_chunks, "attention within chunks"),
-        (
-            matches!(qk_norm, Some(QkNorm::RotatedHead | QkNorm::RotatedHeadPlain)),
-            "norms of queries and keys behind their rotation",
-        ),
-        (matches!(qk_norm, Some(QkNorm::HeadsApart)), "norms of queries and keys with gains for each head"),
+        // No architecture has both.
+        (*value_norm && *qk_norm == Some(QkNorm::HeadsApart), "norms of values beside gains for each head"),
     ];
     if let Some((_, what)) = refused.into_iter().find(|(is_there, _)| *is_there) {
         return Err(not_there(what));
@@ -292,13 +293,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
 fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &LayerWeights) -> Result<GpuLayer> {
     let wanted =
         |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
-    let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
     let attention = match layer.attention() {
-        Some(attention) => Some(GpuAttention {
-            qkv: stack(uploader, [&attention.q].into_iter().chain(&attention.k).chain(&attention.v))?,
-            qk_norm: gains(uploader, &attention.q_norm).zip(gains(uploader, &attention.k_norm)),
-            output: linear(uploader, &attention.output)?,
-        }),
+        Some(attention) => Some(GpuAttention::upload(uploader, attention)?),
         None => None,
     };
     let recurrent = match layer.recurrent() {
@@ -320,41 +316,59 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         ffn_norm: wanted(uploader, &layer.ffn_norm),
         ffn,
         post_ffn_norm: wanted(uploader, &layer.post_ffn_norm),
+        laurel: match &layer.laurel {
+            Some(laurel) => Some(GpuLaurel::upload(uploader, laurel)?),
+            None => None,
+        },
+        streams: layer.streams.as_ref().map(|streams| GpuStreams::upload(uploader, streams)),
+        per_layer: layer
+            .per_layer
+            .as_ref()
+            .map(|of_layer| GpuPerLayer::upload(uploader, of_layer))
+            .transpose()?,
+        scale: layer.scale,
     })
 }
 
 /// A feed-forward.
 pub(super) fn mlp(uploader: &mut Uploader<'_>, mlp: &Mlp) -> Result<GpuMlp> {
-    let Mlp { gate, up, down, norm: _, cutoff: _, function: between } = mlp;
+    let Mlp { gate, up, down, norm, cutoff, function: between } = mlp;
     Ok(GpuMlp {
         gated: gate.is_some(),
-        function: function(*between)?,
+        function: function(*between),
         width: up.weight.rows(),
         inner: stack(uploader, gate.iter().chain([up]))?,
+        norm: norm_gains(uploader, norm),
+        cutoff: *cutoff,
+        xielu: match between {
+            qsf_cpu::Function::Xielu { above, below } => [*above, *below],
+            _ => [0.0; 2],
+        },
         down: linear(uploader, down)?,
     })
 }
 
 /// The function of a feed-forward, as kernels have it.
-pub(super) fn function(function: qsf_cpu::Function) -> Result<Function> {
+pub(super) fn function(function: qsf_cpu::Function) -> Function {
     use qsf_cpu::Function as Of;
-    Ok(Function::Named(match function {
+    Function::Named(match function {
         Of::GeluErf => Activation::GeluErf,
         Of::GeluTanh => Activation::GeluTanh,
         Of::Silu => Activation::Silu,
         Of::Relu => Activation::Relu,
         Of::Relu2 => Activation::Relu2,
-        Of::Xielu { .. } => return Err(not_there("xIELU")),
+        Of::Xielu { .. } => Activation::Xielu,
         Of::ClippedSilu { alpha, limit } => {
-            return Ok(Function::Clipped { alpha: alpha.to_bits(), limit: limit.to_bits() });
+            return Function::Clipped { alpha: alpha.to_bits(), limit: limit.to_bits() };
         }
-    }))
+    })
 }
 
 pub(super) fn not_there(what: &str) -> RuntimeError {
     RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") }
 }
 
+/// A matrix with all that belongs to it.
 pub(super) fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
     let matrix = uploader.matrix(resident(&linear.weight)?)?;
     Ok(with_vectors(uploader, matrix, linear))
@@ -409,6 +423,11 @@ pub(super) fn stack<'a>(
     Ok(stacked)
 }
 
+/// Gains of a norm without biases.
+pub(super) fn norm_gains(uploader: &mut Uploader<'_>, norm: &Option<Norm>) -> Option<u32> {
+    norm.as_ref().map(|norm| uploader.vector(&norm.gain))
+}
+
 /// Gains, and for a kind that has them biases behind.
 pub(super) fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
     let at = uploader.vector(&norm.gain);
@@ -424,13 +443,12 @@ pub(super) fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Nor
 /// Every matrix but the embedding.
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
-    for layer in &model.layers {
-        for linear in layer.mixer_and_ffn_linears() {
-            all.push(resident(&linear.weight)?);
-        }
+    for linear in model.linears() {
+        all.push(resident(&linear.weight)?);
     }
-    if !model.config.tied_head {
-        all.push(resident(&model.head.weight)?);
+    if model.config.tied_head {
+        // The head, which is last.
+        all.pop();
     }
     Ok(all)
 }

@@ -43,6 +43,7 @@ pub struct Choices {
 }
 
 /// Where a matrix reads and writes.
+#[derive(Clone, Copy)]
 pub struct Way<'a> {
     pub input: &'a Arc<Buffer>,
     /// Floats from one input row to the next.
@@ -112,6 +113,7 @@ impl Recorder<'_> {
             bias.unwrap_or(0),
             *words,
             self.used(),
+            0,
         ];
         let buffers = &self.state.buffers;
         let which = if choices.tiles.is_some() { &buffers.tiles } else { &buffers.chosen };
@@ -200,6 +202,7 @@ pub fn few(
         linear.bias.unwrap_or(0),
         0,
         1,
+        0,
     ];
     Command::new(Kernel::MatVec(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
 }
@@ -211,7 +214,7 @@ const MOST_FOR_INTEGERS: usize = 512;
 
 /// The kernel for `rows` outputs, and its workgroups: those of large matrices share inputs among more panels, small ones are
 /// spread over the device by more threads for each panel.
-fn shape(
+pub(super) fn shape(
     abilities: Abilities,
     matrix: &GpuMatrix,
     rows: u32,

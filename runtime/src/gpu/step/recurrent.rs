@@ -1,6 +1,9 @@
 //! The recurrent mixer of a layer: project, convolve, mix, project back. All tokens of a step are one dispatch of each kernel.
 
+use std::sync::Arc;
+
 use qsf_format::{Multipliers, NormKind, Recurrent, RecurrentMixer};
+use wgpu::Buffer;
 
 use super::command::padded;
 use super::multiply::Way;
@@ -17,8 +20,14 @@ use crate::gpu::wgsl::recurrence::{Recurrence, Rule};
 const GATED_PART: usize = 1024;
 
 impl Recorder<'_> {
-    /// What the recurrent mixer of layer `index` adds for the normalized rows, into `projected`.
-    pub(super) fn recurrent(&mut self, tokens: usize, index: usize, weights: &GpuRecurrent) {
+    /// What the recurrent mixer of layer `index` makes of the normalized rows, into `output`.
+    pub(super) fn recurrent(
+        &mut self,
+        tokens: usize,
+        index: usize,
+        weights: &GpuRecurrent,
+        output: &Arc<Buffer>,
+    ) {
         let (model, state) = (self.model, self.state);
         let (Some(recurrent), Some(sides)) = (&model.config.recurrent, state.recurrent.step(index)) else {
             return;
@@ -36,7 +45,7 @@ impl Recorder<'_> {
         let way = Way {
             input: &buffers.mixer.mixed,
             input_stride: padded(buffers.mixer.places.mixed),
-            output: &buffers.projected,
+            output,
             output_stride: model.config.hidden as usize,
             first: 0,
         };
@@ -129,7 +138,7 @@ impl Recorder<'_> {
             let parts = [(0, rank), (rank, state), (rank + state, state)];
             for ((first, width), gains) in parts.into_iter().zip(norms) {
                 let part = RowPart { width, stride: row, first: selected + first };
-                self.norm_in_place_by(tokens, NormKind::RmsNorm, output, part, gains, epsilon);
+                self.norm_parts(tokens, 1, NormKind::RmsNorm, output, part, (gains, epsilon));
             }
         }
         self.push(

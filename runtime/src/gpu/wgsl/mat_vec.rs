@@ -47,6 +47,8 @@ pub enum Inputs {
     OfToken,
     /// Its own.
     OfChoice,
+    /// Its own, of which each token has one for each head, and each head a matrix.
+    OfHead,
 }
 
 impl Inputs {
@@ -54,7 +56,7 @@ impl Inputs {
     pub(super) fn row(experts: Option<Inputs>) -> &'static str {
         match experts {
             Some(Inputs::OfToken) => "group.y / job.used",
-            Some(Inputs::OfChoice) | None => "group.y",
+            Some(Inputs::OfChoice | Inputs::OfHead) | None => "group.y",
         }
     }
 }
@@ -79,16 +81,29 @@ impl MatVec {
             Some(Inputs::OfChoice) => {
                 ("job.x_first + group.z * job.x_stride", "job.y_first + group.z * job.y_stride")
             }
+            Some(Inputs::OfHead) => (
+                "job.x_first + group.z * job.x_stride",
+                "job.y_first + group.z / job.used * job.y_stride + group.z % job.used * job.head_stride",
+            ),
             None => ("job.x_first", "job.y_first"),
+        };
+        let of_head = self.experts == Some(Inputs::OfHead);
+        let chosen = self.experts.is_some() && !of_head;
+        let bias_first = match self.experts {
+            Some(Inputs::OfToken | Inputs::OfChoice) => {
+                format!("job.bias + expert * job.rows * {}u", panels / self.own_panels())
+            }
+            Some(Inputs::OfHead) | None => "job.bias".into(),
         };
         let tile_words = if self.is_tiled() { tokens + 1 } else { 2 };
         let text = Template::new(FILE)
-            .when("EXPERTS", self.experts.is_some())
+            .when("CHOSEN", chosen)
+            .word("MATRIX", if of_head { "group.z % job.used * job.expert_words" } else { "0u" })
             .when("TILED", self.is_tiled())
             .when("BIAS", self.bias)
             .number("TILE_WORDS", tile_words)
             .number("NONE", NONE as usize)
-            .number("PARTS", panels / self.own_panels())
+            .word("BIAS_FIRST", bias_first)
             .when("GATED", self.output != Output::Store)
             .number("SUMS", threads * panels * tokens)
             .float("SHIFT", shift)
@@ -124,7 +139,10 @@ impl MatVec {
     /// Where the vectors of a tile begin.
     fn rows(&self) -> String {
         let divided = if self.experts == Some(Inputs::OfToken) { "/ job.used" } else { "" };
-        let row = |token: usize| self.part("row").word("TOKEN", token).word("DIVIDED", divided).make();
+        let row = |token: usize| {
+            let row = self.part("row").word("TOKEN", token).word("DIVIDED", divided);
+            row.number("NONE", NONE as usize).make()
+        };
         (0..self.tokens).map(row).collect()
     }
 

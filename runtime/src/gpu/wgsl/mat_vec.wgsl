@@ -1,13 +1,13 @@
 // Matrices in panels times one or a few vectors. A workgroup makes the outputs of some panels. Sixteen threads are the rows of a panel,
 // and the others of the workgroup share its superblocks with them.
 
-struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32 }
+struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32, head_stride: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> w: array<u32>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> vectors: array<f32>;
-//: if EXPERTS
+//: if CHOSEN
 @group(0) @binding(4) var<storage, read> chosen: array<u32>;
 //: end
 var<workgroup> part: array<f32, SUMS>;
@@ -19,7 +19,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = lid & 15u;
     let slice = lid >> 4u;
     let first = (group.x + group.y * MAX_GROUPS) * OWN_PANELS;
-    //: if EXPERTS
+    //: if CHOSEN
     // Where the group's part of `chosen` begins: an expert, and then the choices of a tile, or the weight of one choice.
     let tile = group.z * TILE_WORDS;
     let expert = chosen[tile];
@@ -27,18 +27,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (expert == NONE) { return; }
     //: end
     let start = expert * job.expert_words;
-    let bias = job.bias + expert * job.rows * PARTS;
     //: else
-    let start = 0u;
-    let bias = job.bias;
+    let start = MATRIX;
     //: end
     //: if TILED
-    let x_first = job.x_first;
     let y_first = job.y_first;
+    let x_first = job.x_first;
     //: insert ROWS
     //: else
-    let x_first = X_FIRST;
     let y_first = Y_FIRST;
+    let x_first = X_FIRST;
     //: end
     //: insert FILL_TABLE
     //: insert PANELS
@@ -56,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 t += part[(p * TOKENS + token) * THREADS + k * 16u + r];
             }
             //: if BIAS
-            t += vectors[bias + output];
+            t += vectors[BIAS_FIRST + output];
             //: end
             //: if GATED
             var u = 0.0;
@@ -66,7 +64,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                     t += part[((p + OWN_PANELS) * TOKENS + token) * THREADS + k * 16u + r];
                 }
                 //: if BIAS
-                t += vectors[bias + job.rows + output];
+                t += vectors[BIAS_FIRST + job.rows + output];
                 //: end
                 u = t;
             }

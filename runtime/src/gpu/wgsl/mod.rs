@@ -14,6 +14,8 @@
 //! | `experts` | tiles of choices, weighted inputs, and results of experts together |
 //! | `choose`, `likeliest` | the likeliest token; the likeliest of them |
 //! | `low_rank` | what adapters add to a matrix |
+//! | `streams` | residual streams beside each other |
+//! | `cut_off` | gates of which most are 0 |
 //! | `levels`, `key` | tables of levels, logits as keys; no kernels of their own |
 //! | `sum` | words added up, to measure other kernels by |
 //! | `template` | how places in a text become values; no kernel of its own |
@@ -23,6 +25,7 @@ pub mod attend;
 pub mod choose;
 pub mod codes;
 pub mod convolve;
+pub mod cut_off;
 pub mod eight_bit;
 pub mod embed;
 pub mod experts;
@@ -39,5 +42,6 @@ pub mod place;
 pub mod pointwise;
 pub mod recurrence;
 pub mod route;
+pub mod streams;
 pub mod sum;
 mod template;
