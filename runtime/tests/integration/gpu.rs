@@ -62,7 +62,7 @@ fn tokens(vocab: u32, count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect()
 }
 
-fn assert_close(source: &dyn source::WeightSource, name: &str) {
+pub fn assert_close(source: &dyn source::WeightSource, name: &str) {
     let cpu = cpu_decoder(source);
     let gpu = gpu_decoder(&cpu);
     let count = 100.min(source.config().max_positions as usize);
@@ -85,7 +85,7 @@ fn runs_there(path: &Path) -> bool {
 /// Those of the repository, or of the folder `QSF_GOLDEN`, but for those that are refused by name.
 fn golden_models() -> Vec<PathBuf> {
     let other = std::env::var_os("QSF_GOLDEN").map(PathBuf::from);
-    let least = if other.is_some() { 1 } else { 25 };
+    let least = if other.is_some() { 1 } else { 58 };
     let folder = other.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden"));
     let mut models: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -152,7 +152,7 @@ fn models_that_were_named_compute_what_the_cpu_computes() {
     }
 }
 
-fn llama() -> ModelConfig {
+pub fn llama() -> ModelConfig {
     ModelConfig {
         architecture: "llama".into(),
         layers: 2,

@@ -81,6 +81,10 @@ impl MatVec {
             }
             None => ("job.x_first", "job.y_first"),
         };
+        let bias_first = match self.experts {
+            Some(_) => format!("job.bias + expert * job.rows * {}u", panels / self.own_panels()),
+            None => "job.bias".into(),
+        };
         let tile_words = if self.is_tiled() { tokens + 1 } else { 2 };
         let text = Template::new(FILE)
             .when("EXPERTS", self.experts.is_some())
@@ -88,7 +92,7 @@ impl MatVec {
             .when("BIAS", self.bias)
             .number("TILE_WORDS", tile_words)
             .number("NONE", NONE as usize)
-            .number("PARTS", panels / self.own_panels())
+            .word("BIAS_FIRST", bias_first)
             .when("GATED", self.output != Output::Store)
             .number("SUMS", threads * panels * tokens)
             .float("SHIFT", shift)
@@ -124,7 +128,10 @@ impl MatVec {
     /// Where the vectors of a tile begin.
     fn rows(&self) -> String {
         let divided = if self.experts == Some(Inputs::OfToken) { "/ job.used" } else { "" };
-        let row = |token: usize| self.part("row").word("TOKEN", token).word("DIVIDED", divided).make();
+        let row = |token: usize| {
+            let row = self.part("row").word("TOKEN", token).word("DIVIDED", divided);
+            row.number("NONE", NONE as usize).make()
+        };
         (0..self.tokens).map(row).collect()
     }
 

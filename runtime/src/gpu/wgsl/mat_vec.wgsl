@@ -27,18 +27,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (expert == NONE) { return; }
     //: end
     let start = expert * job.expert_words;
-    let bias = job.bias + expert * job.rows * PARTS;
     //: else
     let start = 0u;
-    let bias = job.bias;
     //: end
     //: if TILED
-    let x_first = job.x_first;
     let y_first = job.y_first;
+    let x_first = job.x_first;
     //: insert ROWS
     //: else
-    let x_first = X_FIRST;
     let y_first = Y_FIRST;
+    let x_first = X_FIRST;
     //: end
     //: insert FILL_TABLE
     //: insert PANELS
@@ -56,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 t += part[(p * TOKENS + token) * THREADS + k * 16u + r];
             }
             //: if BIAS
-            t += vectors[bias + output];
+            t += vectors[BIAS_FIRST + output];
             //: end
             //: if GATED
             var u = 0.0;
@@ -66,7 +64,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                     t += part[((p + OWN_PANELS) * TOKENS + token) * THREADS + k * 16u + r];
                 }
                 //: if BIAS
-                t += vectors[bias + job.rows + output];
+                t += vectors[BIAS_FIRST + job.rows + output];
                 //: end
                 u = t;
             }
