@@ -14,8 +14,9 @@ use qsf_cpu::Isa;
 
 /// Bytes that are handed to the driver at once: it copies them to memory of its own first.
 const SLICE_BYTES: usize = 64 << 20;
-/// Where matrices begin in a buffer. Panels of every type are a multiple of this, so that there is nothing between matrices.
-const ALIGN: u64 = 32;
+/// Where matrices begin in a buffer. Panels of every type are a multiple of this, for their sixteen rows have whole bytes, so that there
+/// is nothing between matrices.
+const ALIGN: u64 = 16;
 /// Buffers are as large as this, if the device allows it; a larger matrix has a larger one.
 const BUFFER_BYTES: u64 = 1 << 30;
 

@@ -2,6 +2,7 @@
 //! device.
 
 mod attention;
+mod experts;
 mod likeliest;
 mod route;
 
