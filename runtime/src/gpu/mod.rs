@@ -9,6 +9,7 @@
 //! | `wgsl` | the text of the kernels |
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
+//! | `linears` | matrices with their biases and adapters; norms |
 //! | `room` | whether a model fits |
 //! | `model`, `attention_weights` | a model in buffers |
 //! | `latent` | attention by way of latents, weights and buffers |
@@ -33,6 +34,7 @@ mod input_rows;
 mod kernels;
 mod latent;
 mod likeliest;
+mod linears;
 mod measure;
 mod model;
 mod panels;

@@ -10,6 +10,8 @@ mod decoder;
 mod early_exit;
 #[cfg(feature = "gpu")]
 mod gpu;
+#[cfg(feature = "gpu")]
+mod gpu_attention;
 #[cfg(feature = "gpu-texts")]
 mod gpu_texts;
 mod kv_cache;

@@ -3,7 +3,7 @@
 use super::multiply::Way;
 use super::recorder::Recorder;
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::GpuLinear;
+use crate::gpu::linears::GpuLinear;
 use crate::gpu::wgsl::low_rank::{LowRankStep, THREADS};
 
 impl Recorder<'_> {

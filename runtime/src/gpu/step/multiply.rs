@@ -9,7 +9,7 @@ use super::command::{Command, MANY};
 use super::recorder::Recorder;
 use crate::gpu::device::Abilities;
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::GpuLinear;
+use crate::gpu::linears::GpuLinear;
 use crate::gpu::weights::GpuMatrix;
 use crate::gpu::wgsl::mat_mat::{self, MatMat};
 use crate::gpu::wgsl::mat_vec::{Inputs, MAX_GROUPS, MatVec, Output};
