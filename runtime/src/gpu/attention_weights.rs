@@ -3,7 +3,7 @@
 use qsf_format::ModelConfig;
 
 use super::latent::GpuLatent;
-use super::model::{GpuLinear, linear, norm_gains, stack};
+use super::linears::{GpuLinear, linear, norm_gains, stack};
 use super::weights::Uploader;
 use crate::error::Result;
 use crate::weights::{AttentionWeights, Linear};

@@ -7,7 +7,7 @@ use wgpu::Buffer;
 
 use super::device::Gpu;
 use super::input_rows::InputRows;
-use super::model::{GpuLinear, linear, not_there, resident};
+use super::linears::{GpuLinear, linear, not_there, resident};
 use super::weights::{GpuMatrix, Uploader};
 use crate::error::Result;
 use crate::weights::{AttentionWeights, LatentWeights, Linear};

@@ -3,7 +3,7 @@
 use qsf_cpu::SelectiveScan;
 use qsf_format::{ModelConfig, Multipliers, RecurrentMixer};
 
-use super::model::{GpuLinear, linear, stack};
+use super::linears::{GpuLinear, linear, stack};
 use super::weights::Uploader;
 use crate::error::Result;
 use crate::weights::RecurrentWeights;

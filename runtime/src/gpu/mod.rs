@@ -9,6 +9,7 @@
 //! | `wgsl` | the text of the kernels |
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
+//! | `linears`, `mlp` | matrices with their biases and adapters, and norms; feed-forwards |
 //! | `room` | whether a model fits |
 //! | `model`, `attention_weights`, `mixer`, `experts` | a model in buffers; its attention, its recurrent mixers and its mixtures of experts |
 //! | `latent` | attention by way of latents, weights and buffers |
@@ -37,9 +38,11 @@ mod input_rows;
 mod kernels;
 mod latent;
 mod likeliest;
+mod linears;
 mod measure;
 mod mixer;
 mod mixer_buffers;
+mod mlp;
 mod model;
 mod panels;
 mod per_layer;

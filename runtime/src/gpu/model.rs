@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use qsf_format::{Activation, BUILT_IN, CodeTables, ModelConfig, NormKind, QkNorm};
+use qsf_format::{BUILT_IN, CodeTables, ModelConfig, QkNorm};
 use wgpu::Buffer;
 
 use super::attention_weights::GpuAttention;
 use super::device::Gpu;
 use super::experts::{GpuExperts, check_experts};
+use super::linears::{GpuLinear, norm, not_there, resident, streamed, with_vectors};
 use super::mixer::{GpuRecurrent, upload_recurrent};
+use super::mlp::GpuMlp;
 use super::per_layer::{GpuPerLayer, GpuPerLayerInputs};
 use super::room::Room;
 use super::streams::{GpuLaurel, GpuStreamEnds, GpuStreams};
 use super::weights::{GpuMatrix, Uploader};
-use super::wgsl::activation::Function;
-use crate::error::{Result, RuntimeError};
+use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::weights::{Embedding, FeedForward, LayerWeights, Linear, Mlp, Model, Norm, Weight};
+use crate::weights::{Embedding, FeedForward, LayerWeights, Model, Norm};
 use qsf_cpu::Isa;
 
 /// A model.
@@ -91,57 +92,12 @@ impl GpuLayer {
     }
 }
 
-/// A matrix and its bias.
-#[derive(Clone)]
-pub struct GpuLinear {
-    /// The matrix.
-    pub matrix: GpuMatrix,
-    /// Where the bias begins among the vectors.
-    pub bias: Option<u32>,
-    /// What adapters add, each to some of the rows.
-    pub updates: Vec<GpuLowRank>,
-}
-
-/// What adapters add to some rows of a matrix: two narrow matrices among the vectors.
-#[derive(Clone)]
-pub struct GpuLowRank {
-    /// The first of the rows in its matrix, and how many.
-    pub first: u32,
-    pub rows: u32,
-    pub inputs: u32,
-    pub rank: u32,
-    /// Where `rank` x `inputs` begins.
-    pub down: u32,
-    /// Where `rank` x `rows` begins.
-    pub up: u32,
-}
-
 /// A feed-forward.
 pub enum GpuFeedForward {
     /// One for all tokens.
     Dense(GpuMlp),
     /// Some of many for each token.
     Experts(GpuExperts),
-}
-
-/// A feed-forward for all tokens.
-pub struct GpuMlp {
-    /// Whether there is a gate.
-    pub gated: bool,
-    /// What is done to each inner value.
-    pub function: Function,
-    /// Inner values.
-    pub width: usize,
-    /// Gate, where there is one, and up projection.
-    pub inner: Vec<GpuLinear>,
-    /// Gains of what the down projection reads.
-    pub norm: Option<u32>,
-    /// Gates below their mean and so many times their standard deviation are 0, and as much is taken off the others.
-    pub cutoff: Option<f32>,
-    /// Factors of xIELU above 0 and below.
-    pub xielu: [f32; 2],
-    /// Down projection.
-    pub down: GpuLinear,
 }
 
 impl GpuModel {
@@ -302,7 +258,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         None => None,
     };
     let ffn = match &layer.ffn {
-        Some(FeedForward::Dense(dense)) => Some(GpuFeedForward::Dense(mlp(uploader, dense)?)),
+        Some(FeedForward::Dense(dense)) => Some(GpuFeedForward::Dense(GpuMlp::upload(uploader, dense)?)),
         Some(FeedForward::Experts(mixture)) => {
             Some(GpuFeedForward::Experts(GpuExperts::upload(uploader, config, mixture)?))
         }
@@ -330,116 +286,6 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     })
 }
 
-/// A feed-forward.
-pub(super) fn mlp(uploader: &mut Uploader<'_>, mlp: &Mlp) -> Result<GpuMlp> {
-    let Mlp { gate, up, down, norm, cutoff, function: between } = mlp;
-    Ok(GpuMlp {
-        gated: gate.is_some(),
-        function: function(*between),
-        width: up.weight.rows(),
-        inner: stack(uploader, gate.iter().chain([up]))?,
-        norm: norm_gains(uploader, norm),
-        cutoff: *cutoff,
-        xielu: match between {
-            qsf_cpu::Function::Xielu { above, below } => [*above, *below],
-            _ => [0.0; 2],
-        },
-        down: linear(uploader, down)?,
-    })
-}
-
-/// The function of a feed-forward, as kernels have it.
-pub(super) fn function(function: qsf_cpu::Function) -> Function {
-    use qsf_cpu::Function as Of;
-    Function::Named(match function {
-        Of::GeluErf => Activation::GeluErf,
-        Of::GeluTanh => Activation::GeluTanh,
-        Of::Silu => Activation::Silu,
-        Of::Relu => Activation::Relu,
-        Of::Relu2 => Activation::Relu2,
-        Of::Xielu { .. } => Activation::Xielu,
-        Of::ClippedSilu { alpha, limit } => {
-            return Function::Clipped { alpha: alpha.to_bits(), limit: limit.to_bits() };
-        }
-    })
-}
-
-pub(super) fn not_there(what: &str) -> RuntimeError {
-    RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") }
-}
-
-/// A matrix with all that belongs to it.
-pub(super) fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
-    let matrix = uploader.matrix(resident(&linear.weight)?)?;
-    Ok(with_vectors(uploader, matrix, linear))
-}
-
-/// A matrix with its bias and what adapters add to it.
-fn with_vectors(uploader: &mut Uploader<'_>, matrix: GpuMatrix, linear: &Linear) -> GpuLinear {
-    let bias = linear.bias.as_deref().map(|bias| uploader.vector(bias));
-    GpuLinear { matrix, bias, updates: update(uploader, linear).into_iter().collect() }
-}
-
-/// What adapters add to a matrix.
-fn update(uploader: &mut Uploader<'_>, linear: &Linear) -> Option<GpuLowRank> {
-    let low_rank = linear.low_rank.as_ref()?;
-    let [outputs, inputs] = low_rank.shape();
-    Some(GpuLowRank {
-        first: 0,
-        rows: outputs as u32,
-        inputs: inputs as u32,
-        rank: low_rank.rank() as u32,
-        down: uploader.vector(&low_rank.down_rows()),
-        up: uploader.vector(&low_rank.up_columns()),
-    })
-}
-
-/// Matrices over the same input, their outputs one behind the other; those that follow in the buffer are one.
-pub(super) fn stack<'a>(
-    uploader: &mut Uploader<'_>,
-    linears: impl IntoIterator<Item = &'a Linear>,
-) -> Result<Vec<GpuLinear>> {
-    let linears: Vec<&Linear> = linears.into_iter().collect();
-    // All matrices before all biases or after them: biases of one matrix must follow each other.
-    let mut biases = linears.iter().map(|linear| linear.bias.as_deref().map(|bias| uploader.vector(bias)));
-    let biases: Vec<Option<u32>> = biases.by_ref().collect();
-    let all_or_none = biases.iter().all(|bias| bias.is_some() == biases[0].is_some());
-    let mut stacked: Vec<GpuLinear> = Vec::new();
-    for (linear, bias) in linears.into_iter().zip(biases) {
-        let matrix = uploader.matrix(resident(&linear.weight)?)?;
-        let (mut first, mut below) = (0, Some(matrix));
-        if let Some(above) = stacked.last_mut().filter(|_| all_or_none) {
-            first = above.matrix.rows;
-            below = below.and_then(|matrix| above.matrix.join(matrix));
-        }
-        if let Some(matrix) = below {
-            stacked.push(GpuLinear { matrix, bias, updates: Vec::new() });
-            first = 0;
-        }
-        if let (Some(to), Some(update)) = (stacked.last_mut(), update(uploader, linear)) {
-            to.updates.push(GpuLowRank { first, ..update });
-        }
-    }
-    Ok(stacked)
-}
-
-/// Gains of a norm without biases.
-pub(super) fn norm_gains(uploader: &mut Uploader<'_>, norm: &Option<Norm>) -> Option<u32> {
-    norm.as_ref().map(|norm| uploader.vector(&norm.gain))
-}
-
-/// Gains, and for a kind that has them biases behind.
-pub(super) fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
-    let at = uploader.vector(&norm.gain);
-    if config.norm.kind == NormKind::LayerNorm {
-        match &norm.bias {
-            Some(bias) => uploader.vector(bias),
-            None => uploader.vector(&vec![0.0; norm.gain.len()]),
-        };
-    }
-    at
-}
-
 /// Every matrix but the embedding.
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
@@ -451,14 +297,4 @@ fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
         all.pop();
     }
     Ok(all)
-}
-
-pub(super) fn resident(weight: &Weight) -> Result<&Tensor> {
-    weight.resident().ok_or_else(streamed)
-}
-
-fn streamed() -> RuntimeError {
-    RuntimeError::NoGpu {
-        why: "weights within a RAM budget are not for the GPU; leave out --ram-budget".into(),
-    }
 }

@@ -8,7 +8,7 @@ use wgpu::Buffer;
 
 use super::device::Gpu;
 use super::input_rows::InputRows;
-use super::model::{GpuLinear, linear};
+use super::linears::{GpuLinear, linear};
 use super::weights::Uploader;
 use crate::error::Result;
 use crate::weights::{Laurel, StreamEnds, StreamWeights};

@@ -11,6 +11,8 @@ mod early_exit;
 #[cfg(feature = "gpu")]
 mod gpu;
 #[cfg(feature = "gpu")]
+mod gpu_attention;
+#[cfg(feature = "gpu")]
 mod gpu_experts;
 #[cfg(feature = "gpu")]
 mod gpu_recurrent;

@@ -9,7 +9,8 @@ use super::command::padded;
 use super::multiply::Way;
 use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::{GpuFeedForward, GpuMlp};
+use crate::gpu::mlp::GpuMlp;
+use crate::gpu::model::GpuFeedForward;
 use crate::gpu::wgsl::mat_vec::Output;
 use crate::gpu::wgsl::pointwise;
 

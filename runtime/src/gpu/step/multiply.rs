@@ -11,7 +11,7 @@ use super::recorder::Recorder;
 use crate::gpu::device::Abilities;
 use crate::gpu::experts::GpuStack;
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::GpuLinear;
+use crate::gpu::linears::GpuLinear;
 use crate::gpu::weights::GpuMatrix;
 use crate::gpu::wgsl::mat_mat::{self, MatMat};
 use crate::gpu::wgsl::mat_vec::{Inputs, MAX_GROUPS, MatVec, Output};

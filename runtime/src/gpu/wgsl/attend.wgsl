@@ -180,7 +180,7 @@ if (lid + FIRST < THREADS) {
 let pTURN = g + FIRST;
 let vTURN = values[mine + (start + min(pTURN, last)) * VALUE_CHUNKS];
 //: if EIGHT_BIT
-let fTURN = scales[h + (start + min(pTURN, last)) * VALUE_SCALE_WORDS];
+let cTURN = scales[h + (start + min(pTURN, last)) * VALUE_SCALE_WORDS];
 //: end
 
 //: part weigh
@@ -192,9 +192,9 @@ let wTURN = select(0.0, scores[min(pTURN, 63u) >> 2u][pTURN & 3u], pTURN < TILE)
 
 //: part weigh_codes
 //: if INSIDE
-let wTURN = scores[pTURN >> 2u][pTURN & 3u] * (unpack2x16float(fTURN >> half_at).x * ONE);
+let wTURN = scores[pTURN >> 2u][pTURN & 3u] * (unpack2x16float(cTURN >> half_at).x * ONE);
 //: else
-let wTURN = select(0.0, scores[min(pTURN, 63u) >> 2u][pTURN & 3u], pTURN < TILE) * (unpack2x16float(fTURN >> half_at).x * ONE);
+let wTURN = select(0.0, scores[min(pTURN, 63u) >> 2u][pTURN & 3u], pTURN < TILE) * (unpack2x16float(cTURN >> half_at).x * ONE);
 //: end
 
 //: part add_value
