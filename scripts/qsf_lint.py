@@ -1,6 +1,6 @@
 """What format-spec/SPEC.md asks of writers and readers need not check, and which tensors a model must have."""
 import numpy as np
-import qsf_forward
+import qsf_tensors
 from qsf_file import KINDS
 from qsf_values import LEARNED, learned_pieces, pieces
 
@@ -91,7 +91,7 @@ def kind_faults(m, listing):
         if layout == 3 and kind in (24, 25, 26) and m["experts"] and rows % (16 * m["experts"]["count"]):
             yield f"layer {layer} {KINDS[kind]}: experts that are not whole panels"
     for layer in [None, *range(m["layers"])]:
-        must, may = qsf_forward.tensor_kinds(m, layer)
+        must, may = qsf_tensors.tensor_kinds(m, layer)
         have = {k: v for k, v in parts.get(layer, {}).items() if k in KINDS}  # unknown ones are optional
         where = "" if layer is None else f"layer {layer} "
         for k in must.keys() - have.keys():

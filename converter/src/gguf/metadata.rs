@@ -55,6 +55,10 @@ pub(super) fn model_metadata(source: &dyn WeightSource, names: &GgufNames) -> Re
     }
     let mut model = Keys::new(names.architecture());
     add_model(&mut model, source.config(), names);
+    if source.tokenizer_json().is_none() {
+        // llama.cpp counts the tokens of a file's tokenizer, and where there is none refuses a file without this key.
+        model.set("vocab_size", Value::U32(source.config().vocab));
+    }
     let mut pairs = vec![
         ("general.architecture".into(), Value::Text(names.architecture().into())),
         ("general.type".into(), Value::Text("model".into())),
