@@ -49,7 +49,7 @@ pub enum Inputs {
     /// Its own.
     OfChoice,
     /// Its own, of which each token has one for each head, and each head a matrix.
-    OfHead,
+    EachHead,
 }
 
 /// Quads whose inputs are in registers at once.
@@ -67,10 +67,10 @@ impl MatVec {
         };
         let x_first = match self.experts {
             Some(Inputs::OfToken) => "job.x_first + group.z / job.used * job.x_stride",
-            Some(Inputs::OfChoice | Inputs::OfHead) => "job.x_first + group.z * job.x_stride",
+            Some(Inputs::OfChoice | Inputs::EachHead) => "job.x_first + group.z * job.x_stride",
             None => "job.x_first",
         };
-        let of_head = self.experts == Some(Inputs::OfHead);
+        let of_head = self.experts == Some(Inputs::EachHead);
         let y_first = if of_head {
             "job.y_first + group.z / job.used * job.y_stride + group.z % job.used * job.head_stride"
         } else {
