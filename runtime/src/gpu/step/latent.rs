@@ -166,7 +166,7 @@ impl Recorder<'_> {
         let GpuHeads { first: matrix, words } = matrices;
         let heads = self.model.config.heads as usize;
         let (kernel, groups) = shape(self.abilities, matrix, matrix.rows, 1, Output::Store);
-        let kernel = MatVec { experts: Some(Inputs::OfHead), ..kernel };
+        let kernel = MatVec { experts: Some(Inputs::EachHead), ..kernel };
         // A dimension of a dispatch has few workgroups.
         let most = (MAX_GROUPS / heads).max(1);
         for first in (0..tokens).step_by(most) {

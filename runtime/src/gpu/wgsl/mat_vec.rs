@@ -48,7 +48,7 @@ pub enum Inputs {
     /// Its own.
     OfChoice,
     /// Its own, of which each token has one for each head, and each head a matrix.
-    OfHead,
+    EachHead,
 }
 
 impl Inputs {
@@ -56,7 +56,7 @@ impl Inputs {
     pub(super) fn row(experts: Option<Inputs>) -> &'static str {
         match experts {
             Some(Inputs::OfToken) => "group.y / job.used",
-            Some(Inputs::OfChoice | Inputs::OfHead) | None => "group.y",
+            Some(Inputs::OfChoice | Inputs::EachHead) | None => "group.y",
         }
     }
 }
@@ -81,19 +81,19 @@ impl MatVec {
             Some(Inputs::OfChoice) => {
                 ("job.x_first + group.z * job.x_stride", "job.y_first + group.z * job.y_stride")
             }
-            Some(Inputs::OfHead) => (
+            Some(Inputs::EachHead) => (
                 "job.x_first + group.z * job.x_stride",
                 "job.y_first + group.z / job.used * job.y_stride + group.z % job.used * job.head_stride",
             ),
             None => ("job.x_first", "job.y_first"),
         };
-        let of_head = self.experts == Some(Inputs::OfHead);
+        let of_head = self.experts == Some(Inputs::EachHead);
         let chosen = self.experts.is_some() && !of_head;
         let bias_first = match self.experts {
             Some(Inputs::OfToken | Inputs::OfChoice) => {
                 format!("job.bias + expert * job.rows * {}u", panels / self.own_panels())
             }
-            Some(Inputs::OfHead) | None => "job.bias".into(),
+            Some(Inputs::EachHead) | None => "job.bias".into(),
         };
         let tile_words = if self.is_tiled() { tokens + 1 } else { 2 };
         let text = Template::new(FILE)

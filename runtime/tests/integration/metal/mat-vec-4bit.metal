@@ -23,6 +23,7 @@ struct Job {
     uint bias;
     uint expert_words;
     uint used;
+    uint head_stride;
 };
 typedef uint type_1[1];
 typedef metal::float4 type_4[1];
