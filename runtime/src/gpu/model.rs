@@ -95,7 +95,7 @@ pub enum GpuFeedForward {
     /// One for all tokens.
     Dense(GpuMlp),
     /// Some of many for each token.
-    Experts(GpuExperts),
+    Experts(Box<GpuExperts>),
 }
 
 /// A feed-forward for all tokens.
@@ -284,7 +284,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
         ffn: match ffn {
             FeedForward::Dense(dense) => GpuFeedForward::Dense(mlp(uploader, dense)?),
             FeedForward::Experts(mixture) => {
-                GpuFeedForward::Experts(GpuExperts::upload(uploader, config, mixture)?)
+                GpuFeedForward::Experts(Box::new(GpuExperts::upload(uploader, config, mixture)?))
             }
         },
         post_ffn_norm: wanted(uploader, &layer.post_ffn_norm),
