@@ -36,7 +36,7 @@ impl ExpertRoom {
         let Some(experts) = &config.experts else { return ExpertRoom::default() };
         let mixtures = || {
             model.layers.iter().filter_map(|layer| match &layer.ffn {
-                Some(GpuFeedForward::Experts(experts)) => Some(experts),
+                Some(GpuFeedForward::Experts(experts)) => Some(&**experts),
                 Some(GpuFeedForward::Dense(_)) | None => None,
             })
         };

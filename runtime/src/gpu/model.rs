@@ -97,7 +97,7 @@ pub enum GpuFeedForward {
     /// One for all tokens.
     Dense(GpuMlp),
     /// Some of many for each token.
-    Experts(GpuExperts),
+    Experts(Box<GpuExperts>),
 }
 
 impl GpuModel {
@@ -260,7 +260,7 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     let ffn = match &layer.ffn {
         Some(FeedForward::Dense(dense)) => Some(GpuFeedForward::Dense(GpuMlp::upload(uploader, dense)?)),
         Some(FeedForward::Experts(mixture)) => {
-            Some(GpuFeedForward::Experts(GpuExperts::upload(uploader, config, mixture)?))
+            Some(GpuFeedForward::Experts(Box::new(GpuExperts::upload(uploader, config, mixture)?)))
         }
         None => None,
     };
