@@ -2,8 +2,7 @@
 
 use super::experts::GpuInner;
 use super::model::{GpuFeedForward, GpuModel};
-use super::step::experts::TILE;
-use super::step::padded;
+use super::step::{TILE, padded};
 use super::wgsl::experts::most_tiles;
 
 /// Words of each buffer for steps of so many tokens; 0 of what a model does not need.
@@ -36,8 +35,8 @@ impl ExpertRoom {
         let Some(experts) = &config.experts else { return ExpertRoom::default() };
         let mixtures = || {
             model.layers.iter().filter_map(|layer| match &layer.ffn {
-                GpuFeedForward::Experts(experts) => Some(&**experts),
-                GpuFeedForward::Dense(_) => None,
+                Some(GpuFeedForward::Experts(experts)) => Some(&**experts),
+                Some(GpuFeedForward::Dense(_)) | None => None,
             })
         };
         let (count, width) = (experts.count as usize, experts.ffn as usize);

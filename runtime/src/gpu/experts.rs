@@ -4,7 +4,8 @@
 
 use qsf_format::{Experts, ModelConfig};
 
-use super::model::{GpuLinear, GpuLowRank, GpuMlp, linear, mlp, norm, not_there, resident};
+use super::linears::{GpuLinear, GpuLowRank, linear, norm, not_there, resident};
+use super::mlp::{GpuMlp, function};
 use super::weights::{GpuMatrix, Uploader};
 use super::wgsl::activation::Function;
 use super::wgsl::route::MOST_GROUPS;
@@ -89,8 +90,10 @@ impl GpuExperts {
         mixture: &Mixture,
     ) -> Result<GpuExperts> {
         let Mixture { router, choice_bias, experts, shared, beside } = mixture;
-        let function =
-            experts.first().map(|expert| expert.function).ok_or_else(|| unlike("that are none"))?;
+        let between = experts.first().map(|expert| expert.function).ok_or_else(|| unlike("that are none"))?;
+        if matches!(between, qsf_cpu::Function::Xielu { .. }) {
+            return Err(unlike("with xIELU"));
+        }
         let of_each = |part: fn(&crate::weights::Mlp) -> Option<&Linear>| -> Vec<&Linear> {
             experts.iter().filter_map(part).collect()
         };
@@ -100,12 +103,12 @@ impl GpuExperts {
             choice_bias: choice_bias.as_ref().map(|bias| uploader.vector(bias)),
             factors: beside.as_ref().map(|beside| uploader.vector(&beside.scale)),
             inner: GpuInner::upload(uploader, &gates, &ups)?,
-            function: super::model::function(function)?,
+            function: function(between),
             down: GpuStack::upload(uploader, &of_each(|expert| Some(&expert.down)))?,
             shared: match shared {
                 Some(Shared { router, mlp: of_all }) => Some(GpuShared {
                     router: router.as_ref().map(|router| linear(uploader, router)).transpose()?,
-                    mlp: mlp(uploader, of_all)?,
+                    mlp: GpuMlp::upload(uploader, of_all)?,
                 }),
                 None => None,
             },

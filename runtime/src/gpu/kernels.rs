@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qsf_format::{CodeTables, Encoding, GridLevels, QuantType};
+use qsf_format::{Activation, CodeTables, Encoding, GridLevels, QuantType};
 use rayon::prelude::*;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
@@ -14,15 +14,19 @@ use wgpu::{
 use super::wgsl::activation::{ERROR_FUNCTION, Function};
 use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
+use super::wgsl::convolve::Convolve;
 use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
 use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::{Inputs, MatVec};
+use super::wgsl::mixer_gate::MixerGate;
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
 use super::wgsl::place::Place;
+use super::wgsl::recurrence::Recurrence;
 use super::wgsl::route::Route;
-use super::wgsl::{experts, pointwise, sum};
+use super::wgsl::streams::Streams;
+use super::wgsl::{cut_off, experts, pointwise, sum};
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,8 +49,30 @@ pub enum Kernel {
     Join(Join),
     /// The function of a feed-forward, of a gate if there is one.
     Activate(Function, bool),
+    /// What a mixer gives added to what attention beside it gives.
+    AddBeside,
+    /// A part of each row copied.
+    Copy,
+    /// The convolution of a recurrent mixer.
+    Convolve(Convolve),
+    /// Its state.
+    Recurrence(Recurrence),
+    /// The gate of what that gives.
+    MixerGate(MixerGate),
     /// Logits are capped.
     Softcap,
+    /// Logits are multiplied.
+    Scale,
+    /// What attention gives is let through by gates.
+    Gate,
+    /// What a layer gets of a token, let through by gates.
+    PerLayer(Activation),
+    /// Queries of attention by way of latents, taken apart.
+    SplitQueries,
+    /// Residual streams beside each other.
+    Streams(Streams),
+    /// Gates become 0 below a limit.
+    CutOff,
     /// Weights that are stored apart from their blocks; with inputs, those of experts that were chosen.
     Outliers(Option<Inputs>),
     /// What adapters add to a matrix; with inputs, to those of experts that were chosen.
@@ -84,7 +110,18 @@ impl Kernel {
             Kernel::Attend(kernel) => kernel.wgsl(),
             Kernel::Join(kernel) => kernel.wgsl(),
             Kernel::Activate(function, gated) => pointwise::activate(function, gated),
+            Kernel::AddBeside => pointwise::add_beside(),
+            Kernel::Copy => pointwise::copy(),
+            Kernel::Convolve(kernel) => kernel.wgsl(),
+            Kernel::Recurrence(kernel) => kernel.wgsl(),
+            Kernel::MixerGate(kernel) => kernel.wgsl(),
             Kernel::Softcap => pointwise::softcap(),
+            Kernel::Scale => pointwise::scale(),
+            Kernel::Gate => pointwise::gate(),
+            Kernel::PerLayer(kind) => pointwise::per_layer(kind),
+            Kernel::SplitQueries => pointwise::split_queries(),
+            Kernel::Streams(kernel) => kernel.wgsl(),
+            Kernel::CutOff => cut_off::wgsl(),
             Kernel::Outliers(experts) => pointwise::outliers(experts),
             Kernel::LowRank(step, experts) => step.wgsl(experts),
             Kernel::Route(kernel) => kernel.wgsl(),
@@ -101,16 +138,19 @@ impl Kernel {
     /// Of each buffer that it uses, whether it only reads it.
     pub const fn reads_only(self) -> &'static [bool] {
         match self {
-            Kernel::MatVec(MatVec { experts: Some(_), .. }) => &[true, true, false, true, true],
+            Kernel::MatVec(MatVec { experts: Some(Inputs::OfToken | Inputs::OfChoice), .. }) => {
+                &[true, true, false, true, true]
+            }
             Kernel::Embed(_) | Kernel::MatVec(_) | Kernel::MatMat(_) => &[true, true, false, true],
             Kernel::AddAndNorm(_) => &[false, true, false, true],
             Kernel::Place(Place { eight_bit: true, .. }) => &[false, false, false, true, true, false],
             Kernel::Place(_) => &[false, false, false, true, true],
             Kernel::Attend(Attend { eight_bit: true, .. }) => &[true, true, true, false, true, true],
             Kernel::Attend(_) => &[true, true, true, false, true],
-            Kernel::NormInPlace(_) => &[false, true],
+            Kernel::NormInPlace(_) | Kernel::AddBeside => &[false, true],
             Kernel::Join(_)
             | Kernel::Activate(..)
+            | Kernel::Copy
             | Kernel::Choose(_)
             | Kernel::Likeliest(_)
             | Kernel::Tiles(..)
@@ -121,7 +161,14 @@ impl Kernel {
             | Kernel::Gather(_)
             | Kernel::AddShared(true)
             | Kernel::LowRank(_, None) => &[true, false, true],
-            Kernel::Softcap => &[false],
+            Kernel::Softcap | Kernel::Scale | Kernel::CutOff => &[false],
+            Kernel::Gate => &[true, false],
+            Kernel::PerLayer(_) => &[true, true, true, false],
+            Kernel::SplitQueries => &[true, false, false],
+            Kernel::Streams(_) => &[false, false, false, false, false, true],
+            Kernel::Convolve(_) => &[true, false, true, false, true],
+            Kernel::Recurrence(_) => &[true, true, true, false, false, true],
+            Kernel::MixerGate(_) => &[false, true, true],
             Kernel::LowRank(_, Some(_)) | Kernel::Outliers(None) => &[true, false, true, true],
             Kernel::Outliers(Some(_)) => &[true, false, true, true, true],
         }
@@ -133,15 +180,25 @@ impl Kernel {
             Kernel::Embed(_) => 6,
             Kernel::AddShared(_) => 1,
             Kernel::LowRank(LowRankStep::Down, _) => 6,
-            Kernel::LowRank(LowRankStep::Up, _) => 5,
-            Kernel::NormInPlace(_) | Kernel::AddAndNorm(_) => 4,
-            Kernel::MatVec(_) => 11,
-            Kernel::MatMat(_) => 8,
-            Kernel::Place(_) => 8,
-            Kernel::Attend(_) | Kernel::Route(_) => 9,
-            Kernel::Join(_) | Kernel::Likeliest(_) | Kernel::Weigh => 3,
-            Kernel::Activate(..)
-            | Kernel::Softcap
+            Kernel::LowRank(LowRankStep::Up, _) | Kernel::Convolve(_) | Kernel::SplitQueries => 5,
+            Kernel::NormInPlace(_)
+            | Kernel::Copy
+            | Kernel::AddBeside
+            | Kernel::Gate
+            | Kernel::PerLayer(_) => 4,
+            Kernel::AddAndNorm(_) | Kernel::MixerGate(_) => 7,
+            Kernel::CutOff => 3,
+            Kernel::Recurrence(_) => 13,
+            Kernel::MatVec(_) => 12,
+            Kernel::MatMat(_) | Kernel::Streams(_) => 8,
+            Kernel::Place(_) => 16,
+            Kernel::Attend(_) => 12,
+            Kernel::Route(_) => 9,
+            Kernel::Join(_) => 4,
+            Kernel::Likeliest(_) | Kernel::Weigh => 3,
+            Kernel::Activate(..) => 5,
+            Kernel::Softcap
+            | Kernel::Scale
             | Kernel::Choose(_)
             | Kernel::Tiles(..)
             | Kernel::Gather(_)

@@ -7,14 +7,18 @@ use super::wgsl::activation::Function;
 use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
 use super::wgsl::codes::PanelCodes;
+use super::wgsl::convolve::Convolve;
 use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
 use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
 use super::wgsl::mat_vec::{Inputs, MatVec, Output};
+use super::wgsl::mixer_gate::{GateNorm, MixerGate};
 use super::wgsl::norm::{AddAndNorm, Added, NormInPlace};
-use super::wgsl::place::Place;
+use super::wgsl::place::{HeadNorm, Place};
+use super::wgsl::recurrence::{Recurrence, Rule};
 use super::wgsl::route::Route;
+use super::wgsl::streams::{StreamStep, Streams};
 
 /// A kernel as text.
 #[derive(Debug, Clone)]
@@ -70,8 +74,10 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         all.push((format!("mat-vec-expert-down-{quant}"), Kernel::MatVec(down)));
         let tiled = MatVec { tokens: 4, threads: 128, bias: true, ..expert };
         all.push((format!("mat-vec-experts-{quant}"), Kernel::MatVec(tiled)));
-        let down = MatVec { tokens: 4, threads: 128, ..down };
-        all.push((format!("mat-vec-experts-down-{quant}"), Kernel::MatVec(down)));
+        let tiled = MatVec { tokens: 4, threads: 128, ..down };
+        all.push((format!("mat-vec-experts-down-{quant}"), Kernel::MatVec(tiled)));
+        let head = MatVec { experts: Some(Inputs::OfHead), ..down };
+        all.push((format!("mat-vec-head-{quant}"), Kernel::MatVec(head)));
         for square in [16, 8] {
             let kernel = MatMat { codes, bias: true, square };
             all.push((format!("mat-mat-{square}-{quant}"), Kernel::MatMat(kernel)));
@@ -90,7 +96,9 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         for (i, added) in [Added::Nothing, Added::Plain, Added::Normalized].into_iter().enumerate() {
             for residual in [Residual::Sequential, Residual::Parallel, Residual::ParallelOneNorm] {
                 for next in [true, false] {
-                    let kernel = AddAndNorm { kind, added, residual, next, bias, width: 200, threads: 128 };
+                    let scaled = next;
+                    let kernel =
+                        AddAndNorm { kind, added, residual, next, bias, scaled, width: 200, threads: 128 };
                     all.push((format!("norm-{name}-{i}-{residual:?}-{next}"), Kernel::AddAndNorm(kernel)));
                 }
             }
@@ -105,13 +113,45 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     {
         let name = if eight_bit { format!("{head_dim}-8bit") } else { head_dim.to_string() };
         for flag in [true, false] {
-            let place =
-                Place { head_dim, rotated: if flag { head_dim / 2 } else { 0 }, norm: flag, eight_bit };
+            let place = Place {
+                rotated: if flag { head_dim / 2 } else { 0 },
+                norm: flag.then_some(HeadNorm::Head),
+                ..Place::plain(head_dim, eight_bit)
+            };
             all.push((format!("place-{name}-{flag}"), Kernel::Place(place)));
-            let attend = Attend { head_dim, softcap: flag, slopes: !flag, is_whole: flag, eight_bit };
+            let attend = Attend {
+                key_dim: head_dim,
+                value_dim: if flag { head_dim } else { head_dim - 3 },
+                softcap: flag,
+                slopes: !flag,
+                sinks: flag,
+                in_chunks: !flag,
+                is_whole: flag,
+                eight_bit,
+            };
             all.push((format!("attend-{name}-{flag}"), Kernel::Attend(attend)));
         }
-        all.push((format!("join-{name}"), Kernel::Join(Join { head_dim, eight_bit })));
+        all.push((format!("join-{name}"), Kernel::Join(Join { value_dim: head_dim, eight_bit })));
+    }
+    for norm in [HeadNorm::RotatedHead, HeadNorm::RotatedHeadPlain, HeadNorm::HeadsApart] {
+        let place = Place {
+            rotated: 12,
+            norm: Some(norm),
+            value_norm: true,
+            clip: true,
+            value_scale: true,
+            growth: Some(1),
+            ..Place::plain(23, true)
+        };
+        all.push((format!("place-{norm:?}"), Kernel::Place(place)));
+    }
+    all.push(("activate-Xielu".into(), Kernel::Activate(Function::Named(Activation::Xielu), false)));
+    all.push(("scale".into(), Kernel::Scale));
+    all.push(("gate".into(), Kernel::Gate));
+    all.push(("split-queries".into(), Kernel::SplitQueries));
+    all.push(("cut-off".into(), Kernel::CutOff));
+    for step in StreamStep::ALL {
+        all.push((format!("streams-{step:?}"), Kernel::Streams(Streams { step, count: 4 })));
     }
     let clipped = Function::Clipped { alpha: 1.702f32.to_bits(), limit: 7f32.to_bits() };
     let named = [
@@ -121,11 +161,17 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         ("GeluTanh", Activation::GeluTanh),
         ("GeluErf", Activation::GeluErf),
     ];
+    for (name, activation) in named {
+        all.push((format!("per-layer-{name}"), Kernel::PerLayer(activation)));
+    }
     let named = named.map(|(name, activation)| (name, Function::Named(activation)));
     for (name, function) in named.into_iter().chain([("clipped", clipped)]) {
         all.push((format!("activate-{name}"), Kernel::Activate(function, false)));
         all.push((format!("activate-{name}-gated"), Kernel::Activate(function, true)));
     }
+    all.extend(of_mixers());
+    all.push(("add-beside".into(), Kernel::AddBeside));
+    all.push(("copy".into(), Kernel::Copy));
     all.push(("softcap".into(), Kernel::Softcap));
     all.extend(of_experts());
     all.push(("choose-parts".into(), Kernel::Choose(Choose::Parts)));
@@ -133,6 +179,36 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     all.push(("choose-token".into(), Kernel::Choose(Choose::Token)));
     all.push(("likeliest-logits".into(), Kernel::Likeliest(Likeliest::Logits)));
     all.push(("likeliest-kept".into(), Kernel::Likeliest(Likeliest::Kept)));
+    all
+}
+
+/// Kernels of recurrent mixers.
+fn of_mixers() -> Vec<(String, Kernel)> {
+    let mut all = Vec::new();
+    for between_gates in [false, true] {
+        for (taps, bias) in [(4, true), (3, false), (1, false)] {
+            let kernel = Convolve { channels: 1000, taps, bias, between_gates };
+            all.push((format!("convolve-{between_gates}-{taps}"), Kernel::Convolve(kernel)));
+        }
+    }
+    for (name, rule) in [
+        ("selective", Rule::Selective),
+        ("state-space", Rule::StateSpace),
+        ("delta", Rule::Delta { by_channel: false }),
+        ("delta-by-channel", Rule::Delta { by_channel: true }),
+    ] {
+        for columns in [12, 16, 100, 128, 256] {
+            let (heads, groups) = if rule == Rule::Selective { (1, 1) } else { (8, 2) };
+            let kernel = Recurrence { rule, heads, rows: 80, columns, groups };
+            all.push((format!("recurrence-{name}-{columns}"), Kernel::Recurrence(kernel)));
+        }
+    }
+    for norm in [GateNorm::None, GateNorm::Before, GateNorm::Behind] {
+        for sigmoid in [true, false] {
+            let kernel = MixerGate { width: 800, part: 200, norm, sigmoid };
+            all.push((format!("mixer-gate-{norm:?}-{sigmoid}"), Kernel::MixerGate(kernel)));
+        }
+    }
     all
 }
 

@@ -75,7 +75,7 @@ impl Times {
 fn section(kernel: Kernel) -> Section {
     match kernel {
         Kernel::MatVec(_) | Kernel::MatMat(_) | Kernel::Outliers(_) => Section::Matmul,
-        Kernel::Attend(_) | Kernel::Join(_) => Section::Attention,
+        Kernel::Attend(_) | Kernel::Join(_) | Kernel::Recurrence(_) => Section::Attention,
         _ => Section::Elementwise,
     }
 }

@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 
-use qsf_format::{Experts, Residual};
+use qsf_format::Experts;
 use wgpu::Buffer;
 
-use super::command::{MANY, padded};
+use super::command::{MANY, TILE, padded};
+use super::layers::Adding;
 use super::multiply::{Choices, Way};
 use super::recorder::{Recorder, RowPart};
 use crate::gpu::experts::{GpuExperts, GpuInner, GpuShared};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::wgsl::experts::{self, MOST_TILED, most_tiles};
 use crate::gpu::wgsl::mat_vec::{Inputs, Output};
-use crate::gpu::wgsl::norm::Added;
 use crate::gpu::wgsl::pointwise;
 use crate::gpu::wgsl::route::Route;
-
-/// Choices of an expert that are multiplied at once in steps of many tokens.
-pub const TILE: usize = 4;
 
 impl Recorder<'_> {
     /// What a mixture of experts adds.
@@ -89,7 +86,7 @@ impl Recorder<'_> {
                 self.push(
                     Kernel::Activate(experts.function, gated),
                     &[&buffers.expert_inner, &buffers.expert_activated],
-                    &[width as u32, stride as u32],
+                    &[width as u32, stride as u32, 1f32.to_bits(), 0, 0],
                     parts(width, pointwise::THREADS),
                 );
             }
@@ -146,6 +143,7 @@ impl Recorder<'_> {
 
     /// The residual stream, normalized with the gains at `gains`, to `to`.
     fn norm_of_stream(&mut self, tokens: usize, gains: u32, to: &Arc<Buffer>) {
-        self.add_and_norm_to(tokens, Added::Nothing, 0, Residual::Sequential, Some(gains), to);
+        let nothing = (&self.state.buffers.projected, 1.0);
+        self.add_rows_and_norm(tokens, Adding::NOTHING, nothing, Some(gains), to);
     }
 }

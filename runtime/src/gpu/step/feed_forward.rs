@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use qsf_format::NormKind;
 use wgpu::Buffer;
 
 use super::command::padded;
 use super::multiply::Way;
-use super::recorder::Recorder;
+use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::{GpuFeedForward, GpuMlp};
+use crate::gpu::mlp::GpuMlp;
+use crate::gpu::model::GpuFeedForward;
 use crate::gpu::wgsl::mat_vec::Output;
 use crate::gpu::wgsl::pointwise;
 
@@ -18,7 +20,7 @@ impl Recorder<'_> {
         match ffn {
             GpuFeedForward::Dense(mlp) => {
                 let buffers = &self.state.buffers;
-                self.mlp(tokens, mlp, &buffers.activated, &buffers.projected);
+                self.mlp(tokens, mlp, buffers.activated.of(mlp.width), &buffers.projected);
             }
             GpuFeedForward::Experts(experts) => self.mixture(tokens, experts),
         }
@@ -29,12 +31,15 @@ impl Recorder<'_> {
         let (config, buffers) = (&self.model.config, &self.state.buffers);
         let hidden = config.hidden as usize;
         let (input, input_stride) = (&buffers.normed, padded(hidden));
-        let GpuMlp { gated, function, width, inner, down } = mlp;
+        let GpuMlp { gated, function, width, inner, norm, cutoff, xielu, down } = mlp;
         let (width, stride) = (*width, padded(*width));
+        let factor = config.multipliers.map_or(1.0, |multipliers| multipliers.ffn_gate);
         if let [both] = &inner[..]
             && *gated
             && both.matrix.outliers.is_none()
             && both.updates.is_empty()
+            && factor == 1.0
+            && cutoff.is_none()
             && !self.on_matrix_units(tokens)
         {
             let way = Way { input, input_stride, output: activated, output_stride: stride, first: 0 };
@@ -46,12 +51,21 @@ impl Recorder<'_> {
                 self.linear(linear, tokens, &way);
                 way.first += linear.matrix.rows as usize;
             }
+            if let Some(deviations) = cutoff {
+                let job = [width as u32, row as u32, deviations.to_bits()];
+                self.push(Kernel::CutOff, &[&buffers.inner], &job, (tokens as u32, 1, 1));
+            }
+            let [above, below] = xielu.map(f32::to_bits);
             self.push(
                 Kernel::Activate(*function, *gated),
                 &[&buffers.inner, activated],
-                &[width as u32, stride as u32],
+                &[width as u32, stride as u32, factor.to_bits(), above, below],
                 (width.div_ceil(pointwise::THREADS) as u32, tokens as u32, 1),
             );
+        }
+        if let Some(gain) = norm {
+            let part = RowPart { width, stride, first: 0 };
+            self.norm_in_place(tokens, NormKind::RmsNorm, activated, part, *gain);
         }
         let way =
             Way { input: activated, input_stride: stride, output: made, output_stride: hidden, first: 0 };

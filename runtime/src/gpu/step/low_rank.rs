@@ -3,7 +3,7 @@
 use super::multiply::{Choices, Way};
 use super::recorder::Recorder;
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::{GpuLinear, GpuLowRank};
+use crate::gpu::linears::{GpuLinear, GpuLowRank};
 use crate::gpu::wgsl::low_rank::{LowRankStep, THREADS};
 
 impl Recorder<'_> {

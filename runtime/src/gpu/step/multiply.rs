@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use wgpu::Buffer;
 
-use super::command::{Command, MANY};
-use super::experts::TILE;
+use super::command::{Command, MANY, TILE};
 use super::recorder::Recorder;
 use crate::gpu::device::Abilities;
 use crate::gpu::experts::GpuStack;
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::GpuLinear;
+use crate::gpu::linears::GpuLinear;
 use crate::gpu::weights::GpuMatrix;
 use crate::gpu::wgsl::mat_mat::{self, MatMat};
 use crate::gpu::wgsl::mat_vec::{Inputs, MAX_GROUPS, MatVec, Output};
@@ -43,6 +42,7 @@ pub struct Choices {
 }
 
 /// Where a matrix reads and writes.
+#[derive(Clone, Copy)]
 pub struct Way<'a> {
     pub input: &'a Arc<Buffer>,
     /// Floats from one input row to the next.
@@ -112,6 +112,7 @@ impl Recorder<'_> {
             bias.unwrap_or(0),
             *words,
             self.used(),
+            0,
         ];
         let buffers = &self.state.buffers;
         let which = if choices.tiles.is_some() { &buffers.tiles } else { &buffers.chosen };
@@ -200,6 +201,7 @@ pub fn few(
         linear.bias.unwrap_or(0),
         0,
         1,
+        0,
     ];
     Command::new(Kernel::MatVec(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
 }
@@ -211,7 +213,7 @@ const MOST_FOR_INTEGERS: usize = 512;
 
 /// The kernel for `rows` outputs, and its workgroups: those of large matrices share inputs among more panels, small ones are
 /// spread over the device by more threads for each panel.
-fn shape(
+pub(super) fn shape(
     abilities: Abilities,
     matrix: &GpuMatrix,
     rows: u32,

@@ -41,8 +41,12 @@ pub fn expression(function: Function, x: &str) -> String {
     };
     match activation {
         Activation::Silu => format!("({x} / (1.0 + exp(-{x})))"),
-        // xIELU has factors of the layer; models with it are refused before (`model.rs`).
-        Activation::Relu | Activation::Xielu => format!("max({x}, 0.0)"),
+        Activation::Relu => format!("max({x}, 0.0)"),
+        // Its factors are those of the layer (arXiv 2411.13010, `cpu/src/function.rs`), in the job of `activate.wgsl`: no gate has it.
+        Activation::Xielu => {
+            let below = format!("(exp(clamp({x}, -80.0, -1e-6)) - 1.0 - {x}) * job.below");
+            format!("(0.5 * {x} + select({below}, job.above * {x} * {x}, {x} > 0.0))")
+        }
         Activation::Relu2 => format!("(max({x}, 0.0) * max({x}, 0.0))"),
         // tanh of a large argument is not a number on some drivers, which make it of exponentials.
         Activation::GeluTanh => {

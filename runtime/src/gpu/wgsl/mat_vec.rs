@@ -47,6 +47,8 @@ pub enum Inputs {
     OfToken,
     /// Its own.
     OfChoice,
+    /// Its own, of which each token has one for each head, and each head a matrix.
+    OfHead,
 }
 
 impl Inputs {
@@ -54,7 +56,7 @@ impl Inputs {
     pub(super) fn row(experts: Option<Inputs>) -> &'static str {
         match experts {
             Some(Inputs::OfToken) => "group.y / job.used",
-            Some(Inputs::OfChoice) | None => "group.y",
+            Some(Inputs::OfChoice | Inputs::OfHead) | None => "group.y",
         }
     }
 }
@@ -79,15 +81,24 @@ impl MatVec {
             Some(Inputs::OfChoice) => {
                 ("job.x_first + group.z * job.x_stride", "job.y_first + group.z * job.y_stride")
             }
+            Some(Inputs::OfHead) => (
+                "job.x_first + group.z * job.x_stride",
+                "job.y_first + group.z / job.used * job.y_stride + group.z % job.used * job.head_stride",
+            ),
             None => ("job.x_first", "job.y_first"),
         };
+        let of_head = self.experts == Some(Inputs::OfHead);
+        let chosen = self.experts.is_some() && !of_head;
         let bias_first = match self.experts {
-            Some(_) => format!("job.bias + expert * job.rows * {}u", panels / self.own_panels()),
-            None => "job.bias".into(),
+            Some(Inputs::OfToken | Inputs::OfChoice) => {
+                format!("job.bias + expert * job.rows * {}u", panels / self.own_panels())
+            }
+            Some(Inputs::OfHead) | None => "job.bias".into(),
         };
         let tile_words = if self.is_tiled() { tokens + 1 } else { 2 };
         let text = Template::new(FILE)
-            .when("EXPERTS", self.experts.is_some())
+            .when("CHOSEN", chosen)
+            .word("MATRIX", if of_head { "group.z % job.used * job.expert_words" } else { "0u" })
             .when("TILED", self.is_tiled())
             .when("BIAS", self.bias)
             .number("TILE_WORDS", tile_words)

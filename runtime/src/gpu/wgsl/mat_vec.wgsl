@@ -1,13 +1,13 @@
 // Matrices in panels times one or a few vectors. A workgroup makes the outputs of some panels. Sixteen threads are the rows of a panel,
 // and the others of the workgroup share its superblocks with them.
 
-struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32 }
+struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32, head_stride: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> w: array<u32>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> vectors: array<f32>;
-//: if EXPERTS
+//: if CHOSEN
 @group(0) @binding(4) var<storage, read> chosen: array<u32>;
 //: end
 var<workgroup> part: array<f32, SUMS>;
@@ -19,7 +19,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = lid & 15u;
     let slice = lid >> 4u;
     let first = (group.x + group.y * MAX_GROUPS) * OWN_PANELS;
-    //: if EXPERTS
+    //: if CHOSEN
     // Where the group's part of `chosen` begins: an expert, and then the choices of a tile, or the weight of one choice.
     let tile = group.z * TILE_WORDS;
     let expert = chosen[tile];
@@ -28,7 +28,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //: end
     let start = expert * job.expert_words;
     //: else
-    let start = 0u;
+    let start = MATRIX;
     //: end
     //: if TILED
     let y_first = job.y_first;

@@ -1,5 +1,7 @@
 //! What is done to each value alone.
 
+use qsf_format::Activation;
+
 use super::activation::{self, Function};
 use super::mat_vec::Inputs;
 use super::template::Template;
@@ -24,6 +26,30 @@ pub fn softcap() -> String {
     Template::new(include_str!("softcap.wgsl")).number("THREADS", THREADS).make()
 }
 
+/// The text of the kernel that multiplies values.
+pub fn scale() -> String {
+    Template::new(include_str!("scale.wgsl")).number("THREADS", THREADS).make()
+}
+
+/// The text of the kernel that takes queries of attention by way of latents apart.
+pub fn split_queries() -> String {
+    Template::new(include_str!("split_queries.wgsl")).number("THREADS", THREADS).make()
+}
+
+/// The text of the kernel that multiplies what attention gives with the logistic function of gates.
+pub fn gate() -> String {
+    Template::new(include_str!("gate.wgsl")).number("THREADS", THREADS).make()
+}
+
+/// The text of the kernel that lets what a layer gets of a token through by gates.
+pub fn per_layer(kind: Activation) -> String {
+    Template::new(include_str!("per_layer.wgsl"))
+        .number("THREADS", THREADS)
+        .word("ACTIVATION", activation::expression(Function::Named(kind), "v"))
+        .word("ERROR_FUNCTION", activation::ERROR_FUNCTION)
+        .make()
+}
+
 /// The text of the kernel that adds weights that are stored apart from their blocks: `starts` has where the columns of each row
 /// begin, then the columns; `weights` their values. A thread has an output of a token, or, with `experts`, of a choice.
 pub fn outliers(experts: Option<Inputs>) -> String {
@@ -32,4 +58,14 @@ pub fn outliers(experts: Option<Inputs>) -> String {
         .when("EXPERTS", experts.is_some())
         .word("INPUT", Inputs::row(experts))
         .make()
+}
+
+/// The text of the kernel that adds rows to others, both multiplied.
+pub fn add_beside() -> String {
+    Template::new(include_str!("add_beside.wgsl")).number("THREADS", THREADS).make()
+}
+
+/// The text of the kernel that copies a part of each row to a row of its own.
+pub fn copy() -> String {
+    Template::new(include_str!("copy.wgsl")).number("THREADS", THREADS).make()
 }
