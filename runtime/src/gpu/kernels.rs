@@ -144,7 +144,7 @@ impl Kernel {
             Kernel::NormInPlace(_) | Kernel::Join(_) | Kernel::Gate | Kernel::PerLayer(_) => 4,
             Kernel::AddAndNorm(_) => 7,
             Kernel::CutOff => 3,
-            Kernel::MatVec(_) => 12,
+            Kernel::MatVec(_) => 13,
             Kernel::MatMat(_) | Kernel::Streams(_) => 8,
             Kernel::Place(_) => 16,
             Kernel::Attend(_) => 12,

@@ -62,7 +62,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         all.push((format!("mat-vec-expert-{quant}"), Kernel::MatVec(expert)));
         let down = MatVec { experts: Some(Inputs::OfChoice), bias: false, ..plain };
         all.push((format!("mat-vec-expert-down-{quant}"), Kernel::MatVec(down)));
-        let head = MatVec { experts: Some(Inputs::EachHead), ..down };
+        let head = MatVec { experts: Some(Inputs::EachHead), tokens: 4, threads: 128, ..down };
         all.push((format!("mat-vec-head-{quant}"), Kernel::MatVec(head)));
         for square in [16, 8] {
             let kernel = MatMat { codes, bias: true, square };

@@ -16,7 +16,7 @@ use crate::gpu::wgsl::mat_vec::{Inputs, MAX_GROUPS, MatVec, Output};
 use crate::gpu::wgsl::pointwise;
 
 /// Tokens that a kernel for few takes at once.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 
 /// Rows of tokens.
 #[derive(Debug, Clone, Copy)]
@@ -125,6 +125,7 @@ impl Recorder<'_> {
             words,
             mixture.used,
             0,
+            0,
         ];
         let buffers =
             [&matrix.buffer, way.input, way.output, &self.model.vectors, &self.state.buffers.chosen];
@@ -183,6 +184,7 @@ pub fn few(
         linear.bias.unwrap_or(0),
         0,
         1,
+        0,
         0,
     ];
     Command::new(Kernel::MatVec(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)

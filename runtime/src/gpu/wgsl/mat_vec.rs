@@ -37,7 +37,7 @@ pub struct MatVec {
     pub output: Output,
     /// Whether inputs become integers: for types that allow it ([`PanelCodes::is_linear`]) and one vector.
     pub integers: bool,
-    /// Whether each vector has an expert of its own, which is then one of those that were chosen. There is one vector.
+    /// Whether each vector has an expert of its own, which is then one of those that were chosen, and there is one vector; or each head.
     pub experts: Option<Inputs>,
 }
 
@@ -48,7 +48,7 @@ pub enum Inputs {
     OfToken,
     /// Its own.
     OfChoice,
-    /// Its own, of which each token has one for each head, and each head a matrix.
+    /// That of a head, of which each token has one, and each head a matrix: of as many tokens as there are vectors.
     EachHead,
 }
 
@@ -67,12 +67,16 @@ impl MatVec {
         };
         let x_first = match self.experts {
             Some(Inputs::OfToken) => "job.x_first + group.z / job.used * job.x_stride",
-            Some(Inputs::OfChoice | Inputs::EachHead) => "job.x_first + group.z * job.x_stride",
+            Some(Inputs::OfChoice) => "job.x_first + group.z * job.x_stride",
+            Some(Inputs::EachHead) => {
+                "job.x_first + group.z / job.used * TOKENS * job.x_stride + group.z % job.used * job.x_head"
+            }
             None => "job.x_first",
         };
+        let of_tokens = format!("{tokens}u");
         let of_head = self.experts == Some(Inputs::EachHead);
         let y_first = if of_head {
-            "job.y_first + group.z / job.used * job.y_stride + group.z % job.used * job.head_stride"
+            "job.y_first + group.z / job.used * TOKENS * job.y_stride + group.z % job.used * job.y_head"
         } else {
             "job.y_first + group.z * job.y_stride"
         };
@@ -80,7 +84,7 @@ impl MatVec {
             .when("EXPERTS", self.experts.is_some())
             .when("CHOSEN", self.experts.is_some() && !of_head)
             .word("MATRIX", if of_head { "group.z % job.used" } else { "chosen[2u * group.z]" })
-            .word("Y_FIRST", y_first)
+            .word("Y_FIRST", y_first.replace("TOKENS", &of_tokens))
             .when("BIAS", self.bias)
             .when("GATED", self.output != Output::Store)
             .number("SUMS", threads * panels * tokens)
@@ -88,7 +92,7 @@ impl MatVec {
             .number("THREADS", threads)
             .number("MAX_GROUPS", MAX_GROUPS)
             .number("OWN_PANELS", self.own_panels())
-            .word("X_FIRST", x_first)
+            .word("X_FIRST", x_first.replace("TOKENS", &of_tokens))
             .number("OUTPUTS", 16 * self.own_panels() * tokens)
             .number("TOKENS", tokens)
             .number("SLICES", threads / 16)
