@@ -76,7 +76,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         all.push((format!("mat-vec-experts-{quant}"), Kernel::MatVec(tiled)));
         let tiled = MatVec { tokens: 4, threads: 128, ..down };
         all.push((format!("mat-vec-experts-down-{quant}"), Kernel::MatVec(tiled)));
-        let head = MatVec { experts: Some(Inputs::EachHead), ..down };
+        let head = MatVec { experts: Some(Inputs::EachHead), ..tiled };
         all.push((format!("mat-vec-head-{quant}"), Kernel::MatVec(head)));
         for square in [16, 8] {
             let kernel = MatMat { codes, bias: true, square };

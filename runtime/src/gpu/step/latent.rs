@@ -9,7 +9,7 @@ use wgpu::Buffer;
 use super::attend::{AttendBuffers, Attending};
 use super::attention::Placing;
 use super::command::padded;
-use super::multiply::{Way, shape};
+use super::multiply::{FEW, Way, shape};
 use super::recorder::{Recorder, RowPart};
 use crate::gpu::attention_weights::{GpuAttention, Heads};
 use crate::gpu::kernels::Kernel;
@@ -155,7 +155,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// A matrix for each head, over the input of each token and head.
+    /// A matrix for each head, over the inputs of each token and head, as many tokens at a time as other matrices take without matrix units.
     fn heads_apart(
         &mut self,
         tokens: usize,
@@ -165,28 +165,31 @@ impl Recorder<'_> {
     ) {
         let GpuHeads { first: matrix, words } = matrices;
         let heads = self.model.config.heads as usize;
-        let (kernel, groups) = shape(self.abilities, matrix, matrix.rows, 1, Output::Store);
-        let kernel = MatVec { experts: Some(Inputs::EachHead), ..kernel };
-        // A dimension of a dispatch has few workgroups.
-        let most = (MAX_GROUPS / heads).max(1);
-        for first in (0..tokens).step_by(most) {
-            let now = most.min(tokens - first);
+        let mut first = 0;
+        while first < tokens {
+            let few = if tokens - first >= FEW { FEW } else { 1 };
+            // A dimension of a dispatch has few workgroups.
+            let tiles = ((tokens - first) / few).min((MAX_GROUPS / heads).max(1));
+            let (kernel, groups) = shape(self.abilities, matrix, matrix.rows, few, Output::Store);
+            let kernel = MatVec { experts: Some(Inputs::EachHead), ..kernel };
             let job = [
                 matrix.at,
                 matrix.at + matrix.words(matrix.rows),
                 matrix.superblocks(),
                 matrix.rows,
                 (first * heads * input_stride / 4) as u32,
-                (input_stride / 4) as u32,
+                (heads * input_stride / 4) as u32,
                 out.token as u32,
                 (first * out.token + out.first) as u32,
                 0,
                 *words,
                 heads as u32,
+                (input_stride / 4) as u32,
                 out.head as u32,
             ];
             let buffers = [&matrix.buffer, input, out.output, &self.model.vectors];
-            self.push(Kernel::MatVec(kernel), &buffers, &job, (groups.0, groups.1, (now * heads) as u32));
+            self.push(Kernel::MatVec(kernel), &buffers, &job, (groups.0, groups.1, (tiles * heads) as u32));
+            first += few * tiles;
         }
     }
 }

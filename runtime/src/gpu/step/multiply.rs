@@ -17,7 +17,7 @@ use crate::gpu::wgsl::mat_vec::{Inputs, MAX_GROUPS, MatVec, Output};
 use crate::gpu::wgsl::pointwise;
 
 /// Tokens that a kernel for few takes at once.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 
 /// Rows of tokens.
 #[derive(Debug, Clone, Copy)]
@@ -113,6 +113,7 @@ impl Recorder<'_> {
             *words,
             self.used(),
             0,
+            0,
         ];
         let buffers = &self.state.buffers;
         let which = if choices.tiles.is_some() { &buffers.tiles } else { &buffers.chosen };
@@ -201,6 +202,7 @@ pub fn few(
         linear.bias.unwrap_or(0),
         0,
         1,
+        0,
         0,
     ];
     Command::new(Kernel::MatVec(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)

@@ -36,7 +36,8 @@ pub struct MatVec {
     pub output: Output,
     /// Whether inputs become integers: for types that allow it ([`PanelCodes::is_linear`]) and one vector.
     pub integers: bool,
-    /// Whether vectors go through experts: one vector through one that was chosen, or those of a tile through its expert.
+    /// Whether vectors go through experts: one vector through one that was chosen, or those of a tile through its expert; or through the
+    /// matrix of a head.
     pub experts: Option<Inputs>,
 }
 
@@ -47,7 +48,7 @@ pub enum Inputs {
     OfToken,
     /// Its own.
     OfChoice,
-    /// Its own, of which each token has one for each head, and each head a matrix.
+    /// That of a head, of which each token has one, and each head a matrix: of as many tokens as there are vectors.
     EachHead,
 }
 
@@ -75,17 +76,21 @@ impl MatVec {
             Output::Gated(function) => activation::gated(function, "t", "u"),
         };
         let (x_first, y_first) = match self.experts {
-            Some(Inputs::OfToken) => {
-                ("job.x_first + group.z / job.used * job.x_stride", "job.y_first + group.z * job.y_stride")
-            }
-            Some(Inputs::OfChoice) => {
-                ("job.x_first + group.z * job.x_stride", "job.y_first + group.z * job.y_stride")
-            }
-            Some(Inputs::EachHead) => (
-                "job.x_first + group.z * job.x_stride",
-                "job.y_first + group.z / job.used * job.y_stride + group.z % job.used * job.head_stride",
+            Some(Inputs::OfToken) => (
+                "job.x_first + group.z / job.used * job.x_stride".into(),
+                "job.y_first + group.z * job.y_stride".into(),
             ),
-            None => ("job.x_first", "job.y_first"),
+            Some(Inputs::OfChoice) => {
+                ("job.x_first + group.z * job.x_stride".into(), "job.y_first + group.z * job.y_stride".into())
+            }
+            Some(Inputs::EachHead) => {
+                let first = |of: &str| {
+                    let head = format!("group.z % job.used * job.{of}_head");
+                    format!("job.{of}_first + group.z / job.used * {tokens}u * job.{of}_stride + {head}")
+                };
+                (first("x"), first("y"))
+            }
+            None => ("job.x_first".to_owned(), "job.y_first".to_owned()),
         };
         let of_head = self.experts == Some(Inputs::EachHead);
         let chosen = self.experts.is_some() && !of_head;
@@ -133,7 +138,7 @@ impl MatVec {
 
     /// Whether the vectors are those of a tile of choices.
     fn is_tiled(&self) -> bool {
-        self.experts.is_some() && self.tokens > 1
+        self.tokens > 1 && matches!(self.experts, Some(Inputs::OfToken | Inputs::OfChoice))
     }
 
     /// Where the vectors of a tile begin.
