@@ -225,6 +225,7 @@ impl Runner for GpuDecoder {
             self.gpu().queue.write_buffer(&state.buffers.tokens, 0, &bytes);
             self.run(state, |recorder| recorder.layers(tokens.len()), None);
         }
+        state.recurrent.commit();
         state.rows = tokens.len();
         state.position = end;
         Ok(())

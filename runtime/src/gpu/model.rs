@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use qsf_format::{BUILT_IN, CodeTables, Experts, ModelConfig, QkNorm, RouterScore};
+use qsf_format::{BUILT_IN, CodeTables, ModelConfig, QkNorm};
 use wgpu::Buffer;
 
 use super::attention_weights::GpuAttention;
 use super::device::Gpu;
-use super::linears::{
-    GpuLinear, linear, norm, norm_gains, not_there, resident, stack, streamed, with_vectors,
-};
+use super::experts::{GpuExperts, check_experts};
+use super::linears::{GpuLinear, norm, not_there, resident, streamed, with_vectors};
+use super::mixer::{GpuRecurrent, upload_recurrent};
+use super::mlp::GpuMlp;
 use super::per_layer::{GpuPerLayer, GpuPerLayerInputs};
 use super::room::Room;
 use super::streams::{GpuLaurel, GpuStreamEnds, GpuStreams};
 use super::weights::{GpuMatrix, Uploader};
-use crate::error::{Result, RuntimeError};
+use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::weights::{Embedding, FeedForward, LayerWeights, Linear, Mlp, Model, Norm};
-use qsf_cpu::{Function, Isa};
+use crate::weights::{Embedding, FeedForward, LayerWeights, Model, Norm};
+use qsf_cpu::Isa;
 
 /// A model.
 pub struct GpuModel {
@@ -55,16 +56,18 @@ pub struct GpuModel {
 
 /// A layer.
 pub struct GpuLayer {
-    /// Norm before attention.
+    /// Norm before the mixer.
     pub attn_norm: Option<u32>,
-    /// Attention.
-    pub attention: GpuAttention,
-    /// Norm of what attention adds.
+    /// Attention, where the layer has it.
+    pub attention: Option<GpuAttention>,
+    /// A recurrent mixer, where the layer has one.
+    pub recurrent: Option<GpuRecurrent>,
+    /// Norm of what the mixer adds.
     pub post_attn_norm: Option<u32>,
     /// Norm before the feed-forward.
     pub ffn_norm: Option<u32>,
-    /// Feed-forward.
-    pub ffn: GpuFeedForward,
+    /// Feed-forward, unless the layer is a mixer alone.
+    pub ffn: Option<GpuFeedForward>,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<u32>,
     /// What is added beside attention.
@@ -77,42 +80,24 @@ pub struct GpuLayer {
     pub scale: Option<f32>,
 }
 
+impl GpuLayer {
+    /// Whether something brings tokens together; else the layer is a feed-forward alone.
+    pub fn has_mixer(&self) -> bool {
+        self.attention.is_some() || self.recurrent.is_some()
+    }
+
+    /// Norm of what the first part of the layer reads.
+    pub fn first_norm(&self) -> Option<u32> {
+        if self.has_mixer() { self.attn_norm } else { self.ffn_norm }
+    }
+}
+
 /// A feed-forward.
 pub enum GpuFeedForward {
     /// One for all tokens.
     Dense(GpuMlp),
     /// Some of many for each token.
-    Experts(GpuExperts),
-}
-
-/// Experts of a layer, each as many words behind the one before.
-pub struct GpuExperts {
-    /// How much a token wants each.
-    pub router: GpuLinear,
-    /// Gate and up projection of the first.
-    pub inner: GpuMatrix,
-    /// Words from one expert's to the next.
-    pub inner_words: u32,
-    /// Down projection of the first.
-    pub down: GpuMatrix,
-    /// Words from one expert's to the next.
-    pub down_words: u32,
-}
-
-/// A feed-forward for all tokens.
-pub struct GpuMlp {
-    /// Whether there is a gate.
-    pub gated: bool,
-    /// Gate, where there is one, and up projection.
-    pub inner: Vec<GpuLinear>,
-    /// Gains of what the down projection reads.
-    pub norm: Option<u32>,
-    /// Gates below their mean and so many times their standard deviation are 0, and as much is taken off the others.
-    pub cutoff: Option<f32>,
-    /// Factors of xIELU above 0 and below.
-    pub xielu: [f32; 2],
-    /// Down projection.
-    pub down: GpuLinear,
+    Experts(Box<GpuExperts>),
 }
 
 impl GpuModel {
@@ -202,7 +187,7 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         layer_scale: _,
         logit_scale: _,
         logit_softcap: _,
-        // `step`, `step/feed_forward`; those of recurrent mixers are of layers that are refused below.
+        // `step/layers`, `step/recurrent`, `step/feed_forward`, `mixer`.
         multipliers: _,
         // `step/attention`, `attention_weights`.
         qk_norm,
@@ -218,26 +203,28 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         sliding_window: _,
         window_chunks: _,
         attention_gate: _,
+        // `step/recurrent`, `mixer`.
+        recurrent: _,
+        // `step/layers`, which sees by the weights what a layer has.
+        half_layers: _,
         // `step/attention`; `state`, whose caches are shared.
         shared_kv: _,
         // `step/attention`, `step/feed_forward`, where the weights have such norms.
         sub_norms: _,
         // `step/per_layer`.
         per_layer_embedding: _,
-        // `step/feed_forward`, which sees by the weights whether there is a gate, and which is sparse.
+        // `step/feed_forward`, which sees by the weights whether there is a gate, whether it is sparse, and what is done to inner values.
         activation: _,
+        gate_clip: _,
         gated_ffn: _,
         gate_sparsity: _,
+        // `experts`, `wgsl/route`.
         experts,
         // `step/latent`.
         latent: _,
         // `step/streams`.
         streams: _,
         laurel: _,
-        // Refused below.
-        gate_clip,
-        recurrent,
-        half_layers,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -247,9 +234,6 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         pad: _,
     } = config;
     let refused = [
-        (recurrent.is_some(), "recurrent layers"),
-        (half_layers.is_some(), "layers of one part"),
-        (gate_clip.is_some(), "limited gates"),
         // No architecture has both.
         (*value_norm && *qk_norm == Some(QkNorm::HeadsApart), "norms of values beside gains for each head"),
     ];
@@ -262,68 +246,31 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
     Ok(*tied_head)
 }
 
-/// Refuses mixtures of experts that the kernels there do not compute.
-fn check_experts(experts: &Experts) -> Result<()> {
-    let Experts {
-        // `step/feed_forward`, and the buffers of `state`.
-        count: _,
-        used: _,
-        ffn: _,
-        normalize_weights: _,
-        dense_layers: _,
-        // Of a score that is not there.
-        margin: _,
-        score,
-        choice_bias,
-        groups,
-        weight_scale,
-        weigh_inputs,
-        shared,
-        beside_ffn,
-    } = experts;
-    let refused = [
-        (*score != RouterScore::Softmax, "of a router without softmax"),
-        (*choice_bias, "with a bias of their choice"),
-        (groups.is_some(), "in groups"),
-        (weight_scale.is_some(), "with weights that are scaled"),
-        (*weigh_inputs, "whose inputs are weighted"),
-        (shared.is_some(), "that are shared"),
-        (*beside_ffn, "beside a feed-forward"),
-    ];
-    match refused.into_iter().find(|(is_there, _)| *is_there) {
-        Some((_, what)) => Err(unlike(what)),
-        None => Ok(()),
-    }
-}
-
 fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &LayerWeights) -> Result<GpuLayer> {
     let wanted =
         |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
-    let Some(attention) = layer.attention() else { return Err(not_there("recurrent layers")) };
-    let Some(ffn) = &layer.ffn else { return Err(not_there("layers of one part")) };
+    let attention = match layer.attention() {
+        Some(attention) => Some(GpuAttention::upload(uploader, attention)?),
+        None => None,
+    };
+    let recurrent = match layer.recurrent() {
+        Some(recurrent) => Some(upload_recurrent(uploader, config, recurrent)?),
+        None => None,
+    };
+    let ffn = match &layer.ffn {
+        Some(FeedForward::Dense(dense)) => Some(GpuFeedForward::Dense(GpuMlp::upload(uploader, dense)?)),
+        Some(FeedForward::Experts(mixture)) => {
+            Some(GpuFeedForward::Experts(Box::new(GpuExperts::upload(uploader, config, mixture)?)))
+        }
+        None => None,
+    };
     Ok(GpuLayer {
         attn_norm: wanted(uploader, &layer.attn_norm),
-        attention: GpuAttention::upload(uploader, attention)?,
+        attention,
+        recurrent,
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
-        ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, norm, cutoff, function }) => {
-                GpuFeedForward::Dense(GpuMlp {
-                    gated: gate.is_some(),
-                    inner: stack(uploader, gate.iter().chain([up]))?,
-                    norm: norm_gains(uploader, norm),
-                    cutoff: *cutoff,
-                    xielu: match function {
-                        Function::Xielu { above, below } => [*above, *below],
-                        _ => [0.0; 2],
-                    },
-                    down: linear(uploader, down)?,
-                })
-            }
-            FeedForward::Experts(mixture) => {
-                GpuFeedForward::Experts(upload_experts(uploader, &mixture.router, &mixture.experts)?)
-            }
-        },
+        ffn,
         post_ffn_norm: wanted(uploader, &layer.post_ffn_norm),
         laurel: match &layer.laurel {
             Some(laurel) => Some(GpuLaurel::upload(uploader, laurel)?),
@@ -337,46 +284,6 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
             .transpose()?,
         scale: layer.scale,
     })
-}
-
-fn upload_experts(uploader: &mut Uploader<'_>, router: &Linear, experts: &[Mlp]) -> Result<GpuExperts> {
-    let router = linear(uploader, router)?;
-    let mut inner = Vec::new();
-    for Mlp { gate, up, .. } in experts {
-        inner.extend([gate.as_ref().ok_or_else(|| unlike("without a gate"))?, up]);
-    }
-    let down: Vec<&Linear> = experts.iter().map(|expert| &expert.down).collect();
-    let (inner, down) = (alike(uploader, &inner)?, alike(uploader, &down)?);
-    Ok(GpuExperts {
-        router,
-        inner_words: 2 * inner.words(inner.rows),
-        down_words: down.words(down.rows),
-        inner,
-        down,
-    })
-}
-
-/// Matrices of one shape and type, each behind the one before; the first of them.
-fn alike(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuMatrix> {
-    let tensors = linears.iter().map(|linear| resident(&linear.weight)).collect::<Result<Vec<_>>>()?;
-    uploader.keep_together(&tensors)?;
-    let mut all = Vec::new();
-    for (linear, tensor) in linears.iter().zip(tensors) {
-        if linear.bias.is_some() || tensor.has_outliers() || linear.low_rank.is_some() {
-            return Err(unlike("with biases, with adapters, or with weights that are stored apart,"));
-        }
-        all.push(uploader.matrix(tensor)?);
-    }
-    let first = all.first().ok_or_else(|| unlike("that are none"))?.clone();
-    let shape = |matrix: &GpuMatrix| (matrix.codes, matrix.rows, matrix.cols);
-    if all.iter().any(|matrix| shape(matrix) != shape(&first)) {
-        return Err(unlike("of several types or shapes"));
-    }
-    Ok(first)
-}
-
-fn unlike(what: &str) -> RuntimeError {
-    RuntimeError::NoGpu { why: format!("experts {what} do not run there; use --device cpu") }
 }
 
 /// Every matrix but the embedding.

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use qsf_format::{ModelConfig, PositionConfig};
 use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
+use super::attention_weights::GpuAttention;
 use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
+use super::expert_room::ExpertRoom;
 use super::input_rows::InputRows;
 use super::latent::LatentBuffers;
 use super::likeliest::{entries, words_back};
+use super::mixer_buffers::MixerBuffers;
 use super::model::GpuModel;
 use super::per_layer::PerLayerBuffers;
-use super::step::MAX_BLOCK;
+use super::recurrent_state::RecurrentStates;
 use super::step::attend::Attending;
+use super::step::padded;
 use super::streams::StreamBuffers;
 use super::wgsl::choose;
 use crate::decoder::Profile;
@@ -24,6 +28,7 @@ use qsf_cpu::{RopeFrequencies, RopeTable};
 /// State of one sequence.
 pub struct GpuState {
     pub(super) buffers: Buffers,
+    pub(super) recurrent: RecurrentStates,
     pub(super) position: usize,
     /// Tokens of the last step.
     pub(super) rows: usize,
@@ -44,6 +49,8 @@ pub struct Buffers {
     /// Keys and values of each layer.
     pub caches: Vec<LayerCache>,
     pub parts: Arc<Buffer>,
+    /// Of recurrent mixers.
+    pub mixer: MixerBuffers,
     /// What output projections read.
     pub attended: InputRows,
     /// Gate and up.
@@ -62,6 +69,15 @@ pub struct Buffers {
     pub made: Arc<Buffer>,
     /// What the down projections of experts read. Not that of other layers: behind the values of a row are zeros.
     pub expert_activated: Arc<Buffer>,
+    /// Gates and ups of experts, where they are not put together at once.
+    pub expert_inner: Arc<Buffer>,
+    /// Choices of the same expert.
+    pub tiles: Arc<Buffer>,
+    /// What experts read: times the weight of each choice, or normalized for them alone.
+    pub weighed: Arc<Buffer>,
+    pub own: Arc<Buffer>,
+    /// What the down projections of what all tokens go through read.
+    pub shared_activated: Arc<Buffer>,
     /// Between both matrices of an adapter.
     pub latent: Arc<Buffer>,
     pub logits: Arc<Buffer>,
@@ -97,24 +113,21 @@ impl GpuState {
             |count: usize, name| Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(4 * count as u64, name)?));
         let config = &model.config;
         let hidden = config.hidden as usize;
-        let (experts, used, expert_ffn) = config
-            .experts
-            .as_ref()
-            .map_or((0, 0, 0), |e| (e.count as usize, e.used as usize, e.ffn as usize));
+        let room = ExpertRoom::of(model, batch);
         // Kernels may read a word behind the last query.
-        let qkv = model.layers.iter().map(|layer| layer.attention.row()).max().unwrap_or(0) + 4;
+        let rows = model.layers.iter().filter_map(|layer| layer.attention.as_ref());
+        let qkv = rows.map(GpuAttention::row).max().unwrap_or(0) + 4;
         let mut caches: Vec<LayerCache> = Vec::new();
         for layer in 0..config.layers {
             let source = config.kv_source(layer);
+            let positions = if config.has_attention(layer) { context } else { 0 };
             caches.push(match caches.get(source as usize) {
                 Some(of_other) => of_other.clone(),
-                None => LayerCache::new(gpu, cache_type, config.attention_shape(layer), context)?,
+                None => LayerCache::new(gpu, cache_type, config.attention_shape(layer), positions)?,
             });
         }
         let value_dim = config.widest_layer(|layer| config.attention_shape(layer).value_dim);
         let widest_ffn = config.widest_layer(|layer| config.ffn_of(layer) as usize);
-        // Rows of inputs are read four values at a time, in whole blocks.
-        let padded = |width: usize| width.next_multiple_of(MAX_BLOCK);
         let (angles, sliding_angles) = angles(config, context)?;
         let logit_rows = LOGIT_ROWS.min(batch);
         let logits = logit_rows * config.vocab as usize;
@@ -134,8 +147,9 @@ impl GpuState {
                 Attending::part_values(batch, config.heads as usize, value_dim, context),
                 "attention",
             )?,
+            mixer: MixerBuffers::new(gpu, config, batch)?,
             attended: InputRows::new(gpu, batch, (0..config.layers).map(|layer| config.output_cols(layer)))?,
-            inner: floats(batch * 2 * padded(widest_ffn), "activations")?,
+            inner: floats(batch * 2 * padded(widest_ffn.max(room.shared)), "activations")?,
             activated: InputRows::new(
                 gpu,
                 batch,
@@ -144,11 +158,16 @@ impl GpuState {
             by_latents: LatentBuffers::new(gpu, config, batch)?,
             streams: StreamBuffers::new(gpu, config, batch)?,
             per_layer: PerLayerBuffers::new(gpu, config, batch)?,
-            routed: floats(batch * experts, "activations")?,
-            chosen: floats(batch * 2 * used, "activations")?,
-            expert_activated: floats(batch * used * padded(expert_ffn), "activations")?,
-            made: floats(batch * used * hidden, "activations")?,
-            latent: floats(batch * model.most_rank, "activations")?,
+            routed: floats(room.routed, "activations")?,
+            chosen: floats(room.chosen, "activations")?,
+            expert_activated: floats(room.activated, "activations")?,
+            expert_inner: floats(room.inner, "activations")?,
+            tiles: floats(room.tiles, "activations")?,
+            weighed: floats(room.weighed, "activations")?,
+            own: floats(room.own, "activations")?,
+            shared_activated: floats(batch * padded(room.shared), "activations")?,
+            made: floats(room.made, "activations")?,
+            latent: floats(batch.max(room.chosen / 2) * model.most_rank, "activations")?,
             logits: floats(logits, "logits")?,
             candidates: floats(2 * choose::PARTS, "candidates")?,
             likeliest: floats(2 * entries(vocab), "candidates")?,
@@ -159,6 +178,7 @@ impl GpuState {
         };
         Ok(GpuState {
             buffers,
+            recurrent: RecurrentStates::new(gpu, config)?,
             position: 0,
             rows: 0,
             ahead: None,
@@ -187,9 +207,20 @@ impl Sequence for GpuState {
     }
 
     fn rewind(&mut self, position: usize) -> Result<()> {
-        self.position = self.position.min(position);
+        if position < self.position {
+            self.recurrent.rewind(position, self.position)?;
+            self.position = position;
+        }
         self.ahead = None;
         Ok(())
+    }
+
+    fn mark(&mut self) -> Result<()> {
+        self.recurrent.mark(self.position)
+    }
+
+    fn way_back(&self, position: usize) -> usize {
+        self.recurrent.way_back(position, self.position)
     }
 }
 

@@ -12,6 +12,10 @@ mod early_exit;
 mod gpu;
 #[cfg(feature = "gpu")]
 mod gpu_attention;
+#[cfg(feature = "gpu")]
+mod gpu_experts;
+#[cfg(feature = "gpu")]
+mod gpu_recurrent;
 #[cfg(feature = "gpu-texts")]
 mod gpu_texts;
 mod kv_cache;

@@ -7,7 +7,7 @@ use wgpu::Buffer;
 use crate::gpu::kernels::Kernel;
 
 /// The largest block: rows of inputs are padded to it, as kernels read whole blocks.
-pub const MAX_BLOCK: usize = 256;
+const MAX_BLOCK: usize = 256;
 
 /// Tokens from which on matrices are multiplied on matrix units.
 pub const MANY: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qsf_format::{Multipliers, NormKind, Residual};
+use qsf_format::{NormKind, Residual};
 use wgpu::Buffer;
 
 use super::command::{Command, padded};
@@ -10,6 +10,7 @@ use super::multiply::Way;
 use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::likeliest::{Round, rounds};
+use crate::gpu::model::GpuLayer;
 use crate::gpu::wgsl::choose::{self, Choose};
 use crate::gpu::wgsl::embed::Embed;
 use crate::gpu::wgsl::likeliest::Likeliest;
@@ -69,7 +70,7 @@ impl Recorder<'_> {
             self.norm_in_place(tokens, config.norm.kind, &buffers.hidden, part, norm);
         }
         let next = |at: usize| match model.layers.get(at) {
-            Some(layer) => layer.attn_norm,
+            Some(layer) => layer.first_norm(),
             None => Some(model.final_norm),
         };
         if let Some(inputs) = &model.per_layer {
@@ -80,26 +81,16 @@ impl Recorder<'_> {
         } else {
             self.add_and_norm(tokens, Adding::NOTHING, next(0));
         }
-        let multipliers = config.multipliers.unwrap_or(Multipliers::ONES);
         for (index, layer) in model.layers.iter().enumerate() {
             if let Some(streams) = &layer.streams {
                 self.predict_streams(tokens, streams, layer.attn_norm);
             }
-            self.attention(tokens, index, &layer.attention);
-            if let Some(laurel) = &layer.laurel {
-                self.laurel(tokens, laurel);
+            if layer.has_mixer() {
+                self.mixer(tokens, index, layer, next(index + 1));
             }
-            let adding = Adding {
-                residual: config.residual,
-                given: multipliers.attention,
-                ..Adding::of(layer.post_attn_norm)
-            };
-            self.add_and_norm(tokens, adding, layer.ffn_norm);
-            if layer.laurel.is_some() {
-                self.add_laurel(tokens, layer.ffn_norm);
-            }
-            self.feed_forward(tokens, &layer.ffn);
-            let adding = Adding { given: multipliers.ffn, ..Adding::of(layer.post_ffn_norm) };
+            let Some(ffn) = &layer.ffn else { continue };
+            self.feed_forward(tokens, ffn);
+            let adding = Adding { given: self.multipliers().ffn, ..Adding::of(layer.post_ffn_norm) };
             let then = next(index + 1);
             let Some(of_layer) = &layer.per_layer else {
                 let adding = Adding { scale: layer.scale.unwrap_or(1.0), ..adding };
@@ -121,6 +112,45 @@ impl Recorder<'_> {
             self.end_streams(tokens, ends);
             self.add_and_norm(tokens, Adding::NOTHING, Some(model.final_norm));
         }
+    }
+
+    /// Attention, or a recurrent mixer, or both beside each other, and what is read behind the norm of what follows.
+    fn mixer(&mut self, tokens: usize, index: usize, layer: &GpuLayer, next: Option<u32>) {
+        let (factors, buffers) = (self.multipliers(), &self.state.buffers);
+        let given = match (&layer.attention, &layer.recurrent) {
+            (Some(attention), Some(recurrent)) => {
+                self.recurrent(tokens, index, recurrent, &buffers.mixer.beside);
+                self.attention(tokens, index, attention);
+                self.add_beside(tokens, factors.attention, factors.mixer);
+                1.0
+            }
+            (None, Some(recurrent)) => {
+                self.recurrent(tokens, index, recurrent, &buffers.projected);
+                factors.mixer
+            }
+            (Some(attention), None) => {
+                self.attention(tokens, index, attention);
+                factors.attention
+            }
+            (None, None) => return,
+        };
+        if let Some(laurel) = &layer.laurel {
+            self.laurel(tokens, laurel);
+        }
+        let then = if layer.ffn.is_some() { layer.ffn_norm } else { next };
+        let residual = self.model.config.residual;
+        self.add_and_norm(tokens, Adding { residual, given, ..Adding::of(layer.post_attn_norm) }, then);
+        if layer.laurel.is_some() {
+            self.add_laurel(tokens, then);
+        }
+    }
+
+    /// Adds what a mixer gives to what attention beside it does, each with a factor.
+    fn add_beside(&mut self, tokens: usize, factor: f32, of_mixer: f32) {
+        let (width, buffers) = (self.model.config.hidden, &self.state.buffers);
+        let job = [width, 0, factor.to_bits(), of_mixer.to_bits()];
+        let groups = ((width as usize).div_ceil(pointwise::THREADS) as u32, tokens as u32, 1);
+        self.push(Kernel::AddBeside, &[&buffers.projected, &buffers.mixer.beside], &job, groups);
     }
 
     /// Logits of some rows of the last step.
@@ -174,16 +204,18 @@ impl Recorder<'_> {
     /// Adds what is in `projected`, and normalizes with the gains at `next`; without, `normed` is the stream as it is.
     pub(super) fn add_and_norm(&mut self, tokens: usize, adding: Adding, next: Option<u32>) {
         let share = self.model.config.residual_scale.unwrap_or(1.0);
-        self.add_rows_and_norm(tokens, adding, (&self.state.buffers.projected, share), next);
+        let normed = &self.state.buffers.normed;
+        self.add_rows_and_norm(tokens, adding, (&self.state.buffers.projected, share), next, normed);
     }
 
-    /// The same of other rows, behind whose norm stands another factor.
+    /// The same of other rows, behind whose norm stands another factor, and to `normed`.
     pub(super) fn add_rows_and_norm(
         &mut self,
         tokens: usize,
         adding: Adding,
         (rows, share): (&Arc<Buffer>, f32),
         next: Option<u32>,
+        normed: &Arc<Buffer>,
     ) {
         let Adding { added, norm, residual, given, scale } = adding;
         let (config, buffers) = (&self.model.config, &self.state.buffers);
@@ -210,7 +242,7 @@ impl Recorder<'_> {
         ];
         self.push(
             Kernel::AddAndNorm(kernel),
-            &[&buffers.hidden, rows, &buffers.normed, &self.model.vectors],
+            &[&buffers.hidden, rows, normed, &self.model.vectors],
             &job,
             (tokens as u32, 1, 1),
         );

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `layers` | a step as a whole |
 //! | `attention`, `attend` | attention of a layer, and its part over the cache |
+//! | `recurrent` | recurrent mixer of a layer |
 //! | `latent` | attention by way of latents |
-//! | `feed_forward` | feed-forward of a layer, with or without experts |
+//! | `feed_forward`, `experts` | feed-forward of a layer, and a mixture of experts |
 //! | `streams` | residual streams beside each other |
 //! | `per_layer` | what a layer gets of a token besides the residual stream |
 //! | `multiply`, `low_rank` | matrices, and what adapters add to them |
@@ -14,6 +15,7 @@
 pub mod attend;
 mod attention;
 mod command;
+pub mod experts;
 mod feed_forward;
 mod latent;
 pub mod layers;
@@ -21,7 +23,8 @@ mod low_rank;
 pub mod multiply;
 mod per_layer;
 mod recorder;
+mod recurrent;
 mod streams;
 
-pub use command::{Command, MANY, MAX_BLOCK, padded};
+pub use command::{Command, MANY, padded};
 pub use recorder::Recorder;

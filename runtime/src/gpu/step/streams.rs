@@ -109,7 +109,8 @@ impl Recorder<'_> {
     pub(super) fn add_laurel(&mut self, tokens: usize, next: Option<u32>) {
         let adding =
             Adding { added: Added::Plain, scale: std::f32::consts::FRAC_1_SQRT_2, ..Adding::NOTHING };
-        self.add_rows_and_norm(tokens, adding, (&self.state.buffers.streams.laurel, 1.0), next);
+        let buffers = &self.state.buffers;
+        self.add_rows_and_norm(tokens, adding, (&buffers.streams.laurel, 1.0), next, &buffers.normed);
     }
 
     /// A norm of rows as wide as the residual stream.

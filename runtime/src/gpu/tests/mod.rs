@@ -2,7 +2,9 @@
 //! device.
 
 mod attention;
+mod experts;
 mod likeliest;
+mod route;
 
 use std::sync::Arc;
 

@@ -14,7 +14,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //: if GATED
     let at = group.y * 2u * job.width + i;
     let v = inner[at] * job.factor;
-    out[group.y * job.stride + i] = ACTIVATION * inner[at + job.width];
+    let u = inner[at + job.width];
+    out[group.y * job.stride + i] = PRODUCT;
     //: else
     let at = group.y * job.width + i;
     let v = inner[at];

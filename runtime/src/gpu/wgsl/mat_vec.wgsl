@@ -19,14 +19,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = lid & 15u;
     let slice = lid >> 4u;
     let first = (group.x + group.y * MAX_GROUPS) * OWN_PANELS;
-    //: if EXPERTS
-    let start = (MATRIX) * job.expert_words;
-    let y_first = Y_FIRST;
-    //: else
-    let start = 0u;
-    let y_first = job.y_first;
+    //: if CHOSEN
+    // Where the group's part of `chosen` begins: an expert, and then the choices of a tile, or the weight of one choice.
+    let tile = group.z * TILE_WORDS;
+    let expert = chosen[tile];
+    //: if TILED
+    if (expert == NONE) { return; }
     //: end
+    let start = expert * job.expert_words;
+    //: else
+    let start = MATRIX;
+    //: end
+    //: if TILED
+    let y_first = job.y_first;
+    let x_first = job.x_first;
+    //: insert ROWS
+    //: else
+    let y_first = Y_FIRST;
     let x_first = X_FIRST;
+    //: end
     //: insert FILL_TABLE
     //: insert PANELS
     //: insert LOOP
@@ -43,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 t += part[(p * TOKENS + token) * THREADS + k * 16u + r];
             }
             //: if BIAS
-            t += vectors[job.bias + output];
+            t += vectors[BIAS_FIRST + output];
             //: end
             //: if GATED
             var u = 0.0;
@@ -53,13 +64,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                     t += part[((p + OWN_PANELS) * TOKENS + token) * THREADS + k * 16u + r];
                 }
                 //: if BIAS
-                t += vectors[job.bias + job.rows + output];
+                t += vectors[BIAS_FIRST + job.rows + output];
                 //: end
                 u = t;
             }
-            t = ACTIVATION * u;
+            t = ACTIVATION;
             //: end
+            //: if TILED
+            let choice = chosen[tile + 1u + token];
+            if (choice != NONE) { y[y_first + choice * job.y_stride + output] = t; }
+            //: else
             y[y_first + token * job.y_stride + output] = t;
+            //: end
         }
     }
 }
@@ -68,6 +84,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 // Panels behind the last are read as the last; what is made of them is not written.
 let panelPANEL = start + BASE + min(first + NUMBER, (job.rows - 1u) >> 4u) * (HEAD_WORDS + job.superblocks * SUPERBLOCK_WORDS);
 //: insert HEAD
+
+//: part row
+// A tile that is not full multiplies the first of its choices once more, and does not write it.
+let rowTOKEN = select(chosen[tile + 1u + TOKENu], chosen[tile + 1u], chosen[tile + 1u + TOKENu] == NONE) DIVIDED * job.x_stride;
 
 //: part sum
 var sumPANEL_TOKEN = 0.0;
@@ -93,7 +113,7 @@ var dPANEL_TOKEN = 0.0;
 var allTOKEN = vec4<f32>();
 
 //: part input
-let xTOKEN_QUAD = x[x_first + b * QUADS + QUADu + TOKENu * job.x_stride];
+let xTOKEN_QUAD = x[x_first + b * QUADS + QUADu + ROW];
 allTOKEN += xTOKEN_QUAD;
 
 //: part weights
