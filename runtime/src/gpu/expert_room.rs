@@ -2,8 +2,7 @@
 
 use super::experts::GpuInner;
 use super::model::{GpuFeedForward, GpuModel};
-use super::step::experts::TILE;
-use super::step::padded;
+use super::step::{TILE, padded};
 use super::wgsl::experts::most_tiles;
 
 /// Words of each buffer for steps of so many tokens; 0 of what a model does not need.

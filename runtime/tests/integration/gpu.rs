@@ -70,7 +70,7 @@ pub fn assert_close(source: &dyn source::WeightSource, name: &str) {
     let tokens = tokens(source.config().vocab, count);
     let (expected, found) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
     let distance = distance(&found, &expected);
-
+    println!("{name}: {distance:.2e}");
     assert!(distance <= LIMIT, "{name} on {}: {distance:.2e}", gpu.gpu().summary().name);
 }
 
@@ -87,13 +87,12 @@ fn runs_there(path: &Path) -> bool {
 /// Those of the repository, or of the folder `QSF_GOLDEN`, but for those that are refused by name.
 fn golden_models() -> Vec<PathBuf> {
     let other = std::env::var_os("QSF_GOLDEN").map(PathBuf::from);
-    let least = if other.is_some() { 1 } else { 67 };
+    let least = if other.is_some() { 1 } else { 112 };
     let folder = other.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden"));
     let mut models: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     models.sort();
     models.retain(|path| runs_there(path));
-    println!("{} models", models.len());
     assert!(models.len() >= least, "{models:?}");
     models
 }
@@ -198,15 +197,22 @@ fn assert_eight_bits_cost_as_on_the_cpu(source: &dyn source::WeightSource, count
     let gpu = gpu_decoder(&cpu);
     let count = count.min(source.config().max_positions as usize);
     let tokens = tokens(source.config().vocab, count);
-    let cost_on_cpu =
-        distance(&all_logits_with(&cpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&cpu, &tokens));
-    let cost_on_gpu =
-        distance(&all_logits_with(&gpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&gpu, &tokens));
-    // Which experts a token goes through can hang on one code.
-    let more = if source.config().experts.is_some() { 2.0 } else { 1.2 };
+    let config = source.config();
+    let cost = |found: &[f32], expected: &[f32]| {
+        if config.experts.is_none() {
+            return distance(found, expected);
+        }
+        // Which experts a token goes through can hang on one code, and few tokens then make up all of the distance.
+        let rows = found.chunks(config.vocab as usize).zip(expected.chunks(config.vocab as usize));
+        let mut rows: Vec<f64> = rows.map(|(found, expected)| distance(found, expected)).collect();
+        rows.sort_by(f64::total_cmp);
+        rows[rows.len() / 2]
+    };
+    let cost_on_cpu = cost(&all_logits_with(&cpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&cpu, &tokens));
+    let cost_on_gpu = cost(&all_logits_with(&gpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&gpu, &tokens));
     println!("{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU");
     assert!(
-        cost_on_gpu <= more * cost_on_cpu && cost_on_gpu > 0.3 * cost_on_cpu,
+        cost_on_gpu <= 1.2 * cost_on_cpu && cost_on_gpu > 0.3 * cost_on_cpu,
         "{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU"
     );
 }

@@ -7,10 +7,11 @@ use qsf_format::{
     Activation, BlockSize, ExpertGroups, Experts, GateClip, ModelConfig, Outliers, QuantType, RouterScore,
     SharedExperts, TensorId, TensorKind,
 };
-use qsf_runtime::Result;
+use qsf_runtime::cpu::KvTypes;
 use qsf_runtime::source::{Tensor, TensorInfo, WeightSource};
+use qsf_runtime::{Result, Runner, Sequence};
 
-use crate::gpu::{assert_close, llama};
+use crate::gpu::{assert_close, cpu_decoder, gpu_decoder, llama};
 use crate::random_model::RandomModel;
 
 /// A mixture of nine experts, three for a token.
@@ -83,7 +84,21 @@ fn a_layer_may_have_more_experts_than_threads_and_more_than_are_brought_together
     }
 }
 
-/// A model whose up projections are of another type, or which has weights apart from their blocks in those of experts and of heads, or biases of experts.
+#[test]
+fn a_step_has_no_more_tokens_than_their_experts_have_workgroups() {
+    let mixture = Experts { count: 700, used: 700, ffn: 16, ..Experts::default() };
+    let config = ModelConfig { layers: 1, experts: Some(mixture), ..llama() };
+    let gpu = gpu_decoder(&cpu_decoder(&RandomModel::new(config, QuantType::Q2)));
+    let mut state = gpu.state_with(200, 200, KvTypes::F16.into()).unwrap();
+    assert_eq!(state.batch(), 93, "65535 divided by 700");
+    gpu.forward(&mut state, &[3; 93]).unwrap();
+    let mut logits = vec![0.0; 150];
+    gpu.logits(&mut state, 92..93, &mut logits).unwrap();
+    assert!(logits.iter().all(|logit| logit.is_finite()));
+}
+
+/// A model whose up projections are of another type, or which has weights apart from their blocks in matrices of experts and of heads, or
+/// biases of experts.
 pub struct Altered {
     model: RandomModel,
     ups: Option<RandomModel>,

@@ -12,6 +12,9 @@ const MAX_BLOCK: usize = 256;
 /// Tokens from which on matrices are multiplied on matrix units.
 pub const MANY: usize = 16;
 
+/// Choices of an expert that are multiplied at once in steps of many tokens.
+pub const TILE: usize = 4;
+
 /// One dispatch.
 #[derive(Clone)]
 pub struct Command {

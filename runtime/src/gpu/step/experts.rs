@@ -5,7 +5,7 @@ use std::sync::Arc;
 use qsf_format::Experts;
 use wgpu::Buffer;
 
-use super::command::{MANY, padded};
+use super::command::{MANY, TILE, padded};
 use super::layers::Adding;
 use super::multiply::{Choices, Way};
 use super::recorder::{Recorder, RowPart};
@@ -15,9 +15,6 @@ use crate::gpu::wgsl::experts::{self, MOST_TILED, most_tiles};
 use crate::gpu::wgsl::mat_vec::{Inputs, Output};
 use crate::gpu::wgsl::pointwise;
 use crate::gpu::wgsl::route::Route;
-
-/// Choices of an expert that are multiplied at once in steps of many tokens.
-pub const TILE: usize = 4;
 
 impl Recorder<'_> {
     /// What a mixture of experts adds.

@@ -15,7 +15,7 @@
 pub mod attend;
 mod attention;
 mod command;
-pub mod experts;
+mod experts;
 mod feed_forward;
 mod latent;
 pub mod layers;
@@ -26,5 +26,5 @@ mod recorder;
 mod recurrent;
 mod streams;
 
-pub use command::{Command, MANY, padded};
+pub use command::{Command, MANY, TILE, padded};
 pub use recorder::Recorder;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use wgpu::Buffer;
 
-use super::command::{Command, MANY};
-use super::experts::TILE;
+use super::command::{Command, MANY, TILE};
 use super::recorder::Recorder;
 use crate::gpu::device::Abilities;
 use crate::gpu::experts::GpuStack;
