@@ -149,7 +149,10 @@ impl GpuInner {
 
 impl GpuStack {
     /// Matrices of one shape and type, each behind the one before.
-    fn upload(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuStack> {
+    ///
+    /// # Errors
+    /// When they do not fit, or are not alike.
+    pub fn upload(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuStack> {
         let tensors = linears.iter().map(|linear| resident(&linear.weight)).collect::<Result<Vec<_>>>()?;
         let Some(first) = tensors.first() else { return Err(unlike("that are none")) };
         if tensors.iter().any(|tensor| shape(tensor) != shape(first)) {

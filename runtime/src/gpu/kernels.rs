@@ -169,8 +169,10 @@ impl Kernel {
             Kernel::Convolve(_) => &[true, false, true, false, true],
             Kernel::Recurrence(_) => &[true, true, true, false, false, true],
             Kernel::MixerGate(_) => &[false, true, true],
-            Kernel::LowRank(_, Some(_)) | Kernel::Outliers(None) => &[true, false, true, true],
-            Kernel::Outliers(Some(_)) => &[true, false, true, true, true],
+            Kernel::LowRank(_, Some(_)) | Kernel::Outliers(None | Some(Inputs::EachHead)) => {
+                &[true, false, true, true]
+            }
+            Kernel::Outliers(Some(Inputs::OfToken | Inputs::OfChoice)) => &[true, false, true, true, true],
         }
     }
 
@@ -202,7 +204,7 @@ impl Kernel {
             | Kernel::Tiles(..)
             | Kernel::Gather(_)
             | Kernel::Sum => 2,
-            Kernel::Outliers(_) => 8,
+            Kernel::Outliers(_) => 9,
         }
     }
 }

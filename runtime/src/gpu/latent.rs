@@ -6,35 +6,28 @@ use qsf_format::{LatentAttention, ModelConfig};
 use wgpu::Buffer;
 
 use super::device::Gpu;
+use super::experts::GpuStack;
 use super::input_rows::InputRows;
-use super::linears::{GpuLinear, linear, not_there, resident};
-use super::weights::{GpuMatrix, Uploader};
+use super::linears::{GpuLinear, linear};
+use super::weights::Uploader;
 use crate::error::Result;
-use crate::weights::{AttentionWeights, LatentWeights, Linear};
+use crate::weights::{AttentionWeights, LatentWeights};
 
 /// Matrices that only attention by way of latents has.
 pub struct GpuLatent {
     /// What makes latents of queries, and queries of those; without, the query projection is that of other attention.
     pub queries: Option<[GpuLinear; 2]>,
     /// Of each head, turns the rest of its query to latents.
-    pub k_up: GpuHeads,
+    pub k_up: GpuStack,
     /// Of each head, makes a value of a latent.
-    pub v_up: GpuHeads,
-}
-
-/// Matrices of heads, each as many words behind the one before.
-pub struct GpuHeads {
-    /// That of the first head.
-    pub first: GpuMatrix,
-    /// Words from one head's to the next.
-    pub words: u32,
+    pub v_up: GpuStack,
 }
 
 impl GpuLatent {
     /// Takes them up.
     ///
     /// # Errors
-    /// When a matrix does not fit, or heads have weights that are stored apart.
+    /// When a matrix does not fit.
     pub fn upload(
         uploader: &mut Uploader<'_>,
         weights: &AttentionWeights,
@@ -47,23 +40,9 @@ impl GpuLatent {
         };
         Ok(GpuLatent {
             queries,
-            k_up: GpuHeads::upload(uploader, k_up)?,
-            v_up: GpuHeads::upload(uploader, v_up)?,
+            k_up: GpuStack::upload(uploader, &k_up.iter().collect::<Vec<_>>())?,
+            v_up: GpuStack::upload(uploader, &v_up.iter().collect::<Vec<_>>())?,
         })
-    }
-}
-
-impl GpuHeads {
-    fn upload(uploader: &mut Uploader<'_>, heads: &[Linear]) -> Result<GpuHeads> {
-        let tensors = heads.iter().map(|head| resident(&head.weight)).collect::<Result<Vec<_>>>()?;
-        if tensors.iter().any(|tensor| tensor.has_outliers()) {
-            return Err(not_there("heads of latents with weights that are stored apart"));
-        }
-        uploader.keep_together(&tensors)?;
-        let matrices =
-            tensors.into_iter().map(|tensor| uploader.matrix(tensor)).collect::<Result<Vec<_>>>()?;
-        let first = matrices.into_iter().next().ok_or_else(|| not_there("latents without heads"))?;
-        Ok(GpuHeads { words: first.words(first.rows), first })
     }
 }
 

@@ -11,7 +11,7 @@
 //! | `panels`, `weights` | matrices in buffers |
 //! | `linears`, `mlp` | matrices with their biases and adapters, and norms; feed-forwards |
 //! | `room` | whether a model fits |
-//! | `model`, `attention_weights`, `mixer`, `experts` | a model in buffers; its attention, its recurrent mixers and its mixtures of experts |
+//! | `model`, `attention_weights`, `mixer`, `experts` | a model in buffers; attention, recurrent mixers, mixtures of experts |
 //! | `latent` | attention by way of latents, weights and buffers |
 //! | `streams` | residual streams beside each other, weights and buffers |
 //! | `per_layer` | what layers get of a token besides the residual stream, weights and buffers |

@@ -77,6 +77,9 @@ impl RecurrentStates {
     /// # Errors
     /// When the device has no memory for the copies.
     pub fn mark(&mut self, position: usize) -> Result<()> {
+        if self.layers.iter().all(Option::is_none) {
+            return Ok(());
+        }
         let kept = match self.marked.take() {
             Some((_, kept)) => kept,
             None => {

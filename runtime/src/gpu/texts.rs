@@ -221,6 +221,7 @@ fn of_experts() -> Vec<(String, Kernel)> {
         all.push((format!("low-rank-down{name}"), Kernel::LowRank(LowRankStep::Down, experts)));
         all.push((format!("low-rank-up{name}"), Kernel::LowRank(LowRankStep::Up, experts)));
     }
+    all.push(("outliers-heads".into(), Kernel::Outliers(Some(Inputs::EachHead))));
     for score in [RouterScore::Softmax, RouterScore::Sigmoid] {
         for flags in 0..8 {
             let (bias, groups, normalize) = (flags & 1 > 0, 4 * usize::from(flags & 2 > 0), flags & 4 > 0);

@@ -2,20 +2,25 @@
 //! processor is what the CPU computes.
 
 use crate::gpu::{LIMIT, all_logits, all_logits_with, cpu_decoder, distance, gpu_decoder, llama, tokens};
+use crate::gpu_experts::Altered;
 use crate::random_model::RandomModel;
 use qsf_format::{
     FullAttention, LatentAttention, ModelConfig, PositionConfig, QkNorm, QuantType, QueryGrowth,
     SlidingWindow, ValueHeads,
 };
 use qsf_runtime::cpu::KvTypes;
+use qsf_runtime::source::WeightSource;
 
 /// Positions that few queries share out among workgroups, and put together.
 const LONG: usize = 300;
 
 fn assert_computed(config: ModelConfig, name: &str) {
     config.check().unwrap();
-    let source = RandomModel::new(config, QuantType::Q4);
-    let cpu = cpu_decoder(&source);
+    assert_source_computed(&RandomModel::new(config, QuantType::Q4), name);
+}
+
+fn assert_source_computed(source: &dyn WeightSource, name: &str) {
+    let cpu = cpu_decoder(source);
     let gpu = gpu_decoder(&cpu);
     let tokens = tokens(150, LONG);
     let expected = all_logits(&cpu, &tokens);
@@ -84,6 +89,8 @@ fn attention_by_way_of_latents() {
         ..llama()
     };
     assert_computed(config.clone(), "latents");
+    let with_outliers = Altered::new(config.clone(), None, true, false);
+    assert_source_computed(&with_outliers, "latents with weights apart");
     let latent = Some(LatentAttention { q_rank: Some(20), kv_rank: 33, ..latent });
     assert_computed(ModelConfig { latent, ..config.clone() }, "latents of queries, and odd ones");
     let position = rope(Some(10), vec![0, 1]);

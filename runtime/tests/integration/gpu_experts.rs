@@ -97,8 +97,9 @@ fn a_step_has_no_more_tokens_than_their_experts_have_workgroups() {
     assert!(logits.iter().all(|logit| logit.is_finite()));
 }
 
-/// A model whose up projections are of another type, or which has weights apart from their blocks, or biases of experts.
-struct Altered {
+/// A model whose up projections are of another type, or which has weights apart from their blocks in matrices of experts and of heads, or
+/// biases of experts.
+pub struct Altered {
     model: RandomModel,
     ups: Option<RandomModel>,
     outliers: bool,
@@ -106,7 +107,7 @@ struct Altered {
 }
 
 impl Altered {
-    fn new(config: ModelConfig, ups: Option<QuantType>, outliers: bool, biases: bool) -> Altered {
+    pub fn new(config: ModelConfig, ups: Option<QuantType>, outliers: bool, biases: bool) -> Altered {
         let model = RandomModel::new(config.clone(), QuantType::Q4);
         let ups = ups.map(|quant| RandomModel::new(config.clone(), quant));
         let of_ups = |info: &TensorInfo| match &ups {
@@ -117,11 +118,12 @@ impl Altered {
         };
         let mut infos: Vec<TensorInfo> = model.tensors().iter().map(of_ups).collect();
         let kinds = [TensorKind::ExpertGateBias, TensorKind::ExpertUpBias, TensorKind::ExpertDownBias];
-        for (layer, kind) in (0..config.layers).flat_map(|layer| kinds.map(|kind| (layer, kind))) {
+        let with_biases = 0..if biases { config.layers } else { 0 };
+        for (layer, kind) in with_biases.flat_map(|layer| kinds.map(|kind| (layer, kind))) {
             let id = TensorId::of_layer(layer, kind);
             let (rows, cols) = qsf_runtime::source::expected_shape(&config, id).unwrap();
             let info = TensorInfo { id, name: id.to_string(), rows, cols, stored: QuantType::F32.into() };
-            infos.extend(biases.then_some(info));
+            infos.push(info);
         }
         Altered { model, ups, outliers, infos }
     }
@@ -165,7 +167,9 @@ impl WeightSource for Altered {
         }
         let of = if id.kind == TensorKind::ExpertUp { self.ups.as_ref() } else { None };
         let tensor = of.unwrap_or(&self.model).load(id)?;
-        if !self.outliers || !matches!(id.kind, TensorKind::ExpertGate | TensorKind::ExpertDown) {
+        let with_outliers =
+            [TensorKind::ExpertGate, TensorKind::ExpertDown, TensorKind::AttnKUp, TensorKind::AttnVUp];
+        if !self.outliers || !with_outliers.contains(&id.kind) {
             return Ok(tensor);
         }
         let mut outliers = Outliers::default();

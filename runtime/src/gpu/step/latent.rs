@@ -12,10 +12,12 @@ use super::command::padded;
 use super::multiply::{FEW, Way, shape};
 use super::recorder::{Recorder, RowPart};
 use crate::gpu::attention_weights::{GpuAttention, Heads};
+use crate::gpu::experts::GpuStack;
 use crate::gpu::kernels::Kernel;
-use crate::gpu::latent::{GpuHeads, GpuLatent};
+use crate::gpu::latent::GpuLatent;
 use crate::gpu::wgsl::mat_vec::{Inputs, MAX_GROUPS, MatVec, Output};
 use crate::gpu::wgsl::place::Place;
+use crate::gpu::wgsl::pointwise;
 use crate::runner::Sequence;
 
 /// Where matrices of heads write: values from one token to the next, from one head to the next, and where the first are.
@@ -159,11 +161,11 @@ impl Recorder<'_> {
     fn heads_apart(
         &mut self,
         tokens: usize,
-        matrices: &GpuHeads,
+        matrices: &GpuStack,
         (input, input_stride): (&Arc<Buffer>, usize),
         out: HeadsOut<'_>,
     ) {
-        let GpuHeads { first: matrix, words } = matrices;
+        let GpuStack { matrix, words, bias: _, update: _ } = matrices;
         let heads = self.model.config.heads as usize;
         let mut first = 0;
         while first < tokens {
@@ -191,5 +193,20 @@ impl Recorder<'_> {
             self.push(Kernel::MatVec(kernel), &buffers, &job, (groups.0, groups.1, (tiles * heads) as u32));
             first += few * tiles;
         }
+        let Some(outliers) = &matrix.outliers else { return };
+        let job = [
+            matrix.rows,
+            input_stride as u32,
+            out.token as u32,
+            out.first as u32,
+            0,
+            outliers.starts,
+            outliers.weights,
+            heads as u32,
+            out.head as u32,
+        ];
+        let bound = [input, out.output, &outliers.places, &self.model.vectors];
+        let groups = (matrix.rows.div_ceil(pointwise::THREADS as u32), heads as u32, tokens as u32);
+        self.push(Kernel::Outliers(Some(Inputs::EachHead)), &bound, &job, groups);
     }
 }

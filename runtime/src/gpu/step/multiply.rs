@@ -138,6 +138,7 @@ impl Recorder<'_> {
             outliers.starts,
             outliers.weights,
             self.used(),
+            0,
         ];
         let mut bound = vec![way.input, way.output, &outliers.places, &self.model.vectors];
         bound.extend(experts.map(|_| &self.state.buffers.chosen));

@@ -53,11 +53,17 @@ pub enum Inputs {
 }
 
 impl Inputs {
+    /// Whether matrices are those that were chosen.
+    pub const fn are_chosen(self) -> bool {
+        matches!(self, Inputs::OfToken | Inputs::OfChoice)
+    }
+
     /// The row of inputs that the kernels with a workgroup for each token or choice read.
     pub(super) fn row(experts: Option<Inputs>) -> &'static str {
         match experts {
             Some(Inputs::OfToken) => "group.y / job.used",
-            Some(Inputs::OfChoice | Inputs::EachHead) | None => "group.y",
+            Some(Inputs::EachHead) => "group.z * job.used + group.y",
+            Some(Inputs::OfChoice) | None => "group.y",
         }
     }
 }
@@ -76,24 +82,21 @@ impl MatVec {
             Output::Gated(function) => activation::gated(function, "t", "u"),
         };
         let (x_first, y_first) = match self.experts {
-            Some(Inputs::OfToken) => (
-                "job.x_first + group.z / job.used * job.x_stride".into(),
-                "job.y_first + group.z * job.y_stride".into(),
-            ),
+            Some(Inputs::OfToken) => {
+                ("job.x_first + group.z / job.used * job.x_stride", "job.y_first + group.z * job.y_stride")
+            }
             Some(Inputs::OfChoice) => {
-                ("job.x_first + group.z * job.x_stride".into(), "job.y_first + group.z * job.y_stride".into())
+                ("job.x_first + group.z * job.x_stride", "job.y_first + group.z * job.y_stride")
             }
-            Some(Inputs::EachHead) => {
-                let first = |of: &str| {
-                    let head = format!("group.z % job.used * job.{of}_head");
-                    format!("job.{of}_first + group.z / job.used * {tokens}u * job.{of}_stride + {head}")
-                };
-                (first("x"), first("y"))
-            }
-            None => ("job.x_first".to_owned(), "job.y_first".to_owned()),
+            Some(Inputs::EachHead) => (
+                "job.x_first + group.z / job.used * TOKENS * job.x_stride + group.z % job.used * job.x_head",
+                "job.y_first + group.z / job.used * TOKENS * job.y_stride + group.z % job.used * job.y_head",
+            ),
+            None => ("job.x_first", "job.y_first"),
         };
+        let of_tokens = format!("{tokens}u");
         let of_head = self.experts == Some(Inputs::EachHead);
-        let chosen = self.experts.is_some() && !of_head;
+        let chosen = self.experts.is_some_and(Inputs::are_chosen);
         let bias_first = match self.experts {
             Some(Inputs::OfToken | Inputs::OfChoice) => {
                 format!("job.bias + expert * job.rows * {}u", panels / self.own_panels())
@@ -115,8 +118,8 @@ impl MatVec {
             .number("THREADS", threads)
             .number("MAX_GROUPS", MAX_GROUPS)
             .number("OWN_PANELS", self.own_panels())
-            .word("X_FIRST", x_first)
-            .word("Y_FIRST", y_first)
+            .word("X_FIRST", x_first.replace("TOKENS", &of_tokens))
+            .word("Y_FIRST", y_first.replace("TOKENS", &of_tokens))
             .word("ROWS", self.rows())
             .number("OUTPUTS", 16 * self.own_panels() * tokens)
             .number("TOKENS", tokens)
@@ -138,7 +141,7 @@ impl MatVec {
 
     /// Whether the vectors are those of a tile of choices.
     fn is_tiled(&self) -> bool {
-        self.tokens > 1 && matches!(self.experts, Some(Inputs::OfToken | Inputs::OfChoice))
+        self.experts.is_some_and(Inputs::are_chosen) && self.tokens > 1
     }
 
     /// Where the vectors of a tile begin.

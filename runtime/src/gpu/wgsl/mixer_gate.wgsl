@@ -1,5 +1,5 @@
-// What a recurrence gives, gated, and normalized before or behind that, where it is. A workgroup has a part of a token, which is normalized by
-// itself.
+// What a recurrence gives, gated, and normalized before or behind that, where it is. A workgroup has a part of a token, which is normalized
+// by itself.
 
 struct Job { stride: u32, gate_stride: u32, gate: u32, gains: u32, gains_of_part: u32, epsilon: f32, factor: f32 }
 var<immediate> job: Job;

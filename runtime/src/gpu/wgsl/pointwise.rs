@@ -51,12 +51,20 @@ pub fn per_layer(kind: Activation) -> String {
 }
 
 /// The text of the kernel that adds weights that are stored apart from their blocks: `starts` has where the columns of each row
-/// begin, then the columns; `weights` their values. A thread has an output of a token, or, with `experts`, of a choice.
+/// begin, then the columns; `weights` their values. A thread has an output of a token, or, with `experts`, of a choice
+/// or a head.
 pub fn outliers(experts: Option<Inputs>) -> String {
+    let (matrix, output) = match experts {
+        None => ("0u", "group.y * job.y_stride"),
+        Some(Inputs::OfToken | Inputs::OfChoice) => ("chosen[2u * group.y]", "group.y * job.y_stride"),
+        Some(Inputs::EachHead) => ("group.y", "group.z * job.y_stride + group.y * job.y_head"),
+    };
     Template::new(include_str!("outliers.wgsl"))
         .number("THREADS", THREADS)
-        .when("EXPERTS", experts.is_some())
+        .when("CHOSEN", experts.is_some_and(Inputs::are_chosen))
+        .word("MATRIX", matrix)
         .word("INPUT", Inputs::row(experts))
+        .word("OUTPUT", output)
         .make()
 }
 

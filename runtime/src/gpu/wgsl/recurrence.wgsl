@@ -1,6 +1,6 @@
-// The state of a head over the tokens of a step: of each row and column a value, which stays in registers all along. A workgroup has some rows of
-// a head; a thread has some columns of a row, and what threads of a row have summed up is added in workgroup memory, of which tokens take
-// turns at two halves: one barrier a token is enough.
+// The state of a head over the tokens of a step: of each row and column a value, which stays in registers all along. A workgroup has some
+// rows of a head; a thread has some columns of a row, and what threads of a row have summed up is added in workgroup memory, of which
+// tokens take turns at two halves: one barrier a token is enough.
 //
 // In buffers a state is columns x rows, so that threads side by side read values side by side.
 
