@@ -331,7 +331,7 @@ pub struct Experts {
 }
 
 /// How the outputs of a router become scores of experts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouterScore {
     /// Softmax over all experts.

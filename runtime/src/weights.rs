@@ -312,8 +312,8 @@ impl Model {
         self.linears().any(|linear| linear.weight.has_blocks())
     }
 
-    /// Every matrix that tokens are multiplied with.
-    fn linears(&self) -> impl Iterator<Item = &Linear> {
+    /// Every matrix that tokens are multiplied with, the head last.
+    pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
         let layers = self.layers.iter().flat_map(|layer| {
             layer.mixer_and_ffn_linears().chain(layer.laurel_linears()).chain(layer.per_layer_linears())
         });

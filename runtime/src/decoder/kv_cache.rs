@@ -3,7 +3,7 @@
 use qsf_format::{AttentionShape, ModelConfig, PositionConfig};
 
 use super::kv_keep::{KvKeep, KvPolicy};
-use super::recurrent_state::RecurrentState;
+use super::recurrent_state::{RecurrentState, no_way_back};
 use crate::error::{Result, RuntimeError};
 use crate::memory;
 use qsf_cpu::{Attention, Cpu, KvLayer, KvShape, KvTypes, zeros};
@@ -230,11 +230,7 @@ impl KvCache {
             return Ok(());
         }
         if len > 0 && self.is_recurrent() && self.marked != Some(len) {
-            return Err(RuntimeError::Request(format!(
-                "position {len} cannot be gone back to: recurrent layers keep what is behind the last token, of which there are {}, \
-                 and the beginning",
-                self.len
-            )));
+            return Err(no_way_back(len, self.len));
         }
         if self.is_lost(len) {
             return Err(RuntimeError::Request(format!(

@@ -68,6 +68,8 @@ pub use layer_runner::LayerRunner;
 pub use matrix_times::{MatrixTime, MatrixTimes};
 pub use observe::{AttentionLook, InputObserver, LinearInput};
 pub use profile::{Profile, Section};
+#[cfg(feature = "gpu")]
+pub(crate) use recurrent_state::{no_way_back, recurrent_sizes};
 pub use rotation::{Rotation, alibi_slopes};
 pub use routing::Routing;
 pub use skipping::skipped_layers;

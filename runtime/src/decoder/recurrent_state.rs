@@ -5,7 +5,7 @@
 
 use qsf_format::{ModelConfig, RecurrentMixer};
 
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use qsf_cpu::{AlignedFloats, GatedDelta, SelectiveScan, StateSpace};
 
 /// The state of one layer.
@@ -44,7 +44,7 @@ impl Side {
 }
 
 /// Floats of the two parts of a state.
-fn sizes(config: &ModelConfig) -> Option<(usize, usize)> {
+pub fn recurrent_sizes(config: &ModelConfig) -> Option<(usize, usize)> {
     let recurrent = config.recurrent.as_ref()?;
     let channels = recurrent.channels(config.hidden as usize);
     let memory = match recurrent.mixer {
@@ -62,20 +62,28 @@ fn sizes(config: &ModelConfig) -> Option<(usize, usize)> {
     Some((channels.saturating_mul((recurrent.taps as usize).saturating_sub(1)), memory))
 }
 
+/// That `position` is neither the first nor the last of `seen`, nor marked.
+pub fn no_way_back(position: usize, seen: usize) -> RuntimeError {
+    RuntimeError::Request(format!(
+        "position {position} cannot be gone back to: recurrent layers keep what is behind the last token, of which there are {seen}, \
+         and the beginning"
+    ))
+}
+
 impl RecurrentState {
     /// The state of a recurrent layer before the first token; `None` for models without such layers.
     ///
     /// # Errors
     /// When there is no memory for it.
     pub fn new(config: &ModelConfig) -> Result<Option<RecurrentState>> {
-        let Some((inputs, memory)) = sizes(config) else { return Ok(None) };
+        let Some((inputs, memory)) = recurrent_sizes(config) else { return Ok(None) };
         let sides = [Side::zeros(inputs, memory)?, Side::zeros(inputs, memory)?];
         Ok(Some(RecurrentState { sides, current: 0, stepped: false, empty: true, marked: None }))
     }
 
     /// Bytes of the state of one layer.
     pub fn bytes(config: &ModelConfig) -> u64 {
-        let floats = sizes(config).map_or(0, |(inputs, memory)| inputs.saturating_add(memory));
+        let floats = recurrent_sizes(config).map_or(0, |(inputs, memory)| inputs.saturating_add(memory));
         2 * (floats as u64).saturating_mul(size_of::<f32>() as u64)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use qsf_format::AttentionShape;
 use wgpu::Buffer;
 
 use super::device::Gpu;
@@ -9,7 +10,8 @@ use super::wgsl::eight_bit::{row_words, scale_words};
 use crate::error::{Result, RuntimeError};
 use qsf_cpu::KvTypes;
 
-/// Keys and values of a layer: those of all layers together may be larger than a buffer can be.
+/// Keys and values of a layer: those of all layers together may be larger than a buffer can be. A clone is the same memory.
+#[derive(Clone)]
 pub struct LayerCache {
     /// Keys, heads x positions x words of a head.
     pub keys: Arc<Buffer>,
@@ -46,26 +48,27 @@ impl CacheType {
 }
 
 impl LayerCache {
-    /// Room for `context` positions of `kv_heads` heads.
+    /// Room for `context` positions of a layer of this shape.
     ///
     /// # Errors
     /// When the device has not so much memory.
     pub fn new(
         gpu: &Gpu,
         cache_type: CacheType,
-        kv_heads: usize,
-        head_dim: usize,
+        shape: AttentionShape,
         context: usize,
     ) -> Result<LayerCache> {
+        let AttentionShape { kv_heads, key_dim, value_dim, .. } = shape;
         let positions = kv_heads * context;
         let words = |count: usize| {
             let bytes = 4 * (positions * count) as u64;
             Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(bytes, "key/value cache")?))
         };
-        let (row, scales) = match cache_type {
-            CacheType::F16 => (head_dim / 2, None),
-            CacheType::EightBit => (row_words(head_dim), Some(words(2 * scale_words(head_dim))?)),
+        let scales = |dims: [usize; 2]| words(dims.map(scale_words).iter().sum()).map(Some);
+        let (row, scales): (fn(usize) -> usize, _) = match cache_type {
+            CacheType::F16 => (|dim| dim.div_ceil(2), None),
+            CacheType::EightBit => (row_words, scales([key_dim, value_dim])?),
         };
-        Ok(LayerCache { keys: words(row)?, values: words(row)?, scales })
+        Ok(LayerCache { keys: words(row(key_dim))?, values: words(row(value_dim))?, scales })
     }
 }

@@ -25,6 +25,9 @@ use crate::runner::{Runner, Sequence};
 use crate::sample::Sampler;
 use qsf_cpu::Cpu;
 
+/// Workgroups in one dimension of a dispatch: WebGPU promises that many (section 3.6.2, `maxComputeWorkgroupsPerDimension`).
+const MOST_ROWS_OF_GROUPS: usize = 65_535;
+
 /// Runs a model on a graphics processor. Clones share what is there.
 #[derive(Clone)]
 pub struct GpuDecoder {
@@ -195,7 +198,10 @@ impl Runner for GpuDecoder {
                     .into(),
             ));
         }
-        let (cache_type, batch) = (CacheType::of(kv.types)?, batch.clamp(1, context.max(1)));
+        // Kernels have a workgroup, or a row of them, for each expert that a token chose.
+        let choices = self.model.config.experts.as_ref().map_or(1, |experts| experts.used as usize);
+        let batch = batch.min(MOST_ROWS_OF_GROUPS / choices).clamp(1, context.max(1));
+        let cache_type = CacheType::of(kv.types)?;
         let state = GpuState::new(self.gpu(), &self.model, context, batch, cache_type)?;
         self.prepare(&state);
         self.gpu().check()?;
@@ -225,6 +231,7 @@ impl Runner for GpuDecoder {
             self.gpu().queue.write_buffer(&state.buffers.tokens, 0, &bytes);
             self.run(state, |recorder| recorder.layers(tokens.len()), None);
         }
+        state.recurrent.commit();
         state.rows = tokens.len();
         state.position = end;
         Ok(())

@@ -13,7 +13,8 @@ use crate::error::{Result, RuntimeError};
 /// Bytes of immediates that kernels use at most; 128 are there everywhere.
 const IMMEDIATE_BYTES: u32 = 64;
 
-/// A graphics processor that is open.
+/// A graphics processor that is open. Clones are the same one.
+#[derive(Clone)]
 pub struct Gpu {
     pub(super) device: Device,
     pub(super) queue: Queue,

@@ -11,17 +11,22 @@ use wgpu::{
     ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource, ShaderStages,
 };
 
-use super::wgsl::activation::ERROR_FUNCTION;
+use super::wgsl::activation::{ERROR_FUNCTION, Function};
 use super::wgsl::attend::{Attend, Join};
 use super::wgsl::choose::Choose;
+use super::wgsl::convolve::Convolve;
 use super::wgsl::embed::Embed;
 use super::wgsl::likeliest::Likeliest;
 use super::wgsl::low_rank::LowRankStep;
 use super::wgsl::mat_mat::MatMat;
-use super::wgsl::mat_vec::MatVec;
+use super::wgsl::mat_vec::{Inputs, MatVec};
+use super::wgsl::mixer_gate::MixerGate;
 use super::wgsl::norm::{AddAndNorm, NormInPlace};
 use super::wgsl::place::Place;
-use super::wgsl::{pointwise, route, sum};
+use super::wgsl::recurrence::Recurrence;
+use super::wgsl::route::Route;
+use super::wgsl::streams::Streams;
+use super::wgsl::{cut_off, experts, pointwise, sum};
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,18 +47,46 @@ pub enum Kernel {
     Attend(Attend),
     /// Those parts together.
     Join(Join),
-    /// Activation, of a gate if there is one.
-    Activate(Activation, bool),
+    /// The function of a feed-forward, of a gate if there is one.
+    Activate(Function, bool),
+    /// What a mixer gives added to what attention beside it gives.
+    AddBeside,
+    /// A part of each row copied.
+    Copy,
+    /// The convolution of a recurrent mixer.
+    Convolve(Convolve),
+    /// Its state.
+    Recurrence(Recurrence),
+    /// The gate of what that gives.
+    MixerGate(MixerGate),
     /// Logits are capped.
     Softcap,
-    /// Weights that are stored apart from their blocks.
-    Outliers,
-    /// What adapters add to a matrix.
-    LowRank(LowRankStep),
-    /// Which experts a token goes through; whether their weights are made to add up to 1.
-    Route(bool),
-    /// What experts made, together.
-    Gather,
+    /// Logits are multiplied.
+    Scale,
+    /// What attention gives is let through by gates.
+    Gate,
+    /// What a layer gets of a token, let through by gates.
+    PerLayer(Activation),
+    /// Queries of attention by way of latents, taken apart.
+    SplitQueries,
+    /// Residual streams beside each other.
+    Streams(Streams),
+    /// Gates become 0 below a limit.
+    CutOff,
+    /// Weights that are stored apart from their blocks; with inputs, those of experts that were chosen.
+    Outliers(Option<Inputs>),
+    /// What adapters add to a matrix; with inputs, to those of experts that were chosen.
+    LowRank(LowRankStep, Option<Inputs>),
+    /// Which experts a token goes through.
+    Route(Route),
+    /// Choices of the same of so many experts, so many at a time.
+    Tiles(usize, usize),
+    /// Inputs times the weight of each choice.
+    Weigh,
+    /// What experts made, together; whether each has its weight.
+    Gather(bool),
+    /// What all tokens go through, added; whether a router weighs it.
+    AddShared(bool),
     /// The likeliest token.
     Choose(Choose),
     /// The likeliest tokens.
@@ -76,12 +109,26 @@ impl Kernel {
             Kernel::Place(kernel) => kernel.wgsl(),
             Kernel::Attend(kernel) => kernel.wgsl(),
             Kernel::Join(kernel) => kernel.wgsl(),
-            Kernel::Activate(kind, gated) => pointwise::activate(kind, gated),
+            Kernel::Activate(function, gated) => pointwise::activate(function, gated),
+            Kernel::AddBeside => pointwise::add_beside(),
+            Kernel::Copy => pointwise::copy(),
+            Kernel::Convolve(kernel) => kernel.wgsl(),
+            Kernel::Recurrence(kernel) => kernel.wgsl(),
+            Kernel::MixerGate(kernel) => kernel.wgsl(),
             Kernel::Softcap => pointwise::softcap(),
-            Kernel::Outliers => pointwise::outliers(),
-            Kernel::LowRank(step) => step.wgsl(),
-            Kernel::Route(normalize) => route::route(normalize),
-            Kernel::Gather => route::gather(),
+            Kernel::Scale => pointwise::scale(),
+            Kernel::Gate => pointwise::gate(),
+            Kernel::PerLayer(kind) => pointwise::per_layer(kind),
+            Kernel::SplitQueries => pointwise::split_queries(),
+            Kernel::Streams(kernel) => kernel.wgsl(),
+            Kernel::CutOff => cut_off::wgsl(),
+            Kernel::Outliers(experts) => pointwise::outliers(experts),
+            Kernel::LowRank(step, experts) => step.wgsl(experts),
+            Kernel::Route(kernel) => kernel.wgsl(),
+            Kernel::Tiles(count, size) => experts::tiles(count, size),
+            Kernel::Weigh => experts::weigh(),
+            Kernel::Gather(weighted) => experts::gather(weighted),
+            Kernel::AddShared(gated) => experts::add_shared(gated),
             Kernel::Choose(kernel) => kernel.wgsl(),
             Kernel::Likeliest(kernel) => kernel.wgsl(),
             Kernel::Sum => sum::wgsl(),
@@ -91,23 +138,41 @@ impl Kernel {
     /// Of each buffer that it uses, whether it only reads it.
     pub const fn reads_only(self) -> &'static [bool] {
         match self {
-            Kernel::MatVec(MatVec { experts: Some(_), .. }) => &[true, true, false, true, true],
+            Kernel::MatVec(MatVec { experts: Some(Inputs::OfToken | Inputs::OfChoice), .. }) => {
+                &[true, true, false, true, true]
+            }
             Kernel::Embed(_) | Kernel::MatVec(_) | Kernel::MatMat(_) => &[true, true, false, true],
             Kernel::AddAndNorm(_) => &[false, true, false, true],
             Kernel::Place(Place { eight_bit: true, .. }) => &[false, false, false, true, true, false],
             Kernel::Place(_) => &[false, false, false, true, true],
             Kernel::Attend(Attend { eight_bit: true, .. }) => &[true, true, true, false, true, true],
             Kernel::Attend(_) => &[true, true, true, false, true],
-            Kernel::NormInPlace(_) => &[false, true],
+            Kernel::NormInPlace(_) | Kernel::AddBeside => &[false, true],
             Kernel::Join(_)
             | Kernel::Activate(..)
+            | Kernel::Copy
             | Kernel::Choose(_)
             | Kernel::Likeliest(_)
-            | Kernel::Route(_)
+            | Kernel::Tiles(..)
+            | Kernel::AddShared(false)
             | Kernel::Sum => &[true, false],
-            Kernel::Gather | Kernel::LowRank(_) => &[true, false, true],
-            Kernel::Softcap => &[false],
-            Kernel::Outliers => &[true, false, true, true],
+            Kernel::Route(_)
+            | Kernel::Weigh
+            | Kernel::Gather(_)
+            | Kernel::AddShared(true)
+            | Kernel::LowRank(_, None) => &[true, false, true],
+            Kernel::Softcap | Kernel::Scale | Kernel::CutOff => &[false],
+            Kernel::Gate => &[true, false],
+            Kernel::PerLayer(_) => &[true, true, true, false],
+            Kernel::SplitQueries => &[true, false, false],
+            Kernel::Streams(_) => &[false, false, false, false, false, true],
+            Kernel::Convolve(_) => &[true, false, true, false, true],
+            Kernel::Recurrence(_) => &[true, true, true, false, false, true],
+            Kernel::MixerGate(_) => &[false, true, true],
+            Kernel::LowRank(_, Some(_)) | Kernel::Outliers(None | Some(Inputs::EachHead)) => {
+                &[true, false, true, true]
+            }
+            Kernel::Outliers(Some(Inputs::OfToken | Inputs::OfChoice)) => &[true, false, true, true, true],
         }
     }
 
@@ -115,20 +180,31 @@ impl Kernel {
     const fn job_bytes(self) -> u32 {
         4 * match self {
             Kernel::Embed(_) => 6,
-            Kernel::LowRank(_) => 5,
-            Kernel::NormInPlace(_) | Kernel::AddAndNorm(_) => 4,
-            Kernel::MatVec(_) => 11,
-            Kernel::MatMat(_) => 8,
-            Kernel::Place(_) => 8,
-            Kernel::Attend(_) => 9,
-            Kernel::Join(_) | Kernel::Likeliest(_) => 3,
-            Kernel::Activate(..)
-            | Kernel::Softcap
+            Kernel::AddShared(_) => 1,
+            Kernel::LowRank(LowRankStep::Down, _) => 6,
+            Kernel::LowRank(LowRankStep::Up, _) | Kernel::Convolve(_) | Kernel::SplitQueries => 5,
+            Kernel::NormInPlace(_)
+            | Kernel::Copy
+            | Kernel::AddBeside
+            | Kernel::Gate
+            | Kernel::PerLayer(_) => 4,
+            Kernel::AddAndNorm(_) | Kernel::MixerGate(_) => 7,
+            Kernel::CutOff => 3,
+            Kernel::Recurrence(_) | Kernel::MatVec(_) => 13,
+            Kernel::MatMat(_) | Kernel::Streams(_) => 8,
+            Kernel::Place(_) => 16,
+            Kernel::Attend(_) => 12,
+            Kernel::Route(_) => 9,
+            Kernel::Join(_) => 4,
+            Kernel::Likeliest(_) | Kernel::Weigh => 3,
+            Kernel::Activate(..) => 5,
+            Kernel::Softcap
+            | Kernel::Scale
             | Kernel::Choose(_)
-            | Kernel::Route(_)
-            | Kernel::Gather
+            | Kernel::Tiles(..)
+            | Kernel::Gather(_)
             | Kernel::Sum => 2,
-            Kernel::Outliers => 7,
+            Kernel::Outliers(_) => 9,
         }
     }
 }

@@ -11,7 +11,7 @@ use wgpu::Buffer;
 use super::device::Gpu;
 use super::dispatch::Dispatcher;
 use super::kernels::Kernel;
-use super::model::GpuLinear;
+use super::linears::GpuLinear;
 use super::panels::panel_bytes;
 use super::step::multiply::{TokenRows, Way, few, many};
 use super::step::{Command, MANY, padded};

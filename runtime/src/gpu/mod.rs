@@ -9,9 +9,15 @@
 //! | `wgsl` | the text of the kernels |
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
+//! | `linears`, `mlp` | matrices with their biases and adapters, and norms; feed-forwards |
 //! | `room` | whether a model fits |
-//! | `model` | a model in buffers |
-//! | `state`, `cache` | what changes while it runs; keys and values |
+//! | `model`, `attention_weights`, `mixer`, `experts` | a model in buffers; attention, recurrent mixers, mixtures of experts |
+//! | `latent` | attention by way of latents, weights and buffers |
+//! | `streams` | residual streams beside each other, weights and buffers |
+//! | `per_layer` | what layers get of a token besides the residual stream, weights and buffers |
+//! | `state`, `cache`, `input_rows` | what changes while it runs; keys and values; rows that matrices read |
+//! | `expert_room` | sizes of what mixtures need |
+//! | `mixer_buffers`, `recurrent_state` | the same of recurrent mixers: values of a step, and what is kept of tokens |
 //! | `step` | what is recorded for a step |
 //! | `dispatch` | hands commands over, and reads what comes back |
 //! | `probe` | whether matrix units compute what they should |
@@ -21,19 +27,31 @@
 //! | `decoder` | runs steps |
 //! | `texts` | every kernel, for compilers of other systems |
 
+mod attention_weights;
 mod cache;
 mod decoder;
 mod device;
 mod dispatch;
+mod expert_room;
+mod experts;
+mod input_rows;
 mod kernels;
+mod latent;
 mod likeliest;
+mod linears;
 mod measure;
+mod mixer;
+mod mixer_buffers;
+mod mlp;
 mod model;
 mod panels;
+mod per_layer;
 mod probe;
+mod recurrent_state;
 mod room;
 mod state;
 mod step;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod texts;

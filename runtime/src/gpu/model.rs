@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
-use qsf_format::{Activation, BUILT_IN, CodeTables, Experts, ModelConfig, NormKind, QkNorm, RouterScore};
+use qsf_format::{BUILT_IN, CodeTables, ModelConfig, QkNorm};
 use wgpu::Buffer;
 
+use super::attention_weights::GpuAttention;
 use super::device::Gpu;
+use super::experts::{GpuExperts, check_experts};
+use super::linears::{GpuLinear, norm, not_there, resident, streamed, with_vectors};
+use super::mixer::{GpuRecurrent, upload_recurrent};
+use super::mlp::GpuMlp;
+use super::per_layer::{GpuPerLayer, GpuPerLayerInputs};
 use super::room::Room;
+use super::streams::{GpuLaurel, GpuStreamEnds, GpuStreams};
 use super::weights::{GpuMatrix, Uploader};
-use crate::error::{Result, RuntimeError};
+use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::weights::{Embedding, FeedForward, LayerWeights, Linear, Mlp, Model, Norm, Weight};
+use crate::weights::{Embedding, FeedForward, LayerWeights, Model, Norm};
 use qsf_cpu::Isa;
 
 /// A model.
@@ -27,6 +34,10 @@ pub struct GpuModel {
     pub embedding_norm: Option<u32>,
     /// Layers.
     pub layers: Vec<GpuLayer>,
+    /// What layers get of a token besides, where they do.
+    pub per_layer: Option<GpuPerLayerInputs>,
+    /// How residual streams beside the first begin and end, where there are several.
+    pub streams: Option<GpuStreamEnds>,
     /// Norm before the head.
     pub final_norm: u32,
     /// The head.
@@ -45,47 +56,40 @@ pub struct GpuModel {
 
 /// A layer.
 pub struct GpuLayer {
-    /// Norm before attention.
+    /// Norm before the mixer.
     pub attn_norm: Option<u32>,
-    /// Query, key and value.
-    pub qkv: Vec<GpuLinear>,
-    /// Gains of queries and keys, for each head or for all of a token, as the configuration says.
-    pub qk_norm: Option<(u32, u32)>,
-    /// Attention output.
-    pub output: GpuLinear,
-    /// Norm of what attention adds.
+    /// Attention, where the layer has it.
+    pub attention: Option<GpuAttention>,
+    /// A recurrent mixer, where the layer has one.
+    pub recurrent: Option<GpuRecurrent>,
+    /// Norm of what the mixer adds.
     pub post_attn_norm: Option<u32>,
     /// Norm before the feed-forward.
     pub ffn_norm: Option<u32>,
-    /// Feed-forward.
-    pub ffn: GpuFeedForward,
+    /// Feed-forward, unless the layer is a mixer alone.
+    pub ffn: Option<GpuFeedForward>,
     /// Norm of what the feed-forward adds.
     pub post_ffn_norm: Option<u32>,
+    /// What is added beside attention.
+    pub laurel: Option<GpuLaurel>,
+    /// What streams beside each other become.
+    pub streams: Option<GpuStreams>,
+    /// What follows the feed-forward.
+    pub per_layer: Option<GpuPerLayer>,
+    /// What the residual stream is multiplied with at last.
+    pub scale: Option<f32>,
 }
 
-/// A matrix and its bias.
-#[derive(Clone)]
-pub struct GpuLinear {
-    /// The matrix.
-    pub matrix: GpuMatrix,
-    /// Where the bias begins among the vectors.
-    pub bias: Option<u32>,
-    /// What adapters add, each to some of the rows.
-    pub updates: Vec<GpuLowRank>,
-}
+impl GpuLayer {
+    /// Whether something brings tokens together; else the layer is a feed-forward alone.
+    pub fn has_mixer(&self) -> bool {
+        self.attention.is_some() || self.recurrent.is_some()
+    }
 
-/// What adapters add to some rows of a matrix: two narrow matrices among the vectors.
-#[derive(Clone)]
-pub struct GpuLowRank {
-    /// The first of the rows in its matrix, and how many.
-    pub first: u32,
-    pub rows: u32,
-    pub inputs: u32,
-    pub rank: u32,
-    /// Where `rank` x `inputs` begins.
-    pub down: u32,
-    /// Where `rank` x `rows` begins.
-    pub up: u32,
+    /// Norm of what the first part of the layer reads.
+    pub fn first_norm(&self) -> Option<u32> {
+        if self.has_mixer() { self.attn_norm } else { self.ffn_norm }
+    }
 }
 
 /// A feed-forward.
@@ -93,31 +97,7 @@ pub enum GpuFeedForward {
     /// One for all tokens.
     Dense(GpuMlp),
     /// Some of many for each token.
-    Experts(GpuExperts),
-}
-
-/// Experts of a layer, each as many words behind the one before.
-pub struct GpuExperts {
-    /// How much a token wants each.
-    pub router: GpuLinear,
-    /// Gate and up projection of the first.
-    pub inner: GpuMatrix,
-    /// Words from one expert's to the next.
-    pub inner_words: u32,
-    /// Down projection of the first.
-    pub down: GpuMatrix,
-    /// Words from one expert's to the next.
-    pub down_words: u32,
-}
-
-/// A feed-forward for all tokens.
-pub struct GpuMlp {
-    /// Whether there is a gate.
-    pub gated: bool,
-    /// Gate, where there is one, and up projection.
-    pub inner: Vec<GpuLinear>,
-    /// Down projection.
-    pub down: GpuLinear,
+    Experts(Box<GpuExperts>),
 }
 
 impl GpuModel {
@@ -130,7 +110,8 @@ impl GpuModel {
             Embedding::Resident(tensor) => tensor,
             Embedding::OnDisk(_) => return Err(streamed()),
         };
-        let tensors = matrices(model)?;
+        let mut tensors = matrices(model)?;
+        tensors.extend(model.per_layer.iter().map(|inputs| &inputs.embedding));
         let native = |tensor: &&Tensor| tensor.native().filter(|rows| rows.quant().is_learned()).cloned();
         // A file has one set for all of its tensors.
         let learned = tensors.iter().chain([&embedding]).find_map(native);
@@ -143,6 +124,11 @@ impl GpuModel {
         let embedding_matrix = uploader.matrix(embedding)?;
         let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
         let layers = layers.collect::<Result<Vec<_>>>()?;
+        let per_layer = model.per_layer.as_ref();
+        let per_layer =
+            per_layer.map(|inputs| GpuPerLayerInputs::upload(&mut uploader, inputs)).transpose()?;
+        let streams = model.streams.as_ref();
+        let streams = streams.map(|ends| GpuStreamEnds::upload(&mut uploader, ends)).transpose()?;
         let matrix = match tied_head {
             true => embedding_matrix.clone(),
             false => uploader.matrix(resident(&model.head.weight)?)?,
@@ -163,6 +149,8 @@ impl GpuModel {
             has_positions,
             embedding_norm,
             layers,
+            per_layer,
+            streams,
             final_norm,
             head,
             vectors: Arc::new(vectors),
@@ -195,40 +183,48 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         norm: _,
         residual: _,
         embedding_scale: _,
+        residual_scale: _,
+        layer_scale: _,
+        logit_scale: _,
         logit_softcap: _,
-        // Refused below.
-        residual_scale,
-        logit_scale,
-        qkv_clip,
-        attention_sinks,
-        window_sinks: _,
-        value_heads,
-        sub_norms,
-        query_growth,
-        gate_clip,
-        // `step/attention`.
+        // `step/layers`, `step/recurrent`, `step/feed_forward`, `mixer`.
+        multipliers: _,
+        // `step/attention`, `attention_weights`.
         qk_norm,
+        qkv_clip: _,
+        query_growth: _,
+        value_norm,
+        value_heads: _,
+        full_attention: _,
         attention_scale: _,
         attention_softcap: _,
+        attention_sinks: _,
+        window_sinks: _,
         sliding_window: _,
-        window_chunks,
-        attention_gate,
-        recurrent,
-        half_layers,
-        // `step/feed_forward`, which sees by the weights whether there is a gate.
-        activation,
+        window_chunks: _,
+        attention_gate: _,
+        // `step/recurrent`, `mixer`.
+        recurrent: _,
+        // `step/layers`, which sees by the weights what a layer has.
+        half_layers: _,
+        // `step/attention`; `state`, whose caches are shared.
+        shared_kv: _,
+        // `step/attention`, `step/feed_forward`, where the weights have such norms.
+        sub_norms: _,
+        // `step/per_layer`.
+        per_layer_embedding: _,
+        // `step/feed_forward`, which sees by the weights whether there is a gate, whether it is sparse, and what is done to inner values.
+        activation: _,
+        gate_clip: _,
         gated_ffn: _,
+        gate_sparsity: _,
+        // `experts`, `wgsl/route`.
         experts,
-        latent,
-        full_attention,
-        shared_kv,
-        value_norm,
-        per_layer_embedding,
-        layer_scale,
-        streams,
-        laurel,
-        gate_sparsity,
-        multipliers,
+        // `step/latent`.
+        latent: _,
+        // `step/streams`.
+        streams: _,
+        laurel: _,
         // Whether there is such a norm, the weights say.
         embedding_norm: _,
         // What a caller begins, ends and pads a text with, and a name for messages.
@@ -238,34 +234,8 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
         pad: _,
     } = config;
     let refused = [
-        (recurrent.is_some(), "recurrent layers"),
-        (half_layers.is_some(), "layers of one part"),
-        (*attention_gate, "gates of attention"),
-        (latent.is_some(), "attention by way of latents (MLA)"),
-        (full_attention.is_some(), "layers with heads of several widths"),
-        (shared_kv.is_some(), "layers that share keys and values"),
-        (*value_norm, "norms of values"),
-        (per_layer_embedding.is_some(), "embeddings of layers"),
-        (*layer_scale, "scaled layers"),
-        (streams.is_some(), "residual streams beside each other (AltUp)"),
-        (laurel.is_some(), "learned residuals beside attention (LAuReL)"),
-        (!gate_sparsity.is_empty(), "sparse gates"),
-        (multipliers.is_some(), "scaled parts of layers"),
-        (residual_scale.is_some(), "scaled residual streams"),
-        (logit_scale.is_some(), "scaled logits"),
-        (qkv_clip.is_some(), "limited queries, keys and values"),
-        (*attention_sinks, "attention sinks"),
-        (value_heads.is_some(), "heads of values of another width"),
-        (*sub_norms, "norms before output projections"),
-        (query_growth.is_some(), "queries that grow with their position"),
-        (gate_clip.is_some(), "limited gates"),
-        (*activation == Activation::Xielu, "xIELU"),
-        (*window_chunks, "attention within chunks"),
-        (
-            matches!(qk_norm, Some(QkNorm::RotatedHead | QkNorm::RotatedHeadPlain)),
-            "norms of queries and keys behind their rotation",
-        ),
-        (matches!(qk_norm, Some(QkNorm::HeadsApart)), "norms of queries and keys with gains for each head"),
+        // No architecture has both.
+        (*value_norm && *qk_norm == Some(QkNorm::HeadsApart), "norms of values beside gains for each head"),
     ];
     if let Some((_, what)) = refused.into_iter().find(|(is_there, _)| *is_there) {
         return Err(not_there(what));
@@ -276,199 +246,55 @@ fn check_known(config: &ModelConfig) -> Result<bool> {
     Ok(*tied_head)
 }
 
-/// Refuses mixtures of experts that the kernels there do not compute.
-fn check_experts(experts: &Experts) -> Result<()> {
-    let Experts {
-        // `step/feed_forward`, and the buffers of `state`.
-        count: _,
-        used: _,
-        ffn: _,
-        normalize_weights: _,
-        dense_layers: _,
-        // Of a score that is not there.
-        margin: _,
-        score,
-        choice_bias,
-        groups,
-        weight_scale,
-        weigh_inputs,
-        shared,
-        beside_ffn,
-    } = experts;
-    let refused = [
-        (*score != RouterScore::Softmax, "of a router without softmax"),
-        (*choice_bias, "with a bias of their choice"),
-        (groups.is_some(), "in groups"),
-        (weight_scale.is_some(), "with weights that are scaled"),
-        (*weigh_inputs, "whose inputs are weighted"),
-        (shared.is_some(), "that are shared"),
-        (*beside_ffn, "beside a feed-forward"),
-    ];
-    match refused.into_iter().find(|(is_there, _)| *is_there) {
-        Some((_, what)) => Err(unlike(what)),
-        None => Ok(()),
-    }
-}
-
 fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &LayerWeights) -> Result<GpuLayer> {
     let wanted =
         |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| norm(uploader, config, n));
-    let gains = |uploader: &mut Uploader<'_>, n: &Option<Norm>| n.as_ref().map(|n| uploader.vector(&n.gain));
-    let Some(attention) = layer.attention() else { return Err(not_there("recurrent layers")) };
-    let Some(ffn) = &layer.ffn else { return Err(not_there("layers of one part")) };
+    let attention = match layer.attention() {
+        Some(attention) => Some(GpuAttention::upload(uploader, attention)?),
+        None => None,
+    };
+    let recurrent = match layer.recurrent() {
+        Some(recurrent) => Some(upload_recurrent(uploader, config, recurrent)?),
+        None => None,
+    };
+    let ffn = match &layer.ffn {
+        Some(FeedForward::Dense(dense)) => Some(GpuFeedForward::Dense(GpuMlp::upload(uploader, dense)?)),
+        Some(FeedForward::Experts(mixture)) => {
+            Some(GpuFeedForward::Experts(Box::new(GpuExperts::upload(uploader, config, mixture)?)))
+        }
+        None => None,
+    };
     Ok(GpuLayer {
         attn_norm: wanted(uploader, &layer.attn_norm),
-        qkv: stack(uploader, [&attention.q].into_iter().chain(&attention.k).chain(&attention.v))?,
-        qk_norm: gains(uploader, &attention.q_norm).zip(gains(uploader, &attention.k_norm)),
-        output: linear(uploader, &attention.output)?,
+        attention,
+        recurrent,
         post_attn_norm: wanted(uploader, &layer.post_attn_norm),
         ffn_norm: wanted(uploader, &layer.ffn_norm),
-        ffn: match ffn {
-            FeedForward::Dense(Mlp { gate, up, down, norm: _, cutoff: _, function: _ }) => {
-                GpuFeedForward::Dense(GpuMlp {
-                    gated: gate.is_some(),
-                    inner: stack(uploader, gate.iter().chain([up]))?,
-                    down: linear(uploader, down)?,
-                })
-            }
-            FeedForward::Experts(mixture) => {
-                GpuFeedForward::Experts(upload_experts(uploader, &mixture.router, &mixture.experts)?)
-            }
-        },
+        ffn,
         post_ffn_norm: wanted(uploader, &layer.post_ffn_norm),
+        laurel: match &layer.laurel {
+            Some(laurel) => Some(GpuLaurel::upload(uploader, laurel)?),
+            None => None,
+        },
+        streams: layer.streams.as_ref().map(|streams| GpuStreams::upload(uploader, streams)),
+        per_layer: layer
+            .per_layer
+            .as_ref()
+            .map(|of_layer| GpuPerLayer::upload(uploader, of_layer))
+            .transpose()?,
+        scale: layer.scale,
     })
-}
-
-fn upload_experts(uploader: &mut Uploader<'_>, router: &Linear, experts: &[Mlp]) -> Result<GpuExperts> {
-    let router = linear(uploader, router)?;
-    let mut inner = Vec::new();
-    for Mlp { gate, up, .. } in experts {
-        inner.extend([gate.as_ref().ok_or_else(|| unlike("without a gate"))?, up]);
-    }
-    let down: Vec<&Linear> = experts.iter().map(|expert| &expert.down).collect();
-    let (inner, down) = (alike(uploader, &inner)?, alike(uploader, &down)?);
-    Ok(GpuExperts {
-        router,
-        inner_words: 2 * inner.words(inner.rows),
-        down_words: down.words(down.rows),
-        inner,
-        down,
-    })
-}
-
-/// Matrices of one shape and type, each behind the one before; the first of them.
-fn alike(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuMatrix> {
-    let tensors = linears.iter().map(|linear| resident(&linear.weight)).collect::<Result<Vec<_>>>()?;
-    uploader.keep_together(&tensors)?;
-    let mut all = Vec::new();
-    for (linear, tensor) in linears.iter().zip(tensors) {
-        if linear.bias.is_some() || tensor.has_outliers() || linear.low_rank.is_some() {
-            return Err(unlike("with biases, with adapters, or with weights that are stored apart,"));
-        }
-        all.push(uploader.matrix(tensor)?);
-    }
-    let first = all.first().ok_or_else(|| unlike("that are none"))?.clone();
-    let shape = |matrix: &GpuMatrix| (matrix.codes, matrix.rows, matrix.cols);
-    if all.iter().any(|matrix| shape(matrix) != shape(&first)) {
-        return Err(unlike("of several types or shapes"));
-    }
-    Ok(first)
-}
-
-fn not_there(what: &str) -> RuntimeError {
-    RuntimeError::NoGpu { why: format!("{what} do not run there; use --device cpu") }
-}
-
-fn unlike(what: &str) -> RuntimeError {
-    RuntimeError::NoGpu { why: format!("experts {what} do not run there; use --device cpu") }
-}
-
-fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
-    let matrix = uploader.matrix(resident(&linear.weight)?)?;
-    Ok(with_vectors(uploader, matrix, linear))
-}
-
-/// A matrix with its bias and what adapters add to it.
-fn with_vectors(uploader: &mut Uploader<'_>, matrix: GpuMatrix, linear: &Linear) -> GpuLinear {
-    let bias = linear.bias.as_deref().map(|bias| uploader.vector(bias));
-    GpuLinear { matrix, bias, updates: update(uploader, linear).into_iter().collect() }
-}
-
-/// What adapters add to a matrix.
-fn update(uploader: &mut Uploader<'_>, linear: &Linear) -> Option<GpuLowRank> {
-    let low_rank = linear.low_rank.as_ref()?;
-    let [outputs, inputs] = low_rank.shape();
-    Some(GpuLowRank {
-        first: 0,
-        rows: outputs as u32,
-        inputs: inputs as u32,
-        rank: low_rank.rank() as u32,
-        down: uploader.vector(&low_rank.down_rows()),
-        up: uploader.vector(&low_rank.up_columns()),
-    })
-}
-
-/// Matrices over the same input, their outputs one behind the other; those that follow in the buffer are one.
-fn stack<'a>(
-    uploader: &mut Uploader<'_>,
-    linears: impl IntoIterator<Item = &'a Linear>,
-) -> Result<Vec<GpuLinear>> {
-    let linears: Vec<&Linear> = linears.into_iter().collect();
-    // All matrices before all biases or after them: biases of one matrix must follow each other.
-    let mut biases = linears.iter().map(|linear| linear.bias.as_deref().map(|bias| uploader.vector(bias)));
-    let biases: Vec<Option<u32>> = biases.by_ref().collect();
-    let all_or_none = biases.iter().all(|bias| bias.is_some() == biases[0].is_some());
-    let mut stacked: Vec<GpuLinear> = Vec::new();
-    for (linear, bias) in linears.into_iter().zip(biases) {
-        let matrix = uploader.matrix(resident(&linear.weight)?)?;
-        let (mut first, mut below) = (0, Some(matrix));
-        if let Some(above) = stacked.last_mut().filter(|_| all_or_none) {
-            first = above.matrix.rows;
-            below = below.and_then(|matrix| above.matrix.join(matrix));
-        }
-        if let Some(matrix) = below {
-            stacked.push(GpuLinear { matrix, bias, updates: Vec::new() });
-            first = 0;
-        }
-        if let (Some(to), Some(update)) = (stacked.last_mut(), update(uploader, linear)) {
-            to.updates.push(GpuLowRank { first, ..update });
-        }
-    }
-    Ok(stacked)
-}
-
-/// Gains, and for a kind that has them biases behind.
-fn norm(uploader: &mut Uploader<'_>, config: &ModelConfig, norm: &Norm) -> u32 {
-    let at = uploader.vector(&norm.gain);
-    if config.norm.kind == NormKind::LayerNorm {
-        match &norm.bias {
-            Some(bias) => uploader.vector(bias),
-            None => uploader.vector(&vec![0.0; norm.gain.len()]),
-        };
-    }
-    at
 }
 
 /// Every matrix but the embedding.
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
     let mut all = Vec::new();
-    for layer in &model.layers {
-        for linear in layer.mixer_and_ffn_linears() {
-            all.push(resident(&linear.weight)?);
-        }
+    for linear in model.linears() {
+        all.push(resident(&linear.weight)?);
     }
-    if !model.config.tied_head {
-        all.push(resident(&model.head.weight)?);
+    if model.config.tied_head {
+        // The head, which is last.
+        all.pop();
     }
     Ok(all)
-}
-
-fn resident(weight: &Weight) -> Result<&Tensor> {
-    weight.resident().ok_or_else(streamed)
-}
-
-fn streamed() -> RuntimeError {
-    RuntimeError::NoGpu {
-        why: "weights within a RAM budget are not for the GPU; leave out --ram-budget".into(),
-    }
 }

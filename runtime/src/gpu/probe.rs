@@ -8,7 +8,7 @@ use qsf_format::{BlockSize, QuantType};
 use wgpu::{BufferDescriptor, BufferUsages, ErrorFilter};
 
 use super::dispatch::{CopyBack, Dispatcher};
-use super::model::GpuLinear;
+use super::linears::GpuLinear;
 use super::step::multiply::{Way, many};
 use super::weights::GpuMatrix;
 use super::wgsl::codes::PanelCodes;

@@ -5,12 +5,20 @@ use std::sync::Arc;
 use qsf_format::{ModelConfig, PositionConfig};
 use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
+use super::attention_weights::GpuAttention;
 use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
+use super::expert_room::ExpertRoom;
+use super::input_rows::InputRows;
+use super::latent::LatentBuffers;
 use super::likeliest::{entries, words_back};
+use super::mixer_buffers::MixerBuffers;
 use super::model::GpuModel;
-use super::step::MAX_BLOCK;
+use super::per_layer::PerLayerBuffers;
+use super::recurrent_state::RecurrentStates;
 use super::step::attend::Attending;
+use super::step::padded;
+use super::streams::StreamBuffers;
 use super::wgsl::choose;
 use crate::decoder::Profile;
 use crate::error::{Result, RuntimeError};
@@ -20,6 +28,7 @@ use qsf_cpu::{RopeFrequencies, RopeTable};
 /// State of one sequence.
 pub struct GpuState {
     pub(super) buffers: Buffers,
+    pub(super) recurrent: RecurrentStates,
     pub(super) position: usize,
     /// Tokens of the last step.
     pub(super) rows: usize,
@@ -40,17 +49,35 @@ pub struct Buffers {
     /// Keys and values of each layer.
     pub caches: Vec<LayerCache>,
     pub parts: Arc<Buffer>,
-    pub attended: Arc<Buffer>,
+    /// Of recurrent mixers.
+    pub mixer: MixerBuffers,
+    /// What output projections read.
+    pub attended: InputRows,
     /// Gate and up.
     pub inner: Arc<Buffer>,
-    /// What the down projection reads.
-    pub activated: Arc<Buffer>,
+    /// What down projections read.
+    pub activated: InputRows,
+    /// Of attention by way of latents.
+    pub by_latents: LatentBuffers,
+    /// Streams beside the first.
+    pub streams: StreamBuffers,
+    /// What layers get of a token besides.
+    pub per_layer: PerLayerBuffers,
     /// Of mixtures: what routers say, which experts were chosen and with what weights, and what they made.
     pub routed: Arc<Buffer>,
     pub chosen: Arc<Buffer>,
     pub made: Arc<Buffer>,
     /// What the down projections of experts read. Not that of other layers: behind the values of a row are zeros.
     pub expert_activated: Arc<Buffer>,
+    /// Gates and ups of experts, where they are not put together at once.
+    pub expert_inner: Arc<Buffer>,
+    /// Choices of the same expert.
+    pub tiles: Arc<Buffer>,
+    /// What experts read: times the weight of each choice, or normalized for them alone.
+    pub weighed: Arc<Buffer>,
+    pub own: Arc<Buffer>,
+    /// What the down projections of what all tokens go through read.
+    pub shared_activated: Arc<Buffer>,
     /// Between both matrices of an adapter.
     pub latent: Arc<Buffer>,
     pub logits: Arc<Buffer>,
@@ -61,8 +88,8 @@ pub struct Buffers {
     pub read_back: Arc<Buffer>,
     /// Cosine and sine of each position and pair, of layers without a window and then of those with one.
     pub angles: Arc<Buffer>,
-    /// Where those of layers with a window begin, in pairs.
-    pub sliding_angles: u32,
+    /// Where those of layers with a window begin, in pairs, if they have others.
+    pub sliding_angles: Option<u32>,
     /// Positions whose logits there is room for.
     pub logit_rows: usize,
 }
@@ -85,17 +112,22 @@ impl GpuState {
         let floats =
             |count: usize, name| Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(4 * count as u64, name)?));
         let config = &model.config;
-        let (hidden, ffn) = (config.hidden as usize, config.ffn as usize);
-        let (experts, used, expert_ffn) = config
-            .experts
-            .as_ref()
-            .map_or((0, 0, 0), |e| (e.count as usize, e.used as usize, e.ffn as usize));
-        let head_dim = config.head_dim as usize;
-        let qkv = config.q_rows() + 2 * config.kv_rows();
-        let kv_heads = config.kv_heads as usize;
-        let cache = |_| LayerCache::new(gpu, cache_type, kv_heads, head_dim, context);
-        // Rows of inputs are read four values at a time, in whole blocks.
-        let padded = |width: usize| width.next_multiple_of(MAX_BLOCK);
+        let hidden = config.hidden as usize;
+        let room = ExpertRoom::of(model, batch);
+        // Kernels may read a word behind the last query.
+        let rows = model.layers.iter().filter_map(|layer| layer.attention.as_ref());
+        let qkv = rows.map(GpuAttention::row).max().unwrap_or(0) + 4;
+        let mut caches: Vec<LayerCache> = Vec::new();
+        for layer in 0..config.layers {
+            let source = config.kv_source(layer);
+            let positions = if config.has_attention(layer) { context } else { 0 };
+            caches.push(match caches.get(source as usize) {
+                Some(of_other) => of_other.clone(),
+                None => LayerCache::new(gpu, cache_type, config.attention_shape(layer), positions)?,
+            });
+        }
+        let value_dim = config.widest_layer(|layer| config.attention_shape(layer).value_dim);
+        let widest_ffn = config.widest_layer(|layer| config.ffn_of(layer) as usize);
         let (angles, sliding_angles) = angles(config, context)?;
         let logit_rows = LOGIT_ROWS.min(batch);
         let logits = logit_rows * config.vocab as usize;
@@ -110,19 +142,32 @@ impl GpuState {
             projected: floats(batch * hidden, "activations")?,
             normed: floats(batch * padded(hidden), "activations")?,
             qkv: floats(batch * qkv, "activations")?,
-            caches: (0..config.layers).map(cache).collect::<Result<_>>()?,
+            caches,
             parts: floats(
-                Attending::part_values(batch, config.heads as usize, head_dim, context),
+                Attending::part_values(batch, config.heads as usize, value_dim, context),
                 "attention",
             )?,
-            attended: floats(batch * padded(config.q_rows()), "activations")?,
-            inner: floats(batch * 2 * padded(ffn), "activations")?,
-            activated: floats(batch * padded(ffn), "activations")?,
-            routed: floats(batch * experts, "activations")?,
-            chosen: floats(batch * 2 * used, "activations")?,
-            expert_activated: floats(batch * used * padded(expert_ffn), "activations")?,
-            made: floats(batch * used * hidden, "activations")?,
-            latent: floats(batch * model.most_rank, "activations")?,
+            mixer: MixerBuffers::new(gpu, config, batch)?,
+            attended: InputRows::new(gpu, batch, (0..config.layers).map(|layer| config.output_cols(layer)))?,
+            inner: floats(batch * 2 * padded(widest_ffn.max(room.shared)), "activations")?,
+            activated: InputRows::new(
+                gpu,
+                batch,
+                (0..config.layers).map(|layer| config.ffn_of(layer) as usize),
+            )?,
+            by_latents: LatentBuffers::new(gpu, config, batch)?,
+            streams: StreamBuffers::new(gpu, config, batch)?,
+            per_layer: PerLayerBuffers::new(gpu, config, batch)?,
+            routed: floats(room.routed, "activations")?,
+            chosen: floats(room.chosen, "activations")?,
+            expert_activated: floats(room.activated, "activations")?,
+            expert_inner: floats(room.inner, "activations")?,
+            tiles: floats(room.tiles, "activations")?,
+            weighed: floats(room.weighed, "activations")?,
+            own: floats(room.own, "activations")?,
+            shared_activated: floats(batch * padded(room.shared), "activations")?,
+            made: floats(room.made, "activations")?,
+            latent: floats(batch.max(room.chosen / 2) * model.most_rank, "activations")?,
             logits: floats(logits, "logits")?,
             candidates: floats(2 * choose::PARTS, "candidates")?,
             likeliest: floats(2 * entries(vocab), "candidates")?,
@@ -133,6 +178,7 @@ impl GpuState {
         };
         Ok(GpuState {
             buffers,
+            recurrent: RecurrentStates::new(gpu, config)?,
             position: 0,
             rows: 0,
             ahead: None,
@@ -161,22 +207,33 @@ impl Sequence for GpuState {
     }
 
     fn rewind(&mut self, position: usize) -> Result<()> {
-        self.position = self.position.min(position);
+        if position < self.position {
+            self.recurrent.rewind(position, self.position)?;
+            self.position = position;
+        }
         self.ahead = None;
         Ok(())
     }
+
+    fn mark(&mut self) -> Result<()> {
+        self.recurrent.mark(self.position)
+    }
+
+    fn way_back(&self, position: usize) -> usize {
+        self.recurrent.way_back(position, self.position)
+    }
 }
 
-/// Cosines and sines, as words.
-fn angles(config: &ModelConfig, context: usize) -> Result<(Vec<u32>, u32)> {
+/// Cosines and sines, as words, and where those of layers with a window begin, if they have others.
+fn angles(config: &ModelConfig, context: usize) -> Result<(Vec<u32>, Option<u32>)> {
     let PositionConfig::Rope { theta, scaling, dims, sliding_theta, .. } = &config.position else {
-        return Ok((Vec::new(), 0));
+        return Ok((Vec::new(), None));
     };
-    let head_dim = config.head_dim as usize;
-    let dims = dims.map_or(head_dim, |dims| dims as usize);
     let mut words = Vec::new();
-    let mut add = |theta, scaling| -> Result<()> {
-        let mut table = RopeTable::new(&RopeFrequencies::new(theta, scaling, dims, context), head_dim);
+    let mut add = |theta, scaling, head_dim: u32| -> Result<()> {
+        let dims = dims.unwrap_or(head_dim) as usize;
+        let frequencies = RopeFrequencies::new(theta, scaling, dims, context);
+        let mut table = RopeTable::new(&frequencies, head_dim as usize);
         table.reserve(context)?;
         for position in 0..context {
             let pairs = table.angles(position);
@@ -184,11 +241,13 @@ fn angles(config: &ModelConfig, context: usize) -> Result<(Vec<u32>, u32)> {
         }
         Ok(())
     };
-    add(*theta, scaling.as_ref())?;
-    let sliding = (context * dims / 2) as u32;
-    match sliding_theta {
-        Some(theta) => add(*theta, None)?,
-        None => return Ok((words, 0)),
+    let full_dim = config.full_attention.map_or(config.head_dim, |full| full.head_dim);
+    add(*theta, scaling.as_ref(), full_dim)?;
+    let sliding = (context * (dims.unwrap_or(full_dim) / 2) as usize) as u32;
+    match (sliding_theta, config.full_attention) {
+        (Some(theta), _) => add(*theta, None, config.head_dim)?,
+        (None, Some(_)) => add(*theta, scaling.as_ref(), config.head_dim)?,
+        (None, None) => return Ok((words, None)),
     }
-    Ok((words, sliding))
+    Ok((words, Some(sliding)))
 }

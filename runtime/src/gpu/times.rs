@@ -74,8 +74,8 @@ impl Times {
 
 fn section(kernel: Kernel) -> Section {
     match kernel {
-        Kernel::MatVec(_) | Kernel::MatMat(_) | Kernel::Outliers => Section::Matmul,
-        Kernel::Attend(_) | Kernel::Join(_) => Section::Attention,
+        Kernel::MatVec(_) | Kernel::MatMat(_) | Kernel::Outliers(_) => Section::Matmul,
+        Kernel::Attend(_) | Kernel::Join(_) | Kernel::Recurrence(_) => Section::Attention,
         _ => Section::Elementwise,
     }
 }

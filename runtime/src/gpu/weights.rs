@@ -14,8 +14,9 @@ use qsf_cpu::Isa;
 
 /// Bytes that are handed to the driver at once: it copies them to memory of its own first.
 const SLICE_BYTES: usize = 64 << 20;
-/// Where matrices begin in a buffer. Panels of every type are a multiple of this, so that there is nothing between matrices.
-const ALIGN: u64 = 32;
+/// Where matrices begin in a buffer. Panels of every type are a multiple of this, for their sixteen rows have whole bytes, so that there
+/// is nothing between matrices.
+const ALIGN: u64 = 16;
 /// Buffers are as large as this, if the device allows it; a larger matrix has a larger one.
 const BUFFER_BYTES: u64 = 1 << 30;
 
@@ -107,6 +108,14 @@ impl<'a> Uploader<'a> {
     /// # Errors
     /// When it is larger than a buffer can be.
     pub fn matrix(&mut self, tensor: &Tensor) -> Result<GpuMatrix> {
+        Ok(GpuMatrix { outliers: self.outliers(&[tensor])?, ..self.panels(tensor)? })
+    }
+
+    /// A matrix without what is stored apart from its blocks.
+    ///
+    /// # Errors
+    /// When it is larger than a buffer can be.
+    pub fn panels(&mut self, tensor: &Tensor) -> Result<GpuMatrix> {
         let codes = codes_of(tensor);
         let bytes = panel_bytes(codes, tensor.rows(), tensor.cols()) as u64;
         let (buffer, offset) = self.place(bytes)?;
@@ -132,21 +141,29 @@ impl<'a> Uploader<'a> {
             }
         });
         self.left = self.left.saturating_sub(bytes + ALIGN);
-        let outliers = tensor.has_outliers().then(|| self.outliers(tensor)).transpose()?;
         Ok(GpuMatrix {
             buffer,
             at: (offset / 4) as u32,
             rows: tensor.rows() as u32,
             cols: tensor.cols() as u32,
             codes,
-            outliers,
+            outliers: None,
         })
     }
 
-    fn outliers(&mut self, tensor: &Tensor) -> Result<GpuOutliers> {
+    /// What is stored apart from the blocks of these matrices, their rows behind each other.
+    ///
+    /// # Errors
+    /// When the device has not so much memory.
+    pub fn outliers(&mut self, tensors: &[&Tensor]) -> Result<Option<GpuOutliers>> {
+        if !tensors.iter().any(|tensor| tensor.has_outliers()) {
+            return Ok(None);
+        }
         let (mut places, mut columns) = (vec![0u32], Vec::new());
         let weights = self.vectors.len() as u32;
-        for row in 0..tensor.rows() {
+        for (tensor, row) in
+            tensors.iter().flat_map(|tensor| (0..tensor.rows()).map(move |row| (tensor, row)))
+        {
             let (cols, values) = tensor.outliers(row);
             columns.extend(cols.iter().map(|col| u32::from(*col)));
             self.vectors.extend_from_slice(values);
@@ -154,7 +171,7 @@ impl<'a> Uploader<'a> {
         }
         let starts = places.len() as u32;
         places.extend(columns);
-        Ok(GpuOutliers { places: Arc::new(self.gpu.buffer_of(&places, "outliers")?), starts, weights })
+        Ok(Some(GpuOutliers { places: Arc::new(self.gpu.buffer_of(&places, "outliers")?), starts, weights }))
     }
 
     /// All matrices are there; the vectors.

@@ -99,6 +99,15 @@ impl LayerWeights {
         }
     }
 
+    /// A recurrence, where the layer has it.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn recurrent(&self) -> Option<&RecurrentWeights> {
+        match &self.mixer {
+            Some(Mixer::Recurrent(recurrent) | Mixer::Both(_, recurrent)) => Some(recurrent),
+            Some(Mixer::Attention(_)) | None => None,
+        }
+    }
+
     /// All matrices of the mixer.
     pub(super) fn mixer_linears(&self) -> impl Iterator<Item = &Linear> {
         self.mixer.iter().flat_map(Mixer::linears)

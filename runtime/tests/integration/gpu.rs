@@ -14,30 +14,30 @@ use qsf_runtime::source::adapter::Adapter;
 use qsf_runtime::{Activations, Decoder, Model, Runner, Sequence, source};
 
 /// The largest distance of logits from the CPU's, relative to their norm: multiplication by matrix units rounds inputs to f16.
-const LIMIT: f64 = 5e-3;
+pub const LIMIT: f64 = 5e-3;
 
-fn cpu_decoder(source: &dyn source::WeightSource) -> Decoder {
+pub fn cpu_decoder(source: &dyn source::WeightSource) -> Decoder {
     let model = Model::load(source).unwrap();
     Decoder::new(Arc::new(model), Cpu::new(Isa::best()), Some(Activations::F32))
 }
 
-fn gpu_decoder(cpu: &Decoder) -> GpuDecoder {
+pub fn gpu_decoder(cpu: &Decoder) -> GpuDecoder {
     GpuDecoder::new(Gpu::open(true).unwrap(), cpu).unwrap()
 }
 
-fn distance(found: &[f32], expected: &[f32]) -> f64 {
+pub fn distance(found: &[f32], expected: &[f32]) -> f64 {
     let square = |value: f32| f64::from(value).powi(2);
     let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(a - b)).sum();
     (difference / expected.iter().map(|b| square(*b)).sum::<f64>()).sqrt()
 }
 
 /// Logits of every position: a prompt in steps of several lengths, a turn back, and single tokens.
-fn all_logits<R: Runner>(runner: &R, tokens: &[u32]) -> Vec<f32> {
+pub fn all_logits<R: Runner>(runner: &R, tokens: &[u32]) -> Vec<f32> {
     all_logits_with(runner, tokens, KvTypes::F16)
 }
 
 /// Logits of every position, with keys and values in these types.
-fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Vec<f32> {
+pub fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Vec<f32> {
     let vocab = runner.config().vocab as usize;
     let mut state = runner.state_with(tokens.len(), 40, kv.into()).unwrap();
     let mut logits = Vec::new();
@@ -51,6 +51,7 @@ fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Vec<f3
     for step in prompt.chunks(37) {
         run(&mut state, step);
     }
+    state.mark().unwrap();
     run(&mut state, &rest[..3]);
     state.rewind(prompt.len()).unwrap();
     run(&mut state, &rest[..5]);
@@ -58,17 +59,18 @@ fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Vec<f3
     logits
 }
 
-fn tokens(vocab: u32, count: usize) -> Vec<u32> {
+pub fn tokens(vocab: u32, count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect()
 }
 
-fn assert_close(source: &dyn source::WeightSource, name: &str) {
+pub fn assert_close(source: &dyn source::WeightSource, name: &str) {
     let cpu = cpu_decoder(source);
     let gpu = gpu_decoder(&cpu);
     let count = 100.min(source.config().max_positions as usize);
     let tokens = tokens(source.config().vocab, count);
     let (expected, found) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
     let distance = distance(&found, &expected);
+    println!("{name}: {distance:.2e}");
     assert!(distance <= LIMIT, "{name} on {}: {distance:.2e}", gpu.gpu().summary().name);
 }
 
@@ -85,7 +87,7 @@ fn runs_there(path: &Path) -> bool {
 /// Those of the repository, or of the folder `QSF_GOLDEN`, but for those that are refused by name.
 fn golden_models() -> Vec<PathBuf> {
     let other = std::env::var_os("QSF_GOLDEN").map(PathBuf::from);
-    let least = if other.is_some() { 1 } else { 25 };
+    let least = if other.is_some() { 1 } else { 112 };
     let folder = other.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden"));
     let mut models: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -152,7 +154,7 @@ fn models_that_were_named_compute_what_the_cpu_computes() {
     }
 }
 
-fn llama() -> ModelConfig {
+pub fn llama() -> ModelConfig {
     ModelConfig {
         architecture: "llama".into(),
         layers: 2,
@@ -195,15 +197,22 @@ fn assert_eight_bits_cost_as_on_the_cpu(source: &dyn source::WeightSource, count
     let gpu = gpu_decoder(&cpu);
     let count = count.min(source.config().max_positions as usize);
     let tokens = tokens(source.config().vocab, count);
-    let cost_on_cpu =
-        distance(&all_logits_with(&cpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&cpu, &tokens));
-    let cost_on_gpu =
-        distance(&all_logits_with(&gpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&gpu, &tokens));
-    // Which experts a token goes through can hang on one code.
-    let more = if source.config().experts.is_some() { 2.0 } else { 1.2 };
+    let config = source.config();
+    let cost = |found: &[f32], expected: &[f32]| {
+        if config.experts.is_none() {
+            return distance(found, expected);
+        }
+        // Which experts a token goes through can hang on one code, and few tokens then make up all of the distance.
+        let rows = found.chunks(config.vocab as usize).zip(expected.chunks(config.vocab as usize));
+        let mut rows: Vec<f64> = rows.map(|(found, expected)| distance(found, expected)).collect();
+        rows.sort_by(f64::total_cmp);
+        rows[rows.len() / 2]
+    };
+    let cost_on_cpu = cost(&all_logits_with(&cpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&cpu, &tokens));
+    let cost_on_gpu = cost(&all_logits_with(&gpu, &tokens, KvTypes::EIGHT_BIT), &all_logits(&gpu, &tokens));
     println!("{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU");
     assert!(
-        cost_on_gpu <= more * cost_on_cpu && cost_on_gpu > 0.3 * cost_on_cpu,
+        cost_on_gpu <= 1.2 * cost_on_cpu && cost_on_gpu > 0.3 * cost_on_cpu,
         "{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU"
     );
 }
@@ -212,6 +221,10 @@ fn assert_eight_bits_cost_as_on_the_cpu(source: &dyn source::WeightSource, count
 fn keys_and_values_of_eight_bits_cost_as_little_as_on_the_cpu() {
     for path in golden_models() {
         let source = source::open(&path).unwrap();
+        let config = source.config();
+        if !(0..config.layers).any(|layer| config.has_attention(layer)) {
+            continue;
+        }
         assert_eight_bits_cost_as_on_the_cpu(source.as_ref(), 100, &path.display().to_string());
     }
     for head_dim in [24, 64, 128] {
@@ -249,7 +262,7 @@ fn a_seed_draws_the_same_tokens_as_from_logits_that_come_back() {
 }
 
 #[test]
-fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
+pub fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
     let source = RandomModel::new(llama(), QuantType::Q4);
     let gpu = gpu_decoder(&cpu_decoder(&source));
     let prompt = tokens(150, 20);

@@ -10,6 +10,12 @@ mod decoder;
 mod early_exit;
 #[cfg(feature = "gpu")]
 mod gpu;
+#[cfg(feature = "gpu")]
+mod gpu_attention;
+#[cfg(feature = "gpu")]
+mod gpu_experts;
+#[cfg(feature = "gpu")]
+mod gpu_recurrent;
 #[cfg(feature = "gpu-texts")]
 mod gpu_texts;
 mod kv_cache;

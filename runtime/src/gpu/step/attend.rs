@@ -16,8 +16,10 @@ pub struct Attending {
     pub heads: usize,
     /// Heads of keys and of values.
     pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
+    /// Width of a head of queries and keys.
+    pub key_dim: usize,
+    /// Width of a head of values.
+    pub value_dim: usize,
     /// Tokens.
     pub tokens: usize,
     /// Position of the first.
@@ -26,20 +28,28 @@ pub struct Attending {
     pub context: usize,
     /// Positions that a token sees, its own the last.
     pub window: Option<usize>,
+    /// Whether windows do not slide, but begin at each multiple of their length.
+    pub in_chunks: bool,
     /// What `q . k` is multiplied with.
     pub scale: f32,
     /// What scores are capped at.
     pub softcap: Option<f32>,
     /// Where the slopes of heads are (ALiBi).
     pub slopes: Option<u32>,
+    /// Where the scores of heads are that have no value.
+    pub sinks: Option<u32>,
+    /// Values from one token's queries to the next.
+    pub row: usize,
     /// Values from one token's results to the next.
     pub stride: usize,
+    /// Values from one head's results to the next.
+    pub head_stride: usize,
 }
 
 /// What attention reads and writes beside the cache.
 #[derive(Clone, Copy)]
 pub struct AttendBuffers<'a> {
-    /// Queries, keys and values of the tokens.
+    /// Queries of the tokens.
     pub qkv: &'a Arc<Buffer>,
     /// Gains and the like, for the slopes.
     pub vectors: &'a Arc<Buffer>,
@@ -51,20 +61,23 @@ pub struct AttendBuffers<'a> {
 
 impl Attending {
     /// Values of parts of `batch` tokens at most, each behind as many positions as there may be.
-    pub fn part_values(batch: usize, heads: usize, head_dim: usize, context: usize) -> usize {
-        batch.min(MANY - 1) * heads * context.div_ceil(PART) * (head_dim + 2)
+    pub fn part_values(batch: usize, heads: usize, value_dim: usize, context: usize) -> usize {
+        batch.min(MANY - 1) * heads * context.div_ceil(PART) * (value_dim + 2)
     }
 
     /// The dispatches. Many tokens keep the device busy with one part each; few share their positions out.
     pub fn commands(&self, cache: &LayerCache, buffers: AttendBuffers<'_>) -> Vec<Command> {
-        let Attending { heads, kv_heads, head_dim, tokens, position, context, .. } = *self;
+        let Attending { heads, kv_heads, key_dim, value_dim, tokens, position, context, .. } = *self;
         let AttendBuffers { qkv, vectors, parts: part_results, attended } = buffers;
         let parts = if tokens < MANY { (position + tokens).div_ceil(PART) } else { 1 };
         let eight_bit = cache.scales.is_some();
         let attend = Attend {
-            head_dim,
+            key_dim,
+            value_dim,
             softcap: self.softcap.is_some(),
             slopes: self.slopes.is_some(),
+            sinks: self.sinks.is_some(),
+            in_chunks: self.in_chunks && self.window.is_some(),
             is_whole: parts == 1,
             eight_bit,
         };
@@ -83,14 +96,17 @@ impl Attending {
             self.softcap.unwrap_or(0.0).to_bits(),
             self.slopes.unwrap_or(0),
             self.stride as u32,
+            self.head_stride as u32,
+            self.row as u32,
+            self.sinks.unwrap_or(0),
         ];
         let groups = (heads as u32, parts as u32, tokens as u32);
         let mut commands = vec![Command::new(Kernel::Attend(attend), &bound, &job, groups)];
         if parts > 1 {
             commands.push(Command::new(
-                Kernel::Join(Join { head_dim, eight_bit }),
+                Kernel::Join(Join { value_dim, eight_bit }),
                 &[part_results, attended],
-                &[heads as u32, parts as u32, self.stride as u32],
+                &[heads as u32, parts as u32, self.stride as u32, self.head_stride as u32],
                 (heads as u32, tokens as u32, 1),
             ));
         }

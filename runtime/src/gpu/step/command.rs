@@ -7,10 +7,13 @@ use wgpu::Buffer;
 use crate::gpu::kernels::Kernel;
 
 /// The largest block: rows of inputs are padded to it, as kernels read whole blocks.
-pub const MAX_BLOCK: usize = 256;
+const MAX_BLOCK: usize = 256;
 
 /// Tokens from which on matrices are multiplied on matrix units.
 pub const MANY: usize = 16;
+
+/// Choices of an expert that are multiplied at once in steps of many tokens.
+pub const TILE: usize = 4;
 
 /// One dispatch.
 #[derive(Clone)]

@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use wgpu::Buffer;
 
-use super::command::{Command, MANY};
+use super::command::{Command, MANY, TILE};
 use super::recorder::Recorder;
 use crate::gpu::device::Abilities;
+use crate::gpu::experts::GpuStack;
 use crate::gpu::kernels::Kernel;
-use crate::gpu::model::GpuLinear;
+use crate::gpu::linears::GpuLinear;
 use crate::gpu::weights::GpuMatrix;
 use crate::gpu::wgsl::mat_mat::{self, MatMat};
 use crate::gpu::wgsl::mat_vec::{Inputs, MAX_GROUPS, MatVec, Output};
 use crate::gpu::wgsl::pointwise;
 
 /// Tokens that a kernel for few takes at once.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 
 /// Rows of tokens.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,19 @@ pub struct TokenRows {
     pub count: usize,
 }
 
+/// Choices of experts that the tokens of a step have made.
+#[derive(Debug, Clone, Copy)]
+pub struct Choices {
+    /// How many.
+    pub count: usize,
+    /// Which vector an expert reads.
+    pub inputs: Inputs,
+    /// How many tiles of them there may be, where those of the same expert are multiplied together.
+    pub tiles: Option<usize>,
+}
+
 /// Where a matrix reads and writes.
+#[derive(Clone, Copy)]
 pub struct Way<'a> {
     pub input: &'a Arc<Buffer>,
     /// Floats from one input row to the next.
@@ -54,24 +67,7 @@ impl Recorder<'_> {
             }
             _ => self.by_few(linear, start, tokens, Output::Store, way),
         }
-        if let Some(outliers) = &matrix.outliers {
-            let job = [
-                matrix.rows,
-                way.input_stride as u32,
-                way.output_stride as u32,
-                way.first as u32,
-                0,
-                outliers.starts,
-                outliers.weights,
-            ];
-            let groups = (matrix.rows.div_ceil(pointwise::THREADS as u32), tokens as u32, 1);
-            self.push(
-                Kernel::Outliers,
-                &[way.input, way.output, &outliers.places, &self.model.vectors],
-                &job,
-                groups,
-            );
-        }
+        self.add_outliers(matrix, tokens, None, way);
         self.add_low_rank(linear, start, tokens, way);
     }
 
@@ -98,19 +94,12 @@ impl Recorder<'_> {
         }
     }
 
-    /// A matrix of each expert that was chosen, `words` from one expert's to the next, over the vectors that `inputs` says.
-    pub(super) fn chosen(
-        &mut self,
-        matrix: &GpuMatrix,
-        words: u32,
-        choices: usize,
-        inputs: Inputs,
-        output: Output,
-        way: &Way<'_>,
-    ) {
-        let Some(mixture) = &self.model.config.experts else { return };
-        let (kernel, groups) = shape(self.abilities, matrix, matrix.rows, 1, output);
-        let kernel = MatVec { experts: Some(inputs), ..kernel };
+    /// The matrices of the experts that were chosen.
+    pub(super) fn chosen(&mut self, stack: &GpuStack, choices: Choices, output: Output, way: &Way<'_>) {
+        let GpuStack { matrix, words, bias, update } = stack;
+        let tokens = if choices.tiles.is_some() { TILE } else { 1 };
+        let (kernel, groups) = shape(self.abilities, matrix, matrix.rows, tokens, output);
+        let kernel = MatVec { experts: Some(choices.inputs), bias: bias.is_some(), ..kernel };
         let job = [
             matrix.at,
             matrix.at + matrix.words(matrix.rows),
@@ -120,13 +109,46 @@ impl Recorder<'_> {
             (way.input_stride / 4) as u32,
             way.output_stride as u32,
             way.first as u32,
+            bias.unwrap_or(0),
+            *words,
+            self.used(),
             0,
-            words,
-            mixture.used,
+            0,
         ];
-        let buffers =
-            [&matrix.buffer, way.input, way.output, &self.model.vectors, &self.state.buffers.chosen];
-        self.push(Kernel::MatVec(kernel), &buffers, &job, (groups.0, groups.1, choices as u32));
+        let buffers = &self.state.buffers;
+        let which = if choices.tiles.is_some() { &buffers.tiles } else { &buffers.chosen };
+        let bound = [&matrix.buffer, way.input, way.output, &self.model.vectors, which];
+        let together = choices.tiles.unwrap_or(choices.count) as u32;
+        self.push(Kernel::MatVec(kernel), &bound, &job, (groups.0, groups.1, together));
+        self.add_outliers(matrix, choices.count, Some(choices.inputs), way);
+        if let Some(update) = update {
+            self.add_update_of_chosen(update, choices, way);
+        }
+    }
+
+    /// Adds the weights that are stored apart from the blocks of a matrix, of each row or of each choice.
+    fn add_outliers(&mut self, matrix: &GpuMatrix, rows: usize, experts: Option<Inputs>, way: &Way<'_>) {
+        let Some(outliers) = &matrix.outliers else { return };
+        let job = [
+            matrix.rows,
+            way.input_stride as u32,
+            way.output_stride as u32,
+            way.first as u32,
+            0,
+            outliers.starts,
+            outliers.weights,
+            self.used(),
+            0,
+        ];
+        let mut bound = vec![way.input, way.output, &outliers.places, &self.model.vectors];
+        bound.extend(experts.map(|_| &self.state.buffers.chosen));
+        let groups = (matrix.rows.div_ceil(pointwise::THREADS as u32), rows as u32, 1);
+        self.push(Kernel::Outliers(experts), &bound, &job, groups);
+    }
+
+    /// Experts that each token goes through; 0 without any.
+    pub(super) fn used(&self) -> u32 {
+        self.model.config.experts.as_ref().map_or(0, |experts| experts.used)
     }
 }
 
@@ -181,6 +203,8 @@ pub fn few(
         linear.bias.unwrap_or(0),
         0,
         1,
+        0,
+        0,
     ];
     Command::new(Kernel::MatVec(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
 }
@@ -192,7 +216,7 @@ const MOST_FOR_INTEGERS: usize = 512;
 
 /// The kernel for `rows` outputs, and its workgroups: those of large matrices share inputs among more panels, small ones are
 /// spread over the device by more threads for each panel.
-fn shape(
+pub(super) fn shape(
     abilities: Abilities,
     matrix: &GpuMatrix,
     rows: u32,

@@ -2,6 +2,7 @@
 //! shared out among workgroups and put together, in every type of cache.
 
 use half::f16;
+use qsf_format::AttentionShape;
 
 use super::{Bench, Numbers};
 use crate::gpu::cache::{CacheType, LayerCache};
@@ -19,21 +20,42 @@ struct Case {
     heads: usize,
     kv_heads: usize,
     head_dim: usize,
+    /// Width of a head of values, where it is another.
+    value_dim: Option<usize>,
     /// Tokens of each step. The results of all steps are compared.
     steps: &'static [usize],
     window: Option<usize>,
     softcap: Option<f32>,
     slopes: bool,
+    sinks: bool,
+    in_chunks: bool,
+}
+
+impl Case {
+    fn values(&self) -> usize {
+        self.value_dim.unwrap_or(self.head_dim)
+    }
+
+    /// The first position that the token at `position` sees.
+    fn first(&self, position: usize) -> usize {
+        match self.window {
+            Some(window) if self.in_chunks => position / window * window,
+            window => (position + 1).saturating_sub(window.unwrap_or(usize::MAX)),
+        }
+    }
 }
 
 const CASE: Case = Case {
     heads: 6,
     kv_heads: 2,
     head_dim: 64,
+    value_dim: None,
     steps: &[20, 5, 1, 1],
     window: None,
     softcap: None,
     slopes: false,
+    sinks: false,
+    in_chunks: false,
 };
 
 /// What a token asks for and is remembered by.
@@ -73,7 +95,7 @@ fn codes(numbers: &mut Numbers, head_dim: usize) -> Vec<f32> {
 /// The definition, of one head of the last of `tokens`.
 fn expected(case: &Case, slopes: &[f32], tokens: &[Token], head: usize) -> Vec<f64> {
     let (position, kv) = (tokens.len() - 1, head / (case.heads / case.kv_heads));
-    let first = tokens.len().saturating_sub(case.window.unwrap_or(usize::MAX));
+    let first = case.first(position);
     let scores: Vec<f64> = (first..tokens.len())
         .map(|p| {
             let pairs = tokens[position].queries[head].iter().zip(&tokens[p].keys[kv]);
@@ -84,62 +106,86 @@ fn expected(case: &Case, slopes: &[f32], tokens: &[Token], head: usize) -> Vec<f
             score - slope * (position - p) as f64
         })
         .collect();
-    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sink = if case.sinks { f64::from(sink(head)) } else { f64::NEG_INFINITY };
+    let most = scores.iter().copied().fold(sink, f64::max);
     let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
-    let total: f64 = weights.iter().sum();
+    let total = weights.iter().sum::<f64>() + (sink - most).exp();
     let value = |i: usize| -> f64 {
         weights.iter().zip(&tokens[first..]).map(|(w, token)| w * f64::from(token.values[kv][i])).sum()
     };
-    (0..case.head_dim).map(|i| value(i) / total).collect()
+    (0..case.values()).map(|i| value(i) / total).collect()
+}
+
+/// The score of a head that has no value: next to nothing, or most of all.
+fn sink(head: usize) -> f32 {
+    2.0 * head as f32 - 3.0
 }
 
 fn check(bench: &Bench, case: &Case, cache_type: CacheType) {
     let Case { heads, kv_heads, head_dim, .. } = *case;
+    let value_dim = case.values();
     let mut numbers = Numbers(11);
     let slopes: Vec<f32> = (0..heads).map(|head| 0.02 * (head + 1) as f32).collect();
+    let vectors: Vec<f32> = slopes.iter().copied().chain((0..heads).map(sink)).collect();
     let context = case.steps.iter().sum::<usize>() + 3;
-    let cache = LayerCache::new(&bench.0.gpu, cache_type, kv_heads, head_dim, context).unwrap();
+    let shape = AttentionShape { heads, kv_heads, key_dim: head_dim, value_dim };
+    let cache = LayerCache::new(&bench.0.gpu, cache_type, shape, context).unwrap();
     let most = case.steps.iter().copied().max().unwrap();
-    let stride = heads * head_dim + 5;
-    let parts = bench.room(Attending::part_values(most, heads, head_dim, context));
-    let (attended, vectors, angles) = (bench.room(most * stride), bench.floats(&slopes), bench.room(4));
+    let stride = heads * value_dim + 5;
+    let parts = bench.room(Attending::part_values(most, heads, value_dim, context));
+    let (attended, vectors, angles) = (bench.room(most * stride), bench.floats(&vectors), bench.room(4));
     let mut tokens: Vec<Token> = Vec::new();
     let (mut error, mut square) = (0.0, 0.0);
     for &step in case.steps {
         let position = tokens.len();
         let mut qkv = Vec::new();
         for _ in 0..step {
-            let stored = |numbers: &mut Numbers| match cache_type {
-                CacheType::F16 => halves(numbers, head_dim),
-                CacheType::EightBit => codes(numbers, head_dim),
+            let stored = |numbers: &mut Numbers, dim: usize| match cache_type {
+                CacheType::F16 => halves(numbers, dim),
+                CacheType::EightBit => codes(numbers, dim),
             };
             let token = Token {
                 queries: (0..heads).map(|_| (0..head_dim).map(|_| numbers.normal()).collect()).collect(),
-                keys: (0..kv_heads).map(|_| stored(&mut numbers)).collect(),
-                values: (0..kv_heads).map(|_| stored(&mut numbers)).collect(),
+                keys: (0..kv_heads).map(|_| stored(&mut numbers, head_dim)).collect(),
+                values: (0..kv_heads).map(|_| stored(&mut numbers, value_dim)).collect(),
             };
             qkv.extend([&token.queries, &token.keys, &token.values].into_iter().flatten().flatten());
             tokens.push(token);
         }
+        // A word behind the last query may be read.
+        qkv.extend([0.0; 4]);
         let qkv = bench.floats(&qkv);
-        let place = Place { head_dim, rotated: 0, norm: false, eight_bit: cache.scales.is_some() };
+        let keys = Place::plain(head_dim, cache.scales.is_some());
+        let values = Place { head_dim: value_dim, ..keys };
         let mut bound = vec![&qkv, &cache.keys, &cache.values, &vectors, &angles];
         bound.extend(&cache.scales);
-        let job = [heads as u32, kv_heads as u32, position as u32, context as u32, 0, 0, 0, 0];
-        let groups = ((heads + 2 * kv_heads) as u32, step as u32, 1);
-        let mut commands = vec![Command::new(Kernel::Place(place), &bound, &job, groups)];
+        let (k_at, v_at) = (heads * head_dim, (heads + kv_heads) * head_dim);
+        let row = v_at + kv_heads * value_dim;
+        let command = |place: Place, some: std::ops::Range<usize>| {
+            let mut job = [0; 16];
+            job[..4].copy_from_slice(&[heads, kv_heads, position, context].map(|number| number as u32));
+            job[8..12].copy_from_slice(&[row, k_at, v_at, some.start].map(|number| number as u32));
+            Command::new(Kernel::Place(place), &bound, &job, (some.len() as u32, step as u32, 1))
+        };
+        let keys_end = heads + kv_heads;
+        let mut commands = vec![command(keys, 0..keys_end), command(values, keys_end..keys_end + kv_heads)];
         let attending = Attending {
             heads,
             kv_heads,
-            head_dim,
+            key_dim: head_dim,
+            value_dim,
             tokens: step,
             position,
             context,
             window: case.window,
+            in_chunks: case.in_chunks,
             scale: 1.0 / (head_dim as f32).sqrt(),
             softcap: case.softcap,
             slopes: case.slopes.then_some(0),
+            sinks: case.sinks.then_some(heads as u32),
+            row,
             stride,
+            head_stride: value_dim,
         };
         let buffers = AttendBuffers { qkv: &qkv, vectors: &vectors, parts: &parts, attended: &attended };
         commands.extend(attending.commands(&cache, buffers));
@@ -147,7 +193,7 @@ fn check(bench: &Bench, case: &Case, cache_type: CacheType) {
         for (row, head) in (0..step).flat_map(|row| (0..heads).map(move |head| (row, head))) {
             let expected = expected(case, &slopes, &tokens[..=position + row], head);
             for (i, expected) in expected.into_iter().enumerate() {
-                let found = f64::from(f32::from_bits(found[row * stride + head * head_dim + i]));
+                let found = f64::from(f32::from_bits(found[row * stride + head * value_dim + i]));
                 error += (found - expected).powi(2);
                 square += expected.powi(2);
             }
@@ -192,4 +238,31 @@ fn windows_caps_and_slopes_are_those_of_the_definition() {
         Case { steps, softcap: Some(1.5), ..CASE },
         Case { steps, slopes: true, window: Some(150), ..CASE },
     ]);
+}
+
+#[test]
+fn scores_without_values_take_part_wherever_the_window_begins() {
+    let steps = &[130, 40, 1, 5, 1];
+    check_all(&[
+        Case { steps, sinks: true, ..CASE },
+        Case { steps: &[400, 1, 2], sinks: true, window: Some(64), ..CASE },
+        Case { steps, sinks: true, softcap: Some(1.5), heads: 4, kv_heads: 4, ..CASE },
+    ]);
+}
+
+#[test]
+fn windows_that_do_not_slide_begin_at_multiples_of_their_length() {
+    let steps = &[130, 40, 1, 5, 1];
+    check_all(&[
+        Case { steps, in_chunks: true, window: Some(7), ..CASE },
+        Case { steps: &[400, 1, 2, 140], in_chunks: true, window: Some(150), ..CASE },
+    ]);
+}
+
+#[test]
+fn values_may_be_narrower_or_wider_than_keys() {
+    let steps = &[130, 40, 1, 5, 1];
+    let widths = [(24, 16), (16, 24), (192, 128), (576, 512), (13, 9), (12, 8), (64, 300)];
+    let case = |(head_dim, value_dim)| Case { steps, head_dim, value_dim: Some(value_dim), ..CASE };
+    check_all(&widths.map(case));
 }

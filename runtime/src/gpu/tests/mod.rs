@@ -2,7 +2,9 @@
 //! device.
 
 mod attention;
+mod experts;
 mod likeliest;
+mod route;
 
 use std::sync::Arc;
 
@@ -42,6 +44,8 @@ impl Bench {
         let to = self.0.gpu.device.create_buffer(&descriptor);
         let back = CopyBack { from: result, to: &to, bytes };
         let steps = self.0.submit(commands.to_vec(), None, Some(back));
+        // What was refused says why; waiting for it does not.
+        self.0.gpu.check().unwrap();
         let mut words = vec![0; bytes as usize / 4];
         self.0.read(&to, steps, &mut words).unwrap();
         words

@@ -22,15 +22,69 @@ const GROUP_WORDS: usize = GROUP / 4;
 /// What a scale, which is the value of code 127, is multiplied with to be that of code 1.
 const ONE: f32 = 1.0 / 127.0;
 
+/// How a head is stored at a position.
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    /// Values of a head.
+    dim: usize,
+    eight_bit: bool,
+}
+
+impl Stored {
+    /// Values of a word.
+    fn lanes(self) -> usize {
+        if self.eight_bit { 4 } else { 2 }
+    }
+
+    /// Words of a head. Behind the last value are zeros.
+    fn words(self) -> usize {
+        if self.eight_bit { row_words(self.dim) } else { self.dim.div_ceil(2) }
+    }
+
+    /// Words of a chunk.
+    fn chunk_words(self) -> usize {
+        [4, 2, 1].into_iter().find(|words| self.words().is_multiple_of(*words)).unwrap_or(1)
+    }
+
+    /// The type of a chunk.
+    fn chunk(self) -> &'static str {
+        ["u32", "vec2<u32>", "vec4<u32>"][self.chunk_words() / 2]
+    }
+
+    /// Chunks of a head.
+    fn chunks(self) -> usize {
+        self.words() / self.chunk_words()
+    }
+
+    /// Values of a head with what is behind the last one in its word.
+    fn width(self) -> usize {
+        self.words() * self.lanes()
+    }
+
+    /// The words of a chunk.
+    fn words_of(self, chunk: &str) -> Vec<String> {
+        match self.chunk_words() {
+            1 => vec![chunk.to_owned()],
+            words => ["x", "y", "z", "w"][..words].iter().map(|word| format!("{chunk}.{word}")).collect(),
+        }
+    }
+}
+
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Attend {
-    /// Width of a head, even.
-    pub head_dim: usize,
+    /// Width of a head of queries and keys.
+    pub key_dim: usize,
+    /// Width of a head of values.
+    pub value_dim: usize,
     /// Whether scores are capped at `job.softcap`.
     pub softcap: bool,
     /// Whether scores fall with the distance, by slopes at `job.slopes`.
     pub slopes: bool,
+    /// Whether each head has a score at `job.sinks` that takes part in the softmax and has no value.
+    pub sinks: bool,
+    /// Whether windows do not slide, but begin at each multiple of their length.
+    pub in_chunks: bool,
     /// Whether there is one part only, of any length: then results are final, in rows `job.stride` apart.
     pub is_whole: bool,
     /// Whether the cache has codes of 8 bits, and their scales; else it has f16.
@@ -38,29 +92,12 @@ pub struct Attend {
 }
 
 impl Attend {
-    /// Values of a word.
-    fn lanes(&self) -> usize {
-        if self.eight_bit { 4 } else { 2 }
+    fn keys(&self) -> Stored {
+        Stored { dim: self.key_dim, eight_bit: self.eight_bit }
     }
 
-    /// Words of a head.
-    fn words(&self) -> usize {
-        if self.eight_bit { row_words(self.head_dim) } else { self.head_dim / 2 }
-    }
-
-    /// Words of a chunk.
-    fn chunk_words(&self) -> usize {
-        [4, 2, 1].into_iter().find(|words| self.words().is_multiple_of(*words)).unwrap_or(1)
-    }
-
-    /// Chunks of a head.
-    fn chunks(&self) -> usize {
-        self.words() / self.chunk_words()
-    }
-
-    /// Values of a head with what is behind the last one in its word.
-    fn width(&self) -> usize {
-        self.words() * self.lanes()
+    fn values(&self) -> Stored {
+        Stored { dim: self.value_dim, eight_bit: self.eight_bit }
     }
 
     /// The type of the values of a word.
@@ -79,35 +116,40 @@ impl Attend {
 
     /// Groups of threads that share the positions of a tile for values.
     fn groups(&self) -> usize {
-        (TILE / self.chunks()).max(1)
+        (TILE / self.values().chunks()).max(1)
     }
 
     /// The text of the kernel.
     pub fn wgsl(&self) -> String {
-        let Attend { head_dim, is_whole, eight_bit, .. } = *self;
+        let Attend { value_dim, is_whole, eight_bit, .. } = *self;
         let turn_back = is_whole && eight_bit;
+        let (keys, values) = (self.keys(), self.values());
         let sums: Vec<String> =
-            (0..self.groups()).map(|group| format!("sums[{}u + i]", group * self.width())).collect();
+            (0..self.groups()).map(|group| format!("sums[{}u + i]", group * values.width())).collect();
         self.text(Template::new(FILE))
             .when("SOFTCAP", self.softcap)
             .when("SLOPES", self.slopes)
+            .when("SINKS", self.sinks)
+            .when("IN_CHUNKS", self.in_chunks)
             .when("WHOLE", is_whole)
             .when("TURN_BACK", turn_back)
-            .word("CHUNK", ["u32", "vec2<u32>", "vec4<u32>"][self.chunk_words() / 2])
-            .number("WORDS", self.words())
+            .word("KEY_CHUNK", keys.chunk())
+            .word("VALUE_CHUNK", values.chunk())
+            .number("WORDS", keys.words())
+            .number("KEY_WIDTH", self.key_dim)
             .number("SCORE_QUADS", TILE / 4)
-            .number("SUMS", self.groups() * self.width())
+            .number("SUMS", self.groups() * values.width())
             .number("PART", PART)
-            .number("WIDTH", head_dim)
-            .number("ROW", head_dim + 2)
-            .number("LAST", head_dim + 1)
+            .number("WIDTH", value_dim)
+            .number("ROW", value_dim + 2)
+            .number("LAST", value_dim + 1)
             .word("SUM_OF_GROUPS", sums.join(" + "))
-            .word("HADAMARD", if turn_back { rotate("sums", head_dim, TILE) } else { String::new() })
+            .word("HADAMARD", if turn_back { rotate("sums", value_dim, TILE) } else { String::new() })
             .word("OUTPUTS", self.each_output("output"))
             .word("PRODUCTS", self.products())
             .word("MOST", over_tile("most"))
             .word("ALL", over_tile("all"))
-            .word("VALUES", self.columns().map(|column| self.values(column)).collect::<String>())
+            .word("VALUES", self.columns().map(|column| self.weighed(column)).collect::<String>())
             .word("PUT_SUMS", self.columns().map(|column| self.put_sums(column)).collect::<String>())
             .make()
     }
@@ -117,8 +159,10 @@ impl Attend {
         text.when("EIGHT_BIT", self.eight_bit)
             .word("VECTOR", self.vector())
             .number("TILE", TILE)
-            .number("CHUNKS", self.chunks())
-            .number("SCALE_WORDS", scale_words(self.head_dim))
+            .number("KEY_CHUNKS", self.keys().chunks())
+            .number("VALUE_CHUNKS", self.values().chunks())
+            .number("KEY_SCALE_WORDS", scale_words(self.key_dim))
+            .number("VALUE_SCALE_WORDS", scale_words(self.value_dim))
             .word("ONE", ONE)
     }
 
@@ -133,28 +177,21 @@ impl Attend {
 
     fn each_word(&self, part: &str, column: usize) -> String {
         let statement = |word: usize| self.part(part).word("COLUMN", column).word("WORD", word).make();
-        (0..self.chunk_words()).map(statement).collect()
+        (0..self.values().chunk_words()).map(statement).collect()
     }
 
     /// Chunks of a thread: more than one where a head has more chunks than there are threads.
     fn columns(&self) -> std::ops::Range<usize> {
-        0..self.chunks().div_ceil(TILE)
-    }
-
-    /// The words of a chunk.
-    fn words_of(&self, chunk: &str) -> Vec<String> {
-        match self.chunk_words() {
-            1 => vec![chunk.to_owned()],
-            words => ["x", "y", "z", "w"][..words].iter().map(|word| format!("{chunk}.{word}")).collect(),
-        }
+        0..self.values().chunks().div_ceil(TILE)
     }
 
     /// Statements that add to `d` the products of the query with the key of a position.
     fn products(&self) -> String {
-        let (chunks, words) = (self.chunks(), self.chunk_words());
+        let keys = self.keys();
+        let (chunks, words) = (keys.chunks(), keys.chunk_words());
         let mut out = String::new();
         if self.eight_bit {
-            for index in 0..scale_words(self.head_dim) {
+            for index in 0..scale_words(self.key_dim) {
                 out += &self.part("load_scale").word("INDEX", index).make();
             }
         }
@@ -164,13 +201,13 @@ impl Attend {
                 out += &self.part("load_key").word("INDEX", index).make();
             }
             for index in run {
-                for (word, text) in self.words_of(&format!("k{index}")).iter().enumerate() {
+                for (word, text) in keys.words_of(&format!("k{index}")).iter().enumerate() {
                     out += &self.product(index * words + word, &self.unpack(text));
                 }
             }
         }
         if self.eight_bit {
-            out += &self.end_group((self.words() - 1) / GROUP_WORDS);
+            out += &self.end_group((keys.words() - 1) / GROUP_WORDS);
         }
         out
     }
@@ -198,8 +235,8 @@ impl Attend {
     }
 
     /// Statements that add the values of a tile, in a column of chunks, with the weights that scores give them.
-    fn values(&self, column: usize) -> String {
-        let (chunks, groups) = (self.chunks(), self.groups());
+    fn weighed(&self, column: usize) -> String {
+        let (chunks, groups) = (self.values().chunks(), self.groups());
         let (threads, mine) = if chunks > TILE {
             (chunks, format!("lid + {}u", column * TILE))
         } else {
@@ -223,7 +260,7 @@ impl Attend {
                 .number("THREADS", threads)
                 .word("MINE", mine)
                 .word("GROUP", self.group())
-                .number("CHUNKS_OF_SCALE", GROUP_WORDS / self.chunk_words())
+                .number("CHUNKS_OF_SCALE", GROUP_WORDS / self.values().chunk_words())
                 .word("TURNS", turns)
                 .make()
     }
@@ -233,7 +270,7 @@ impl Attend {
         let inside = (turn + 1) * self.groups() <= TILE;
         let part = if self.eight_bit { "weigh_codes" } else { "weigh" };
         let mut out = self.part(part).when("INSIDE", inside).word("TURN", turn).make();
-        for (word, text) in self.words_of(&format!("v{turn}")).iter().enumerate() {
+        for (word, text) in self.values().words_of(&format!("v{turn}")).iter().enumerate() {
             let add = self.part("add_value").word("COLUMN", column).word("WORD", word).word("TURN", turn);
             out += &add.word("VALUE", self.unpack(text)).make();
         }
@@ -242,14 +279,16 @@ impl Attend {
 
     /// The group of a thread.
     fn group(&self) -> String {
-        if self.chunks() > TILE { "0u".into() } else { format!("lid / {}u", self.chunks()) }
+        let chunks = self.values().chunks();
+        if chunks > TILE { "0u".into() } else { format!("lid / {chunks}u") }
     }
 
     /// Statements that put the sums of a thread, in a column of chunks, where all threads find them.
     fn put_sums(&self, column: usize) -> String {
-        let (chunks, lanes) = (self.chunks(), self.lanes());
+        let values = self.values();
+        let (chunks, lanes) = (values.chunks(), values.lanes());
         let mut puts = String::new();
-        for (at, (word, lane)) in (0..self.chunk_words())
+        for (at, (word, lane)) in (0..values.chunk_words())
             .flat_map(|word| ["x", "y", "z", "w"][..lanes].iter().map(move |lane| (word, lane)))
             .enumerate()
         {
@@ -259,7 +298,7 @@ impl Attend {
         self.part("put_sums")
             .number("FIRST", column * TILE)
             .number("THREADS", if chunks > TILE { chunks } else { self.groups() * chunks })
-            .number("VALUES_OF_CHUNK", lanes * self.chunk_words())
+            .number("VALUES_OF_CHUNK", lanes * values.chunk_words())
             .word("PUTS", puts)
             .make()
     }
@@ -273,8 +312,8 @@ fn over_tile(part: &str) -> String {
 /// The kernel that puts parts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Join {
-    /// Width of a head.
-    pub head_dim: usize,
+    /// Width of a head of values.
+    pub value_dim: usize,
     /// Whether the parts are of values that were rotated, as codes of 8 bits are.
     pub eight_bit: bool,
 }
@@ -282,14 +321,14 @@ pub struct Join {
 impl Join {
     /// The text of the kernel.
     pub fn wgsl(self) -> String {
-        let Join { head_dim, eight_bit } = self;
+        let Join { value_dim, eight_bit } = self;
         Template::new(include_str!("join.wgsl"))
             .when("EIGHT_BIT", eight_bit)
             .number("THREADS", TILE)
-            .number("WIDTH", head_dim)
-            .number("ROW", head_dim + 2)
-            .number("LAST", head_dim + 1)
-            .word("HADAMARD", if eight_bit { rotate("head", head_dim, TILE) } else { String::new() })
+            .number("WIDTH", value_dim)
+            .number("ROW", value_dim + 2)
+            .number("LAST", value_dim + 1)
+            .word("HADAMARD", if eight_bit { rotate("head", value_dim, TILE) } else { String::new() })
             .make()
     }
 }

@@ -1,11 +1,11 @@
 // Attention of one query over a part of the positions. A workgroup is a head (x), a part (y) and a token (z). It writes the values of a
 // head, the maximum and the sum.
 
-struct Job { heads: u32, kv_heads: u32, position: u32, context: u32, window: u32, scale: f32, softcap: f32, slopes: u32, stride: u32 }
+struct Job { heads: u32, kv_heads: u32, position: u32, context: u32, window: u32, scale: f32, softcap: f32, slopes: u32, stride: u32, head_stride: u32, row: u32, sinks: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
-@group(0) @binding(1) var<storage, read> keys: array<CHUNK>;
-@group(0) @binding(2) var<storage, read> values: array<CHUNK>;
+@group(0) @binding(1) var<storage, read> keys: array<KEY_CHUNK>;
+@group(0) @binding(2) var<storage, read> values: array<VALUE_CHUNK>;
 @group(0) @binding(3) var<storage, read_write> parts: array<f32>;
 @group(0) @binding(4) var<storage, read> vectors: array<f32>;
 //: if EIGHT_BIT
@@ -25,17 +25,21 @@ fn main(
     let token = group.z;
     let position = job.position + token;
     let kv = head / (job.heads / job.kv_heads);
-    let begin = (token * (job.heads + 2u * job.kv_heads) + head) * WIDTH;
+    let begin = token * job.row + head * KEY_WIDTH;
+    // What is read behind the end of a head meets zeros.
     for (var i = lid; i < WORDS; i += TILE) {
         //: if EIGHT_BIT
-        // What is read behind the end of a head meets zeros.
         query[i] = vec4<f32>(qkv[begin + 4u * i], qkv[begin + 4u * i + 1u], qkv[begin + 4u * i + 2u], qkv[begin + 4u * i + 3u])
             * job.scale;
         //: else
         query[i] = vec2<f32>(qkv[begin + 2u * i], qkv[begin + 2u * i + 1u]) * job.scale;
         //: end
     }
+    //: if IN_CHUNKS
+    let seen = position / job.window * job.window;
+    //: else
     let seen = select(0u, position + 1u - job.window, position + 1u > job.window);
+    //: end
     //: if WHOLE
     let first = seen;
     let end = position + 1u;
@@ -43,9 +47,17 @@ fn main(
     let first = max(seen, group.y * PART);
     let end = min(position + 1u, (group.y + 1u) * PART);
     //: end
-    let base = kv * job.context * CHUNKS;
+    let base = kv * job.context * KEY_CHUNKS;
+    let value_base = kv * job.context * VALUE_CHUNKS;
+    //: if SINKS
+    // Softmax begins with the score that has no value, in the first part.
+    let sinks = group.y == 0u;
+    var largest = select(-1e30, vectors[job.sinks + head], sinks);
+    var total = select(0.0, 1.0, sinks);
+    //: else
     var largest = -1e30;
     var total = 0.0;
+    //: end
     //: insert OUTPUTS
     for (var start = first; start < end; start += TILE) {
         workgroupBarrier();
@@ -55,7 +67,7 @@ fn main(
         var score = -1e30;
         if (p < end) {
             var d = VECTOR();
-            let at = base + p * CHUNKS;
+            let at = base + p * KEY_CHUNKS;
             //: insert PRODUCTS
             //: if EIGHT_BIT
             score = d.x + d.y + d.z + d.w;
@@ -92,7 +104,7 @@ fn main(
     //: insert PUT_SUMS
     workgroupBarrier();
     //: if WHOLE
-    let to = token * job.stride + head * WIDTH;
+    let to = token * job.stride + head * job.head_stride;
     let share = 1.0 / total;
     //: else
     let to = ((token * job.heads + head) * groups.y + group.y) * ROW;
@@ -125,7 +137,7 @@ fn main(
 var oCOLUMN_WORD = VECTOR();
 
 //: part load_scale
-let sINDEX = unpack2x16float(scales[(kv * job.context + p) * SCALE_WORDS + INDEXu]) * ONE;
+let sINDEX = unpack2x16float(scales[(kv * job.context + p) * KEY_SCALE_WORDS + INDEXu]) * ONE;
 
 //: part load_key
 let kINDEX = keys[at + INDEXu];
@@ -153,12 +165,12 @@ oCOLUMN_WORD *= factor;
 
 //: part values
 if (lid + FIRST < THREADS) {
-    let mine = base + MINE;
+    let mine = value_base + MINE;
     let g = GROUP;
     //: if EIGHT_BIT
     // Scales of values follow those of keys. A chunk has one, in one half of a word.
     let f = (MINE) / CHUNKS_OF_SCALE;
-    let h = (job.kv_heads + kv) * job.context * SCALE_WORDS + (f >> 1u);
+    let h = job.context * (job.kv_heads * KEY_SCALE_WORDS + kv * VALUE_SCALE_WORDS) + (f >> 1u);
     let half_at = (f & 1u) * 16u;
     //: end
     //: insert TURNS
@@ -166,9 +178,9 @@ if (lid + FIRST < THREADS) {
 
 //: part load_value
 let pTURN = g + FIRST;
-let vTURN = values[mine + (start + min(pTURN, last)) * CHUNKS];
+let vTURN = values[mine + (start + min(pTURN, last)) * VALUE_CHUNKS];
 //: if EIGHT_BIT
-let fTURN = scales[h + (start + min(pTURN, last)) * SCALE_WORDS];
+let cTURN = scales[h + (start + min(pTURN, last)) * VALUE_SCALE_WORDS];
 //: end
 
 //: part weigh
@@ -180,9 +192,9 @@ let wTURN = select(0.0, scores[min(pTURN, 63u) >> 2u][pTURN & 3u], pTURN < TILE)
 
 //: part weigh_codes
 //: if INSIDE
-let wTURN = scores[pTURN >> 2u][pTURN & 3u] * (unpack2x16float(fTURN >> half_at).x * ONE);
+let wTURN = scores[pTURN >> 2u][pTURN & 3u] * (unpack2x16float(cTURN >> half_at).x * ONE);
 //: else
-let wTURN = select(0.0, scores[min(pTURN, 63u) >> 2u][pTURN & 3u], pTURN < TILE) * (unpack2x16float(fTURN >> half_at).x * ONE);
+let wTURN = select(0.0, scores[min(pTURN, 63u) >> 2u][pTURN & 3u], pTURN < TILE) * (unpack2x16float(cTURN >> half_at).x * ONE);
 //: end
 
 //: part add_value

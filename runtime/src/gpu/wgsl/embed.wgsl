@@ -12,7 +12,8 @@ const shift: f32 = SHIFT;
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     //: insert FILL_TABLE
-    let token = min(tokens[group.x], job.rows - 1u);
+    // Tokens that have none get that of the first.
+    let token = select(0u, tokens[group.x], tokens[group.x] < job.rows);
     let row = token & 15u;
     let panel0 = job.at + (token >> 4u) * (HEAD_WORDS + job.superblocks * SUPERBLOCK_WORDS);
     //: insert HEAD

@@ -1,4 +1,4 @@
-// What experts made of a token added up, each with its weight. A workgroup has a token.
+// What experts made of a token added up, each with its weight. A workgroup has a part of a token's values.
 
 struct Job { width: u32, used: u32 }
 var<immediate> job: Job;
@@ -13,7 +13,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (i >= job.width) { return; }
     var s = 0.0;
     for (var slot = 0u; slot < job.used; slot++) {
-        s += bitcast<f32>(chosen[2u * (first + slot) + 1u]) * made[(first + slot) * job.width + i];
+        let weight = select(1.0, bitcast<f32>(chosen[2u * (first + slot) + 1u]), WEIGHTED);
+        s += weight * made[(first + slot) * job.width + i];
     }
     out[group.y * job.width + i] = s;
 }

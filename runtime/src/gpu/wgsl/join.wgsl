@@ -1,6 +1,6 @@
 // Parts of attention put together. A workgroup is a head (x) of a token (y).
 
-struct Job { heads: u32, parts: u32, stride: u32 }
+struct Job { heads: u32, parts: u32, stride: u32, head_stride: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> parts: array<f32>;
 @group(0) @binding(1) var<storage, read_write> attended: array<f32>;
@@ -30,14 +30,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         //: if EIGHT_BIT
         head[i] = s / total;
         //: else
-        attended[group.y * job.stride + group.x * WIDTH + i] = s / total;
+        attended[group.y * job.stride + group.x * job.head_stride + i] = s / total;
         //: end
     }
     //: if EIGHT_BIT
     workgroupBarrier();
     //: insert HADAMARD
     for (var i = lid; i < WIDTH; i += THREADS) {
-        attended[group.y * job.stride + group.x * WIDTH + i] = head[i];
+        attended[group.y * job.stride + group.x * job.head_stride + i] = head[i];
     }
     //: end
 }

@@ -1,5 +1,6 @@
 //! What adapters add to a matrix.
 
+use super::mat_vec::Inputs;
 use super::template::Template;
 
 /// Threads of a workgroup of the second matrix.
@@ -17,13 +18,17 @@ pub enum LowRankStep {
 }
 
 impl LowRankStep {
-    /// The text.
-    pub fn wgsl(self) -> String {
+    /// The text; with `experts`, each choice has the matrices of its expert, which follow each other.
+    pub fn wgsl(self, experts: Option<Inputs>) -> String {
         let file = include_str!("low_rank.wgsl");
         let (part, threads) = match self {
             LowRankStep::Down => ("down", DOWN_THREADS),
             LowRankStep::Up => ("up", THREADS),
         };
-        Template::part(file, part).number("THREADS", threads).make()
+        Template::part(file, part)
+            .number("THREADS", threads)
+            .when("EXPERTS", experts.is_some())
+            .word("INPUT", Inputs::row(experts))
+            .make()
     }
 }

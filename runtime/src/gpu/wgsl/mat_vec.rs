@@ -4,10 +4,9 @@
 //! superblocks with them; their sums are added in workgroup memory, always in the same order. Inputs are read once for all
 //! panels of the workgroup.
 
-use qsf_format::Activation;
-
-use super::activation;
+use super::activation::{self, Function};
 use super::codes::PanelCodes;
+use super::experts::NONE;
 use super::levels::{fill_table, table};
 use super::template::Template;
 
@@ -17,7 +16,7 @@ pub enum Output {
     /// They are written.
     Store,
     /// Half of the panels are those of a gate, the other half of what it lets through: activation of the one times the other.
-    Gated(Activation),
+    Gated(Function),
 }
 
 /// A kernel.
@@ -37,7 +36,8 @@ pub struct MatVec {
     pub output: Output,
     /// Whether inputs become integers: for types that allow it ([`PanelCodes::is_linear`]) and one vector.
     pub integers: bool,
-    /// Whether each vector has an expert of its own, which is then one of those that were chosen. There is one vector.
+    /// Whether vectors go through experts: one vector through one that was chosen, or those of a tile through its expert; or through the
+    /// matrix of a head.
     pub experts: Option<Inputs>,
 }
 
@@ -48,6 +48,24 @@ pub enum Inputs {
     OfToken,
     /// Its own.
     OfChoice,
+    /// That of a head, of which each token has one, and each head a matrix: of as many tokens as there are vectors.
+    EachHead,
+}
+
+impl Inputs {
+    /// Whether matrices are those that were chosen.
+    pub const fn are_chosen(self) -> bool {
+        matches!(self, Inputs::OfToken | Inputs::OfChoice)
+    }
+
+    /// The row of inputs that the kernels with a workgroup for each token or choice read.
+    pub(super) fn row(experts: Option<Inputs>) -> &'static str {
+        match experts {
+            Some(Inputs::OfToken) => "group.y / job.used",
+            Some(Inputs::EachHead) => "group.z * job.used + group.y",
+            Some(Inputs::OfChoice) | None => "group.y",
+        }
+    }
 }
 
 /// Quads whose inputs are in registers at once.
@@ -61,23 +79,48 @@ impl MatVec {
         let MatVec { tokens, panels, threads, .. } = *self;
         let activation = match self.output {
             Output::Store => String::new(),
-            Output::Gated(activation) => activation::expression(activation, "t"),
+            Output::Gated(function) => activation::gated(function, "t", "u"),
         };
-        let x_first = match self.experts {
-            Some(Inputs::OfToken) => "job.x_first + group.z / job.used * job.x_stride",
-            Some(Inputs::OfChoice) => "job.x_first + group.z * job.x_stride",
-            None => "job.x_first",
+        let (x_first, y_first) = match self.experts {
+            Some(Inputs::OfToken) => {
+                ("job.x_first + group.z / job.used * job.x_stride", "job.y_first + group.z * job.y_stride")
+            }
+            Some(Inputs::OfChoice) => {
+                ("job.x_first + group.z * job.x_stride", "job.y_first + group.z * job.y_stride")
+            }
+            Some(Inputs::EachHead) => (
+                "job.x_first + group.z / job.used * TOKENS * job.x_stride + group.z % job.used * job.x_head",
+                "job.y_first + group.z / job.used * TOKENS * job.y_stride + group.z % job.used * job.y_head",
+            ),
+            None => ("job.x_first", "job.y_first"),
         };
+        let of_tokens = format!("{tokens}u");
+        let of_head = self.experts == Some(Inputs::EachHead);
+        let chosen = self.experts.is_some_and(Inputs::are_chosen);
+        let bias_first = match self.experts {
+            Some(Inputs::OfToken | Inputs::OfChoice) => {
+                format!("job.bias + expert * job.rows * {}u", panels / self.own_panels())
+            }
+            Some(Inputs::EachHead) | None => "job.bias".into(),
+        };
+        let tile_words = if self.is_tiled() { tokens + 1 } else { 2 };
         let text = Template::new(FILE)
-            .when("EXPERTS", self.experts.is_some())
+            .when("CHOSEN", chosen)
+            .word("MATRIX", if of_head { "group.z % job.used * job.expert_words" } else { "0u" })
+            .when("TILED", self.is_tiled())
             .when("BIAS", self.bias)
+            .number("TILE_WORDS", tile_words)
+            .number("NONE", NONE as usize)
+            .word("BIAS_FIRST", bias_first)
             .when("GATED", self.output != Output::Store)
             .number("SUMS", threads * panels * tokens)
             .float("SHIFT", shift)
             .number("THREADS", threads)
             .number("MAX_GROUPS", MAX_GROUPS)
             .number("OWN_PANELS", self.own_panels())
-            .word("X_FIRST", x_first)
+            .word("X_FIRST", x_first.replace("TOKENS", &of_tokens))
+            .word("Y_FIRST", y_first.replace("TOKENS", &of_tokens))
+            .word("ROWS", self.rows())
             .number("OUTPUTS", 16 * self.own_panels() * tokens)
             .number("TOKENS", tokens)
             .number("SLICES", threads / 16)
@@ -94,6 +137,26 @@ impl MatVec {
                 .word("LOOP", self.float_loop())
         };
         text.make()
+    }
+
+    /// Whether the vectors are those of a tile of choices.
+    fn is_tiled(&self) -> bool {
+        self.experts.is_some_and(Inputs::are_chosen) && self.tokens > 1
+    }
+
+    /// Where the vectors of a tile begin.
+    fn rows(&self) -> String {
+        let divided = if self.experts == Some(Inputs::OfToken) { "/ job.used" } else { "" };
+        let row = |token: usize| {
+            let row = self.part("row").word("TOKEN", token).word("DIVIDED", divided);
+            row.number("NONE", NONE as usize).make()
+        };
+        (0..self.tokens).map(row).collect()
+    }
+
+    /// Where the vector of a token begins, behind the first.
+    fn row(&self, token: usize) -> String {
+        if self.is_tiled() { format!("row{token}") } else { format!("{token}u * job.x_stride") }
     }
 
     /// A text with the sizes of the type.
@@ -159,7 +222,7 @@ impl MatVec {
         }
         for token in 0..tokens {
             for quad in quads {
-                out += &self.part("input").word("TOKEN", token).word("QUAD", quad).make();
+                out += &self.input(token, *quad);
             }
         }
         for panel in 0..panels {
@@ -174,6 +237,10 @@ impl MatVec {
             }
         }
         out + "}\n"
+    }
+
+    fn input(&self, token: usize, quad: usize) -> String {
+        self.part("input").word("TOKEN", token).word("QUAD", quad).word("ROW", self.row(token)).make()
     }
 
     /// Panels of a workgroup that make outputs of their own.

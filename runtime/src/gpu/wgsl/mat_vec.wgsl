@@ -1,13 +1,13 @@
 // Matrices in panels times one or a few vectors. A workgroup makes the outputs of some panels. Sixteen threads are the rows of a panel,
 // and the others of the workgroup share its superblocks with them.
 
-struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32 }
+struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32, x_head: u32, y_head: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> w: array<u32>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> vectors: array<f32>;
-//: if EXPERTS
+//: if CHOSEN
 @group(0) @binding(4) var<storage, read> chosen: array<u32>;
 //: end
 var<workgroup> part: array<f32, SUMS>;
@@ -19,14 +19,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = lid & 15u;
     let slice = lid >> 4u;
     let first = (group.x + group.y * MAX_GROUPS) * OWN_PANELS;
-    //: if EXPERTS
-    let start = chosen[2u * group.z] * job.expert_words;
-    let y_first = job.y_first + group.z * job.y_stride;
-    //: else
-    let start = 0u;
-    let y_first = job.y_first;
+    //: if CHOSEN
+    // Where the group's part of `chosen` begins: an expert, and then the choices of a tile, or the weight of one choice.
+    let tile = group.z * TILE_WORDS;
+    let expert = chosen[tile];
+    //: if TILED
+    if (expert == NONE) { return; }
     //: end
+    let start = expert * job.expert_words;
+    //: else
+    let start = MATRIX;
+    //: end
+    //: if TILED
+    let y_first = job.y_first;
+    let x_first = job.x_first;
+    //: insert ROWS
+    //: else
+    let y_first = Y_FIRST;
     let x_first = X_FIRST;
+    //: end
     //: insert FILL_TABLE
     //: insert PANELS
     //: insert LOOP
@@ -43,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 t += part[(p * TOKENS + token) * THREADS + k * 16u + r];
             }
             //: if BIAS
-            t += vectors[job.bias + output];
+            t += vectors[BIAS_FIRST + output];
             //: end
             //: if GATED
             var u = 0.0;
@@ -53,13 +64,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                     t += part[((p + OWN_PANELS) * TOKENS + token) * THREADS + k * 16u + r];
                 }
                 //: if BIAS
-                t += vectors[job.bias + job.rows + output];
+                t += vectors[BIAS_FIRST + job.rows + output];
                 //: end
                 u = t;
             }
-            t = ACTIVATION * u;
+            t = ACTIVATION;
             //: end
+            //: if TILED
+            let choice = chosen[tile + 1u + token];
+            if (choice != NONE) { y[y_first + choice * job.y_stride + output] = t; }
+            //: else
             y[y_first + token * job.y_stride + output] = t;
+            //: end
         }
     }
 }
@@ -68,6 +84,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 // Panels behind the last are read as the last; what is made of them is not written.
 let panelPANEL = start + BASE + min(first + NUMBER, (job.rows - 1u) >> 4u) * (HEAD_WORDS + job.superblocks * SUPERBLOCK_WORDS);
 //: insert HEAD
+
+//: part row
+// A tile that is not full multiplies the first of its choices once more, and does not write it.
+let rowTOKEN = select(chosen[tile + 1u + TOKENu], chosen[tile + 1u], chosen[tile + 1u + TOKENu] == NONE) DIVIDED * job.x_stride;
 
 //: part sum
 var sumPANEL_TOKEN = 0.0;
@@ -93,7 +113,7 @@ var dPANEL_TOKEN = 0.0;
 var allTOKEN = vec4<f32>();
 
 //: part input
-let xTOKEN_QUAD = x[x_first + b * QUADS + QUADu + TOKENu * job.x_stride];
+let xTOKEN_QUAD = x[x_first + b * QUADS + QUADu + ROW];
 allTOKEN += xTOKEN_QUAD;
 
 //: part weights

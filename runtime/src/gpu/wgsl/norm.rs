@@ -28,6 +28,9 @@ pub struct AddAndNorm {
     pub next: bool,
     /// Whether norms have biases, which stand behind their gains.
     pub bias: bool,
+    /// Whether what is added is multiplied, with `job.given` before its norm and with `job.share` behind it, and the sum with
+    /// `job.scale`.
+    pub scaled: bool,
     /// Values of a row.
     pub width: usize,
     /// Threads of a workgroup, see [`threads`].
@@ -56,7 +59,8 @@ impl AddAndNorm {
         let stream = if adds { "s" } else { "h" };
         let mut load_added = none();
         if adds {
-            load_added += &rows.each(Template::part(file, "load_added"), |_, text| text);
+            let load = Template::part(file, "load_added").when("SCALED", self.scaled);
+            load_added += &rows.each(load, |_, text| text);
         }
         if added == Added::Normalized {
             load_added += &rows.normalized("p", "added", "job.added");
@@ -64,8 +68,8 @@ impl AddAndNorm {
         let mut add = none();
         if adds {
             let value = if added == Added::Normalized { "added" } else { "p" };
-            add +=
-                &rows.each(Template::part(file, "add"), |i, text| text.word("VALUE", format!("{value}{i}")));
+            let sum = Template::part(file, "add").when("SCALED", self.scaled);
+            add += &rows.each(sum, |i, text| text.word("VALUE", format!("{value}{i}")));
             add += &rows.store("hidden", "at", "s");
         }
         let when = |wanted, from| if residual == wanted { self.normed(&rows, from) } else { none() };
@@ -112,6 +116,7 @@ impl NormInPlace {
         let rows = Rows { width, threads, kind, bias };
         Template::new(file)
             .number("THREADS", threads)
+            .number("WIDTH", width)
             .word("SUM", rows.sum())
             .word("LOAD", rows.each(Template::part(file, "load"), |_, text| text))
             .word("NORM", rows.normalized("v", "n", "job.gains"))

@@ -1,4 +1,5 @@
-// A part of each row is normalized where it is. Rows are `job.stride` apart, and the part begins at `job.first` in its row.
+// Parts of each row are normalized where they are. Rows are `job.stride` apart, and the parts follow each other from `job.first` on. A
+// workgroup is a row (x) and a part (y).
 
 struct Job { stride: u32, first: u32, gains: u32, epsilon: f32 }
 var<immediate> job: Job;
@@ -8,7 +9,7 @@ var<immediate> job: Job;
 //: insert SUM
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-    let at = group.x * job.stride + job.first;
+    let at = group.x * job.stride + job.first + group.y * WIDTH;
     //: insert LOAD
     //: insert NORM
     //: insert STORE

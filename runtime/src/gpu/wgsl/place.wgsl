@@ -1,10 +1,11 @@
 // Queries, keys and values of a step go to their places: norms of heads, rotation, and the cache. A workgroup has one head of one token.
 //
-// Workgroups of a token: the heads of queries, then those of keys, then those of values, as they stand in its row. The cache of a layer
-// holds two values in a word, heads x positions x width of a head, or four codes; scales are those of all keys and then those of all
-// values. With codes, queries are rotated as keys are.
+// Workgroups of a token, the first of which is `job.first`: the heads of queries, then those of keys, then those of values. In its row
+// queries come first, keys begin at `job.k_at`, values at `job.v_at`. The cache of a layer holds two values in a word, heads x positions
+// x width of a head, or four codes; scales are those of all keys and then those of all values. With codes, queries are rotated as keys
+// are.
 
-struct Job { heads: u32, kv_heads: u32, position: u32, context: u32, q_gain: u32, k_gain: u32, epsilon: f32, table: u32 }
+struct Job { heads: u32, kv_heads: u32, position: u32, context: u32, q_gain: u32, k_gain: u32, epsilon: f32, table: u32, row: u32, k_at: u32, v_at: u32, first: u32, clip: f32, value_scale: f32, growth: f32, growth_positions: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read_write> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read_write> keys: array<u32>;
@@ -28,14 +29,28 @@ fn most(g: u32) -> f32 {
 }
 //: end
 
+// A value of every thread added up, for every thread.
+fn sum(lid: u32, value: f32) -> f32 {
+    workgroupBarrier();
+    part[lid] = value;
+    workgroupBarrier();
+    for (var step = HALF_THREADS; step > 0u; step >>= 1u) {
+        if (lid < step) { part[lid] += part[lid + step]; }
+        workgroupBarrier();
+    }
+    return part[0];
+}
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let token = group.y;
     let position = job.position + token;
-    let is_q = group.x < job.heads;
-    let is_k = !is_q && group.x < job.heads + job.kv_heads;
-    let kv = select(group.x - job.heads - job.kv_heads, group.x - job.heads, is_k);
-    let begin = (token * (job.heads + 2u * job.kv_heads) + group.x) * WIDTH;
+    let unit = group.x + job.first;
+    let is_q = unit < job.heads;
+    let is_k = !is_q && unit < job.heads + job.kv_heads;
+    let is_v = !is_q && !is_k;
+    let kv = select(unit - job.heads - job.kv_heads, unit - job.heads, is_k);
+    let begin = token * job.row + select(select(job.v_at, job.k_at, is_k) + kv * WIDTH, unit * WIDTH, is_q);
     for (var i = lid; i < WIDTH; i += THREADS) {
         head[i] = qkv[begin + i];
     }
@@ -43,23 +58,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (lid < TAIL) { head[WIDTH + lid] = 0.0; }
     //: end
     workgroupBarrier();
+    //: insert NORM_FIRST
 
-    //: if NORM
-    var s = 0.0;
+    //: if CLIP
     for (var i = lid; i < WIDTH; i += THREADS) {
-        s += head[i] * head[i];
+        head[i] = clamp(head[i], -job.clip, job.clip);
     }
-    part[lid] = s;
     workgroupBarrier();
-    for (var step = HALF_THREADS; step > 0u; step >>= 1u) {
-        if (lid < step) { part[lid] += part[lid + step]; }
-        workgroupBarrier();
-    }
-    if (is_q || is_k) {
-        let factor = inverseSqrt(part[0] / MEAN_OF + job.epsilon);
-        let gain = select(job.k_gain, job.q_gain, is_q);
+    //: end
+
+    //: if VALUE_SCALE
+    if (is_v) {
         for (var i = lid; i < WIDTH; i += THREADS) {
-            head[i] = head[i] * factor * vectors[gain + i];
+            head[i] *= job.value_scale;
         }
     }
     workgroupBarrier();
@@ -73,6 +84,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let b = head[i + HALF];
             head[i] = a * turn.x - b * turn.y;
             head[i + HALF] = b * turn.x + a * turn.y;
+        }
+    }
+    workgroupBarrier();
+    //: end
+    //: insert NORM_LAST
+
+    //: if GROWTH
+    // Queries far from the beginning are larger.
+    if (is_q) {
+        let times = f32((position + COUNTED_FROM) / job.growth_positions);
+        let factor = 1.0 + job.growth * log(1.0 + times);
+        for (var i = lid; i < WIDTH; i += THREADS) {
+            head[i] *= factor;
         }
     }
     workgroupBarrier();
@@ -94,7 +118,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let word = pack4x8snorm(vec4<f32>(head[at], head[at + 1u], head[at + 2u], head[at + 3u]) * inverse);
             if (is_k) { keys[row * WORDS + i] = word; } else { values[row * WORDS + i] = word; }
         }
-        let at = (select(job.kv_heads, 0u, is_k) * job.context + row) * SCALE_WORDS;
+        let at = select(job.kv_heads * job.context * KEY_SCALE_WORDS, 0u, is_k) + row * SCALE_WORDS;
         for (var i = lid; i < SCALE_WORDS; i += THREADS) {
             scales[at + i] = pack2x16float(vec2<f32>(most(2u * i), most(2u * i + 1u)));
         }
@@ -107,3 +131,34 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         //: end
     }
 }
+
+//: part norm
+{
+    //: if CENTRED
+    var all = 0.0;
+    for (var i = lid; i < WIDTH; i += THREADS) {
+        all += head[i];
+    }
+    let mean = sum(lid, all) / MEAN_OF;
+    //: else
+    let mean = 0.0;
+    //: end
+    var squares = 0.0;
+    for (var i = lid; i < WIDTH; i += THREADS) {
+        let d = head[i] - mean;
+        squares += d * d;
+    }
+    let factor = inverseSqrt(sum(lid, squares) / MEAN_OF + job.epsilon);
+    if (NORMED) {
+        for (var i = lid; i < WIDTH; i += THREADS) {
+            head[i] = (head[i] - mean) * factor * GAIN;
+        }
+    }
+    workgroupBarrier();
+}
+
+//: part gain
+vectors[select(job.k_gain, job.q_gain, is_q) + i]
+
+//: part gain_of_head
+vectors[select(job.k_gain + kv * WIDTH, job.q_gain + unit * WIDTH, is_q) + i]

@@ -2,7 +2,8 @@
 
 use qsf_format::Activation;
 
-use super::activation;
+use super::activation::{self, Function};
+use super::mat_vec::Inputs;
 use super::template::Template;
 
 /// Threads of a workgroup.
@@ -10,11 +11,12 @@ pub const THREADS: usize = 256;
 
 /// The text of the kernel that makes `activation(gate) * up`, or `activation(up)` where there is no gate. A row has a gate and an up
 /// part of `width` values, or an up part only; results are `width` values, in rows `stride` apart.
-pub fn activate(kind: Activation, gated: bool) -> String {
+pub fn activate(function: Function, gated: bool) -> String {
     Template::new(include_str!("activate.wgsl"))
         .number("THREADS", THREADS)
         .when("GATED", gated)
-        .word("ACTIVATION", activation::expression(kind, "v"))
+        .word("ACTIVATION", activation::expression(function, "v"))
+        .word("PRODUCT", activation::gated(function, "v", "u"))
         .word("ERROR_FUNCTION", activation::ERROR_FUNCTION)
         .make()
 }
@@ -24,8 +26,54 @@ pub fn softcap() -> String {
     Template::new(include_str!("softcap.wgsl")).number("THREADS", THREADS).make()
 }
 
+/// The text of the kernel that multiplies values.
+pub fn scale() -> String {
+    Template::new(include_str!("scale.wgsl")).number("THREADS", THREADS).make()
+}
+
+/// The text of the kernel that takes queries of attention by way of latents apart.
+pub fn split_queries() -> String {
+    Template::new(include_str!("split_queries.wgsl")).number("THREADS", THREADS).make()
+}
+
+/// The text of the kernel that multiplies what attention gives with the logistic function of gates.
+pub fn gate() -> String {
+    Template::new(include_str!("gate.wgsl")).number("THREADS", THREADS).make()
+}
+
+/// The text of the kernel that lets what a layer gets of a token through by gates.
+pub fn per_layer(kind: Activation) -> String {
+    Template::new(include_str!("per_layer.wgsl"))
+        .number("THREADS", THREADS)
+        .word("ACTIVATION", activation::expression(Function::Named(kind), "v"))
+        .word("ERROR_FUNCTION", activation::ERROR_FUNCTION)
+        .make()
+}
+
 /// The text of the kernel that adds weights that are stored apart from their blocks: `starts` has where the columns of each row
-/// begin, then the columns; `weights` their values. A thread has an output of a token.
-pub fn outliers() -> String {
-    Template::new(include_str!("outliers.wgsl")).number("THREADS", THREADS).make()
+/// begin, then the columns; `weights` their values. A thread has an output of a token, or, with `experts`, of a choice
+/// or a head.
+pub fn outliers(experts: Option<Inputs>) -> String {
+    let (matrix, output) = match experts {
+        None => ("0u", "group.y * job.y_stride"),
+        Some(Inputs::OfToken | Inputs::OfChoice) => ("chosen[2u * group.y]", "group.y * job.y_stride"),
+        Some(Inputs::EachHead) => ("group.y", "group.z * job.y_stride + group.y * job.y_head"),
+    };
+    Template::new(include_str!("outliers.wgsl"))
+        .number("THREADS", THREADS)
+        .when("CHOSEN", experts.is_some_and(Inputs::are_chosen))
+        .word("MATRIX", matrix)
+        .word("INPUT", Inputs::row(experts))
+        .word("OUTPUT", output)
+        .make()
+}
+
+/// The text of the kernel that adds rows to others, both multiplied.
+pub fn add_beside() -> String {
+    Template::new(include_str!("add_beside.wgsl")).number("THREADS", THREADS).make()
+}
+
+/// The text of the kernel that copies a part of each row to a row of its own.
+pub fn copy() -> String {
+    Template::new(include_str!("copy.wgsl")).number("THREADS", THREADS).make()
 }

@@ -13,6 +13,7 @@ struct Job {
     uint heads;
     uint parts;
     uint stride;
+    uint head_stride;
 };
 typedef float type_2[1];
 struct type_3 {
@@ -229,8 +230,8 @@ struct main_Input {
         if (metal::all(loop_bound_7 == uint2(0u))) { break; }
         loop_bound_7 -= uint2(loop_bound_7.y == 0u, 1u);
         if (!loop_init_7) {
-            uint _e186 = i_3;
-            i_3 = _e186 + 64u;
+            uint _e188 = i_3;
+            i_3 = _e188 + 64u;
         }
         loop_init_7 = false;
         uint _e166 = i_3;
@@ -240,10 +241,11 @@ struct main_Input {
         }
         {
             uint _e173 = job.stride;
-            uint _e179 = i_3;
-            uint _e183 = i_3;
-            float _e185 = head.inner[_e183];
-            attended[((group.y * _e173) + (group.x * 128u)) + _e179] = _e185;
+            uint _e178 = job.head_stride;
+            uint _e181 = i_3;
+            uint _e185 = i_3;
+            float _e187 = head.inner[_e185];
+            attended[((group.y * _e173) + (group.x * _e178)) + _e181] = _e187;
         }
     }
     return;

@@ -23,6 +23,8 @@ struct Job {
     uint bias;
     uint expert_words;
     uint used;
+    uint x_head;
+    uint y_head;
 };
 typedef uint type_1[1];
 typedef metal::float4 type_4[1];

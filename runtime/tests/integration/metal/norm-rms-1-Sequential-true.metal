@@ -16,6 +16,9 @@ struct Job {
     uint added;
     float epsilon;
     uint stride;
+    float given;
+    float share;
+    float scale;
 };
 typedef float type_2[1];
 struct type_3 {
@@ -99,32 +102,40 @@ struct main_Input {
     uint at = group.x * 200u;
     float h0_ = hidden[at + (lid + 0u)];
     float h1_ = hidden[at + metal::min(lid + 128u, 199u)];
-    float p0_ = projected[at + (lid + 0u)];
-    float p1_ = projected[at + metal::min(lid + 128u, 199u)];
-    float s0_ = h0_ + p0_;
-    float s1_ = h1_ + p1_;
+    float _e24 = projected[at + (lid + 0u)];
+    float _e27 = job.given;
+    float p0_ = _e24 * _e27;
+    float _e36 = projected[at + metal::min(lid + 128u, 199u)];
+    float _e39 = job.given;
+    float p1_ = _e36 * _e39;
+    float _e43 = job.share;
+    float _e48 = job.scale;
+    float s0_ = (h0_ + (p0_ * _e43)) * _e48;
+    float _e52 = job.share;
+    float _e57 = job.scale;
+    float s1_ = (h1_ + (p1_ * _e52)) * _e57;
     {
         hidden[at + (lid + 0u)] = s0_;
     }
     if ((lid + 128u) < 200u) {
         hidden[at + (lid + 128u)] = s1_;
     }
-    float _e60 = sum(lid, (s0_ * s0_) + ((s1_ * s1_) * (((lid + 128u) < 200u) ? 1.0 : 0.0)), part, some);
-    float _e65 = job.epsilon;
-    float next_factor = metal::rsqrt((_e60 / 200.0) + _e65);
-    uint _e72 = job.next;
-    float _e77 = vectors[_e72 + (lid + 0u)];
-    float next0_ = (s0_ * next_factor) * _e77;
-    uint _e83 = job.next;
-    float _e90 = vectors[_e83 + metal::min(lid + 128u, 199u)];
-    float next1_ = (s1_ * next_factor) * _e90;
+    float _e84 = sum(lid, (s0_ * s0_) + ((s1_ * s1_) * (((lid + 128u) < 200u) ? 1.0 : 0.0)), part, some);
+    float _e89 = job.epsilon;
+    float next_factor = metal::rsqrt((_e84 / 200.0) + _e89);
+    uint _e96 = job.next;
+    float _e101 = vectors[_e96 + (lid + 0u)];
+    float next0_ = (s0_ * next_factor) * _e101;
+    uint _e107 = job.next;
+    float _e114 = vectors[_e107 + metal::min(lid + 128u, 199u)];
+    float next1_ = (s1_ * next_factor) * _e114;
     {
-        uint _e96 = job.stride;
-        normed[(group.x * _e96) + (lid + 0u)] = next0_;
+        uint _e120 = job.stride;
+        normed[(group.x * _e120) + (lid + 0u)] = next0_;
     }
     if ((lid + 128u) < 200u) {
-        uint _e110 = job.stride;
-        normed[(group.x * _e110) + (lid + 128u)] = next1_;
+        uint _e134 = job.stride;
+        normed[(group.x * _e134) + (lid + 128u)] = next1_;
         return;
     } else {
         return;

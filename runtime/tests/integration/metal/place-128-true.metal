@@ -21,6 +21,14 @@ struct Job {
     uint k_gain;
     float epsilon;
     uint table;
+    uint row;
+    uint k_at;
+    uint v_at;
+    uint first;
+    float clip;
+    float value_scale;
+    float growth;
+    uint growth_positions;
 };
 typedef float type_2[1];
 typedef uint type_3[1];
@@ -31,6 +39,45 @@ struct type_6 {
 struct type_7 {
     float inner[64];
 };
+
+float sum(
+    uint lid_1,
+    float value,
+    threadgroup type_7& part
+) {
+    uint step = 32u;
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    part.inner[lid_1] = value;
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    uint2 loop_bound = uint2(4294967295u);
+    bool loop_init = true;
+    while(true) {
+        if (metal::all(loop_bound == uint2(0u))) { break; }
+        loop_bound -= uint2(loop_bound.y == 0u, 1u);
+        if (!loop_init) {
+            uint _e20 = step;
+            step = _e20 >> 1u;
+        }
+        loop_init = false;
+        uint _e6 = step;
+        if (_e6 > 0u) {
+        } else {
+            break;
+        }
+        {
+            uint _e9 = step;
+            if (lid_1 < _e9) {
+                float _e13 = part.inner[lid_1];
+                uint _e15 = step;
+                float _e18 = part.inner[lid_1 + _e15];
+                part.inner[lid_1] = _e13 + _e18;
+            }
+            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+        }
+    }
+    float _e25 = part.inner[0];
+    return _e25;
+}
 
 struct main_Input {
 };
@@ -53,161 +100,142 @@ struct main_Input {
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     bool local = {};
-    uint i = {};
-    float s = 0.0;
-    uint i_1 = {};
-    uint step = 32u;
     bool local_1 = {};
-    uint i_2 = {};
+    uint i = {};
+    float squares = 0.0;
+    uint i_1 = {};
     bool local_2 = {};
+    uint i_2 = {};
+    bool local_3 = {};
     uint i_3 = {};
     uint i_4 = {};
     uint i_5 = {};
     uint token = group.y;
     uint _e5 = job.position;
     uint position = _e5 + token;
-    uint _e10 = job.heads;
-    bool is_q = group.x < _e10;
+    uint _e10 = job.first;
+    uint unit = group.x + _e10;
+    uint _e14 = job.heads;
+    bool is_q = unit < _e14;
     if (!(is_q)) {
-        uint _e18 = job.heads;
-        uint _e21 = job.kv_heads;
-        local = group.x < (_e18 + _e21);
+        uint _e21 = job.heads;
+        uint _e24 = job.kv_heads;
+        local = unit < (_e21 + _e24);
     } else {
         local = false;
     }
     bool is_k = local;
-    uint _e29 = job.heads;
-    uint _e33 = job.kv_heads;
-    uint _e38 = job.heads;
-    uint kv = is_k ? (group.x - _e38) : ((group.x - _e29) - _e33);
-    uint _e43 = job.heads;
-    uint _e47 = job.kv_heads;
-    uint begin = ((token * (_e43 + (2u * _e47))) + group.x) * 128u;
-    i = lid;
-    uint2 loop_bound = uint2(4294967295u);
-    bool loop_init = true;
-    while(true) {
-        if (metal::all(loop_bound == uint2(0u))) { break; }
-        loop_bound -= uint2(loop_bound.y == 0u, 1u);
-        if (!loop_init) {
-            uint _e67 = i;
-            i = _e67 + 64u;
-        }
-        loop_init = false;
-        uint _e56 = i;
-        if (_e56 < 128u) {
-        } else {
-            break;
-        }
-        {
-            uint _e60 = i;
-            uint _e63 = i;
-            float _e66 = qkv[begin + _e63];
-            head.inner[_e60] = _e66;
-        }
+    if (!(is_q)) {
+        local_1 = !(is_k);
+    } else {
+        local_1 = false;
     }
-    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    i_1 = lid;
+    bool is_v = local_1;
+    uint _e37 = job.heads;
+    uint _e41 = job.kv_heads;
+    uint _e45 = job.heads;
+    uint kv = is_k ? (unit - _e45) : ((unit - _e37) - _e41);
+    uint _e50 = job.row;
+    uint _e54 = job.v_at;
+    uint _e57 = job.k_at;
+    uint begin = (token * _e50) + (is_q ? (unit * 128u) : ((is_k ? _e57 : _e54) + (kv * 128u)));
+    i = lid;
     uint2 loop_bound_1 = uint2(4294967295u);
     bool loop_init_1 = true;
     while(true) {
         if (metal::all(loop_bound_1 == uint2(0u))) { break; }
         loop_bound_1 -= uint2(loop_bound_1.y == 0u, 1u);
         if (!loop_init_1) {
-            uint _e87 = i_1;
-            i_1 = _e87 + 64u;
+            uint _e78 = i;
+            i = _e78 + 64u;
         }
         loop_init_1 = false;
-        uint _e73 = i_1;
-        if (_e73 < 128u) {
+        uint _e67 = i;
+        if (_e67 < 128u) {
         } else {
             break;
         }
         {
-            float _e76 = s;
-            uint _e78 = i_1;
-            float _e80 = head.inner[_e78];
-            uint _e82 = i_1;
-            float _e84 = head.inner[_e82];
-            s = _e76 + (_e80 * _e84);
+            uint _e71 = i;
+            uint _e74 = i;
+            float _e77 = qkv[begin + _e74];
+            head.inner[_e71] = _e77;
         }
     }
-    float _e92 = s;
-    part.inner[lid] = _e92;
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    uint2 loop_bound_2 = uint2(4294967295u);
-    bool loop_init_2 = true;
-    while(true) {
-        if (metal::all(loop_bound_2 == uint2(0u))) { break; }
-        loop_bound_2 -= uint2(loop_bound_2.y == 0u, 1u);
-        if (!loop_init_2) {
-            uint _e109 = step;
-            step = _e109 >> 1u;
-        }
-        loop_init_2 = false;
-        uint _e95 = step;
-        if (_e95 > 0u) {
-        } else {
-            break;
-        }
-        {
-            uint _e98 = step;
-            if (lid < _e98) {
-                float _e102 = part.inner[lid];
-                uint _e104 = step;
-                float _e107 = part.inner[lid + _e104];
-                part.inner[lid] = _e102 + _e107;
-            }
-            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-        }
-    }
-    if (!(is_q)) {
-        local_1 = is_k;
-    } else {
-        local_1 = true;
-    }
-    bool _e116 = local_1;
-    if (_e116) {
-        float _e119 = part.inner[0];
-        float _e124 = job.epsilon;
-        float factor = metal::rsqrt((_e119 / 128.0) + _e124);
-        uint _e129 = job.k_gain;
-        uint _e132 = job.q_gain;
-        uint gain = is_q ? _e132 : _e129;
-        i_2 = lid;
-        uint2 loop_bound_3 = uint2(4294967295u);
-        bool loop_init_3 = true;
+    {
+        i_1 = lid;
+        uint2 loop_bound_2 = uint2(4294967295u);
+        bool loop_init_2 = true;
         while(true) {
-            if (metal::all(loop_bound_3 == uint2(0u))) { break; }
-            loop_bound_3 -= uint2(loop_bound_3.y == 0u, 1u);
-            if (!loop_init_3) {
-                uint _e152 = i_2;
-                i_2 = _e152 + 64u;
+            if (metal::all(loop_bound_2 == uint2(0u))) { break; }
+            loop_bound_2 -= uint2(loop_bound_2.y == 0u, 1u);
+            if (!loop_init_2) {
+                uint _e96 = i_1;
+                i_1 = _e96 + 64u;
             }
-            loop_init_3 = false;
-            uint _e135 = i_2;
-            if (_e135 < 128u) {
+            loop_init_2 = false;
+            uint _e85 = i_1;
+            if (_e85 < 128u) {
             } else {
                 break;
             }
             {
-                uint _e139 = i_2;
-                uint _e142 = i_2;
-                float _e144 = head.inner[_e142];
-                uint _e147 = i_2;
-                float _e150 = vectors[gain + _e147];
-                head.inner[_e139] = (_e144 * factor) * _e150;
+                uint _e89 = i_1;
+                float _e91 = head.inner[_e89];
+                float d = _e91 - 0.0;
+                float _e93 = squares;
+                squares = _e93 + (d * d);
             }
         }
+        float _e99 = squares;
+        float _e100 = sum(lid, _e99, part);
+        float _e105 = job.epsilon;
+        float factor = metal::rsqrt((_e100 / 128.0) + _e105);
+        if (!(is_q)) {
+            local_2 = is_k;
+        } else {
+            local_2 = true;
+        }
+        bool _e112 = local_2;
+        if (_e112) {
+            i_2 = lid;
+            uint2 loop_bound_3 = uint2(4294967295u);
+            bool loop_init_3 = true;
+            while(true) {
+                if (metal::all(loop_bound_3 == uint2(0u))) { break; }
+                loop_bound_3 -= uint2(loop_bound_3.y == 0u, 1u);
+                if (!loop_init_3) {
+                    uint _e139 = i_2;
+                    i_2 = _e139 + 64u;
+                }
+                loop_init_3 = false;
+                uint _e114 = i_2;
+                if (_e114 < 128u) {
+                } else {
+                    break;
+                }
+                {
+                    uint _e118 = i_2;
+                    uint _e121 = i_2;
+                    float _e123 = head.inner[_e121];
+                    uint _e129 = job.k_gain;
+                    uint _e132 = job.q_gain;
+                    uint _e134 = i_2;
+                    float _e137 = vectors[(is_q ? _e132 : _e129) + _e134];
+                    head.inner[_e118] = ((_e123 - 0.0) * factor) * _e137;
+                }
+            }
+        }
+        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     }
-    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     if (!(is_q)) {
-        local_2 = is_k;
+        local_3 = is_k;
     } else {
-        local_2 = true;
+        local_3 = true;
     }
-    bool _e159 = local_2;
-    if (_e159) {
+    bool _e146 = local_3;
+    if (_e146) {
         i_3 = lid;
         uint2 loop_bound_4 = uint2(4294967295u);
         bool loop_init_4 = true;
@@ -215,27 +243,27 @@ struct main_Input {
             if (metal::all(loop_bound_4 == uint2(0u))) { break; }
             loop_bound_4 -= uint2(loop_bound_4.y == 0u, 1u);
             if (!loop_init_4) {
-                uint _e203 = i_3;
-                i_3 = _e203 + 64u;
+                uint _e190 = i_3;
+                i_3 = _e190 + 64u;
             }
             loop_init_4 = false;
-            uint _e161 = i_3;
-            if (_e161 < 32u) {
+            uint _e148 = i_3;
+            if (_e148 < 32u) {
             } else {
                 break;
             }
             {
-                uint _e167 = job.table;
-                uint _e171 = i_3;
-                metal::float2 turn = angles[(_e167 + (position * 32u)) + _e171];
-                uint _e176 = i_3;
-                float a = head.inner[_e176];
-                uint _e180 = i_3;
-                float b = head.inner[_e180 + 32u];
-                uint _e186 = i_3;
-                head.inner[_e186] = (a * turn.x) - (b * turn.y);
-                uint _e194 = i_3;
-                head.inner[_e194 + 32u] = (b * turn.x) + (a * turn.y);
+                uint _e154 = job.table;
+                uint _e158 = i_3;
+                metal::float2 turn = angles[(_e154 + (position * 32u)) + _e158];
+                uint _e163 = i_3;
+                float a = head.inner[_e163];
+                uint _e167 = i_3;
+                float b = head.inner[_e167 + 32u];
+                uint _e173 = i_3;
+                head.inner[_e173] = (a * turn.x) - (b * turn.y);
+                uint _e181 = i_3;
+                head.inner[_e181 + 32u] = (b * turn.x) + (a * turn.y);
             }
         }
     }
@@ -248,26 +276,26 @@ struct main_Input {
             if (metal::all(loop_bound_5 == uint2(0u))) { break; }
             loop_bound_5 -= uint2(loop_bound_5.y == 0u, 1u);
             if (!loop_init_5) {
-                uint _e218 = i_4;
-                i_4 = _e218 + 64u;
+                uint _e205 = i_4;
+                i_4 = _e205 + 64u;
             }
             loop_init_5 = false;
-            uint _e207 = i_4;
-            if (_e207 < 128u) {
+            uint _e194 = i_4;
+            if (_e194 < 128u) {
             } else {
                 break;
             }
             {
-                uint _e211 = i_4;
-                uint _e215 = i_4;
-                float _e217 = head.inner[_e215];
-                qkv[begin + _e211] = _e217;
+                uint _e198 = i_4;
+                uint _e202 = i_4;
+                float _e204 = head.inner[_e202];
+                qkv[begin + _e198] = _e204;
             }
         }
         return;
     } else {
-        uint _e223 = job.context;
-        uint at = ((kv * _e223) + position) * 64u;
+        uint _e210 = job.context;
+        uint at = ((kv * _e210) + position) * 64u;
         i_5 = lid;
         uint2 loop_bound_6 = uint2(4294967295u);
         bool loop_init_6 = true;
@@ -275,27 +303,27 @@ struct main_Input {
             if (metal::all(loop_bound_6 == uint2(0u))) { break; }
             loop_bound_6 -= uint2(loop_bound_6.y == 0u, 1u);
             if (!loop_init_6) {
-                uint _e256 = i_5;
-                i_5 = _e256 + 64u;
+                uint _e243 = i_5;
+                i_5 = _e243 + 64u;
             }
             loop_init_6 = false;
-            uint _e229 = i_5;
-            if (_e229 < 64u) {
+            uint _e216 = i_5;
+            if (_e216 < 64u) {
             } else {
                 break;
             }
             {
-                uint _e234 = i_5;
-                float _e237 = head.inner[2u * _e234];
-                uint _e240 = i_5;
-                float _e245 = head.inner[(2u * _e240) + 1u];
-                uint word = as_type<uint>(half2(metal::float2(_e237, _e245)));
+                uint _e221 = i_5;
+                float _e224 = head.inner[2u * _e221];
+                uint _e227 = i_5;
+                float _e232 = head.inner[(2u * _e227) + 1u];
+                uint word = as_type<uint>(half2(metal::float2(_e224, _e232)));
                 if (is_k) {
-                    uint _e249 = i_5;
-                    keys[at + _e249] = word;
+                    uint _e236 = i_5;
+                    keys[at + _e236] = word;
                 } else {
-                    uint _e253 = i_5;
-                    values[at + _e253] = word;
+                    uint _e240 = i_5;
+                    values[at + _e240] = word;
                 }
             }
         }
