@@ -43,7 +43,7 @@ pub enum GpuInner {
 
 /// Matrices of all experts.
 pub struct GpuStack {
-    /// That of the first. What is stored apart from blocks is of all, their rows behind each other.
+    /// That of the first. Outliers are those of all, their rows behind each other.
     pub matrix: GpuMatrix,
     /// Words from one expert's to the next.
     pub words: u32,

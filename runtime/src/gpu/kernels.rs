@@ -73,7 +73,7 @@ pub enum Kernel {
     Streams(Streams),
     /// Gates become 0 below a limit.
     CutOff,
-    /// Weights that are stored apart from their blocks; with inputs, those of experts that were chosen.
+    /// Outliers; with inputs, those of experts that were chosen.
     Outliers(Option<Inputs>),
     /// What adapters add to a matrix; with inputs, to those of experts that were chosen.
     LowRank(LowRankStep, Option<Inputs>),

@@ -33,11 +33,11 @@ pub struct GpuMatrix {
     pub cols: u32,
     /// Type.
     pub codes: PanelCodes,
-    /// Weights that are stored apart.
+    /// Its outliers.
     pub outliers: Option<GpuOutliers>,
 }
 
-/// Where the weights are that are stored apart.
+/// Where outliers are.
 #[derive(Clone)]
 pub struct GpuOutliers {
     /// Starts of rows, and then columns.
@@ -111,7 +111,7 @@ impl<'a> Uploader<'a> {
         Ok(GpuMatrix { outliers: self.outliers(&[tensor])?, ..self.panels(tensor)? })
     }
 
-    /// A matrix without what is stored apart from its blocks.
+    /// A matrix without its outliers.
     ///
     /// # Errors
     /// When it is larger than a buffer can be.
@@ -151,7 +151,7 @@ impl<'a> Uploader<'a> {
         })
     }
 
-    /// What is stored apart from the blocks of these matrices, their rows behind each other.
+    /// The outliers of these matrices, their rows behind each other.
     ///
     /// # Errors
     /// When the device has not so much memory.

@@ -90,7 +90,7 @@ fn attention_by_way_of_latents() {
     };
     assert_computed(config.clone(), "latents");
     let with_outliers = Altered::new(config.clone(), None, true, false);
-    assert_source_computed(&with_outliers, "latents with weights apart");
+    assert_source_computed(&with_outliers, "latents with outliers");
     let latent = Some(LatentAttention { q_rank: Some(20), kv_rank: 33, ..latent });
     assert_computed(ModelConfig { latent, ..config.clone() }, "latents of queries, and odd ones");
     let position = rope(Some(10), vec![0, 1]);

@@ -11,7 +11,7 @@ use qsf_runtime::cpu::KvTypes;
 use qsf_runtime::source::{Tensor, TensorInfo, WeightSource};
 use qsf_runtime::{Result, Runner, Sequence};
 
-use crate::gpu::{assert_close, cpu_decoder, gpu_decoder, llama};
+use crate::gpu::{LIMIT, assert_close, cpu_decoder, distance, gpu_decoder, llama, tokens};
 use crate::random_model::RandomModel;
 
 /// A mixture of nine experts, three for a token.
@@ -97,7 +97,7 @@ fn a_step_has_no_more_tokens_than_their_experts_have_workgroups() {
     assert!(logits.iter().all(|logit| logit.is_finite()));
 }
 
-/// A model whose up projections are of another type, or which has weights apart from their blocks in matrices of experts and of heads, or
+/// A model whose up projections are of another type, or which has outliers in matrices of experts and of heads, or
 /// biases of experts.
 pub struct Altered {
     model: RandomModel,
@@ -167,15 +167,20 @@ impl WeightSource for Altered {
         }
         let of = if id.kind == TensorKind::ExpertUp { self.ups.as_ref() } else { None };
         let tensor = of.unwrap_or(&self.model).load(id)?;
-        let with_outliers =
-            [TensorKind::ExpertGate, TensorKind::ExpertDown, TensorKind::AttnKUp, TensorKind::AttnVUp];
+        let with_outliers = [
+            TensorKind::ExpertGate,
+            TensorKind::ExpertDown,
+            TensorKind::AttnKUp,
+            TensorKind::AttnVUp,
+            TensorKind::Head,
+        ];
         if !self.outliers || !with_outliers.contains(&id.kind) {
             return Ok(tensor);
         }
         let mut outliers = Outliers::default();
         for row in 0..tensor.rows() {
-            let apart = [((row * 7 % tensor.cols()) as u16, 0.5)];
-            outliers.push_row(if row % 3 == 0 { &apart } else { &[] });
+            let outlier = [((row * 7 % tensor.cols()) as u16, 0.5)];
+            outliers.push_row(if row % 3 == 0 { &outlier } else { &[] });
         }
         Ok(tensor.with_outliers(Arc::new(outliers), 0))
     }
@@ -184,7 +189,7 @@ impl WeightSource for Altered {
 }
 
 #[test]
-fn experts_have_biases_weights_apart_and_gates_of_another_type() {
+fn experts_have_biases_outliers_and_gates_of_another_type() {
     // Each token goes through all, so that no near tie decides what is computed.
     let mixture = Experts { count: 6, used: 6, ffn: 44, normalize_weights: true, ..Experts::default() };
     let clipped = ModelConfig {
@@ -198,4 +203,16 @@ fn experts_have_biases_weights_apart_and_gates_of_another_type() {
             assert_close(&Altered::new(clipped.clone(), ups, outliers, biases), &name);
         }
     }
+}
+
+#[test]
+fn logits_from_a_later_row_on_have_the_outliers_of_that_row() {
+    let gpu = gpu_decoder(&cpu_decoder(&Altered::new(llama(), None, true, false)));
+    let mut state = gpu.state_with(20, 20, KvTypes::F16.into()).unwrap();
+    gpu.forward(&mut state, &tokens(150, 20)).unwrap();
+    let (mut all, mut later) = (vec![0.0; 20 * 150], vec![0.0; 3 * 150]);
+    gpu.logits(&mut state, 0..20, &mut all).unwrap();
+    gpu.logits(&mut state, 9..12, &mut later).unwrap();
+    let off = distance(&later, &all[9 * 150..12 * 150]);
+    assert!(off <= LIMIT, "{off:.2e}");
 }

@@ -67,8 +67,15 @@ impl Recorder<'_> {
             }
             _ => self.by_few(linear, start, tokens, Output::Store, way),
         }
-        self.add_outliers(matrix, tokens, None, way);
+        self.add_outliers(matrix, start, tokens, None, way);
         self.add_low_rank(linear, start, tokens, way);
+    }
+
+    /// A matrix over inputs that are as large as they happen to be, and so never rounded to f16, which has nothing above 65504.
+    pub(super) fn linear_of_any_size(&mut self, linear: &GpuLinear, tokens: usize, way: &Way<'_>) {
+        self.by_few(linear, 0, tokens, Output::Store, way);
+        self.add_outliers(&linear.matrix, 0, tokens, None, way);
+        self.add_low_rank(linear, 0, tokens, way);
     }
 
     /// Whether so many tokens are multiplied on matrix units.
@@ -120,21 +127,28 @@ impl Recorder<'_> {
         let bound = [&matrix.buffer, way.input, way.output, &self.model.vectors, which];
         let together = choices.tiles.unwrap_or(choices.count) as u32;
         self.push(Kernel::MatVec(kernel), &bound, &job, (groups.0, groups.1, together));
-        self.add_outliers(matrix, choices.count, Some(choices.inputs), way);
+        self.add_outliers(matrix, 0, choices.count, Some(choices.inputs), way);
         if let Some(update) = update {
             self.add_update_of_chosen(update, choices, way);
         }
     }
 
-    /// Adds the weights that are stored apart from the blocks of a matrix, of each row or of each choice.
-    fn add_outliers(&mut self, matrix: &GpuMatrix, rows: usize, experts: Option<Inputs>, way: &Way<'_>) {
+    /// Adds the outliers of a matrix, over the input rows from `start` on or those of each choice.
+    fn add_outliers(
+        &mut self,
+        matrix: &GpuMatrix,
+        start: usize,
+        rows: usize,
+        experts: Option<Inputs>,
+        way: &Way<'_>,
+    ) {
         let Some(outliers) = &matrix.outliers else { return };
         let job = [
             matrix.rows,
             way.input_stride as u32,
             way.output_stride as u32,
             way.first as u32,
-            0,
+            (start * way.input_stride) as u32,
             outliers.starts,
             outliers.weights,
             self.used(),

@@ -49,7 +49,13 @@ impl Recorder<'_> {
             output_stride: model.config.hidden as usize,
             first: 0,
         };
-        self.linear(&weights.output, tokens, &way);
+        match recurrent.mixer {
+            RecurrentMixer::Mamba1 { .. } => self.linear_of_any_size(&weights.output, tokens, &way),
+            RecurrentMixer::Mamba2 { .. } if weights.norm.is_none() => {
+                self.linear_of_any_size(&weights.output, tokens, &way);
+            }
+            _ => self.linear(&weights.output, tokens, &way),
+        }
     }
 
     fn project(&mut self, tokens: usize, weights: &GpuRecurrent) {

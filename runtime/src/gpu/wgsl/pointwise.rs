@@ -50,7 +50,7 @@ pub fn per_layer(kind: Activation) -> String {
         .make()
 }
 
-/// The text of the kernel that adds weights that are stored apart from their blocks: `starts` has where the columns of each row
+/// The text of the kernel that adds outliers: `starts` has where the columns of each row
 /// begin, then the columns; `weights` their values. A thread has an output of a token, or, with `experts`, of a choice
 /// or a head.
 pub fn outliers(experts: Option<Inputs>) -> String {
