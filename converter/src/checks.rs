@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use qsf_format::{BlockSize, FormatError, MAX_CLUSTERS};
 use qsf_runtime::RuntimeError;
+use qsf_runtime::eval::check_tokens;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
 
@@ -19,7 +20,10 @@ pub(crate) fn check_request(source: &dyn WeightSource, out: &Path, options: &Con
     refuse_own_parts(source, out, options)?;
     refuse_old_rejected(out, options)?;
     check_cluster_count(source, options)?;
-    check_layer_count(source, options)
+    check_layer_count(source, options)?;
+    // A journal that ends at such a token would never be gone on with.
+    let text = options.calibration.as_ref().map_or(&[][..], |text| &text.tokens);
+    Ok(check_tokens(text, source.config().vocab)?)
 }
 
 /// An output that is one of the inputs would destroy it, `--force` or not.

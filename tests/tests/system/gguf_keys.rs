@@ -19,6 +19,7 @@ const DIFFERENT: &[(&str, &[&str])] = &[
     ("general.file_type", ALL),
     // Said of a model without a tokenizer, which the reference has no files of.
     ("tokenizer.ggml.model", ALL),
+    ("vocab_size", ALL),
     // Counts of weights of a mixture, rounded.
     ("general.size_label", &["gpt_oss_mxfp4"]),
     // Numbers of transformers that the reference does not look at: widths of feed-forwards, positions, layers.
