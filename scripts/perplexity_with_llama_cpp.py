@@ -46,8 +46,12 @@ KNOWN_WIDTHS = {
 # Cases without what llama.cpp computes otherwise than transformers: where these agree, it is that and nothing else.
 WITHOUT = {
     "bamba": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}},
-    "deepseek_v3": {"n_group": 1, "topk_group": 1},
+    # Without this its converter names no score, and llama.cpp takes a softmax.
+    "deepseek_v3": {"scoring_func": "sigmoid"},
     "falcon_h1_norm": {"attention_bias": False},
+    "glm4_moe_lite": {"scoring_func": "sigmoid"},
+    # It rounds the limits of YaRN, whatever `truncate` says.
+    "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}},
     "mimo_v2_flash": {"sliding_window": POSITIONS},
 }
 HERE = os.path.dirname(os.path.abspath(__file__))
