@@ -34,9 +34,17 @@ import make_golden
 SCALE, POSITIONS, TYPES = 4, 1024, ["f32", "f16", "q8_0"]
 # A power of two, so that values stay those of bf16.
 HEAD = 0.25
-# Widths that llama.cpp does not take, each as it takes them.
+# Widths and settings that llama.cpp does not take, each as it takes them.
 KNOWN_WIDTHS = {
+    "cohere": {"use_qk_norm": False},
+    "deepseek_v2": {"q_lora_rank": 24 * SCALE},
+    "dots1": {"num_key_value_heads": 4},
+    "ernie4_5": {"use_bias": False},
+    "ernie4_5_moe": {"intermediate_size": 80 * SCALE},
+    "exaone4": {"head_dim": 10 * SCALE},
     "gemma3n": {"vocab_size_per_layer_input": 2048, "hidden_size_per_layer_input": 256, "laurel_rank": 64},
+    "glm": {"head_dim": 10 * SCALE},
+    "gpt2": {"n_inner": 4 * 36 * SCALE},
     "gpt_bigcode": {"n_inner": 4 * 36 * SCALE},
     "kimi_linear": {"linear_num_heads": 4},
     "qwen3_5": {"linear_value_head_dim": 10 * SCALE},

@@ -70,7 +70,7 @@ pub use options::{
     Calibration, ClusterOptions, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort, Written,
 };
 pub use plan_file::{SavedPlan, Texts};
-pub use predict::{Prediction, predict, predict_peak, predict_statistics_peak};
+pub use predict::{DivergenceEstimate, Prediction, predict, predict_peak, predict_statistics_peak};
 pub use replay::{Replay, SurveyedModel};
 pub use resume::journal_path;
 pub use sections::{TOOL, evaluation_record, evaluation_text, hash_files};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use qsf_calibration::SELF_SEED;
 use qsf_converter::plan::{Plan, TensorReport};
-use qsf_converter::{Calibration, Conversion, Prediction};
+use qsf_converter::{Calibration, Conversion, DivergenceEstimate, Prediction};
 use qsf_format::{BlockSize, Outliers, VocabClusters, human_bytes};
 use serde_json::{Value, json};
 
@@ -139,7 +139,9 @@ pub fn plan_table(plan: &Plan, block: BlockSize) -> String {
 /// What is to be expected of the conversion `what`, for people. A compressed file is smaller than predicted.
 pub fn prediction_lines(found: &Prediction, what: &str, compressed: bool) -> String {
     let divergence = match found.divergence {
-        Some(divergence) => format!("{divergence:.4} nats per token (--eval measures it)"),
+        Some(DivergenceEstimate { mean, low, high }) => {
+            format!("{mean:.4} nats per token, likely {low:.4} to {high:.4}")
+        }
         None => "unknown: needs --calibration, --target-size or --target-bpw".into(),
     };
     let files = match found.files {
@@ -179,7 +181,9 @@ pub fn prediction_json(found: &Prediction, block: BlockSize) -> Value {
         "predicted_weight_bytes": found.plan.predicted_bytes(block),
         "predicted_file_bytes": found.file_bytes,
         "predicted_bits_per_weight": found.bits_per_weight(),
-        "predicted_kld_mean": found.divergence,
+        "predicted_kld_mean": found.divergence.map(|divergence| divergence.mean),
+        "predicted_kld_low": found.divergence.map(|divergence| divergence.low),
+        "predicted_kld_high": found.divergence.map(|divergence| divergence.high),
         "predicted_seconds": found.seconds,
         "predicted_peak_rss_bytes": found.peak_bytes,
         "calibration": found.calibration.as_ref().map(calibration_json),

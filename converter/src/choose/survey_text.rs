@@ -65,7 +65,9 @@ mod tests {
             let tokens: Vec<u32> = (0..length).collect();
             let text = SurveyText::of_tensors(&tokens, false);
             assert_eq!((text.measured().tokens.len(), text.measured().chunks), (512, 4));
-            assert!(text.heard.len() >= 1536 && !text.heard.iter().any(|token| text.measured.contains(token)));
+            assert!(
+                text.heard.len() >= 1536 && !text.heard.iter().any(|token| text.measured.contains(token))
+            );
         }
     }
 

@@ -9,6 +9,7 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::progress::{Cancel, Progress, Unwatched};
 use qsf_runtime::source::WeightSource;
 
+use super::divergence::DivergenceEstimate;
 use super::memory::{BUFFERS, bytes_to_write, peak_bytes, resident_bytes};
 use super::size::predicted_file_bytes;
 use super::time::seconds_of_conversion;
@@ -43,7 +44,7 @@ pub struct Prediction {
     /// Weights of all tensors.
     pub weights: u64,
     /// Divergence from the source in nats per token; `None` without a calibration text.
-    pub divergence: Option<f64>,
+    pub divergence: Option<DivergenceEstimate>,
     /// Peak of resident memory.
     pub peak_bytes: u64,
     /// Wall time without waiting for disks.
@@ -96,7 +97,7 @@ pub fn predict(
     let requantized_from = source.quantized_from();
     let provenance = Provenance { tool, sources: sources.clone(), requantized_from, options: recorded };
     let (mut seconds, mut survey) = (writing, None);
-    let divergence = match options.size_limit.filter(|_| options.replay.is_none()) {
+    let damage = match options.size_limit.filter(|_| options.replay.is_none()) {
         _ if tokens.is_empty() => None,
         // Without a size the conversion itself surveys nothing.
         None => {
@@ -118,6 +119,8 @@ pub fn predict(
             Some(chosen.damage)
         }
     };
+    let divergence =
+        damage.map(|damage| DivergenceEstimate::of(damage, widest_quantized(&plan), tokens.len()));
     if let Some(path) = &options.save_plan {
         SavedPlan::of(options, &plan, sources, stats.texts(), survey.as_ref()).write(path, options.force)?;
     }
@@ -144,6 +147,12 @@ pub fn predict(
         calibration: options.calibration.clone(),
         plan: Arc::new(plan),
     })
+}
+
+/// Columns of the widest matrix that is not stored as floats.
+fn widest_quantized(plan: &Plan) -> usize {
+    let quantized = plan.tensors().iter().filter(|t| t.info.id.kind.is_matrix() && !t.quant.is_float());
+    quantized.map(|tensor| tensor.info.cols).max().unwrap_or(0)
 }
 
 /// Sum of the damages of all matrices in their planned types.

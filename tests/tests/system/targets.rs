@@ -392,10 +392,12 @@ fn a_dry_run_predicts_size_and_quality_and_its_plan_can_be_replayed() {
             call(&model, &out, &format!("-q n3 {text} --force")).run().ok();
         }
         let (expected, found) = (number(&predicted, "predicted_kld_mean"), divergence(&out, &model));
+        // The text is an easier one than that of the calibration.
         assert!(
-            expected < 2.0 * found && found < 2.0 * expected,
+            expected < 2.0 * found && found < number(&predicted, "predicted_kld_high"),
             "{what}: KLD {expected} predicted, {found} measured"
         );
+        assert!(number(&predicted, "predicted_kld_low") < expected, "{predicted}");
     }
 }
 
