@@ -394,7 +394,7 @@ fn a_dry_run_predicts_size_and_quality_and_its_plan_can_be_replayed() {
         let (expected, found) = (number(&predicted, "predicted_kld_mean"), divergence(&out, &model));
         // The text is an easier one than that of the calibration.
         assert!(
-            expected < 2.0 * found && found < number(&predicted, "predicted_kld_high"),
+            expected < 2.5 * found && found < number(&predicted, "predicted_kld_high"),
             "{what}: KLD {expected} predicted, {found} measured"
         );
         assert!(number(&predicted, "predicted_kld_low") < expected, "{predicted}");
