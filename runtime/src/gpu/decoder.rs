@@ -96,7 +96,7 @@ impl GpuDecoder {
         let gpu = self.gpu();
         let times = if state.profile.is_on() { Times::new(gpu, kernels, back.is_some()) } else { None };
         let back = back.map(|(from, bytes)| CopyBack { from, to: &state.buffers.read_back, bytes });
-        let steps = self.dispatcher.submit(commands, times.as_ref(), back);
+        let steps = self.dispatcher.submit(commands, &state.bound, times.as_ref(), back);
         times.iter().for_each(|times| times.count(gpu, steps.clone(), &mut state.profile));
         steps
     }

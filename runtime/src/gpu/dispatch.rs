@@ -18,12 +18,14 @@ use crate::error::{Result, RuntimeError};
 /// What a bind group is of.
 type BoundKey = (Kernel, Vec<Arc<Buffer>>);
 
+/// Bind groups by kernel and buffers. They keep the buffers alive, so who owns buffers owns these.
+#[derive(Default)]
+pub struct Bound(Mutex<HashMap<BoundKey, BindGroup>>);
+
 /// A device with the kernels that were made for it.
 pub struct Dispatcher {
     pub gpu: Gpu,
     pub kernels: Kernels,
-    /// Bind groups by kernel and buffers.
-    bound: Mutex<HashMap<BoundKey, BindGroup>>,
 }
 
 /// Bytes of one buffer that are copied to another behind a pass.
@@ -37,17 +39,18 @@ impl Dispatcher {
     /// No kernels as yet; learned types are decoded by `tables`.
     pub fn new(gpu: Gpu, tables: CodeTables) -> Dispatcher {
         let kernels = Kernels::new(&gpu.device, tables);
-        Dispatcher { gpu, kernels, bound: Mutex::default() }
+        Dispatcher { gpu, kernels }
     }
 
     /// Hands one pass over.
     pub fn submit(
         &self,
         commands: Vec<Command>,
+        bound: &Bound,
         times: Option<&Times>,
         back: Option<CopyBack<'_>>,
     ) -> SubmissionIndex {
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = bound.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         {
             let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());

@@ -9,7 +9,7 @@ use serde::Serialize;
 use wgpu::Buffer;
 
 use super::device::Gpu;
-use super::dispatch::Dispatcher;
+use super::dispatch::{Bound, Dispatcher};
 use super::kernels::Kernel;
 use super::linears::GpuLinear;
 use super::panels::panel_bytes;
@@ -191,7 +191,7 @@ impl GpuKernelBench {
         let sample = |calls: usize| -> Result<f64> {
             let commands = vec![command.clone(); calls];
             let started = Instant::now();
-            self.dispatcher.wait(self.dispatcher.submit(commands, None, None))?;
+            self.dispatcher.wait(self.dispatcher.submit(commands, &Bound::default(), None, None))?;
             Ok(started.elapsed().as_secs_f64() / calls as f64)
         };
         // The first call makes the kernel.

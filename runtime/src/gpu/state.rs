@@ -8,6 +8,7 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 use super::attention_weights::GpuAttention;
 use super::cache::{CacheType, LayerCache};
 use super::device::Gpu;
+use super::dispatch::Bound;
 use super::expert_room::ExpertRoom;
 use super::input_rows::InputRows;
 use super::latent::LatentBuffers;
@@ -35,6 +36,7 @@ pub struct GpuState {
     /// The token that was chosen behind `position` and whose step runs already.
     pub(super) ahead: Option<u32>,
     pub(super) profile: Profile,
+    pub(super) bound: Bound,
     context: usize,
     batch: usize,
 }
@@ -183,6 +185,7 @@ impl GpuState {
             rows: 0,
             ahead: None,
             profile: Profile::default(),
+            bound: Bound::default(),
             context,
             batch,
         })

@@ -78,6 +78,8 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         all.push((format!("mat-vec-experts-down-{quant}"), Kernel::MatVec(tiled)));
         let head = MatVec { experts: Some(Inputs::EachHead), ..tiled };
         all.push((format!("mat-vec-head-{quant}"), Kernel::MatVec(head)));
+        let tiles = MatVec { output: gated.output, panels: 2, ..head };
+        all.push((format!("mat-vec-tiles-gated-{quant}"), Kernel::MatVec(tiles)));
         for square in [16, 8] {
             let kernel = MatMat { codes, bias: true, square };
             all.push((format!("mat-mat-{square}-{quant}"), Kernel::MatMat(kernel)));

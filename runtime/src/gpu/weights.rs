@@ -19,6 +19,8 @@ const SLICE_BYTES: usize = 64 << 20;
 const ALIGN: u64 = 16;
 /// Buffers are as large as this, if the device allows it; a larger matrix has a larger one.
 const BUFFER_BYTES: u64 = 1 << 30;
+/// Matrices that stay together and have so many bytes get a buffer of their own: what they do not fit into would be left empty.
+const OWN_BUFFER_BYTES: u64 = 64 << 20;
 
 /// A matrix.
 #[derive(Clone)]
@@ -81,6 +83,8 @@ pub struct Uploader<'a> {
     isa: Isa,
     /// The buffer that matrices go to now, with the bytes that are taken.
     current: Option<(Arc<Buffer>, u64)>,
+    /// The one that other matrices went to before a stack got a buffer of its own, and will go on with.
+    kept: Option<(Arc<Buffer>, u64)>,
     /// Gains, biases and all else that is a list of floats.
     pub vectors: Vec<f32>,
     staged: usize,
@@ -93,7 +97,15 @@ impl<'a> Uploader<'a> {
     pub fn new<'t>(gpu: &'a Gpu, isa: Isa, matrices: impl Iterator<Item = &'t Tensor>) -> Uploader<'a> {
         let bytes =
             |tensor: &Tensor| panel_bytes(codes_of(tensor), tensor.rows(), tensor.cols()) as u64 + ALIGN;
-        Uploader { gpu, isa, current: None, vectors: Vec::new(), staged: 0, left: matrices.map(bytes).sum() }
+        Uploader {
+            gpu,
+            isa,
+            current: None,
+            kept: None,
+            vectors: Vec::new(),
+            staged: 0,
+            left: matrices.map(bytes).sum(),
+        }
     }
 
     /// Appends values to the vectors; where they begin there.
@@ -177,6 +189,8 @@ impl<'a> Uploader<'a> {
     /// All matrices are there; the vectors.
     pub fn finish(mut self) -> Vec<f32> {
         self.hand_over();
+        self.current = self.kept.take();
+        self.hand_over();
         std::mem::take(&mut self.vectors)
     }
 
@@ -195,7 +209,17 @@ impl<'a> Uploader<'a> {
     /// When all together are larger than a buffer can be.
     pub fn keep_together(&mut self, tensors: &[&Tensor]) -> Result<()> {
         let bytes = |tensor: &&Tensor| panel_bytes(codes_of(tensor), tensor.rows(), tensor.cols()) as u64;
-        let (buffer, at) = self.place(tensors.iter().map(bytes).sum())?;
+        let bytes = tensors.iter().map(bytes).sum();
+        if bytes >= OWN_BUFFER_BYTES {
+            match self.kept {
+                // That of the stack before is full.
+                Some(_) => self.hand_over(),
+                None => self.kept = self.current.take(),
+            }
+            self.current = Some((self.new_buffer(bytes)?, 0));
+            return Ok(());
+        }
+        let (buffer, at) = self.place(bytes)?;
         self.current = Some((buffer, at));
         Ok(())
     }
@@ -209,6 +233,19 @@ impl<'a> Uploader<'a> {
             *used = (at + bytes).next_multiple_of(ALIGN);
             return Ok((buffer.clone(), at));
         }
+        self.hand_over();
+        if let Some(kept) = self.kept.take() {
+            self.current = Some(kept);
+            return self.place(bytes);
+        }
+        let size = BUFFER_BYTES.min(self.gpu.max_buffer_bytes()).min(self.left).max(bytes);
+        let buffer = self.new_buffer(size)?;
+        self.current = Some((buffer.clone(), bytes.next_multiple_of(ALIGN)));
+        Ok((buffer, 0))
+    }
+
+    /// A buffer of so many bytes.
+    fn new_buffer(&self, bytes: u64) -> Result<Arc<Buffer>> {
         let most = self.gpu.max_buffer_bytes();
         if bytes > most {
             return Err(RuntimeError::OutOfMemory {
@@ -216,11 +253,7 @@ impl<'a> Uploader<'a> {
                 bytes,
             });
         }
-        let size = BUFFER_BYTES.min(most).min(self.left).max(bytes).next_multiple_of(4);
-        self.hand_over();
-        let buffer = Arc::new(self.gpu.weights_buffer(size)?);
-        self.current = Some((buffer.clone(), bytes.next_multiple_of(ALIGN)));
-        Ok((buffer, 0))
+        Ok(Arc::new(self.gpu.weights_buffer(bytes.next_multiple_of(4))?))
     }
 }
 

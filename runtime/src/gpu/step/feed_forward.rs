@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qsf_format::NormKind;
+use qsf_format::{Activation, NormKind};
 use wgpu::Buffer;
 
 use super::command::padded;
@@ -11,6 +11,7 @@ use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::mlp::GpuMlp;
 use crate::gpu::model::GpuFeedForward;
+use crate::gpu::wgsl::activation::Function;
 use crate::gpu::wgsl::mat_vec::Output;
 use crate::gpu::wgsl::pointwise;
 
@@ -69,6 +70,12 @@ impl Recorder<'_> {
         }
         let way =
             Way { input: activated, input_stride: stride, output: made, output_stride: hidden, first: 0 };
-        self.linear(down, tokens, &way);
+        // Squares, which no norm makes small.
+        match function {
+            Function::Named(Activation::Relu2 | Activation::Xielu) if norm.is_none() => {
+                self.linear_of_any_size(down, tokens, &way);
+            }
+            _ => self.linear(down, tokens, &way),
+        }
     }
 }

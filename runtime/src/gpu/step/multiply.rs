@@ -94,7 +94,9 @@ impl Recorder<'_> {
     ) {
         let mut first = 0;
         while first < tokens {
-            let now = if tokens - first >= FEW { FEW } else { 1 };
+            let left = tokens - first;
+            // All full tiles in one dispatch: those of several would wait for each other.
+            let now = if left >= FEW { (left / FEW).min(MAX_GROUPS) * FEW } else { 1 };
             let rows = TokenRows { input: start + first, output: first, count: now };
             self.commands.push(few(self.abilities, linear, rows, output, way, &self.model.vectors));
             first += now;
@@ -191,7 +193,7 @@ pub fn many(
     Command::new(Kernel::MatMat(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
 }
 
-/// A matrix over rows of a few tokens.
+/// A matrix over rows of a few tokens, or of any number of whole tiles of [`FEW`].
 pub fn few(
     abilities: Abilities,
     linear: &GpuLinear,
@@ -200,11 +202,16 @@ pub fn few(
     way: &Way<'_>,
     vectors: &Arc<Buffer>,
 ) -> Command {
-    let (matrix, tokens) = (&linear.matrix, token_rows.count);
+    let matrix = &linear.matrix;
+    let tokens = token_rows.count.min(FEW);
+    let tiles = token_rows.count / tokens;
     // Half of the rows are those of the gate.
     let rows = if output == Output::Store { matrix.rows } else { matrix.rows / 2 };
     let (kernel, groups) = shape(abilities, matrix, rows, tokens, output);
-    let kernel = MatVec { bias: linear.bias.is_some(), ..kernel };
+    // Tiles are as the tokens of one head.
+    let experts = (tiles > 1).then_some(Inputs::EachHead);
+    let kernel = MatVec { bias: linear.bias.is_some(), experts, ..kernel };
+    let groups = (groups.0, groups.1, tiles as u32);
     let job = [
         matrix.at,
         matrix.at + matrix.words(rows),

@@ -64,7 +64,8 @@ impl Recorder<'_> {
             output_stride: width,
             first: 0,
         };
-        self.linear(&weights.gate, tokens, &way);
+        // It reads the residual stream itself.
+        self.linear_of_any_size(&weights.gate, tokens, &way);
         let (stride, input) = (padded(width), of_step.input.of(width));
         let all = config.layers * of_layers.width;
         self.push(

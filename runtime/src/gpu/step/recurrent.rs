@@ -49,12 +49,9 @@ impl Recorder<'_> {
             output_stride: model.config.hidden as usize,
             first: 0,
         };
-        match recurrent.mixer {
-            RecurrentMixer::Mamba1 { .. } => self.linear_of_any_size(&weights.output, tokens, &way),
-            RecurrentMixer::Mamba2 { .. } if weights.norm.is_none() => {
-                self.linear_of_any_size(&weights.output, tokens, &way);
-            }
-            _ => self.linear(&weights.output, tokens, &way),
+        match weights.norm {
+            Some(_) => self.linear(&weights.output, tokens, &way),
+            None => self.linear_of_any_size(&weights.output, tokens, &way),
         }
     }
 

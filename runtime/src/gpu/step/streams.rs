@@ -75,7 +75,7 @@ impl Recorder<'_> {
                 output_stride: (self.others() + 1) * hidden,
                 first: stream * hidden,
             };
-            self.linear(back, tokens, &way);
+            self.linear_of_any_size(back, tokens, &way);
         }
         self.streams(StreamStep::Mean, (tokens, 1), Of::default(), &buffers.projected);
     }
