@@ -142,7 +142,7 @@ pub fn prediction_lines(found: &Prediction, what: &str, compressed: bool) -> Str
         Some(DivergenceEstimate { mean, low, high }) => {
             format!("{mean:.4} nats per token, likely {low:.4} to {high:.4}")
         }
-        None => "unknown: needs --calibration, --target-size or --target-bpw".into(),
+        None => "unknown: needs a target or --calibration, and a text of 512 tokens or more".into(),
     };
     let files = match found.files {
         None => String::new(),

@@ -11,6 +11,8 @@ pub(super) const CHUNK: usize = 512;
 const SURVEY_CHUNKS: usize = 32;
 /// At most one in so many tokens is set aside.
 const LEAST_RATIO: usize = 4;
+/// Of shorter texts nothing is set aside where each matrix is measured alone: damage says nothing of other text.
+pub(crate) const LEAST_TOKENS: usize = LEAST_RATIO * PROBE_CHUNK;
 
 /// The parts of a text.
 pub(crate) struct SurveyText {

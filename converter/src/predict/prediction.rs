@@ -14,7 +14,7 @@ use super::memory::{BUFFERS, bytes_to_write, peak_bytes, resident_bytes};
 use super::size::predicted_file_bytes;
 use super::time::seconds_of_conversion;
 use crate::checks::notes_on_flags;
-use crate::choose::{SizeRequest, Surveyor, survey};
+use crate::choose::{LEAST_TOKENS, SizeRequest, Surveyor, survey};
 use crate::encode::TensorEncoder;
 use crate::error::Result;
 use crate::fit::{StatsFiles, says_importance, tell_parts, with_text};
@@ -43,7 +43,7 @@ pub struct Prediction {
     pub files: Option<usize>,
     /// Weights of all tensors.
     pub weights: u64,
-    /// Divergence from the source in nats per token; `None` without a calibration text.
+    /// Divergence from the source in nats per token; `None` without a calibration text, or with one of fewer than 512 tokens.
     pub divergence: Option<DivergenceEstimate>,
     /// Peak of resident memory.
     pub peak_bytes: u64,
@@ -119,8 +119,9 @@ pub fn predict(
             Some(chosen.damage)
         }
     };
-    let divergence =
-        damage.map(|damage| DivergenceEstimate::of(damage, widest_quantized(&plan), tokens.len()));
+    let divergence = damage
+        .filter(|_| tokens.len() >= LEAST_TOKENS)
+        .map(|damage| DivergenceEstimate::of(damage, widest_quantized(&plan), tokens.len()));
     if let Some(path) = &options.save_plan {
         SavedPlan::of(options, &plan, sources, stats.texts(), survey.as_ref()).write(path, options.force)?;
     }
