@@ -21,14 +21,19 @@ pub fn activate(function: Function, gated: bool) -> String {
         .make()
 }
 
+/// The text of a kernel that makes `value` of each value `v` and of the number of its job.
+fn each(value: &str) -> String {
+    Template::new(include_str!("each_value.wgsl")).number("THREADS", THREADS).word("VALUE", value).make()
+}
+
 /// The text of the kernel that caps values.
 pub fn softcap() -> String {
-    Template::new(include_str!("softcap.wgsl")).number("THREADS", THREADS).make()
+    each("job.number * tanh(clamp(v / job.number, -15.0, 15.0))")
 }
 
 /// The text of the kernel that multiplies values.
 pub fn scale() -> String {
-    Template::new(include_str!("scale.wgsl")).number("THREADS", THREADS).make()
+    each("v * job.number")
 }
 
 /// The text of the kernel that takes queries of attention by way of latents apart.
