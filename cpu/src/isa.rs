@@ -182,6 +182,24 @@ impl Isa {
         matches!(self.0, Level::Avx512 | Level::Amx)
     }
 
+    /// Whether the processor has instructions that multiply many rows in bfloat16.
+    pub fn has_bf16(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.bf16().is_some();
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    /// What multiplies many rows in bfloat16, where something does.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn bf16(self) -> Option<Bf16> {
+        match self.0 {
+            Level::Amx => Some(Bf16::Tiles),
+            Level::Avx512 if is_x86_feature_detected!("avx512bf16") => Some(Bf16::Vectors),
+            _ => None,
+        }
+    }
+
     /// Runs `work` compiled for this instruction set. Results are the same bits on every set: Rust fuses no
     /// multiplication and addition unless `mul_add` asks for it, and then on every set.
     #[inline]
@@ -205,6 +223,16 @@ impl Isa {
             Level::Avx512 | Level::Amx => unsafe { run_avx512(work) },
         }
     }
+}
+
+/// What multiplies in bfloat16.
+#[cfg(target_arch = "x86_64")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bf16 {
+    /// The tile unit of AMX.
+    Tiles,
+    /// The vector instructions of AVX-512.
+    Vectors,
 }
 
 impl fmt::Debug for Isa {

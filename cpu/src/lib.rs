@@ -23,7 +23,7 @@
 //! |---|---|
 //! | `isa`, `tile_permission`, `backend` | which instruction sets there are, compiling plain Rust for them; one of them with the threads |
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
-//! | `activations`, `int8x256_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
+//! | `activations`, `int8x128_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
 //! | `bf16_unit` | what attention asks of a matrix unit |
 //! | `decode`, `decode_learned`, `float16`, `row_blocks` | stored weights to floats |
 //! | `stored_floats`, `float_matvec`, `float_columns` | stored floats, times a single token, and as columns that are added up |
@@ -57,7 +57,7 @@ mod function;
 #[cfg(target_feature = "simd128")]
 mod fused;
 mod hadamard;
-mod int8x256_rows;
+mod int8x128_rows;
 mod isa;
 mod kernels;
 pub mod lanes;
@@ -91,7 +91,7 @@ pub use float_columns::FloatColumns;
 pub use float16::{bf16_to_f32, f16_to_f32};
 pub use function::{Function, gate};
 pub use hadamard::hadamard_block;
-pub use int8x256_rows::Int8x256Rows;
+pub use int8x128_rows::Int8x128Rows;
 pub use isa::{CpuError, Isa, Vectorized};
 pub use kernels::{
     Int8Kernel, KernelEntry, KernelTable, PanelKernel, PanelOut, PanelTask, RowScratch, RowTask, Rows,

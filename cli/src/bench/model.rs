@@ -19,8 +19,8 @@ use super::{BenchArgs, OutputFormat};
 use crate::compute::ComputeArgs;
 use crate::console::print;
 use crate::model_args::{
-    ActivationArgs, DeviceArgs, HeadReport, KvArgs, LayerReport, LoraReport, Runs, ShortcutArgs,
-    ShortcutReport, StreamArgs, Streaming, only_on_cpu,
+    ActivationArgs, DefaultActivations, DeviceArgs, HeadReport, KvArgs, LayerReport, LoraReport, Runs,
+    ShortcutArgs, ShortcutReport, StreamArgs, Streaming, only_on_cpu,
 };
 use crate::model_name::model_name;
 use crate::progress::ProgressLine;
@@ -45,7 +45,8 @@ pub struct BenchModel<'a> {
 
 impl BenchModel<'_> {
     fn decoder(&self, model: Arc<Model>, cpu: &Cpu, cancel: &Cancel) -> Result<Decoder> {
-        Ok(self.activations.decoder(model, cpu.clone())?.stop_on(cancel))
+        let default = DefaultActivations::fast(self.stream);
+        Ok(self.activations.decoder(model, cpu.clone(), default)?.stop_on(cancel))
     }
 }
 

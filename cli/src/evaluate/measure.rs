@@ -19,7 +19,7 @@ use super::base::{Base, EvaluatedText, base_facts, text_sha256};
 use super::parts::{Fingerprints, MeasuredPart, WrittenPart};
 use super::report::{Facts, Names, Report, SavedFile, streaming_report};
 use super::task_report::TaskReport;
-use crate::model_args::{DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming};
+use crate::model_args::{DefaultActivations, DeviceArgs, OpenModel, Runs, ShortcutReport, Streaming};
 
 /// What came of the flags.
 pub(super) enum Outcome {
@@ -267,7 +267,7 @@ pub(super) fn only_on_cpu(args: &EvalArgs) -> Option<&'static str> {
 }
 
 pub(super) fn decoder(args: &EvalArgs, cpu: &Cpu, model: Model) -> Result<Decoder> {
-    args.activations.decoder(Arc::new(model), cpu.clone())
+    args.activations.decoder(Arc::new(model), cpu.clone(), DefaultActivations::Comparable)
 }
 
 /// What an evaluation needs of memory, beside tokens.

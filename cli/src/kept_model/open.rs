@@ -13,7 +13,8 @@ use qsf_runtime::{Decoder, KvOptions, RuntimeError, Tokenizer};
 
 use crate::compute::ComputeArgs;
 use crate::model_args::{
-    ActivationArgs, Device, DeviceArgs, KvArgs, OpenModel, ShortcutArgs, StreamArgs, only_on_cpu,
+    ActivationArgs, DefaultActivations, Device, DeviceArgs, KvArgs, OpenModel, ShortcutArgs, StreamArgs,
+    only_on_cpu,
 };
 #[cfg(feature = "gpu")]
 use qsf_runtime::gpu::GpuDecoder;
@@ -107,7 +108,8 @@ impl KeptModelArgs {
             compared_with: None,
         };
         let (model, streaming) = open.load_beside(need, |unknown| in_use(unknown, earlier_peak))?;
-        let decoder = self.activations.decoder(Arc::new(model), cpu)?;
+        let decoder =
+            self.activations.decoder(Arc::new(model), cpu, DefaultActivations::fast(&self.stream))?;
         let (decoder, _) = self.shortcuts.apply_with(decoder, open.source(), layers)?;
         #[cfg_attr(not(feature = "gpu"), expect(unused_variables, reason = "there is one kind then"))]
         let runs = self.device.choose(decoder.clone(), self.only_on_cpu())?;

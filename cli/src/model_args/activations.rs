@@ -11,7 +11,7 @@ use super::StreamArgs;
 /// Flag of binaries that run models.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct ActivationArgs {
-    /// Type of activations [default: int8 for quantized weights, f32 for a source]
+    /// Type of activations [default: int8 for quantized weights, or int8-128 in qsf-run where the processor has it; f32 for a source]
     #[arg(long, value_enum, value_name = "TYPE")]
     activations: Option<ActivationArg>,
 }
@@ -20,12 +20,28 @@ pub struct ActivationArgs {
 enum ActivationArg {
     /// 8-bit, a scale per 32 values: the same results on every processor
     Int8,
-    /// For prompts on a processor with a matrix unit (Intel AMX): 8-bit, a scale per 256 values, weights recoded to the like, and
-    /// attention in bfloat16: much faster, a little less exact; the rest as int8
-    #[value(name = "int8-256")]
+    /// For steps of 32 tokens and more, on a processor with AVX-512 VNNI or AMX: 8-bit, a scale per 128 values, weights recoded to 8
+    /// bits, and attention in bfloat16: faster, a little less exact. Other steps, and all with --ram-budget, as int8
+    #[value(name = "int8-128")]
     Int8Wide,
     /// 32-bit floats: the reference
     F32,
+}
+
+/// What activations are where the flag was not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultActivations {
+    /// The same on every processor.
+    Comparable,
+    /// What this processor is fastest with.
+    Fast,
+}
+
+impl DefaultActivations {
+    /// The fast ones, but for a model that is read again for each step: that takes longer than multiplying.
+    pub fn fast(stream: &StreamArgs) -> DefaultActivations {
+        if stream.ram_budget.is_some() { DefaultActivations::Comparable } else { DefaultActivations::Fast }
+    }
 }
 
 impl ActivationArgs {
@@ -37,16 +53,16 @@ impl ActivationArgs {
     /// What can be checked without a model.
     ///
     /// # Errors
-    /// When the processor has no matrix unit for these activations, or they do not go with a budget.
+    /// When the processor has no kernels for these activations, or they do not go with a budget.
     pub fn check(self, isa: Isa, stream: &StreamArgs) -> Result<()> {
         if self.activations != Some(ActivationArg::Int8Wide) {
             return Ok(());
         }
-        if !KernelTable::of(isa).has_matrix_unit() {
+        if !KernelTable::of(isa).has_wide() {
             return refused(
                 Activations::Int8Wide,
                 &format!(
-                    "the instruction set in use, {}, has no matrix unit for it (that takes amx); leave it out for int8",
+                    "the instruction set in use, {}, has no kernels for it (avx512 and amx have); leave it out for int8",
                     isa.name()
                 ),
             );
@@ -62,12 +78,14 @@ impl ActivationArgs {
     ///
     /// # Errors
     /// When the model has nothing to multiply with them.
-    pub fn decoder(self, model: Arc<Model>, cpu: Cpu) -> Result<Decoder> {
-        let activations = self.activations.map(|activations| match activations {
-            ActivationArg::Int8 => Activations::Int8,
-            ActivationArg::Int8Wide => Activations::Int8Wide,
-            ActivationArg::F32 => Activations::F32,
-        });
+    pub fn decoder(self, model: Arc<Model>, cpu: Cpu, default: DefaultActivations) -> Result<Decoder> {
+        let fast = default == DefaultActivations::Fast && model.has_blocks() && cpu.kernels().has_wide();
+        let activations = match self.activations {
+            Some(ActivationArg::Int8) => Some(Activations::Int8),
+            Some(ActivationArg::Int8Wide) => Some(Activations::Int8Wide),
+            Some(ActivationArg::F32) => Some(Activations::F32),
+            None => fast.then_some(Activations::Int8Wide),
+        };
         match activations {
             Some(coded @ (Activations::Int8 | Activations::Int8Wide)) if !model.has_blocks() => {
                 refused(coded, "no matrix of this model is quantized, so that all would run in f32")

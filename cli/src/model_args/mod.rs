@@ -18,7 +18,7 @@ mod lora;
 mod shortcuts;
 mod stream;
 
-pub use activations::ActivationArgs;
+pub use activations::{ActivationArgs, DefaultActivations};
 #[cfg(not(feature = "gpu"))]
 pub use device::built_without;
 pub use device::{Device, DeviceArgs, Runs, adapters_json, adapters_text, only_on_cpu};

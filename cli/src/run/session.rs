@@ -17,7 +17,7 @@ use super::prompt_lines::Prompts;
 use crate::console::{note as tell, print};
 use crate::interrupt::cancel_on_interrupt;
 use crate::kept_model::KeptModel;
-use crate::model_args::{OpenModel, ShortcutReport, Streaming};
+use crate::model_args::{DefaultActivations, OpenModel, ShortcutReport, Streaming};
 
 /// What text is generated with, beside the decoder.
 pub(super) struct Session {
@@ -75,7 +75,10 @@ impl Session {
         {
             tell(&note);
         }
-        let decoder = args.activations.decoder(Arc::new(model), cpu)?.stop_on(&cancel);
+        let decoder = args
+            .activations
+            .decoder(Arc::new(model), cpu, DefaultActivations::fast(&args.stream))?
+            .stop_on(&cancel);
         let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
         let shortcuts = shortcuts.with_lora(open.lora());
         if args.verbose || std::io::stderr().is_terminal() {

@@ -4,6 +4,10 @@ use super::super::aligned::AlignedFloats;
 use super::super::backend::Cpu;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::super::bf16_unit::Bf16Unit;
+#[cfg(target_arch = "x86_64")]
+use super::super::isa::Bf16;
+#[cfg(target_arch = "x86_64")]
+use super::super::kernels::{AmxBf16, Avx512Bf16};
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
 use super::super::vector::{self, Vector, VectorWork};
@@ -126,10 +130,15 @@ impl Cpu {
     fn attend_many(&self, layer: Layer<'_>, tokens: usize, work: usize, out: &mut [f32]) {
         let out = Shared::new(out);
         #[cfg(target_arch = "x86_64")]
-        if layer.attention.by_unit && self.kernels().has_matrix_unit() {
+        if layer.attention.by_unit
+            && let Some(unit) = self.isa().bf16()
+        {
             // SAFETY: the processor has the unit.
             return unsafe {
-                self.attend_by_unit::<super::super::kernels::AmxBf16>(layer, tokens, work, &out);
+                match unit {
+                    Bf16::Tiles => self.attend_by_unit::<AmxBf16>(layer, tokens, work, &out),
+                    Bf16::Vectors => self.attend_by_unit::<Avx512Bf16>(layer, tokens, work, &out),
+                }
             };
         }
         self.for_each_block(layer, tokens, ROWS, work, |block| self.attend_block(block, &out));

@@ -41,7 +41,7 @@ use qsf_format::panels::panel_bytes;
 use qsf_format::{BlockSize, CodeTables, QuantType};
 
 use crate::activations::Int8Rows;
-use crate::int8x256_rows::Int8x256Rows;
+use crate::int8x128_rows::Int8x128Rows;
 
 /// Activations in a form that kernels multiply.
 pub trait Rows {
@@ -71,7 +71,7 @@ macro_rules! rows {
     };
 }
 rows!(Int8Rows);
-rows!(Int8x256Rows);
+rows!(Int8x128Rows);
 
 /// Panels of a weight matrix of block type, and activations to multiply them with.
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ impl<X> Copy for PanelKernel<X> {}
 /// A kernel that multiplies activations of 8 bits.
 pub type Int8Kernel = PanelKernel<Int8Rows>;
 /// A kernel that multiplies activations, and weights recoded, with a scale per 256 columns.
-pub type WideKernel = PanelKernel<Int8x256Rows>;
+pub type WideKernel = PanelKernel<Int8x128Rows>;
 
 impl<X> PanelKernel<X> {
     /// The name in reports.

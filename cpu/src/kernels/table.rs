@@ -25,7 +25,7 @@ pub(super) const fn kernel<X>(quant: QuantType, name: &'static str, matmul: Pane
 pub struct KernelEntry {
     /// Stored type of the weights.
     pub quant: QuantType,
-    /// Arithmetic: `int8`, `int8-256` or `f32`.
+    /// Arithmetic: `int8`, `int8-128` or `f32`.
     pub path: &'static str,
     /// Name of the kernel.
     pub kernel: &'static str,
@@ -42,13 +42,13 @@ impl KernelTable {
         self.int8[quant.index()].as_ref()
     }
 
-    /// The wide kernel for weights of this type; float types have none, and few processors.
+    /// The wide kernel for weights of this type; float types have none, nor does every processor.
     pub fn wide(&self, quant: QuantType) -> Option<&'static WideKernel> {
         self.wide.get(quant.index())?.as_ref()
     }
 
-    /// Whether the processor has a matrix unit, and so wide kernels.
-    pub const fn has_matrix_unit(&self) -> bool {
+    /// Whether there are wide kernels.
+    pub const fn has_wide(&self) -> bool {
         !self.wide.is_empty()
     }
 
@@ -67,7 +67,7 @@ impl KernelTable {
         let float = QuantType::ALL.map(|quant| KernelEntry { quant, path: "f32", kernel: self.float_dot });
         let wide = self.wide.iter().flatten().map(|kernel| KernelEntry {
             quant: kernel.quant(),
-            path: "int8-256",
+            path: "int8-128",
             kernel: kernel.name(),
         });
         int8.chain(wide).chain(float)

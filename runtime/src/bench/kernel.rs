@@ -10,7 +10,7 @@ use crate::decoder::{Activations, LEAST_WIDE_TOKENS};
 use crate::error::{Result, RuntimeError};
 use crate::linear::{Input, Products};
 use crate::tensor::Tensor;
-use qsf_cpu::{AlignedFloats, Cpu, Int8Rows, Int8x256Rows, KernelTable};
+use qsf_cpu::{AlignedFloats, Cpu, Int8Rows, Int8x128Rows, KernelTable};
 
 /// Columns of every matrix.
 const COLS: usize = 2048;
@@ -112,9 +112,9 @@ pub fn kernel_tests(kernels: &KernelTable, filter: &str) -> Vec<KernelTest> {
 }
 
 impl KernelTest {
-    /// `type/tokens/place`: `4bit/1/memory`; in wide groups `4bit/64/memory/int8-256`.
+    /// `type/tokens/place`: `4bit/1/memory`; in wide groups `4bit/64/memory/int8-128`.
     pub fn name(&self) -> String {
-        let wide = if self.activations == Activations::Int8Wide { "/int8-256" } else { "" };
+        let wide = if self.activations == Activations::Int8Wide { "/int8-128" } else { "" };
         format!("{}/{}/{}{wide}", self.quant, self.tokens, self.weights_in.name())
     }
 
@@ -139,7 +139,7 @@ impl KernelTest {
         let rows = (bytes / row_bytes / step * step).max(step);
         let weight = weights(self.quant, rows)?;
         let x: Vec<f32> = (0..self.tokens * COLS).map(|i| ((i * 7_919) % 2_003) as f32 / 1e3 - 1.0).collect();
-        let (mut int8, mut wide) = (Int8Rows::new(), Int8x256Rows::new());
+        let (mut int8, mut wide) = (Int8Rows::new(), Int8x128Rows::new());
         let input = match self.activations {
             Activations::F32 => Input::float(&x, COLS),
             Activations::Int8 => {
@@ -228,9 +228,9 @@ mod tests {
         let names =
             |filter: &str| kernel_tests(kernels, filter).iter().map(KernelTest::name).collect::<Vec<_>>();
         assert_eq!(names("4bit/1/"), ["4bit/1/cache", "4bit/1/memory"]);
-        let wide = names("/int8-256");
+        let wide = names("/int8-128");
         assert_eq!(names("").len(), QuantType::ALL.len() * 3 * 2 + wide.len());
-        assert_eq!(kernels.has_matrix_unit(), wide.contains(&"t2/512/cache/int8-256".to_owned()));
+        assert_eq!(kernels.has_wide(), wide.contains(&"t2/512/cache/int8-128".to_owned()));
         assert_eq!(names("no such"), Vec::<String>::new());
     }
 

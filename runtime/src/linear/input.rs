@@ -1,6 +1,6 @@
 //! Activations as kernels take them, and how their products are shared among threads.
 
-use qsf_cpu::{Int8Rows, Int8x256Rows};
+use qsf_cpu::{Int8Rows, Int8x128Rows};
 use qsf_format::panels::PANEL_ROWS;
 
 /// Most weight rows of one task in a batch: with its tokens' codes they must stay in the second-level cache.
@@ -25,7 +25,7 @@ pub struct Input<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Coded<'a> {
     Int8(&'a Int8Rows),
-    Wide(&'a Int8x256Rows),
+    Wide(&'a Int8x128Rows),
 }
 
 impl<'a> Input<'a> {
@@ -49,11 +49,11 @@ impl<'a> Input<'a> {
     }
 
     /// Floats and their codes in wide groups, for which weights of block types are recoded too. Where the processor has no kernels for
-    /// that ([`KernelTable::has_matrix_unit`](qsf_cpu::KernelTable::has_matrix_unit)), weights are decoded to floats.
+    /// that ([`KernelTable::has_wide`](qsf_cpu::KernelTable::has_wide)), weights are decoded to floats.
     ///
     /// # Panics
     /// When `k` is 0 or does not divide the length of `x`, or `wide` has another shape.
-    pub fn with_wide(x: &'a [f32], k: usize, wide: &'a Int8x256Rows) -> Input<'a> {
+    pub fn with_wide(x: &'a [f32], k: usize, wide: &'a Int8x128Rows) -> Input<'a> {
         let input = Input::float(x, k);
         assert_eq!((wide.rows(), wide.cols()), (input.rows(), k), "codes of another shape");
         Input { coded: Some(Coded::Wide(wide)), ..input }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use qsf_cpu::{Cpu, Function, Int8Rows, Int8x256Rows, Isa, gated, lanes};
+use qsf_cpu::{Cpu, Function, Int8Rows, Int8x128Rows, Isa, gated, lanes};
 use qsf_format::panels::interleave;
 use qsf_format::{BlockSize, Layout, Outliers, QuantType};
 
@@ -264,7 +264,7 @@ fn products_in_wide_groups_have_bias_and_outliers_and_are_floats_without_a_kerne
         for weight in [plain.clone(), in_panels(&plain)] {
             let weight = weight.with_outliers(outliers(rows, cols), 0);
             let (x, bias) = (floats(97, m * cols), floats(98, rows));
-            let mut wide = Int8x256Rows::new();
+            let mut wide = Int8x128Rows::new();
             wide.quantize(&cpu, &x, m, cols);
             let mut out = vec![f32::NAN; m * rows];
             cpu.linear(&weight, Some(&bias), &Input::with_wide(&x, cols, &wide), &mut out);
@@ -278,7 +278,7 @@ fn products_in_wide_groups_have_bias_and_outliers_and_are_floats_without_a_kerne
                 // Six times what steps evenly off by up to a half would give, and one of weights may be larger than they need.
                 let off = x.iter().zip(&w).map(|(x, w)| (2.0 * x * steps.1).powi(2) + (w * steps.0).powi(2));
                 let off = 6.0 * (off.sum::<f32>() / 12.0).sqrt();
-                let bound = if cpu.kernels().has_matrix_unit() { off } else { 0.0 };
+                let bound = if cpu.kernels().has_wide() { off } else { 0.0 };
                 assert!((found - expected).abs() <= bound, "{quant} {i}: {found}, {expected} +- {bound}");
             }
         }
@@ -299,7 +299,7 @@ fn a_gated_pair_gives_the_bits_of_both_products_and_their_gate() {
             let x = floats(99, m * cols);
             for cpu in &cpus {
                 let threads = cpu.threads();
-                let (mut int8, mut wide) = (Int8Rows::new(), Int8x256Rows::new());
+                let (mut int8, mut wide) = (Int8Rows::new(), Int8x128Rows::new());
                 int8.quantize(cpu, &x, m, cols);
                 wide.quantize(cpu, &x, m, cols);
                 let inputs = [

@@ -420,7 +420,7 @@ fn int8_activations_stay_near_the_float_reference() {
 #[test]
 fn prompts_in_wide_groups_are_near_the_float_reference_and_short_steps_are_int8() {
     let cpu = best();
-    if !cpu.kernels().has_matrix_unit() {
+    if !cpu.kernels().has_wide() {
         eprintln!("skipped: this processor has no matrix unit");
         return;
     }

@@ -67,23 +67,23 @@ fn activations_of_a_run_are_those_asked_for_or_it_says_why_not() {
     assert_eq!(generate("--json").run().json()["activations"], "int8");
     assert_eq!(generate("--activations f32 --json").run().json()["activations"], "f32");
     let refuse = |what: &str, call: Program, parts: &[&str]| refused(what, dir.path(), call, 2, parts);
-    let no_unit = ["--activations int8-256", "avx2", "amx"];
+    let no_unit = ["--activations int8-128", "avx2", "amx"];
     if program("qsf-run").args("--system").env("QSF_CPU", "avx2").run().code == 0 {
-        refuse("no unit", generate("--activations int8-256").env("QSF_CPU", "avx2"), &no_unit);
-        refuse("no unit", bench(&file, "--activations int8-256").env("QSF_CPU", "avx2"), &no_unit);
+        refuse("no unit", generate("--activations int8-128").env("QSF_CPU", "avx2"), &no_unit);
+        refuse("no unit", bench(&file, "--activations int8-128").env("QSF_CPU", "avx2"), &no_unit);
     }
     refuse("int8 of floats", bench(&model, "--activations int8"), &["--activations int8", "f32"]);
     let system = program("qsf-run").args("--system").run().ok().stdout;
-    if system.contains("amx-int8-256-4bit") {
-        assert_eq!(bench(&file, "--activations int8-256").run().json()["activations"], "int8-256");
-        assert_eq!(generate("--activations int8-256 --json").run().json()["activations"], "int8-256");
+    if system.contains("amx-int8-128-4bit") {
+        assert_eq!(bench(&file, "--activations int8-128").run().json()["activations"], "int8-128");
+        assert_eq!(generate("--activations int8-128 --json").run().json()["activations"], "int8-128");
         refuse(
-            "int8-256 of floats",
-            bench(&model, "--activations int8-256"),
-            &["--activations int8-256", "f32"],
+            "int8-128 of floats",
+            bench(&model, "--activations int8-128"),
+            &["--activations int8-128", "f32"],
         );
-        let budget = generate("--activations int8-256 --ram-budget 100 --memory-plan");
-        refuse("a budget", budget, &["--activations int8-256", "--ram-budget"]);
+        let budget = generate("--activations int8-128 --ram-budget 100 --memory-plan");
+        refuse("a budget", budget, &["--activations int8-128", "--ram-budget"]);
     }
 }
 

@@ -147,7 +147,7 @@ impl Case {
     fn run_by_unit(&mut self, layer: &KvLayer) -> Vec<f32> {
         self.by_unit = true;
         let cpu = Cpu::new(Isa::best());
-        if cpu.kernels().has_matrix_unit() {
+        if cpu.isa().has_bf16() {
             return self.run_on(Isa::best(), layer, &[self.tokens]);
         }
         let mut out = vec![f32::NAN; self.tokens * self.heads * self.value_dim];

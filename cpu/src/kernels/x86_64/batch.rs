@@ -226,7 +226,7 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
 /// the other, and load the codes again for each.
 #[expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is executed")]
 #[inline(always)]
-fn opaque<T>(mut pointer: *const T) -> *const T {
+pub(super) fn opaque<T>(mut pointer: *const T) -> *const T {
     // SAFETY: nothing is executed.
     unsafe { asm!("/* {} */", inout(reg) pointer, options(nomem, nostack, preserves_flags)) }
     pointer

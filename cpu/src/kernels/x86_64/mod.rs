@@ -6,9 +6,12 @@
 //! | `batch` | the panel product of several tokens, which unpacks codes once for many |
 //! | `fetch` | how far ahead weights are fetched |
 //! | `tiles`, `tiles_bf16` | the tile unit of AMX, for bytes and for bfloat16 |
+//! | `vectors_bf16` | products in bfloat16 by vector instructions |
 //! | `group` | a group of a panel, unpacked for the tile unit |
 //! | `amx`, `amx_scratch` | the panel product by tiles, and what a thread keeps for it |
-//! | `wide`, `wide_units`, `recode` | the product in wide groups, its units, and weights recoded for it |
+//! | `wide`, `recode` | the product in wide groups, and weights recoded for it |
+//! | `wide_tiles`, `wide_units` | a pass of it by a unit for tiles, and that unit |
+//! | `wide_vnni` | a pass of it by vector instructions |
 
 mod amx;
 mod amx_scratch;
@@ -21,21 +24,27 @@ mod recode;
 mod sse;
 mod tiles;
 mod tiles_bf16;
+mod vectors_bf16;
 mod wide;
+mod wide_tiles;
 mod wide_units;
+mod wide_vnni;
 
 pub(crate) use tiles_bf16::AmxBf16;
+pub(crate) use vectors_bf16::Avx512Bf16;
 
 use super::table::KernelTable;
 use amx::matmul as amx_matmul;
 use avx2::{matmul as avx2_matmul, matmul_vnni};
 use avx512::matmul as avx512_matmul;
 use sse::matmul as sse_matmul;
-use wide::matmul_amx as wide_matmul;
+use wide_tiles::matmul_amx as wide_amx;
+use wide_vnni::matmul_vnni as wide_vnni_matmul;
 
 pub(super) static SSE: KernelTable = table!("sse", sse_matmul);
 pub(super) static AVX2: KernelTable = table!("avx2", avx2_matmul);
 pub(super) static AVX_VNNI: KernelTable = table!("avxvnni", matmul_vnni);
-pub(super) static AVX512: KernelTable = table!("avx512", avx512_matmul);
+pub(super) static AVX512: KernelTable =
+    KernelTable { wide: &kernels!("avx512-int8-128", wide_vnni_matmul), ..table!("avx512", avx512_matmul) };
 pub(super) static AMX: KernelTable =
-    KernelTable { wide: &kernels!("amx-int8-256", wide_matmul), ..table!("amx", amx_matmul) };
+    KernelTable { wide: &kernels!("amx-int8-128", wide_amx), ..table!("amx", amx_matmul) };

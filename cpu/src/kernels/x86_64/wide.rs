@@ -1,12 +1,10 @@
-//! Panels times batches of tokens in wide groups: 256 columns share a scale, of a token as of a row of weights, whose own codes,
-//! scales and offsets become codes of 8 bits for that, once for up to 512 tokens. So integers are summed up over 256 columns before
-//! anything is scaled, which is what bounds the kernels of exact weights ([`super::amx`]).
+//! Panels times batches of tokens in wide groups: 256 columns of a row of weights share a scale, for which their codes, scales and
+//! offsets become codes of 8 bits, once for up to 512 tokens; 128 columns of a token share one too. So integers are summed up over 128
+//! columns before anything is scaled, which is what bounds the kernels of exact weights ([`super::amx`], [`super::batch`]).
 //!
 //! Order of the loops: a group of all tokens of a pass (128 KiB) stays in the second-level cache for 16 panels; that of a pair of
-//! panels (8 KiB) in the first-level cache for all tokens. Results wait in between, and are read and written once per group. While
-//! the unit multiplies a strip of tokens, the sums of the one before are scaled, a part after each step of the unit, and a part of the
-//! next pair of panels is recoded: so both always have something to do. All of that is compiled into one function, as calls take the
-//! registers of vectors, which costs much there.
+//! panels (8 KiB) in the first-level cache for all tokens. Results wait in between, and are read and written once per group. All of
+//! that is compiled into one function, as calls take the registers of vectors, which costs much there.
 
 use core::arch::x86_64::*;
 use std::cell::RefCell;
@@ -17,13 +15,14 @@ use qsf_format::panels::PANEL_ROWS;
 use super::avx512::Avx512;
 use super::group::QUADS;
 use super::recode::Recoder;
-use super::tiles::Floats;
-use super::wide_units::{AmxWide, IntSums, PANELS, Weights, WideUnit};
+use super::wide_units::{IntSums, PANELS, Weights};
 use crate::activations::ACT_BLOCK;
-use crate::int8x256_rows::{Int8x256Rows, STEPS, STRIP_ROWS, TILE_COLS, TILE_ROWS, TILES, WIDE_GROUP};
+use crate::int8x128_rows::{
+    CODE_OFFSET, HALVES, Int8x128Rows, STRIP_ROWS, Strip, TILE_COLS, TILE_ROWS, TILES, WIDE_GROUP,
+};
 use crate::kernels::form::Form;
 use crate::kernels::panel::{PanelOut, PanelTask};
-use crate::kernels::unpack::fetch;
+use crate::kernels::unpack::{PanelIsa, fetch};
 
 /// Strips of 32 tokens of a pass, and panels: results of 512 KiB.
 const PASS_STRIPS: usize = 16;
@@ -33,156 +32,168 @@ const GROUPS: usize = WIDE_GROUP / ACT_BLOCK;
 /// Parts that the work on a pair of panels is cut into: groups of panels.
 const PARTS: usize = GROUPS * PANELS;
 
-const _: () = assert!(STEPS == TILES * PANELS, "a part of the sums is scaled after each step");
-
 /// Results of a strip of tokens and a pair of panels, in the order of sums, and a page as they are: so what is loaded never seems to
 /// depend on what was just stored at the same place of another page.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(4096))]
-struct Results([[[[f32; PANEL_ROWS]; TILE_ROWS]; PANELS]; TILES]);
+pub(super) struct Results(pub(super) [[[[f32; PANEL_ROWS]; TILE_ROWS]; PANELS]; TILES]);
 
 const NO_RESULTS: Results = Results([[[[0.0; PANEL_ROWS]; TILE_ROWS]; PANELS]; TILES]);
 
 /// What a thread needs between the steps of a task. It only grows, and not with the number of tokens.
 #[derive(Default)]
-struct Scratch {
+pub(super) struct Scratch {
     /// The pair at work and the next.
-    weights: Box<[Weights; 2]>,
-    /// Of the last product.
-    sums: Box<IntSums>,
+    pub(super) weights: Box<[Weights; 2]>,
+    /// Of the last product, for each half of its columns.
+    pub(super) sums: Box<[IntSums; HALVES]>,
     /// Pairs of panels x strips.
-    results: Vec<Results>,
+    pub(super) results: Vec<Results>,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// The product by tiles for the type with the id `QUANT`. Takes all tokens of the input.
+/// How a pass is multiplied.
+pub(super) trait WideLoop {
+    /// Whether it multiplies unsigned codes: [`CODE_OFFSET`] is added to those of weights then.
+    const UNSIGNED: bool;
+
+    /// Sets it up for this thread until the value is dropped.
+    ///
+    /// # Safety
+    /// The processor and the process must be allowed to use its instructions; there must be no other value on this thread.
+    unsafe fn new() -> Self;
+
+    /// Computes a pass.
+    ///
+    /// # Safety
+    /// As for [`matmul`].
+    unsafe fn run<const QUANT: u8>(&mut self, pass: &Pass<'_>, scratch: &mut Scratch, out: PanelOut);
+}
+
+/// The product by `L` for the type with the id `QUANT`. Takes all tokens of the input.
 ///
 /// # Safety
 /// As for [`PanelFn`](crate::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL and VNNI,
-/// and [`tiles_allowed`](crate::tile_permission::tiles_allowed) must have allowed tiles.
+/// and what `L` may need.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn matmul_amx<const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
-    // SAFETY: the caller's promises.
-    unsafe { matmul::<AmxWide, QUANT>(task, out) }
-}
-
-/// # Safety
-/// As for [`matmul_amx`] but for the tiles, which `U` may need.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn matmul<U: WideUnit, const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
+pub(super) unsafe fn matmul<L: WideLoop, const QUANT: u8>(task: &PanelTask<'_, Int8x128Rows>, out: PanelOut) {
     assert_eq!(
         task.tokens,
         0..task.input.rows(),
         "a part of the tokens, of which strips would have others too"
     );
     SCRATCH.with_borrow_mut(|scratch| {
-        // SAFETY: the caller's promise; the unit is set up once on this thread.
-        let mut unit = unsafe { U::new() };
+        // SAFETY: the caller's promise; it is set up once on this thread.
+        let mut by = unsafe { L::new() };
         let recoder = Recoder::new::<QUANT>(task.tables);
         let strips = task.input.strips();
         for strip in (0..strips).step_by(PASS_STRIPS) {
             for panel in (0..task.panels).step_by(PASS_PANELS) {
                 let panels = panel..task.panels.min(panel + PASS_PANELS);
-                let pass =
-                    Pass { task, recoder: &recoder, strips: strip..strips.min(strip + PASS_STRIPS), panels };
+                let strips = strip..strips.min(strip + PASS_STRIPS);
+                let pass = Pass { task, recoder: &recoder, strips, panels };
+                let results = pass.pairs() * pass.strips.len();
+                if scratch.results.len() < results {
+                    scratch.results.resize(results, NO_RESULTS);
+                }
                 // SAFETY: the caller's promises; strips and panels are of the task.
-                unsafe { pass.run::<U, QUANT>(&mut unit, scratch, out) };
+                unsafe { by.run::<QUANT>(&pass, scratch, out) };
             }
         }
     });
 }
 
 /// Some strips of tokens and some panels of a task.
-struct Pass<'a> {
-    task: &'a PanelTask<'a, Int8x256Rows>,
+pub(super) struct Pass<'a> {
+    task: &'a PanelTask<'a, Int8x128Rows>,
     recoder: &'a Recoder,
     strips: Range<usize>,
-    panels: Range<usize>,
+    pub(super) panels: Range<usize>,
 }
 
 /// A wide group of a pair of panels. All pairs of the first group come first, then those of the next.
 #[derive(Clone, Copy)]
-struct Item {
-    wide: usize,
-    pair: usize,
+pub(super) struct Item {
+    pub(super) wide: usize,
+    pub(super) pair: usize,
 }
 
-/// Sums that wait, and what is done with them.
-#[derive(Clone, Copy)]
-struct Due<'a> {
-    of_tokens: &'a [f32; STRIP_ROWS],
-    of_rows: [Floats; PANELS],
-    strip: usize,
-    pair: usize,
-    first: bool,
-    last: bool,
+impl Item {
+    pub(super) const FIRST: Item = Item { wide: 0, pair: 0 };
+
+    /// The one behind it, with so many pairs of panels.
+    #[inline(always)]
+    pub(super) fn next(self, pairs: usize) -> Item {
+        if self.pair + 1 < pairs {
+            Item { pair: self.pair + 1, ..self }
+        } else {
+            Item { wide: self.wide + 1, pair: 0 }
+        }
+    }
 }
 
 impl Pass<'_> {
-    /// # Safety
-    /// As for [`matmul`].
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn run<U: WideUnit, const QUANT: u8>(&self, unit: &mut U, scratch: &mut Scratch, out: PanelOut) {
-        let (strips, pairs) = (self.strips.len(), self.pairs());
-        if scratch.results.len() < pairs * strips {
-            scratch.results.resize(pairs * strips, NO_RESULTS);
-        }
-        let Scratch { weights, sums, results } = scratch;
-        let [mut now, mut next] = weights.each_mut();
-        let wide = self.groups().div_ceil(GROUPS);
-        let mut item = Item { wide: 0, pair: 0 };
-        // SAFETY: the caller's promises.
-        unsafe { self.recode::<QUANT>(item, 0..PARTS, now) };
-        let parts = PARTS.div_ceil(strips);
-        let mut due: Option<Due<'_>> = None;
-        while item.wide < wide {
-            let next_item = if item.pair + 1 < pairs {
-                Item { pair: item.pair + 1, ..item }
-            } else {
-                Item { wide: item.wide + 1, pair: 0 }
-            };
-            let steps = ((self.groups() - item.wide * GROUPS).min(GROUPS) * ACT_BLOCK).div_ceil(TILE_COLS);
-            for (strip, tokens) in self.task.input.group(item.wide)[self.strips.clone()].iter().enumerate() {
-                let part = PARTS.min(strip * parts)..PARTS.min((strip + 1) * parts);
-                unit.clear();
-                for step in 0..STEPS {
-                    if step < steps {
-                        unit.add(&tokens.codes[step], &now.codes[step]);
-                    }
-                    if let Some(due) = &due {
-                        // SAFETY: the caller's promises.
-                        unsafe { self.scale(due, step, sums, results, out) };
-                    }
-                    if step == STEPS / 2 - 1 {
-                        // SAFETY: the caller's promises.
-                        unsafe { self.recode::<QUANT>(next_item, part.clone(), next) };
-                    }
-                }
-                unit.store(sums);
-                let (first, last) = (item.wide == 0, item.wide + 1 == wide);
-                let (of_tokens, of_rows) = (&tokens.scales, now.scales);
-                due = Some(Due { of_tokens, of_rows, strip, pair: item.pair, first, last });
-            }
-            std::mem::swap(&mut now, &mut next);
-            item = next_item;
-        }
-        if let Some(due) = &due {
-            // SAFETY: the caller's promises.
-            (0..STEPS).for_each(|part| unsafe { self.scale(due, part, sums, results, out) });
-        }
-    }
-
     /// Pairs of panels.
-    fn pairs(&self) -> usize {
+    #[inline(always)]
+    pub(super) fn pairs(&self) -> usize {
         self.panels.len().div_ceil(PANELS)
     }
 
     /// Groups of 32 columns of a row of weights.
+    #[inline(always)]
     fn groups(&self) -> usize {
         self.task.blocks * self.task.block.get() / ACT_BLOCK
+    }
+
+    /// Wide groups of a row of weights.
+    #[inline(always)]
+    pub(super) fn wide_groups(&self) -> usize {
+        self.groups().div_ceil(GROUPS)
+    }
+
+    /// Tiles of 64 columns that a wide group has.
+    #[inline(always)]
+    pub(super) fn steps(&self, wide: usize) -> usize {
+        ((self.groups() - wide * GROUPS).min(GROUPS) * ACT_BLOCK).div_ceil(TILE_COLS)
+    }
+
+    /// Strips of tokens.
+    #[inline(always)]
+    pub(super) fn strips(&self) -> usize {
+        self.strips.len()
+    }
+
+    /// A wide group of the tokens.
+    #[inline(always)]
+    pub(super) fn tokens(&self, wide: usize) -> &[Strip] {
+        &self.task.input.group(wide)[self.strips.clone()]
+    }
+
+    /// Where the tokens of strip `strip` of the pass begin, and how many there are up to the end.
+    #[inline(always)]
+    pub(super) fn first_token(&self, strip: usize) -> (usize, usize) {
+        let first = (self.strips.start + strip) * STRIP_ROWS;
+        (first, self.task.input.rows().saturating_sub(first))
+    }
+
+    /// The parts of recoding that are done beside strip `strip`, so that they are spread over all.
+    #[inline(always)]
+    pub(super) fn parts(&self, strip: usize) -> Range<usize> {
+        let parts = PARTS.div_ceil(self.strips.len());
+        PARTS.min(strip * parts)..PARTS.min((strip + 1) * parts)
+    }
+
+    /// Recodes all of the first item.
+    ///
+    /// # Safety
+    /// As for [`matmul`].
+    #[inline(always)]
+    pub(super) unsafe fn recode_first<L: WideLoop, const QUANT: u8>(&self, weights: &mut Weights) {
+        // SAFETY: the caller's promise.
+        unsafe { self.recode::<L, QUANT>(Item::FIRST, 0..PARTS, weights) }
     }
 
     /// Recodes parts of what an item multiplies. `part` counts the panels of a group of 32 columns, then those groups; what is not there
@@ -191,7 +202,12 @@ impl Pass<'_> {
     /// # Safety
     /// As for [`matmul`].
     #[inline(always)]
-    unsafe fn recode<const QUANT: u8>(&self, item: Item, part: Range<usize>, weights: &mut Weights) {
+    pub(super) unsafe fn recode<L: WideLoop, const QUANT: u8>(
+        &self,
+        item: Item,
+        part: Range<usize>,
+        weights: &mut Weights,
+    ) {
         let n = self.task.block.get();
         let (head, block) = (Form::<QUANT>::HEAD_BYTES, Form::<QUANT>::superblock_bytes(n));
         // Sizes of blocks are powers of two, by which nothing is divided here: that takes longer than the rest.
@@ -216,86 +232,24 @@ impl Pass<'_> {
                 let tile = &mut weights.codes[j * ACT_BLOCK / TILE_COLS][slot].0;
                 let lines = &mut tile[j * QUADS % TILE_ROWS..][..QUADS];
                 for i in 0..QUADS {
-                    _mm512_storeu_si512(lines[i].as_mut_ptr().cast(), codes[i]);
+                    let codes = if L::UNSIGNED {
+                        Avx512::add_codes(codes[i], Avx512::splat_codes(CODE_OFFSET as u8))
+                    } else {
+                        codes[i]
+                    };
+                    _mm512_storeu_si512(lines[i].as_mut_ptr().cast(), codes);
                 }
             }
         }
-    }
-
-    /// Adds part `part` of sums, a tile of tokens times a panel, to results with the scales of tokens and rows. Those of the last group
-    /// go to where they are wanted: so that is done while the unit is busy too.
-    ///
-    /// # Safety
-    /// As for [`matmul`].
-    #[inline(always)]
-    unsafe fn scale(
-        &self,
-        due: &Due<'_>,
-        part: usize,
-        sums: &IntSums,
-        results: &mut [Results],
-        out: PanelOut,
-    ) {
-        let (tile, panel) = (part / PANELS, part % PANELS);
-        let sums = &sums.0[tile][panel].0;
-        let of_tokens = &due.of_tokens[tile * TILE_ROWS..][..TILE_ROWS];
-        let results = &mut results[due.pair * self.strips.len() + due.strip].0[tile][panel];
-        // SAFETY: 16 floats.
-        let of_rows = unsafe { _mm512_loadu_ps(due.of_rows[panel].0.as_ptr()) };
-        // By numbers: iterators over several arrays are not always compiled into this function.
-        if !due.last {
-            for token in 0..TILE_ROWS {
-                // SAFETY: the caller's promise; all is 64 bytes.
-                unsafe {
-                    let before = if due.first { None } else { Some(&results[token]) };
-                    let result = scaled(&sums[token], of_rows, of_tokens[token], before);
-                    _mm512_storeu_ps(results[token].as_mut_ptr(), result);
-                }
-            }
-            return;
-        }
-        let panel = self.panels.start + due.pair * PANELS + panel;
-        if panel < self.panels.end {
-            let first = (self.strips.start + due.strip) * STRIP_ROWS + tile * TILE_ROWS;
-            for token in 0..self.task.input.rows().saturating_sub(first).min(TILE_ROWS) {
-                // SAFETY: the caller's promise: there is room for the results of every token and panel.
-                unsafe {
-                    let before = if due.first { None } else { Some(&results[token]) };
-                    let result = scaled(&sums[token], of_rows, of_tokens[token], before);
-                    let out = out.start.add((first + token) * out.stride + PANEL_ROWS * panel);
-                    _mm512_storeu_ps(out, result);
-                }
-            }
-        }
-    }
-}
-
-/// Sums of a token times the scales of rows and token, plus what was before.
-///
-/// # Safety
-/// To be called from a function compiled with AVX-512.
-#[inline(always)]
-unsafe fn scaled(
-    sums: &[i32; PANEL_ROWS],
-    of_rows: __m512,
-    of_token: f32,
-    before: Option<&[f32; PANEL_ROWS]>,
-) -> __m512 {
-    // SAFETY: the caller's promise; all is 64 bytes.
-    unsafe {
-        let sums = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums.as_ptr().cast())), of_rows);
-        let before = match before {
-            Some(before) => _mm512_loadu_ps(before.as_ptr()),
-            None => _mm512_setzero_ps(),
-        };
-        _mm512_fmadd_ps(sums, _mm512_set1_ps(of_token), before)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::amx::tests::random_panels;
+    use super::super::wide_tiles::{ByTiles, matmul_amx};
     use super::super::wide_units::EmulatedWide;
+    use super::super::wide_vnni::matmul_vnni;
     use super::*;
     use crate::isa::Isa;
     use crate::kernels::WideKernel;
@@ -304,14 +258,15 @@ mod tests {
     use qsf_format::{BUILT_IN, BlockSize, QuantType};
 
     static EMULATED: &[Option<WideKernel>] = &kernels!("emulated", emulated);
+    static VNNI: &[Option<WideKernel>] = &kernels!("vnni", matmul_vnni);
     static AMX: &[Option<WideKernel>] = &kernels!("amx", matmul_amx);
 
     /// # Safety
     /// As for [`matmul`]; the processor must have these instructions.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_, Int8x256Rows>, out: PanelOut) {
+    unsafe fn emulated<const QUANT: u8>(task: &PanelTask<'_, Int8x128Rows>, out: PanelOut) {
         // SAFETY: the caller's promises.
-        unsafe { matmul::<EmulatedWide, QUANT>(task, out) }
+        unsafe { matmul::<ByTiles<EmulatedWide>, QUANT>(task, out) }
     }
 
     /// Random panels of one type.
@@ -337,7 +292,7 @@ mod tests {
         }
 
         /// Results with a stride larger than the rows, of which nothing may be written between.
-        fn run(&self, kernels: &[Option<WideKernel>], input: &Int8x256Rows) -> Vec<f32> {
+        fn run(&self, kernels: &[Option<WideKernel>], input: &Int8x128Rows) -> Vec<f32> {
             let rows = self.panels * PANEL_ROWS;
             let mut out = vec![f32::NAN; input.rows() * (rows + 3)];
             let to = PanelOut { start: out.as_mut_ptr(), stride: rows + 3 };
@@ -383,8 +338,8 @@ mod tests {
         }
     }
 
-    fn quantized(x: &[f32], cols: usize) -> Int8x256Rows {
-        let mut input = Int8x256Rows::new();
+    fn quantized(x: &[f32], cols: usize) -> Int8x128Rows {
+        let mut input = Int8x128Rows::new();
         input.quantize(&Cpu::new(Isa::best()), x, x.len() / cols, cols);
         input
     }
@@ -473,6 +428,18 @@ mod tests {
             return;
         }
         check_all(EMULATED);
+        check_all(VNNI);
+        for quant in EMULATED.iter().flatten().map(WideKernel::quant) {
+            for (panels, cols, rows) in [(3, 700, 45), (2, 96, 33), (1, 160, 7)] {
+                let case = Case::new(quant, BlockSize::B32, panels, cols);
+                let x: Vec<f32> =
+                    (0..rows * cols).map(|i| ((i * 7919) % 1009) as f32 * 0.013 - 6.0).collect();
+                let [tiles, registers] =
+                    [EMULATED, VNNI].map(|kernels| case.run(kernels, &quantized(&x, cols)));
+                let same = tiles.iter().zip(&registers).all(|(a, b)| a.to_bits() == b.to_bits());
+                assert!(same, "{quant}: processors with tiles and without would give other texts");
+            }
+        }
         if tiles_allowed() {
             check_all(AMX);
         } else {

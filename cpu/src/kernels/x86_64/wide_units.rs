@@ -8,7 +8,7 @@ use core::arch::asm;
 use qsf_format::panels::PANEL_ROWS;
 
 use super::tiles::{Config, Floats, release};
-use crate::int8x256_rows::{STEPS, TILE_COLS, TILE_ROWS, TILES, Tile};
+use crate::int8x128_rows::{STEPS, TILE_COLS, TILE_ROWS, TILES, Tile};
 
 /// Panels that are multiplied together.
 pub(super) const PANELS: usize = 2;
