@@ -92,7 +92,7 @@ class _Evaluate(TypedDict, total=False):
     force: bool | None
     store: bool | None
     save_base: _Path | None
-    activations: Literal["int8", "int8-256", "f32"] | None
+    activations: Literal["int8", "int8-128", "f32"] | None
     head: str | None
     quality: float | None
     early_exit: float | None
@@ -114,7 +114,7 @@ class _EvaluateTask(TypedDict, total=False):
     force: bool | None
     ctx_size: int | None
     ctx: int | None
-    activations: Literal["int8", "int8-256", "f32"] | None
+    activations: Literal["int8", "int8-128", "f32"] | None
     head: str | None
     quality: float | None
     lora: _Paths | None

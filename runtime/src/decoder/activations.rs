@@ -31,6 +31,14 @@ impl Activations {
         }
     }
 
+    /// Those of the head: its rounding errors go straight into logits, of which a text needs those of one token at a time anyway.
+    pub(super) fn of_head(self) -> Activations {
+        match self {
+            Activations::Int8Wide => Activations::Int8,
+            Activations::Int8 | Activations::F32 => self,
+        }
+    }
+
     /// Whether so many tokens are multiplied in wide groups, on processors with kernels for that.
     pub(super) fn by_unit(self, tokens: usize) -> bool {
         self == Activations::Int8Wide && tokens >= LEAST_WIDE_TOKENS

@@ -88,7 +88,10 @@ impl Decoder {
     ) -> Result<()> {
         let hidden = self.model.config.hidden as usize;
         match &self.clustered {
-            None => self.linears(&[&self.model.head], input, coded, &mut [&mut *out])?,
+            None => {
+                let activations = self.activations.of_head();
+                self.linears_with(activations, &[&self.model.head], input, coded, &mut [&mut *out])?;
+            }
             Some(head) => {
                 let vocab = self.model.config.vocab as usize;
                 assert_eq!(out.len(), input.len() / hidden * vocab, "logits of another size");

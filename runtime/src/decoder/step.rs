@@ -14,7 +14,7 @@ use super::profile::Section;
 use super::rotation::alibi_slopes;
 use super::state::DecoderState;
 use crate::error::{Result, RuntimeError};
-use crate::linear::{Adapted, Latents, Products as _};
+use crate::linear::{Adapted, Input, Latents, Products as _};
 use crate::progress::Cancel;
 use crate::weights::{LayerWeights, Linear, Mixer, Model, Norm, Weight};
 use qsf_cpu::Cpu;
@@ -436,11 +436,26 @@ impl Decoder {
         coded: &mut CodedRows,
         outs: &mut [&mut [f32]],
     ) -> Result<()> {
+        self.linears_with(self.activations, linears, input, coded, outs)
+    }
+
+    /// [`Decoder::linears`] with these activations.
+    pub(super) fn linears_with(
+        &self,
+        activations: Activations,
+        linears: &[&Linear],
+        input: &[f32],
+        coded: &mut CodedRows,
+        outs: &mut [&mut [f32]],
+    ) -> Result<()> {
         let mut latents = std::mem::take(&mut coded.latents);
         let began = coded.times.begin();
-        let done = self.adapted_linears(linears, input, coded, &mut latents, outs);
+        let cols = linears[0].weight.cols();
+        let quantized = linears.iter().any(|l| l.weight.has_blocks());
+        let input_rows = coded.input(&self.cpu, activations, input, cols, quantized);
+        let done = self.adapted_linears(linears, &input_rows, &mut latents, outs);
         let weights = linears.iter().map(|linear| &linear.weight);
-        coded.times.end(began, weights, input.len() / linears[0].weight.cols());
+        coded.times.end(began, weights, input.len() / cols);
         coded.latents = latents;
         done
     }
@@ -448,15 +463,11 @@ impl Decoder {
     fn adapted_linears(
         &self,
         linears: &[&Linear],
-        input: &[f32],
-        coded: &mut CodedRows,
+        input: &Input<'_>,
         latents: &mut Latents,
         outs: &mut [&mut [f32]],
     ) -> Result<()> {
-        let cols = linears[0].weight.cols();
-        let quantized = linears.iter().any(|l| l.weight.has_blocks());
-        let input = coded.input(&self.cpu, self.activations, input, cols, quantized);
-        let adapted = Adapted::new(linears.iter().map(|linear| linear.low_rank.as_deref()), &input, latents);
+        let adapted = Adapted::new(linears.iter().map(|linear| linear.low_rank.as_deref()), input, latents);
         let mut resident = [None; MAX_LINEARS];
         for (slot, linear) in resident.iter_mut().zip(linears) {
             *slot = linear.resident();
@@ -465,14 +476,14 @@ impl Decoder {
             && resident[..linears.len()].iter().all(Option::is_some)
         {
             let all = resident.map(|linear| linear.unwrap_or(first));
-            self.cpu.adapted_linears(&all[..linears.len()], &adapted, &input, outs);
+            self.cpu.adapted_linears(&all[..linears.len()], &adapted, input, outs);
             return Ok(());
         }
         for (linear, out) in linears.iter().zip(&mut *outs) {
             let bias = linear.bias.as_deref();
             match &linear.weight {
-                Weight::Resident(tensor) => self.cpu.linear(tensor, bias, &input, out),
-                Weight::Streamed(matrix) => matrix.linear(&self.cpu, bias, &input, out)?,
+                Weight::Resident(tensor) => self.cpu.linear(tensor, bias, input, out),
+                Weight::Streamed(matrix) => matrix.linear(&self.cpu, bias, input, out)?,
             }
         }
         adapted.add_alone(&self.cpu, outs);

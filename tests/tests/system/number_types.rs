@@ -64,17 +64,22 @@ fn activations_of_a_run_are_those_asked_for_or_it_says_why_not() {
     let generate = |args: &str| {
         program("qsf-run").arg(&file).arg("--prompt-ids").arg(&ids).args("-n 4 --temp 0").args(args)
     };
-    assert_eq!(generate("--json").run().json()["activations"], "int8");
+    let system = program("qsf-run").args("--system").run().ok().stdout;
+    let has_wide = system.contains("int8-128-4bit");
+    let default = if has_wide { "int8-128" } else { "int8" };
+    assert_eq!(generate("--json").run().json()["activations"], default, "long prompts are fast by default");
+    assert_eq!(bench(&file, "").run().json()["activations"], default);
+    assert_eq!(generate("--json --ram-budget 100").run().json()["activations"], "int8");
+    assert_eq!(generate("--activations int8 --json").run().json()["activations"], "int8");
     assert_eq!(generate("--activations f32 --json").run().json()["activations"], "f32");
     let refuse = |what: &str, call: Program, parts: &[&str]| refused(what, dir.path(), call, 2, parts);
-    let no_unit = ["--activations int8-128", "avx2", "amx"];
+    let no_unit = ["--activations int8-128", "avx2", "avx512", "amx"];
     if program("qsf-run").args("--system").env("QSF_CPU", "avx2").run().code == 0 {
         refuse("no unit", generate("--activations int8-128").env("QSF_CPU", "avx2"), &no_unit);
         refuse("no unit", bench(&file, "--activations int8-128").env("QSF_CPU", "avx2"), &no_unit);
     }
     refuse("int8 of floats", bench(&model, "--activations int8"), &["--activations int8", "f32"]);
-    let system = program("qsf-run").args("--system").run().ok().stdout;
-    if system.contains("amx-int8-128-4bit") {
+    if has_wide {
         assert_eq!(bench(&file, "--activations int8-128").run().json()["activations"], "int8-128");
         assert_eq!(generate("--activations int8-128 --json").run().json()["activations"], "int8-128");
         refuse(
