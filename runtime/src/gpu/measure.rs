@@ -191,7 +191,8 @@ impl GpuKernelBench {
         let sample = |calls: usize| -> Result<f64> {
             let commands = vec![command.clone(); calls];
             let started = Instant::now();
-            self.dispatcher.wait(self.dispatcher.submit(commands, &Bound::default(), None, None))?;
+            let pass = self.dispatcher.encode(commands, &Bound::default(), None, None);
+            self.dispatcher.wait(self.dispatcher.submit(pass))?;
             Ok(started.elapsed().as_secs_f64() / calls as f64)
         };
         // The first call makes the kernel.

@@ -67,7 +67,7 @@ pub fn matrix_units_are_right(dispatcher: &Dispatcher, square: usize) -> Result<
         mapped_at_creation: false,
     });
     let back = CopyBack { from: &outputs, to: &read_back, bytes: size };
-    let steps = dispatcher.submit(vec![command], &Bound::default(), None, Some(back));
+    let steps = dispatcher.submit(dispatcher.encode(vec![command], &Bound::default(), None, Some(back)));
     let mut found = vec![0; TILE * TILE];
     let read = dispatcher.read(&read_back, steps, &mut found);
     if pollster::block_on(scope.pop()).is_some() {

@@ -70,8 +70,12 @@ pub fn tokens(vocab: u32, count: usize) -> Vec<u32> {
 }
 
 pub fn assert_close(source: &dyn source::WeightSource, name: &str) {
+    assert_close_on(Gpu::open(true).unwrap(), source, name);
+}
+
+pub fn assert_close_on(gpu: Gpu, source: &dyn source::WeightSource, name: &str) {
     let cpu = cpu_decoder(source);
-    let gpu = gpu_decoder(&cpu);
+    let gpu = GpuDecoder::new(gpu, &cpu).unwrap();
     let count = 100.min(source.config().max_positions as usize);
     let tokens = tokens(source.config().vocab, count);
     let (expected, found) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
@@ -273,15 +277,19 @@ fn a_seed_draws_the_same_tokens_as_from_logits_that_come_back() {
 #[test]
 pub fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
     let source = RandomModel::new(llama(), QuantType::Q4);
-    let gpu = gpu_decoder(&cpu_decoder(&source));
-    let prompt = tokens(150, 20);
+    assert_likeliest_are_chosen(&gpu_decoder(&cpu_decoder(&source)));
+}
+
+pub fn assert_likeliest_are_chosen(gpu: &GpuDecoder) {
+    let vocab = gpu.config().vocab;
+    let prompt = tokens(vocab, 20);
     let mut state = gpu.state_with(60, 20, KvTypes::F16.into()).unwrap();
     let request = GenerateRequest { prompt: &prompt, max_tokens: 30, stop_tokens: &[] };
     let mut sampler = Sampler::new(SamplerOptions::greedy());
-    let generated = generate(&gpu, &mut state, request, &mut sampler, |_| Ok(Flow::Continue)).unwrap().tokens;
+    let generated = generate(gpu, &mut state, request, &mut sampler, |_| Ok(Flow::Continue)).unwrap().tokens;
     // What the host chooses must be that too, and again from the cache.
     state.rewind(0).unwrap();
-    let mut logits = vec![0.0; 150];
+    let mut logits = vec![0.0; vocab as usize];
     gpu.forward(&mut state, &prompt).unwrap();
     for token in &generated {
         let row = if state.position() == prompt.len() { 19 } else { 0 };
