@@ -132,7 +132,8 @@ impl GpuDecoder {
     fn put_rows(&self, state: &GpuState, tokens: &[u32]) {
         let buffers = &state.buffers;
         let of_layers = self.model.per_layer.as_ref().map(|inputs| &inputs.embedding);
-        for (rows, to) in [(self.model.embedding.on_host(), &buffers.hidden), (of_layers, &buffers.per_layer.rows)]
+        for (rows, to) in
+            [(self.model.embedding.on_host(), &buffers.hidden), (of_layers, &buffers.per_layer.rows)]
         {
             if let Some(rows) = rows {
                 rows.put(self.gpu(), &self.cpu, tokens, state.position, to);

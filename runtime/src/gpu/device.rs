@@ -183,9 +183,9 @@ impl Gpu {
         self.device.features().contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES)
     }
 
-    /// Largest buffer that a kernel can read as a whole.
+    /// Largest buffer that a kernel can read as a whole, a multiple of what buffers and matrices in them are multiples of.
     pub(super) fn max_buffer_bytes(&self) -> u64 {
-        self.limits.max_buffer_size.min(self.limits.max_storage_buffer_binding_size)
+        self.limits.max_buffer_size.min(self.limits.max_storage_buffer_binding_size) / 16 * 16
     }
 }
 

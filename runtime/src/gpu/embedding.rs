@@ -2,9 +2,8 @@
 
 use super::device::Gpu;
 use super::host_rows::HostRows;
-use super::panels::{codes_of, panel_bytes};
 use super::room::Room;
-use super::weights::GpuMatrix;
+use super::weights::{GpuMatrix, bytes_of};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -50,8 +49,7 @@ impl<'t> Shares<'t> {
     /// # Errors
     /// When the device has not so much memory.
     pub fn of(gpu: &Gpu, others: Vec<&'t Tensor>, embedding: &'t Tensor, tied: bool) -> Result<Shares<'t>> {
-        let bytes = panel_bytes(codes_of(embedding), embedding.rows(), embedding.cols()) as u64;
-        let is_too_large = bytes > gpu.max_buffer_bytes();
+        let is_too_large = bytes_of(embedding) > gpu.max_buffer_bytes();
         let all = |embedding_on_host: bool| {
             let mut matrices = others.clone();
             if tied || !embedding_on_host {

@@ -9,8 +9,8 @@ use super::attention_weights::GpuAttention;
 use super::device::Gpu;
 use super::embedding::{GpuEmbedding, Shares};
 use super::experts::{GpuExperts, check_experts};
-use super::linears::{GpuLinear, norm, not_there, resident, streamed, with_vectors};
 use super::host_rows::HostRows;
+use super::linears::{GpuLinear, norm, not_there, resident, streamed, with_vectors};
 use super::mixer::{GpuRecurrent, upload_recurrent};
 use super::mlp::GpuMlp;
 use super::per_layer::{GpuPerLayer, GpuPerLayerInputs};
@@ -137,11 +137,11 @@ impl GpuModel {
             per_layer.map(|inputs| GpuPerLayerInputs::upload(&mut uploader, inputs)).transpose()?;
         let streams = model.streams.as_ref();
         let streams = streams.map(|ends| GpuStreamEnds::upload(&mut uploader, ends)).transpose()?;
-        let matrix = match embedding_rows.on_device().filter(|_| tied_head) {
-            Some(matrix) => matrix.clone(),
-            None => uploader.matrix(resident(&model.head.weight)?)?,
+        let matrices = match embedding_rows.on_device().filter(|_| tied_head) {
+            Some(matrix) => (matrix.clone(), Vec::new()),
+            None => uploader.pieces(resident(&model.head.weight)?)?,
         };
-        let head = with_vectors(&mut uploader, matrix, &model.head);
+        let head = with_vectors(&mut uploader, matrices, &model.head);
         let final_norm = norm(&mut uploader, config, &model.final_norm);
         let embedding_norm = model.embedding_norm.as_ref().map(|n| norm(&mut uploader, config, n));
         let slopes = (!slopes.is_empty()).then(|| uploader.vector(slopes));

@@ -8,7 +8,6 @@ use qsf_format::{BlockSize, QuantType};
 use wgpu::{BufferDescriptor, BufferUsages, ErrorFilter};
 
 use super::dispatch::{Bound, CopyBack, Dispatcher};
-use super::linears::GpuLinear;
 use super::step::multiply::{Way, many};
 use super::weights::GpuMatrix;
 use super::wgsl::codes::PanelCodes;
@@ -52,13 +51,7 @@ pub fn matrix_units_are_right(dispatcher: &Dispatcher, square: usize) -> Result<
         outliers: None,
     };
     let way = Way { input: &inputs, input_stride: COLS, output: &outputs, output_stride: TILE, first: 0 };
-    let command = many(
-        square,
-        &GpuLinear { matrix, bias: None, updates: Vec::new() },
-        TILE,
-        &way,
-        &buffer(Vec::new(), "probe")?,
-    );
+    let command = many(square, (&matrix, None), TILE, &way, &buffer(Vec::new(), "probe")?);
     let size = outputs.size();
     let read_back = gpu.device.create_buffer(&BufferDescriptor {
         label: Some("probe"),

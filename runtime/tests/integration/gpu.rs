@@ -48,10 +48,12 @@ pub fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Ve
     let mut state = runner.state_with(tokens.len(), 40, kv.into()).unwrap();
     let mut logits = Vec::new();
     let mut run = |state: &mut R::State, tokens: &[u32]| {
-        runner.forward(state, tokens).unwrap();
-        let mut out = vec![0.0; tokens.len() * vocab];
-        runner.logits(state, 0..tokens.len(), &mut out).unwrap();
-        logits.extend(out);
+        for step in tokens.chunks(state.batch()) {
+            runner.forward(state, step).unwrap();
+            let mut out = vec![0.0; step.len() * vocab];
+            runner.logits(state, 0..step.len(), &mut out).unwrap();
+            logits.extend(out);
+        }
     };
     let (prompt, rest) = tokens.split_at(tokens.len() - 8);
     for step in prompt.chunks(37) {
@@ -95,7 +97,7 @@ fn runs_there(path: &Path) -> bool {
 }
 
 /// Those of the repository, or of the folder `QSF_GOLDEN`, but for those that are refused by name.
-fn golden_models() -> Vec<PathBuf> {
+pub fn golden_models() -> Vec<PathBuf> {
     let other = std::env::var_os("QSF_GOLDEN").map(PathBuf::from);
     let least = if other.is_some() { 1 } else { 112 };
     let folder = other.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden"));
@@ -282,8 +284,8 @@ pub fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
 
 pub fn assert_likeliest_are_chosen(gpu: &GpuDecoder) {
     let vocab = gpu.config().vocab;
-    let prompt = tokens(vocab, 20);
-    let mut state = gpu.state_with(60, 20, KvTypes::F16.into()).unwrap();
+    let prompt = tokens(vocab, 12);
+    let mut state = gpu.state_with(60, 12, KvTypes::F16.into()).unwrap();
     let request = GenerateRequest { prompt: &prompt, max_tokens: 30, stop_tokens: &[] };
     let mut sampler = Sampler::new(SamplerOptions::greedy());
     let generated = generate(gpu, &mut state, request, &mut sampler, |_| Ok(Flow::Continue)).unwrap().tokens;
@@ -292,7 +294,7 @@ pub fn assert_likeliest_are_chosen(gpu: &GpuDecoder) {
     let mut logits = vec![0.0; vocab as usize];
     gpu.forward(&mut state, &prompt).unwrap();
     for token in &generated {
-        let row = if state.position() == prompt.len() { 19 } else { 0 };
+        let row = if state.position() == prompt.len() { prompt.len() - 1 } else { 0 };
         gpu.logits(&mut state, row..row + 1, &mut logits).unwrap();
         assert_eq!(sampler.sample(&logits).unwrap(), *token, "{generated:?}");
         gpu.decode(&mut state, *token).unwrap();
