@@ -194,7 +194,7 @@ impl Kernel {
             Kernel::MatVec(_) => 15,
             Kernel::MatMat(_) | Kernel::Streams(_) => 8,
             Kernel::Place(_) => 16,
-            Kernel::Attend(_) => 12,
+            Kernel::Attend(_) => 14,
             Kernel::Route(_) => 9,
             Kernel::Join(_) => 4,
             Kernel::Likeliest(_) | Kernel::Weigh => 3,
