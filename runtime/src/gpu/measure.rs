@@ -146,7 +146,7 @@ impl GpuKernelBench {
         };
         let vectors = Arc::new(gpu.buffer_of(&[], "vectors")?);
         let command = match abilities.square {
-            Some(square) if tokens >= MANY => many(square, (&matrix, None), tokens, &way, &vectors),
+            Some(square) if tokens >= MANY => many((square, None), (&matrix, None), tokens, &way, &vectors),
             _ => {
                 let rows = TokenRows { input: 0, output: 0, count: tokens };
                 few(abilities, (&matrix, None), rows, Output::Store, &way, &vectors)

@@ -47,6 +47,8 @@ pub struct Buffers {
     pub hidden: Arc<Buffer>,
     pub projected: Arc<Buffer>,
     pub normed: Arc<Buffer>,
+    /// What makes inputs of matrix units such that f16 has them.
+    pub factors: Arc<Buffer>,
     pub qkv: Arc<Buffer>,
     /// Keys and values of each layer.
     pub caches: Vec<LayerCache>,
@@ -190,6 +192,7 @@ impl Buffers {
             hidden: floats(batch * hidden, "activations")?,
             projected: floats(batch * hidden, "activations")?,
             normed: floats(batch * padded(hidden), "activations")?,
+            factors: floats(batch, "activations")?,
             qkv: floats(batch * qkv, "activations")?,
             caches: kept.caches.clone(),
             parts: floats(

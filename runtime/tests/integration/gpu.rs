@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType};
+use qsf_format::{
+    Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType, TensorId, TensorKind,
+};
 use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
 use qsf_runtime::eval::{GoldenExpectation, compare_golden};
 use qsf_runtime::generate::{Flow, GenerateRequest, generate};
@@ -189,6 +191,54 @@ pub fn llama() -> ModelConfig {
 fn every_type_is_multiplied_with() {
     for quant in QuantType::ALL {
         assert_close(&RandomModel::new(llama(), quant), quant.name());
+    }
+}
+
+/// Gains of norms before feed-forwards are 3000 times as large, so that products of gates are some 10^6.
+struct LargeGates(RandomModel);
+
+impl source::WeightSource for LargeGates {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn config(&self) -> &ModelConfig {
+        self.0.config()
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn chat_template(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn tensors(&self) -> &[source::TensorInfo] {
+        self.0.tensors()
+    }
+
+    fn load(&self, id: TensorId) -> qsf_runtime::Result<source::Tensor> {
+        let tensor = self.0.load(id)?;
+        if id.kind != TensorKind::FfnNorm {
+            return Ok(tensor);
+        }
+        let gains: Vec<f32> = tensor.to_f32().iter().map(|gain| 3000.0 * gain).collect();
+        Ok(source::Tensor::from_f32(tensor.rows(), tensor.cols(), &gains))
+    }
+
+    fn release(&self, _: Option<u32>) {}
+}
+
+/// On matrix units inputs are f16, which has nothing above 65504.
+#[test]
+fn products_of_gates_are_of_any_size() {
+    for quant in [QuantType::F32, QuantType::Q4] {
+        assert_close(&LargeGates(RandomModel::new(llama(), quant)), &format!("large gates, {quant}"));
     }
 }
 

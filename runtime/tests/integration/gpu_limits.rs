@@ -94,7 +94,8 @@ fn steps_have_as_many_tokens_as_buffers_have_room_for() {
 
 #[test]
 fn a_context_that_no_buffer_can_have_is_refused_with_what_to_do() {
-    let gpu = GpuDecoder::new(small(60_000), &cpu_decoder(&RandomModel::new(llama(), QuantType::Q4))).unwrap();
+    let gpu =
+        GpuDecoder::new(small(60_000), &cpu_decoder(&RandomModel::new(llama(), QuantType::Q4))).unwrap();
     assert!(gpu.state_with(600, 1, KvTypes::F16.into()).is_ok());
     // 2 x 24 f16 of each position.
     let Err(error) = gpu.state_with(640, 1, KvTypes::F16.into()) else { panic!("accepted") };

@@ -71,11 +71,14 @@ impl Recorder<'_> {
         }
         let way =
             Way { input: activated, input_stride: stride, output: made, output_stride: hidden, first: 0 };
-        // Squares, which no norm makes small.
         match function {
-            Function::Named(Activation::Relu2 | Activation::Xielu) if norm.is_none() => {
+            _ if norm.is_some() => self.linear(down, tokens, &way),
+            // Squares, nearly always larger than others.
+            Function::Named(Activation::Relu2 | Activation::Xielu) => {
                 self.linear_of_any_size(down, tokens, &way);
             }
+            // Products of two values, some of them large now and then.
+            Function::Named(_) if *gated => self.linear_within_f16(down, tokens, &way),
             _ => self.linear(down, tokens, &way),
         }
     }

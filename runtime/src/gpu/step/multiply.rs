@@ -61,7 +61,19 @@ impl Recorder<'_> {
     /// A matrix over the input rows from `start` on, as many as `tokens`.
     pub(super) fn linear_from(&mut self, linear: &GpuLinear, start: usize, tokens: usize, way: &Way<'_>) {
         let square = self.abilities.square.filter(|_| start == 0 && tokens >= MANY);
-        self.all_pieces(linear, square, start, tokens, way);
+        self.all_pieces(linear, square.map(|square| (square, None)), start, tokens, way);
+    }
+
+    /// A matrix over inputs of which some may be larger than f16 has: where these are rounded to it, the inputs of such a token are first
+    /// multiplied with a power of two, which rounds nothing else.
+    pub(super) fn linear_within_f16(&mut self, linear: &GpuLinear, tokens: usize, way: &Way<'_>) {
+        let Some(square) = self.abilities.square.filter(|_| tokens >= MANY) else {
+            return self.linear(linear, tokens, way);
+        };
+        let factors = &self.state.buffers.factors;
+        let job = [linear.matrix.cols, way.input_stride as u32];
+        self.push(Kernel::Limit, &[way.input, factors], &job, (tokens as u32, 1, 1));
+        self.all_pieces(linear, Some((square, Some(factors))), 0, tokens, way);
     }
 
     /// A matrix over inputs that are as large as they happen to be, and so never rounded to f16, which has nothing above 65504.
@@ -69,21 +81,21 @@ impl Recorder<'_> {
         self.all_pieces(linear, None, 0, tokens, way);
     }
 
-    /// All rows of a matrix, on matrix units of this square where it is given, with what is added to them.
+    /// All rows of a matrix, on matrix units where these are given, with what is added to them.
     fn all_pieces(
         &mut self,
         linear: &GpuLinear,
-        square: Option<usize>,
+        units: Option<Units<'_>>,
         start: usize,
         tokens: usize,
         way: &Way<'_>,
     ) {
         let mut of_piece = *way;
         for (matrix, bias) in linear.pieces() {
-            match square {
-                Some(square) => {
+            match units {
+                Some(units) => {
                     let vectors = &self.model.vectors;
-                    self.commands.push(many(square, (matrix, bias), tokens, &of_piece, vectors));
+                    self.commands.push(many(units, (matrix, bias), tokens, &of_piece, vectors));
                 }
                 None => self.by_few((matrix, bias), start, tokens, Output::Store, &of_piece),
             }
@@ -188,15 +200,18 @@ impl Recorder<'_> {
     }
 }
 
-/// A matrix times many rows, on matrix units of squares with this side.
+/// Matrix units: the side of their squares, and what inputs of each token are multiplied with where they can be too large.
+pub type Units<'a> = (usize, Option<&'a Arc<Buffer>>);
+
+/// A matrix times many rows, on matrix units.
 pub fn many(
-    square: usize,
+    (square, factors): Units<'_>,
     (matrix, bias): (&GpuMatrix, Option<u32>),
     tokens: usize,
     way: &Way<'_>,
     vectors: &Arc<Buffer>,
 ) -> Command {
-    let kernel = MatMat { codes: matrix.codes, bias: bias.is_some(), square };
+    let kernel = MatMat { codes: matrix.codes, bias: bias.is_some(), scaled: factors.is_some(), square };
     let job = [
         matrix.at,
         matrix.superblocks(),
@@ -209,7 +224,9 @@ pub fn many(
     ];
     let tiles = |count: usize| count.div_ceil(mat_mat::TILE) as u32;
     let groups = (tiles(matrix.rows as usize), tiles(tokens), 1);
-    Command::new(Kernel::MatMat(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
+    let mut bound = vec![&matrix.buffer, way.input, way.output, vectors];
+    bound.extend(factors);
+    Command::new(Kernel::MatMat(kernel), &bound, &job, groups)
 }
 
 /// A matrix over rows of a few tokens, or of any number of whole tiles of [`FEW`].

@@ -4,6 +4,7 @@
 mod attention;
 mod experts;
 mod likeliest;
+mod limit;
 mod route;
 
 use std::sync::Arc;
