@@ -100,7 +100,7 @@ fn a_context_that_no_buffer_can_have_is_refused_with_what_to_do() {
     // 2 x 24 f16 of each position.
     let Err(error) = gpu.state_with(640, 1, KvTypes::F16.into()) else { panic!("accepted") };
     let text = error.to_string();
-    assert!(text.contains("59984 bytes at most: 61440") && text.contains("smaller --ctx-size"), "{text}");
+    assert!(text.contains("60000 bytes at most: 61440") && text.contains("smaller --ctx-size"), "{text}");
     assert!(gpu.state_with(640, 1, KvTypes::EIGHT_BIT.into()).is_ok());
 }
 
