@@ -94,14 +94,14 @@ fn steps_have_as_many_tokens_as_buffers_have_room_for() {
 
 #[test]
 fn a_context_that_no_buffer_can_have_is_refused_with_what_to_do() {
-    let gpu =
-        GpuDecoder::new(small(60_000), &cpu_decoder(&RandomModel::new(llama(), QuantType::Q4))).unwrap();
-    assert!(gpu.state_with(600, 1, KvTypes::F16.into()).is_ok());
-    // 2 x 24 f16 of each position.
-    let Err(error) = gpu.state_with(640, 1, KvTypes::F16.into()) else { panic!("accepted") };
+    let source = RandomModel::new(ModelConfig { kv_heads: 6, ..llama() }, QuantType::Q4);
+    let gpu = GpuDecoder::new(small(60_000), &cpu_decoder(&source)).unwrap();
+    assert!(gpu.state_with(200, 1, KvTypes::F16.into()).is_ok());
+    // 6 x 24 f16 of each position.
+    let Err(error) = gpu.state_with(220, 1, KvTypes::F16.into()) else { panic!("accepted") };
     let text = error.to_string();
-    assert!(text.contains("60000 bytes at most: 61440") && text.contains("smaller --ctx-size"), "{text}");
-    assert!(gpu.state_with(640, 1, KvTypes::EIGHT_BIT.into()).is_ok());
+    assert!(text.contains("60000 bytes at most: 63360") && text.contains("smaller --ctx-size"), "{text}");
+    assert!(gpu.state_with(220, 1, KvTypes::EIGHT_BIT.into()).is_ok());
 }
 
 #[test]
