@@ -67,7 +67,7 @@ impl GpuAttention {
     /// Values of a row: of queries, keys, values and gates of a token.
     pub fn row(&self) -> usize {
         let queries = self.latent.iter().flat_map(|latent| &latent.queries).map(|[_, up]| up);
-        self.qkv.iter().chain(queries).map(|linear| linear.matrix.rows as usize).sum()
+        self.qkv.iter().chain(queries).map(|linear| linear.rows() as usize).sum()
     }
 }
 

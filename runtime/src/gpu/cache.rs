@@ -47,6 +47,9 @@ impl CacheType {
     }
 }
 
+/// What it is called where there is no room for it.
+const NAME: &str = "key/value cache (a smaller --ctx-size or --kv-type 8bit needs less)";
+
 impl LayerCache {
     /// Room for `context` positions of a layer of this shape.
     ///
@@ -62,7 +65,7 @@ impl LayerCache {
         let positions = kv_heads * context;
         let words = |count: usize| {
             let bytes = 4 * (positions * count) as u64;
-            Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(bytes, "key/value cache")?))
+            Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(bytes, NAME)?))
         };
         let scales = |dims: [usize; 2]| words(dims.map(scale_words).iter().sum()).map(Some);
         let (row, scales): (fn(usize) -> usize, _) = match cache_type {

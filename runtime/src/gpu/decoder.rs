@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use qsf_format::ModelConfig;
-use wgpu::{Buffer, SubmissionIndex};
+use wgpu::{Buffer, CommandBuffer, SubmissionIndex};
 
 use super::cache::CacheType;
 use super::device::{Abilities, Gpu};
@@ -27,6 +27,12 @@ use qsf_cpu::Cpu;
 
 /// Workgroups in one dimension of a dispatch: WebGPU promises that many (section 3.6.2, `maxComputeWorkgroupsPerDimension`).
 const MOST_ROWS_OF_GROUPS: usize = 65_535;
+
+/// A pass that was recorded, and takes times if anybody asks for them.
+struct Pass {
+    commands: CommandBuffer,
+    times: Option<Times>,
+}
 
 /// Runs a model on a graphics processor. Clones share what is there.
 #[derive(Clone)]
@@ -91,14 +97,48 @@ impl GpuDecoder {
         record: impl FnOnce(&mut Recorder<'_>),
         back: Option<(&Arc<Buffer>, u64)>,
     ) -> SubmissionIndex {
+        let pass = self.recorded(state, record, back);
+        self.hand_over(state, pass)
+    }
+
+    /// Records one pass.
+    fn recorded(
+        &self,
+        state: &GpuState,
+        record: impl FnOnce(&mut Recorder<'_>),
+        back: Option<(&Arc<Buffer>, u64)>,
+    ) -> Pass {
         let commands = self.commands(state, record);
         let kernels = commands.iter().map(|command| command.kernel);
         let gpu = self.gpu();
         let times = if state.profile.is_on() { Times::new(gpu, kernels, back.is_some()) } else { None };
         let back = back.map(|(from, bytes)| CopyBack { from, to: &state.buffers.read_back, bytes });
-        let steps = self.dispatcher.submit(commands, &state.bound, times.as_ref(), back);
-        times.iter().for_each(|times| times.count(gpu, steps.clone(), &mut state.profile));
+        Pass { commands: self.dispatcher.encode(commands, &state.bound, times.as_ref(), back), times }
+    }
+
+    fn hand_over(&self, state: &mut GpuState, pass: Pass) -> SubmissionIndex {
+        let Pass { commands, times } = pass;
+        let steps = self.dispatcher.submit(commands);
+        times.iter().for_each(|times| times.count(self.gpu(), steps.clone(), &mut state.profile));
         steps
+    }
+
+    /// Whether a step needs rows that the processor decodes, and so cannot begin before it knows the tokens.
+    fn waits_for_tokens(&self) -> bool {
+        self.model.per_layer.is_some() || self.model.embedding.on_host().is_some()
+    }
+
+    /// Decodes what the processor has of tokens, for the step that is handed over next.
+    fn put_rows(&self, state: &GpuState, tokens: &[u32]) {
+        let buffers = &state.buffers;
+        let of_layers = self.model.per_layer.as_ref().map(|inputs| &inputs.embedding);
+        for (rows, to) in
+            [(self.model.embedding.on_host(), &buffers.hidden), (of_layers, &buffers.per_layer.rows)]
+        {
+            if let Some(rows) = rows {
+                rows.put(self.gpu(), &self.cpu, tokens, state.position, to);
+            }
+        }
     }
 
     fn commands(&self, state: &GpuState, record: impl FnOnce(&mut Recorder<'_>)) -> Vec<Command> {
@@ -229,6 +269,7 @@ impl Runner for GpuDecoder {
         if ahead.is_none() || ahead != tokens.first().copied() || tokens.len() > 1 {
             let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
             self.gpu().queue.write_buffer(&state.buffers.tokens, 0, &bytes);
+            self.put_rows(state, tokens);
             self.run(state, |recorder| recorder.layers(tokens.len()), None);
         }
         state.recurrent.commit();
@@ -251,8 +292,8 @@ impl Runner for GpuDecoder {
         Ok(())
     }
 
-    /// The likeliest token is chosen on the device, which goes on with it at once: the host learns of it meanwhile. For other samplers
-    /// the likeliest tokens come back where these may be enough to choose one.
+    /// The likeliest token is chosen on the device, which goes on with it at once: the host learns of it meanwhile, or has the next step
+    /// recorded and hands it over when it knows the token. For other samplers the likeliest tokens come back where these may be enough to choose one.
     fn sample(
         &self,
         state: &mut GpuState,
@@ -275,14 +316,19 @@ impl Runner for GpuDecoder {
         let tokens = state.buffers.tokens.clone();
         let steps = self.run(state, choose, Some((&tokens, 4)));
         let goes_on = state.position < state.context();
-        if goes_on {
-            self.run(state, |recorder| recorder.layers(1), None);
+        let mut next = goes_on.then(|| self.recorded(state, |recorder| recorder.layers(1), None));
+        if !self.waits_for_tokens() {
+            next.take().map(|pass| self.hand_over(state, pass));
         }
         let mut token = [0];
         self.dispatcher.read(&state.buffers.read_back, steps, &mut token)?;
         if token == [choose::NONE] {
             let what = "no usable logit (all are NaN or negative infinity)".to_owned();
             return Err(RuntimeError::NotANumber { what });
+        }
+        if let Some(pass) = next {
+            self.put_rows(state, &token);
+            self.hand_over(state, pass);
         }
         state.ahead = goes_on.then_some(token[0]);
         Ok(token[0])

@@ -70,6 +70,26 @@ impl Gpu {
     /// # Errors
     /// When there is none, or it has not what models need.
     pub fn open(allow_cpu: bool) -> Result<Gpu> {
+        Gpu::open_within(allow_cpu, |limits| limits)
+    }
+
+    /// Opens it as a device that has no more than WebGPU promises everywhere (section 3.6.2, but for immediates), and no buffer above
+    /// `most_bytes`: what tests run as if it was one.
+    ///
+    /// # Errors
+    /// When there is none, or it has not what models need.
+    pub fn open_small(allow_cpu: bool, most_bytes: u64) -> Result<Gpu> {
+        let promised = Limits::default();
+        Gpu::open_within(allow_cpu, |limits| Limits {
+            max_buffer_size: most_bytes.min(limits.max_buffer_size),
+            max_storage_buffer_binding_size: most_bytes.min(limits.max_storage_buffer_binding_size),
+            max_immediate_size: limits.max_immediate_size,
+            ..promised
+        })
+    }
+
+    /// Opens the fastest adapter with what `choose` makes of its limits.
+    fn open_within(allow_cpu: bool, choose: impl FnOnce(Limits) -> Limits) -> Result<Gpu> {
         let options = RequestAdapterOptions {
             power_preference: PowerPreference::HighPerformance,
             ..Default::default()
@@ -83,7 +103,7 @@ impl Gpu {
                 adapter.get_info().name
             )));
         }
-        let summary = summary(&adapter);
+        let mut summary = summary(&adapter);
         if !summary.usable {
             return Err(none(format!(
                 "'{}' has no immediates (push constants), or no f16 in buffers",
@@ -105,8 +125,10 @@ impl Gpu {
             // SAFETY: matrices are loaded and stored inside of their arrays, by every lane of a subgroup alike.
             experimental_features = unsafe { ExperimentalFeatures::enabled() };
         }
-        let mut limits = adapter.limits();
+        let mut limits = choose(adapter.limits());
         limits.max_immediate_size = IMMEDIATE_BYTES;
+        summary.max_buffer_bytes = limits.max_buffer_size;
+        summary.max_binding_bytes = limits.max_storage_buffer_binding_size;
         let descriptor = DeviceDescriptor {
             label: Some("qsf"),
             required_features,
@@ -161,9 +183,9 @@ impl Gpu {
         self.device.features().contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES)
     }
 
-    /// Largest buffer that a kernel can read as a whole.
+    /// Largest buffer that a kernel can read as a whole, a multiple of what buffers and matrices in them are multiples of.
     pub(super) fn max_buffer_bytes(&self) -> u64 {
-        self.limits.max_buffer_size.min(self.limits.max_storage_buffer_binding_size)
+        self.limits.max_buffer_size.min(self.limits.max_storage_buffer_binding_size) / 16 * 16
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use qsf_format::CodeTables;
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, Buffer, ComputePassDescriptor, MapMode, PollType,
-    SubmissionIndex,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, Buffer, CommandBuffer, ComputePassDescriptor, MapMode,
+    PollType, SubmissionIndex,
 };
 
 use super::device::Gpu;
@@ -42,14 +42,14 @@ impl Dispatcher {
         Dispatcher { gpu, kernels }
     }
 
-    /// Hands one pass over.
-    pub fn submit(
+    /// Makes one pass, which runs when it is handed over.
+    pub fn encode(
         &self,
         commands: Vec<Command>,
         bound: &Bound,
         times: Option<&Times>,
         back: Option<CopyBack<'_>>,
-    ) -> SubmissionIndex {
+    ) -> CommandBuffer {
         let mut bound = bound.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         {
@@ -76,7 +76,12 @@ impl Dispatcher {
             encoder.copy_buffer_to_buffer(from, 0, to, 0, bytes);
         }
         times.iter().for_each(|times| times.resolve(&mut encoder));
-        self.gpu.queue.submit([encoder.finish()])
+        encoder.finish()
+    }
+
+    /// Hands a pass over.
+    pub fn submit(&self, pass: CommandBuffer) -> SubmissionIndex {
+        self.gpu.queue.submit([pass])
     }
 
     /// Waits for what was handed over last of `steps`.

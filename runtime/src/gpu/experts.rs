@@ -1,8 +1,13 @@
 //! Mixtures of experts in buffers of the graphics processor.
 //!
-//! Matrices of a layer's experts follow each other, so that a kernel finds those of any expert by its number.
+//! Matrices of a layer's experts follow each other, so that a kernel finds those of any expert by its number. Where a buffer cannot have
+//! all, some experts are in the next one.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use qsf_format::{Experts, ModelConfig};
+use wgpu::Buffer;
 
 use super::linears::{GpuLinear, GpuLowRank, linear, norm, not_there, resident};
 use super::mlp::{GpuMlp, function};
@@ -47,10 +52,22 @@ pub struct GpuStack {
     pub matrix: GpuMatrix,
     /// Words from one expert's to the next.
     pub words: u32,
+    /// Where they are.
+    pub pieces: Vec<StackPiece>,
     /// Where biases begin, those of all experts behind each other.
     pub bias: Option<u32>,
     /// What adapters add to the first; the others have the same rank, and follow.
     pub update: Option<GpuLowRank>,
+}
+
+/// Matrices of some experts, in one buffer.
+pub struct StackPiece {
+    /// The buffer.
+    pub buffer: Arc<Buffer>,
+    /// First word of the first matrix there.
+    pub at: u32,
+    /// Whose they are.
+    pub experts: Range<u32>,
 }
 
 /// What all tokens go through.
@@ -104,7 +121,7 @@ impl GpuExperts {
             factors: beside.as_ref().map(|beside| uploader.vector(&beside.scale)),
             inner: GpuInner::upload(uploader, &gates, &ups)?,
             function: function(between),
-            down: GpuStack::upload(uploader, &of_each(|expert| Some(&expert.down)))?,
+            down: GpuStack::upload(uploader, &of_each(|expert| Some(&expert.down)), 1)?,
             shared: match shared {
                 Some(Shared { router, mlp: of_all }) => Some(GpuShared {
                     router: router.as_ref().map(|router| linear(uploader, router)).transpose()?,
@@ -134,38 +151,43 @@ impl GpuBeside {
 impl GpuInner {
     fn upload(uploader: &mut Uploader<'_>, gates: &[&Linear], ups: &[&Linear]) -> Result<GpuInner> {
         if gates.is_empty() {
-            return Ok(GpuInner::Apart(None, GpuStack::upload(uploader, ups)?));
+            return Ok(GpuInner::Apart(None, GpuStack::upload(uploader, ups, 1)?));
         }
         let both: Vec<&Linear> = gates.iter().zip(ups).flat_map(|(gate, up)| [*gate, *up]).collect();
         if are_plain(&both)? && shape(resident(&gates[0].weight)?) == shape(resident(&ups[0].weight)?) {
-            let mut stack = GpuStack::upload(uploader, &both)?;
-            stack.words *= 2;
-            return Ok(GpuInner::Joined(stack));
+            return Ok(GpuInner::Joined(GpuStack::upload(uploader, &both, 2)?));
         }
-        let gates = GpuStack::upload(uploader, gates)?;
-        Ok(GpuInner::Apart(Some(gates), GpuStack::upload(uploader, ups)?))
+        let gates = GpuStack::upload(uploader, gates, 1)?;
+        Ok(GpuInner::Apart(Some(gates), GpuStack::upload(uploader, ups, 1)?))
     }
 }
 
 impl GpuStack {
-    /// Matrices of one shape and type, each behind the one before.
+    /// Matrices of one shape and type, each behind the one before, of which an expert has so many. Those of an expert are in one buffer.
     ///
     /// # Errors
-    /// When they do not fit, or are not alike.
-    pub fn upload(uploader: &mut Uploader<'_>, linears: &[&Linear]) -> Result<GpuStack> {
+    /// When those of one do not fit, or they are not alike.
+    pub fn upload(uploader: &mut Uploader<'_>, linears: &[&Linear], of_expert: usize) -> Result<GpuStack> {
         let tensors = linears.iter().map(|linear| resident(&linear.weight)).collect::<Result<Vec<_>>>()?;
         let Some(first) = tensors.first() else { return Err(unlike("that are none")) };
         if tensors.iter().any(|tensor| shape(tensor) != shape(first)) {
             return Err(unlike("of several types or shapes"));
         }
-        uploader.keep_together(&tensors)?;
-        let mut matrix = uploader.panels(first)?;
-        for tensor in &tensors[1..] {
-            uploader.panels(tensor)?;
+        let (mut matrices, mut pieces) = (Vec::new(), Vec::new());
+        for run in tensors.chunks(of_expert * uploader.most_together(&tensors[..of_expert])?) {
+            uploader.keep_together(run)?;
+            let begin = matrices.len();
+            for tensor in run {
+                matrices.push(uploader.panels(tensor)?);
+            }
+            let GpuMatrix { buffer, at, .. } = &matrices[begin];
+            let experts = (begin / of_expert) as u32..(matrices.len() / of_expert) as u32;
+            pieces.push(StackPiece { buffer: buffer.clone(), at: *at, experts });
         }
-        matrix.outliers = uploader.outliers(&tensors)?;
+        let matrix = GpuMatrix { outliers: uploader.outliers(&tensors)?, ..matrices.swap_remove(0) };
         Ok(GpuStack {
-            words: matrix.words(matrix.rows),
+            words: matrix.words(matrix.rows) * of_expert as u32,
+            pieces,
             bias: biases(uploader, linears),
             update: update(uploader, linears),
             matrix,

@@ -26,7 +26,7 @@ use super::wgsl::place::Place;
 use super::wgsl::recurrence::Recurrence;
 use super::wgsl::route::Route;
 use super::wgsl::streams::Streams;
-use super::wgsl::{cut_off, experts, pointwise, sum};
+use super::wgsl::{cut_off, experts, limit, pointwise, sum};
 
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,6 +73,8 @@ pub enum Kernel {
     Streams(Streams),
     /// Gates become 0 below a limit.
     CutOff,
+    /// What makes inputs such that f16 has them.
+    Limit,
     /// Outliers; with inputs, those of experts that were chosen.
     Outliers(Option<Inputs>),
     /// What adapters add to a matrix; with inputs, to those of experts that were chosen.
@@ -122,6 +124,7 @@ impl Kernel {
             Kernel::SplitQueries => pointwise::split_queries(),
             Kernel::Streams(kernel) => kernel.wgsl(),
             Kernel::CutOff => cut_off::wgsl(),
+            Kernel::Limit => limit::wgsl(),
             Kernel::Outliers(experts) => pointwise::outliers(experts),
             Kernel::LowRank(step, experts) => step.wgsl(experts),
             Kernel::Route(kernel) => kernel.wgsl(),
@@ -141,6 +144,7 @@ impl Kernel {
             Kernel::MatVec(MatVec { experts: Some(Inputs::OfToken | Inputs::OfChoice), .. }) => {
                 &[true, true, false, true, true]
             }
+            Kernel::MatMat(MatMat { scaled: true, .. }) => &[true, true, false, true, true],
             Kernel::Embed(_) | Kernel::MatVec(_) | Kernel::MatMat(_) => &[true, true, false, true],
             Kernel::AddAndNorm(_) => &[false, true, false, true],
             Kernel::Place(Place { eight_bit: true, .. }) => &[false, false, false, true, true, false],
@@ -155,6 +159,7 @@ impl Kernel {
             | Kernel::Likeliest(_)
             | Kernel::Tiles(..)
             | Kernel::AddShared(false)
+            | Kernel::Limit
             | Kernel::Sum => &[true, false],
             Kernel::Route(_)
             | Kernel::Weigh
@@ -190,10 +195,11 @@ impl Kernel {
             | Kernel::PerLayer(_) => 4,
             Kernel::AddAndNorm(_) | Kernel::MixerGate(_) => 7,
             Kernel::CutOff => 3,
-            Kernel::Recurrence(_) | Kernel::MatVec(_) => 13,
+            Kernel::Recurrence(_) => 13,
+            Kernel::MatVec(_) => 15,
             Kernel::MatMat(_) | Kernel::Streams(_) => 8,
             Kernel::Place(_) => 16,
-            Kernel::Attend(_) => 12,
+            Kernel::Attend(_) => 14,
             Kernel::Route(_) => 9,
             Kernel::Join(_) => 4,
             Kernel::Likeliest(_) | Kernel::Weigh => 3,
@@ -203,6 +209,7 @@ impl Kernel {
             | Kernel::Choose(_)
             | Kernel::Tiles(..)
             | Kernel::Gather(_)
+            | Kernel::Limit
             | Kernel::Sum => 2,
             Kernel::Outliers(_) => 9,
         }

@@ -11,7 +11,7 @@ use super::input_rows::InputRows;
 use super::linears::{GpuLinear, linear};
 use super::weights::Uploader;
 use crate::error::Result;
-use crate::weights::{AttentionWeights, LatentWeights};
+use crate::weights::{AttentionWeights, LatentWeights, Linear};
 
 /// Matrices that only attention by way of latents has.
 pub struct GpuLatent {
@@ -38,12 +38,13 @@ impl GpuLatent {
             Some(down) => Some([linear(uploader, down)?, linear(uploader, &weights.q)?]),
             None => None,
         };
-        Ok(GpuLatent {
-            queries,
-            k_up: GpuStack::upload(uploader, &k_up.iter().collect::<Vec<_>>())?,
-            v_up: GpuStack::upload(uploader, &v_up.iter().collect::<Vec<_>>())?,
-        })
+        Ok(GpuLatent { queries, k_up: of_heads(uploader, k_up)?, v_up: of_heads(uploader, v_up)? })
     }
+}
+
+/// A matrix for each head, all of them in one buffer.
+fn of_heads(uploader: &mut Uploader<'_>, heads: &[Linear]) -> Result<GpuStack> {
+    GpuStack::upload(uploader, &heads.iter().collect::<Vec<_>>(), heads.len())
 }
 
 /// What is computed on the way; nothing of use without latents.

@@ -10,12 +10,31 @@ use crate::weights::{Linear, Norm, Weight};
 /// A matrix and its bias.
 #[derive(Clone)]
 pub struct GpuLinear {
-    /// The matrix.
+    /// The matrix, or the first rows of one that no buffer can have.
     pub matrix: GpuMatrix,
+    /// Its other rows.
+    pub below: Vec<GpuMatrix>,
     /// Where the bias begins among the vectors.
     pub bias: Option<u32>,
     /// What adapters add, each to some of the rows.
     pub updates: Vec<GpuLowRank>,
+}
+
+impl GpuLinear {
+    /// Rows of all of it.
+    pub fn rows(&self) -> u32 {
+        self.pieces().map(|(matrix, _)| matrix.rows).sum()
+    }
+
+    /// What is in one buffer each, with where its part of the bias begins.
+    pub fn pieces(&self) -> impl Iterator<Item = (&GpuMatrix, Option<u32>)> {
+        let mut bias = self.bias;
+        [&self.matrix].into_iter().chain(&self.below).map(move |matrix| {
+            let own = bias;
+            bias = bias.map(|at| at + matrix.rows);
+            (matrix, own)
+        })
+    }
 }
 
 /// What adapters add to some rows of a matrix: two narrow matrices among the vectors.
@@ -34,14 +53,18 @@ pub struct GpuLowRank {
 
 /// A matrix with all that belongs to it.
 pub fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
-    let matrix = uploader.matrix(resident(&linear.weight)?)?;
-    Ok(with_vectors(uploader, matrix, linear))
+    let matrices = uploader.pieces(resident(&linear.weight)?)?;
+    Ok(with_vectors(uploader, matrices, linear))
 }
 
-/// A matrix with its bias and what adapters add to it.
-pub fn with_vectors(uploader: &mut Uploader<'_>, matrix: GpuMatrix, linear: &Linear) -> GpuLinear {
+/// A matrix, and what is below it, with its bias and what adapters add to it.
+pub fn with_vectors(
+    uploader: &mut Uploader<'_>,
+    (matrix, below): (GpuMatrix, Vec<GpuMatrix>),
+    linear: &Linear,
+) -> GpuLinear {
     let bias = linear.bias.as_deref().map(|bias| uploader.vector(bias));
-    GpuLinear { matrix, bias, updates: update(uploader, linear).into_iter().collect() }
+    GpuLinear { matrix, below, bias, updates: update(uploader, linear).into_iter().collect() }
 }
 
 /// What adapters add to a matrix.
@@ -70,14 +93,16 @@ pub fn stack<'a>(
     let all_or_none = biases.iter().all(|bias| bias.is_some() == biases[0].is_some());
     let mut stacked: Vec<GpuLinear> = Vec::new();
     for (linear, bias) in linears.into_iter().zip(biases) {
-        let matrix = uploader.matrix(resident(&linear.weight)?)?;
-        let (mut first, mut below) = (0, Some(matrix));
-        if let Some(above) = stacked.last_mut().filter(|_| all_or_none) {
+        let (matrix, below) = uploader.pieces(resident(&linear.weight)?)?;
+        let (mut first, mut apart) = (0, Some(matrix));
+        let above =
+            stacked.last_mut().filter(|above| all_or_none && below.is_empty() && above.below.is_empty());
+        if let Some(above) = above {
             first = above.matrix.rows;
-            below = below.and_then(|matrix| above.matrix.join(matrix));
+            apart = apart.and_then(|matrix| above.matrix.join(matrix));
         }
-        if let Some(matrix) = below {
-            stacked.push(GpuLinear { matrix, bias, updates: Vec::new() });
+        if let Some(matrix) = apart {
+            stacked.push(GpuLinear { matrix, below, bias, updates: Vec::new() });
             first = 0;
         }
         if let (Some(to), Some(update)) = (stacked.last_mut(), update(uploader, linear)) {

@@ -11,7 +11,6 @@ use wgpu::Buffer;
 use super::device::Gpu;
 use super::dispatch::{Bound, Dispatcher};
 use super::kernels::Kernel;
-use super::linears::GpuLinear;
 use super::panels::panel_bytes;
 use super::step::multiply::{TokenRows, Way, few, many};
 use super::step::{Command, MANY, padded};
@@ -135,7 +134,6 @@ impl GpuKernelBench {
             codes,
             outliers: None,
         };
-        let linear = GpuLinear { matrix, bias: None, updates: Vec::new() };
         let inputs: Vec<u32> = (0..tokens * padded(COLS))
             .map(|i| (((i * 7_919) % 2_003) as f32 / 1e3 - 1.0).to_bits())
             .collect();
@@ -148,10 +146,10 @@ impl GpuKernelBench {
         };
         let vectors = Arc::new(gpu.buffer_of(&[], "vectors")?);
         let command = match abilities.square {
-            Some(square) if tokens >= MANY => many(square, &linear, tokens, &way, &vectors),
+            Some(square) if tokens >= MANY => many((square, None), (&matrix, None), tokens, &way, &vectors),
             _ => {
                 let rows = TokenRows { input: 0, output: 0, count: tokens };
-                few(abilities, &linear, rows, Output::Store, &way, &vectors)
+                few(abilities, (&matrix, None), rows, Output::Store, &way, &vectors)
             }
         };
         let seconds = self.seconds(&command)?;
@@ -191,7 +189,8 @@ impl GpuKernelBench {
         let sample = |calls: usize| -> Result<f64> {
             let commands = vec![command.clone(); calls];
             let started = Instant::now();
-            self.dispatcher.wait(self.dispatcher.submit(commands, &Bound::default(), None, None))?;
+            let pass = self.dispatcher.encode(commands, &Bound::default(), None, None);
+            self.dispatcher.wait(self.dispatcher.submit(pass))?;
             Ok(started.elapsed().as_secs_f64() / calls as f64)
         };
         // The first call makes the kernel.

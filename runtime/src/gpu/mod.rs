@@ -14,6 +14,7 @@
 //! | `model`, `attention_weights`, `mixer`, `experts` | a model in buffers; attention, recurrent mixers, mixtures of experts |
 //! | `latent` | attention by way of latents, weights and buffers |
 //! | `streams` | residual streams beside each other, weights and buffers |
+//! | `embedding`, `host_rows` | where the token embedding is; tables whose rows the processor decodes |
 //! | `per_layer` | what layers get of a token besides the residual stream, weights and buffers |
 //! | `state`, `cache`, `input_rows` | what changes while it runs; keys and values; rows that matrices read |
 //! | `expert_room` | sizes of what mixtures need |
@@ -32,8 +33,10 @@ mod cache;
 mod decoder;
 mod device;
 mod dispatch;
+mod embedding;
 mod expert_room;
 mod experts;
+mod host_rows;
 mod input_rows;
 mod kernels;
 mod latent;

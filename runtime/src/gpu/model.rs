@@ -7,14 +7,16 @@ use wgpu::Buffer;
 
 use super::attention_weights::GpuAttention;
 use super::device::Gpu;
+use super::embedding::{GpuEmbedding, Shares};
 use super::experts::{GpuExperts, check_experts};
+use super::host_rows::HostRows;
 use super::linears::{GpuLinear, norm, not_there, resident, streamed, with_vectors};
 use super::mixer::{GpuRecurrent, upload_recurrent};
 use super::mlp::GpuMlp;
 use super::per_layer::{GpuPerLayer, GpuPerLayerInputs};
 use super::room::Room;
 use super::streams::{GpuLaurel, GpuStreamEnds, GpuStreams};
-use super::weights::{GpuMatrix, Uploader};
+use super::weights::Uploader;
 use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::weights::{Embedding, FeedForward, LayerWeights, Model, Norm};
@@ -25,7 +27,7 @@ pub struct GpuModel {
     /// The architecture.
     pub config: ModelConfig,
     /// Token embedding.
-    pub embedding: GpuMatrix,
+    pub embedding: GpuEmbedding,
     /// Learned positions, or nothing of use.
     pub positions: Arc<Buffer>,
     /// Whether there are learned positions.
@@ -110,18 +112,24 @@ impl GpuModel {
             Embedding::Resident(tensor) => tensor,
             Embedding::OnDisk(_) => return Err(streamed()),
         };
-        let mut tensors = matrices(model)?;
-        tensors.extend(model.per_layer.iter().map(|inputs| &inputs.embedding));
-        let native = |tensor: &&Tensor| tensor.native().filter(|rows| rows.quant().is_learned()).cloned();
-        // A file has one set for all of its tensors.
-        let learned = tensors.iter().chain([&embedding]).find_map(native);
-        let tables = learned.map_or(BUILT_IN, |rows| *rows.tables());
-        let room = Room::of(tensors.iter().copied().chain([embedding]));
-        room.check(gpu)?;
-        let mut uploader = Uploader::new(gpu, isa, tensors.into_iter().chain([embedding]));
         let config = &model.config;
         let tied_head = check_known(config)?;
-        let embedding_matrix = uploader.matrix(embedding)?;
+        let Shares { room, matrices, embedding_on_host } =
+            Shares::of(gpu, matrices(model)?, embedding, tied_head)?;
+        let native = |tensor: &&Tensor| tensor.native().filter(|rows| rows.quant().is_learned()).cloned();
+        // A file has one set for all of its tensors.
+        let learned = matrices.iter().find_map(native);
+        let tables = learned.map_or(BUILT_IN, |rows| *rows.tables());
+        let mut uploader = Uploader::new(gpu, isa, matrices.into_iter());
+        let positions = model.positions.as_ref().filter(|_| !embedding_on_host).map(Tensor::to_f32);
+        let embedding_rows = match embedding_on_host {
+            true => GpuEmbedding::OnHost(HostRows {
+                table: embedding.clone(),
+                scale: config.embedding_scale.unwrap_or(1.0),
+                positions: model.positions.clone(),
+            }),
+            false => GpuEmbedding::OnDevice(uploader.matrix(embedding)?),
+        };
         let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
         let layers = layers.collect::<Result<Vec<_>>>()?;
         let per_layer = model.per_layer.as_ref();
@@ -129,22 +137,21 @@ impl GpuModel {
             per_layer.map(|inputs| GpuPerLayerInputs::upload(&mut uploader, inputs)).transpose()?;
         let streams = model.streams.as_ref();
         let streams = streams.map(|ends| GpuStreamEnds::upload(&mut uploader, ends)).transpose()?;
-        let matrix = match tied_head {
-            true => embedding_matrix.clone(),
-            false => uploader.matrix(resident(&model.head.weight)?)?,
+        let matrices = match embedding_rows.on_device().filter(|_| tied_head) {
+            Some(matrix) => (matrix.clone(), Vec::new()),
+            None => uploader.pieces(resident(&model.head.weight)?)?,
         };
-        let head = with_vectors(&mut uploader, matrix, &model.head);
+        let head = with_vectors(&mut uploader, matrices, &model.head);
         let final_norm = norm(&mut uploader, config, &model.final_norm);
         let embedding_norm = model.embedding_norm.as_ref().map(|n| norm(&mut uploader, config, n));
         let slopes = (!slopes.is_empty()).then(|| uploader.vector(slopes));
-        let positions = model.positions.as_ref().map(Tensor::to_f32);
         let has_positions = positions.is_some();
         let words = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
         let positions = gpu.buffer_of(&words(&positions.unwrap_or_default()), "positions")?;
         let vectors = gpu.buffer_of(&words(&uploader.finish()), "vectors")?;
         Ok(GpuModel {
             config: config.clone(),
-            embedding: embedding_matrix,
+            embedding: embedding_rows,
             positions: Arc::new(positions),
             has_positions,
             embedding_norm,

@@ -6,16 +6,17 @@ use qsf_format::ModelConfig;
 use wgpu::Buffer;
 
 use super::device::Gpu;
+use super::host_rows::HostRows;
 use super::input_rows::InputRows;
 use super::linears::{GpuLinear, linear};
-use super::weights::{GpuMatrix, Uploader};
+use super::weights::Uploader;
 use crate::error::Result;
 use crate::weights::{PerLayer, PerLayerInputs};
 
 /// What all layers get.
 pub struct GpuPerLayerInputs {
-    /// Of tokens, for all layers.
-    pub embedding: GpuMatrix,
+    /// Of tokens, for all layers: `vocab` x `layers` x width, more than all else in a small model (Gemma 3n).
+    pub embedding: HostRows,
     /// Of the token embedding, for all layers.
     pub projection: GpuLinear,
     /// Gains of the latter, for one layer.
@@ -39,8 +40,9 @@ impl GpuPerLayerInputs {
     /// When a matrix does not fit.
     pub fn upload(uploader: &mut Uploader<'_>, weights: &PerLayerInputs) -> Result<GpuPerLayerInputs> {
         let PerLayerInputs { embedding, projection, norm } = weights;
+        let scale = (norm.gain.len() as f32).sqrt();
         Ok(GpuPerLayerInputs {
-            embedding: uploader.matrix(embedding)?,
+            embedding: HostRows { table: embedding.clone(), scale, positions: None },
             projection: linear(uploader, projection)?,
             norm: uploader.vector(&norm.gain),
         })

@@ -4,7 +4,7 @@ use qsf_format::human_bytes;
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, PollType};
 
 use super::device::Gpu;
-use super::panels::{codes_of, panel_bytes};
+use super::weights::bytes_of;
 use crate::error::{Result, RuntimeError};
 use crate::memory;
 use crate::tensor::{StoredType, Tensor};
@@ -27,7 +27,7 @@ impl Room {
     /// Of these matrices.
     pub(super) fn of<'t>(matrices: impl Iterator<Item = &'t Tensor>) -> Room {
         matrices.fold(Room::default(), |room, tensor| {
-            let taken = panel_bytes(codes_of(tensor), tensor.rows(), tensor.cols()) as u64;
+            let taken = bytes_of(tensor);
             let stored = tensor.stored_bytes();
             let is_widened = matches!(tensor.stored_type(), StoredType::Foreign(_)) && taken > stored;
             let (widened, narrow) = if is_widened { (taken, stored) } else { (0, 0) };

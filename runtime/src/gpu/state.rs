@@ -41,12 +41,14 @@ pub struct GpuState {
     batch: usize,
 }
 
-/// Buffers of a state. The sizes are for steps of `batch` tokens.
+/// Buffers of a state.
 pub struct Buffers {
     pub tokens: Arc<Buffer>,
     pub hidden: Arc<Buffer>,
     pub projected: Arc<Buffer>,
     pub normed: Arc<Buffer>,
+    /// What makes inputs of matrix units such that f16 has them.
+    pub factors: Arc<Buffer>,
     pub qkv: Arc<Buffer>,
     /// Keys and values of each layer.
     pub caches: Vec<LayerCache>,
@@ -99,8 +101,16 @@ pub struct Buffers {
 /// Positions whose logits are made at once.
 const LOGIT_ROWS: usize = 64;
 
+/// What does not depend on how many tokens come in one step.
+struct Kept {
+    caches: Vec<LayerCache>,
+    angles: Arc<Buffer>,
+    sliding_angles: Option<u32>,
+}
+
 impl GpuState {
-    /// An empty state of a model with room for `context` positions, of which at most `batch` come in one step.
+    /// An empty state of a model with room for `context` positions, of which at most `batch` come in one step, or as many as buffers can
+    /// have.
     ///
     /// # Errors
     /// When the device has not so much memory.
@@ -111,14 +121,36 @@ impl GpuState {
         batch: usize,
         cache_type: CacheType,
     ) -> Result<GpuState> {
-        let floats =
-            |count: usize, name| Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(4 * count as u64, name)?));
-        let config = &model.config;
-        let hidden = config.hidden as usize;
-        let room = ExpertRoom::of(model, batch);
-        // Kernels may read a word behind the last query.
-        let rows = model.layers.iter().filter_map(|layer| layer.attention.as_ref());
-        let qkv = rows.map(GpuAttention::row).max().unwrap_or(0) + 4;
+        let kept = Kept::new(gpu, &model.config, context, cache_type)?;
+        let mut batch = batch;
+        let buffers = loop {
+            match Buffers::new(gpu, model, context, batch, &kept) {
+                // What is in them is as much for each token.
+                Err(RuntimeError::OutOfMemory { bytes, .. })
+                    if bytes > gpu.max_buffer_bytes() && batch > 1 =>
+                {
+                    let most = u128::from(gpu.max_buffer_bytes()) * batch as u128 / u128::from(bytes);
+                    batch = usize::try_from(most).unwrap_or(1).clamp(1, batch - 1);
+                }
+                made => break made?,
+            }
+        };
+        Ok(GpuState {
+            buffers,
+            recurrent: RecurrentStates::new(gpu, &model.config)?,
+            position: 0,
+            rows: 0,
+            ahead: None,
+            profile: Profile::default(),
+            bound: Bound::default(),
+            context,
+            batch,
+        })
+    }
+}
+
+impl Kept {
+    fn new(gpu: &Gpu, config: &ModelConfig, context: usize, cache_type: CacheType) -> Result<Kept> {
         let mut caches: Vec<LayerCache> = Vec::new();
         for layer in 0..config.layers {
             let source = config.kv_source(layer);
@@ -128,35 +160,49 @@ impl GpuState {
                 None => LayerCache::new(gpu, cache_type, config.attention_shape(layer), positions)?,
             });
         }
+        let (angles, sliding_angles) = angles(config, context)?;
+        Ok(Kept { caches, angles: Arc::new(gpu.buffer_of(&angles, "rotary table")?), sliding_angles })
+    }
+}
+
+impl Buffers {
+    /// Those of steps of `batch` tokens.
+    fn new(gpu: &Gpu, model: &GpuModel, context: usize, batch: usize, kept: &Kept) -> Result<Buffers> {
+        let floats =
+            |count: usize, name| Ok::<_, RuntimeError>(Arc::new(gpu.empty_buffer(4 * count as u64, name)?));
+        let config = &model.config;
+        let hidden = config.hidden as usize;
+        let room = ExpertRoom::of(model, batch);
+        // Kernels may read a word behind the last query.
+        let rows = model.layers.iter().filter_map(|layer| layer.attention.as_ref());
+        let qkv = rows.map(GpuAttention::row).max().unwrap_or(0) + 4;
         let value_dim = config.widest_layer(|layer| config.attention_shape(layer).value_dim);
         let widest_ffn = config.widest_layer(|layer| config.ffn_of(layer) as usize);
-        let (angles, sliding_angles) = angles(config, context)?;
-        let logit_rows = LOGIT_ROWS.min(batch);
-        let logits = logit_rows * config.vocab as usize;
-        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         let vocab = config.vocab as usize;
+        let most_rows = gpu.max_buffer_bytes() as usize / (4 * vocab).max(1);
+        let logit_rows = LOGIT_ROWS.min(batch).min(most_rows).max(1);
+        let logits = logit_rows * vocab;
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         let size = 4 * logits.max(words_back(vocab)) as u64;
         let descriptor =
             BufferDescriptor { label: Some("read back"), size, usage, mapped_at_creation: false };
-        let buffers = Buffers {
+        let layers = 0..config.layers;
+        Ok(Buffers {
             tokens: floats(batch, "tokens")?,
             hidden: floats(batch * hidden, "activations")?,
             projected: floats(batch * hidden, "activations")?,
             normed: floats(batch * padded(hidden), "activations")?,
+            factors: floats(batch, "activations")?,
             qkv: floats(batch * qkv, "activations")?,
-            caches,
+            caches: kept.caches.clone(),
             parts: floats(
                 Attending::part_values(batch, config.heads as usize, value_dim, context),
                 "attention",
             )?,
             mixer: MixerBuffers::new(gpu, config, batch)?,
-            attended: InputRows::new(gpu, batch, (0..config.layers).map(|layer| config.output_cols(layer)))?,
+            attended: InputRows::new(gpu, batch, layers.clone().map(|layer| config.output_cols(layer)))?,
             inner: floats(batch * 2 * padded(widest_ffn.max(room.shared)), "activations")?,
-            activated: InputRows::new(
-                gpu,
-                batch,
-                (0..config.layers).map(|layer| config.ffn_of(layer) as usize),
-            )?,
+            activated: InputRows::new(gpu, batch, layers.map(|layer| config.ffn_of(layer) as usize))?,
             by_latents: LatentBuffers::new(gpu, config, batch)?,
             streams: StreamBuffers::new(gpu, config, batch)?,
             per_layer: PerLayerBuffers::new(gpu, config, batch)?,
@@ -174,20 +220,9 @@ impl GpuState {
             candidates: floats(2 * choose::PARTS, "candidates")?,
             likeliest: floats(2 * entries(vocab), "candidates")?,
             read_back: Arc::new(gpu.device.create_buffer(&descriptor)),
-            angles: Arc::new(gpu.buffer_of(&angles, "rotary table")?),
-            sliding_angles,
+            angles: kept.angles.clone(),
+            sliding_angles: kept.sliding_angles,
             logit_rows,
-        };
-        Ok(GpuState {
-            buffers,
-            recurrent: RecurrentStates::new(gpu, config)?,
-            position: 0,
-            rows: 0,
-            ahead: None,
-            profile: Profile::default(),
-            bound: Bound::default(),
-            context,
-            batch,
         })
     }
 }

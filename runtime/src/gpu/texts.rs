@@ -81,8 +81,10 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         let tiles = MatVec { output: gated.output, panels: 2, ..head };
         all.push((format!("mat-vec-tiles-gated-{quant}"), Kernel::MatVec(tiles)));
         for square in [16, 8] {
-            let kernel = MatMat { codes, bias: true, square };
+            let kernel = MatMat { codes, bias: true, scaled: false, square };
             all.push((format!("mat-mat-{square}-{quant}"), Kernel::MatMat(kernel)));
+            let scaled = MatMat { scaled: true, ..kernel };
+            all.push((format!("mat-mat-scaled-{square}-{quant}"), Kernel::MatMat(scaled)));
         }
         if codes.is_linear() {
             for (name, kernel) in
@@ -152,6 +154,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
     all.push(("gate".into(), Kernel::Gate));
     all.push(("split-queries".into(), Kernel::SplitQueries));
     all.push(("cut-off".into(), Kernel::CutOff));
+    all.push(("limit".into(), Kernel::Limit));
     for step in StreamStep::ALL {
         all.push((format!("streams-{step:?}"), Kernel::Streams(Streams { step, count: 4 })));
     }

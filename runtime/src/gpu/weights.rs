@@ -95,8 +95,7 @@ pub struct Uploader<'a> {
 impl<'a> Uploader<'a> {
     /// Nothing as yet; these are the matrices to come.
     pub fn new<'t>(gpu: &'a Gpu, isa: Isa, matrices: impl Iterator<Item = &'t Tensor>) -> Uploader<'a> {
-        let bytes =
-            |tensor: &Tensor| panel_bytes(codes_of(tensor), tensor.rows(), tensor.cols()) as u64 + ALIGN;
+        let bytes = |tensor: &Tensor| bytes_of(tensor) + ALIGN;
         Uploader {
             gpu,
             isa,
@@ -123,13 +122,37 @@ impl<'a> Uploader<'a> {
         Ok(GpuMatrix { outliers: self.outliers(&[tensor])?, ..self.panels(tensor)? })
     }
 
+    /// A matrix; where no buffer can have all of it, its first rows, and as many pieces of the others as it takes.
+    ///
+    /// # Errors
+    /// When it is larger than a buffer can be by sixteen rows alone.
+    pub fn pieces(&mut self, tensor: &Tensor) -> Result<(GpuMatrix, Vec<GpuMatrix>)> {
+        let (rows, most) = (tensor.rows(), self.gpu.max_buffer_bytes());
+        let panel = panel_bytes(codes_of(tensor), PANEL_ROWS.min(rows), tensor.cols()) as u64;
+        let panels = usize::try_from(most / panel.max(1)).unwrap_or(usize::MAX);
+        if panels >= rows.div_ceil(PANEL_ROWS) {
+            return Ok((self.matrix(tensor)?, Vec::new()));
+        }
+        if panels == 0 {
+            return Err(self.too_large(panel));
+        }
+        let mut starts = (0..rows).step_by(panels * PANEL_ROWS);
+        let mut next = || starts.next().map(|at| tensor.slice_rows(at..rows.min(at + panels * PANEL_ROWS)));
+        let first = next().unwrap_or_else(|| tensor.clone());
+        let first = self.matrix(&first)?;
+        let mut below = Vec::new();
+        while let Some(piece) = next() {
+            below.push(self.matrix(&piece)?);
+        }
+        Ok((first, below))
+    }
+
     /// A matrix without its outliers.
     ///
     /// # Errors
     /// When it is larger than a buffer can be.
     pub fn panels(&mut self, tensor: &Tensor) -> Result<GpuMatrix> {
-        let codes = codes_of(tensor);
-        let bytes = panel_bytes(codes, tensor.rows(), tensor.cols()) as u64;
+        let (codes, bytes) = (codes_of(tensor), bytes_of(tensor));
         let (buffer, offset) = self.place(bytes)?;
         let mut at = offset;
         write_panels(tensor, self.isa, |panels| {
@@ -203,13 +226,24 @@ impl<'a> Uploader<'a> {
         }
     }
 
+    /// How often a buffer can have as much as these matrices take.
+    ///
+    /// # Errors
+    /// When it cannot have them once.
+    pub fn most_together(&self, tensors: &[&Tensor]) -> Result<usize> {
+        let bytes: u64 = tensors.iter().map(|tensor| bytes_of(tensor)).sum();
+        match self.gpu.max_buffer_bytes() / bytes.max(1) {
+            0 => Err(self.too_large(bytes)),
+            most => Ok(usize::try_from(most).unwrap_or(usize::MAX)),
+        }
+    }
+
     /// Makes sure that these matrices, which come next, follow each other.
     ///
     /// # Errors
     /// When all together are larger than a buffer can be.
     pub fn keep_together(&mut self, tensors: &[&Tensor]) -> Result<()> {
-        let bytes = |tensor: &&Tensor| panel_bytes(codes_of(tensor), tensor.rows(), tensor.cols()) as u64;
-        let bytes = tensors.iter().map(bytes).sum();
+        let bytes = tensors.iter().map(|tensor| bytes_of(tensor)).sum();
         if bytes >= OWN_BUFFER_BYTES {
             match self.kept {
                 // That of the stack before is full.
@@ -246,15 +280,26 @@ impl<'a> Uploader<'a> {
 
     /// A buffer of so many bytes.
     fn new_buffer(&self, bytes: u64) -> Result<Arc<Buffer>> {
-        let most = self.gpu.max_buffer_bytes();
-        if bytes > most {
-            return Err(RuntimeError::OutOfMemory {
-                what: format!("matrix in a buffer of at most {most} bytes"),
-                bytes,
-            });
+        if bytes > self.gpu.max_buffer_bytes() {
+            return Err(self.too_large(bytes));
         }
         Ok(Arc::new(self.gpu.weights_buffer(bytes.next_multiple_of(4))?))
     }
+
+    /// What must be in one buffer is not.
+    fn too_large(&self, bytes: u64) -> RuntimeError {
+        let most = self.gpu.max_buffer_bytes();
+        let what = format!(
+            "weights that must be in one buffer of the GPU, which has {most} bytes at most (convert the model to a smaller type, \
+             or use --device cpu)"
+        );
+        RuntimeError::OutOfMemory { what, bytes }
+    }
+}
+
+/// Bytes of a matrix there.
+pub fn bytes_of(tensor: &Tensor) -> u64 {
+    panel_bytes(codes_of(tensor), tensor.rows(), tensor.cols()) as u64
 }
 
 impl Gpu {

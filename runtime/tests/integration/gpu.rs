@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::random_model::RandomModel;
-use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType};
+use qsf_format::{
+    Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType, TensorId, TensorKind,
+};
 use qsf_runtime::cpu::{Cpu, Isa, KvTypes};
 use qsf_runtime::eval::{GoldenExpectation, compare_golden};
 use qsf_runtime::generate::{Flow, GenerateRequest, generate};
@@ -48,10 +50,12 @@ pub fn all_logits_with<R: Runner>(runner: &R, tokens: &[u32], kv: KvTypes) -> Ve
     let mut state = runner.state_with(tokens.len(), 40, kv.into()).unwrap();
     let mut logits = Vec::new();
     let mut run = |state: &mut R::State, tokens: &[u32]| {
-        runner.forward(state, tokens).unwrap();
-        let mut out = vec![0.0; tokens.len() * vocab];
-        runner.logits(state, 0..tokens.len(), &mut out).unwrap();
-        logits.extend(out);
+        for step in tokens.chunks(state.batch()) {
+            runner.forward(state, step).unwrap();
+            let mut out = vec![0.0; step.len() * vocab];
+            runner.logits(state, 0..step.len(), &mut out).unwrap();
+            logits.extend(out);
+        }
     };
     let (prompt, rest) = tokens.split_at(tokens.len() - 8);
     for step in prompt.chunks(37) {
@@ -70,8 +74,12 @@ pub fn tokens(vocab: u32, count: usize) -> Vec<u32> {
 }
 
 pub fn assert_close(source: &dyn source::WeightSource, name: &str) {
+    assert_close_on(Gpu::open(true).unwrap(), source, name);
+}
+
+pub fn assert_close_on(gpu: Gpu, source: &dyn source::WeightSource, name: &str) {
     let cpu = cpu_decoder(source);
-    let gpu = gpu_decoder(&cpu);
+    let gpu = GpuDecoder::new(gpu, &cpu).unwrap();
     let count = 100.min(source.config().max_positions as usize);
     let tokens = tokens(source.config().vocab, count);
     let (expected, found) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
@@ -91,7 +99,7 @@ fn runs_there(path: &Path) -> bool {
 }
 
 /// Those of the repository, or of the folder `QSF_GOLDEN`, but for those that are refused by name.
-fn golden_models() -> Vec<PathBuf> {
+pub fn golden_models() -> Vec<PathBuf> {
     let other = std::env::var_os("QSF_GOLDEN").map(PathBuf::from);
     let least = if other.is_some() { 1 } else { 112 };
     let folder = other.unwrap_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden"));
@@ -186,6 +194,54 @@ fn every_type_is_multiplied_with() {
     }
 }
 
+/// Gains of norms before feed-forwards are 3000 times as large, so that products of gates are some 10^6.
+struct LargeGates(RandomModel);
+
+impl source::WeightSource for LargeGates {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn config(&self) -> &ModelConfig {
+        self.0.config()
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn chat_template(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn tensors(&self) -> &[source::TensorInfo] {
+        self.0.tensors()
+    }
+
+    fn load(&self, id: TensorId) -> qsf_runtime::Result<source::Tensor> {
+        let tensor = self.0.load(id)?;
+        if id.kind != TensorKind::FfnNorm {
+            return Ok(tensor);
+        }
+        let gains: Vec<f32> = tensor.to_f32().iter().map(|gain| 3000.0 * gain).collect();
+        Ok(source::Tensor::from_f32(tensor.rows(), tensor.cols(), &gains))
+    }
+
+    fn release(&self, _: Option<u32>) {}
+}
+
+/// On matrix units inputs are f16, which has nothing above 65504.
+#[test]
+fn products_of_gates_are_of_any_size() {
+    for quant in [QuantType::F32, QuantType::Q4] {
+        assert_close(&LargeGates(RandomModel::new(llama(), quant)), &format!("large gates, {quant}"));
+    }
+}
+
 #[test]
 fn a_long_context_is_shared_out_and_put_together() {
     let source = RandomModel::new(llama(), QuantType::Q4);
@@ -273,18 +329,22 @@ fn a_seed_draws_the_same_tokens_as_from_logits_that_come_back() {
 #[test]
 pub fn tokens_that_are_chosen_on_the_device_are_the_likeliest() {
     let source = RandomModel::new(llama(), QuantType::Q4);
-    let gpu = gpu_decoder(&cpu_decoder(&source));
-    let prompt = tokens(150, 20);
-    let mut state = gpu.state_with(60, 20, KvTypes::F16.into()).unwrap();
+    assert_likeliest_are_chosen(&gpu_decoder(&cpu_decoder(&source)));
+}
+
+pub fn assert_likeliest_are_chosen(gpu: &GpuDecoder) {
+    let vocab = gpu.config().vocab;
+    let prompt = tokens(vocab, 12);
+    let mut state = gpu.state_with(60, 12, KvTypes::F16.into()).unwrap();
     let request = GenerateRequest { prompt: &prompt, max_tokens: 30, stop_tokens: &[] };
     let mut sampler = Sampler::new(SamplerOptions::greedy());
-    let generated = generate(&gpu, &mut state, request, &mut sampler, |_| Ok(Flow::Continue)).unwrap().tokens;
+    let generated = generate(gpu, &mut state, request, &mut sampler, |_| Ok(Flow::Continue)).unwrap().tokens;
     // What the host chooses must be that too, and again from the cache.
     state.rewind(0).unwrap();
-    let mut logits = vec![0.0; 150];
+    let mut logits = vec![0.0; vocab as usize];
     gpu.forward(&mut state, &prompt).unwrap();
     for token in &generated {
-        let row = if state.position() == prompt.len() { 19 } else { 0 };
+        let row = if state.position() == prompt.len() { prompt.len() - 1 } else { 0 };
         gpu.logits(&mut state, row..row + 1, &mut logits).unwrap();
         assert_eq!(sampler.sample(&logits).unwrap(), *token, "{generated:?}");
         gpu.decode(&mut state, *token).unwrap();

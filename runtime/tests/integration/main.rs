@@ -15,6 +15,8 @@ mod gpu_attention;
 #[cfg(feature = "gpu")]
 mod gpu_experts;
 #[cfg(feature = "gpu")]
+mod gpu_limits;
+#[cfg(feature = "gpu")]
 mod gpu_recurrent;
 #[cfg(feature = "gpu-texts")]
 mod gpu_texts;

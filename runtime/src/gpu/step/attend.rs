@@ -7,7 +7,7 @@ use wgpu::Buffer;
 use super::command::{Command, MANY};
 use crate::gpu::cache::LayerCache;
 use crate::gpu::kernels::Kernel;
-use crate::gpu::wgsl::attend::{Attend, Join, PART};
+use crate::gpu::wgsl::attend::{Attend, Join, PART, TILE};
 
 /// Queries of some tokens over what a layer's cache has of them and of the positions before them.
 #[derive(Debug, Clone, Copy)]
@@ -59,17 +59,45 @@ pub struct AttendBuffers<'a> {
     pub attended: &'a Arc<Buffer>,
 }
 
+/// Workgroups that keep a large device busy, two for each that an H200 runs at once (132 multiprocessors with 32 workgroups of 64 threads).
+/// More parts would only have to be put together again, and the memory of their results would grow with the context.
+const MOST_UNITS: usize = 8192;
+
+/// How positions are shared out.
+struct Parts {
+    /// Where the first part begins: no token sees what is before.
+    begin: usize,
+    /// Positions of each.
+    length: usize,
+    count: usize,
+}
+
 impl Attending {
     /// Values of parts of `batch` tokens at most, each behind as many positions as there may be.
     pub fn part_values(batch: usize, heads: usize, value_dim: usize, context: usize) -> usize {
-        batch.min(MANY - 1) * heads * context.div_ceil(PART) * (value_dim + 2)
+        let units = batch.min(MANY - 1) * heads * context.div_ceil(PART);
+        units.min(MOST_UNITS) * (value_dim + 2)
     }
 
-    /// The dispatches. Many tokens keep the device busy with one part each; few share their positions out.
+    /// Many tokens keep the device busy with one part each; few share their positions out.
+    fn parts(&self) -> Parts {
+        let Attending { heads, tokens, position, .. } = *self;
+        let begin = match self.window {
+            Some(window) if self.in_chunks => position / window * window,
+            Some(window) => (position + 1).saturating_sub(window),
+            None => 0,
+        };
+        let positions = position + tokens - begin;
+        let most = if tokens < MANY { (MOST_UNITS / (heads * tokens)).max(1) } else { 1 };
+        let length = positions.div_ceil(most).next_multiple_of(TILE).max(PART);
+        Parts { begin, length, count: if most == 1 { 1 } else { positions.div_ceil(length) } }
+    }
+
+    /// The dispatches.
     pub fn commands(&self, cache: &LayerCache, buffers: AttendBuffers<'_>) -> Vec<Command> {
         let Attending { heads, kv_heads, key_dim, value_dim, tokens, position, context, .. } = *self;
         let AttendBuffers { qkv, vectors, parts: part_results, attended } = buffers;
-        let parts = if tokens < MANY { (position + tokens).div_ceil(PART) } else { 1 };
+        let Parts { begin, length, count: parts } = self.parts();
         let eight_bit = cache.scales.is_some();
         let attend = Attend {
             key_dim,
@@ -99,6 +127,8 @@ impl Attending {
             self.head_stride as u32,
             self.row as u32,
             self.sinks.unwrap_or(0),
+            begin as u32,
+            length as u32,
         ];
         let groups = (heads as u32, parts as u32, tokens as u32);
         let mut commands = vec![Command::new(Kernel::Attend(attend), &bound, &job, groups)];

@@ -45,7 +45,7 @@ impl Recorder<'_> {
         };
         for linear in &attention.qkv {
             self.linear(linear, tokens, &way);
-            way.first += linear.matrix.rows as usize;
+            way.first += linear.rows() as usize;
         }
         if config.qk_norm == Some(QkNorm::Projection) {
             let (q_rows, kv_rows) = (config.q_rows(), config.kv_rows());

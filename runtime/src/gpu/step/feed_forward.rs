@@ -37,6 +37,7 @@ impl Recorder<'_> {
         let factor = config.multipliers.map_or(1.0, |multipliers| multipliers.ffn_gate);
         if let [both] = &inner[..]
             && *gated
+            && both.below.is_empty()
             && both.matrix.outliers.is_none()
             && both.updates.is_empty()
             && factor == 1.0
@@ -44,13 +45,13 @@ impl Recorder<'_> {
             && !self.on_matrix_units(tokens)
         {
             let way = Way { input, input_stride, output: activated, output_stride: stride, first: 0 };
-            self.by_few(both, 0, tokens, Output::Gated(*function), &way);
+            self.by_few((&both.matrix, both.bias), 0, tokens, Output::Gated(*function), &way);
         } else {
             let row = if *gated { 2 * width } else { width };
             let mut way = Way { input, input_stride, output: &buffers.inner, output_stride: row, first: 0 };
             for linear in inner {
                 self.linear(linear, tokens, &way);
-                way.first += linear.matrix.rows as usize;
+                way.first += linear.rows() as usize;
             }
             if let Some(deviations) = cutoff {
                 let job = [width as u32, row as u32, deviations.to_bits()];
@@ -70,11 +71,14 @@ impl Recorder<'_> {
         }
         let way =
             Way { input: activated, input_stride: stride, output: made, output_stride: hidden, first: 0 };
-        // Squares, which no norm makes small.
         match function {
-            Function::Named(Activation::Relu2 | Activation::Xielu) if norm.is_none() => {
+            _ if norm.is_some() => self.linear(down, tokens, &way),
+            // Squares, nearly always larger than others.
+            Function::Named(Activation::Relu2 | Activation::Xielu) => {
                 self.linear_of_any_size(down, tokens, &way);
             }
+            // Products of two values, some of them large now and then.
+            Function::Named(_) if *gated => self.linear_within_f16(down, tokens, &way),
             _ => self.linear(down, tokens, &way),
         }
     }

@@ -129,18 +129,18 @@ impl Recorder<'_> {
             first: 0,
         };
         if let Some([down, up]) = &latent.queries {
-            let width = down.matrix.rows as usize;
+            let width = down.rows() as usize;
             let (of_queries, stride) = (buffers.by_latents.q_latent.of(width), padded(width));
             let to_latents = Way { output: of_queries, output_stride: stride, ..way };
             self.linear(down, tokens, &to_latents);
             let part = RowPart { width, stride, first: 0 };
             self.norm_latents(tokens, of_queries, part, attention.q_norm, config);
             self.linear(up, tokens, &Way { input: of_queries, input_stride: stride, ..way });
-            way.first = up.matrix.rows as usize;
+            way.first = up.rows() as usize;
         }
         for linear in &attention.qkv {
             self.linear(linear, tokens, &way);
-            way.first += linear.matrix.rows as usize;
+            way.first += linear.rows() as usize;
         }
     }
 
@@ -165,7 +165,7 @@ impl Recorder<'_> {
         (input, input_stride): (&Arc<Buffer>, usize),
         out: HeadsOut<'_>,
     ) {
-        let GpuStack { matrix, words, bias: _, update: _ } = matrices;
+        let GpuStack { matrix, words: _, pieces: _, bias: _, update: _ } = matrices;
         let heads = self.model.config.heads as usize;
         let mut first = 0;
         while first < tokens {
@@ -184,10 +184,12 @@ impl Recorder<'_> {
                 out.token as u32,
                 (first * out.token + out.first) as u32,
                 0,
-                *words,
+                matrix.words(matrix.rows),
                 heads as u32,
                 (input_stride / 4) as u32,
                 out.head as u32,
+                0,
+                0,
             ];
             let buffers = [&matrix.buffer, input, out.output, &self.model.vectors];
             self.push(Kernel::MatVec(kernel), &buffers, &job, (groups.0, groups.1, (tiles * heads) as u32));

@@ -11,6 +11,7 @@ use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::likeliest::{Round, rounds};
 use crate::gpu::model::GpuLayer;
+use crate::gpu::weights::GpuMatrix;
 use crate::gpu::wgsl::choose::{self, Choose};
 use crate::gpu::wgsl::embed::Embed;
 use crate::gpu::wgsl::likeliest::Likeliest;
@@ -48,22 +49,10 @@ impl Recorder<'_> {
     pub fn layers(&mut self, tokens: usize) {
         let (model, buffers) = (self.model, &self.state.buffers);
         let config = &model.config;
-        let embed = Embed { codes: model.embedding.codes, positions: model.has_positions };
-        let scale = config.embedding_scale.unwrap_or(1.0);
-        self.push(
-            Kernel::Embed(embed),
-            &[&model.embedding.buffer, &buffers.tokens, &buffers.hidden, &model.positions],
-            &[
-                model.embedding.at,
-                model.embedding.superblocks(),
-                config.hidden,
-                self.state.position as u32,
-                scale.to_bits(),
-                // Where nothing could be chosen, the next step begins with a token that does not exist.
-                config.vocab,
-            ],
-            (tokens as u32, 1, 1),
-        );
+        // Rows that the processor decodes are there.
+        if let Some(embedding) = model.embedding.on_device() {
+            self.embed(tokens, embedding);
+        }
         if let Some(norm) = model.embedding_norm {
             let width = config.hidden as usize;
             let part = RowPart { width, stride: width, first: 0 };
@@ -112,6 +101,26 @@ impl Recorder<'_> {
             self.end_streams(tokens, ends);
             self.add_and_norm(tokens, Adding::NOTHING, Some(model.final_norm));
         }
+    }
+
+    /// The residual stream begins with rows of the embedding.
+    fn embed(&mut self, tokens: usize, embedding: &GpuMatrix) {
+        let (model, buffers) = (self.model, &self.state.buffers);
+        let config = &model.config;
+        self.push(
+            Kernel::Embed(Embed { codes: embedding.codes, positions: model.has_positions }),
+            &[&embedding.buffer, &buffers.tokens, &buffers.hidden, &model.positions],
+            &[
+                embedding.at,
+                embedding.superblocks(),
+                config.hidden,
+                self.state.position as u32,
+                config.embedding_scale.unwrap_or(1.0).to_bits(),
+                // Where nothing could be chosen, the next step begins with a token that does not exist.
+                config.vocab,
+            ],
+            (tokens as u32, 1, 1),
+        );
     }
 
     /// Attention, or a recurrent mixer, or both beside each other, and what is read behind the norm of what follows.

@@ -8,7 +8,7 @@ use wgpu::Buffer;
 use super::command::{Command, MANY, TILE};
 use super::recorder::Recorder;
 use crate::gpu::device::Abilities;
-use crate::gpu::experts::GpuStack;
+use crate::gpu::experts::{GpuStack, StackPiece};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::linears::GpuLinear;
 use crate::gpu::weights::GpuMatrix;
@@ -60,22 +60,49 @@ impl Recorder<'_> {
 
     /// A matrix over the input rows from `start` on, as many as `tokens`.
     pub(super) fn linear_from(&mut self, linear: &GpuLinear, start: usize, tokens: usize, way: &Way<'_>) {
-        let matrix = &linear.matrix;
-        match self.abilities.square {
-            Some(square) if start == 0 && tokens >= MANY => {
-                self.commands.push(many(square, linear, tokens, way, &self.model.vectors));
-            }
-            _ => self.by_few(linear, start, tokens, Output::Store, way),
-        }
-        self.add_outliers(matrix, start, tokens, None, way);
-        self.add_low_rank(linear, start, tokens, way);
+        let square = self.abilities.square.filter(|_| start == 0 && tokens >= MANY);
+        self.all_pieces(linear, square.map(|square| (square, None)), start, tokens, way);
+    }
+
+    /// A matrix over inputs of which some may be larger than f16 has: where these are rounded to it, the inputs of such a token are first
+    /// multiplied with a power of two, which rounds nothing else.
+    pub(super) fn linear_within_f16(&mut self, linear: &GpuLinear, tokens: usize, way: &Way<'_>) {
+        let Some(square) = self.abilities.square.filter(|_| tokens >= MANY) else {
+            return self.linear(linear, tokens, way);
+        };
+        let factors = &self.state.buffers.factors;
+        let job = [linear.matrix.cols, way.input_stride as u32];
+        self.push(Kernel::Limit, &[way.input, factors], &job, (tokens as u32, 1, 1));
+        self.all_pieces(linear, Some((square, Some(factors))), 0, tokens, way);
     }
 
     /// A matrix over inputs that are as large as they happen to be, and so never rounded to f16, which has nothing above 65504.
     pub(super) fn linear_of_any_size(&mut self, linear: &GpuLinear, tokens: usize, way: &Way<'_>) {
-        self.by_few(linear, 0, tokens, Output::Store, way);
-        self.add_outliers(&linear.matrix, 0, tokens, None, way);
-        self.add_low_rank(linear, 0, tokens, way);
+        self.all_pieces(linear, None, 0, tokens, way);
+    }
+
+    /// All rows of a matrix, on matrix units where these are given, with what is added to them.
+    fn all_pieces(
+        &mut self,
+        linear: &GpuLinear,
+        units: Option<Units<'_>>,
+        start: usize,
+        tokens: usize,
+        way: &Way<'_>,
+    ) {
+        let mut of_piece = *way;
+        for (matrix, bias) in linear.pieces() {
+            match units {
+                Some(units) => {
+                    let vectors = &self.model.vectors;
+                    self.commands.push(many(units, (matrix, bias), tokens, &of_piece, vectors));
+                }
+                None => self.by_few((matrix, bias), start, tokens, Output::Store, &of_piece),
+            }
+            self.add_outliers(matrix, start, tokens, None, &of_piece);
+            of_piece.first += matrix.rows as usize;
+        }
+        self.add_low_rank(linear, start, tokens, way);
     }
 
     /// Whether so many tokens are multiplied on matrix units.
@@ -83,10 +110,10 @@ impl Recorder<'_> {
         tokens >= MANY && self.abilities.square.is_some()
     }
 
-    /// A matrix over input rows from `start` on, a few at a time.
+    /// A matrix, with where its bias begins, over input rows from `start` on, a few at a time.
     pub(super) fn by_few(
         &mut self,
-        linear: &GpuLinear,
+        linear: (&GpuMatrix, Option<u32>),
         start: usize,
         tokens: usize,
         output: Output,
@@ -105,30 +132,35 @@ impl Recorder<'_> {
 
     /// The matrices of the experts that were chosen.
     pub(super) fn chosen(&mut self, stack: &GpuStack, choices: Choices, output: Output, way: &Way<'_>) {
-        let GpuStack { matrix, words, bias, update } = stack;
+        let GpuStack { matrix, words, pieces, bias, update } = stack;
         let tokens = if choices.tiles.is_some() { TILE } else { 1 };
         let (kernel, groups) = shape(self.abilities, matrix, matrix.rows, tokens, output);
         let kernel = MatVec { experts: Some(choices.inputs), bias: bias.is_some(), ..kernel };
-        let job = [
-            matrix.at,
-            matrix.at + matrix.words(matrix.rows),
-            matrix.superblocks(),
-            matrix.rows,
-            0,
-            (way.input_stride / 4) as u32,
-            way.output_stride as u32,
-            way.first as u32,
-            bias.unwrap_or(0),
-            *words,
-            self.used(),
-            0,
-            0,
-        ];
         let buffers = &self.state.buffers;
         let which = if choices.tiles.is_some() { &buffers.tiles } else { &buffers.chosen };
-        let bound = [&matrix.buffer, way.input, way.output, &self.model.vectors, which];
         let together = choices.tiles.unwrap_or(choices.count) as u32;
-        self.push(Kernel::MatVec(kernel), &bound, &job, (groups.0, groups.1, together));
+        // Each of them does what was chosen of its experts, and leaves the rest to the others.
+        for StackPiece { buffer, at, experts } in pieces {
+            let job = [
+                *at,
+                at + matrix.words(matrix.rows),
+                matrix.superblocks(),
+                matrix.rows,
+                0,
+                (way.input_stride / 4) as u32,
+                way.output_stride as u32,
+                way.first as u32,
+                bias.unwrap_or(0),
+                *words,
+                self.used(),
+                0,
+                0,
+                experts.start,
+                experts.end,
+            ];
+            let bound = [buffer, way.input, way.output, &self.model.vectors, which];
+            self.push(Kernel::MatVec(kernel), &bound, &job, (groups.0, groups.1, together));
+        }
         self.add_outliers(matrix, 0, choices.count, Some(choices.inputs), way);
         if let Some(update) = update {
             self.add_update_of_chosen(update, choices, way);
@@ -168,16 +200,18 @@ impl Recorder<'_> {
     }
 }
 
-/// A matrix times many rows, on matrix units of squares with this side.
+/// Matrix units: the side of their squares, and what inputs of each token are multiplied with where they can be too large.
+pub type Units<'a> = (usize, Option<&'a Arc<Buffer>>);
+
+/// A matrix times many rows, on matrix units.
 pub fn many(
-    square: usize,
-    linear: &GpuLinear,
+    (square, factors): Units<'_>,
+    (matrix, bias): (&GpuMatrix, Option<u32>),
     tokens: usize,
     way: &Way<'_>,
     vectors: &Arc<Buffer>,
 ) -> Command {
-    let matrix = &linear.matrix;
-    let kernel = MatMat { codes: matrix.codes, bias: linear.bias.is_some(), square };
+    let kernel = MatMat { codes: matrix.codes, bias: bias.is_some(), scaled: factors.is_some(), square };
     let job = [
         matrix.at,
         matrix.superblocks(),
@@ -186,23 +220,24 @@ pub fn many(
         (way.input_stride / 4) as u32,
         way.output_stride as u32,
         way.first as u32,
-        linear.bias.unwrap_or(0),
+        bias.unwrap_or(0),
     ];
     let tiles = |count: usize| count.div_ceil(mat_mat::TILE) as u32;
     let groups = (tiles(matrix.rows as usize), tiles(tokens), 1);
-    Command::new(Kernel::MatMat(kernel), &[&matrix.buffer, way.input, way.output, vectors], &job, groups)
+    let mut bound = vec![&matrix.buffer, way.input, way.output, vectors];
+    bound.extend(factors);
+    Command::new(Kernel::MatMat(kernel), &bound, &job, groups)
 }
 
 /// A matrix over rows of a few tokens, or of any number of whole tiles of [`FEW`].
 pub fn few(
     abilities: Abilities,
-    linear: &GpuLinear,
+    (matrix, bias): (&GpuMatrix, Option<u32>),
     token_rows: TokenRows,
     output: Output,
     way: &Way<'_>,
     vectors: &Arc<Buffer>,
 ) -> Command {
-    let matrix = &linear.matrix;
     let tokens = token_rows.count.min(FEW);
     let tiles = token_rows.count / tokens;
     // Half of the rows are those of the gate.
@@ -210,7 +245,7 @@ pub fn few(
     let (kernel, groups) = shape(abilities, matrix, rows, tokens, output);
     // Tiles are as the tokens of one head.
     let experts = (tiles > 1).then_some(Inputs::EachHead);
-    let kernel = MatVec { bias: linear.bias.is_some(), experts, ..kernel };
+    let kernel = MatVec { bias: bias.is_some(), experts, ..kernel };
     let groups = (groups.0, groups.1, tiles as u32);
     let job = [
         matrix.at,
@@ -221,9 +256,11 @@ pub fn few(
         (way.input_stride / 4) as u32,
         way.output_stride as u32,
         (token_rows.output * way.output_stride + way.first) as u32,
-        linear.bias.unwrap_or(0),
+        bias.unwrap_or(0),
         0,
         1,
+        0,
+        0,
         0,
         0,
     ];

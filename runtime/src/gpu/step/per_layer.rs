@@ -8,13 +8,12 @@ use super::multiply::Way;
 use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::per_layer::{GpuPerLayer, GpuPerLayerInputs};
-use crate::gpu::wgsl::embed::Embed;
 use crate::gpu::wgsl::norm::Added;
 use crate::gpu::wgsl::pointwise;
 use qsf_format::Residual;
 
 impl Recorder<'_> {
-    /// Makes what all layers get of tokens, whose embeddings are the residual stream.
+    /// Makes what all layers get of tokens, whose embeddings are the residual stream. Rows of the table are there.
     pub(super) fn per_layer_inputs(&mut self, tokens: usize, inputs: &GpuPerLayerInputs) {
         let (config, buffers) = (&self.model.config, &self.state.buffers);
         let Some(of_layers) = config.per_layer_embedding else { return };
@@ -35,20 +34,6 @@ impl Recorder<'_> {
         let epsilon = config.norm.epsilon * hidden as f32;
         let part = RowPart { width, stride: all, first: 0 };
         self.norm_parts(tokens, layers, NormKind::RmsNorm, &of_step.projected, part, (inputs.norm, epsilon));
-        let embedding = &inputs.embedding;
-        self.push(
-            Kernel::Embed(Embed { codes: embedding.codes, positions: false }),
-            &[&embedding.buffer, &buffers.tokens, &of_step.rows, &self.model.positions],
-            &[
-                embedding.at,
-                embedding.superblocks(),
-                all as u32,
-                0,
-                (width as f32).sqrt().to_bits(),
-                of_layers.vocab,
-            ],
-            (tokens as u32, 1, 1),
-        );
     }
 
     /// What a layer makes of its input, of the residual stream in `normed`; in `projected`.

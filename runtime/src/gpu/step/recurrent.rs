@@ -66,7 +66,7 @@ impl Recorder<'_> {
         };
         for linear in &weights.input {
             self.linear(linear, tokens, &way);
-            way.first += linear.matrix.rows as usize;
+            way.first += linear.rows() as usize;
         }
         if let Some(by_ranks) = &weights.by_ranks {
             self.project_by_ranks(tokens, by_ranks);

@@ -83,7 +83,7 @@ impl Recorder<'_> {
     /// What is added beside attention, of what attention reads, which is in `normed`.
     pub(super) fn laurel(&mut self, tokens: usize, laurel: &GpuLaurel) {
         let buffers = &self.state.buffers;
-        let (hidden, rank) = (self.model.config.hidden as usize, laurel.down.matrix.rows as usize);
+        let (hidden, rank) = (self.model.config.hidden as usize, laurel.down.rows() as usize);
         let narrow = buffers.streams.narrow.of(rank);
         let way = Way {
             input: &buffers.normed,

@@ -9,6 +9,7 @@ use crate::gpu::cache::{CacheType, LayerCache};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::step::Command;
 use crate::gpu::step::attend::{AttendBuffers, Attending};
+use crate::gpu::wgsl::attend::Join;
 use crate::gpu::wgsl::place::Place;
 use qsf_cpu::hadamard_block;
 
@@ -83,13 +84,18 @@ fn codes(numbers: &mut Numbers, head_dim: usize) -> Vec<f32> {
             rotated.push(largest * code / 127.0);
         }
     }
-    let block = hadamard_block(head_dim);
-    let turned = |at: usize| {
+    turned(&rotated).into_iter().map(|value| value as f32).collect()
+}
+
+/// A head rotated, or turned back.
+fn turned(head: &[f64]) -> Vec<f64> {
+    let block = hadamard_block(head.len());
+    let value = |at: usize| {
         let begin = at / block * block;
         let sign = |i: usize| if (i & (at - begin)).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
-        (0..block).map(|i| sign(i) * rotated[begin + i]).sum::<f64>() / (block as f64).sqrt()
+        (0..block).map(|i| sign(i) * head[begin + i]).sum::<f64>() / (block as f64).sqrt()
     };
-    (0..head_dim).map(|at| turned(at) as f32).collect()
+    (0..head.len()).map(value).collect()
 }
 
 /// The definition, of one head of the last of `tokens`.
@@ -225,6 +231,69 @@ fn a_long_context_is_shared_out_among_workgroups_and_put_together() {
     // 128 positions are a part; from 16 tokens on there is one part of any length.
     let steps = &[127, 1, 1, 271, 15, 16, 3];
     check_all(&[Case { steps, ..CASE }, Case { steps, head_dim: 128, heads: 4, kv_heads: 1, ..CASE }]);
+}
+
+/// Two parts for each of fifteen tokens, which are longer than others.
+#[test]
+fn parts_are_no_more_than_keep_the_device_busy() {
+    let case = Case { heads: 256, kv_heads: 1, head_dim: 12, steps: &[280, 15], ..CASE };
+    check_all(&[Case { window: Some(270), ..case.clone() }, case]);
+}
+
+/// More parts than a workgroup has threads, of which some saw nothing, and heads that need several workgroups.
+#[test]
+fn any_number_of_parts_is_put_together() {
+    let bench = Bench::new();
+    let (heads, tokens) = (3, 2);
+    for (value_dim, count, eight_bit) in [
+        (12, 2, false),
+        (12, 300, true),
+        (64, 65, false),
+        (512, 130, false),
+        (512, 130, true),
+        (300, 64, true),
+    ] {
+        let mut numbers = Numbers(5);
+        let mut parts: Vec<f32> =
+            (0..heads * tokens * count * (value_dim + 2)).map(|_| numbers.normal()).collect();
+        let mut expected = Vec::new();
+        for unit in parts.chunks_mut(count * (value_dim + 2)) {
+            for (p, part) in unit.chunks_mut(value_dim + 2).enumerate() {
+                part[value_dim + 1] = part[value_dim + 1].abs() + 1.0;
+                if p % 3 == 2 {
+                    part.fill(0.0);
+                    part[value_dim] = -1e30;
+                }
+            }
+            let all = || unit.chunks(value_dim + 2).map(|part| (f64::from(part[value_dim]).exp(), part));
+            let total: f64 = all().map(|(weight, part)| weight * f64::from(part[value_dim + 1])).sum();
+            let value =
+                |i: usize| all().map(|(weight, part)| weight * f64::from(part[i])).sum::<f64>() / total;
+            let head: Vec<f64> = (0..value_dim).map(value).collect();
+            expected.extend(if eight_bit { turned(&head) } else { head });
+        }
+        let attended = bench.room(heads * tokens * value_dim);
+        let join = Join { value_dim, eight_bit };
+        let job = [heads, count, heads * value_dim, value_dim].map(|number| number as u32);
+        let groups = (heads as u32, tokens as u32, 1);
+        let bound = [&bench.floats(&parts), &attended];
+        let found = bench.run(&[Command::new(Kernel::Join(join), &bound, &job, groups)], &attended);
+        for (found, expected) in found.into_iter().zip(expected) {
+            let found = f64::from(f32::from_bits(found));
+            assert!(
+                (found - expected).abs() < 1e-5,
+                "{value_dim}, {count}, {eight_bit}: {found}, {expected}"
+            );
+        }
+    }
+}
+
+/// DeepSeek V3 with its whole context: results of parts of 128 positions each would have 4 GB.
+#[test]
+fn results_of_parts_take_memory_that_does_not_grow_with_the_context() {
+    let bytes = |context| 4 * Attending::part_values(512, 128, 512, context);
+    assert!(bytes(163_840) <= 17 << 20, "{} bytes", bytes(163_840));
+    assert_eq!(bytes(163_840), bytes(16_384));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod attention;
 mod experts;
 mod likeliest;
+mod limit;
 mod route;
 
 use std::sync::Arc;
@@ -43,7 +44,7 @@ impl Bench {
         let descriptor = BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
         let to = self.0.gpu.device.create_buffer(&descriptor);
         let back = CopyBack { from: result, to: &to, bytes };
-        let steps = self.0.submit(commands.to_vec(), &Bound::default(), None, Some(back));
+        let steps = self.0.submit(self.0.encode(commands.to_vec(), &Bound::default(), None, Some(back)));
         // What was refused says why; waiting for it does not.
         self.0.gpu.check().unwrap();
         let mut words = vec![0; bytes as usize / 4];

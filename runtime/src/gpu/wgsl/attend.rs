@@ -13,7 +13,7 @@ const FILE: &str = include_str!("attend.wgsl");
 
 /// Positions that are looked at together, as many as threads.
 pub const TILE: usize = 64;
-/// Positions of a part.
+/// Positions of a part, at least.
 pub const PART: usize = 128;
 /// Loads that are under way at once.
 const LOADS: usize = 8;
@@ -139,7 +139,6 @@ impl Attend {
             .number("KEY_WIDTH", self.key_dim)
             .number("SCORE_QUADS", TILE / 4)
             .number("SUMS", self.groups() * values.width())
-            .number("PART", PART)
             .number("WIDTH", value_dim)
             .number("ROW", value_dim + 2)
             .number("LAST", value_dim + 1)
@@ -319,16 +318,39 @@ pub struct Join {
 }
 
 impl Join {
+    /// Threads of a workgroup: one for each value, as far as every device has so many.
+    fn threads(self) -> usize {
+        self.value_dim.next_power_of_two().clamp(TILE, 256)
+    }
+
     /// The text of the kernel.
     pub fn wgsl(self) -> String {
         let Join { value_dim, eight_bit } = self;
-        Template::new(include_str!("join.wgsl"))
+        let file = include_str!("join.wgsl");
+        let threads = self.threads();
+        let each = |part: &str| -> String {
+            let statement = |column: usize| {
+                Template::part(file, part)
+                    .when("EIGHT_BIT", eight_bit)
+                    .word("COLUMN", column)
+                    .number("FIRST", column * threads)
+                    .number("WIDTH", value_dim)
+                    .number("LAST_VALUE", value_dim - 1)
+                    .make()
+            };
+            (0..value_dim.div_ceil(threads)).map(statement).collect()
+        };
+        Template::new(file)
             .when("EIGHT_BIT", eight_bit)
-            .number("THREADS", TILE)
+            .number("THREADS", threads)
+            .number("HALF", threads / 2)
             .number("WIDTH", value_dim)
             .number("ROW", value_dim + 2)
             .number("LAST", value_dim + 1)
-            .word("HADAMARD", if eight_bit { rotate("head", value_dim, TILE) } else { String::new() })
+            .word("SUMS", each("sum"))
+            .word("ADD", each("add"))
+            .word("PUT", each("put"))
+            .word("HADAMARD", if eight_bit { rotate("head", value_dim, threads) } else { String::new() })
             .make()
     }
 }

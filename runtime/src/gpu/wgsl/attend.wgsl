@@ -1,7 +1,7 @@
 // Attention of one query over a part of the positions. A workgroup is a head (x), a part (y) and a token (z). It writes the values of a
 // head, the maximum and the sum.
 
-struct Job { heads: u32, kv_heads: u32, position: u32, context: u32, window: u32, scale: f32, softcap: f32, slopes: u32, stride: u32, head_stride: u32, row: u32, sinks: u32 }
+struct Job { heads: u32, kv_heads: u32, position: u32, context: u32, window: u32, scale: f32, softcap: f32, slopes: u32, stride: u32, head_stride: u32, row: u32, sinks: u32, begin: u32, part: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read> keys: array<KEY_CHUNK>;
@@ -44,8 +44,8 @@ fn main(
     let first = seen;
     let end = position + 1u;
     //: else
-    let first = max(seen, group.y * PART);
-    let end = min(position + 1u, (group.y + 1u) * PART);
+    let first = max(seen, job.begin + group.y * job.part);
+    let end = min(position + 1u, job.begin + (group.y + 1u) * job.part);
     //: end
     let base = kv * job.context * KEY_CHUNKS;
     let value_base = kv * job.context * VALUE_CHUNKS;

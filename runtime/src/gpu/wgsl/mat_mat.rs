@@ -18,6 +18,8 @@ pub struct MatMat {
     pub codes: PanelCodes,
     /// Whether a bias is added.
     pub bias: bool,
+    /// Whether inputs are multiplied with a power of two for each token, which is taken off the outputs again (`limit`).
+    pub scaled: bool,
     /// Rows and columns of what the units multiply: 16 or 8.
     pub square: usize,
 }
@@ -77,8 +79,9 @@ impl MatMat {
 
     /// A text with the sizes of type and units.
     fn sized(&self, text: Template) -> Template {
-        let MatMat { codes, square, bias } = *self;
+        let MatMat { codes, square, bias, scaled } = *self;
         text.when("BIAS", bias)
+            .when("SCALED", scaled)
             .number("TILE", TILE)
             .number("HEAD_WORDS", codes.head_words())
             .number("SUPERBLOCK_WORDS", codes.superblock_words())

@@ -8,6 +8,10 @@ var<immediate> job: Job;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> vectors: array<f32>;
+//: if SCALED
+@group(0) @binding(4) var<storage, read> factors: array<f32>;
+var<workgroup> scales: array<f32, TILE>;
+//: end
 var<workgroup> ws: array<ELEMENT, TILE_ELEMENTS>;
 var<workgroup> xs: array<ELEMENT, TILE_ELEMENTS>;
 var<workgroup> squares: array<f32, SQUARES>;
@@ -27,6 +31,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let panel0 = job.at + min((first_row >> 4u) + mine, (job.rows - 1u) >> 4u) * (HEAD_WORDS + job.superblocks * SUPERBLOCK_WORDS);
     //: insert HEAD
     //: insert FILL_TABLE
+    //: if SCALED
+    if (lid < TILE) {
+        let token = first_token + lid;
+        scales[lid] = select(1.0, factors[min(token, job.tokens - 1u)], token < job.tokens);
+    }
+    //: end
     //: insert SUMS
     for (var b0 = 0u; b0 < job.superblocks; b0 += TURN) {
         //: insert STEPS
@@ -49,7 +59,11 @@ workgroupBarrier();
     for (var t = lid >> 4u; t < TILE; t += TOKENS_AT_ONCE) {
         var v = vec4<f32>();
         if (first_token + t < job.tokens && column < job.superblocks * QUADS) {
+            //: if SCALED
+            v = x[(first_token + t) * job.x_stride + column] * scales[t];
+            //: else
             v = x[(first_token + t) * job.x_stride + column];
+            //: end
         }
         //: insert PUT
     }
@@ -95,10 +109,15 @@ for (var e = lid & 31u; e < AREA; e += 32u) {
     let t = first_token + sub_token + TOKEN + e / SQUARE;
     let r = first_row + sub_row + ROW + e % SQUARE;
     if (t < job.tokens && r < job.rows) {
-        //: if BIAS
-        y[job.y_first + t * job.y_stride + r] = squares[subgroup * AREA + e] + vectors[job.bias + r];
+        //: if SCALED
+        let value = squares[subgroup * AREA + e] / scales[sub_token + TOKEN + e / SQUARE];
         //: else
-        y[job.y_first + t * job.y_stride + r] = squares[subgroup * AREA + e];
+        let value = squares[subgroup * AREA + e];
+        //: end
+        //: if BIAS
+        y[job.y_first + t * job.y_stride + r] = value + vectors[job.bias + r];
+        //: else
+        y[job.y_first + t * job.y_stride + r] = value;
         //: end
     }
 }

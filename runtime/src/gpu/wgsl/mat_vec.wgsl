@@ -1,7 +1,7 @@
 // Matrices in panels times one or a few vectors. A workgroup makes the outputs of some panels. Sixteen threads are the rows of a panel,
 // and the others of the workgroup share its superblocks with them.
 
-struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32, x_head: u32, y_head: u32 }
+struct Job { at: u32, second: u32, superblocks: u32, rows: u32, x_first: u32, x_stride: u32, y_stride: u32, y_first: u32, bias: u32, expert_words: u32, used: u32, x_head: u32, y_head: u32, first_expert: u32, end_expert: u32 }
 var<immediate> job: Job;
 @group(0) @binding(0) var<storage, read> w: array<u32>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
@@ -22,11 +22,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //: if CHOSEN
     // Where the group's part of `chosen` begins: an expert, and then the choices of a tile, or the weight of one choice.
     let tile = group.z * TILE_WORDS;
+    // Others are in another buffer, or there is none.
     let expert = chosen[tile];
-    //: if TILED
-    if (expert == NONE) { return; }
-    //: end
-    let start = expert * job.expert_words;
+    if (expert < job.first_expert || expert >= job.end_expert) { return; }
+    let start = (expert - job.first_expert) * job.expert_words;
     //: else
     let start = MATRIX;
     //: end

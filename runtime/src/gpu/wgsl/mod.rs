@@ -16,6 +16,7 @@
 //! | `low_rank` | what adapters add to a matrix |
 //! | `streams` | residual streams beside each other |
 //! | `cut_off` | gates of which most are 0 |
+//! | `limit` | what inputs of matrix units are multiplied with |
 //! | `levels`, `key` | tables of levels, logits as keys; no kernels of their own |
 //! | `sum` | words added up, to measure other kernels by |
 //! | `template` | how places in a text become values; no kernel of its own |
@@ -33,6 +34,7 @@ mod int_dot;
 mod key;
 mod levels;
 pub mod likeliest;
+pub mod limit;
 pub mod low_rank;
 pub mod mat_mat;
 pub mod mat_vec;

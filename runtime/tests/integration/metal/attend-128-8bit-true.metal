@@ -26,6 +26,8 @@ struct Job {
     uint head_stride;
     uint row;
     uint sinks;
+    uint begin;
+    uint part;
 };
 typedef float type_2[1];
 typedef metal::uint4 type_4[1];

@@ -1081,13 +1081,13 @@ struct main_Input {
             }
             bool _e2832 = local_1;
             if (_e2832) {
-                uint _e2836 = job.y_first;
-                uint _e2839 = job.y_stride;
-                uint _e2847 = e;
-                float _e2850 = squares.inner[(subgroup * 64u) + _e2847];
+                uint _e2836 = e;
+                float value = squares.inner[(subgroup * 64u) + _e2836];
+                uint _e2843 = job.y_first;
+                uint _e2846 = job.y_stride;
                 uint _e2854 = job.bias;
                 float _e2857 = vectors[_e2854 + r];
-                y[(_e2836 + (t_1 * _e2839)) + r] = _e2850 + _e2857;
+                y[(_e2843 + (t_1 * _e2846)) + r] = value + _e2857;
             }
         }
     }
@@ -1125,13 +1125,13 @@ struct main_Input {
             }
             bool _e2899 = local_2;
             if (_e2899) {
-                uint _e2903 = job.y_first;
-                uint _e2906 = job.y_stride;
-                uint _e2914 = e_1;
-                float _e2917 = squares.inner[(subgroup * 64u) + _e2914];
+                uint _e2903 = e_1;
+                float value_1 = squares.inner[(subgroup * 64u) + _e2903];
+                uint _e2910 = job.y_first;
+                uint _e2913 = job.y_stride;
                 uint _e2921 = job.bias;
                 float _e2924 = vectors[_e2921 + r_1];
-                y[(_e2903 + (t_2 * _e2906)) + r_1] = _e2917 + _e2924;
+                y[(_e2910 + (t_2 * _e2913)) + r_1] = value_1 + _e2924;
             }
         }
     }
@@ -1169,13 +1169,13 @@ struct main_Input {
             }
             bool _e2966 = local_3;
             if (_e2966) {
-                uint _e2970 = job.y_first;
-                uint _e2973 = job.y_stride;
-                uint _e2981 = e_2;
-                float _e2984 = squares.inner[(subgroup * 64u) + _e2981];
+                uint _e2970 = e_2;
+                float value_2 = squares.inner[(subgroup * 64u) + _e2970];
+                uint _e2977 = job.y_first;
+                uint _e2980 = job.y_stride;
                 uint _e2988 = job.bias;
                 float _e2991 = vectors[_e2988 + r_2];
-                y[(_e2970 + (t_3 * _e2973)) + r_2] = _e2984 + _e2991;
+                y[(_e2977 + (t_3 * _e2980)) + r_2] = value_2 + _e2991;
             }
         }
     }
@@ -1213,13 +1213,13 @@ struct main_Input {
             }
             bool _e3033 = local_4;
             if (_e3033) {
-                uint _e3037 = job.y_first;
-                uint _e3040 = job.y_stride;
-                uint _e3048 = e_3;
-                float _e3051 = squares.inner[(subgroup * 64u) + _e3048];
+                uint _e3037 = e_3;
+                float value_3 = squares.inner[(subgroup * 64u) + _e3037];
+                uint _e3044 = job.y_first;
+                uint _e3047 = job.y_stride;
                 uint _e3055 = job.bias;
                 float _e3058 = vectors[_e3055 + r_3];
-                y[(_e3037 + (t_4 * _e3040)) + r_3] = _e3051 + _e3058;
+                y[(_e3044 + (t_4 * _e3047)) + r_3] = value_3 + _e3058;
             }
         }
     }
@@ -1257,13 +1257,13 @@ struct main_Input {
             }
             bool _e3100 = local_5;
             if (_e3100) {
-                uint _e3104 = job.y_first;
-                uint _e3107 = job.y_stride;
-                uint _e3115 = e_4;
-                float _e3118 = squares.inner[(subgroup * 64u) + _e3115];
+                uint _e3104 = e_4;
+                float value_4 = squares.inner[(subgroup * 64u) + _e3104];
+                uint _e3111 = job.y_first;
+                uint _e3114 = job.y_stride;
                 uint _e3122 = job.bias;
                 float _e3125 = vectors[_e3122 + r_4];
-                y[(_e3104 + (t_5 * _e3107)) + r_4] = _e3118 + _e3125;
+                y[(_e3111 + (t_5 * _e3114)) + r_4] = value_4 + _e3125;
             }
         }
     }
@@ -1301,13 +1301,13 @@ struct main_Input {
             }
             bool _e3167 = local_6;
             if (_e3167) {
-                uint _e3171 = job.y_first;
-                uint _e3174 = job.y_stride;
-                uint _e3182 = e_5;
-                float _e3185 = squares.inner[(subgroup * 64u) + _e3182];
+                uint _e3171 = e_5;
+                float value_5 = squares.inner[(subgroup * 64u) + _e3171];
+                uint _e3178 = job.y_first;
+                uint _e3181 = job.y_stride;
                 uint _e3189 = job.bias;
                 float _e3192 = vectors[_e3189 + r_5];
-                y[(_e3171 + (t_6 * _e3174)) + r_5] = _e3185 + _e3192;
+                y[(_e3178 + (t_6 * _e3181)) + r_5] = value_5 + _e3192;
             }
         }
     }
@@ -1345,13 +1345,13 @@ struct main_Input {
             }
             bool _e3234 = local_7;
             if (_e3234) {
-                uint _e3238 = job.y_first;
-                uint _e3241 = job.y_stride;
-                uint _e3249 = e_6;
-                float _e3252 = squares.inner[(subgroup * 64u) + _e3249];
+                uint _e3238 = e_6;
+                float value_6 = squares.inner[(subgroup * 64u) + _e3238];
+                uint _e3245 = job.y_first;
+                uint _e3248 = job.y_stride;
                 uint _e3256 = job.bias;
                 float _e3259 = vectors[_e3256 + r_6];
-                y[(_e3238 + (t_7 * _e3241)) + r_6] = _e3252 + _e3259;
+                y[(_e3245 + (t_7 * _e3248)) + r_6] = value_6 + _e3259;
             }
         }
     }
@@ -1389,13 +1389,13 @@ struct main_Input {
             }
             bool _e3301 = local_8;
             if (_e3301) {
-                uint _e3305 = job.y_first;
-                uint _e3308 = job.y_stride;
-                uint _e3316 = e_7;
-                float _e3319 = squares.inner[(subgroup * 64u) + _e3316];
+                uint _e3305 = e_7;
+                float value_7 = squares.inner[(subgroup * 64u) + _e3305];
+                uint _e3312 = job.y_first;
+                uint _e3315 = job.y_stride;
                 uint _e3323 = job.bias;
                 float _e3326 = vectors[_e3323 + r_7];
-                y[(_e3305 + (t_8 * _e3308)) + r_7] = _e3319 + _e3326;
+                y[(_e3312 + (t_8 * _e3315)) + r_7] = value_7 + _e3326;
             }
         }
     }
@@ -1433,13 +1433,13 @@ struct main_Input {
             }
             bool _e3368 = local_9;
             if (_e3368) {
-                uint _e3372 = job.y_first;
-                uint _e3375 = job.y_stride;
-                uint _e3383 = e_8;
-                float _e3386 = squares.inner[(subgroup * 64u) + _e3383];
+                uint _e3372 = e_8;
+                float value_8 = squares.inner[(subgroup * 64u) + _e3372];
+                uint _e3379 = job.y_first;
+                uint _e3382 = job.y_stride;
                 uint _e3390 = job.bias;
                 float _e3393 = vectors[_e3390 + r_8];
-                y[(_e3372 + (t_9 * _e3375)) + r_8] = _e3386 + _e3393;
+                y[(_e3379 + (t_9 * _e3382)) + r_8] = value_8 + _e3393;
             }
         }
     }
@@ -1477,13 +1477,13 @@ struct main_Input {
             }
             bool _e3435 = local_10;
             if (_e3435) {
-                uint _e3439 = job.y_first;
-                uint _e3442 = job.y_stride;
-                uint _e3450 = e_9;
-                float _e3453 = squares.inner[(subgroup * 64u) + _e3450];
+                uint _e3439 = e_9;
+                float value_9 = squares.inner[(subgroup * 64u) + _e3439];
+                uint _e3446 = job.y_first;
+                uint _e3449 = job.y_stride;
                 uint _e3457 = job.bias;
                 float _e3460 = vectors[_e3457 + r_9];
-                y[(_e3439 + (t_10 * _e3442)) + r_9] = _e3453 + _e3460;
+                y[(_e3446 + (t_10 * _e3449)) + r_9] = value_9 + _e3460;
             }
         }
     }
@@ -1521,13 +1521,13 @@ struct main_Input {
             }
             bool _e3502 = local_11;
             if (_e3502) {
-                uint _e3506 = job.y_first;
-                uint _e3509 = job.y_stride;
-                uint _e3517 = e_10;
-                float _e3520 = squares.inner[(subgroup * 64u) + _e3517];
+                uint _e3506 = e_10;
+                float value_10 = squares.inner[(subgroup * 64u) + _e3506];
+                uint _e3513 = job.y_first;
+                uint _e3516 = job.y_stride;
                 uint _e3524 = job.bias;
                 float _e3527 = vectors[_e3524 + r_10];
-                y[(_e3506 + (t_11 * _e3509)) + r_10] = _e3520 + _e3527;
+                y[(_e3513 + (t_11 * _e3516)) + r_10] = value_10 + _e3527;
             }
         }
     }
@@ -1565,13 +1565,13 @@ struct main_Input {
             }
             bool _e3569 = local_12;
             if (_e3569) {
-                uint _e3573 = job.y_first;
-                uint _e3576 = job.y_stride;
-                uint _e3584 = e_11;
-                float _e3587 = squares.inner[(subgroup * 64u) + _e3584];
+                uint _e3573 = e_11;
+                float value_11 = squares.inner[(subgroup * 64u) + _e3573];
+                uint _e3580 = job.y_first;
+                uint _e3583 = job.y_stride;
                 uint _e3591 = job.bias;
                 float _e3594 = vectors[_e3591 + r_11];
-                y[(_e3573 + (t_12 * _e3576)) + r_11] = _e3587 + _e3594;
+                y[(_e3580 + (t_12 * _e3583)) + r_11] = value_11 + _e3594;
             }
         }
     }
@@ -1609,13 +1609,13 @@ struct main_Input {
             }
             bool _e3636 = local_13;
             if (_e3636) {
-                uint _e3640 = job.y_first;
-                uint _e3643 = job.y_stride;
-                uint _e3651 = e_12;
-                float _e3654 = squares.inner[(subgroup * 64u) + _e3651];
+                uint _e3640 = e_12;
+                float value_12 = squares.inner[(subgroup * 64u) + _e3640];
+                uint _e3647 = job.y_first;
+                uint _e3650 = job.y_stride;
                 uint _e3658 = job.bias;
                 float _e3661 = vectors[_e3658 + r_12];
-                y[(_e3640 + (t_13 * _e3643)) + r_12] = _e3654 + _e3661;
+                y[(_e3647 + (t_13 * _e3650)) + r_12] = value_12 + _e3661;
             }
         }
     }
@@ -1653,13 +1653,13 @@ struct main_Input {
             }
             bool _e3703 = local_14;
             if (_e3703) {
-                uint _e3707 = job.y_first;
-                uint _e3710 = job.y_stride;
-                uint _e3718 = e_13;
-                float _e3721 = squares.inner[(subgroup * 64u) + _e3718];
+                uint _e3707 = e_13;
+                float value_13 = squares.inner[(subgroup * 64u) + _e3707];
+                uint _e3714 = job.y_first;
+                uint _e3717 = job.y_stride;
                 uint _e3725 = job.bias;
                 float _e3728 = vectors[_e3725 + r_13];
-                y[(_e3707 + (t_14 * _e3710)) + r_13] = _e3721 + _e3728;
+                y[(_e3714 + (t_14 * _e3717)) + r_13] = value_13 + _e3728;
             }
         }
     }
@@ -1697,13 +1697,13 @@ struct main_Input {
             }
             bool _e3770 = local_15;
             if (_e3770) {
-                uint _e3774 = job.y_first;
-                uint _e3777 = job.y_stride;
-                uint _e3785 = e_14;
-                float _e3788 = squares.inner[(subgroup * 64u) + _e3785];
+                uint _e3774 = e_14;
+                float value_14 = squares.inner[(subgroup * 64u) + _e3774];
+                uint _e3781 = job.y_first;
+                uint _e3784 = job.y_stride;
                 uint _e3792 = job.bias;
                 float _e3795 = vectors[_e3792 + r_14];
-                y[(_e3774 + (t_15 * _e3777)) + r_14] = _e3788 + _e3795;
+                y[(_e3781 + (t_15 * _e3784)) + r_14] = value_14 + _e3795;
             }
         }
     }
@@ -1741,13 +1741,13 @@ struct main_Input {
             }
             bool _e3837 = local_16;
             if (_e3837) {
-                uint _e3841 = job.y_first;
-                uint _e3844 = job.y_stride;
-                uint _e3852 = e_15;
-                float _e3855 = squares.inner[(subgroup * 64u) + _e3852];
+                uint _e3841 = e_15;
+                float value_15 = squares.inner[(subgroup * 64u) + _e3841];
+                uint _e3848 = job.y_first;
+                uint _e3851 = job.y_stride;
                 uint _e3859 = job.bias;
                 float _e3862 = vectors[_e3859 + r_15];
-                y[(_e3841 + (t_16 * _e3844)) + r_15] = _e3855 + _e3862;
+                y[(_e3848 + (t_16 * _e3851)) + r_15] = value_15 + _e3862;
             }
         }
     }
@@ -1785,13 +1785,13 @@ struct main_Input {
             }
             bool _e3904 = local_17;
             if (_e3904) {
-                uint _e3908 = job.y_first;
-                uint _e3911 = job.y_stride;
-                uint _e3919 = e_16;
-                float _e3922 = squares.inner[(subgroup * 64u) + _e3919];
+                uint _e3908 = e_16;
+                float value_16 = squares.inner[(subgroup * 64u) + _e3908];
+                uint _e3915 = job.y_first;
+                uint _e3918 = job.y_stride;
                 uint _e3926 = job.bias;
                 float _e3929 = vectors[_e3926 + r_16];
-                y[(_e3908 + (t_17 * _e3911)) + r_16] = _e3922 + _e3929;
+                y[(_e3915 + (t_17 * _e3918)) + r_16] = value_16 + _e3929;
             }
         }
     }
@@ -1829,13 +1829,13 @@ struct main_Input {
             }
             bool _e3971 = local_18;
             if (_e3971) {
-                uint _e3975 = job.y_first;
-                uint _e3978 = job.y_stride;
-                uint _e3986 = e_17;
-                float _e3989 = squares.inner[(subgroup * 64u) + _e3986];
+                uint _e3975 = e_17;
+                float value_17 = squares.inner[(subgroup * 64u) + _e3975];
+                uint _e3982 = job.y_first;
+                uint _e3985 = job.y_stride;
                 uint _e3993 = job.bias;
                 float _e3996 = vectors[_e3993 + r_17];
-                y[(_e3975 + (t_18 * _e3978)) + r_17] = _e3989 + _e3996;
+                y[(_e3982 + (t_18 * _e3985)) + r_17] = value_17 + _e3996;
             }
         }
     }
@@ -1873,13 +1873,13 @@ struct main_Input {
             }
             bool _e4038 = local_19;
             if (_e4038) {
-                uint _e4042 = job.y_first;
-                uint _e4045 = job.y_stride;
-                uint _e4053 = e_18;
-                float _e4056 = squares.inner[(subgroup * 64u) + _e4053];
+                uint _e4042 = e_18;
+                float value_18 = squares.inner[(subgroup * 64u) + _e4042];
+                uint _e4049 = job.y_first;
+                uint _e4052 = job.y_stride;
                 uint _e4060 = job.bias;
                 float _e4063 = vectors[_e4060 + r_18];
-                y[(_e4042 + (t_19 * _e4045)) + r_18] = _e4056 + _e4063;
+                y[(_e4049 + (t_19 * _e4052)) + r_18] = value_18 + _e4063;
             }
         }
     }
@@ -1917,13 +1917,13 @@ struct main_Input {
             }
             bool _e4105 = local_20;
             if (_e4105) {
-                uint _e4109 = job.y_first;
-                uint _e4112 = job.y_stride;
-                uint _e4120 = e_19;
-                float _e4123 = squares.inner[(subgroup * 64u) + _e4120];
+                uint _e4109 = e_19;
+                float value_19 = squares.inner[(subgroup * 64u) + _e4109];
+                uint _e4116 = job.y_first;
+                uint _e4119 = job.y_stride;
                 uint _e4127 = job.bias;
                 float _e4130 = vectors[_e4127 + r_19];
-                y[(_e4109 + (t_20 * _e4112)) + r_19] = _e4123 + _e4130;
+                y[(_e4116 + (t_20 * _e4119)) + r_19] = value_19 + _e4130;
             }
         }
     }
@@ -1961,13 +1961,13 @@ struct main_Input {
             }
             bool _e4172 = local_21;
             if (_e4172) {
-                uint _e4176 = job.y_first;
-                uint _e4179 = job.y_stride;
-                uint _e4187 = e_20;
-                float _e4190 = squares.inner[(subgroup * 64u) + _e4187];
+                uint _e4176 = e_20;
+                float value_20 = squares.inner[(subgroup * 64u) + _e4176];
+                uint _e4183 = job.y_first;
+                uint _e4186 = job.y_stride;
                 uint _e4194 = job.bias;
                 float _e4197 = vectors[_e4194 + r_20];
-                y[(_e4176 + (t_21 * _e4179)) + r_20] = _e4190 + _e4197;
+                y[(_e4183 + (t_21 * _e4186)) + r_20] = value_20 + _e4197;
             }
         }
     }
@@ -2005,13 +2005,13 @@ struct main_Input {
             }
             bool _e4239 = local_22;
             if (_e4239) {
-                uint _e4243 = job.y_first;
-                uint _e4246 = job.y_stride;
-                uint _e4254 = e_21;
-                float _e4257 = squares.inner[(subgroup * 64u) + _e4254];
+                uint _e4243 = e_21;
+                float value_21 = squares.inner[(subgroup * 64u) + _e4243];
+                uint _e4250 = job.y_first;
+                uint _e4253 = job.y_stride;
                 uint _e4261 = job.bias;
                 float _e4264 = vectors[_e4261 + r_21];
-                y[(_e4243 + (t_22 * _e4246)) + r_21] = _e4257 + _e4264;
+                y[(_e4250 + (t_22 * _e4253)) + r_21] = value_21 + _e4264;
             }
         }
     }
@@ -2049,13 +2049,13 @@ struct main_Input {
             }
             bool _e4306 = local_23;
             if (_e4306) {
-                uint _e4310 = job.y_first;
-                uint _e4313 = job.y_stride;
-                uint _e4321 = e_22;
-                float _e4324 = squares.inner[(subgroup * 64u) + _e4321];
+                uint _e4310 = e_22;
+                float value_22 = squares.inner[(subgroup * 64u) + _e4310];
+                uint _e4317 = job.y_first;
+                uint _e4320 = job.y_stride;
                 uint _e4328 = job.bias;
                 float _e4331 = vectors[_e4328 + r_22];
-                y[(_e4310 + (t_23 * _e4313)) + r_22] = _e4324 + _e4331;
+                y[(_e4317 + (t_23 * _e4320)) + r_22] = value_22 + _e4331;
             }
         }
     }
@@ -2093,13 +2093,13 @@ struct main_Input {
             }
             bool _e4373 = local_24;
             if (_e4373) {
-                uint _e4377 = job.y_first;
-                uint _e4380 = job.y_stride;
-                uint _e4388 = e_23;
-                float _e4391 = squares.inner[(subgroup * 64u) + _e4388];
+                uint _e4377 = e_23;
+                float value_23 = squares.inner[(subgroup * 64u) + _e4377];
+                uint _e4384 = job.y_first;
+                uint _e4387 = job.y_stride;
                 uint _e4395 = job.bias;
                 float _e4398 = vectors[_e4395 + r_23];
-                y[(_e4377 + (t_24 * _e4380)) + r_23] = _e4391 + _e4398;
+                y[(_e4384 + (t_24 * _e4387)) + r_23] = value_23 + _e4398;
             }
         }
     }
@@ -2137,13 +2137,13 @@ struct main_Input {
             }
             bool _e4440 = local_25;
             if (_e4440) {
-                uint _e4444 = job.y_first;
-                uint _e4447 = job.y_stride;
-                uint _e4455 = e_24;
-                float _e4458 = squares.inner[(subgroup * 64u) + _e4455];
+                uint _e4444 = e_24;
+                float value_24 = squares.inner[(subgroup * 64u) + _e4444];
+                uint _e4451 = job.y_first;
+                uint _e4454 = job.y_stride;
                 uint _e4462 = job.bias;
                 float _e4465 = vectors[_e4462 + r_24];
-                y[(_e4444 + (t_25 * _e4447)) + r_24] = _e4458 + _e4465;
+                y[(_e4451 + (t_25 * _e4454)) + r_24] = value_24 + _e4465;
             }
         }
     }
@@ -2181,13 +2181,13 @@ struct main_Input {
             }
             bool _e4507 = local_26;
             if (_e4507) {
-                uint _e4511 = job.y_first;
-                uint _e4514 = job.y_stride;
-                uint _e4522 = e_25;
-                float _e4525 = squares.inner[(subgroup * 64u) + _e4522];
+                uint _e4511 = e_25;
+                float value_25 = squares.inner[(subgroup * 64u) + _e4511];
+                uint _e4518 = job.y_first;
+                uint _e4521 = job.y_stride;
                 uint _e4529 = job.bias;
                 float _e4532 = vectors[_e4529 + r_25];
-                y[(_e4511 + (t_26 * _e4514)) + r_25] = _e4525 + _e4532;
+                y[(_e4518 + (t_26 * _e4521)) + r_25] = value_25 + _e4532;
             }
         }
     }
@@ -2225,13 +2225,13 @@ struct main_Input {
             }
             bool _e4574 = local_27;
             if (_e4574) {
-                uint _e4578 = job.y_first;
-                uint _e4581 = job.y_stride;
-                uint _e4589 = e_26;
-                float _e4592 = squares.inner[(subgroup * 64u) + _e4589];
+                uint _e4578 = e_26;
+                float value_26 = squares.inner[(subgroup * 64u) + _e4578];
+                uint _e4585 = job.y_first;
+                uint _e4588 = job.y_stride;
                 uint _e4596 = job.bias;
                 float _e4599 = vectors[_e4596 + r_26];
-                y[(_e4578 + (t_27 * _e4581)) + r_26] = _e4592 + _e4599;
+                y[(_e4585 + (t_27 * _e4588)) + r_26] = value_26 + _e4599;
             }
         }
     }
@@ -2269,13 +2269,13 @@ struct main_Input {
             }
             bool _e4641 = local_28;
             if (_e4641) {
-                uint _e4645 = job.y_first;
-                uint _e4648 = job.y_stride;
-                uint _e4656 = e_27;
-                float _e4659 = squares.inner[(subgroup * 64u) + _e4656];
+                uint _e4645 = e_27;
+                float value_27 = squares.inner[(subgroup * 64u) + _e4645];
+                uint _e4652 = job.y_first;
+                uint _e4655 = job.y_stride;
                 uint _e4663 = job.bias;
                 float _e4666 = vectors[_e4663 + r_27];
-                y[(_e4645 + (t_28 * _e4648)) + r_27] = _e4659 + _e4666;
+                y[(_e4652 + (t_28 * _e4655)) + r_27] = value_27 + _e4666;
             }
         }
     }
@@ -2313,13 +2313,13 @@ struct main_Input {
             }
             bool _e4708 = local_29;
             if (_e4708) {
-                uint _e4712 = job.y_first;
-                uint _e4715 = job.y_stride;
-                uint _e4723 = e_28;
-                float _e4726 = squares.inner[(subgroup * 64u) + _e4723];
+                uint _e4712 = e_28;
+                float value_28 = squares.inner[(subgroup * 64u) + _e4712];
+                uint _e4719 = job.y_first;
+                uint _e4722 = job.y_stride;
                 uint _e4730 = job.bias;
                 float _e4733 = vectors[_e4730 + r_28];
-                y[(_e4712 + (t_29 * _e4715)) + r_28] = _e4726 + _e4733;
+                y[(_e4719 + (t_29 * _e4722)) + r_28] = value_28 + _e4733;
             }
         }
     }
@@ -2357,13 +2357,13 @@ struct main_Input {
             }
             bool _e4775 = local_30;
             if (_e4775) {
-                uint _e4779 = job.y_first;
-                uint _e4782 = job.y_stride;
-                uint _e4790 = e_29;
-                float _e4793 = squares.inner[(subgroup * 64u) + _e4790];
+                uint _e4779 = e_29;
+                float value_29 = squares.inner[(subgroup * 64u) + _e4779];
+                uint _e4786 = job.y_first;
+                uint _e4789 = job.y_stride;
                 uint _e4797 = job.bias;
                 float _e4800 = vectors[_e4797 + r_29];
-                y[(_e4779 + (t_30 * _e4782)) + r_29] = _e4793 + _e4800;
+                y[(_e4786 + (t_30 * _e4789)) + r_29] = value_29 + _e4800;
             }
         }
     }
@@ -2401,13 +2401,13 @@ struct main_Input {
             }
             bool _e4842 = local_31;
             if (_e4842) {
-                uint _e4846 = job.y_first;
-                uint _e4849 = job.y_stride;
-                uint _e4857 = e_30;
-                float _e4860 = squares.inner[(subgroup * 64u) + _e4857];
+                uint _e4846 = e_30;
+                float value_30 = squares.inner[(subgroup * 64u) + _e4846];
+                uint _e4853 = job.y_first;
+                uint _e4856 = job.y_stride;
                 uint _e4864 = job.bias;
                 float _e4867 = vectors[_e4864 + r_30];
-                y[(_e4846 + (t_31 * _e4849)) + r_30] = _e4860 + _e4867;
+                y[(_e4853 + (t_31 * _e4856)) + r_30] = value_30 + _e4867;
             }
         }
     }
@@ -2445,13 +2445,13 @@ struct main_Input {
             }
             bool _e4909 = local_32;
             if (_e4909) {
-                uint _e4913 = job.y_first;
-                uint _e4916 = job.y_stride;
-                uint _e4924 = e_31;
-                float _e4927 = squares.inner[(subgroup * 64u) + _e4924];
+                uint _e4913 = e_31;
+                float value_31 = squares.inner[(subgroup * 64u) + _e4913];
+                uint _e4920 = job.y_first;
+                uint _e4923 = job.y_stride;
                 uint _e4931 = job.bias;
                 float _e4934 = vectors[_e4931 + r_31];
-                y[(_e4913 + (t_32 * _e4916)) + r_31] = _e4927 + _e4934;
+                y[(_e4920 + (t_32 * _e4923)) + r_31] = value_31 + _e4934;
             }
         }
     }

@@ -25,6 +25,8 @@ struct Job {
     uint used;
     uint x_head;
     uint y_head;
+    uint first_expert;
+    uint end_expert;
 };
 typedef uint type_1[1];
 typedef metal::float4 type_4[1];
