@@ -12,9 +12,11 @@
 //! | `unit` | vectors of length 1 |
 
 mod delta;
+mod delta_tile;
 mod selective;
 mod short_conv;
 mod state_space;
+mod tile;
 mod unit;
 
 pub use delta::GatedDelta;
