@@ -174,11 +174,8 @@ impl<'a> Block<'a> {
         let mut changes = [0.0; MOST_ROWS];
         let changes = &mut changes[..self.count];
         let key_dim = self.step.key_dim;
-        let tiled = if self.tokens >= TILED && tile::fits::<2>(key_dim) {
-            self.count / LANES * LANES
-        } else {
-            0
-        };
+        let tiled =
+            if self.tokens >= TILED && tile::fits::<2>(key_dim) { self.count / LANES * LANES } else { 0 };
         let row = state.len() / self.count;
         let (turned, state) = state.split_at_mut(tiled * row);
         let (of_turned, changes) = changes.split_at_mut(tiled);
@@ -192,7 +189,12 @@ impl<'a> Block<'a> {
 
     /// A pass over the state ends one token and begins the next: so it is read and written once for a token.
     #[inline(always)]
-    fn by_token<V: Vector, const BY_CHANNEL: bool>(&self, state: &mut [f32], changes: &mut [f32], from: usize) {
+    fn by_token<V: Vector, const BY_CHANNEL: bool>(
+        &self,
+        state: &mut [f32],
+        changes: &mut [f32],
+        from: usize,
+    ) {
         let Some(last) = self.tokens.checked_sub(1) else { return };
         let mut now = self.token(0).from(from);
         pass::<V, false, true, BY_CHANNEL>(state, now, now, changes, &mut []);

@@ -16,7 +16,11 @@ const AHEAD: usize = 2;
 /// Runs all tokens of `block` over the rows `state`, a multiple of 16, each of a multiple of 16 values; `changes` has a value for each
 /// row.
 #[inline(always)]
-pub(super) fn run<V: Vector, const BY_CHANNEL: bool>(block: &Block<'_>, state: &mut [f32], changes: &mut [f32]) {
+pub(super) fn run<V: Vector, const BY_CHANNEL: bool>(
+    block: &Block<'_>,
+    state: &mut [f32],
+    changes: &mut [f32],
+) {
     let state = state.as_chunks_mut::<LANES>().0;
     let changes = changes.as_chunks_mut::<LANES>().0;
     let size = state.len() / changes.len();
@@ -120,7 +124,14 @@ fn fetch<const N: usize>(token: Token<'_>, out: &[f32], at: usize) {
 ///
 /// Loops over numbers: what closures and iterators call is not compiled for the instruction set.
 #[inline(always)]
-fn pass<V: Vector, const CHAINS: usize, const N: usize, const END: bool, const BEGIN: bool, const BY_CHANNEL: bool>(
+fn pass<
+    V: Vector,
+    const CHAINS: usize,
+    const N: usize,
+    const END: bool,
+    const BEGIN: bool,
+    const BY_CHANNEL: bool,
+>(
     state: &mut [Lanes],
     now: Token<'_>,
     next: Token<'_>,

@@ -6,13 +6,16 @@
 //! | File | Duty |
 //! |---|---|
 //! | `short_conv` | a causal convolution of each channel |
-//! | `delta` | the gated delta rule |
+//! | `delta`, `delta_tile` | the gated delta rule: rows by themselves, and as lanes |
+//! | `tile` | rows of a state turned into lanes |
+//! | `gates` | steps, decays and rates of states |
 //! | `selective` | the state space of Mamba-1 |
 //! | `state_space` | the state space of Mamba-2 |
 //! | `unit` | vectors of length 1 |
 
 mod delta;
 mod delta_tile;
+mod gates;
 mod selective;
 mod short_conv;
 mod state_space;
@@ -20,6 +23,7 @@ mod tile;
 mod unit;
 
 pub use delta::GatedDelta;
+pub use gates::{decays, positive_steps, rates};
 pub use selective::SelectiveScan;
 pub use short_conv::{ShortConv, keep_last};
 pub use state_space::StateSpace;
