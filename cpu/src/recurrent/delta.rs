@@ -6,7 +6,8 @@
 //! 3. `S = S + d k^T`
 //! 4. `out = S q`
 //!
-//! Products of a row with k and q are sums in 16 lanes ([`lanes`](crate::lanes)).
+//! Products of a row with k and q are sums in 16 lanes ([`lanes`](crate::lanes)). A few tokens read rows as they are stored, as here;
+//! more of them turn rows into lanes first (`delta_tile`), with the same bits.
 
 use super::{delta_tile, tile};
 use crate::backend::Cpu;
@@ -159,12 +160,15 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Where goes what a token reads.
+    /// Where goes what the rows read for a token.
+    ///
+    /// # Safety
+    /// The last one for this token must be gone. No other block has these rows.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "one token's at a time")]
-    pub fn out(&self, token: usize) -> &mut [f32] {
+    #[expect(clippy::mut_from_ref, reason = "the part is the caller's own, by contract")]
+    pub unsafe fn out(&self, token: usize) -> &mut [f32] {
         let start = (token * self.step.value_heads + self.head) * self.step.value_dim + self.first;
-        // SAFETY: no other block has outputs of these rows, and this one is done with those of a token before the next.
+        // SAFETY: no other block has outputs of these rows, and this one has done with them, by contract.
         unsafe { self.out.part(start..start + self.count) }
     }
 
@@ -200,10 +204,14 @@ impl<'a> Block<'a> {
         pass::<V, false, true, BY_CHANNEL>(state, now, now, changes, &mut []);
         for token in 0..last {
             let next = self.token(token + 1).from(from);
-            pass::<V, true, true, BY_CHANNEL>(state, now, next, changes, &mut self.out(token)[from..]);
+            // SAFETY: each token has its turn once, and the part lives for the pass.
+            let out = unsafe { self.out(token) };
+            pass::<V, true, true, BY_CHANNEL>(state, now, next, changes, &mut out[from..]);
             now = next;
         }
-        pass::<V, true, false, BY_CHANNEL>(state, now, now, changes, &mut self.out(last)[from..]);
+        // SAFETY: as above.
+        let out = unsafe { self.out(last) };
+        pass::<V, true, false, BY_CHANNEL>(state, now, now, changes, &mut out[from..]);
     }
 }
 

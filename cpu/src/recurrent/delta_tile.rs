@@ -11,6 +11,8 @@ use crate::vector::{Vector, prefetch};
 
 /// Tokens that pass over some rows before the next rows have their turn: what they have stays in the second-level cache.
 const TOKENS: usize = 16;
+
+/// How many tokens ahead that is fetched which a token has.
 const AHEAD: usize = 2;
 
 /// Runs all tokens of `block` over the rows `state`, a multiple of 16, each of a multiple of 16 values; `changes` has a value for each
@@ -87,13 +89,16 @@ fn some<V: Vector, const CHAINS: usize, const N: usize, const BY_CHANNEL: bool>(
             let next = block.token(token + 1);
             // Tokens lie far apart, which processors do not foresee.
             let later = (token + AHEAD).min(block.tokens - 1);
-            fetch::<N>(block.token(later), block.out(later), at);
+            // SAFETY: no part lives yet in this turn, and this one ends with the call.
+            fetch::<N>(block.token(later), unsafe { block.out(later) }, at);
             (change, read) = pass::<V, CHAINS, N, true, true, BY_CHANNEL>(state, now, next, at, change);
             now = next;
         } else {
             (_, read) = pass::<V, CHAINS, N, true, false, BY_CHANNEL>(state, now, now, at, change);
         }
-        let out = &mut block.out(token).as_chunks_mut::<LANES>().0[at..at + N];
+        // SAFETY: no other part lives.
+        let out = unsafe { block.out(token) };
+        let out = &mut out.as_chunks_mut::<LANES>().0[at..at + N];
         for i in 0..N {
             out[i] = read[i].to_lanes();
         }

@@ -10,7 +10,7 @@
 //! | `tile` | rows of a state turned into lanes |
 //! | `gates` | steps, decays and rates of states |
 //! | `selective` | the state space of Mamba-1 |
-//! | `state_space` | the state space of Mamba-2 |
+//! | `state_space`, `state_tile` | the state space of Mamba-2, likewise |
 //! | `unit` | vectors of length 1 |
 
 mod delta;
@@ -19,6 +19,7 @@ mod gates;
 mod selective;
 mod short_conv;
 mod state_space;
+mod state_tile;
 mod tile;
 mod unit;
 
