@@ -4,6 +4,8 @@
 //! for each vector of a state, of which processors do two at a time. In chunks of C tokens, as in arXiv 2412.06464 (section 3.3), it
 //! would be three, and for keys of d values 2 C / d of one more; but then what a token gives depends on the tokens beside it.
 
+#![expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
+
 use super::delta::{Block, Token};
 use super::tile::{QUARTERS, Room, quarter, total};
 use crate::lanes::{LANES, Lanes};

@@ -1,6 +1,8 @@
 //! A causal convolution of each channel: `out[t] = bias + sum over j of tap[j] * x[t - taps + 1 + j]`, added up in this order
 //! of j, each step a fused multiply-add. What is before the first token comes from the state.
 
+#![expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
+
 use crate::isa::Isa;
 use crate::lanes::LANES;
 use crate::math::silu_of;
@@ -127,9 +129,7 @@ impl Rows<'_> {
             }
         } else {
             let lanes = sums[0].to_lanes();
-            for i in 0..out.len() {
-                out[i] = lanes[i];
-            }
+            out.copy_from_slice(&lanes[..out.len()]);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The state space of Mamba-2 for many tokens, with the bits of [`state_space`](super::state_space): rows are turned into lanes
 //! ([`tile`](super::tile)).
 
+#![expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
+
 use super::state_space::{Block, Token};
 use super::tile::{QUARTERS, Room, quarter, total};
 use crate::lanes::{LANES, Lanes};

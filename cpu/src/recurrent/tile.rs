@@ -6,6 +6,8 @@
 //!
 //! A tile is where its rows were, and has its vectors in the order in which they are added: `CHAINS` of a quarter side by side.
 
+#![expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
+
 use crate::lanes::{LANES, Lanes};
 use crate::vector::Vector;
 

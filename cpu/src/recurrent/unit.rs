@@ -1,5 +1,7 @@
 //! Vectors of length 1.
 
+#![expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
+
 use crate::isa::Isa;
 use crate::lanes::LANES;
 use crate::vector::{Vector, VectorWork, run};
