@@ -6,7 +6,7 @@
 
 #![expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
 
-use super::delta::{Block, Token};
+use super::delta_block::{Block, Token};
 use super::tile::{QUARTERS, Room, quarter, total};
 use crate::lanes::{LANES, Lanes};
 use crate::vector::{Vector, prefetch};

@@ -7,6 +7,7 @@
 //! Products of a row with C are sums in 16 lanes ([`lanes`](crate::lanes)). A few tokens read rows as they are stored, as here; more
 //! of them turn rows into lanes first (`state_tile`), with the same bits.
 
+use super::state_block::{Block, StateSpace, Token};
 use super::{state_tile, tile};
 use crate::backend::Cpu;
 use crate::lanes::LANES;
@@ -21,38 +22,6 @@ const TILED: [usize; 2] = [16, 64];
 
 /// Rows that are computed side by side.
 const PAIR: usize = 2;
-
-/// A step of some tokens.
-#[derive(Debug, Clone, Copy)]
-pub struct StateSpace<'a> {
-    /// Heads; a multiple of `groups`, and those that follow one another share a group.
-    pub heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Groups of heads that share B and C.
-    pub groups: usize,
-    /// Columns of a state.
-    pub state: usize,
-    /// x of all heads, B of all groups and C of all groups, one behind another, of each token.
-    pub inputs: &'a [f32],
-    /// g of each token and head.
-    pub decay: &'a [f32],
-    /// d of each token and head.
-    pub step: &'a [f32],
-    /// D of each head.
-    pub skip: &'a [f32],
-}
-
-impl StateSpace<'_> {
-    /// Floats of a state with these numbers: rows are padded to whole vectors.
-    pub const fn state_len(heads: usize, head_dim: usize, state: usize) -> usize {
-        heads.saturating_mul(head_dim).saturating_mul(state.next_multiple_of(LANES))
-    }
-
-    const fn width(&self) -> usize {
-        self.heads * self.head_dim + 2 * self.groups * self.state
-    }
-}
 
 impl Cpu {
     /// Runs the tokens of `step` from the state `from`; the state behind them goes to `to`, what they read to `out`, one row of
@@ -88,63 +57,10 @@ impl Cpu {
     }
 }
 
-/// Some rows of one head.
-pub(super) struct Block<'a> {
-    step: &'a StateSpace<'a>,
-    head: usize,
-    /// Of the rows of all heads.
-    start: usize,
-    count: usize,
-    pub tokens: usize,
-    /// That of all rows.
-    out: &'a Shared<'a>,
-}
-
 /// All tokens over the state of some rows.
 struct Pass<'a> {
     block: Block<'a>,
     state: &'a mut [f32],
-}
-
-/// What a token has for a block.
-#[derive(Clone, Copy)]
-pub(super) struct Token<'a> {
-    pub x: &'a [f32],
-    pub b: &'a [f32],
-    pub c: &'a [f32],
-    pub decay: f32,
-    pub step: f32,
-    pub skip: f32,
-}
-
-impl<'a> Block<'a> {
-    #[inline(always)]
-    pub fn token(&self, token: usize) -> Token<'a> {
-        let StateSpace { heads, head_dim, groups, state: columns, .. } = *self.step;
-        let (width, group) = (self.step.width(), self.head / (heads / groups));
-        let (x, shared) = self.step.inputs[token * width..][..width].split_at(heads * head_dim);
-        let gate = token * heads + self.head;
-        Token {
-            x: &x[self.start..][..self.count],
-            b: &shared[group * columns..][..columns],
-            c: &shared[(groups + group) * columns..][..columns],
-            decay: self.step.decay[gate],
-            step: self.step.step[gate],
-            skip: self.step.skip[self.head],
-        }
-    }
-
-    /// Where goes what the rows give for a token.
-    ///
-    /// # Safety
-    /// The last one for this token must be gone. No other block has these rows.
-    #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "the part is the caller's own, by contract")]
-    pub unsafe fn out(&self, token: usize) -> &mut [f32] {
-        let at = token * self.step.heads * self.step.head_dim + self.start;
-        // SAFETY: no other block has outputs of these rows, and this one has done with them, by contract.
-        unsafe { self.out.part(at..at + self.count) }
-    }
 }
 
 impl VectorWork for Pass<'_> {

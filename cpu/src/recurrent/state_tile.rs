@@ -3,7 +3,7 @@
 
 #![expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
 
-use super::state_space::{Block, Token};
+use super::state_block::{Block, Token};
 use super::tile::{QUARTERS, Room, quarter, total};
 use crate::lanes::{LANES, Lanes};
 use crate::vector::{Vector, prefetch};
