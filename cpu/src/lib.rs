@@ -99,7 +99,10 @@ pub use kernels::{
 };
 pub use memory::{OutOfMemory, zeros};
 pub use norm::{layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place};
-pub use recurrent::{GatedDelta, SelectiveScan, ShortConv, StateSpace, keep_last, scale_to_length};
+pub use recurrent::{
+    GatedDelta, SelectiveScan, ShortConv, StateSpace, decays, keep_last, positive_steps, rates,
+    scale_to_length,
+};
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
 pub use second_moments::ColumnPanels;

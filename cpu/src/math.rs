@@ -46,7 +46,7 @@ pub(super) fn exp_minus_one_below(x: f32) -> f32 {
     power.mul_add(p, power - 1.0)
 }
 
-/// [`exp`] of 16 numbers, none above 88.
+/// [`exp`] of 16 numbers, none above 89.
 #[inline(always)]
 pub(super) fn exp_of_small<V: Vector>(x: V) -> V {
     let x = x.or_larger(V::splat(-105.0));
@@ -83,6 +83,14 @@ pub fn sigmoid(x: f32) -> f32 {
 #[inline(always)]
 pub fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
+}
+
+/// [`silu`] of 16 numbers.
+#[inline(always)]
+pub(super) fn silu_of<V: Vector>(x: V) -> V {
+    let minus = V::splat(0.0).sub(x);
+    let minus = V::choose(minus.larger(V::splat(89.0)), V::splat(89.0), minus);
+    x.div(V::splat(1.0).add(exp_of_small(minus)))
 }
 
 /// `ln(1 + e^x)` within 4 ulp.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::cpu::{
-    Attention, AttentionBuffer, ColumnPanels, Cpu, Function, Int8Rows, KvLayer, KvShape, RopeFrequencies,
-    RopeTable, gated, rms_norm,
+    Attention, AttentionBuffer, ColumnPanels, Cpu, Function, GatedDelta, Int8Rows, KvLayer, KvShape,
+    RopeFrequencies, RopeTable, ShortConv, decays, gated, positive_steps, rms_norm, scale_to_length,
 };
 use qsf_runtime::ggml::{GgmlType, decode_row};
 use qsf_runtime::linear::{Input, Products};
@@ -153,6 +153,64 @@ fn attention(c: &mut Criterion) {
     group.finish();
 }
 
+/// A recurrent layer of Qwen3.5-0.8B, without its matrices. Here the element is a token.
+fn recurrent(c: &mut Criterion) {
+    const HEADS: usize = 16;
+    const DIM: usize = 128;
+    const WIDTH: usize = 3 * HEADS * DIM;
+    const TOKENS: usize = 512;
+    let cpu = Cpu::from_env().expect("an instruction set of this processor");
+    let mut group = c.benchmark_group("recurrent");
+    group.sample_size(20).warm_up_time(Duration::from_millis(200));
+    group.measurement_time(Duration::from_millis(600));
+    let mut inputs = activations(TOKENS, WIDTH);
+    for row in inputs.chunks_exact_mut(WIDTH) {
+        scale_to_length(cpu.isa(), &mut row[..2 * HEADS * DIM], DIM, 1.0);
+    }
+    let from = vec![0.0; GatedDelta::state_len(HEADS, DIM, DIM)];
+    let (mut to, mut out) = (from.clone(), vec![0.0; TOKENS * HEADS * DIM]);
+    for (tokens, by_channel) in [(TOKENS, false), (TOKENS, true), (1, false), (1, true)] {
+        let (decay, beta) =
+            (vec![0.9; tokens * HEADS * if by_channel { DIM } else { 1 }], vec![0.5; tokens * HEADS]);
+        let step = GatedDelta {
+            key_heads: HEADS,
+            key_dim: DIM,
+            value_heads: HEADS,
+            value_dim: DIM,
+            inputs: &inputs[..tokens * WIDTH],
+            decay: &decay,
+            by_channel,
+            beta: &beta,
+        };
+        let out = &mut out[..tokens * HEADS * DIM];
+        group.throughput(Throughput::Elements(tokens as u64));
+        group.bench_function(format!("gated delta, by channel: {by_channel}, {tokens} tokens"), |b| {
+            b.iter(|| cpu.gated_delta(black_box(&step), &from, &mut to, out));
+        });
+    }
+    let (taps, past) = (activations(4, WIDTH), activations(3, WIDTH));
+    let conv = ShortConv { taps: &taps, bias: None, channels: WIDTH, silu: true };
+    let mut mixed = vec![0.0; TOKENS * WIDTH];
+    group.throughput(Throughput::Elements(TOKENS as u64));
+    group.bench_function("convolution", |b| {
+        b.iter(|| {
+            cpu.for_each_rows([(&mut mixed, WIDTH)], 64 * WIDTH, |first, [mixed]| {
+                conv.rows(cpu.isa(), &past, black_box(&inputs), first, mixed);
+            });
+        });
+    });
+    let (rows, bias, factors) = (activations(TOKENS, HEADS * DIM), vec![0.1; HEADS * DIM], [-0.5; HEADS]);
+    let mut steps = rows.clone();
+    group.bench_function("decays of channels, one thread", |b| {
+        b.iter(|| {
+            steps.copy_from_slice(black_box(&rows));
+            positive_steps(cpu.isa(), &mut steps, &bias);
+            decays(cpu.isa(), &mut steps, HEADS * DIM, &factors);
+        });
+    });
+    group.finish();
+}
+
 /// Sums of outer products of 512 tokens. Here the element is one product; a second moment has half of all.
 fn moments(c: &mut Criterion) {
     let cpu = Cpu::from_env().expect("an instruction set of this processor");
@@ -193,5 +251,5 @@ fn ggml(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, int8, float, around, attention, moments, ggml);
+criterion_group!(benches, int8, float, around, attention, recurrent, moments, ggml);
 criterion_main!(benches);

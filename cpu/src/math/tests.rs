@@ -158,25 +158,32 @@ fn functions_give_the_same_bits_on_every_instruction_set() {
 }
 
 #[test]
-fn the_exponential_in_registers_has_the_bits_of_the_other() {
-    struct Small<'a>(&'a [f32], &'a mut Vec<u32>);
-    impl VectorWork for Small<'_> {
+fn functions_in_registers_have_the_bits_of_the_others() {
+    struct InRegisters<'a>(&'a [f32], bool, &'a mut Vec<u32>);
+    impl VectorWork for InRegisters<'_> {
         #[inline(always)]
         fn run<V: Vector>(self) {
             for x in self.0.as_chunks::<LANES>().0 {
-                self.1.extend(exp_of_small(V::from_lanes(x)).to_lanes().map(f32::to_bits));
+                let x = V::from_lanes(x);
+                let y = if self.1 { silu_of(x) } else { exp_of_small(x) };
+                self.2.extend(y.to_lanes().map(f32::to_bits));
             }
         }
     }
-    let mut x: Vec<f32> = (0..32_000).map(|i| (i as f32 - 28_000.0) * 0.004).collect();
-    x[..7].copy_from_slice(&[0.0, -0.0, f32::NEG_INFINITY, f32::MIN, -104.5, -87.5, -1e-30]);
-    let expected: Vec<u32> = x.iter().map(|x| exp(*x).to_bits()).collect();
+    let mut small: Vec<f32> = (0..48_000).map(|i| (i as f32 - 28_000.0) * 0.004).collect();
+    small[..8].copy_from_slice(&[0.0, -0.0, f32::NEG_INFINITY, f32::MIN, -104.5, -87.5, -1e-30, 89.0]);
+    let mut any: Vec<f32> = (0..48_000).map(|i| (i as f32 - 24_000.0) * 0.005).collect();
+    any[..8].copy_from_slice(&[0.0, -0.0, f32::MIN, f32::MAX, f32::INFINITY, -89.0, -88.72, 1e-30]);
+    let exps: Vec<u32> = small.iter().map(|x| exp(*x).to_bits()).collect();
+    let silus: Vec<u32> = any.iter().map(|x| silu(*x).to_bits()).collect();
     for isa in Isa::available() {
-        let mut found = Vec::new();
-        vector::run(isa, Small(&x, &mut found));
-        assert!(found == expected, "{isa:?}");
-        let mut nan = Vec::new();
-        vector::run(isa, Small(&[f32::NAN; LANES], &mut nan));
-        assert!(nan.iter().all(|bits| f32::from_bits(*bits).is_nan()), "{isa:?}");
+        for (x, is_silu, expected) in [(&small, false, &exps), (&any, true, &silus)] {
+            let mut found = Vec::new();
+            vector::run(isa, InRegisters(x, is_silu, &mut found));
+            assert!(found == *expected, "{isa:?} {is_silu}");
+            let mut nan = Vec::new();
+            vector::run(isa, InRegisters(&[f32::NAN; LANES], is_silu, &mut nan));
+            assert!(nan.iter().all(|bits| f32::from_bits(*bits).is_nan()), "{isa:?} {is_silu}");
+        }
     }
 }

@@ -6,8 +6,11 @@
 //! 3. `S = S + d k^T`
 //! 4. `out = S q`
 //!
-//! Products of a row with k and q are sums in 16 lanes ([`lanes`](crate::lanes)).
+//! Products of a row with k and q are sums in 16 lanes ([`lanes`](crate::lanes)). A few tokens read rows as they are stored, as here;
+//! more of them turn rows into lanes first (`delta_tile`), with the same bits.
 
+use super::delta_block::{Block, GatedDelta, Token};
+use super::{delta_tile, tile};
 use crate::backend::Cpu;
 use crate::lanes::LANES;
 use crate::shared::Shared;
@@ -16,45 +19,17 @@ use crate::vector::{Vector, VectorWork, run};
 /// Rows of a state that a task works on: enough tasks for all threads, each long enough to be worth handing out.
 const ROWS: usize = 32;
 
+/// Rows of a task where there are many for each thread: what they have in common is fetched once.
+const MOST_ROWS: usize = 128;
+
+/// Tasks per thread, so that one that was interrupted does not hold up the rest.
+const TASKS: usize = 4;
+
 /// Rows that are computed side by side.
 const PAIR: usize = 2;
 
-/// A step of some tokens.
-#[derive(Debug, Clone, Copy)]
-pub struct GatedDelta<'a> {
-    /// Heads of queries and keys. Value heads are a multiple of these, and those that follow one another share a key head.
-    pub key_heads: usize,
-    /// Width of such a head.
-    pub key_dim: usize,
-    /// Heads of values.
-    pub value_heads: usize,
-    /// Width of such a head.
-    pub value_dim: usize,
-    /// Queries, keys and values of each token, one behind another.
-    pub inputs: &'a [f32],
-    /// g of each token and value head, or of each channel of its key.
-    pub decay: &'a [f32],
-    /// Whether each channel has one.
-    pub by_channel: bool,
-    /// b of each token and value head.
-    pub beta: &'a [f32],
-}
-
-impl GatedDelta<'_> {
-    /// Floats of a state with these numbers of heads and widths: rows are padded to whole vectors.
-    pub const fn state_len(value_heads: usize, value_dim: usize, key_dim: usize) -> usize {
-        value_heads.saturating_mul(value_dim).saturating_mul(key_dim.next_multiple_of(LANES))
-    }
-
-    /// Values of g of a value head.
-    const fn decays(&self) -> usize {
-        if self.by_channel { self.key_dim } else { 1 }
-    }
-
-    const fn width(&self) -> usize {
-        2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
-    }
-}
+/// From so many tokens on it is worth turning rows into lanes.
+const TILED: usize = 12;
 
 impl Cpu {
     /// Runs the tokens of `step` from the state `from`; the state behind them goes to `to`, what they read to `out`, one row of
@@ -75,88 +50,84 @@ impl Cpu {
                 && step.beta.len() == tokens * value_heads,
             "tokens of another number"
         );
-        let blocks = value_dim.div_ceil(ROWS);
+        let mut rows = if tokens < TILED { ROWS } else { MOST_ROWS };
+        while rows > ROWS && value_heads * value_dim.div_ceil(rows) < TASKS * self.threads() {
+            rows /= 2;
+        }
+        let blocks = value_dim.div_ceil(rows);
         let (to, out) = (Shared::new(to), Shared::new(out));
         let work = 3 * tokens * state;
         self.for_each(value_heads * blocks, work, |task| {
-            let (head, first) = (task / blocks, task % blocks * ROWS);
-            let count = ROWS.min(value_dim - first);
+            let (head, first) = (task / blocks, task % blocks * rows);
+            let count = rows.min(value_dim - first);
             let start = head * value_dim + first;
             // SAFETY: each task has rows of its own.
             let state = unsafe { to.part(start * row..(start + count) * row) };
             state.copy_from_slice(&from[start * row..][..state.len()]);
-            run(self.isa(), Block { step, head, first, count, tokens, state, out: &out });
+            let block = Block { step, head, first, count, tokens, out: &out };
+            run(self.isa(), Pass { block, state });
         });
     }
 }
 
-/// Some rows of one head.
-struct Block<'a> {
-    step: &'a GatedDelta<'a>,
-    head: usize,
-    first: usize,
-    count: usize,
-    tokens: usize,
+/// All tokens over the state of some rows.
+struct Pass<'a> {
+    block: Block<'a>,
     state: &'a mut [f32],
-    /// That of all rows.
-    out: &'a Shared<'a>,
 }
 
-/// What a token has for a block.
-#[derive(Clone, Copy)]
-struct Token<'a> {
-    queries: &'a [f32],
-    keys: &'a [f32],
-    values: &'a [f32],
-    decays: &'a [f32],
-    beta: f32,
-}
-
-impl VectorWork for Block<'_> {
+impl VectorWork for Pass<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        match self.step.by_channel {
-            true => self.run_by::<V, true>(),
-            false => self.run_by::<V, false>(),
+        let Pass { block, state } = self;
+        match block.step.by_channel {
+            true => block.run_by::<V, true>(state),
+            false => block.run_by::<V, false>(state),
         }
     }
 }
 
-impl<'a> Block<'a> {
+impl Block<'_> {
+    /// Rows by tiles where that pays, the rest by themselves.
     #[inline(always)]
-    fn token(&self, token: usize) -> Token<'a> {
-        let GatedDelta { key_heads, key_dim, value_heads, value_dim, .. } = *self.step;
-        let (inputs, decays) = (&self.step.inputs[token * self.step.width()..], self.step.decays());
-        let key_head = self.head / (value_heads / key_heads);
-        let gate = token * value_heads + self.head;
-        Token {
-            queries: &inputs[key_head * key_dim..][..key_dim],
-            keys: &inputs[(key_heads + key_head) * key_dim..][..key_dim],
-            values: &inputs[2 * key_heads * key_dim + self.head * value_dim + self.first..][..self.count],
-            decays: &self.step.decay[gate * decays..][..decays],
-            beta: self.step.beta[gate],
+    fn run_by<V: Vector, const BY_CHANNEL: bool>(&self, state: &mut [f32]) {
+        let mut changes = [0.0; MOST_ROWS];
+        let changes = &mut changes[..self.count];
+        let key_dim = self.step.key_dim;
+        let tiled =
+            if self.tokens >= TILED && tile::fits::<2>(key_dim) { self.count / LANES * LANES } else { 0 };
+        let row = state.len() / self.count;
+        let (turned, state) = state.split_at_mut(tiled * row);
+        let (of_turned, changes) = changes.split_at_mut(tiled);
+        if tiled > 0 {
+            delta_tile::run::<V, BY_CHANNEL>(self, turned, of_turned);
+        }
+        if tiled < self.count {
+            self.by_token::<V, BY_CHANNEL>(state, changes, tiled);
         }
     }
 
     /// A pass over the state ends one token and begins the next: so it is read and written once for a token.
     #[inline(always)]
-    fn run_by<V: Vector, const BY_CHANNEL: bool>(self) {
+    fn by_token<V: Vector, const BY_CHANNEL: bool>(
+        &self,
+        state: &mut [f32],
+        changes: &mut [f32],
+        from: usize,
+    ) {
         let Some(last) = self.tokens.checked_sub(1) else { return };
-        let mut changes = [0.0; ROWS];
-        let changes = &mut changes[..self.count];
-        let out = |token: usize| {
-            let start = (token * self.step.value_heads + self.head) * self.step.value_dim + self.first;
-            // SAFETY: no other block has outputs of these rows, and this one is done with those of a token before the next.
-            unsafe { self.out.part(start..start + self.count) }
-        };
-        let mut now = self.token(0);
-        pass::<V, false, true, BY_CHANNEL>(self.state, now, now, changes, &mut []);
+        let mut now = self.token(0).from(from);
+        pass::<V, false, true, BY_CHANNEL>(state, now, now, changes, &mut []);
         for token in 0..last {
-            let next = self.token(token + 1);
-            pass::<V, true, true, BY_CHANNEL>(self.state, now, next, changes, out(token));
+            let next = self.token(token + 1).from(from);
+            // SAFETY: each token has its turn once, and the part lives for the pass.
+            let out = unsafe { self.out(token) };
+            pass::<V, true, true, BY_CHANNEL>(state, now, next, changes, &mut out[from..]);
             now = next;
         }
-        pass::<V, true, false, BY_CHANNEL>(self.state, now, now, changes, out(last));
+        // SAFETY: as above.
+        let out = unsafe { self.out(last) };
+        pass::<V, true, false, BY_CHANNEL>(state, now, now, changes, &mut out[from..]);
     }
 }
 
@@ -243,115 +214,4 @@ fn rows<V: Vector, const N: usize, const END: bool, const BEGIN: bool, const BY_
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::isa::Isa;
-
-    const KEY_HEADS: usize = 2;
-    const VALUE_HEADS: usize = 4;
-    const TOKENS: usize = 9;
-
-    fn numbers(count: usize, seed: usize) -> Vec<f32> {
-        (0..count).map(|i| ((i * 29 + seed * 7) % 23) as f32 * 0.05 - 0.5).collect()
-    }
-
-    struct Case {
-        key_dim: usize,
-        value_dim: usize,
-        inputs: Vec<f32>,
-        by_channel: bool,
-        decay: Vec<f32>,
-        beta: Vec<f32>,
-    }
-
-    impl Case {
-        fn new(key_dim: usize, value_dim: usize, by_channel: bool) -> Case {
-            let width = 2 * KEY_HEADS * key_dim + VALUE_HEADS * value_dim;
-            let gates = |seed| numbers(TOKENS * VALUE_HEADS, seed).into_iter().map(|v| v + 0.55).collect();
-            let decays = TOKENS * VALUE_HEADS * if by_channel { key_dim } else { 1 };
-            let decay = numbers(decays, 2).into_iter().map(|v| v + 0.55).collect();
-            Case { key_dim, value_dim, inputs: numbers(TOKENS * width, 1), by_channel, decay, beta: gates(3) }
-        }
-
-        fn run(&self, cpu: &Cpu, steps: &[usize]) -> (Vec<f32>, Vec<f32>) {
-            let Case { key_dim, value_dim, .. } = *self;
-            let width = 2 * KEY_HEADS * key_dim + VALUE_HEADS * value_dim;
-            let mut state = vec![0.0; GatedDelta::state_len(VALUE_HEADS, value_dim, key_dim)];
-            let (mut first, mut all) = (0, Vec::new());
-            for tokens in steps {
-                let of = |values: &'_ [f32], width: usize| values[first * width..][..tokens * width].to_vec();
-                let (inputs, decay, beta) =
-                    (of(&self.inputs, width), of(&self.decay, self.decays()), of(&self.beta, VALUE_HEADS));
-                let step = GatedDelta {
-                    key_heads: KEY_HEADS,
-                    key_dim,
-                    value_heads: VALUE_HEADS,
-                    value_dim,
-                    inputs: &inputs,
-                    decay: &decay,
-                    by_channel: self.by_channel,
-                    beta: &beta,
-                };
-                let mut out = vec![f32::NAN; tokens * VALUE_HEADS * value_dim];
-                let mut next = vec![f32::NAN; state.len()];
-                cpu.gated_delta(&step, &state, &mut next, &mut out);
-                all.extend(out);
-                state = next;
-                first += tokens;
-            }
-            (all, state)
-        }
-
-        /// Of a token.
-        fn decays(&self) -> usize {
-            VALUE_HEADS * if self.by_channel { self.key_dim } else { 1 }
-        }
-
-        /// By the formulas, in f64.
-        fn expected(&self) -> Vec<f64> {
-            let Case { key_dim, value_dim, .. } = *self;
-            let width = 2 * KEY_HEADS * key_dim + VALUE_HEADS * value_dim;
-            let mut states = vec![vec![vec![0.0f64; key_dim]; value_dim]; VALUE_HEADS];
-            let mut out = Vec::new();
-            for t in 0..TOKENS {
-                let x: Vec<f64> = self.inputs[t * width..][..width].iter().map(|v| f64::from(*v)).collect();
-                for (h, state) in states.iter_mut().enumerate() {
-                    let key_head = h / (VALUE_HEADS / KEY_HEADS);
-                    let (q, k) = (&x[key_head * key_dim..], &x[(KEY_HEADS + key_head) * key_dim..]);
-                    let v = &x[2 * KEY_HEADS * key_dim + h * value_dim..];
-                    let gate = |all: &[f32]| f64::from(all[t * VALUE_HEADS + h]);
-                    for (row, v) in state.iter_mut().zip(v) {
-                        for (c, s) in row.iter_mut().enumerate() {
-                            let run = self.decays() / VALUE_HEADS;
-                            *s *= f64::from(self.decay[t * self.decays() + h * run + c % run]);
-                        }
-                        let held: f64 = row.iter().zip(k).map(|(s, k)| s * k).sum();
-                        let change = (v - held) * gate(&self.beta);
-                        row.iter_mut().zip(k).for_each(|(s, k)| *s += change * k);
-                        out.push(row.iter().zip(q).map(|(s, q)| s * q).sum());
-                    }
-                }
-            }
-            out
-        }
-    }
-
-    #[test]
-    fn states_follow_the_formulas_in_any_steps_with_the_same_bits_everywhere() {
-        let shapes = [(1, 1), (12, 20), (16, 33), (40, 64)]
-            .map(|(key_dim, value_dim)| [false, true].map(|by_channel| (key_dim, value_dim, by_channel)));
-        for (key_dim, value_dim, by_channel) in shapes.into_iter().flatten() {
-            let case = Case::new(key_dim, value_dim, by_channel);
-            let whole = case.run(&Cpu::with_threads(Isa::SCALAR, 1).unwrap(), &[TOKENS]);
-            for (i, (found, expected)) in whole.0.iter().zip(case.expected()).enumerate() {
-                assert!((f64::from(*found) - expected).abs() < 1e-5, "{i}: {found} {expected}");
-            }
-            for isa in Isa::available() {
-                let cpu = Cpu::with_threads(isa, 3).unwrap();
-                for steps in [&[TOKENS][..], &[1; TOKENS], &[4, 5]] {
-                    assert_eq!(case.run(&cpu, steps), whole, "{isa:?} {steps:?} {key_dim} {value_dim}");
-                }
-            }
-        }
-    }
-}
+mod tests;

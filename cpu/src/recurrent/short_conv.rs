@@ -1,8 +1,18 @@
 //! A causal convolution of each channel: `out[t] = bias + sum over j of tap[j] * x[t - taps + 1 + j]`, added up in this order
 //! of j, each step a fused multiply-add. What is before the first token comes from the state.
 
-use crate::isa::{Isa, Vectorized};
-use crate::math::silu;
+#![expect(clippy::needless_range_loop, reason = "iterators are not compiled for the instruction set")]
+
+use crate::isa::Isa;
+use crate::lanes::LANES;
+use crate::math::silu_of;
+use crate::vector::{Vector, VectorWork, run};
+
+/// Vectors of channels that are computed side by side.
+const STRIP: usize = 4;
+
+/// Channels that all rows have in turn: their filters stay in the nearest cache.
+const PART: usize = 1024;
 
 /// The filters of all channels.
 #[derive(Debug, Clone, Copy)]
@@ -23,14 +33,16 @@ impl ShortConv<'_> {
         (self.taps.len() / self.channels).saturating_sub(1)
     }
 
-    /// The result for row `token` of `x` (tokens x `channels`), behind the rows `past` ([`ShortConv::past`] x `channels`).
+    /// The results for the rows of `x` (tokens x `channels`) from row `token` on, as many as `out` has, behind the rows `past`
+    /// ([`ShortConv::past`] x `channels`).
     ///
     /// # Panics
     /// When these are not rows of `channels` values.
-    pub fn row(&self, isa: Isa, past: &[f32], x: &[f32], token: usize, out: &mut [f32]) {
+    pub fn rows(&self, isa: Isa, past: &[f32], x: &[f32], token: usize, out: &mut [f32]) {
         let ShortConv { taps, bias, channels, silu } = *self;
-        assert!(past.len() == self.past() * channels && out.len() == channels, "not rows of {channels}");
-        isa.vectorize(Row { taps, bias, past, x, token, silu, out });
+        let whole = past.len() == self.past() * channels && out.len().is_multiple_of(channels);
+        assert!(whole, "not rows of {channels}");
+        run(isa, Rows { taps, bias, channels, past, x, token, silu, out });
     }
 }
 
@@ -46,9 +58,10 @@ pub fn keep_last(past: &[f32], x: &[f32], next: &mut [f32]) {
     from_x.copy_from_slice(&x[x.len() - from_x.len()..]);
 }
 
-struct Row<'a> {
+struct Rows<'a> {
     taps: &'a [f32],
     bias: Option<&'a [f32]>,
+    channels: usize,
     past: &'a [f32],
     x: &'a [f32],
     token: usize,
@@ -56,32 +69,84 @@ struct Row<'a> {
     out: &'a mut [f32],
 }
 
-impl Vectorized for Row<'_> {
-    type Output = ();
-
+impl VectorWork for Rows<'_> {
     #[inline(always)]
-    fn run(self) {
-        let channels = self.out.len();
-        match self.bias {
-            Some(bias) => self.out.copy_from_slice(bias),
-            None => self.out.fill(0.0),
+    fn run<V: Vector>(mut self) {
+        let (channels, tokens) = (self.channels, self.out.len() / self.channels);
+        for start in (0..channels).step_by(PART) {
+            for token in 0..tokens {
+                self.part::<V>(token, start, channels.min(start + PART));
+            }
+        }
+    }
+}
+
+impl Rows<'_> {
+    /// The channels `start..end` of a row.
+    #[inline(always)]
+    fn part<V: Vector>(&mut self, row: usize, start: usize, end: usize) {
+        let mut at = start;
+        while at + STRIP * LANES <= end {
+            self.vectors::<V, STRIP>(row, at, at + STRIP * LANES);
+            at += STRIP * LANES;
+        }
+        while at < end {
+            self.vectors::<V, 1>(row, at, end.min(at + LANES));
+            at += LANES;
+        }
+    }
+
+    /// `N` vectors of channels, or, where `N` is 1, fewer channels.
+    ///
+    /// Loops over numbers: what closures and iterators call is not compiled for the instruction set.
+    #[inline(always)]
+    fn vectors<V: Vector, const N: usize>(&mut self, row: usize, start: usize, end: usize) {
+        let channels = self.channels;
+        let mut sums = [V::splat(0.0); N];
+        if let Some(bias) = self.bias {
+            sums = load(&bias[start..end]);
         }
         let before = self.past.len() / channels;
-        for (j, taps) in self.taps.chunks_exact(channels).enumerate() {
-            let at = self.token + j;
-            let row = if at < before {
-                &self.past[at * channels..][..channels]
-            } else {
-                &self.x[(at - before) * channels..][..channels]
-            };
-            for ((out, tap), x) in self.out.iter_mut().zip(taps).zip(row) {
-                *out = tap.mul_add(*x, *out);
+        for j in 0..self.taps.len() / channels {
+            let at = self.token + row + j;
+            let (rows, at) = if at < before { (self.past, at) } else { (self.x, at - before) };
+            let x = load::<V, N>(&rows[at * channels + start..at * channels + end]);
+            let taps = load::<V, N>(&self.taps[j * channels + start..j * channels + end]);
+            for i in 0..N {
+                sums[i] = sums[i].fma(taps[i], x[i]);
             }
         }
         if self.silu {
-            self.out.iter_mut().for_each(|out| *out = silu(*out));
+            for i in 0..N {
+                sums[i] = silu_of(sums[i]);
+            }
+        }
+        let out = &mut self.out[row * channels + start..row * channels + end];
+        if out.len() == N * LANES {
+            let out = out.as_chunks_mut::<LANES>().0;
+            for i in 0..N {
+                out[i] = sums[i].to_lanes();
+            }
+        } else {
+            let lanes = sums[0].to_lanes();
+            out.copy_from_slice(&lanes[..out.len()]);
         }
     }
+}
+
+/// `16 N` values, or, where `N` is 1, fewer.
+#[inline(always)]
+fn load<V: Vector, const N: usize>(values: &[f32]) -> [V; N] {
+    let mut vectors = [V::splat(0.0); N];
+    let (whole, rest) = values.as_chunks::<LANES>();
+    if whole.len() == N {
+        for i in 0..N {
+            vectors[i] = V::from_lanes(&whole[i]);
+        }
+    } else {
+        vectors[0] = V::load(rest);
+    }
+    vectors
 }
 
 #[cfg(test)]
@@ -98,9 +163,10 @@ mod tests {
         let (mut past, mut rest, mut all) = (vec![0.0; conv.past() * channels], x, Vec::new());
         for step in steps {
             let (now, later) = rest.split_at(step * channels);
-            for token in 0..*step {
-                let mut out = vec![f32::NAN; channels];
-                conv.row(isa, &past, now, token, &mut out);
+            // In two calls, as two threads would have it.
+            for tokens in [0..step / 2, step / 2..*step] {
+                let mut out = vec![f32::NAN; tokens.len() * channels];
+                conv.rows(isa, &past, now, tokens.start, &mut out);
                 all.extend(out);
             }
             let mut next = vec![f32::NAN; past.len()];

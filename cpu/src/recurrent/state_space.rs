@@ -4,8 +4,11 @@
 //! 1. `S = g S + d x B^T`
 //! 2. `out = S C + D x`
 //!
-//! Products of a row with C are sums in 16 lanes ([`lanes`](crate::lanes)).
+//! Products of a row with C are sums in 16 lanes ([`lanes`](crate::lanes)). A few tokens read rows as they are stored, as here; more
+//! of them turn rows into lanes first (`state_tile`), with the same bits.
 
+use super::state_block::{Block, StateSpace, Token};
+use super::{state_tile, tile};
 use crate::backend::Cpu;
 use crate::lanes::LANES;
 use crate::shared::Shared;
@@ -14,40 +17,11 @@ use crate::vector::{Vector, VectorWork, run};
 /// Rows of a state that a task works on.
 const ROWS: usize = 32;
 
+/// From so many tokens on it is worth turning rows into lanes, with 32 registers of vectors and with fewer.
+const TILED: [usize; 2] = [16, 64];
+
 /// Rows that are computed side by side.
 const PAIR: usize = 2;
-
-/// A step of some tokens.
-#[derive(Debug, Clone, Copy)]
-pub struct StateSpace<'a> {
-    /// Heads; a multiple of `groups`, and those that follow one another share a group.
-    pub heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Groups of heads that share B and C.
-    pub groups: usize,
-    /// Columns of a state.
-    pub state: usize,
-    /// x of all heads, B of all groups and C of all groups, one behind another, of each token.
-    pub inputs: &'a [f32],
-    /// g of each token and head.
-    pub decay: &'a [f32],
-    /// d of each token and head.
-    pub step: &'a [f32],
-    /// D of each head.
-    pub skip: &'a [f32],
-}
-
-impl StateSpace<'_> {
-    /// Floats of a state with these numbers: rows are padded to whole vectors.
-    pub const fn state_len(heads: usize, head_dim: usize, state: usize) -> usize {
-        heads.saturating_mul(head_dim).saturating_mul(state.next_multiple_of(LANES))
-    }
-
-    const fn width(&self) -> usize {
-        self.heads * self.head_dim + 2 * self.groups * self.state
-    }
-}
 
 impl Cpu {
     /// Runs the tokens of `step` from the state `from`; the state behind them goes to `to`, what they read to `out`, one row of
@@ -77,61 +51,43 @@ impl Cpu {
             // SAFETY: each task has rows of its own.
             let state = unsafe { to.part(start * row..(start + count) * row) };
             state.copy_from_slice(&from[start * row..][..state.len()]);
-            run(self.isa(), Block { step, head, start, count, tokens, state, out: &out });
+            let block = Block { step, head, start, count, tokens, out: &out };
+            run(self.isa(), Pass { block, state });
         });
     }
 }
 
-/// Some rows of one head.
-struct Block<'a> {
-    step: &'a StateSpace<'a>,
-    head: usize,
-    /// Of the rows of all heads.
-    start: usize,
-    count: usize,
-    tokens: usize,
+/// All tokens over the state of some rows.
+struct Pass<'a> {
+    block: Block<'a>,
     state: &'a mut [f32],
-    /// That of all rows.
-    out: &'a Shared<'a>,
 }
 
-/// What a token has for a block.
-#[derive(Clone, Copy)]
-struct Token<'a> {
-    x: &'a [f32],
-    b: &'a [f32],
-    c: &'a [f32],
-    decay: f32,
-    step: f32,
-    skip: f32,
-}
-
-impl VectorWork for Block<'_> {
+impl VectorWork for Pass<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let StateSpace { heads, head_dim, groups, state: columns, .. } = *self.step;
-        let (width, group) = (self.step.width(), self.head / (heads / groups));
+        let Pass { block, state } = self;
+        let columns = block.step.state;
         let row = columns.next_multiple_of(LANES);
-        let paired = self.count / PAIR * PAIR;
-        for token in 0..self.tokens {
-            let (x, shared) = self.step.inputs[token * width..][..width].split_at(heads * head_dim);
-            let gate = token * heads + self.head;
-            let now = Token {
-                x: &x[self.start..][..self.count],
-                b: &shared[group * columns..][..columns],
-                c: &shared[(groups + group) * columns..][..columns],
-                decay: self.step.decay[gate],
-                step: self.step.step[gate],
-                skip: self.step.skip[self.head],
-            };
-            let at = token * heads * head_dim + self.start;
-            // SAFETY: no other block has outputs of these rows.
-            let out = unsafe { self.out.part(at..at + self.count) };
-            for first in (0..paired).step_by(PAIR) {
-                rows::<V, PAIR>(&mut self.state[first * row..][..PAIR * row], now, first, out);
+        let turns = block.tokens >= TILED[usize::from(!V::MANY)] && tile::fits::<2>(columns);
+        let vectors = if turns { block.count / LANES } else { 0 };
+        if vectors > 0 {
+            state_tile::run::<V>(&block, &mut state[..vectors * LANES * row], vectors);
+        }
+        let turned = vectors * LANES;
+        if turned == block.count {
+            return;
+        }
+        let paired = turned + (block.count - turned) / PAIR * PAIR;
+        for token in 0..block.tokens {
+            let now = block.token(token);
+            // SAFETY: each token has its turn once, and the part lives for the turn.
+            let out = unsafe { block.out(token) };
+            for first in (turned..paired).step_by(PAIR) {
+                rows::<V, PAIR>(&mut state[first * row..][..PAIR * row], now, first, out);
             }
-            for first in paired..self.count {
-                rows::<V, 1>(&mut self.state[first * row..][..row], now, first, out);
+            for first in paired..block.count {
+                rows::<V, 1>(&mut state[first * row..][..row], now, first, out);
             }
         }
     }
@@ -177,7 +133,8 @@ mod tests {
 
     const HEADS: usize = 4;
     const GROUPS: usize = 2;
-    const TOKENS: usize = 7;
+    /// As many as any instruction set turns rows for.
+    const TOKENS: usize = 66;
 
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
         (0..count).map(|i| ((i * 29 + seed * 7) % 23) as f32 * 0.05 - 0.5).collect()
@@ -185,11 +142,12 @@ mod tests {
 
     #[test]
     fn states_follow_the_formulas_in_any_steps_with_the_same_bits_everywhere() {
-        for (head_dim, columns) in [(1, 1), (10, 12), (40, 33), (33, 64)] {
+        for (head_dim, columns) in [(1, 1), (10, 12), (40, 33), (33, 64), (50, 128)] {
             let width = HEADS * head_dim + 2 * GROUPS * columns;
             let inputs = numbers(TOKENS * width, 1);
-            let gates =
-                |seed| -> Vec<f32> { numbers(TOKENS * HEADS, seed).into_iter().map(|v| v + 0.55).collect() };
+            let gates = |seed| -> Vec<f32> {
+                numbers(TOKENS * HEADS, seed).into_iter().map(|v| v * 0.9 + 0.5).collect()
+            };
             let (decay, step, skip) = (gates(2), gates(3), numbers(HEADS, 4));
             let go = |cpu: &Cpu, steps: &[usize]| {
                 let mut state = vec![0.0; StateSpace::state_len(HEADS, head_dim, columns)];
@@ -233,7 +191,7 @@ mod tests {
             }
             for isa in Isa::available() {
                 let cpu = Cpu::with_threads(isa, 3).unwrap();
-                for steps in [&[TOKENS][..], &[1; TOKENS], &[3, 4]] {
+                for steps in [&[TOKENS][..], &[1; TOKENS], &[2, 64], &[33, 33]] {
                     assert_eq!(go(&cpu, steps), whole, "{isa:?} {steps:?} {head_dim} {columns}");
                 }
             }

@@ -4,7 +4,7 @@ use core::arch::x86_64::*;
 
 use super::operations::{Vector, VectorWork};
 use crate::isa::Vectorized;
-use crate::lanes::Lanes;
+use crate::lanes::{LANES, Lanes};
 
 // Private to `vector`: only `run` makes it, for an `Isa` that has AVX2.
 pub(super) struct OnAvx2<W>(pub(super) W);
@@ -82,7 +82,7 @@ impl Vector for Pair {
 
     #[inline(always)]
     fn to_lanes(self) -> Lanes {
-        let mut lanes = Lanes::default();
+        let mut lanes = [0.0; LANES];
         // SAFETY: the type is only used where AVX2 is; both stores are inside the array.
         unsafe {
             _mm256_storeu_ps(lanes.as_mut_ptr(), self.0);

@@ -4,7 +4,7 @@ use core::arch::x86_64::*;
 
 use super::operations::{Vector, VectorWork};
 use crate::isa::Vectorized;
-use crate::lanes::Lanes;
+use crate::lanes::{LANES, Lanes};
 
 // Private to `vector`: only `run` makes it, for an `Isa` that has AVX-512.
 pub(super) struct OnAvx512<W>(pub(super) W);
@@ -57,7 +57,7 @@ impl Vector for Whole {
 
     #[inline(always)]
     fn to_lanes(self) -> Lanes {
-        let mut lanes = Lanes::default();
+        let mut lanes = [0.0; LANES];
         // SAFETY: the type is only used where AVX-512 is; the store is the array.
         unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), self.0) };
         lanes

@@ -5,7 +5,7 @@ use core::arch::wasm32::*;
 use super::operations::Vector;
 use crate::float16::f16_to_f32;
 use crate::fused::fused;
-use crate::lanes::Lanes;
+use crate::lanes::{LANES, Lanes};
 
 /// Lanes 0 to 3, 4 to 7, 8 to 11, 12 to 15.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ impl Vector for Four {
 
     #[inline(always)]
     fn from_halves(halves: &[u16; 16]) -> Self {
-        let mut lanes = Lanes::default();
+        let mut lanes = [0.0; LANES];
         for (lane, half) in lanes.iter_mut().zip(halves) {
             *lane = f16_to_f32(*half);
         }
@@ -58,7 +58,7 @@ impl Vector for Four {
 
     #[inline(always)]
     fn to_lanes(self) -> Lanes {
-        let mut lanes = Lanes::default();
+        let mut lanes = [0.0; LANES];
         for (i, four) in self.0.into_iter().enumerate() {
             // SAFETY: all stores are inside the array.
             unsafe { v128_store(lanes.as_mut_ptr().add(4 * i).cast(), four) }

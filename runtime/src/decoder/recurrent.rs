@@ -10,10 +10,9 @@ use super::recurrent_state::RecurrentState;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
 use crate::weights::{Linear, RecurrentWeights};
-use qsf_cpu::math::{exp, sigmoid, softplus};
 use qsf_cpu::{
-    Function, GatedDelta, ShortConv, StateSpace, gated, keep_last, multiply, rms_norm_in_place, scale,
-    scale_to_length, sigmoid_gated,
+    Function, GatedDelta, ShortConv, StateSpace, decays, gated, keep_last, multiply, positive_steps, rates,
+    rms_norm_in_place, scale, scale_to_length, sigmoid_gated,
 };
 
 /// What an elementary function, or a norm, of a value costs, in multiply-adds of matrices.
@@ -142,26 +141,17 @@ impl Decoder {
         };
         let scale = 1.0 / (key_dim as f32).sqrt();
         let by_channel = recurrent.channel_rank.is_some();
-        // Of each head as many steps.
-        let run = widths.steps / value_heads;
         let rows = [(&mut *channels, widths.channels), (&mut *step, widths.steps), (&mut *beta, value_heads)];
         self.cpu.for_each_rows(rows, 2 * WORK * widths.channels, |first, [channels, step, beta]| {
-            for (t, row) in (first..).zip(channels.chunks_exact_mut(widths.channels)) {
-                conv.row(isa, &from.inputs, input, t, row);
+            conv.rows(isa, &from.inputs, input, first, channels);
+            for row in channels.chunks_exact_mut(widths.channels) {
                 let (queries, rest) = row.split_at_mut(key_heads * key_dim);
-                queries.chunks_exact_mut(key_dim).for_each(|query| scale_to_length(isa, query, scale));
-                let keys = &mut rest[..key_heads * key_dim];
-                keys.chunks_exact_mut(key_dim).for_each(|key| scale_to_length(isa, key, 1.0));
+                scale_to_length(isa, queries, key_dim, scale);
+                scale_to_length(isa, &mut rest[..key_heads * key_dim], key_dim, 1.0);
             }
-            for steps in step.chunks_exact_mut(widths.steps) {
-                let biases = weights.step_bias.chunks_exact(run);
-                for ((steps, biases), decay) in steps.chunks_exact_mut(run).zip(biases).zip(&weights.decay) {
-                    for (step, bias) in steps.iter_mut().zip(biases) {
-                        *step = exp(decay * softplus(*step + bias));
-                    }
-                }
-            }
-            beta.iter_mut().for_each(|beta| *beta = sigmoid(*beta) * beta_scale);
+            positive_steps(isa, step, &weights.step_bias);
+            decays(isa, step, widths.steps, &weights.decay);
+            rates(isa, beta, beta_scale);
         });
         keep_last(&from.inputs, input, &mut to.inputs);
         let delta = GatedDelta {
@@ -213,15 +203,10 @@ impl Decoder {
         };
         let rows = [(&mut *channels, widths.channels), (&mut *step, heads), (&mut *decay, heads)];
         self.cpu.for_each_rows(rows, 2 * WORK * widths.channels, |first, [channels, step, decay]| {
-            for (t, row) in (first..).zip(channels.chunks_exact_mut(widths.channels)) {
-                conv.row(isa, &from.inputs, input, t, row);
-            }
-            for (steps, decays) in step.chunks_exact_mut(heads).zip(decay.chunks_exact_mut(heads)) {
-                for (h, (step, decay)) in steps.iter_mut().zip(decays).enumerate() {
-                    *step = softplus(*step + weights.step_bias[h]);
-                    *decay = exp(weights.decay[h] * *step);
-                }
-            }
+            conv.rows(isa, &from.inputs, input, first, channels);
+            positive_steps(isa, step, &weights.step_bias);
+            decay.copy_from_slice(step);
+            decays(isa, decay, heads, &weights.decay);
         });
         keep_last(&from.inputs, input, &mut to.inputs);
         let space = StateSpace {
@@ -269,8 +254,8 @@ impl Decoder {
         });
         keep_last(&from.inputs, channels, &mut to.inputs);
         self.cpu.for_each_rows([(&mut *mixed, width)], WORK * width, |first, [mixed]| {
+            conv.rows(isa, &from.inputs, channels, first, mixed);
             for (t, row) in (first..).zip(mixed.chunks_exact_mut(width)) {
-                conv.row(isa, &from.inputs, channels, t, row);
                 multiply(isa, row, &input[(t * 3 + 1) * width..][..width]);
             }
         });

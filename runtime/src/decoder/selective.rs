@@ -7,8 +7,7 @@ use super::mixer_buffers::MixerBuffers;
 use super::{Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
 use crate::weights::{RecurrentWeights, Selection};
-use qsf_cpu::math::softplus;
-use qsf_cpu::{Function, SelectiveScan, ShortConv, gated, keep_last, rms_norm_in_place};
+use qsf_cpu::{Function, SelectiveScan, ShortConv, gated, keep_last, positive_steps, rms_norm_in_place};
 use qsf_format::RecurrentMixer;
 
 /// What an elementary function, or a norm, of a value costs, in multiply-adds of matrices.
@@ -66,11 +65,7 @@ impl Decoder {
         self.linears(&[of_steps], ranks, coded, &mut [&mut *step])?;
         profile.lap(Section::Matmul);
         self.cpu.for_each_rows([(&mut **step, width)], WORK * width, |_, [step]| {
-            for steps in step.chunks_exact_mut(width) {
-                for (step, bias) in steps.iter_mut().zip(&weights.step_bias) {
-                    *step = softplus(*step + bias);
-                }
-            }
+            positive_steps(isa, step, &weights.step_bias);
         });
         caches.for_each(|rows, kv| {
             let Some(kept) = kv.recurrent(index) else { return };
@@ -110,9 +105,7 @@ impl Decoder {
             };
             let input = rows.input;
             self.cpu.for_each_rows([(rows.channels, width)], WORK * width, |first, [channels]| {
-                for (t, row) in (first..).zip(channels.chunks_exact_mut(width)) {
-                    conv.row(isa, &from.inputs, input, t, row);
-                }
+                conv.rows(isa, &from.inputs, input, first, channels);
             });
             keep_last(&from.inputs, input, &mut to.inputs);
         });

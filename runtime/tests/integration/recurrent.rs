@@ -94,6 +94,22 @@ pub fn half_layers(config: ModelConfig) -> ModelConfig {
     }
 }
 
+/// With states whose rows become lanes in long steps, some of them.
+fn turned(mut config: ModelConfig) -> ModelConfig {
+    if let Some(recurrent) = &mut config.recurrent {
+        recurrent.mixer = match recurrent.mixer {
+            RecurrentMixer::GatedDelta { key_heads, value_heads, .. } => {
+                RecurrentMixer::GatedDelta { key_heads, key_dim: 32, value_heads, value_dim: 50 }
+            }
+            RecurrentMixer::Mamba2 { heads, groups, .. } => {
+                RecurrentMixer::Mamba2 { heads, head_dim: 50, groups, state: 32 }
+            }
+            other => other,
+        };
+    }
+    config
+}
+
 fn config() -> ModelConfig {
     ModelConfig {
         architecture: "test".into(),
@@ -125,6 +141,9 @@ fn models() -> Vec<RandomModel> {
         RandomModel::new(half_layers(config()), QuantType::F32),
         RandomModel::new(beside_attention(config()), QuantType::F32),
         RandomModel::new(beside_attention(config()), QuantType::Q8),
+        RandomModel::new(turned(gated_delta(config())), QuantType::F32),
+        RandomModel::new(turned(by_channel(config())), QuantType::F32),
+        RandomModel::new(turned(mamba2(config())), QuantType::F32),
     ]
 }
 
