@@ -2,40 +2,23 @@
 
 use std::ops::Range;
 
-use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::{exp_of_small, tanh};
 use super::super::vector::Vector;
+use super::codes::GROUP;
 use super::join::set_state;
+use super::key_codes::{KeyCodes, QueryGroup};
+use super::packed::Packed;
 use super::queries::{Attention, Queries};
 use super::room::StepRoom;
 use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
-use super::tile::{ROW, ROW_LANES, add_products, by_rows};
-
-/// Vectors that [`pack`] needs for `rows` queries of `dim` values.
-pub(super) fn packed_lanes(rows: usize, dim: usize) -> usize {
-    dim.div_ceil(ROW) * rows * ROW_LANES
-}
-
-/// Copies queries to where [`attend_chunk`] takes them from, rotated as keys are: 256 dimensions of all rows, then the next
-/// 256.
-#[inline(always)]
-pub(super) fn pack(queries: &Queries<'_>, rows: usize, packed: &mut [Lanes]) {
-    for row in 0..rows {
-        for (piece, values) in queries.query(row).chunks(ROW).enumerate() {
-            let packed = &mut packed[(piece * rows + row) * ROW_LANES..][..ROW_LANES];
-            let packed = &mut packed.as_flattened_mut()[..values.len()];
-            packed.copy_from_slice(values);
-            hadamard(packed, queries.kv.rotated_keys());
-        }
-    }
-}
+use super::tile::{Ahead, ROW, ROW_LANES, add_products, by_rows};
 
 /// Buffers of [`attend_chunk`].
 pub(super) struct ChunkBuffers<'a> {
-    /// Of [`pack`].
-    pub packed: &'a [Lanes],
+    /// Of [`pack`](super::packed::pack).
+    pub packed: Packed<'a>,
     /// [`ROW_LANES`] for each row.
     pub scores: &'a mut [Lanes],
     /// For each row as many vectors as values have, then its state: the results.
@@ -43,11 +26,12 @@ pub(super) struct ChunkBuffers<'a> {
     pub step: &'a mut StepRoom,
 }
 
-/// Results of rows `rows` of `queries`, each of which must see some of chunk `chunk`.
+/// Results of rows `rows` of `queries`, each of which must see some of chunk `chunk`. Those who call see the `next` chunk then.
 #[inline(always)]
 pub(super) fn attend_chunk<V: Vector>(
     queries: &Queries<'_>,
     chunk: usize,
+    next: Option<usize>,
     rows: Range<usize>,
     buffers: ChunkBuffers<'_>,
 ) {
@@ -61,11 +45,14 @@ pub(super) fn attend_chunk<V: Vector>(
         part.fill([0.0; LANES]);
         set_state(part, top, total);
     }
-    for step in steps() {
-        let Some(seen) = within.seen_by_any(&rows, &step) else {
-            continue;
+    let mut steps = within.seen_steps(&rows).peekable();
+    while let Some((step, seen)) = steps.next() {
+        let ahead = match steps.peek() {
+            Some((_, following)) => queries.kv.values_ahead(following.start),
+            None => queries.kv.keys_ahead(next.map_or(seen.start, |next| next * CHUNK)),
         };
-        let values = Step { positions: &step, stored: queries.kv.values::<V>(seen, &mut room.values) };
+        let stored = queries.kv.values::<V>(seen, &mut room.values);
+        let values = Step { positions: &step, stored, ahead };
         let mut row = rows.start;
         while row < rows.end {
             row += by_rows!(rows.end - row, add_values::<V>(within, row, values, scores, parts));
@@ -79,19 +66,33 @@ pub(super) fn score_chunk<V: Vector>(
     queries: &Queries<'_>,
     chunk: usize,
     rows: Range<usize>,
-    packed: &[Lanes],
+    packed: Packed<'_>,
     scores: &mut [Lanes],
     room: &mut StepRoom,
 ) {
     let within = Within { queries, chunk };
-    for step in steps() {
-        let Some(seen) = within.seen_by_any(&rows, &step) else {
-            continue;
+    let mut steps = within.seen_steps(&rows).peekable();
+    let first = steps.peek().map_or(0, |(_, seen)| seen.start);
+    while let Some((step, seen)) = steps.next() {
+        let ahead = match steps.peek() {
+            Some((_, following)) => queries.kv.keys_ahead(following.start),
+            None => queries.kv.values_ahead(first),
         };
-        let keys = Step { positions: &step, stored: queries.kv.keys::<V>(seen, &mut room.keys) };
         let mut row = rows.start;
-        while row < rows.end {
-            row += by_rows!(rows.end - row, score::<V>(within, row, keys, packed, scores));
+        match packed {
+            Packed::Floats(packed) => {
+                let stored = queries.kv.keys::<V>(seen, &mut room.keys);
+                let keys = Step { positions: &step, stored, ahead };
+                while row < rows.end {
+                    row += by_rows!(rows.end - row, score::<V>(within, row, keys, packed, scores));
+                }
+            }
+            Packed::Groups(packed) => {
+                let Some(keys) = queries.kv.key_codes(seen) else { continue };
+                while row < rows.end {
+                    row += by_rows!(rows.end - row, score_codes::<V>(within, row, (&step, ahead), keys, packed, scores));
+                }
+            }
         }
     }
 }
@@ -102,11 +103,12 @@ pub(super) fn steps() -> impl Iterator<Item = Range<usize>> {
     (0..CHUNK).step_by(STEP).map(|start| start..start + STEP)
 }
 
-/// Positions of a chunk, and their keys or values.
+/// Positions of a chunk, and their keys or values; what comes next.
 #[derive(Clone, Copy)]
 struct Step<'a> {
     positions: &'a Range<usize>,
     stored: &'a [Lanes],
+    ahead: Ahead,
 }
 
 /// A chunk and what is asked of it.
@@ -130,6 +132,12 @@ impl Within<'_> {
         start.max(step.start).min(step.end)..end.max(step.start).min(step.end)
     }
 
+    /// Steps of the chunk that any of some rows sees, and what it sees of each.
+    #[inline(always)]
+    fn seen_steps(self, rows: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        steps().filter_map(move |step| self.seen_by_any(rows, &step).map(|seen| (step, seen)))
+    }
+
     /// What any of some rows sees of them, counted from the start of the text.
     #[inline(always)]
     pub fn seen_by_any(self, rows: &Range<usize>, step: &Range<usize>) -> Option<Range<usize>> {
@@ -151,7 +159,7 @@ fn score<V: Vector, const R: usize, const C: usize>(
     scores: &mut [Lanes],
 ) {
     // Later rows begin and end later.
-    let Step { positions: step, stored: keys } = keys;
+    let step = keys.positions;
     let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
     let (mut vector, end) = (first.start / LANES, last.end.div_ceil(LANES));
     let first_vector = step.start / LANES;
@@ -165,6 +173,32 @@ fn score<V: Vector, const R: usize, const C: usize>(
     }
 }
 
+/// [`score`] with keys in codes.
+#[inline(always)]
+fn score_codes<V: Vector, const R: usize, const C: usize>(
+    within: Within<'_>,
+    first_row: usize,
+    (step, ahead): (&Range<usize>, Ahead),
+    keys: KeyCodes<'_>,
+    packed: &[QueryGroup],
+    scores: &mut [Lanes],
+) {
+    // Later rows begin and end later.
+    let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
+    let (mut vector, end) = (first.start / LANES, last.end.div_ceil(LANES));
+    let packed = &packed[first_row * within.queries.kv.dim().div_ceil(GROUP)..];
+    while vector < end {
+        let (at, scores) = (vector - step.start / LANES, &mut scores[first_row * ROW_LANES + vector..]);
+        vector += if vector + C <= end {
+            keys.score::<V, R, C>(packed, at, ahead, scores);
+            C
+        } else {
+            keys.score::<V, R, 1>(packed, at, ahead, scores);
+            1
+        };
+    }
+}
+
 /// [`score`] for the C vectors of 16 positions from `vector` on; `keys` begin at `first_vector`.
 #[inline(always)]
 fn score_vectors<V: Vector, const R: usize, const C: usize>(
@@ -172,16 +206,18 @@ fn score_vectors<V: Vector, const R: usize, const C: usize>(
     first_row: usize,
     first_vector: usize,
     vector: usize,
-    stored: &[Lanes],
+    step: Step<'_>,
     packed: &[Lanes],
     scores: &mut [Lanes],
 ) -> usize {
     let dim = within.queries.kv.dim();
     let rows = packed.len() / (dim.div_ceil(ROW) * ROW_LANES);
     let mut keys: [&[Lanes]; C] = [&[]; C];
+    let place = |vector: usize| vector / KEY_LANES * KEY_LANES * dim + vector % KEY_LANES;
     for (vector, keys) in (vector - first_vector..).zip(&mut keys) {
-        *keys = &stored[vector / KEY_LANES * KEY_LANES * dim + vector % KEY_LANES..];
+        *keys = &step.stored[place(vector)..];
     }
+    let ahead = step.ahead.from(place(vector - first_vector));
     let scale = V::splat(within.queries.attention.scale);
     let mut acc = [[V::splat(0.0); C]; R];
     let mut piece = 0;
@@ -192,7 +228,8 @@ fn score_vectors<V: Vector, const R: usize, const C: usize>(
         for (of_piece, keys) in keys_of_piece.iter_mut().zip(keys) {
             *of_piece = &keys[piece * ROW * KEY_LANES..];
         }
-        add_products(q.as_flattened(), keys_of_piece, count, KEY_LANES, C * dim, &mut acc);
+        let ahead = ahead.from(piece * ROW * KEY_LANES);
+        add_products(q.as_flattened(), keys_of_piece, count, KEY_LANES, ahead, &mut acc);
         piece += 1;
     }
     for (row, acc) in (first_row..).zip(acc) {
@@ -293,7 +330,8 @@ fn add_rows<V: Vector, const R: usize, const C: usize>(
         return;
     }
     let columns = within.queries.kv.columns();
-    let values = &values.stored[(positions.start - values.positions.start) * columns..];
+    let first = (positions.start - values.positions.start) * columns;
+    let values = Step { stored: &values.stored[first..], ahead: values.ahead.from(first), ..values };
     let mut column = 0;
     while column < columns {
         column += if column + C <= columns {
@@ -310,14 +348,14 @@ fn add_columns<V: Vector, const R: usize, const C: usize>(
     first_row: usize,
     columns: usize,
     column: usize,
-    values: &[Lanes],
+    values: Step<'_>,
     positions: Range<usize>,
     weights: &[Lanes],
     parts: &mut [Lanes],
 ) -> usize {
     let mut vectors: [&[Lanes]; C] = [&[]; C];
     for (i, vectors) in vectors.iter_mut().enumerate() {
-        *vectors = &values[column + i..];
+        *vectors = &values.stored[column + i..];
     }
     let factors = &weights[first_row * ROW_LANES..].as_flattened()[positions.start..];
     let part = |row: usize| row * (columns + 1) + column;
@@ -327,7 +365,7 @@ fn add_columns<V: Vector, const R: usize, const C: usize>(
             *acc = V::from_lanes(part);
         }
     }
-    add_products(factors, vectors, positions.len(), columns, STEP * columns, &mut acc);
+    add_products(factors, vectors, positions.len(), columns, values.ahead.from(column), &mut acc);
     for (row, acc) in (first_row..).zip(acc) {
         for (part, acc) in parts[part(row)..][..C].iter_mut().zip(acc) {
             *part = acc.to_lanes();

@@ -28,10 +28,13 @@
 mod chunk;
 mod codes;
 mod join;
+mod key_codes;
 mod kv_type;
 mod layer;
 mod mass;
+mod packed;
 mod queries;
+mod read;
 mod room;
 mod scratch;
 mod sizes;

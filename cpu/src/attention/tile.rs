@@ -27,8 +27,30 @@ macro_rules! by_rows {
 
 pub(super) use by_rows;
 
+/// What is fetched for later while vectors are used: as many of its vectors, in the same order.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    pub start: *const u8,
+    /// Of what becomes a vector.
+    pub bytes: usize,
+}
+
+impl Ahead {
+    /// From a vector on.
+    #[inline(always)]
+    pub fn from(self, vector: usize) -> Ahead {
+        Ahead { start: self.start.wrapping_add(vector * self.bytes), ..self }
+    }
+
+    /// Has the processor fetch a vector.
+    #[inline(always)]
+    pub fn fetch(self, vector: usize) {
+        prefetch(self.start.wrapping_add(vector * self.bytes).cast());
+    }
+}
+
 /// `acc[r][c] += sum over i below count of factors[r][i] * vectors[c][i * step]`, a chain for each. Row r of `factors`
-/// begins at vector `r * ROW_LANES`. What is `ahead` vectors behind is fetched for later.
+/// begins at vector `r * ROW_LANES`. What is `ahead` of `vectors[0]` and those behind is fetched for later.
 ///
 /// # Panics
 /// When there are fewer factors or vectors.
@@ -38,7 +60,7 @@ pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
     vectors: [&[Lanes]; C],
     count: usize,
     step: usize,
-    ahead: usize,
+    ahead: Ahead,
     acc: &mut [[V; C]; R],
 ) {
     let Some(last) = count.checked_sub(1) else { return };
@@ -48,8 +70,8 @@ pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
     }
     for i in 0..count {
         let mut loaded = [V::splat(0.0); C];
-        for (loaded, vectors) in loaded.iter_mut().zip(vectors) {
-            prefetch(vectors.as_ptr().wrapping_add(i * step + ahead));
+        for (c, (loaded, vectors)) in loaded.iter_mut().zip(vectors).enumerate() {
+            ahead.fetch(i * step + c);
             // SAFETY: i is at most `last`, and the slice is longer.
             *loaded = V::from_lanes(unsafe { vectors.get_unchecked(i * step) });
         }
