@@ -12,6 +12,7 @@ use super::codes::Coding;
 use super::key_codes::KeyCodes;
 use super::scratch::{Scratch, with_scratch};
 use super::sizes::STEP;
+use super::source::InPlace;
 use super::stored::{Order, Stored, StoredShape, rotated_block};
 use super::tile::Ahead;
 use super::{KvType, KvTypes};
@@ -327,9 +328,26 @@ impl<'a> KvHead<'a> {
 
     /// Keys of the step that positions `seen` are in, where they are in codes.
     #[inline(always)]
-    pub fn key_codes(&self, seen: Range<usize>) -> Option<KeyCodes<'a>> {
-        let (page, first, _) = self.step(seen);
+    pub fn key_codes(&self, seen: &Range<usize>) -> Option<KeyCodes<'a>> {
+        let (page, first, _) = self.step(seen.clone());
         page.keys.key_codes(first, STEP)
+    }
+
+    /// Keys of the step that positions `seen` are in, where they are halves.
+    #[inline(always)]
+    pub fn halves_of_keys(&self, seen: &Range<usize>) -> Option<&'a [[u16; LANES]]> {
+        let (page, first, _) = self.step(seen.clone());
+        page.keys.halves(first, STEP)
+    }
+
+    /// Values of the step that positions `seen` are in, where they are halves or codes of 8 bits.
+    #[inline(always)]
+    pub fn values_in_place<'b, V: Vector>(&self, seen: &Range<usize>, room: &'b mut AlignedFloats) -> Option<InPlace<'b>>
+    where
+        'a: 'b,
+    {
+        let (page, first, _) = self.step(seen.clone());
+        page.values.values_in_place::<V>(first, STEP, room)
     }
 
     /// Has the processor fetch keys of the step that a position is in.

@@ -25,6 +25,7 @@
 //! | `sizes` | positions of a step and of a chunk |
 //! | `spread`, `scratch`, `room` | a layer's work, on all threads; what each of them keeps |
 
+mod add_values;
 mod chunk;
 mod codes;
 mod join;
@@ -37,7 +38,9 @@ mod queries;
 mod read;
 mod room;
 mod scratch;
+mod score;
 mod sizes;
+mod source;
 mod spread;
 mod stored;
 #[cfg(test)]

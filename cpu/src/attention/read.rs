@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use super::super::aligned::AlignedFloats;
+use super::super::float16::f16_to_f32;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, prefetch};
 use super::codes::{Coding, GROUP};
 use super::key_codes::KeyCodes;
+use super::source::{Bytes, InPlace};
 use super::tile::Ahead;
 use super::stored::{KEY_BLOCK, Order, Stored, Vectors};
 
@@ -72,6 +74,42 @@ impl Stored {
         let groups = dim.div_ceil(GROUP);
         let scales = &scales[first * groups..][..count * groups];
         Some(KeyCodes { coding: *coding, dim: *dim, codes, scales: scales.as_chunks().0 })
+    }
+
+    /// What `count` positions from `first` on have, of whole blocks, where that is halves.
+    #[inline(always)]
+    pub fn halves(&self, first: usize, count: usize) -> Option<&[[u16; LANES]]> {
+        let Stored { order, dim, vectors: Vectors::F16(halves) } = self else { return None };
+        Some(&halves[order.vectors(*dim, first)..order.vectors(*dim, first + count)])
+    }
+
+    /// Values of `count` positions from `first` on, where they are halves or codes of 8 bits. `room` is for scales.
+    #[inline(always)]
+    pub fn values_in_place<'a, V: Vector>(
+        &'a self,
+        first: usize,
+        count: usize,
+        room: &'a mut AlignedFloats,
+    ) -> Option<InPlace<'a>> {
+        let Stored { order: Order::Values, dim, ref vectors } = *self else { return None };
+        match vectors {
+            Vectors::F16(_) => self.halves(first, count).map(InPlace::Halves),
+            Vectors::Codes { coding: Coding::Eight, codes, scales } => {
+                let (columns, groups) = (dim.div_ceil(LANES), dim.div_ceil(GROUP));
+                let (halves, rest) = scales[first * groups..][..count * groups].as_chunks();
+                let room = room.lanes((count * groups).div_ceil(LANES));
+                for (floats, halves) in room.iter_mut().zip(halves) {
+                    *floats = V::from_halves(halves).to_lanes();
+                }
+                let floats = room.as_flattened_mut();
+                for (float, half) in floats[halves.len() * LANES..].iter_mut().zip(rest) {
+                    *float = f16_to_f32(*half);
+                }
+                let codes = &codes[first * columns..][..count * columns];
+                Some(InPlace::Bytes(Bytes { codes, scales: &floats[..count * groups], columns, groups }))
+            }
+            Vectors::F32(_) | Vectors::Codes { .. } => None,
+        }
     }
 
     /// What is stored of `step` positions from `first` on, as what is used next. Scales are fetched at once.

@@ -1,8 +1,9 @@
 //! Products of several rows of factors with several vectors at once, as many as registers hold: what is loaded for one is
 //! used for all, and their chains of multiply-adds hide each other's latency.
 
-use super::super::lanes::{LANES, Lanes};
+use super::super::lanes::LANES;
 use super::super::vector::{Vector, prefetch};
+use super::source::Source;
 
 /// Factors of a row.
 pub(super) const ROW: usize = 256;
@@ -57,7 +58,7 @@ impl Ahead {
 #[inline(always)]
 pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
     factors: &[f32],
-    vectors: [&[Lanes]; C],
+    vectors: [impl Source; C],
     count: usize,
     step: usize,
     ahead: Ahead,
@@ -66,14 +67,14 @@ pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
     let Some(last) = count.checked_sub(1) else { return };
     assert!(factors.len() > last + (R - 1) * ROW_LANES * LANES, "too few factors");
     for vectors in vectors {
-        assert!(vectors.len() > last * step, "too few vectors");
+        assert!(vectors.has(last, step), "too few vectors");
     }
     for i in 0..count {
         let mut loaded = [V::splat(0.0); C];
         for (c, (loaded, vectors)) in loaded.iter_mut().zip(vectors).enumerate() {
             ahead.fetch(i * step + c);
-            // SAFETY: i is at most `last`, and the slice is longer.
-            *loaded = V::from_lanes(unsafe { vectors.get_unchecked(i * step) });
+            // SAFETY: i is at most `last`, which is there.
+            *loaded = unsafe { vectors.get::<V>(i, step) };
         }
         for (r, acc) in acc.iter_mut().enumerate() {
             // SAFETY: as above, and r is below R.

@@ -3,10 +3,11 @@
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::Vector;
-use super::chunk::{score_chunk, weigh};
+use super::chunk::weigh;
 use super::packed::{QueryRoom, pack};
 use super::queries::Queries;
 use super::room::StepRoom;
+use super::score::score_chunk;
 use super::scratch::{Scratch, with_scratch};
 use super::sizes::CHUNK;
 use super::tile::ROW_LANES;
