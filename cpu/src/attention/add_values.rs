@@ -7,7 +7,7 @@ use super::super::vector::Vector;
 use super::chunk::{Seen, Within};
 use super::room::StepRoom;
 use super::source::{InPlace, Source};
-use super::tile::{Ahead, ROW_LANES, add_products, by_rows};
+use super::tile::{Ahead, ROW_LANES, add_products, by_rows, rows_at_once};
 
 /// Adds the values at those positions of a step that a row sees, times its weights, to the parts of rows `rows`.
 #[inline(always)]
@@ -21,39 +21,88 @@ pub(super) fn add_values_of_step<V: Vector>(
 ) {
     let Seen { step, seen, ahead } = step;
     let kv = &within.queries.kv;
-    let in_place = if within.in_one_pass::<V>(&rows) { kv.values_in_place::<V>(&seen, &mut room.scales) } else { None };
+    let in_place =
+        if within.in_place::<V>(&rows) { kv.values_in_place::<V>(&seen, &mut room.scales) } else { None };
     match in_place {
         Some(InPlace::Halves(stored)) => {
             let values = Step { positions: &step, stored, ahead };
-            add_in_one_pass::<V>(within, rows, values, weights, parts);
+            add_values_of_rows::<V>(within, rows, values, weights, parts);
         }
         Some(InPlace::Bytes(stored)) => {
             let values = Step { positions: &step, stored, ahead };
-            add_in_one_pass::<V>(within, rows, values, weights, parts);
+            add_values_of_rows::<V>(within, rows, values, weights, parts);
         }
         None => {
             let values = Step { positions: &step, stored: kv.values::<V>(seen, &mut room.values), ahead };
-            let mut row = rows.start;
-            while row < rows.end {
-                row += by_rows!(rows.end - row, add_values::<V>(within, row, values, weights, parts));
-            }
+            add_values_of_rows::<V>(within, rows, values, weights, parts);
         }
     }
 }
 
-/// [`add_values_of_step`] for rows that all see the same.
+/// [`add_values_of_step`] with values in some form.
 #[inline(always)]
-fn add_in_one_pass<V: Vector>(
+fn add_values_of_rows<V: Vector>(
     within: Within<'_>,
     rows: Range<usize>,
     values: Step<'_, impl Source>,
     weights: &[Lanes],
     parts: &mut [Lanes],
 ) {
-    let seen = within.seen(rows.start, values.positions);
+    add_uncommon::<V>(
+        within,
+        &rows,
+        values,
+        |seen, common| seen.start..seen.end.min(common.start),
+        weights,
+        parts,
+    );
     let mut row = rows.start;
     while row < rows.end {
-        row += by_rows!(rows.end - row, add_rows::<V>(within, row, values, seen.clone(), weights, parts));
+        let common = common(within, row, rows_at_once::<V>(rows.end - row), values.positions);
+        row += by_rows!(rows.end - row, add_rows::<V>(within, row, values, common.clone(), weights, parts));
+    }
+    add_uncommon::<V>(
+        within,
+        &rows,
+        values,
+        |seen, common| seen.start.max(common.end)..seen.end,
+        weights,
+        parts,
+    );
+}
+
+/// What all of `count` rows see of a step.
+#[inline(always)]
+fn common(within: Within<'_>, first_row: usize, count: usize, step: &Range<usize>) -> Range<usize> {
+    // Later rows begin and end later.
+    let (first, last) = (within.seen(first_row, step), within.seen(first_row + count - 1, step));
+    if last.start < first.end { last.start..first.end } else { step.end..step.end }
+}
+
+/// Adds to each row by itself what a row sees and not all do that are taken together with it; `part` says which part of that. A
+/// weight of zero for others would not do, for zero times infinity is NaN.
+#[inline(always)]
+fn add_uncommon<V: Vector>(
+    within: Within<'_>,
+    rows: &Range<usize>,
+    values: Step<'_, impl Source>,
+    part: impl Fn(Range<usize>, &Range<usize>) -> Range<usize>,
+    weights: &[Lanes],
+    parts: &mut [Lanes],
+) {
+    let step = values.positions;
+    if within.seen(rows.start, step) == within.seen(rows.end - 1, step) {
+        return;
+    }
+    let mut first = rows.start;
+    while first < rows.end {
+        let count = rows_at_once::<V>(rows.end - first);
+        let common = common(within, first, count, step);
+        for row in first..first + count {
+            let positions = part(within.seen(row, step), &common);
+            add_rows::<V, 1, 4>(within, row, values, positions, weights, parts);
+        }
+        first += count;
     }
 }
 
@@ -65,37 +114,7 @@ struct Step<'a, S> {
     ahead: Ahead,
 }
 
-/// Adds the values at those positions of `step` that a row sees, times its weights, to the parts of R rows.
-#[inline(always)]
-fn add_values<V: Vector, const R: usize, const C: usize>(
-    within: Within<'_>,
-    first_row: usize,
-    values: Step<'_, impl Source>,
-    weights: &[Lanes],
-    parts: &mut [Lanes],
-) {
-    let step = values.positions;
-    let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
-    if first == last {
-        return add_rows::<V, R, C>(within, first_row, values, first, weights, parts);
-    }
-    // Rows of several tokens. What not all of them see is added to each by itself: a weight of zero would not do, for zero
-    // times infinity is NaN.
-    let common = if last.start < first.end { last.start..first.end } else { step.end..step.end };
-    for row in first_row..first_row + R {
-        let seen = within.seen(row, step);
-        let before = seen.start..seen.end.min(common.start);
-        add_rows::<V, 1, 4>(within, row, values, before, weights, parts);
-    }
-    add_rows::<V, R, C>(within, first_row, values, common.clone(), weights, parts);
-    for row in first_row..first_row + R {
-        let seen = within.seen(row, step);
-        let behind = seen.start.max(common.end)..seen.end;
-        add_rows::<V, 1, 4>(within, row, values, behind, weights, parts);
-    }
-}
-
-/// [`add_values`] for positions that all R rows see.
+/// Adds the values at `positions`, times the weights of R rows, which all see them, to their parts.
 #[inline(always)]
 fn add_rows<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,

@@ -89,12 +89,11 @@ impl Within<'_> {
         start.max(step.start).min(step.end)..end.max(step.start).min(step.end)
     }
 
-    /// Whether so few rows, all of one token, are to read keys or values that one pass over these serves them. Then what is stored is
-    /// made floats in registers, rather than once for all passes.
+    /// Whether halves and bytes become floats in registers as each few rows read them, rather than once for all rows in a room:
+    /// so few rows, or registers so wide that it costs next to nothing.
     #[inline(always)]
-    pub fn in_one_pass<V: Vector>(self, rows: &Range<usize>) -> bool {
-        let most = if V::MANY { 8 } else { 4 };
-        rows.len() <= most && self.queries.seen(rows.start) == self.queries.seen(rows.end - 1)
+    pub fn in_place<V: Vector>(self, rows: &Range<usize>) -> bool {
+        V::MANY || rows.len() <= 4
     }
 
     /// Steps of the chunk that any of some rows sees, and what it sees of each.
@@ -148,7 +147,7 @@ pub(super) fn weigh<V: Vector>(
     for scores in scores.iter() {
         tops = tops.or_larger(V::from_lanes(scores));
     }
-    let top = tops.to_lanes().into_iter().fold(f32::MIN, |a, b| if b > a { b } else { a });
+    let top = largest(tops.to_lanes());
     let mut totals = V::splat(0.0);
     for scores in scores.iter_mut() {
         let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(top)));
@@ -158,3 +157,16 @@ pub(super) fn weigh<V: Vector>(
     (top, totals.sum())
 }
 
+/// The largest of numbers, none of them NaN.
+#[inline(always)]
+fn largest(mut lanes: Lanes) -> f32 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            let (a, b) = (lanes[i], lanes[i + half]);
+            lanes[i] = if b > a { b } else { a };
+        }
+        half /= 2;
+    }
+    lanes[0]
+}

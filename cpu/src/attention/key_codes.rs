@@ -132,6 +132,7 @@ impl KeyCodes<'_> {
         scores: &mut [Lanes],
     ) {
         let groups = self.dim.div_ceil(GROUP);
+        let (queries, scores) = (&queries[..R * groups], &mut scores[..(R - 1) * ROW_LANES + C]);
         let ahead = ahead.from(vector * self.dim);
         let mut codes: [&[[u8; LANES]]; C] = [&[]; C];
         for (i, codes) in codes.iter_mut().enumerate() {
@@ -149,8 +150,9 @@ impl KeyCodes<'_> {
             let pairs_of_group = (self.dim - group * GROUP).div_ceil(2).min(PAIRS);
             for pair in 0..pairs_of_group {
                 let mut keys = [V::splat_pair(0); C];
-                for (i, (keys, codes)) in keys.iter_mut().zip(codes).enumerate() {
-                    ahead.fetch(i * self.dim + 2 * (group * PAIRS + pair));
+                // A line for 32 bytes of each of two vectors.
+                ahead.fetch((group * PAIRS + pair) * 2 * C);
+                for (keys, codes) in keys.iter_mut().zip(codes) {
                     // SAFETY: below half the dimensions, rounded up.
                     *keys = unsafe { pairs::<V>(coding, codes, group * PAIRS + pair) };
                 }

@@ -342,7 +342,11 @@ impl<'a> KvHead<'a> {
 
     /// Values of the step that positions `seen` are in, where they are halves or codes of 8 bits.
     #[inline(always)]
-    pub fn values_in_place<'b, V: Vector>(&self, seen: &Range<usize>, room: &'b mut AlignedFloats) -> Option<InPlace<'b>>
+    pub fn values_in_place<'b, V: Vector>(
+        &self,
+        seen: &Range<usize>,
+        room: &'b mut AlignedFloats,
+    ) -> Option<InPlace<'b>>
     where
         'a: 'b,
     {

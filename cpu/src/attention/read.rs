@@ -9,8 +9,8 @@ use super::super::vector::{Vector, prefetch};
 use super::codes::{Coding, GROUP};
 use super::key_codes::KeyCodes;
 use super::source::{Bytes, InPlace};
-use super::tile::Ahead;
 use super::stored::{KEY_BLOCK, Order, Stored, Vectors};
+use super::tile::Ahead;
 
 impl Stored {
     /// Vectors of the `step` positions from `first` on, of which those of `seen` hold what is stored there: in place, or made
@@ -66,7 +66,8 @@ impl Stored {
     /// The `count` keys from position `first` on, of whole blocks, where they are in codes.
     #[inline(always)]
     pub fn key_codes(&self, first: usize, count: usize) -> Option<KeyCodes<'_>> {
-        let Stored { order: Order::Keys, dim, vectors: Vectors::Codes { coding, codes, scales } } = self else {
+        let Stored { order: Order::Keys, dim, vectors: Vectors::Codes { coding, codes, scales } } = self
+        else {
             return None;
         };
         let arrays = |positions| Order::Keys.code_arrays(*coding, *dim, positions);
@@ -162,7 +163,8 @@ impl ReadValues<'_> {
                 for _ in 0..count {
                     let vector = first + at;
                     // SAFETY: there are `columns` vectors for `groups` scales, and `out` has as many.
-                    let (bytes, out) = unsafe { (codes.get_unchecked(vector / per_byte), out.get_unchecked_mut(at)) };
+                    let (bytes, out) =
+                        unsafe { (codes.get_unchecked(vector / per_byte), out.get_unchecked_mut(at)) };
                     let codes = V::from_codes(bytes, (vector % per_byte * bits) as u32, coding.top());
                     // Rounded once: the second product is exact.
                     *out = shift.fma(codes, scale).to_lanes();

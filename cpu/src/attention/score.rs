@@ -34,7 +34,7 @@ pub(super) fn score_chunk<V: Vector>(
         };
         match packed {
             Packed::Floats(packed) => match queries.kv.halves_of_keys(&seen) {
-                Some(halves) if within.in_one_pass::<V>(&rows) => {
+                Some(halves) if within.in_place::<V>(&rows) => {
                     let keys = Step { positions: &step, stored: halves, ahead };
                     score_rows::<V>(within, rows.clone(), keys, packed, scores);
                 }
@@ -70,7 +70,6 @@ fn score_rows<V: Vector>(
         row += by_rows!(rows.end - row, score::<V>(within, row, keys, packed, scores));
     }
 }
-
 
 /// Positions of a chunk, and their keys or values; what comes next.
 #[derive(Clone, Copy)]

@@ -12,11 +12,14 @@ pub(super) trait Source: Copy {
     /// Whether number `i * step` is there.
     fn has(self, i: usize, step: usize) -> bool;
 
-    /// Number `i * step`.
+    /// What the second argument of [`Source::get`] grows by where the first grows by a step.
+    fn others_step(self) -> usize;
+
+    /// Number `at`, `i * step`, where `other` is `i * others_step`.
     ///
     /// # Safety
     /// It must be there.
-    unsafe fn get<V: Vector>(self, i: usize, step: usize) -> V;
+    unsafe fn get<V: Vector>(self, at: usize, other: usize) -> V;
 }
 
 impl Source for &[Lanes] {
@@ -31,9 +34,14 @@ impl Source for &[Lanes] {
     }
 
     #[inline(always)]
-    unsafe fn get<V: Vector>(self, i: usize, step: usize) -> V {
+    fn others_step(self) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn get<V: Vector>(self, at: usize, _other: usize) -> V {
         // SAFETY: the caller's promise.
-        V::from_lanes(unsafe { self.get_unchecked(i * step) })
+        V::from_lanes(unsafe { self.get_unchecked(at) })
     }
 }
 
@@ -49,9 +57,14 @@ impl Source for &[[u16; LANES]] {
     }
 
     #[inline(always)]
-    unsafe fn get<V: Vector>(self, i: usize, step: usize) -> V {
+    fn others_step(self) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn get<V: Vector>(self, at: usize, _other: usize) -> V {
         // SAFETY: the caller's promise.
-        V::from_halves(unsafe { self.get_unchecked(i * step) })
+        V::from_halves(unsafe { self.get_unchecked(at) })
     }
 }
 
@@ -86,10 +99,14 @@ impl Source for Bytes<'_> {
     }
 
     #[inline(always)]
-    unsafe fn get<V: Vector>(self, i: usize, step: usize) -> V {
+    fn others_step(self) -> usize {
+        self.groups
+    }
+
+    #[inline(always)]
+    unsafe fn get<V: Vector>(self, at: usize, other: usize) -> V {
         // SAFETY: the caller's promise.
-        let (codes, scale) =
-            unsafe { (self.codes.get_unchecked(i * step), *self.scales.get_unchecked(i * self.groups)) };
+        let (codes, scale) = unsafe { (self.codes.get_unchecked(at), *self.scales.get_unchecked(other)) };
         let coding = Coding::Eight;
         V::from_codes(codes, 0, coding.top()).sub(V::splat(coding.center())).mul(V::splat(scale))
     }

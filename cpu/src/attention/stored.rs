@@ -95,7 +95,7 @@ impl Order {
 /// Arrays of 16 bytes with the codes of the keys at 16 positions: whole pairs of dimensions, and whole bytes.
 #[inline(always)]
 pub(super) const fn key_arrays(coding: Coding, dim: usize) -> usize {
-    dim.next_multiple_of(4) / coding.per_byte()
+    dim.div_ceil(4).saturating_mul(4) / coding.per_byte()
 }
 
 /// Keys or values of one head.

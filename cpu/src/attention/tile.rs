@@ -11,22 +11,40 @@ pub(super) const ROW: usize = 256;
 /// few sets of a cache.
 pub(super) const ROW_LANES: usize = ROW / LANES + 1;
 
+/// How many of some rows are taken together.
+#[inline(always)]
+pub(super) const fn rows_at_once<V: Vector>(rows: usize) -> usize {
+    match rows {
+        8.. if V::MANY => 8,
+        6.. if !V::MANY => 6,
+        4.. => 4,
+        2.. => 2,
+        _ => 1,
+    }
+}
+
 /// Calls `$function::<V, ROWS, VECTORS>($($argument),*)` for `$rows` rows at most, and gives the number of rows that it was
-/// called for. `ROWS * VECTORS` accumulators, with what they need, fill 32 registers, or 16 that hold half a vector.
+/// called for, [`rows_at_once`]. `ROWS * VECTORS` accumulators, with what they need, fill 32 registers, or 16 that hold half a
+/// vector.
 macro_rules! by_rows {
-    ($rows:expr, $function:ident::<$V:ident>($($argument:expr),*)) => {
-        match $rows {
-            8.. if $V::MANY => { $function::<$V, 8, 2>($($argument),*); 8 }
-            4.. if $V::MANY => { $function::<$V, 4, 4>($($argument),*); 4 }
-            6.. => { $function::<$V, 6, 1>($($argument),*); 6 }
-            4.. => { $function::<$V, 4, 1>($($argument),*); 4 }
-            2.. => { $function::<$V, 2, 2>($($argument),*); 2 }
-            _ => { $function::<$V, 1, 4>($($argument),*); 1 }
+    ($rows:expr, $function:ident::<$V:ident>($($argument:expr),*)) => {{
+        let rows = $crate::attention::tile::rows_at_once::<$V>($rows);
+        match rows {
+            8 => $function::<$V, 8, 2>($($argument),*),
+            6 => $function::<$V, 6, 1>($($argument),*),
+            4 if $V::MANY => $function::<$V, 4, 4>($($argument),*),
+            4 => $function::<$V, 4, 1>($($argument),*),
+            2 => $function::<$V, 2, 2>($($argument),*),
+            _ => $function::<$V, 1, 4>($($argument),*),
         }
-    };
+        rows
+    }};
 }
 
 pub(super) use by_rows;
+
+/// Bytes that are fetched together.
+const LINE: usize = 64;
 
 /// What is fetched for later while vectors are used: as many of its vectors, in the same order.
 #[derive(Clone, Copy)]
@@ -69,12 +87,19 @@ pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
     for vectors in vectors {
         assert!(vectors.has(last, step), "too few vectors");
     }
+    let others = vectors.first().map_or(0, |vectors| vectors.others_step());
+    let (ahead_step, mut fetched) = (step * ahead.bytes, ahead.start);
+    // Of vectors that take less, several are in a line.
+    let lines = if ahead.bytes > LINE / 2 { C } else { 1 };
+    let (mut at, mut other) = (0, 0);
     for i in 0..count {
+        for line in 0..lines {
+            prefetch(fetched.wrapping_add(line * LINE).cast());
+        }
         let mut loaded = [V::splat(0.0); C];
-        for (c, (loaded, vectors)) in loaded.iter_mut().zip(vectors).enumerate() {
-            ahead.fetch(i * step + c);
+        for (loaded, vectors) in loaded.iter_mut().zip(vectors) {
             // SAFETY: i is at most `last`, which is there.
-            *loaded = unsafe { vectors.get::<V>(i, step) };
+            *loaded = unsafe { vectors.get::<V>(at, other) };
         }
         for (r, acc) in acc.iter_mut().enumerate() {
             // SAFETY: as above, and r is below R.
@@ -83,5 +108,7 @@ pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
                 *acc = acc.fma(factor, loaded);
             }
         }
+        // The products of these are no instructions of the loop.
+        (at, other, fetched) = (at + step, other + others, fetched.wrapping_add(ahead_step));
     }
 }
