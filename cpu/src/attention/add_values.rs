@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::lanes::{LANES, Lanes};
+use super::super::lanes::Lanes;
 use super::super::vector::Vector;
 use super::chunk::{Seen, Within};
 use super::room::StepRoom;

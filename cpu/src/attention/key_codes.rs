@@ -195,6 +195,7 @@ unsafe fn pairs<V: Vector>(coding: Coding, codes: &[[u8; LANES]], pair: usize) -
         // SAFETY: an array for each pair, and for two, by the caller's promise.
         Coding::Four => V::pairs_from_codes(unsafe { codes.get_unchecked(pair) }, 0, 4),
         Coding::Two => {
+            // SAFETY: as above.
             let bytes = unsafe { codes.get_unchecked(pair / 2) };
             V::pairs_from_codes(bytes, (pair % 2 * 4) as u32, 2)
         }
