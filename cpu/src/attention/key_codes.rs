@@ -204,8 +204,9 @@ unsafe fn pairs<V: Vector>(coding: Coding, codes: &[[u8; LANES]], pair: usize) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::aligned::AlignedFloats;
+    use super::super::KvType;
     use super::super::stored::{KEY_BLOCK, Order, StoredShape};
-    use super::super::{KvType, scratch::Scratch};
     use super::*;
 
     fn floats(seed: usize, len: usize) -> Vec<f32> {
@@ -219,7 +220,7 @@ mod tests {
         let shape = StoredShape { kv_type, order: Order::Keys, dim, positions: KEY_BLOCK };
         let mut stored = shape.zeros().unwrap();
         for position in 0..KEY_BLOCK {
-            stored.write(position, &floats(position, dim), &mut Scratch::default().rows);
+            stored.write(position, &floats(position, dim), &mut AlignedFloats::default());
         }
         let keys = stored.key_codes(0, KEY_BLOCK).unwrap();
         let groups: Vec<_> =

@@ -25,7 +25,7 @@
 //! | `tiles` | many queries over one chunk by a matrix unit, where that is asked for |
 //! | `join` | chunks to the result of a query |
 //! | `weigh`, `mass` | weights without values; how much attention positions get, and what each query gives |
-//! | `queries` | what attention computes, and of which queries |
+//! | `queries`, `within` | what attention computes, and of which queries |
 //! | `sizes` | positions of a step and of a chunk |
 //! | `spread`, `scratch`, `room` | a layer's work, on all threads; what each of them keeps |
 
@@ -53,6 +53,7 @@ mod tile;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod tiles;
 mod weigh;
+mod within;
 
 pub use kv_type::{KvType, KvTypes};
 pub use layer::{KvLayer, KvShape};

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::Vector;
-use super::chunk::Within;
 use super::codes::GROUP;
 use super::key_codes::{KeyCodes, QueryGroup};
 use super::packed::Packed;
@@ -13,6 +12,7 @@ use super::room::StepRoom;
 use super::source::Source;
 use super::stored::KEY_LANES;
 use super::tile::{Ahead, ROW, ROW_LANES, add_products, by_rows};
+use super::within::Within;
 
 /// The scaled `q . k` of rows `rows`, each of which must see some of chunk `chunk`, with the positions that any of them sees.
 #[inline(always)]
