@@ -250,9 +250,9 @@ pub(super) unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
 }
 
 /// # Safety
-/// The processor must have AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
+/// The processor must have AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 pub(super) unsafe fn run_avx512<W: Vectorized>(work: W) -> W::Output {
     work.run()
 }

@@ -2,40 +2,23 @@
 
 use std::ops::Range;
 
-use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::{exp_of_small, tanh};
 use super::super::vector::Vector;
+use super::add_values::add_values_of_step;
 use super::join::set_state;
+use super::packed::Packed;
 use super::queries::{Attention, Queries};
 use super::room::StepRoom;
-use super::sizes::{CHUNK, STEP};
-use super::stored::KEY_LANES;
-use super::tile::{ROW, ROW_LANES, add_products, by_rows};
-
-/// Vectors that [`pack`] needs for `rows` queries of `dim` values.
-pub(super) fn packed_lanes(rows: usize, dim: usize) -> usize {
-    dim.div_ceil(ROW) * rows * ROW_LANES
-}
-
-/// Copies queries to where [`attend_chunk`] takes them from, rotated as keys are: 256 dimensions of all rows, then the next
-/// 256.
-#[inline(always)]
-pub(super) fn pack(queries: &Queries<'_>, rows: usize, packed: &mut [Lanes]) {
-    for row in 0..rows {
-        for (piece, values) in queries.query(row).chunks(ROW).enumerate() {
-            let packed = &mut packed[(piece * rows + row) * ROW_LANES..][..ROW_LANES];
-            let packed = &mut packed.as_flattened_mut()[..values.len()];
-            packed.copy_from_slice(values);
-            hadamard(packed, queries.kv.rotated_keys());
-        }
-    }
-}
+use super::score::score_chunk;
+use super::sizes::CHUNK;
+use super::tile::ROW_LANES;
+use super::within::{Seen, Within};
 
 /// Buffers of [`attend_chunk`].
 pub(super) struct ChunkBuffers<'a> {
-    /// Of [`pack`].
-    pub packed: &'a [Lanes],
+    /// Of [`pack`](super::packed::pack).
+    pub packed: Packed<'a>,
     /// [`ROW_LANES`] for each row.
     pub scores: &'a mut [Lanes],
     /// For each row as many vectors as values have, then its state: the results.
@@ -43,11 +26,12 @@ pub(super) struct ChunkBuffers<'a> {
     pub step: &'a mut StepRoom,
 }
 
-/// Results of rows `rows` of `queries`, each of which must see some of chunk `chunk`.
+/// Results of rows `rows` of `queries`, each of which must see some of chunk `chunk`. Those who call see the `next` chunk then.
 #[inline(always)]
 pub(super) fn attend_chunk<V: Vector>(
     queries: &Queries<'_>,
     chunk: usize,
+    next: Option<usize>,
     rows: Range<usize>,
     buffers: ChunkBuffers<'_>,
 ) {
@@ -61,147 +45,14 @@ pub(super) fn attend_chunk<V: Vector>(
         part.fill([0.0; LANES]);
         set_state(part, top, total);
     }
-    for step in steps() {
-        let Some(seen) = within.seen_by_any(&rows, &step) else {
-            continue;
+    let mut steps = within.seen_steps(&rows).peekable();
+    while let Some((step, seen)) = steps.next() {
+        let ahead = match steps.peek() {
+            Some((_, following)) => queries.kv.values_ahead(following.start),
+            None => queries.kv.keys_ahead(next.map_or(seen.start, |next| next * CHUNK)),
         };
-        let values = Step { positions: &step, stored: queries.kv.values::<V>(seen, &mut room.values) };
-        let mut row = rows.start;
-        while row < rows.end {
-            row += by_rows!(rows.end - row, add_values::<V>(within, row, values, scores, parts));
-        }
+        add_values_of_step::<V>(within, rows.clone(), Seen { step, seen, ahead }, scores, parts, room);
     }
-}
-
-/// The scaled `q . k` of rows `rows`, each of which must see some of chunk `chunk`, with the positions that any of them sees.
-#[inline(always)]
-pub(super) fn score_chunk<V: Vector>(
-    queries: &Queries<'_>,
-    chunk: usize,
-    rows: Range<usize>,
-    packed: &[Lanes],
-    scores: &mut [Lanes],
-    room: &mut StepRoom,
-) {
-    let within = Within { queries, chunk };
-    for step in steps() {
-        let Some(seen) = within.seen_by_any(&rows, &step) else {
-            continue;
-        };
-        let keys = Step { positions: &step, stored: queries.kv.keys::<V>(seen, &mut room.keys) };
-        let mut row = rows.start;
-        while row < rows.end {
-            row += by_rows!(rows.end - row, score::<V>(within, row, keys, packed, scores));
-        }
-    }
-}
-
-/// Positions of a chunk whose keys, or values, stay in the first-level cache while all rows use them.
-#[inline(always)]
-pub(super) fn steps() -> impl Iterator<Item = Range<usize>> {
-    (0..CHUNK).step_by(STEP).map(|start| start..start + STEP)
-}
-
-/// Positions of a chunk, and their keys or values.
-#[derive(Clone, Copy)]
-struct Step<'a> {
-    positions: &'a Range<usize>,
-    stored: &'a [Lanes],
-}
-
-/// A chunk and what is asked of it.
-#[derive(Clone, Copy)]
-pub(super) struct Within<'a> {
-    pub queries: &'a Queries<'a>,
-    pub chunk: usize,
-}
-
-impl Within<'_> {
-    /// Its first position.
-    pub fn start(self) -> usize {
-        self.chunk * CHUNK
-    }
-
-    /// What a row sees of the positions `step` of the chunk.
-    #[inline(always)]
-    pub fn seen(self, row: usize, step: &Range<usize>) -> Range<usize> {
-        let Range { start, end } = self.queries.seen(row);
-        let (start, end) = (start.saturating_sub(self.start()), end.saturating_sub(self.start()));
-        start.max(step.start).min(step.end)..end.max(step.start).min(step.end)
-    }
-
-    /// What any of some rows sees of them, counted from the start of the text.
-    #[inline(always)]
-    pub fn seen_by_any(self, rows: &Range<usize>, step: &Range<usize>) -> Option<Range<usize>> {
-        // Later rows begin and end later.
-        let last = rows.end.checked_sub(1)?;
-        let (start, end) = (self.seen(rows.start, step).start, self.seen(last, step).end);
-        (start < end).then(|| self.start() + start..self.start() + end)
-    }
-}
-
-/// `q . k`, scaled, of R rows with the keys at those positions of `step` that any of them sees, and others in the same
-/// vectors.
-#[inline(always)]
-fn score<V: Vector, const R: usize, const C: usize>(
-    within: Within<'_>,
-    first_row: usize,
-    keys: Step<'_>,
-    packed: &[Lanes],
-    scores: &mut [Lanes],
-) {
-    // Later rows begin and end later.
-    let Step { positions: step, stored: keys } = keys;
-    let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
-    let (mut vector, end) = (first.start / LANES, last.end.div_ceil(LANES));
-    let first_vector = step.start / LANES;
-    while vector < end {
-        let at = vector;
-        vector += if vector + C <= end {
-            score_vectors::<V, R, C>(within, first_row, first_vector, at, keys, packed, scores)
-        } else {
-            score_vectors::<V, R, 1>(within, first_row, first_vector, at, keys, packed, scores)
-        };
-    }
-}
-
-/// [`score`] for the C vectors of 16 positions from `vector` on; `keys` begin at `first_vector`.
-#[inline(always)]
-fn score_vectors<V: Vector, const R: usize, const C: usize>(
-    within: Within<'_>,
-    first_row: usize,
-    first_vector: usize,
-    vector: usize,
-    stored: &[Lanes],
-    packed: &[Lanes],
-    scores: &mut [Lanes],
-) -> usize {
-    let dim = within.queries.kv.dim();
-    let rows = packed.len() / (dim.div_ceil(ROW) * ROW_LANES);
-    let mut keys: [&[Lanes]; C] = [&[]; C];
-    for (vector, keys) in (vector - first_vector..).zip(&mut keys) {
-        *keys = &stored[vector / KEY_LANES * KEY_LANES * dim + vector % KEY_LANES..];
-    }
-    let scale = V::splat(within.queries.attention.scale);
-    let mut acc = [[V::splat(0.0); C]; R];
-    let mut piece = 0;
-    while piece * ROW < dim {
-        let count = (dim - piece * ROW).min(ROW);
-        let q = &packed[(piece * rows + first_row) * ROW_LANES..];
-        let mut keys_of_piece: [&[Lanes]; C] = [&[]; C];
-        for (of_piece, keys) in keys_of_piece.iter_mut().zip(keys) {
-            *of_piece = &keys[piece * ROW * KEY_LANES..];
-        }
-        add_products(q.as_flattened(), keys_of_piece, count, KEY_LANES, C * dim, &mut acc);
-        piece += 1;
-    }
-    for (row, acc) in (first_row..).zip(acc) {
-        let scores = &mut scores[row * ROW_LANES + vector..][..C];
-        for (scores, acc) in scores.iter_mut().zip(acc) {
-            *scores = acc.mul(scale).to_lanes();
-        }
-    }
-    C
 }
 
 /// Replaces the scaled `q . k` of a row by weights, `e^(score - largest)`. Returns the largest score and the sum of weights.
@@ -239,7 +90,7 @@ pub(super) fn weigh<V: Vector>(
     for scores in scores.iter() {
         tops = tops.or_larger(V::from_lanes(scores));
     }
-    let top = tops.to_lanes().into_iter().fold(f32::MIN, |a, b| if b > a { b } else { a });
+    let top = largest(tops.to_lanes());
     let mut totals = V::splat(0.0);
     for scores in scores.iter_mut() {
         let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(top)));
@@ -249,89 +100,16 @@ pub(super) fn weigh<V: Vector>(
     (top, totals.sum())
 }
 
-/// Adds the values at those positions of `step` that a row sees, times its weights, to the parts of R rows.
+/// The largest of numbers, none of them NaN.
 #[inline(always)]
-fn add_values<V: Vector, const R: usize, const C: usize>(
-    within: Within<'_>,
-    first_row: usize,
-    values: Step<'_>,
-    weights: &[Lanes],
-    parts: &mut [Lanes],
-) {
-    let step = values.positions;
-    let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
-    if first == last {
-        return add_rows::<V, R, C>(within, first_row, values, first, weights, parts);
-    }
-    // Rows of several tokens. What not all of them see is added to each by itself: a weight of zero would not do, for zero
-    // times infinity is NaN.
-    let common = if last.start < first.end { last.start..first.end } else { step.end..step.end };
-    for row in first_row..first_row + R {
-        let seen = within.seen(row, step);
-        let before = seen.start..seen.end.min(common.start);
-        add_rows::<V, 1, 4>(within, row, values, before, weights, parts);
-    }
-    add_rows::<V, R, C>(within, first_row, values, common.clone(), weights, parts);
-    for row in first_row..first_row + R {
-        let seen = within.seen(row, step);
-        let behind = seen.start.max(common.end)..seen.end;
-        add_rows::<V, 1, 4>(within, row, values, behind, weights, parts);
-    }
-}
-
-/// [`add_values`] for positions that all R rows see.
-#[inline(always)]
-fn add_rows<V: Vector, const R: usize, const C: usize>(
-    within: Within<'_>,
-    first_row: usize,
-    values: Step<'_>,
-    positions: Range<usize>,
-    weights: &[Lanes],
-    parts: &mut [Lanes],
-) {
-    if positions.is_empty() {
-        return;
-    }
-    let columns = within.queries.kv.columns();
-    let values = &values.stored[(positions.start - values.positions.start) * columns..];
-    let mut column = 0;
-    while column < columns {
-        column += if column + C <= columns {
-            add_columns::<V, R, C>(first_row, columns, column, values, positions.clone(), weights, parts)
-        } else {
-            add_columns::<V, R, 1>(first_row, columns, column, values, positions.clone(), weights, parts)
-        };
-    }
-}
-
-/// [`add_rows`] for C of the vectors that the values at each of `positions` have.
-#[inline(always)]
-fn add_columns<V: Vector, const R: usize, const C: usize>(
-    first_row: usize,
-    columns: usize,
-    column: usize,
-    values: &[Lanes],
-    positions: Range<usize>,
-    weights: &[Lanes],
-    parts: &mut [Lanes],
-) -> usize {
-    let mut vectors: [&[Lanes]; C] = [&[]; C];
-    for (i, vectors) in vectors.iter_mut().enumerate() {
-        *vectors = &values[column + i..];
-    }
-    let factors = &weights[first_row * ROW_LANES..].as_flattened()[positions.start..];
-    let part = |row: usize| row * (columns + 1) + column;
-    let mut acc = [[V::splat(0.0); C]; R];
-    for (row, acc) in (first_row..).zip(&mut acc) {
-        for (acc, part) in acc.iter_mut().zip(&parts[part(row)..][..C]) {
-            *acc = V::from_lanes(part);
+fn largest(mut lanes: Lanes) -> f32 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            let (a, b) = (lanes[i], lanes[i + half]);
+            lanes[i] = if b > a { b } else { a };
         }
+        half /= 2;
     }
-    add_products(factors, vectors, positions.len(), columns, STEP * columns, &mut acc);
-    for (row, acc) in (first_row..).zip(acc) {
-        for (part, acc) in parts[part(row)..][..C].iter_mut().zip(acc) {
-            *part = acc.to_lanes();
-        }
-    }
-    C
+    lanes[0]
 }

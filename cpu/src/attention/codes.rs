@@ -51,12 +51,10 @@ impl Coding {
         8 / self.bits()
     }
 
-    /// Sets the code of a lane of a vector, of which as many are in an array as in a byte.
+    /// Sets the code at a bit of a byte.
     #[inline(always)]
-    pub fn put(self, codes: &mut [[u8; LANES]], vector: usize, lane: usize, code: u8) {
-        let shift = vector % self.per_byte() * self.bits();
-        let byte = &mut codes[vector / self.per_byte()][lane];
-        *byte = *byte & !(self.top() << shift) | code << shift;
+    pub fn put(self, byte: &mut u8, bit: usize, code: u8) {
+        *byte = *byte & !(self.top() << bit) | code << bit;
     }
 
     /// The largest code.

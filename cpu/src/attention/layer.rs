@@ -8,9 +8,13 @@ use super::super::isa::Vectorized;
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
 use super::super::vector::Vector;
+use super::codes::Coding;
+use super::key_codes::KeyCodes;
 use super::scratch::{Scratch, with_scratch};
 use super::sizes::STEP;
+use super::source::InPlace;
 use super::stored::{Order, Stored, StoredShape, rotated_block};
+use super::tile::Ahead;
 use super::{KvType, KvTypes};
 use crate::memory::OutOfMemory;
 
@@ -314,6 +318,61 @@ impl<'a> KvHead<'a> {
     {
         let (page, first, seen) = self.step(seen);
         page.keys.read::<V>(first, STEP, seen, room)
+    }
+
+    /// The number of bits of keys in codes.
+    #[inline(always)]
+    pub fn coding_of_keys(&self) -> Option<Coding> {
+        Coding::of(self.layer.shape.types.keys)
+    }
+
+    /// Keys of the step that positions `seen` are in, where they are in codes.
+    #[inline(always)]
+    pub fn key_codes(&self, seen: &Range<usize>) -> Option<KeyCodes<'a>> {
+        let (page, first, _) = self.step(seen.clone());
+        page.keys.key_codes(first, STEP)
+    }
+
+    /// Keys of the step that positions `seen` are in, where they are halves.
+    #[inline(always)]
+    pub fn halves_of_keys(&self, seen: &Range<usize>) -> Option<&'a [[u16; LANES]]> {
+        let (page, first, _) = self.step(seen.clone());
+        page.keys.halves(first, STEP)
+    }
+
+    /// Values of the step that positions `seen` are in, where they are halves or codes of 8 bits.
+    #[inline(always)]
+    pub fn values_in_place<'b, V: Vector>(
+        &self,
+        seen: &Range<usize>,
+        room: &'b mut AlignedFloats,
+    ) -> Option<InPlace<'b>>
+    where
+        'a: 'b,
+    {
+        let (page, first, _) = self.step(seen.clone());
+        page.values.values_in_place::<V>(first, STEP, room)
+    }
+
+    /// Has the processor fetch keys of the step that a position is in.
+    #[inline(always)]
+    pub fn fetch_keys(&self, position: usize) {
+        let ahead = self.keys_ahead(position);
+        (0..Order::Keys.vectors(self.dim(), STEP)).for_each(|vector| ahead.fetch(vector));
+    }
+
+    /// Keys of the step that a position is in, as what is used next.
+    #[inline(always)]
+    pub fn keys_ahead(&self, position: usize) -> Ahead {
+        let (page, first, _) = self.step(position..position + 1);
+        page.keys.ahead(first, STEP)
+    }
+
+    /// Values of the step that a position is in, as what is used next.
+    #[inline(always)]
+    pub fn values_ahead(&self, position: usize) -> Ahead {
+        let (page, first, _) = self.step(position..position + 1);
+        page.values.ahead(first, STEP)
     }
 
     /// Values of the step that positions `seen` are in, [`KvHead::columns`] vectors each.

@@ -4,37 +4,47 @@
 //! largest score, the sum of `e^(score - largest)`, and the sum of the values with these weights; these are joined in
 //! ascending order of chunks: the online softmax of Milakov and Gimelshein, arXiv 1805.02867, over blocks as in Dao et al.,
 //! arXiv 2205.14135. A score is one chain of fused multiply-adds over the dimensions, each column of a sum one over the
-//! positions. So nothing depends on which queries and chunks are computed together, or where.
+//! positions. Keys in codes are multiplied with queries as whole numbers: exact sums over 32 dimensions, which one such chain
+//! adds up. So nothing depends on which queries and chunks are computed together, or where.
 //!
 //! Queries that read the same keys and values (those of a group of heads, for one token or several) read them together.
 //!
-//! What is stored in fewer bits than a float is turned into floats 64 positions at a time, just before all queries read it.
+//! What is stored in fewer bits than a float becomes floats just before queries read it: in registers, or 64 positions at a
+//! time in a room for all queries. Meanwhile the next 64 positions are fetched into the nearest cache: without that, one token
+//! over a long text spends most of its time waiting for memory.
 //!
 //! | File | Duty |
 //! |---|---|
 //! | `kv_type` | the types that keys and values are stored in |
 //! | `codes` | 32 values as codes of a few bits |
-//! | `stored` | keys or values of a head in their type |
+//! | `stored`, `read`, `source` | keys or values of a head in their type; as floats; as they are stored |
 //! | `layer` | those of a layer: pages, rings |
 //! | `tile` | products of several queries with several vectors |
-//! | `chunk` | some queries over one chunk |
+//! | `packed`, `key_codes` | queries as products take them; their products with keys in codes |
+//! | `chunk`, `score`, `add_values` | some queries over one chunk: softmax, scores, sums of values |
 //! | `tiles` | many queries over one chunk by a matrix unit, where that is asked for |
 //! | `join` | chunks to the result of a query |
 //! | `weigh`, `mass` | weights without values; how much attention positions get, and what each query gives |
-//! | `queries` | what attention computes, and of which queries |
+//! | `queries`, `within` | what attention computes, and of which queries |
 //! | `sizes` | positions of a step and of a chunk |
 //! | `spread`, `scratch`, `room` | a layer's work, on all threads; what each of them keeps |
 
+mod add_values;
 mod chunk;
 mod codes;
 mod join;
+mod key_codes;
 mod kv_type;
 mod layer;
 mod mass;
+mod packed;
 mod queries;
+mod read;
 mod room;
+mod score;
 mod scratch;
 mod sizes;
+mod source;
 mod spread;
 mod stored;
 #[cfg(test)]
@@ -43,6 +53,7 @@ mod tile;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod tiles;
 mod weigh;
+mod within;
 
 pub use kv_type::{KvType, KvTypes};
 pub use layer::{KvLayer, KvShape};

@@ -9,6 +9,8 @@ use super::super::bf16_unit::{Columns, RowLine};
 pub(super) struct StepRoom {
     pub keys: AlignedFloats,
     pub values: AlignedFloats,
+    /// Scales of values that are not made floats there.
+    pub scales: AlignedFloats,
 }
 
 /// Buffers of [`TileBlock`].

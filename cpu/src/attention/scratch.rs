@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::super::aligned::AlignedFloats;
+use super::packed::QueryRoom;
 use super::room::StepRoom;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::room::TileRoom;
@@ -11,7 +12,7 @@ use super::room::TileRoom;
 #[derive(Default)]
 pub(super) struct Scratch {
     /// Queries as kernels take them.
-    pub packed: AlignedFloats,
+    pub packed: QueryRoom,
     pub scores: AlignedFloats,
     /// Results of chunks.
     pub parts: AlignedFloats,

@@ -1,5 +1,7 @@
 //! A layer's attention, spread over the threads.
 
+use std::ops::Range;
+
 use super::super::aligned::AlignedFloats;
 use super::super::backend::Cpu;
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -11,9 +13,10 @@ use super::super::kernels::{AmxBf16, Avx512Bf16};
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
 use super::super::vector::{self, Vector, VectorWork};
-use super::chunk::{ChunkBuffers, attend_chunk, pack, packed_lanes};
+use super::chunk::{ChunkBuffers, attend_chunk};
 use super::join::{JoinAll, clear, finish, join};
 use super::layer::KvLayer;
+use super::packed::{QueryRoom, pack};
 use super::queries::{Attention, Queries};
 use super::room::StepRoom;
 use super::scratch::{Scratch, with_scratch};
@@ -26,6 +29,9 @@ use crate::memory::OutOfMemory;
 /// Most queries that are computed together: what they read from the second-level cache is shared by so many, and their
 /// scores still fit the first.
 pub(super) const ROWS: usize = 32;
+/// Parts of a token's work that each thread should have at least, where there are so many chunks: what a part begins with, its
+/// queries and what it waits for, is for all of its chunks.
+const RUNS_PER_THREAD: usize = 8;
 /// Tasks for a matrix unit that each thread should have at least.
 #[cfg(any(test, target_arch = "x86_64"))]
 const TASKS_PER_THREAD: usize = 4;
@@ -95,21 +101,31 @@ impl Cpu {
 
     /// One token: chunks are computed apart, as there may be more threads than heads, and then joined.
     fn attend_one(&self, layer: Layer<'_>, work: usize, buffer: &mut AttentionBuffer, out: &mut [f32]) {
-        let (dim, group) = (layer.kv.head_dim(), layer.group);
+        let group = layer.group;
         let first = layer.queries(0, 0);
         let (seen, lanes) = (first.seen(0), first.kv.columns() + 1);
         let (first_chunk, chunks) = (seen.start / CHUNK, seen.end.div_ceil(CHUNK) - seen.start / CHUNK);
         // Key/value heads x chunks x heads of the group.
         let parts = &mut buffer.parts[..layer.attention.heads * chunks * lanes * LANES];
-        self.for_each_chunk(parts, group * lanes * LANES, work, |task, parts| {
-            let (kv_head, chunk) = (task / chunks, first_chunk + task % chunks);
+        let chunk_floats = group * lanes * LANES;
+        let run = chunks.div_ceil((RUNS_PER_THREAD * self.threads()).div_ceil(layer.kv.kv_heads()));
+        let runs = chunks.div_ceil(run);
+        let shared = Shared::new(&mut *parts);
+        self.for_each(layer.kv.kv_heads() * runs, work, |task| {
+            let (kv_head, first) = (task / runs, task % runs * run);
+            let count = run.min(chunks - first);
+            let start = (kv_head * chunks + first) * chunk_floats;
+            // SAFETY: each chunk of each head is in one task.
+            let parts = unsafe { shared.part(start..start + count * chunk_floats) };
+            let parts = parts.as_chunks_mut().0;
             with_scratch(|Scratch { packed, scores, step, .. }| {
-                for (i, parts) in parts.chunks_mut(ROWS * lanes * LANES).enumerate() {
-                    let queries = layer.queries(0, kv_head * group + i * ROWS);
-                    let packed = packed.lanes(packed_lanes(queries.heads, dim));
+                for first_row in (0..group).step_by(ROWS) {
+                    let queries = layer.queries(0, kv_head * group + first_row);
                     let scores = scores.lanes(queries.heads * ROW_LANES);
-                    let parts = parts.as_chunks_mut().0;
-                    vector::run(self.isa(), OneChunk { queries, chunk, packed, scores, parts, step });
+                    let chunks = first_chunk + first..first_chunk + first + count;
+                    let parts = &mut parts[first_row * lanes..];
+                    let stride = group * lanes;
+                    vector::run(self.isa(), OneRun { queries, chunks, packed, scores, parts, stride, step });
                 }
             });
         });
@@ -161,11 +177,10 @@ impl Cpu {
     }
 
     fn attend_block(&self, block: Block<'_>, out: &Shared<'_, f32>) {
-        let (queries, tokens, dim) = (block.queries(), block.tokens, block.layer.kv.head_dim());
+        let (queries, tokens) = (block.queries(), block.tokens);
         let (count, lanes) = (tokens * queries.heads, queries.kv.columns() + 1);
         with_scratch(|Scratch { packed, scores, parts, rows, step, .. }| {
             let rows = rows.lanes(count * lanes);
-            let packed = packed.lanes(packed_lanes(count, dim));
             let (scores, parts) = (scores.lanes(count * ROW_LANES), parts.lanes(count * lanes));
             vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows, step });
             for (row, result) in rows.chunks_exact(lanes).enumerate() {
@@ -275,22 +290,30 @@ impl<'a> Block<'a> {
     }
 }
 
-/// All queries of one token over one chunk.
-struct OneChunk<'a> {
+/// Queries of one token over some chunks that follow each other.
+struct OneRun<'a> {
     queries: Queries<'a>,
-    chunk: usize,
-    packed: &'a mut [Lanes],
+    chunks: Range<usize>,
+    packed: &'a mut QueryRoom,
     scores: &'a mut [Lanes],
+    /// The results of a chunk are `stride` vectors behind those of the one before.
     parts: &'a mut [Lanes],
+    stride: usize,
     step: &'a mut StepRoom,
 }
 
-impl VectorWork for OneChunk<'_> {
+impl VectorWork for OneRun<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let OneChunk { queries, chunk, packed, scores, parts, step } = self;
-        pack(&queries, queries.heads, packed);
-        attend_chunk::<V>(&queries, chunk, 0..queries.heads, ChunkBuffers { packed, scores, parts, step });
+        let OneRun { queries, chunks, packed, scores, parts, stride, step } = self;
+        let heads = queries.heads;
+        queries.kv.fetch_keys(queries.seen(0).start.max(chunks.start * CHUNK));
+        let packed = pack(&queries, heads, packed);
+        for (chunk, parts) in chunks.clone().zip(parts.chunks_mut(stride)) {
+            let next = Some(chunk + 1).filter(|next| *next < chunks.end);
+            let buffers = ChunkBuffers { packed, scores: &mut *scores, parts, step: &mut *step };
+            attend_chunk::<V>(&queries, chunk, next, 0..heads, buffers);
+        }
     }
 }
 
@@ -298,7 +321,7 @@ impl VectorWork for OneChunk<'_> {
 struct TokenBlock<'a> {
     queries: Queries<'a>,
     tokens: usize,
-    packed: &'a mut [Lanes],
+    packed: &'a mut QueryRoom,
     scores: &'a mut [Lanes],
     parts: &'a mut [Lanes],
     rows: &'a mut [Lanes],
@@ -310,15 +333,16 @@ impl VectorWork for TokenBlock<'_> {
     fn run<V: Vector>(self) {
         let TokenBlock { queries, tokens, packed, scores, parts, rows, step } = self;
         let lanes = queries.kv.columns() + 1;
-        pack(&queries, tokens * queries.heads, packed);
+        let packed = pack(&queries, tokens * queries.heads, packed);
         for (i, row) in rows.chunks_exact_mut(lanes).enumerate() {
             clear(row, queries.sink(i));
         }
-        let end = queries.position + tokens;
-        for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {
+        let end = (queries.position + tokens).div_ceil(CHUNK);
+        for chunk in queries.seen(0).start / CHUNK..end {
+            let next = Some(chunk + 1).filter(|next| *next < end);
             let seeing = queries.seeing(chunk, tokens);
             let buffers = ChunkBuffers { packed, scores: &mut *scores, parts: &mut *parts, step: &mut *step };
-            attend_chunk::<V>(&queries, chunk, seeing.clone(), buffers);
+            attend_chunk::<V>(&queries, chunk, next, seeing.clone(), buffers);
             for row in seeing {
                 join::<V>(&mut rows[row * lanes..][..lanes], &parts[row * lanes..][..lanes]);
             }

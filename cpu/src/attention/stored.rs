@@ -1,15 +1,11 @@
 //! Keys, or values, of one head at some positions, in their type.
 
-use std::ops::Range;
-
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::super::aligned::AlignedFloats;
-use super::super::float16::f16_to_f32;
 use super::super::hadamard::{hadamard, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
-use super::super::vector::Vector;
 use super::KvType;
 use super::codes::{Coding, GROUP};
 use crate::memory::OutOfMemory;
@@ -23,7 +19,8 @@ pub(super) const KEY_LANES: usize = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// Blocks of 32 positions: 32 values of the first dimension, of the second and so on, so that the scores of 16 positions
-    /// are one vector and need no sums across lanes.
+    /// are one vector and need no sums across lanes. Codes have an order of their own: blocks of 16 positions, and two
+    /// dimensions of a position side by side, as their products with queries are added up.
     Keys,
     /// One row per position, padded to a multiple of 16.
     Values,
@@ -43,6 +40,35 @@ impl Order {
         positions.saturating_mul(dim.div_ceil(GROUP))
     }
 
+    /// Arrays of 16 bytes that the codes of some positions take: whole blocks.
+    pub const fn code_arrays(self, coding: Coding, dim: usize, positions: usize) -> usize {
+        match self {
+            Order::Keys => (positions / LANES).saturating_mul(key_arrays(coding, dim)),
+            Order::Values => self.vectors(dim, positions).div_ceil(coding.per_byte()),
+        }
+    }
+
+    /// Byte of a code, and its lowest bit there.
+    #[inline(always)]
+    fn code_place(self, coding: Coding, dim: usize, position: usize, i: usize) -> (usize, usize) {
+        match self {
+            Order::Keys => {
+                let (lane, array) = (position % LANES, position / LANES * key_arrays(coding, dim));
+                match coding {
+                    Coding::Eight => ((array + i / 2 * 2) * LANES + 2 * lane + i % 2, 0),
+                    Coding::Four | Coding::Two => {
+                        let per_byte = coding.per_byte();
+                        ((array + i / per_byte) * LANES + lane, i % per_byte * coding.bits())
+                    }
+                }
+            }
+            Order::Values => {
+                let ((vector, lane), per_byte) = (self.place(dim, position, i), coding.per_byte());
+                (vector / per_byte * LANES + lane, vector % per_byte * coding.bits())
+            }
+        }
+    }
+
     /// Vector and lane of a value.
     #[inline(always)]
     fn place(self, dim: usize, position: usize, i: usize) -> (usize, usize) {
@@ -57,7 +83,7 @@ impl Order {
 
     /// The scale of a group of dimensions.
     #[inline(always)]
-    fn scale(self, dim: usize, position: usize, group: usize) -> usize {
+    pub fn scale(self, dim: usize, position: usize, group: usize) -> usize {
         let groups = dim.div_ceil(GROUP);
         match self {
             Order::Keys => (position / KEY_BLOCK * groups + group) * KEY_BLOCK + position % KEY_BLOCK,
@@ -66,21 +92,28 @@ impl Order {
     }
 }
 
+/// Arrays of 16 bytes with the codes of the keys at 16 positions: whole pairs of dimensions, and whole bytes.
+#[inline(always)]
+pub(super) const fn key_arrays(coding: Coding, dim: usize) -> usize {
+    dim.div_ceil(4).saturating_mul(4) / coding.per_byte()
+}
+
 /// Keys or values of one head.
 #[derive(Debug)]
 pub(super) struct Stored {
-    order: Order,
-    dim: usize,
-    vectors: Vectors,
+    pub(super) order: Order,
+    pub(super) dim: usize,
+    pub(super) vectors: Vectors,
 }
 
 #[derive(Debug)]
-enum Vectors {
+pub(super) enum Vectors {
     F32(AlignedFloats),
     F16(Vec<[u16; LANES]>),
     Codes {
         coding: Coding,
-        /// Those of vector v in byte array `v / per_byte`, at bit `v % per_byte * bits`.
+        /// Those of values: of vector v in array `v / per_byte`, at bit `v % per_byte * bits`. Those of keys: as [`Order::Keys`]
+        /// says.
         codes: Vec<[u8; LANES]>,
         scales: Vec<u16>,
     },
@@ -105,7 +138,7 @@ impl StoredShape {
             None if kv_type == KvType::F32 => AlignedFloats::bytes(vectors.saturating_mul(LANES)),
             None => vectors.saturating_mul(size_of::<[u16; LANES]>()),
             Some(coding) => {
-                let codes = vectors.div_ceil(coding.per_byte()).saturating_mul(LANES);
+                let codes = order.code_arrays(coding, dim, positions).saturating_mul(LANES);
                 codes.saturating_add(Order::scales(dim, positions).saturating_mul(size_of::<u16>()))
             }
         };
@@ -127,7 +160,7 @@ impl StoredShape {
             None => Vectors::F16(zeros(count, [0; LANES], WHAT)?),
             Some(coding) => Vectors::Codes {
                 coding,
-                codes: zeros(count.div_ceil(coding.per_byte()), [0; LANES], WHAT)?,
+                codes: zeros(order.code_arrays(coding, dim, positions), [0; LANES], WHAT)?,
                 scales: zeros(Order::scales(dim, positions), 0, WHAT)?,
             },
         };
@@ -180,6 +213,7 @@ impl Stored {
                 }
             }
             Vectors::Codes { coding, codes, scales } => {
+                let codes = codes.as_flattened_mut();
                 let room = &mut room.lanes(dim.div_ceil(LANES)).as_flattened_mut()[..dim];
                 room.copy_from_slice(row);
                 hadamard(room, hadamard_block(dim));
@@ -190,8 +224,8 @@ impl Stored {
                     let scale = coding.quantize(&padded, &mut group_codes);
                     scales[order.scale(dim, position, group)] = scale.to_bits();
                     for (i, code) in (group * GROUP..).zip(&group_codes[..values.len()]) {
-                        let (vector, lane) = order.place(dim, position, i);
-                        coding.put(codes, vector, lane, *code);
+                        let (byte, bit) = order.code_place(*coding, dim, position, i);
+                        coding.put(&mut codes[byte], bit, *code);
                     }
                 }
             }
@@ -211,9 +245,9 @@ impl Stored {
                 raw.extend(places.map(|(vector, lane)| u32::from(vectors[vector][lane])));
             }
             Vectors::Codes { coding, codes, scales } => {
-                raw.extend(places.map(|(vector, lane)| {
-                    let shift = vector % coding.per_byte() * coding.bits();
-                    u32::from(codes[vector / coding.per_byte()][lane] >> shift & coding.top())
+                raw.extend((0..dim).map(|i| {
+                    let (byte, bit) = order.code_place(*coding, dim, position, i);
+                    u32::from(codes.as_flattened()[byte] >> bit & coding.top())
                 }));
                 let groups = 0..dim.div_ceil(GROUP);
                 raw.extend(groups.map(|group| u32::from(scales[order.scale(dim, position, group)])));
@@ -230,7 +264,10 @@ impl Stored {
             match vectors {
                 Vectors::F32(floats) => floats[vector * LANES + lane] = f32::from_bits(value),
                 Vectors::F16(vectors) => vectors[vector][lane] = value as u16,
-                Vectors::Codes { coding, codes, .. } => coding.put(codes, vector, lane, value as u8),
+                Vectors::Codes { coding, codes, .. } => {
+                    let (byte, bit) = order.code_place(*coding, dim, position, i);
+                    coding.put(&mut codes.as_flattened_mut()[byte], bit, value as u8);
+                }
             }
         }
         if let Vectors::Codes { scales, .. } = vectors {
@@ -282,101 +319,5 @@ impl Stored {
         raw.extend(values.chunks_exact(width).map(|value| whole(value) & most));
         raw.extend(scales.chunks_exact(size_of::<u16>()).map(whole));
         self.paste(position, raw);
-    }
-
-    /// Vectors of the `step` positions from `first` on, of which those of `seen` hold what is stored there: in place, or made
-    /// in `room`.
-    #[inline(always)]
-    pub fn read<'a, V: Vector>(
-        &'a self,
-        first: usize,
-        step: usize,
-        seen: Range<usize>,
-        room: &'a mut AlignedFloats,
-    ) -> &'a [Lanes] {
-        let Stored { order, dim, ref vectors } = *self;
-        let (start, count) = (order.vectors(dim, first), order.vectors(dim, step));
-        if let Vectors::F32(floats) = vectors {
-            return &floats.as_chunks().0[start..start + count];
-        }
-        let room = room.lanes(count);
-        // Keys are read in blocks.
-        let range = match order {
-            Order::Keys => seen.start / KEY_BLOCK * KEY_BLOCK..seen.end.next_multiple_of(KEY_BLOCK),
-            Order::Values => seen,
-        };
-        let out = &mut room[order.vectors(dim, range.start) - start..order.vectors(dim, range.end) - start];
-        match vectors {
-            Vectors::F32(_) => {}
-            Vectors::F16(vectors) => {
-                let vectors = &vectors[order.vectors(dim, range.start)..order.vectors(dim, range.end)];
-                for (out, vector) in out.iter_mut().zip(vectors) {
-                    *out = V::from_halves(vector).to_lanes();
-                }
-            }
-            Vectors::Codes { coding, codes, scales } => {
-                let read = ReadCodes { coding: *coding, dim, codes, scales };
-                match order {
-                    Order::Keys => read.keys::<V>(range, out),
-                    Order::Values => read.values::<V>(range, out),
-                }
-            }
-        }
-        room
-    }
-}
-
-struct ReadCodes<'a> {
-    coding: Coding,
-    dim: usize,
-    codes: &'a [[u8; LANES]],
-    scales: &'a [u16],
-}
-
-impl ReadCodes<'_> {
-    #[inline(always)]
-    fn keys<V: Vector>(&self, positions: Range<usize>, out: &mut [Lanes]) {
-        let groups = self.dim.div_ceil(GROUP);
-        let mut vector = Order::Keys.vectors(self.dim, positions.start);
-        let mut out = out.iter_mut();
-        for block in positions.start / KEY_BLOCK..positions.end / KEY_BLOCK {
-            for group in 0..groups {
-                let scales = &self.scales[(block * groups + group) * KEY_BLOCK..][..KEY_BLOCK];
-                let mut of_lanes = [V::splat(0.0); KEY_LANES];
-                for (of_lanes, scales) in of_lanes.iter_mut().zip(scales.as_chunks().0) {
-                    *of_lanes = V::from_halves(scales);
-                }
-                for _ in group * GROUP..((group + 1) * GROUP).min(self.dim) {
-                    for scale in of_lanes {
-                        let Some(out) = out.next() else { return };
-                        *out = self.vector(vector, scale).to_lanes();
-                        vector += 1;
-                    }
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn values<V: Vector>(&self, positions: Range<usize>, out: &mut [Lanes]) {
-        const GROUP_LANES: usize = GROUP / LANES;
-        let (groups, columns) = (self.dim.div_ceil(GROUP), self.dim.div_ceil(LANES));
-        let rows = positions.clone().zip(out.chunks_exact_mut(columns));
-        for (position, out) in rows {
-            for (group, out) in out.chunks_mut(GROUP_LANES).enumerate() {
-                let scale = V::splat(f16_to_f32(self.scales[position * groups + group]));
-                for (out, vector) in out.iter_mut().zip(position * columns + group * GROUP_LANES..) {
-                    *out = self.vector(vector, scale).to_lanes();
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn vector<V: Vector>(&self, vector: usize, scale: V) -> V {
-        let coding = self.coding;
-        let bytes = &self.codes[vector / coding.per_byte()];
-        let shift = vector % coding.per_byte() * coding.bits();
-        V::from_codes(bytes, shift as u32, coding.top()).sub(V::splat(coding.center())).mul(scale)
     }
 }

@@ -9,13 +9,14 @@ use super::super::bf16_unit::{
 use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::chunk::{Within, steps, weigh};
+use super::chunk::weigh;
 use super::join::{clear, finish, join, set_state};
 use super::queries::Queries;
 use super::room::{StepRoom, TileRoom};
 use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
 use super::tile::{ROW, ROW_LANES};
+use super::within::{Within, steps};
 
 /// Queries of a task: what keys and values are rounded for.
 pub(super) const TASK_ROWS: usize = 256;

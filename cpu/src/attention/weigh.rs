@@ -3,9 +3,11 @@
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::Vector;
-use super::chunk::{pack, packed_lanes, score_chunk, weigh};
+use super::chunk::weigh;
+use super::packed::{QueryRoom, pack};
 use super::queries::Queries;
 use super::room::StepRoom;
+use super::score::score_chunk;
 use super::scratch::{Scratch, with_scratch};
 use super::sizes::CHUNK;
 use super::tile::ROW_LANES;
@@ -16,7 +18,7 @@ pub(super) struct Weighing<'a> {
     tokens: usize,
     /// Chunks that any of them sees.
     chunks: std::ops::Range<usize>,
-    packed: &'a mut [Lanes],
+    packed: &'a mut QueryRoom,
     /// For each chunk those of all queries.
     scores: &'a mut [Lanes],
     /// Alike, the largest score and the sum of weights.
@@ -29,7 +31,6 @@ pub(super) fn with_weighing(queries: Queries<'_>, tokens: usize, work: impl FnOn
     let count = tokens * queries.heads;
     let chunks = queries.seen(0).start / CHUNK..(queries.position + tokens).div_ceil(CHUNK);
     with_scratch(|Scratch { packed, scores, parts, step, .. }| {
-        let packed = packed.lanes(packed_lanes(count, queries.kv.dim()));
         let scores = scores.lanes(chunks.len() * count * ROW_LANES);
         let states = parts.lanes(chunks.len() * count);
         work(Weighing { queries, tokens, chunks, packed, scores, states, step });
@@ -43,7 +44,7 @@ impl Weighing<'_> {
     pub fn each<V: Vector>(self, mut give: impl FnMut(usize, usize, &[f32], f32)) {
         let Weighing { queries, tokens, chunks, packed, scores, states, step } = self;
         let (count, first_chunk) = (tokens * queries.heads, chunks.start);
-        pack(&queries, count, packed);
+        let packed = pack(&queries, count, packed);
         states.fill([f32::MIN; LANES]);
         for chunk in chunks {
             let at = (chunk - first_chunk) * count;

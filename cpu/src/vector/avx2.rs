@@ -41,6 +41,8 @@ impl Vector for Pair {
     const MANY: bool = false;
     /// All bits of a lane, or none.
     type Mask = (__m256, __m256);
+    type Wholes = (__m256i, __m256i);
+    type Pairs = (__m256i, __m256i);
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -78,6 +80,61 @@ impl Vector for Pair {
             let high = _mm256_and_si256(_mm256_srl_epi32(high, shift), mask);
             Pair(_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high))
         }
+    }
+
+    #[inline(always)]
+    fn pairs_from_bytes(bytes: &[u8; 32]) -> Self::Pairs {
+        let bytes = bytes.as_ptr().cast::<__m128i>();
+        // SAFETY: the type is only used where AVX2 is; both loads are inside the array.
+        unsafe {
+            let (low, high) = (_mm_loadu_si128(bytes), _mm_loadu_si128(bytes.add(1)));
+            (_mm256_cvtepu8_epi16(low), _mm256_cvtepu8_epi16(high))
+        }
+    }
+
+    #[inline(always)]
+    fn pairs_from_codes(bytes: &[u8; 16], shift: u32, bits: u32) -> Self::Pairs {
+        // SAFETY: the type is only used where AVX2 is; the load is the array.
+        unsafe {
+            let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+            let (shift, up) = (_mm_cvtsi32_si128(shift as i32), _mm_cvtsi32_si128(16 - bits as i32));
+            let top = _mm256_set1_epi32((1 << bits) - 1);
+            let pair = _mm256_set1_epi32(((1 << bits) - 1) << 16 | ((1 << bits) - 1));
+            let pairs = |bytes: __m128i| {
+                let codes = _mm256_srl_epi32(_mm256_cvtepu8_epi32(bytes), shift);
+                let second = _mm256_sll_epi32(codes, up);
+                // Where the first has its bits, the second has none that count.
+                _mm256_and_si256(_mm256_or_si256(_mm256_and_si256(codes, top), second), pair)
+            };
+            (pairs(bytes), pairs(_mm_unpackhi_epi64(bytes, bytes)))
+        }
+    }
+
+    #[inline(always)]
+    fn splat_pair(pair: i32) -> Self::Pairs {
+        Self::splat_whole(pair)
+    }
+
+    #[inline(always)]
+    fn splat_whole(value: i32) -> Self::Wholes {
+        // SAFETY: the type is only used where AVX2 is.
+        let v = unsafe { _mm256_set1_epi32(value) };
+        (v, v)
+    }
+
+    #[inline(always)]
+    fn add_pair_products(sum: Self::Wholes, a: Self::Pairs, b: Self::Pairs) -> Self::Wholes {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe {
+            let (low, high) = (_mm256_madd_epi16(a.0, b.0), _mm256_madd_epi16(a.1, b.1));
+            (_mm256_add_epi32(sum.0, low), _mm256_add_epi32(sum.1, high))
+        }
+    }
+
+    #[inline(always)]
+    fn from_wholes(wholes: Self::Wholes) -> Self {
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(_mm256_cvtepi32_ps(wholes.0), _mm256_cvtepi32_ps(wholes.1)) }
     }
 
     #[inline(always)]

@@ -18,13 +18,15 @@ impl<W: VectorWork> Vectorized for OnAvx512<W> {
     }
 }
 
-/// All lanes. Exists only where [`OnAvx512`] runs, so that AVX-512 F and DQ, AVX2 and FMA are there.
+/// All lanes. Exists only where [`OnAvx512`] runs, so that AVX-512 F, BW, DQ and VNNI, AVX2 and FMA are there.
 #[derive(Clone, Copy)]
 pub(super) struct Whole(__m512);
 
 impl Vector for Whole {
     const MANY: bool = true;
     type Mask = __mmask16;
+    type Wholes = __m512i;
+    type Pairs = __m512i;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -53,6 +55,50 @@ impl Vector for Whole {
             let codes = _mm512_and_si512(codes, _mm512_set1_epi32(i32::from(mask)));
             Whole(_mm512_cvtepi32_ps(codes))
         }
+    }
+
+    #[inline(always)]
+    fn pairs_from_bytes(bytes: &[u8; 32]) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 BW and AVX2 are; the load is the array.
+        unsafe { _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn pairs_from_codes(bytes: &[u8; 16], shift: u32, bits: u32) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 is; the load is the array.
+        unsafe {
+            let codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let codes = _mm512_srl_epi32(codes, _mm_cvtsi32_si128(shift as i32));
+            let second = _mm512_sll_epi32(codes, _mm_cvtsi32_si128(16 - bits as i32));
+            // Where the first has its bits, the second has none that count.
+            let top = _mm512_set1_epi32((1 << bits) - 1);
+            let pair = _mm512_set1_epi32(((1 << bits) - 1) << 16 | ((1 << bits) - 1));
+            _mm512_and_si512(_mm512_or_si512(_mm512_and_si512(codes, top), second), pair)
+        }
+    }
+
+    #[inline(always)]
+    fn splat_pair(pair: i32) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 is.
+        unsafe { _mm512_set1_epi32(pair) }
+    }
+
+    #[inline(always)]
+    fn splat_whole(value: i32) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 is.
+        unsafe { _mm512_set1_epi32(value) }
+    }
+
+    #[inline(always)]
+    fn add_pair_products(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 VNNI is.
+        unsafe { _mm512_dpwssd_epi32(sum, a, b) }
+    }
+
+    #[inline(always)]
+    fn from_wholes(wholes: __m512i) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_cvtepi32_ps(wholes) })
     }
 
     #[inline(always)]

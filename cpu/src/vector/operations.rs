@@ -9,6 +9,10 @@ pub trait Vector: Copy {
 
     /// A truth per lane.
     type Mask: Copy;
+    /// A whole number of 32 bits per lane.
+    type Wholes: Copy;
+    /// Two whole numbers of 16 bits per lane.
+    type Pairs: Copy;
 
     /// One value in every lane.
     fn splat(value: f32) -> Self;
@@ -18,6 +22,18 @@ pub trait Vector: Copy {
     fn from_halves(halves: &[u16; LANES]) -> Self;
     /// `(bytes >> shift) & mask`, as whole numbers.
     fn from_codes(bytes: &[u8; LANES], shift: u32, mask: u8) -> Self;
+    /// `bytes[2 i]` and `bytes[2 i + 1]`, for lane i.
+    fn pairs_from_bytes(bytes: &[u8; 2 * LANES]) -> Self::Pairs;
+    /// Lane i has two codes of `bits` bits, 8 together at most: `bytes[i] >> shift`, and what is `bits` above it.
+    fn pairs_from_codes(bytes: &[u8; LANES], shift: u32, bits: u32) -> Self::Pairs;
+    /// The same pair in every lane, the first of it in the low half.
+    fn splat_pair(pair: i32) -> Self::Pairs;
+    /// A whole number in every lane.
+    fn splat_whole(value: i32) -> Self::Wholes;
+    /// `sum + a[0] * b[0] + a[1] * b[1]`, wrapping.
+    fn add_pair_products(sum: Self::Wholes, a: Self::Pairs, b: Self::Pairs) -> Self::Wholes;
+    /// The floats next to whole numbers.
+    fn from_wholes(wholes: Self::Wholes) -> Self;
     /// The array of the lanes.
     fn to_lanes(self) -> Lanes;
     /// `self + other`.

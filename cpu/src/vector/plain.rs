@@ -8,6 +8,8 @@ use crate::power_of_two;
 impl Vector for Lanes {
     const MANY: bool = false;
     type Mask = [bool; LANES];
+    type Wholes = [i32; LANES];
+    type Pairs = [[i16; 2]; LANES];
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -27,6 +29,45 @@ impl Vector for Lanes {
     #[inline(always)]
     fn from_codes(bytes: &[u8; LANES], shift: u32, mask: u8) -> Self {
         bytes.map(|byte| ((u32::from(byte) >> shift) & u32::from(mask)) as f32)
+    }
+
+    #[inline(always)]
+    fn pairs_from_bytes(bytes: &[u8; 2 * LANES]) -> Self::Pairs {
+        let mut pairs = [[0; 2]; LANES];
+        for (pair, bytes) in pairs.iter_mut().zip(bytes.as_chunks::<2>().0) {
+            *pair = bytes.map(i16::from);
+        }
+        pairs
+    }
+
+    #[inline(always)]
+    fn pairs_from_codes(bytes: &[u8; LANES], shift: u32, bits: u32) -> Self::Pairs {
+        let top = (1 << bits) - 1;
+        bytes.map(|byte| [i16::from(byte) >> shift & top, i16::from(byte) >> (shift + bits) & top])
+    }
+
+    #[inline(always)]
+    fn splat_pair(pair: i32) -> Self::Pairs {
+        [[pair as i16, (pair >> 16) as i16]; LANES]
+    }
+
+    #[inline(always)]
+    fn splat_whole(value: i32) -> Self::Wholes {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    fn add_pair_products(mut sum: Self::Wholes, a: Self::Pairs, b: Self::Pairs) -> Self::Wholes {
+        for i in 0..LANES {
+            let product = |half: usize| i32::from(a[i][half]) * i32::from(b[i][half]);
+            sum[i] = sum[i].wrapping_add(product(0).wrapping_add(product(1)));
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn from_wholes(wholes: Self::Wholes) -> Self {
+        wholes.map(|whole| whole as f32)
     }
 
     #[inline(always)]

@@ -21,6 +21,8 @@ impl Vector for Four {
     const MANY: bool = false;
     /// All bits of a lane, or none.
     type Mask = [v128; 4];
+    type Wholes = [v128; 4];
+    type Pairs = [v128; 4];
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -54,6 +56,56 @@ impl Vector for Four {
             f32x4_convert_u32x4(u32x4_extend_low_u16x8(high)),
             f32x4_convert_u32x4(u32x4_extend_high_u16x8(high)),
         ])
+    }
+
+    #[inline(always)]
+    fn pairs_from_bytes(bytes: &[u8; 32]) -> [v128; 4] {
+        // SAFETY: both loads are inside the array.
+        let [low, high] = unsafe { [0, 16].map(|at| v128_load(bytes.as_ptr().add(at).cast())) };
+        [
+            u16x8_extend_low_u8x16(low),
+            u16x8_extend_high_u8x16(low),
+            u16x8_extend_low_u8x16(high),
+            u16x8_extend_high_u8x16(high),
+        ]
+    }
+
+    #[inline(always)]
+    fn pairs_from_codes(bytes: &[u8; 16], shift: u32, bits: u32) -> [v128; 4] {
+        // SAFETY: the load is the array.
+        let bytes = unsafe { v128_load(bytes.as_ptr().cast()) };
+        let top = u8x16_splat((1 << bits) - 1);
+        let first = v128_and(u8x16_shr(bytes, shift), top);
+        let second = v128_and(u8x16_shr(bytes, shift + bits), top);
+        let low = u8x16_shuffle::<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(first, second);
+        let high =
+            u8x16_shuffle::<8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31>(first, second);
+        [
+            u16x8_extend_low_u8x16(low),
+            u16x8_extend_high_u8x16(low),
+            u16x8_extend_low_u8x16(high),
+            u16x8_extend_high_u8x16(high),
+        ]
+    }
+
+    #[inline(always)]
+    fn splat_pair(pair: i32) -> [v128; 4] {
+        [i32x4_splat(pair); 4]
+    }
+
+    #[inline(always)]
+    fn splat_whole(value: i32) -> [v128; 4] {
+        [i32x4_splat(value); 4]
+    }
+
+    #[inline(always)]
+    fn add_pair_products(sum: [v128; 4], a: [v128; 4], b: [v128; 4]) -> [v128; 4] {
+        each!(i => i32x4_add(sum[i], i32x4_dot_i16x8(a[i], b[i])))
+    }
+
+    #[inline(always)]
+    fn from_wholes(wholes: [v128; 4]) -> Self {
+        Four(each!(i => f32x4_convert_i32x4(wholes[i])))
     }
 
     #[inline(always)]

@@ -1,0 +1,280 @@
+//! Products of queries with keys that are stored in codes, in whole numbers.
+//!
+//! A key is `scale * (code - center)`, with a scale for 32 dimensions. Of a query 32 dimensions become even whole numbers of 16
+//! bits with one scale, too, whose error is a hundredth of that of codes of 8 bits. So the sum of products over these
+//! dimensions is exact, in any order; it becomes a float and is multiplied with both scales, and such floats are added up in
+//! ascending order. Two products at once take half the instructions of floats, and no code is turned into a float.
+
+use super::super::lanes::{LANES, Lanes};
+use super::super::vector::Vector;
+use super::codes::{Coding, GROUP};
+use super::stored::{KEY_LANES, key_arrays};
+use super::tile::{Ahead, ROW_LANES};
+
+/// Pairs of dimensions that share a scale.
+const PAIRS: usize = GROUP / 2;
+/// The largest part of a query.
+const LARGEST: f32 = 32766.0;
+/// Added and taken away, it rounds what is below 2^22 to whole numbers, ties to even.
+const ROUNDER: f32 = 12_582_912.0;
+
+/// 32 dimensions of a query.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueryGroup {
+    /// Two dimensions each, the first in the low half.
+    pairs: [i32; PAIRS],
+    /// What a sum of products with codes begins with, so that it becomes one with codes less their center.
+    start: i32,
+    /// What such a sum is multiplied with, beside the scale of the key.
+    scale: f32,
+}
+
+impl QueryGroup {
+    pub const ZERO: QueryGroup = QueryGroup { pairs: [0; PAIRS], start: 0, scale: 0.0 };
+
+    /// Of up to 32 values, whose products with keys are scores when they are multiplied with `scale`. What is not finite makes
+    /// all scores NaN.
+    #[inline(always)]
+    pub fn of(values: &[f32], scale: f32, coding: Coding) -> QueryGroup {
+        let (mut largest, mut damage) = (0.0f32, 0.0);
+        for value in values {
+            largest = if value.abs() > largest { value.abs() } else { largest };
+            // Zero, or NaN.
+            damage += value * 0.0;
+        }
+        let halves = if largest > 0.0 { LARGEST / 2.0 / largest } else { 0.0 };
+        // That of values which are subnormal, and do not matter beside others.
+        let halves = if halves.is_finite() { halves } else { 0.0 };
+        let mut wholes = [0; GROUP];
+        for (whole, value) in wholes.iter_mut().zip(values) {
+            // Even, for half a center may be what is subtracted from a code.
+            *whole = 2 * ((value * halves + ROUNDER) - ROUNDER) as i32;
+        }
+        let sum: i32 = wholes.iter().sum();
+        let twice_center = (2.0 * coding.center()) as i32;
+        let mut pairs = [0; PAIRS];
+        for (pair, wholes) in pairs.iter_mut().zip(wholes.as_chunks::<2>().0) {
+            *pair = wholes[1] << 16 | wholes[0] & 0xFFFF;
+        }
+        QueryGroup { pairs, start: -(sum / 2 * twice_center), scale: largest / LARGEST * scale + damage }
+    }
+}
+
+/// Keys in codes, of whole blocks.
+#[derive(Clone, Copy)]
+pub(super) struct KeyCodes<'a> {
+    pub coding: Coding,
+    pub dim: usize,
+    /// As [`Order::Keys`](super::stored::Order::Keys) says.
+    pub codes: &'a [[u8; LANES]],
+    /// For blocks of 32 positions: those of all for the first group, then for the next.
+    pub scales: &'a [[u16; LANES]],
+}
+
+impl KeyCodes<'_> {
+    /// The keys as floats, in the order that floats have: what a matrix unit rounds.
+    #[inline(always)]
+    pub fn to_floats<V: Vector>(self, out: &mut [Lanes]) {
+        let center = V::splat(self.coding.center());
+        for (block, out) in out.chunks_exact_mut(KEY_LANES * self.dim).enumerate() {
+            for (i, out) in out.iter_mut().enumerate() {
+                let (i, vector) = (i / KEY_LANES, block * KEY_LANES + i % KEY_LANES);
+                // SAFETY: they have it.
+                let pairs = unsafe { pairs::<V>(self.coding, self.of_vector(vector), i / 2) };
+                // One times the code that is meant, and nothing times the other.
+                let one = V::splat_pair(1 << (16 * (i % 2)));
+                let code = V::from_wholes(V::add_pair_products(V::splat_whole(0), pairs, one));
+                *out = code.sub(center).mul(self.scale::<V>(vector, i / GROUP)).to_lanes();
+            }
+        }
+    }
+
+    /// Codes of the keys of a vector of 16 positions.
+    #[inline(always)]
+    fn of_vector(&self, vector: usize) -> &[[u8; LANES]] {
+        let arrays = key_arrays(self.coding, self.dim);
+        &self.codes[vector * arrays..][..arrays]
+    }
+
+    /// Scales of a group of their dimensions.
+    #[inline(always)]
+    fn scale<V: Vector>(&self, vector: usize, group: usize) -> V {
+        let groups = self.dim.div_ceil(GROUP);
+        let (block, half) = (vector / KEY_LANES, vector % KEY_LANES);
+        V::from_halves(&self.scales[(block * groups + group) * KEY_LANES + half])
+    }
+
+    /// The scores that R rows of queries, the groups of each behind each other, give to C vectors of 16 positions from `vector`
+    /// on: for each row, C vectors of its own `scores`, which are [`ROW_LANES`] apart.
+    #[inline(always)]
+    pub fn score<V: Vector, const R: usize, const C: usize>(
+        &self,
+        queries: &[QueryGroup],
+        vector: usize,
+        ahead: Ahead,
+        scores: &mut [Lanes],
+    ) {
+        // Apart, so that each is compiled for its number of bits.
+        match self.coding {
+            Coding::Eight => self.score_coding::<V, R, C>(Coding::Eight, queries, vector, ahead, scores),
+            Coding::Four => self.score_coding::<V, R, C>(Coding::Four, queries, vector, ahead, scores),
+            Coding::Two => self.score_coding::<V, R, C>(Coding::Two, queries, vector, ahead, scores),
+        }
+    }
+
+    #[inline(always)]
+    fn score_coding<V: Vector, const R: usize, const C: usize>(
+        &self,
+        coding: Coding,
+        queries: &[QueryGroup],
+        vector: usize,
+        ahead: Ahead,
+        scores: &mut [Lanes],
+    ) {
+        let groups = self.dim.div_ceil(GROUP);
+        let (queries, scores) = (&queries[..R * groups], &mut scores[..(R - 1) * ROW_LANES + C]);
+        let ahead = ahead.from(vector * self.dim);
+        let mut codes: [&[[u8; LANES]]; C] = [&[]; C];
+        for (i, codes) in codes.iter_mut().enumerate() {
+            *codes = self.of_vector(vector + i);
+        }
+        let mut of_rows = [&QueryGroup::ZERO; R];
+        for group in 0..groups {
+            for (row, of_row) in of_rows.iter_mut().enumerate() {
+                *of_row = &queries[row * groups + group];
+            }
+            let mut sums = [[V::splat_whole(0); C]; R];
+            for (sums, of_row) in sums.iter_mut().zip(of_rows) {
+                *sums = [V::splat_whole(of_row.start); C];
+            }
+            let pairs_of_group = (self.dim - group * GROUP).div_ceil(2).min(PAIRS);
+            for pair in 0..pairs_of_group {
+                let mut keys = [V::splat_pair(0); C];
+                // A line for 32 bytes of each of two vectors.
+                ahead.fetch((group * PAIRS + pair) * 2 * C);
+                for (keys, codes) in keys.iter_mut().zip(codes) {
+                    // SAFETY: below half the dimensions, rounded up.
+                    *keys = unsafe { pairs::<V>(coding, codes, group * PAIRS + pair) };
+                }
+                for (sums, of_row) in sums.iter_mut().zip(of_rows) {
+                    // SAFETY: one of those of a group.
+                    let query = V::splat_pair(unsafe { *of_row.pairs.get_unchecked(pair) });
+                    for (sum, keys) in sums.iter_mut().zip(keys) {
+                        *sum = V::add_pair_products(*sum, keys, query);
+                    }
+                }
+            }
+            let mut scales = [V::splat(0.0); C];
+            for (i, scale) in scales.iter_mut().enumerate() {
+                *scale = self.scale::<V>(vector + i, group);
+            }
+            for (row, (sums, of_row)) in sums.into_iter().zip(of_rows).enumerate() {
+                let scores = &mut scores[row * ROW_LANES..][..C];
+                for ((score, sum), scale) in scores.iter_mut().zip(sums).zip(scales) {
+                    let so_far = if group == 0 { V::splat(0.0) } else { V::from_lanes(score) };
+                    let scale = scale.mul(V::splat(of_row.scale));
+                    *score = so_far.fma(V::from_wholes(sum), scale).to_lanes();
+                }
+            }
+        }
+    }
+}
+
+/// A pair of dimensions of the keys at 16 positions.
+///
+/// # Safety
+/// `codes` must be those of keys that have the pair: [`key_arrays`] arrays.
+#[inline(always)]
+unsafe fn pairs<V: Vector>(coding: Coding, codes: &[[u8; LANES]], pair: usize) -> V::Pairs {
+    match coding {
+        Coding::Eight => {
+            // SAFETY: two arrays for each pair, by the caller's promise.
+            let bytes = unsafe { &*codes.as_ptr().add(2 * pair).cast::<[u8; 2 * LANES]>() };
+            V::pairs_from_bytes(bytes)
+        }
+        // SAFETY: an array for each pair, and for two, by the caller's promise.
+        Coding::Four => V::pairs_from_codes(unsafe { codes.get_unchecked(pair) }, 0, 4),
+        Coding::Two => {
+            // SAFETY: as above.
+            let bytes = unsafe { codes.get_unchecked(pair / 2) };
+            V::pairs_from_codes(bytes, (pair % 2 * 4) as u32, 2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::aligned::AlignedFloats;
+    use super::super::KvType;
+    use super::super::stored::{KEY_BLOCK, Order, StoredShape};
+    use super::*;
+
+    fn floats(seed: usize, len: usize) -> Vec<f32> {
+        (0..len).map(|i| ((i * 7_919 + seed * 104_729) % 2_003) as f32 / 500.0 - 2.0).collect()
+    }
+
+    /// Scores of a query over a block of keys; what they are of the keys that are stored; and by how much 16 bits for each part of the
+    /// query may miss that.
+    fn scores(kv_type: KvType, query: &[f32], scale: f32) -> Vec<(f32, f64, f64)> {
+        let dim = query.len();
+        let shape = StoredShape { kv_type, order: Order::Keys, dim, positions: KEY_BLOCK };
+        let mut stored = shape.zeros().unwrap();
+        for position in 0..KEY_BLOCK {
+            stored.write(position, &floats(position, dim), &mut AlignedFloats::default());
+        }
+        let keys = stored.key_codes(0, KEY_BLOCK).unwrap();
+        let groups: Vec<_> =
+            query.chunks(GROUP).map(|values| QueryGroup::of(values, scale, keys.coding)).collect();
+        let mut found = [[0.0; LANES]; KEY_LANES];
+        let ahead = stored.ahead(0, KEY_BLOCK);
+        keys.score::<Lanes, 1, KEY_LANES>(&groups, 0, ahead, &mut found);
+        let mut room = vec![[0.0; LANES]; KEY_LANES * dim];
+        keys.to_floats::<Lanes>(&mut room);
+        let largest = query.iter().fold(0.0, |largest, q| q.abs().max(largest));
+        let of_position = |(position, found): (usize, &f32)| {
+            let key = |i: usize| f64::from(room[i * KEY_LANES + position / LANES][position % LANES]);
+            let exact: f64 = query.iter().enumerate().map(|(i, q)| f64::from(*q) * key(i)).sum();
+            let keys: f64 = (0..dim).map(|i| key(i).abs()).sum();
+            (*found, exact * f64::from(scale), keys * f64::from(largest * scale) / 32_000.0)
+        };
+        found.as_flattened().iter().enumerate().map(of_position).collect()
+    }
+
+    #[test]
+    fn scores_are_those_of_the_stored_keys_within_what_16_bits_give() {
+        for kv_type in [KvType::Q8, KvType::Q4, KvType::Q2] {
+            for dim in [1, 2, 3, 31, 33, 64, 70, 300] {
+                for size in [1e-20, 1.0, 1e6] {
+                    let query: Vec<f32> = floats(77, dim).into_iter().map(|q| q * size).collect();
+                    for (found, exact, error) in scores(kv_type, &query, 0.125) {
+                        assert!(
+                            (f64::from(found) - exact).abs() <= error,
+                            "{kv_type:?} {dim} {size}: {found}, expected {exact} within {error}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damage_of_a_query_shows_and_next_to_nothing_gives_no_score() {
+        for kv_type in [KvType::Q8, KvType::Q4, KvType::Q2] {
+            for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                let mut query = floats(3, 70);
+                query[40] = bad;
+                assert!(
+                    scores(kv_type, &query, 1.0).iter().all(|(score, ..)| score.is_nan()),
+                    "{kv_type:?} {bad}"
+                );
+            }
+            for small in [0.0, f32::MIN_POSITIVE, 1e-44] {
+                let found = scores(kv_type, &[small; 70], 1.0);
+                assert!(
+                    found.iter().all(|(score, ..)| score.abs() < 1e-35),
+                    "{kv_type:?} {small}: {found:?}"
+                );
+            }
+        }
+    }
+}

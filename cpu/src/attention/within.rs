@@ -1,0 +1,66 @@
+//! What queries see of a chunk, step by step.
+
+use std::ops::Range;
+
+use super::super::vector::Vector;
+use super::queries::Queries;
+use super::sizes::{CHUNK, STEP};
+use super::tile::Ahead;
+
+/// Positions of a chunk whose keys, or values, stay in the first-level cache while all rows use them.
+#[inline(always)]
+pub(super) fn steps() -> impl Iterator<Item = Range<usize>> {
+    (0..CHUNK).step_by(STEP).map(|start| start..start + STEP)
+}
+
+/// Positions of a chunk, which of them any row sees, counted from the start of the text, and what comes next.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub step: Range<usize>,
+    pub seen: Range<usize>,
+    pub ahead: Ahead,
+}
+
+/// A chunk and what is asked of it.
+#[derive(Clone, Copy)]
+pub(super) struct Within<'a> {
+    pub queries: &'a Queries<'a>,
+    pub chunk: usize,
+}
+
+impl Within<'_> {
+    /// Its first position.
+    pub fn start(self) -> usize {
+        self.chunk * CHUNK
+    }
+
+    /// What a row sees of the positions `step` of the chunk.
+    #[inline(always)]
+    pub fn seen(self, row: usize, step: &Range<usize>) -> Range<usize> {
+        let Range { start, end } = self.queries.seen(row);
+        let (start, end) = (start.saturating_sub(self.start()), end.saturating_sub(self.start()));
+        start.max(step.start).min(step.end)..end.max(step.start).min(step.end)
+    }
+
+    /// Whether halves and bytes become floats in registers as each few rows read them, rather than once for all rows in a room:
+    /// so few rows, or registers so wide that it costs next to nothing.
+    #[inline(always)]
+    pub fn in_place<V: Vector>(self, rows: &Range<usize>) -> bool {
+        V::MANY || rows.len() <= 4
+    }
+
+    /// Steps of the chunk that any of some rows sees, and what it sees of each.
+    #[inline(always)]
+    pub fn seen_steps(self, rows: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        steps().filter_map(move |step| self.seen_by_any(rows, &step).map(|seen| (step, seen)))
+    }
+
+    /// What any of some rows sees of them, counted from the start of the text.
+    #[inline(always)]
+    pub fn seen_by_any(self, rows: &Range<usize>, step: &Range<usize>) -> Option<Range<usize>> {
+        // Later rows begin and end later.
+        let last = rows.end.checked_sub(1)?;
+        let (start, end) = (self.seen(rows.start, step).start, self.seen(last, step).end);
+        (start < end).then(|| self.start() + start..self.start() + end)
+    }
+}
