@@ -41,7 +41,7 @@ pub(super) unsafe fn matmul<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, 
 #[inline(always)]
 unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut, n: usize) {
     let panel_bytes = Form::<QUANT>::HEAD_BYTES + task.blocks * Form::<QUANT>::superblock_bytes(n);
-    let (levels, ahead) = (Levels::new::<QUANT>(task.tables, I::OFFSET), I::ahead());
+    let (levels, ahead) = (Levels::new::<QUANT>(task.tables, I::OFFSET), I::ahead(task.alone));
     for token in task.tokens.clone() {
         for p in 0..task.panels {
             // SAFETY: the task has the panels and the tokens, and the output room for all of them.

@@ -32,7 +32,8 @@ pub(super) trait PanelIsa {
 
     /// Bytes from the superblock at work to the one that is fetched from memory: the processor's own prefetching stops at the end
     /// of a page.
-    fn ahead() -> usize;
+    /// `alone`: no other thread reads weights meanwhile.
+    fn ahead(alone: bool) -> usize;
 
     /// Asks for the cache line at `address`, which may be any address.
     unsafe fn prefetch(address: *const u8);

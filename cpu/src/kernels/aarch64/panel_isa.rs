@@ -38,7 +38,7 @@ impl<P: Products> PanelIsa for Neon<P> {
 
     const OFFSET: u8 = 0;
 
-    fn ahead() -> usize {
+    fn ahead(_alone: bool) -> usize {
         2048
     }
 

@@ -23,7 +23,7 @@ impl PanelIsa for Simd128 {
 
     const OFFSET: u8 = 0;
 
-    fn ahead() -> usize {
+    fn ahead(_alone: bool) -> usize {
         0
     }
 

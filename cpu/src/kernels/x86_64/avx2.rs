@@ -39,8 +39,8 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
 
     const OFFSET: u8 = if VNNI { 128 } else { 0 };
 
-    fn ahead() -> usize {
-        fetch::ahead()
+    fn ahead(alone: bool) -> usize {
+        fetch::ahead(alone)
     }
 
     #[inline(always)]

@@ -18,8 +18,8 @@ impl PanelIsa for Avx512 {
 
     const OFFSET: u8 = 128;
 
-    fn ahead() -> usize {
-        fetch::ahead()
+    fn ahead(alone: bool) -> usize {
+        fetch::ahead(alone)
     }
 
     #[inline(always)]

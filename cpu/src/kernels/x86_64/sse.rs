@@ -24,8 +24,8 @@ impl PanelIsa for Sse {
 
     const OFFSET: u8 = 0;
 
-    fn ahead() -> usize {
-        fetch::ahead()
+    fn ahead(alone: bool) -> usize {
+        fetch::ahead(alone)
     }
 
     #[inline(always)]

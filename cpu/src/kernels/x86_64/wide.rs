@@ -304,6 +304,7 @@ mod tests {
                 tables: &BUILT_IN,
                 input,
                 tokens: 0..input.rows(),
+                alone: true,
             };
             let kernel = kernels.iter().flatten().find(|kernel| kernel.quant() == self.quant).unwrap();
             // SAFETY: there is room for all results.
