@@ -108,8 +108,7 @@ impl KeptModelArgs {
             compared_with: None,
         };
         let (model, streaming) = open.load_beside(need, |unknown| in_use(unknown, earlier_peak))?;
-        let decoder =
-            self.activations.decoder(Arc::new(model), cpu, DefaultActivations::fast(&self.stream))?;
+        let decoder = self.activations.decoder(Arc::new(model), cpu, DefaultActivations::Comparable)?;
         let (decoder, _) = self.shortcuts.apply_with(decoder, open.source(), layers)?;
         #[cfg_attr(not(feature = "gpu"), expect(unused_variables, reason = "there is one kind then"))]
         let runs = self.device.choose(decoder.clone(), self.only_on_cpu())?;

@@ -11,7 +11,8 @@ use super::StreamArgs;
 /// Flag of binaries that run models.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct ActivationArgs {
-    /// Type of activations [default: int8 for quantized weights, or int8-128 in qsf-run where the processor has it; f32 for a source]
+    /// Type of activations [default: int8 for quantized weights, or int8-128 for a text of qsf-run where the processor has it; f32 for
+    /// a source]
     #[arg(long, value_enum, value_name = "TYPE")]
     activations: Option<ActivationArg>,
 }

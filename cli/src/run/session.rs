@@ -75,10 +75,12 @@ impl Session {
         {
             tell(&note);
         }
-        let decoder = args
-            .activations
-            .decoder(Arc::new(model), cpu, DefaultActivations::fast(&args.stream))?
-            .stop_on(&cancel);
+        // Prompts that share steps give what each gives alone.
+        let default = match prompts {
+            Some(_) => DefaultActivations::Comparable,
+            None => DefaultActivations::fast(&args.stream),
+        };
+        let decoder = args.activations.decoder(Arc::new(model), cpu, default)?.stop_on(&cancel);
         let (decoder, shortcuts) = args.shortcuts.apply_with(decoder, open.source(), layers)?;
         let shortcuts = shortcuts.with_lora(open.lora());
         if args.verbose || std::io::stderr().is_terminal() {

@@ -115,7 +115,10 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "weight_bytes_per_token"
         ]
     );
-    assert_eq!((&report["model"], &report["activations"]), (&"demo.qsf".into(), &"int8".into()));
+    // The second is fastest where the processor has it.
+    let activations = report["activations"].as_str().unwrap();
+    assert!(["int8", "int8-128"].contains(&activations), "{activations}");
+    assert_eq!(report["model"], "demo.qsf");
     assert!(number(&report, "/load_seconds") > 0.0);
     assert!(report["cold_load"].is_null() && report["head"].is_null(), "{report:#}");
     let bandwidth = report["bandwidth"].as_array().unwrap();

@@ -21,8 +21,9 @@ fn model(dir: &Path, template: bool) -> PathBuf {
     out
 }
 
+/// By activations that give the same in steps of any number of tokens.
 fn interactive(model: &Path, args: &str, input: &str) -> Output {
-    program("qsf-run").arg(model).args("-i --temp 0 -n 9").args(args).input(input).run()
+    program("qsf-run").arg(model).args("-i --temp 0 -n 9 --activations int8").args(args).input(input).run()
 }
 
 fn tokens(dir: &Path, text: &str) -> Vec<u32> {
@@ -33,7 +34,10 @@ fn tokens(dir: &Path, text: &str) -> Vec<u32> {
 /// What a call of its own generates behind these tokens.
 fn answer(model: &Path, prompt: &[u32]) -> Value {
     let ids: Vec<String> = prompt.iter().map(u32::to_string).collect();
-    let call = program("qsf-run").arg(model).args("--temp 0 -n 9 --json --prompt-ids").arg(ids.join(","));
+    let call = program("qsf-run")
+        .arg(model)
+        .args("--temp 0 -n 9 --json --activations int8 --prompt-ids")
+        .arg(ids.join(","));
     call.run().json()["token_ids"].clone()
 }
 
