@@ -12,6 +12,8 @@ use crate::error::{Result, RuntimeError};
 
 /// Bytes of immediates that kernels use at most; 128 are there everywhere.
 const IMMEDIATE_BYTES: u32 = 64;
+/// Bytes that a buffer must be able to have for matrix units to be used: what they are checked with takes some.
+const LEAST_FOR_MATRIX_UNITS: u64 = 1 << 20;
 
 /// A graphics processor that is open. Clones are the same one.
 #[derive(Clone)]
@@ -120,12 +122,15 @@ impl Gpu {
         if summary.shared_memory {
             required_features |= Features::MAPPABLE_PRIMARY_BUFFERS;
         }
+        let mut limits = choose(adapter.limits());
+        if limits.max_buffer_size < LEAST_FOR_MATRIX_UNITS {
+            summary.matrix_units = None;
+        }
         if summary.matrix_units.is_some() {
             required_features |= Features::SHADER_F16 | Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
             // SAFETY: matrices are loaded and stored inside of their arrays, by every lane of a subgroup alike.
             experimental_features = unsafe { ExperimentalFeatures::enabled() };
         }
-        let mut limits = choose(adapter.limits());
         limits.max_immediate_size = IMMEDIATE_BYTES;
         summary.max_buffer_bytes = limits.max_buffer_size;
         summary.max_binding_bytes = limits.max_storage_buffer_binding_size;
