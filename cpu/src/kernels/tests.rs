@@ -116,7 +116,8 @@ fn run_panels(
     let mut out = vec![f32::NAN; m * rows];
     let (block, tables) = (quant.block_size(block), &tables());
     let blocks = cols.div_ceil(block.get());
-    let task = PanelTask { weights, panels, blocks, block, tables, input, tokens: 0..m, alone: m % 2 == 0 };
+    let task =
+        PanelTask { weights, panels, blocks, block, tables, input, tokens: 0..m, alone: m.is_multiple_of(2) };
     // SAFETY: there is room for all results.
     unsafe {
         let out = PanelOut { start: out.as_mut_ptr(), stride: rows };

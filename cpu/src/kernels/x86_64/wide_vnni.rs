@@ -120,6 +120,7 @@ unsafe fn multiply(
 /// # Safety
 /// To be called from a function compiled with AVX-512 VNNI.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
 unsafe fn half(tokens: &Strip, weights: &Weights, token: usize, half: usize, steps: usize) -> Of<__m512i> {
     // SAFETY: the caller's promise; vectors are 64 bytes, and a line of every tile of a step has so many.
     unsafe {
