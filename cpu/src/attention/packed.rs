@@ -1,19 +1,12 @@
 //! Queries as products with keys take them.
 
-use super::super::aligned::AlignedFloats;
 use super::super::hadamard::hadamard;
 use super::super::lanes::Lanes;
 use super::codes::GROUP;
 use super::key_codes::QueryGroup;
 use super::queries::Queries;
+use super::room::QueryRoom;
 use super::tile::{ROW, ROW_LANES};
-
-/// Where [`pack`] puts them: buffers that grow.
-#[derive(Default)]
-pub(super) struct QueryRoom {
-    floats: AlignedFloats,
-    groups: Vec<QueryGroup>,
-}
 
 /// Queries, rotated as keys are.
 #[derive(Clone, Copy)]

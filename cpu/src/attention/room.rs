@@ -3,6 +3,14 @@
 use super::super::aligned::AlignedFloats;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::super::bf16_unit::{Columns, RowLine};
+use super::key_codes::QueryGroup;
+
+/// Queries as products take them: buffers that grow.
+#[derive(Default)]
+pub(super) struct QueryRoom {
+    pub(super) floats: AlignedFloats,
+    pub(super) groups: Vec<QueryGroup>,
+}
 
 /// Keys and values of a step as floats.
 #[derive(Default)]

@@ -3,10 +3,9 @@
 use std::cell::RefCell;
 
 use super::super::aligned::AlignedFloats;
-use super::packed::QueryRoom;
-use super::room::StepRoom;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::room::TileRoom;
+use super::room::{QueryRoom, StepRoom};
 
 /// Buffers that grow with what they are used for.
 #[derive(Default)]
