@@ -1,5 +1,8 @@
-//! A pass of the wide product by a unit for tiles. While it multiplies a strip of tokens, the sums of the one before are scaled, a
-//! part after each step, and a part of the next pair of panels is recoded: so both always have something to do.
+//! A pass of the wide product by a unit for tiles. Beside the products of the first half of a strip of tokens the sums of the strip
+//! before are scaled, a few tokens after each product; beside those of the second half a part of the next pair of panels is recoded.
+//!
+//! While the unit is busy, Emerald Rapids starts one vector instruction a cycle, not two. So both halves of a token are scaled at once,
+//! in registers. And as little as possible of the nearest cache is touched: there is one page of sums for each half.
 
 use core::arch::x86_64::*;
 
@@ -7,16 +10,14 @@ use qsf_format::panels::PANEL_ROWS;
 
 use super::tiles::Floats;
 use super::wide::{Item, Pass, Results, Scratch, WideLoop, matmul};
-use super::wide_units::{AmxWide, IntSums, PANELS, WideUnit};
-use crate::int8x128_rows::{HALVES, Int8x128Rows, STEPS, Strip, TILE_ROWS, TILES};
+use super::wide_units::{AmxWide, IntSums, PANELS, PRODUCTS, WideUnit};
+use crate::int8x128_rows::{HALVES, Int8x128Rows, STEPS, STRIP_ROWS, Strip, TILE_ROWS};
 use crate::kernels::panel::{PanelOut, PanelTask};
 
-/// Parts that sums are cut into: a tile of tokens times a panel.
-const PARTS: usize = TILES * PANELS;
 /// Steps of a half of the columns.
 const HALF: usize = STEPS / HALVES;
-/// Parts that are scaled after each step, where the parts of a half are for the steps of one.
-const AT_ONCE: usize = PARTS / HALF;
+/// Tokens that are scaled after each product of the first half.
+const AT_ONCE: usize = STRIP_ROWS / (HALF * PRODUCTS);
 
 /// A pass by `U`.
 pub(super) struct ByTiles<U>(U);
@@ -31,6 +32,18 @@ struct Due<'a> {
     first: bool,
     last: bool,
 }
+
+/// `$body` for each of the numbers as the constant `$name`: a loop would not always be unrolled.
+macro_rules! each {
+    ($name:ident in $($number:literal)* => $body:expr) => {{
+        $({
+            const $name: usize = $number;
+            $body
+        })*
+    }};
+}
+
+const _: () = assert!(HALF == 2 && STEPS == 4 && PRODUCTS == 4);
 
 /// The product by tiles for the type with the id `QUANT`. Takes all tokens of the input.
 ///
@@ -66,102 +79,114 @@ impl<U: WideUnit> WideLoop for ByTiles<U> {
             let steps = pass.steps(item.wide);
             for (strip, tokens) in pass.tokens(item.wide).iter().enumerate() {
                 let (first, last) = (item.wide == 0, item.wide + 1 == wide);
-                let now_due = Due { tokens, of_rows: now.scales, strip, pair: item.pair, first, last };
                 unit.clear();
-                for step in 0..STEPS {
-                    if step < steps {
-                        unit.add(&tokens.codes[step], &now.codes[step]);
+                each!(STEP in 0 1 => each!(PRODUCT in 0 1 2 3 => {
+                    if STEP < steps {
+                        unit.add::<PRODUCT>(&tokens.codes[STEP], &now.codes[STEP]);
                     }
-                    for part in step % HALF * AT_ONCE..(step % HALF + 1) * AT_ONCE {
+                    if let Some(due) = &due {
+                        const FIRST: usize = (STEP * PRODUCTS + PRODUCT) * AT_ONCE;
                         // SAFETY: the caller's promises.
-                        unsafe {
-                            if step >= HALF {
-                                scale_first_half(&now_due, part, &mut sums[0]);
-                            } else if let Some(due) = &due {
-                                add_second_half(pass, due, part, sums, results, out);
-                            }
-                        }
+                        unsafe { scale_tokens::<FIRST, AT_ONCE>(pass, due, sums, results, out) };
                     }
-                    if step == HALF - 1 {
+                }));
+                unit.store(&mut sums[0]);
+                unit.clear();
+                each!(STEP in 2 3 => {
+                    if STEP < steps {
+                        each!(PRODUCT in 0 1 2 3 => unit.add::<PRODUCT>(&tokens.codes[STEP], &now.codes[STEP]));
+                    }
+                    if STEP == HALF {
                         // SAFETY: the caller's promises.
                         unsafe { pass.recode::<Self, QUANT>(next_item, pass.parts(strip), next) };
-                        unit.store(&mut sums[0]);
-                        unit.clear();
                     }
+                });
+                if last {
+                    fetch_out(pass, strip, item.pair, out);
                 }
                 unit.store(&mut sums[1]);
-                due = Some(now_due);
+                due = Some(Due { tokens, of_rows: now.scales, strip, pair: item.pair, first, last });
             }
             std::mem::swap(&mut now, &mut next);
             item = next_item;
         }
         if let Some(due) = &due {
             // SAFETY: the caller's promises.
-            (0..PARTS).for_each(|part| unsafe { add_second_half(pass, due, part, sums, results, out) });
+            unsafe { scale_strip(pass, due, sums, results, out) };
         }
     }
 }
 
-/// Replaces part `part` of the sums of the first half by floats: times the scales of tokens.
-///
-/// # Safety
-/// To be called from a function compiled with AVX-512.
+/// Has the processor fetch where the results of a strip go: they are wanted there when the next strip is at work.
 #[inline(always)]
-unsafe fn scale_first_half(due: &Due<'_>, part: usize, sums: &mut IntSums) {
-    let (tile, panel) = (part / PANELS, part % PANELS);
-    let sums = &mut sums.0[tile][panel].0;
-    let of_tokens = &due.tokens.scales[0][tile * TILE_ROWS..][..TILE_ROWS];
-    for token in 0..TILE_ROWS {
-        // SAFETY: the caller's promise; all is 64 bytes.
-        unsafe {
-            let floats = _mm512_mul_ps(floats(&sums[token]), _mm512_set1_ps(of_tokens[token]));
-            _mm512_storeu_si512(sums[token].as_mut_ptr().cast(), _mm512_castps_si512(floats));
+fn fetch_out(pass: &Pass<'_>, strip: usize, pair: usize, out: PanelOut) {
+    let row = PANEL_ROWS * (pass.panels.start + pair * PANELS);
+    let first = out.start.wrapping_add(pass.first_token(strip).0 * out.stride + row);
+    for token in 0..STRIP_ROWS {
+        for panel in 0..PANELS {
+            let line = first.wrapping_add(token * out.stride + PANEL_ROWS * panel);
+            // SAFETY: nothing is read, wherever that is.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
         }
     }
 }
 
-/// Adds part `part` of the sums of the second half to that of the first, and both to results with the scales of rows. Those of the
-/// last group go to where they are wanted: so that is done while the unit is busy too.
+/// [`scale_tokens`] of all tokens. A function of its own, as it is called once only.
 ///
 /// # Safety
 /// As for [`matmul`].
-#[inline(always)]
-unsafe fn add_second_half(
+#[inline(never)]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn scale_strip(
     pass: &Pass<'_>,
     due: &Due<'_>,
-    part: usize,
     sums: &[IntSums; HALVES],
     results: &mut [Results],
     out: PanelOut,
 ) {
-    let (tile, panel) = (part / PANELS, part % PANELS);
-    let [halves, sums] = sums.each_ref().map(|sums| &sums.0[tile][panel].0);
-    let of_tokens = &due.tokens.scales[1][tile * TILE_ROWS..][..TILE_ROWS];
-    let results = &mut results[due.pair * pass.strips() + due.strip].0[tile][panel];
-    // SAFETY: 16 floats.
-    let of_rows = unsafe { _mm512_loadu_ps(due.of_rows[panel].0.as_ptr()) };
+    // SAFETY: the caller's promises.
+    unsafe {
+        scale_tokens::<0, TILE_ROWS>(pass, due, sums, results, out);
+        scale_tokens::<TILE_ROWS, TILE_ROWS>(pass, due, sums, results, out);
+    }
+}
+
+/// Scales the sums of `COUNT` tokens of a tile from token `FIRST` of the strip on, and adds them to results. Those of the last group go to where they are wanted:
+/// so that is done while the unit is busy too.
+///
+/// # Safety
+/// As for [`matmul`].
+#[inline(always)]
+unsafe fn scale_tokens<const FIRST: usize, const COUNT: usize>(
+    pass: &Pass<'_>,
+    due: &Due<'_>,
+    sums: &[IntSums; HALVES],
+    results: &mut [Results],
+    out: PanelOut,
+) {
+    let tile = FIRST / TILE_ROWS;
+    let results = &mut results[due.pair * pass.strips() + due.strip].0[tile];
     let (first, rest) = pass.first_token(due.strip);
-    let (first, rest) = (first + tile * TILE_ROWS, rest.saturating_sub(tile * TILE_ROWS));
-    let panel = pass.panels.start + due.pair * PANELS + panel;
-    // By numbers: iterators over several arrays are not always compiled into this function.
-    let tokens = match due.last {
-        false => TILE_ROWS,
-        true if panel < pass.panels.end => rest.min(TILE_ROWS),
-        true => 0,
-    };
-    for token in 0..tokens {
+    let panel = pass.panels.start + due.pair * PANELS;
+    // By numbers: iterators and maps over arrays are not always compiled into this function.
+    for token in FIRST..FIRST + COUNT {
+        let line = token % TILE_ROWS;
         // SAFETY: the caller's promise: there is room for the results of every token and panel; all is 64 bytes.
         unsafe {
-            let half = _mm512_loadu_ps(halves[token].as_ptr().cast());
-            let both = _mm512_fmadd_ps(floats(&sums[token]), _mm512_set1_ps(of_tokens[token]), half);
-            let before =
-                if due.first { _mm512_setzero_ps() } else { _mm512_loadu_ps(results[token].as_ptr()) };
-            let result = _mm512_fmadd_ps(both, of_rows, before);
-            if due.last {
-                let out = out.start.add((first + token) * out.stride + PANEL_ROWS * panel);
-                _mm512_storeu_ps(out, result);
-            } else {
-                _mm512_storeu_ps(results[token].as_mut_ptr(), result);
+            let (scale_a, scale_b) =
+                (_mm512_set1_ps(due.tokens.scales[0][token]), _mm512_set1_ps(due.tokens.scales[1][token]));
+            for p in 0..PANELS {
+                let (a, b) = (floats(&sums[0].0[tile][p].0[line]), floats(&sums[1].0[tile][p].0[line]));
+                let both = _mm512_fmadd_ps(b, scale_b, _mm512_mul_ps(a, scale_a));
+                let result = results[p][line].as_mut_ptr();
+                let before = if due.first { _mm512_setzero_ps() } else { _mm512_loadu_ps(result) };
+                let sum = _mm512_fmadd_ps(both, _mm512_loadu_ps(due.of_rows[p].0.as_ptr()), before);
+                if !due.last {
+                    _mm512_storeu_ps(result, sum);
+                } else if token < rest && panel + p < pass.panels.end {
+                    let to = (first + token) * out.stride + PANEL_ROWS * (panel + p);
+                    _mm512_storeu_ps(out.start.add(to), sum);
+                }
             }
         }
     }

@@ -12,6 +12,8 @@ use crate::int8x128_rows::{STEPS, TILE_COLS, TILE_ROWS, TILES, Tile};
 
 /// Panels that are multiplied together.
 pub(super) const PANELS: usize = 2;
+/// Products of a step: tiles of tokens x panels.
+pub(super) const PRODUCTS: usize = TILES * PANELS;
 /// Bytes of a line of every tile.
 const LINE: usize = 64;
 
@@ -58,8 +60,9 @@ pub(super) trait WideUnit {
     /// Makes the sums zero.
     fn clear(&mut self);
 
-    /// Adds the products over 64 columns to the sums.
-    fn add(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]);
+    /// Adds the product over 64 columns of tile `PRODUCT / PANELS` of tokens with panel `PRODUCT % PANELS` to the sums. All of a step
+    /// follow each other in the order of their numbers: the earlier load what the later use.
+    fn add<const PRODUCT: usize>(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]);
 
     /// Writes the sums out.
     fn store(&mut self, sums: &mut IntSums);
@@ -98,25 +101,34 @@ impl WideUnit for AmxWide {
     }
 
     #[inline(always)]
-    fn add(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]) {
+    fn add<const PRODUCT: usize>(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]) {
+        macro_rules! product {
+            ($sums:tt = $tokens:tt * $weights:tt, $($load:literal),*) => {
+                asm!(
+                    $(concat!("tileloadd ", $load),)*
+                    concat!("tdpbssd ", $sums, ", ", $tokens, ", ", $weights),
+                    "/* {tokens} {weights} {line} */",
+                    tokens = in(reg) tokens,
+                    weights = in(reg) weights,
+                    line = in(reg) LINE,
+                    out($sums) _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack, preserves_flags, readonly)
+                )
+            };
+        }
         // SAFETY: as above; the tiles are 16 lines of 64 bytes each.
         unsafe {
-            asm!(
-                "tileloadd tmm4, [{tokens} + {line}]",
-                "tileloadd tmm6, [{weights} + {line}]",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tileloadd tmm7, [{weights} + {line} + 1024]",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tileloadd tmm5, [{tokens} + {line} + 1024]",
-                "tdpbssd tmm2, tmm5, tmm6",
-                "tdpbssd tmm3, tmm5, tmm7",
-                tokens = in(reg) tokens,
-                weights = in(reg) weights,
-                line = in(reg) LINE,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack, preserves_flags, readonly)
-            );
+            match PRODUCT {
+                0 => product!(
+                    "tmm0" = "tmm4" * "tmm6",
+                    "tmm4, [{tokens} + {line}]",
+                    "tmm6, [{weights} + {line}]"
+                ),
+                1 => product!("tmm1" = "tmm4" * "tmm7", "tmm7, [{weights} + {line} + 1024]"),
+                2 => product!("tmm2" = "tmm5" * "tmm6", "tmm5, [{tokens} + {line} + 1024]"),
+                _ => product!("tmm3" = "tmm5" * "tmm7",),
+            }
         }
     }
 
@@ -161,17 +173,14 @@ impl WideUnit for EmulatedWide {
         self.sums = IntSums::default();
     }
 
-    fn add(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]) {
-        for (sums, tokens) in self.sums.0.iter_mut().zip(tokens) {
-            for (sums, panel) in sums.iter_mut().zip(weights) {
-                for (sums, token) in sums.0.iter_mut().zip(&tokens.0) {
-                    for (row, sum) in sums.iter_mut().enumerate() {
-                        let product = |col: usize| {
-                            i32::from(token[col]) * i32::from(panel.0[col / 4][4 * row + col % 4])
-                        };
-                        *sum += (0..TILE_COLS).map(product).sum::<i32>();
-                    }
-                }
+    fn add<const PRODUCT: usize>(&mut self, tokens: &[Tile; TILES], weights: &[Tile; PANELS]) {
+        let (tile, panel) = (PRODUCT / PANELS, PRODUCT % PANELS);
+        let (tokens, weights) = (&tokens[tile].0, &weights[panel].0);
+        for (sums, token) in self.sums.0[tile][panel].0.iter_mut().zip(tokens) {
+            for (row, sum) in sums.iter_mut().enumerate() {
+                let product =
+                    |col: usize| i32::from(token[col]) * i32::from(weights[col / 4][4 * row + col % 4]);
+                *sum += (0..TILE_COLS).map(product).sum::<i32>();
             }
         }
     }
