@@ -151,8 +151,8 @@ unsafe fn scale_strip(
     }
 }
 
-/// Scales the sums of `COUNT` tokens of a tile from token `FIRST` of the strip on, and adds them to results. Those of the last group go to where they are wanted:
-/// so that is done while the unit is busy too.
+/// Scales the sums of `COUNT` tokens of a tile from token `FIRST` of the strip on, and adds them to results. Those of the last group
+/// go to where they are wanted: so that is done while the unit is busy too.
 ///
 /// # Safety
 /// As for [`matmul`].
