@@ -222,6 +222,9 @@ mod tests {
             ("glm4_moe_lite", "Glm4MoeLiteForCausalLM"),
             ("seed_oss", "SeedOssForCausalLM"),
             ("gpt2", "GPT2LMHeadModel"),
+            ("gptj", "GPTJForCausalLM"),
+            ("gpt_bigcode", "GPTBigCodeForCausalLM"),
+            ("granitemoehybrid", "GraniteMoeHybridForCausalLM"),
         ] {
             assert_eq!(class_of(model_type), class);
         }
