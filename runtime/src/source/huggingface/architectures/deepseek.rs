@@ -291,7 +291,7 @@ fn groups(reader: &Reader<'_>, family: &Family) -> Result<Option<ExpertGroups>> 
         None => fields.need_u32(name),
     };
     let count = given("n_group", family.groups.map(|(count, _)| count))?;
-    let used = given("topk_group", family.groups.map(|(_, used)| used))?;
+    let used = given("topk_group", if count == 1 { Some(1) } else { family.groups.map(|(_, used)| used) })?;
     reader.expert_groups(count, used, family.best)
 }
 
