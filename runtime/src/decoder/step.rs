@@ -323,6 +323,7 @@ impl Decoder {
             state.decoded.add(layers_run);
         }
         state.caches.advance();
+        self.model.huge_pages.after_step(tokens.len(), &self.cpu);
         Ok(())
     }
 

@@ -1,0 +1,159 @@
+//! Weights of a mapped file in pages of 2 MiB, where memory allows it: a long answer is faster then.
+//!
+//! Decoding is bound by memory, and looking addresses up costs a part of it (docs/measurements/cpu-speed.md, "Huge pages"). Making
+//! large pages costs as much as some dozens of tokens gain, so it begins only when as many were decoded, and goes on in small parts
+//! between tokens. Nothing that is computed changes.
+
+use std::fs;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use qsf_cpu::Cpu;
+use qsf_format::{FileMap, HUGE_PAGE};
+
+use crate::memory;
+
+/// Bytes that are moved at a time: a multiple of a page, and enough that the system has few maps to keep.
+const PART: usize = 32 << 20;
+/// Weights below this are in the caches, or nearly.
+const LEAST_BYTES: usize = 64 << 20;
+/// A step of more tokens is bound by arithmetic.
+const MOST_TOKENS: usize = 16;
+/// Steps that come before the first part.
+const WAIT: usize = 24;
+/// Steps that all parts are spread over.
+const SPREAD: usize = 16;
+/// Memory that is left to everybody else: so much, and a part of all that the machine has.
+const RESERVE: u64 = 1 << 30;
+const RESERVED_PART: u64 = 10;
+
+/// The weights of a model that are used where a file is mapped, and how many of them are in large pages.
+#[derive(Debug, Default)]
+pub struct HugePages {
+    parts: Vec<(Arc<FileMap>, Range<usize>)>,
+    /// How it is done; `None`: not at all. Decided when it begins.
+    way: OnceLock<Option<Way>>,
+    /// Nothing is left to do, or could be done.
+    ended: AtomicBool,
+    steps: AtomicUsize,
+    next: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The system's cache of the file has large pages.
+    Collapse,
+    /// Copies do, which take memory.
+    Copy,
+}
+
+impl HugePages {
+    /// Of weights at these places.
+    pub(crate) fn new(places: Vec<(Arc<FileMap>, Range<usize>)>) -> HugePages {
+        HugePages::of_at_least(LEAST_BYTES, places)
+    }
+
+    fn of_at_least(least: usize, places: Vec<(Arc<FileMap>, Range<usize>)>) -> HugePages {
+        let parts = parts(places);
+        let bytes: usize = parts.iter().map(|(_, range)| range.len()).sum();
+        if bytes < least { HugePages::default() } else { HugePages { parts, ..HugePages::default() } }
+    }
+
+    /// Bytes of weights that are in large pages.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Moves all that can be moved, now.
+    pub fn finish(&self, cpu: &Cpu) {
+        self.advance(cpu, self.parts.len());
+    }
+
+    /// A step of so many tokens is done: perhaps moves some of the weights.
+    pub(crate) fn after_step(&self, tokens: usize, cpu: &Cpu) {
+        if self.parts.is_empty() || self.ended.load(Ordering::Relaxed) || tokens > MOST_TOKENS {
+            return;
+        }
+        if self.steps.fetch_add(1, Ordering::Relaxed) >= WAIT {
+            let count = self.parts.len().div_ceil(SPREAD).next_multiple_of(cpu.threads());
+            self.advance(cpu, count);
+        }
+    }
+
+    fn advance(&self, cpu: &Cpu, count: usize) {
+        let Some((map, range)) = self.parts.first().filter(|_| !self.ended.load(Ordering::Relaxed)) else { return };
+        let way = *self.way.get_or_init(|| {
+            let bytes = self.parts.iter().map(|(_, range)| range.len() as u64).sum();
+            Way::of(|| map.collapse(range.clone()).is_ok(), || has_room(bytes, memory::room(), memory::total()))
+        });
+        let first = self.next.fetch_add(count, Ordering::Relaxed).min(self.parts.len());
+        let parts = &self.parts[first..self.parts.len().min(first.saturating_add(count))];
+        if way.is_none() || parts.is_empty() {
+            return self.ended.store(true, Ordering::Relaxed);
+        }
+        cpu.for_each(parts.len(), usize::MAX, |i| {
+            let (map, range) = &parts[i];
+            let moved = match way {
+                Some(Way::Collapse) => map.collapse(range.clone()),
+                _ => map.copy(range.clone()),
+            };
+            match moved {
+                Ok(bytes) => self.bytes.fetch_add(bytes, Ordering::Relaxed),
+                // Where one part has no room, others have none.
+                Err(_) => return self.ended.store(true, Ordering::Relaxed),
+            };
+        });
+    }
+}
+
+impl Way {
+    /// The way that costs less, of those that the system has.
+    fn of(collapses: impl FnOnce() -> bool, has_room: impl FnOnce() -> bool) -> Option<Way> {
+        if !system_has_huge_pages() {
+            None
+        } else if collapses() {
+            Some(Way::Collapse)
+        } else {
+            has_room().then_some(Way::Copy)
+        }
+    }
+}
+
+/// Whether programs may have large pages, and these are of the size that is expected (Linux, "Transparent Hugepage Support").
+fn system_has_huge_pages() -> bool {
+    let says = |name: &str| fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}")).ok();
+    let size = says("hpage_pmd_size").and_then(|size| size.trim().parse().ok());
+    size == Some(HUGE_PAGE) && says("enabled").is_some_and(|enabled| !enabled.contains("[never]"))
+}
+
+/// Whether a copy of `bytes` leaves enough to others: the file's own pages stay in the system's cache beside it.
+fn has_room(bytes: u64, room: Option<u64>, total: Option<u64>) -> bool {
+    let (Some(room), Some(total)) = (room, total) else { return false };
+    bytes.saturating_add(RESERVE).saturating_add(total / RESERVED_PART) <= room
+}
+
+/// The large pages of these places, in parts, each once.
+fn parts(mut places: Vec<(Arc<FileMap>, Range<usize>)>) -> Vec<(Arc<FileMap>, Range<usize>)> {
+    places.sort_by_key(|(map, range)| (map.as_ptr() as usize, range.start));
+    let mut joined: Vec<(Arc<FileMap>, Range<usize>)> = Vec::new();
+    for (map, range) in places {
+        match joined.last_mut() {
+            // What is between two matrices is in the same page as their ends.
+            Some((last, all)) if Arc::ptr_eq(last, &map) && range.start < all.end.saturating_add(HUGE_PAGE) => {
+                all.end = all.end.max(range.end);
+            }
+            _ => joined.push((map, range)),
+        }
+    }
+    let cut = |(map, range): (Arc<FileMap>, Range<usize>)| {
+        let pages = map.huge_pages_in(range);
+        let end = pages.end;
+        pages.step_by(PART).map(move |start| (map.clone(), start..end.min(start + PART)))
+    };
+    joined.into_iter().flat_map(cut).collect()
+}
+
+#[cfg(test)]
+mod tests;
