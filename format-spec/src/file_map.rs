@@ -14,9 +14,9 @@ use memmap2::Mmap;
 
 #[cfg(target_os = "linux")]
 use crate::huge_pages as system;
-
-/// Bytes of a large page, and what it begins at a multiple of: on x86-64, and on ARM with small pages of 4 KiB.
-pub const HUGE_PAGE: usize = 2 << 20;
+#[cfg(unix)]
+use crate::page_size::ANY_PAGE;
+use crate::page_size::HUGE_PAGE;
 
 /// A file that is mapped read-only. Its bytes, and where they are, never change.
 #[derive(Debug)]
@@ -53,10 +53,9 @@ impl FileMap {
     /// speak of. They stay readable. Nothing happens once any of the file was [copied](FileMap::copy).
     #[cfg(unix)]
     pub fn release(&self, range: Range<usize>) {
-        // Inwards to whole pages: the call rounds outwards, and would drop parts of the neighbours. Which page size the system has is
-        // not known here; this is a multiple of all that are in use (4, 16 and 64 KiB).
-        const PAGES: usize = 64 << 10;
-        let (start, end) = (range.start.next_multiple_of(PAGES), range.end.min(self.len()) / PAGES * PAGES);
+        // Inwards to whole pages: the call rounds outwards, and would drop parts of the neighbours.
+        let start = range.start.min(self.len()).next_multiple_of(ANY_PAGE);
+        let end = range.end.min(self.len()) / ANY_PAGE * ANY_PAGE;
         // Held until it is done: nothing is copied meanwhile.
         let copied = self.copied();
         if start < end && *copied == 0 {

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::{self, NonNull};
 
-use crate::file_map::HUGE_PAGE;
+use crate::page_size::HUGE_PAGE;
 
 /// Since Linux 6.1 (asm-generic/mman-common.h); libc has it for some of its targets only.
 const MADV_COLLAPSE: i32 = 25;

@@ -1,29 +1,34 @@
 //! Weights of a mapped file in pages of 2 MiB, where memory allows it: a long answer is faster then.
 //!
-//! Decoding is bound by memory, and looking addresses up costs a part of it (docs/measurements/cpu-speed.md, "Huge pages"). Making
-//! large pages costs as much as some dozens of tokens gain, so it begins only when as many were decoded, and goes on in small parts
-//! between tokens. Nothing that is computed changes.
+//! Decoding is bound by memory, and looking addresses up costs a part of it (docs/measurements/cpu-speed.md, "Huge pages"). But making
+//! large pages costs as much as some dozens of tokens gain; on a virtual machine whose host took free memory back, some hundreds. So it
+//! begins when a text is long, and goes on in small parts between tokens, which never take more than an eighth of the time that tokens
+//! take. Nothing that is computed changes.
 
 use std::fs;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use qsf_cpu::Cpu;
 use qsf_format::{FileMap, HUGE_PAGE};
 
 use crate::memory;
 
-/// Bytes that are moved at a time: a multiple of a page, and enough that the system has few maps to keep.
-const PART: usize = 32 << 20;
+/// Bytes that are moved at a time, but for large models, whose parts are larger: a process may have 65530 maps (`vm.max_map_count`).
+const PART: usize = 8 << 20;
+const MOST_PARTS: usize = 4096;
 /// Weights below this are in the caches, or nearly.
 const LEAST_BYTES: usize = 64 << 20;
 /// A step of more tokens is bound by arithmetic.
 const MOST_TOKENS: usize = 16;
 /// Steps that come before the first part.
 const WAIT: usize = 24;
-/// Steps that all parts are spread over.
-const SPREAD: usize = 16;
+/// Steps that all parts are spread over at least, on one thread.
+const SPREAD: usize = 32;
+/// Parts may take this part of the time of steps.
+const SHARE: u64 = 8;
 /// Memory that is left to everybody else: so much, and a part of all that the machine has.
 const RESERVE: u64 = 1 << 30;
 const RESERVED_PART: u64 = 10;
@@ -37,6 +42,9 @@ pub struct HugePages {
     /// Nothing is left to do, or could be done.
     ended: AtomicBool,
     steps: AtomicUsize,
+    /// Nanoseconds that these took, and parts.
+    in_steps: AtomicU64,
+    in_parts: AtomicU64,
     next: AtomicUsize,
     bytes: AtomicU64,
 }
@@ -71,22 +79,41 @@ impl HugePages {
         self.advance(cpu, self.parts.len());
     }
 
-    /// A step of so many tokens is done: perhaps moves some of the weights.
-    pub(crate) fn after_step(&self, tokens: usize, cpu: &Cpu) {
-        if self.parts.is_empty() || self.ended.load(Ordering::Relaxed) || tokens > MOST_TOKENS {
-            return;
+    /// When a step of so many tokens begins, where that is to be known.
+    pub(crate) fn before_step(&self, tokens: usize) -> Option<Instant> {
+        let counts = !self.parts.is_empty() && !self.ended.load(Ordering::Relaxed) && tokens <= MOST_TOKENS;
+        counts.then(Instant::now)
+    }
+
+    /// A step that began at `began` is done: perhaps moves some of the weights.
+    pub(crate) fn after_step(&self, began: Option<Instant>, cpu: &Cpu) {
+        if let Some(began) = began {
+            self.after(began.elapsed(), cpu);
         }
-        if self.steps.fetch_add(1, Ordering::Relaxed) >= WAIT {
-            let count = self.parts.len().div_ceil(SPREAD).next_multiple_of(cpu.threads());
-            self.advance(cpu, count);
+    }
+
+    fn after(&self, step: Duration, cpu: &Cpu) {
+        add_time(&self.in_steps, step);
+        let may_take = self.in_steps.load(Ordering::Relaxed) / SHARE;
+        if self.steps.fetch_add(1, Ordering::Relaxed) >= WAIT
+            && self.in_parts.load(Ordering::Relaxed) <= may_take
+        {
+            let began = Instant::now();
+            self.advance(cpu, self.parts.len().div_ceil(SPREAD).next_multiple_of(cpu.threads()));
+            add_time(&self.in_parts, began.elapsed());
         }
     }
 
     fn advance(&self, cpu: &Cpu, count: usize) {
-        let Some((map, range)) = self.parts.first().filter(|_| !self.ended.load(Ordering::Relaxed)) else { return };
+        let Some((map, range)) = self.parts.first().filter(|_| !self.ended.load(Ordering::Relaxed)) else {
+            return;
+        };
         let way = *self.way.get_or_init(|| {
             let bytes = self.parts.iter().map(|(_, range)| range.len() as u64).sum();
-            Way::of(|| map.collapse(range.clone()).is_ok(), || has_room(bytes, memory::room(), memory::total()))
+            Way::of(
+                || map.collapse(range.clone()).is_ok(),
+                || has_room(bytes, memory::room(), memory::total()),
+            )
         });
         let first = self.next.fetch_add(count, Ordering::Relaxed).min(self.parts.len());
         let parts = &self.parts[first..self.parts.len().min(first.saturating_add(count))];
@@ -134,6 +161,10 @@ fn has_room(bytes: u64, room: Option<u64>, total: Option<u64>) -> bool {
     bytes.saturating_add(RESERVE).saturating_add(total / RESERVED_PART) <= room
 }
 
+fn add_time(to: &AtomicU64, time: Duration) {
+    to.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+}
+
 /// The large pages of these places, in parts, each once.
 fn parts(mut places: Vec<(Arc<FileMap>, Range<usize>)>) -> Vec<(Arc<FileMap>, Range<usize>)> {
     places.sort_by_key(|(map, range)| (map.as_ptr() as usize, range.start));
@@ -141,16 +172,20 @@ fn parts(mut places: Vec<(Arc<FileMap>, Range<usize>)>) -> Vec<(Arc<FileMap>, Ra
     for (map, range) in places {
         match joined.last_mut() {
             // What is between two matrices is in the same page as their ends.
-            Some((last, all)) if Arc::ptr_eq(last, &map) && range.start < all.end.saturating_add(HUGE_PAGE) => {
+            Some((last, all))
+                if Arc::ptr_eq(last, &map) && range.start < all.end.saturating_add(HUGE_PAGE) =>
+            {
                 all.end = all.end.max(range.end);
             }
             _ => joined.push((map, range)),
         }
     }
+    let all: usize = joined.iter().map(|(_, range)| range.len()).sum();
+    let part = (all / MOST_PARTS).next_multiple_of(HUGE_PAGE).max(PART);
     let cut = |(map, range): (Arc<FileMap>, Range<usize>)| {
         let pages = map.huge_pages_in(range);
         let end = pages.end;
-        pages.step_by(PART).map(move |start| (map.clone(), start..end.min(start + PART)))
+        pages.step_by(part).map(move |start| (map.clone(), start..end.min(start + part)))
     };
     joined.into_iter().flat_map(cut).collect()
 }

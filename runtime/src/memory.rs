@@ -78,7 +78,8 @@ impl Group {
     /// Bytes that it has left; `None` without a limit.
     fn room(&self) -> Option<u64> {
         let statistics = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
-        let idle = statistics.lines().find_map(|line| line.strip_prefix(self.idle_cache)?.trim().parse().ok());
+        let idle =
+            statistics.lines().find_map(|line| line.strip_prefix(self.idle_cache)?.trim().parse().ok());
         let in_use = self.number(self.in_use)?.saturating_sub(idle.unwrap_or(0));
         Some(self.limit()?.saturating_sub(in_use))
     }
@@ -126,4 +127,44 @@ fn kilobytes(file: &Path, field: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_group_has_left_what_it_may_have_and_nobody_uses() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        let group = |line: &str| Group { folder: dir.path().into(), ..Group::of_line(line).unwrap() };
+        for (line, limit, in_use, idle) in [
+            ("0::/user.slice", "memory.max", "memory.current", "inactive_file"),
+            (
+                "4:cpu,memory:/docker/1",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_inactive_file",
+            ),
+        ] {
+            write(limit, "5000\n");
+            write(in_use, "3000\n");
+            assert_eq!((group(line).limit(), group(line).room()), (Some(5000), Some(2000)), "{line}");
+            // Pages of files that nobody needs make room.
+            write("memory.stat", &format!("anon 7\n{idle} 1000\nactive_file 9\n"));
+            assert_eq!(group(line).room(), Some(3000), "{line}");
+            write(in_use, "9000\n");
+            assert_eq!(group(line).room(), Some(0), "{line}");
+            write(limit, "max\n");
+            assert_eq!((group(line).limit(), group(line).room()), (None, None), "{line}");
+        }
+        assert!(Group::of_line("7:blkio:/").is_none() && Group::of_line("").is_none());
+    }
+
+    #[test]
+    fn there_is_no_more_room_than_memory() {
+        if let (Some(room), Some(available), Some(total)) = (room(), available(), total()) {
+            assert!(room <= total && available <= total && room > 0, "{room} {available} {total}");
+        }
+    }
 }

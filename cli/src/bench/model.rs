@@ -19,8 +19,8 @@ use super::{BenchArgs, OutputFormat};
 use crate::compute::ComputeArgs;
 use crate::console::print;
 use crate::model_args::{
-    ActivationArgs, DefaultActivations, DeviceArgs, HeadReport, HugePageArgs, KvArgs, LayerReport, LoraReport, Runs,
-    ShortcutArgs, ShortcutReport, StreamArgs, Streaming, only_on_cpu,
+    ActivationArgs, DefaultActivations, DeviceArgs, HeadReport, HugePageArgs, KvArgs, LayerReport,
+    LoraReport, Runs, ShortcutArgs, ShortcutReport, StreamArgs, Streaming, only_on_cpu,
 };
 use crate::model_name::model_name;
 use crate::progress::ProgressLine;

@@ -13,8 +13,8 @@ use qsf_runtime::{Decoder, KvOptions, RuntimeError, Tokenizer};
 
 use crate::compute::ComputeArgs;
 use crate::model_args::{
-    ActivationArgs, DefaultActivations, Device, DeviceArgs, HugePageArgs, KvArgs, OpenModel, ShortcutArgs, StreamArgs,
-    only_on_cpu,
+    ActivationArgs, DefaultActivations, Device, DeviceArgs, HugePageArgs, KvArgs, OpenModel, ShortcutArgs,
+    StreamArgs, only_on_cpu,
 };
 #[cfg(feature = "gpu")]
 use qsf_runtime::gpu::GpuDecoder;
