@@ -51,15 +51,15 @@ struct ContentPart {
     text: Option<String>,
 }
 
-/// The document on a line of JSONL, from its field `text` or `messages`; other fields are passed over. `path` and `number` are
+/// The document on a line of JSONL, from its field `text` or `messages`; other fields are passed over. `path` and `place` are
 /// for messages.
 ///
 /// # Errors
 /// When the line is no JSON object, or has neither field.
-pub fn parse_line(path: &Path, number: usize, line: &str) -> Result<Document> {
+pub fn parse_line(path: &Path, place: &str, line: &str) -> Result<Document> {
     let refuse = |found: String| {
         let expected = "a JSON object with \"text\" or \"messages\"";
-        RuntimeError::bad_input(path, format!("line {number}"), expected, found)
+        RuntimeError::bad_input(path, place, expected, found)
     };
     match from_json(line.as_bytes(), LINE).map_err(refuse)? {
         Line { text: Some(text), .. } => Ok(Document::Text(text)),
@@ -121,9 +121,17 @@ pub struct TextTokens {
     pub conversations: usize,
 }
 
+/// Tokens that are taken at one place of a text that is much longer than its share: what the decoder runs at once.
+const STRETCH: usize = 512;
+/// Bytes of plain text in which so many tokens are looked for first.
+const STRETCH_BYTES: usize = 16 * STRETCH;
+/// How many times as long as what is needed of it a text must be for stretches to be taken all over it.
+const MUCH_LONGER: u64 = 2;
+
 /// The tokens of several texts, one behind the other: at most `max_tokens`, of which every text gets an even share, and more
-/// where texts before it have less than theirs. Conversations go through `render`, the chat template, where there is one; else
-/// what is said follows one another, a line each.
+/// where texts before it have less than theirs. A text that is at least twice as long as its share gives stretches, evenly spread
+/// over it; others give their first tokens. Conversations go through `render`, the chat template, where there is one; else what is
+/// said follows one another, a line each.
 ///
 /// # Errors
 /// When a text cannot be read or split into tokens, or the template refuses a conversation.
@@ -137,18 +145,30 @@ pub fn tokenize(
     let mut reading = Reading { tokenizer, render, tokens: Vec::new(), end: 0, conversations: 0, part };
     let (mut hash, mut parts) = (Sha256::new(), Vec::new());
     for (i, text) in texts.iter().enumerate() {
-        let share = (max_tokens - reading.tokens.len()) / (texts.len() - i);
+        let mut share = (max_tokens - reading.tokens.len()) / (texts.len() - i);
+        if i + 1 < texts.len() && share >= STRETCH {
+            // So that stretches of the next text begin where the model begins anew.
+            share -= share % STRETCH;
+        }
         let begin = reading.tokens.len();
         reading.end = begin + share;
         match text {
             CalibrationText::File(path) => {
                 let mut file = TextFile::open_behind(hash, path)?;
+                let before = reading.conversations;
                 if is_jsonl(path) {
                     file = reading.lines(file)?;
                 } else {
                     reading.plain(&mut file)?;
                 }
+                let (needed, size) = (file.bytes_read(), file.size()?);
                 hash = file.into_hash()?;
+                let whole = reading.tokens.len() < reading.end;
+                if !whole && share >= 2 * STRETCH && size / MUCH_LONGER >= needed {
+                    reading.tokens.truncate(begin);
+                    (reading.conversations, reading.part) = (before, TextPart::default());
+                    reading.stretches(path, size)?;
+                }
             }
             CalibrationText::BuiltIn(text) => {
                 reading.plain(&mut TextInMemory::new(text, Path::new("built-in text")))?;
@@ -195,29 +215,70 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// Takes stretches of a file of `size` bytes, evenly spread over it.
+    fn stretches(&mut self, path: &Path, size: u64) -> Result<()> {
+        let (begin, end) = (self.tokens.len(), self.end);
+        let count = (end - begin) / STRETCH;
+        for i in 0..count {
+            // The last has what is left over.
+            self.end = if i + 1 == count { end } else { begin + (i + 1) * STRETCH };
+            let at = (u128::from(size) * i as u128 / count as u128) as u64;
+            let file = if i == 0 { TextFile::open(path)? } else { TextFile::open_within(path, at)? };
+            if is_jsonl(path) {
+                self.lines(file)?;
+            } else {
+                self.plain_stretch(file)?;
+            }
+        }
+        self.end = end;
+        if !is_jsonl(path) {
+            self.part.texts = 1;
+        }
+        Ok(())
+    }
+
+    /// Takes what is wanted of a plain text from where `file` stands.
+    fn plain_stretch(&mut self, mut file: TextFile) -> Result<()> {
+        let mut text = String::new();
+        while text.len() < 4 * STRETCH_BYTES && file.read_piece(&mut text)? {}
+        let (path, before) = (file.path(), self.tokens.len());
+        let first = &text[..text.floor_char_boundary(STRETCH_BYTES)];
+        self.plain(&mut TextInMemory::new(first, path))?;
+        if self.tokens.len() < self.end && first.len() < text.len() {
+            self.tokens.truncate(before);
+            self.plain(&mut TextInMemory::new(&text, path))?;
+        }
+        Ok(())
+    }
+
     /// Takes as many documents of JSONL as are needed.
     fn lines(&mut self, file: TextFile) -> Result<TextFile> {
         let path = file.path().to_owned();
+        let begin = file.begin();
         let mut lines = Lines::new(file);
         while self.tokens.len() < self.end
             && let Some((number, line)) = lines.next_line()?
         {
             if !line.trim().is_empty() {
-                let document = parse_line(&path, number, line)?;
-                self.document(&path, number, document)?;
+                let place = match begin {
+                    0 => format!("line {number}"),
+                    begin => format!("line {number} behind byte {begin}"),
+                };
+                let document = parse_line(&path, &place, line)?;
+                self.document(&path, &place, document)?;
             }
         }
         Ok(lines.into_source())
     }
 
-    fn document(&mut self, path: &Path, number: usize, document: Document) -> Result<()> {
+    fn document(&mut self, path: &Path, place: &str, document: Document) -> Result<()> {
         let (text, templated) = match (document, self.render) {
             (Document::Text(text), _) => return self.plain(&mut TextInMemory::new(&text, path)),
             (Document::Messages(messages), Some(render)) => {
                 self.conversations += 1;
                 let text = render(&messages).map_err(|error| {
                     let expected = "a conversation that the model's chat template takes";
-                    RuntimeError::bad_input(path, format!("line {number}"), expected, error)
+                    RuntimeError::bad_input(path, place, expected, error)
                 })?;
                 (text, true)
             }
@@ -263,7 +324,7 @@ mod tests {
     }
 
     fn parse(line: &str) -> Result<Document> {
-        parse_line(Path::new("chat.jsonl"), 7, line)
+        parse_line(Path::new("chat.jsonl"), "line 7", line)
     }
 
     fn files(dir: &tempfile::TempDir, contents: &[(&str, &str)]) -> Vec<PathBuf> {
@@ -356,6 +417,35 @@ mod tests {
         assert_eq!(mixed.tokens, [3, 1, 0, 0, 0, 3, 0, 0, 3], "the share of what is still to be written");
         assert_eq!(mixed.parts[1], TextPart { tokens: 2..5, ..TextPart::default() });
         assert_eq!(tokens_of(&[], None, 5).unwrap().tokens, [0; 0]);
+    }
+
+    #[test]
+    fn a_much_longer_text_gives_stretches_all_over_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = |word: &str| format!("{word} {word}\n").repeat(40_000);
+        let plain = [part("a"), part("b"), part("c")].concat();
+        let lines: String = plain.lines().map(|line| format!("{{\"text\": \"{line}\"}}\n")).collect();
+        let paths = files(&dir, &[("1", &plain), ("2.jsonl", &lines)]);
+        for path in &paths {
+            let read = tokens_of(std::slice::from_ref(path), None, 3 * STRETCH + 7).unwrap();
+            assert_eq!((read.tokens.len(), &read.parts[0].tokens), (3 * STRETCH + 7, &(0..3 * STRETCH + 7)));
+            for (word, stretch) in [0, 1, 2].into_iter().zip(read.tokens.chunks(STRETCH)) {
+                assert_eq!(stretch[0], 3, "each begins as a text does");
+                assert!(stretch.iter().all(|token| [word, 3].contains(token)), "{path:?} {word}");
+            }
+            assert_eq!(read.sha256[..], Sha256::digest(std::fs::read(path).unwrap())[..]);
+        }
+        assert_eq!(tokens_of(&paths[..1], None, 3 * STRETCH).unwrap().parts[0].texts, 1);
+        // Where the next text begins, a stretch does.
+        let both = tokens_of(&paths, None, 5 * STRETCH).unwrap();
+        assert_eq!(
+            both.parts.iter().map(|part| part.tokens.end).collect::<Vec<_>>(),
+            [2 * STRETCH, 5 * STRETCH]
+        );
+        let broken = lines.replace("\"b b\"", "{b b}");
+        std::fs::write(&paths[1], broken).unwrap();
+        let error = tokens_of(&paths[1..], None, 3 * STRETCH).unwrap_err().to_string();
+        assert!(error.contains("line 1 behind byte "), "{error}");
     }
 
     #[test]

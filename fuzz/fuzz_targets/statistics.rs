@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     reseal_statistics(&mut bytes);
     read(&bytes);
     if let Ok(text) = std::str::from_utf8(&bytes) {
-        let _ = parse_line(Path::new("memory"), 1, text).inspect_err(must_say_something);
+        let _ = parse_line(Path::new("memory"), "line 1", text).inspect_err(must_say_something);
     }
 });
 

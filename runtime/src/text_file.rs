@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Cursor, ErrorKind, Read};
+use std::io::{self, Cursor, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,6 +76,15 @@ impl Read for Bytes {
     }
 }
 
+impl Seek for Bytes {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Bytes::File(file) => file.seek(to),
+            Bytes::Pipe(text) => text.seek(to),
+        }
+    }
+}
+
 /// A text file in UTF-8, hashed while it is read; of `-` and other pipes what comes from them.
 #[derive(Debug)]
 pub struct TextFile {
@@ -104,6 +113,43 @@ impl TextFile {
     pub fn open_behind(hash: Sha256, path: &Path) -> Result<TextFile> {
         let file = open_bytes(path)?;
         Ok(TextFile { file, path: path.to_owned(), hash, offset: 0, pending: Vec::new() })
+    }
+
+    /// Opens the text at `path` behind the first end of a line that is at byte `at` or behind it; behind [`PIECE`] bytes without
+    /// one, in the middle of a line. What is before it is not hashed and need not be UTF-8.
+    ///
+    /// # Errors
+    /// As [`TextFile::open`].
+    pub fn open_within(path: &Path, at: u64) -> Result<TextFile> {
+        let mut file = TextFile::open(path)?;
+        file.file.seek(SeekFrom::Start(at)).map_err(|e| RuntimeError::io(path, "read", e))?;
+        let mut bytes = Vec::new();
+        while bytes.len() < PIECE {
+            let begin = bytes.len();
+            bytes.resize(PIECE, 0);
+            let n = file.read(&mut bytes[begin..])?;
+            bytes.truncate(begin + n);
+            if n == 0 {
+                break;
+            }
+        }
+        let end = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+        // Bytes that go on with a character have the two highest bits 10 (RFC 3629).
+        let inside = || bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(bytes.len());
+        let begin = end.unwrap_or_else(inside);
+        file.offset = at + begin as u64;
+        file.pending = bytes.split_off(begin);
+        Ok(file)
+    }
+
+    /// Where in the file the next piece begins.
+    pub fn begin(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes that were read so far, in pieces.
+    pub fn bytes_read(&self) -> u64 {
+        self.offset + self.pending.len() as u64
     }
 
     /// How long it is.
@@ -195,6 +241,9 @@ impl TextFile {
 
 impl TextSource for TextFile {
     fn read_piece(&mut self, text: &mut String) -> Result<bool> {
+        if !self.pending.is_empty() && self.take_text(text)? {
+            return Ok(true);
+        }
         let mut bytes = vec![0; PIECE];
         loop {
             let n = self.read(&mut bytes)?;
@@ -386,6 +435,28 @@ mod tests {
         assert!(file.read_piece(&mut String::new()).unwrap());
         let hash = TextFile::open_behind(file.into_hash().unwrap(), &path).unwrap().into_hash().unwrap();
         assert_eq!(hash.finalize(), Sha256::digest([&text[..], &text].concat()));
+    }
+
+    #[test]
+    fn a_text_from_its_middle_on_begins_with_a_line_or_a_character() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        let rest = |at| {
+            let (mut file, mut text) = (TextFile::open_within(&path, at).unwrap(), String::new());
+            while file.read_piece(&mut text).unwrap() {}
+            text
+        };
+        // What is not asked for need not be text.
+        std::fs::write(&path, b"\xff\xffone\ntwo\n\xe2\x82\xacthree").unwrap();
+        assert_eq!(
+            [rest(1), rest(5), rest(6)],
+            ["two\n\u{20ac}three", "two\n\u{20ac}three", "\u{20ac}three"]
+        );
+        assert_eq!([rest(11), rest(13), rest(99)], ["three", "three", ""]);
+        let long = format!("{}\n{}", "\u{20ac}".repeat(PIECE), "x".repeat(2 * PIECE));
+        std::fs::write(&path, &long).unwrap();
+        assert!(rest(1) == long[3..]);
+        assert!(rest(3 * PIECE as u64 - 9) == long[3 * PIECE + 1..]);
     }
 
     #[test]

@@ -134,8 +134,8 @@ pub struct ConvertArgs {
     /// that the model writes itself; may be repeated [default: with --target-size or --target-bpw a built-in text]
     #[arg(long, value_name = "TEXT")]
     pub(super) calibration: Vec<PathBuf>,
-    /// Tokens of the calibration text to use [default: from 65536 for models of up to 67 million weights to 32768 for those
-    /// of 134 million and more]
+    /// Tokens of the calibration text to use [default: from 131072 for models of up to 67 million weights to 32768 for
+    /// those of 268 million and more]
     #[arg(long, value_name = "N", requires = "runs_text")]
     pub(super) calibration_tokens: Option<usize>,
     /// How long to search: high takes up to twice as long for mostly 3 to 8 % less damage, max several times as long for a few percent more

@@ -15,15 +15,15 @@ use crate::options::{Calibration, Written};
 const DEFAULT_TEXT: &str = include_str!("../../data/calibration.txt");
 
 /// Tokens that a model of any size gets, and most of them.
-const TOKENS: std::ops::RangeInclusive<u64> = 32_768..=65_536;
+const TOKENS: std::ops::RangeInclusive<u64> = 32_768..=131_072;
 /// Tokens times weights that a default may come to: on two cores a few minutes of arithmetic.
-const MOST_WORK: u64 = 1 << 42;
+const MOST_WORK: u64 = 1 << 43;
 
-/// The first `max_tokens` tokens of the files, text or JSONL, by the tokenizer of `source`; of a built-in text where there
-/// are none. The file [`Calibration::SELF`] is text that the model will write; a conversion has it do that. Several files get even
-/// shares. With `chat` conversations go through the chat template of `source`. Without
-/// `max_tokens`, as many as a model of this size is worth waiting for: more text makes the moments of inputs surer, and time
-/// goes with tokens times weights.
+/// At most `max_tokens` tokens of the files, text or JSONL, by the tokenizer of `source`; of a built-in text where there are none.
+/// A file that is much longer gives stretches all over it. The file [`Calibration::SELF`] is text that the model will write; a
+/// conversion has it do that. Several files get even shares. With `chat` conversations go through the chat template of `source`.
+/// Without `max_tokens`, as many as a model of this size is worth waiting for: more text makes the moments of inputs surer, and
+/// time goes with tokens times weights.
 ///
 /// # Errors
 /// When a file cannot be read, the source has no tokenizer, or the text is empty; with `chat` when the source has no template,
