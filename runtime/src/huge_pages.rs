@@ -60,13 +60,9 @@ enum Way {
 impl HugePages {
     /// Of weights at these places.
     pub(crate) fn new(places: Vec<(Arc<FileMap>, Range<usize>)>) -> HugePages {
-        HugePages::of_at_least(LEAST_BYTES, places)
-    }
-
-    fn of_at_least(least: usize, places: Vec<(Arc<FileMap>, Range<usize>)>) -> HugePages {
         let parts = parts(places);
         let bytes: usize = parts.iter().map(|(_, range)| range.len()).sum();
-        if bytes < least { HugePages::default() } else { HugePages { parts, ..HugePages::default() } }
+        if bytes < LEAST_BYTES { HugePages::default() } else { HugePages { parts, ..HugePages::default() } }
     }
 
     /// Bytes of weights that are in large pages.
@@ -76,7 +72,7 @@ impl HugePages {
 
     /// Moves all that can be moved, now.
     pub fn finish(&self, cpu: &Cpu) {
-        self.advance(cpu, self.parts.len());
+        self.advance(cpu, self.parts.len(), &has_room);
     }
 
     /// When a step of so many tokens begins, where that is to be known.
@@ -99,25 +95,27 @@ impl HugePages {
             && self.in_parts.load(Ordering::Relaxed) <= may_take
         {
             let began = Instant::now();
-            self.advance(cpu, self.parts.len().div_ceil(SPREAD).next_multiple_of(cpu.threads()));
+            self.advance(cpu, self.parts.len().div_ceil(SPREAD).next_multiple_of(cpu.threads()), &has_room);
             add_time(&self.in_parts, began.elapsed());
         }
     }
 
-    fn advance(&self, cpu: &Cpu, count: usize) {
+    /// Moves the next `count` parts, or none where copies of all that are left have no room.
+    fn advance(&self, cpu: &Cpu, count: usize, has_room: &dyn Fn(u64) -> bool) {
         let Some((map, range)) = self.parts.first().filter(|_| !self.ended.load(Ordering::Relaxed)) else {
             return;
         };
-        let way = *self.way.get_or_init(|| {
-            let bytes = self.parts.iter().map(|(_, range)| range.len() as u64).sum();
-            Way::of(
-                || map.collapse(range.clone()).is_ok(),
-                || has_room(bytes, memory::room(), memory::total()),
-            )
-        });
+        let way = *self.way.get_or_init(|| Way::of_system(|| map.collapse(range.clone()).is_ok()));
         let first = self.next.fetch_add(count, Ordering::Relaxed).min(self.parts.len());
-        let parts = &self.parts[first..self.parts.len().min(first.saturating_add(count))];
-        if way.is_none() || parts.is_empty() {
+        let left = &self.parts[first..];
+        let may_move = match way {
+            None => false,
+            Some(Way::Collapse) => true,
+            // Asked each time, as other programs take memory meanwhile.
+            Some(Way::Copy) => has_room(left.iter().map(|(_, range)| range.len() as u64).sum()),
+        };
+        let parts = &left[..count.min(left.len())];
+        if parts.is_empty() || !may_move {
             return self.ended.store(true, Ordering::Relaxed);
         }
         cpu.for_each(parts.len(), usize::MAX, |i| {
@@ -127,24 +125,18 @@ impl HugePages {
                 _ => map.copy(range.clone()),
             };
             match moved {
-                Ok(bytes) => self.bytes.fetch_add(bytes, Ordering::Relaxed),
+                Ok(bytes) => _ = self.bytes.fetch_add(bytes, Ordering::Relaxed),
                 // Where one part has no room, others have none.
-                Err(_) => return self.ended.store(true, Ordering::Relaxed),
-            };
+                Err(_) => self.ended.store(true, Ordering::Relaxed),
+            }
         });
     }
 }
 
 impl Way {
     /// The way that costs less, of those that the system has.
-    fn of(collapses: impl FnOnce() -> bool, has_room: impl FnOnce() -> bool) -> Option<Way> {
-        if !system_has_huge_pages() {
-            None
-        } else if collapses() {
-            Some(Way::Collapse)
-        } else {
-            has_room().then_some(Way::Copy)
-        }
+    fn of_system(collapses: impl FnOnce() -> bool) -> Option<Way> {
+        system_has_huge_pages().then(|| if collapses() { Way::Collapse } else { Way::Copy })
     }
 }
 
@@ -156,7 +148,11 @@ fn system_has_huge_pages() -> bool {
 }
 
 /// Whether a copy of `bytes` leaves enough to others: the file's own pages stay in the system's cache beside it.
-fn has_room(bytes: u64, room: Option<u64>, total: Option<u64>) -> bool {
+fn has_room(bytes: u64) -> bool {
+    fits(bytes, memory::room(), memory::total())
+}
+
+fn fits(bytes: u64, room: Option<u64>, total: Option<u64>) -> bool {
     let (Some(room), Some(total)) = (room, total) else { return false };
     bytes.saturating_add(RESERVE).saturating_add(total / RESERVED_PART) <= room
 }

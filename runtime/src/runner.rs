@@ -174,7 +174,7 @@ impl Runner for Decoder {
     }
 
     fn huge_page_bytes(&self) -> u64 {
-        self.model().huge_pages().bytes()
+        self.model().huge_pages.bytes()
     }
 
     fn exits_early(&self) -> bool {

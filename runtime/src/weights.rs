@@ -41,7 +41,8 @@ pub struct Model {
     pub final_norm: Norm,
     /// `vocab` x `hidden`; the embedding's bytes when tied.
     pub head: Linear,
-    pub(crate) huge_pages: HugePages,
+    /// The large pages that weights are in.
+    pub huge_pages: HugePages,
 }
 
 /// What each layer gets of a token besides the residual stream.
@@ -314,11 +315,6 @@ impl Model {
         let resident = self.linears().filter_map(|linear| linear.weight.resident());
         let places = resident.filter_map(|tensor| tensor.native()?.mapped()).collect();
         self.huge_pages = HugePages::new(places);
-    }
-
-    /// The large pages that weights are in.
-    pub fn huge_pages(&self) -> &HugePages {
-        &self.huge_pages
     }
 
     /// Whether any matrix is stored in blocks of the file format, so that int8 activations apply.

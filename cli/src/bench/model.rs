@@ -113,8 +113,8 @@ pub fn run_bench(
         }
     }
     // As in a long text. A measured one may be too short for that.
-    model.huge_pages().finish(&cpu);
-    report.huge_page_bytes = model.huge_pages().bytes();
+    model.huge_pages.finish(&cpu);
+    report.huge_page_bytes = model.huge_pages.bytes();
     // Measuring it takes memory that no budget has.
     let has_bandwidth = streaming.is_none() && tests.iter().any(|test| test.kind == TestKind::Decode);
     for threads in counts {

@@ -78,7 +78,8 @@ mod on_linux {
         if has_huge_pages() {
             let [first, second] = copied.map(Result::unwrap);
             assert_eq!(first + second, pages.len() as u64, "all of them are large");
-            assert_eq!(anonymous_huge_kilobytes(address as usize + pages.start), 2 * HUGE_PAGE as u64 >> 10);
+            let kilobytes = anonymous_huge_kilobytes(address as usize + pages.start);
+            assert_eq!(kilobytes * 1024, 2 * HUGE_PAGE as u64);
             assert_eq!(copied_file_bytes() - before, pages.len() as u64);
         }
         // The file's pages come back from the file; a copy would come back as zeros.

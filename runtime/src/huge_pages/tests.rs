@@ -63,7 +63,7 @@ fn weights_move_in_a_long_answer_only_and_then_all_of_them_in_parts() {
         }
         assert_eq!((pages.bytes(), pages.way.get()), (0, None), "a prompt and a short answer pay nothing");
         pages.after(Duration::from_secs(1), &cpu);
-        if pages.way.get() == Some(&None) {
+        if pages.way.get() == Some(&None) || !has_room(total(&pages) as u64) {
             eprintln!("not tested: this system has no large pages, or no memory for them");
             return;
         }
@@ -97,30 +97,43 @@ fn parts_take_an_eighth_of_the_time_of_steps() {
 }
 
 #[test]
-fn nothing_is_copied_without_memory_to_spare() {
+fn a_copy_fits_where_it_leaves_memory_to_others() {
     const GIB: u64 = 1 << 30;
     // Of a machine with 10 GiB: 1 GiB is everybody's, and a tenth of all.
-    assert!(has_room(GIB, Some(3 * GIB), Some(10 * GIB)));
-    assert!(!has_room(GIB, Some(3 * GIB - 1), Some(10 * GIB)));
-    assert!(!has_room(u64::MAX - GIB, Some(u64::MAX - 1), Some(GIB)));
-    assert!(
-        !has_room(1, None, Some(GIB)) && !has_room(1, Some(u64::MAX), None),
-        "a system that does not say"
-    );
-    assert_eq!(Way::of(|| false, || false), None);
+    assert!(fits(GIB, Some(3 * GIB), Some(10 * GIB)));
+    assert!(!fits(GIB, Some(3 * GIB - 1), Some(10 * GIB)));
+    assert!(!fits(u64::MAX - GIB, Some(u64::MAX - 1), Some(GIB)));
+    assert!(!fits(1, None, Some(GIB)) && !fits(1, Some(u64::MAX), None), "a system that does not say");
+}
+
+#[test]
+fn nothing_is_copied_without_memory_to_spare() {
+    let (map, cpu) = (mapped(2 * LEAST_BYTES), cpu(1));
+    let pages = HugePages::new(places(&map));
+    pages.way.set(Some(Way::Copy)).unwrap();
+    let asked = AtomicU64::new(0);
+    let refuse = |bytes| {
+        asked.fetch_add(bytes, Ordering::Relaxed);
+        false
+    };
+    pages.advance(&cpu, 1, &refuse);
+    assert_eq!((pages.bytes(), asked.load(Ordering::Relaxed)), (0, total(&pages) as u64));
+    assert!(pages.before_step(1).is_none(), "and it is not tried again");
     if system_has_huge_pages() {
-        // A cache with large pages needs none.
-        assert_eq!(Way::of(|| true, || false), Some(Way::Collapse));
-        assert_eq!(Way::of(|| false, || true), Some(Way::Copy));
+        // Pages of the system's cache take none.
+        assert_eq!(
+            (Way::of_system(|| true), Way::of_system(|| false)),
+            (Some(Way::Collapse), Some(Way::Copy))
+        );
     }
 }
 
 #[test]
-fn who_has_no_room_stays_as_it_is() {
+fn where_the_system_has_no_large_pages_all_stays_as_it_is() {
     let (map, cpu) = (mapped(2 * LEAST_BYTES), cpu(1));
     let pages = HugePages::new(places(&map));
     pages.way.set(None).unwrap();
     pages.finish(&cpu);
     assert_eq!(pages.bytes(), 0);
-    assert!(pages.ended.load(Ordering::Relaxed), "and does not ask again");
+    assert!(pages.before_step(1).is_none());
 }

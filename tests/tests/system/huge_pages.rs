@@ -49,7 +49,7 @@ fn weights_in_large_pages_give_the_same_logits_and_a_program_says_how_many_there
             decoder.logits(&mut state, 0..1, &mut logits).unwrap();
             all.extend(logits.iter().map(|logit| logit.to_bits()));
         }
-        (all, decoder.model().huge_pages().bytes())
+        (all, decoder.model().huge_pages.bytes())
     };
     let (plain, none) = logits(false);
     let (moved, bytes) = logits(true);
