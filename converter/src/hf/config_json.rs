@@ -15,7 +15,7 @@ use crate::dtype::HfOut;
 use crate::error::Result;
 
 /// The classes of transformers for the values of `model_type`, where they are not the same word in another spelling.
-const CLASSES: [(&str, &str); 31] = [
+const CLASSES: [(&str, &str); 34] = [
     ("gpt2", "GPT2LMHeadModel"),
     ("codegen", "CodeGenForCausalLM"),
     ("hyperclovax", "HyperCLOVAXForCausalLM"),
@@ -27,7 +27,10 @@ const CLASSES: [(&str, &str); 31] = [
     ("opt", "OPTForCausalLM"),
     ("smollm3", "SmolLM3ForCausalLM"),
     ("stablelm", "StableLmForCausalLM"),
+    ("gpt_bigcode", "GPTBigCodeForCausalLM"),
+    ("gptj", "GPTJForCausalLM"),
     ("granitemoe", "GraniteMoeForCausalLM"),
+    ("granitemoehybrid", "GraniteMoeHybridForCausalLM"),
     ("granitemoeshared", "GraniteMoeSharedForCausalLM"),
     ("gemma3_text", "Gemma3ForCausalLM"),
     ("gemma3n_text", "Gemma3nForCausalLM"),
@@ -219,6 +222,9 @@ mod tests {
             ("glm4_moe_lite", "Glm4MoeLiteForCausalLM"),
             ("seed_oss", "SeedOssForCausalLM"),
             ("gpt2", "GPT2LMHeadModel"),
+            ("gptj", "GPTJForCausalLM"),
+            ("gpt_bigcode", "GPTBigCodeForCausalLM"),
+            ("granitemoehybrid", "GraniteMoeHybridForCausalLM"),
         ] {
             assert_eq!(class_of(model_type), class);
         }

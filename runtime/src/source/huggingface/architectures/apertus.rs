@@ -31,6 +31,7 @@ const ACTIVATION: &[NameRule] = &[
 ];
 
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
+    reader.need_rotation()?;
     let mut model = reader.llama_like(&Defaults {
         vocab: 131072,
         hidden: 4096,

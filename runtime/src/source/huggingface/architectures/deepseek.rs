@@ -41,6 +41,7 @@ pub(super) const MISTRAL4: Architecture = Architecture {
     table: TABLE,
     marks: Marks { fields: &["n_routed_experts", "rope_parameters"], ..Marks::tensors(&[AttnKvDown]) },
     config: |reader| {
+        reader.need_rotation()?;
         let mut config = config(reader, &MISTRAL)?;
         if let Some(rope) = reader.fields.object("rope_parameters", "rope_parameters.")? {
             let factor = rope.f32("llama_4_scaling_beta")?.filter(|factor| *factor != 0.0);
@@ -290,31 +291,15 @@ fn groups(reader: &Reader<'_>, family: &Family) -> Result<Option<ExpertGroups>> 
         None => fields.need_u32(name),
     };
     let count = given("n_group", family.groups.map(|(count, _)| count))?;
-    let used = given("topk_group", family.groups.map(|(_, used)| used))?;
-    // One group is none.
-    Ok((count != 1).then_some(ExpertGroups { count, used, best: family.best }))
+    let used = given("topk_group", if count == 1 { Some(1) } else { family.groups.map(|(_, used)| used) })?;
+    reader.expert_groups(count, used, family.best)
 }
 
 /// The first layers, or those of `mlp_layer_types`.
 fn dense_layers(reader: &Reader<'_>, family: &Family, layers: u32) -> Result<Vec<u32>> {
-    let fields = reader.fields;
-    let Some(types) = fields.strs("mlp_layer_types")? else {
-        let first = fields.u32("first_k_dense_replace")?.unwrap_or(family.dense);
-        return Ok((0..first.min(layers)).collect());
-    };
-    if types.len() != layers as usize {
-        return Err(fields.wrong("mlp_layer_types", format!("one for each of {layers} layers"), types.len()));
+    if let Some(dense) = reader.dense_layers(layers)? {
+        return Ok(dense);
     }
-    let mut dense = Vec::new();
-    for (layer, kind) in (0..).zip(types) {
-        match kind {
-            "dense" => dense.push(layer),
-            "sparse" => {}
-            other => {
-                let what = format!("feed-forward type {}", quote(other));
-                return Err(RuntimeError::unsupported(fields.path, what, "supported: dense, sparse"));
-            }
-        }
-    }
-    Ok(dense)
+    let first = reader.fields.u32("first_k_dense_replace")?.unwrap_or(family.dense);
+    Ok((0..first.min(layers)).collect())
 }

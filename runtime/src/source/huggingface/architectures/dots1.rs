@@ -56,5 +56,8 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         None => layer >= first,
     });
     model.experts = reader.deepseek_experts(model.layers, [128, 6, 1408, 0, 0])?;
+    if let Some(experts) = &mut model.experts {
+        experts.normalize_weights = reader.fields.bool("norm_topk_prob")?.unwrap_or(false);
+    }
     Ok(SourceConfig { declared: reader.attention_bias()?, model })
 }

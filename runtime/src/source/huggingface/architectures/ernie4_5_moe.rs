@@ -9,7 +9,7 @@ use super::names::{
     PRE_NORMS, ROUTED_EXPERTS, SHARED_EXPERTS,
 };
 use super::reader::{Defaults, plain};
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::source::mapping::{NameRule, NameTable, join_rules, rows};
 
 pub(super) const ERNIE4_5_MOE: Architecture = Architecture {
@@ -37,6 +37,9 @@ pub(super) const ERNIE4_5_MOE: Architecture = Architecture {
 const STATICS: &[NameRule] =
     &[rows("layers.{}.mlp.moe_statics.e_score_correction_bias", &[RouterChoiceBias])];
 
+/// A least sum of the weights of the chosen experts that limits nothing; released models have 1e-12.
+const NO_LIMIT: f32 = 1e-6;
+
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     let mut model = reader.llama_like(&Defaults {
         vocab: 103424,
@@ -54,6 +57,10 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     // Biases would be those of experts, too.
     reader.only("use_bias", false)?;
     let (fields, layers) = (reader.fields, model.layers);
+    if let Some(least) = fields.f32("moe_norm_min")?.filter(|least| *least > NO_LIMIT) {
+        let what = format!("moe_norm_min {least}");
+        return Err(RuntimeError::unsupported(fields.path, what, "only one that is never reached is"));
+    }
     let ffn = reader.dimension(&["moe_intermediate_size"], 1536)?;
     let first = fields.u32("moe_layer_start_index")?.unwrap_or(1);
     // -1 means the last.

@@ -54,8 +54,11 @@ pub(super) fn rotation_of_windows(reader: &Reader<'_>, model: &mut ModelConfig) 
     if let PositionConfig::Rope { theta, scaling, sliding_theta, .. } = &mut model.position {
         let local = reader.fields.f32("rope_local_base_freq")?;
         let new = reader.fields.object("rope_parameters", "rope_parameters.")?;
-        let by_type = new.is_some_and(|new| new.get("sliding_attention").is_some());
-        let local = sliding_theta.or(local).unwrap_or(if by_type { *theta } else { 10_000.0 });
+        // The base outside is that of the other layers.
+        let set = new
+            .map_or(Ok(None), |new| new.object("sliding_attention", "rope_parameters.sliding_attention."))?;
+        let own = set.map_or(Ok(None), |set| set.f32("rope_theta"))?;
+        let local = own.or(local).unwrap_or(10_000.0);
         *sliding_theta = (local != *theta || scaling.is_some()).then_some(local);
     }
     Ok(())

@@ -43,6 +43,7 @@ const EXPERTS: &[NameRule] = &[
 ];
 
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
+    reader.need_rotation()?;
     let mut model = reader.llama_like(&Defaults {
         vocab: 201088,
         hidden: 2880,

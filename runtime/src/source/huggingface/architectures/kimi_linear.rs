@@ -2,9 +2,7 @@
 //! way of latents without rotation, and the router of DeepSeek V3.
 
 use qsf_format::TensorKind::*;
-use qsf_format::{
-    Activation, ExpertGroups, Experts, ModelConfig, PositionConfig, Recurrent, RecurrentMixer, RouterScore,
-};
+use qsf_format::{Activation, Experts, ModelConfig, PositionConfig, Recurrent, RecurrentMixer, RouterScore};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
 use super::latent::{ATTENTION_HALVES, Latent};
@@ -161,19 +159,7 @@ fn experts(reader: &Reader<'_>, layers: u32) -> Result<Option<Experts>> {
     };
     reader.only_str("moe_router_activation_func", "sigmoid")?;
     let first = fields.u32("first_k_dense_replace")?.unwrap_or(1);
-    let dense: Vec<u32> = match fields.strs("mlp_layer_types")? {
-        Some(types) if types.len() == layers as usize => {
-            (0..layers).filter(|&layer| types[layer as usize] != "sparse").collect()
-        }
-        Some(types) => {
-            return Err(fields.wrong(
-                "mlp_layer_types",
-                format!("one for each of {layers} layers"),
-                types.len(),
-            ));
-        }
-        None => (0..first.min(layers)).collect(),
-    };
+    let dense = reader.dense_layers(layers)?.unwrap_or_else(|| (0..first.min(layers)).collect());
     if let Some(freq) = fields.u32("moe_layer_freq")?.filter(|freq| *freq != 1) {
         let what = format!("moe_layer_freq {freq}");
         return Err(RuntimeError::unsupported(fields.path, what, "only 1 is"));
@@ -184,11 +170,7 @@ fn experts(reader: &Reader<'_>, layers: u32) -> Result<Option<Experts>> {
     }
     let ffn = reader.dimension(&["moe_intermediate_size"], 1024)?;
     let normalize = fields.bool("moe_renormalize")?.or(fields.bool("norm_topk_prob")?).unwrap_or(true);
-    let groups = ExpertGroups {
-        count: one_of(["num_expert_group", "n_group"], 1)?,
-        used: fields.u32("topk_group")?.unwrap_or(1),
-        best: 2,
-    };
+    let groups = [one_of(["num_expert_group", "n_group"], 1)?, fields.u32("topk_group")?.unwrap_or(1)];
     let scale = fields.f32("routed_scaling_factor")?.unwrap_or(2.446);
     Ok(Some(Experts {
         count,
@@ -198,7 +180,7 @@ fn experts(reader: &Reader<'_>, layers: u32) -> Result<Option<Experts>> {
         dense_layers: dense,
         score: RouterScore::Sigmoid,
         choice_bias: true,
-        groups: (groups.count != 1).then_some(groups),
+        groups: reader.expert_groups(groups[0], groups[1], 2)?,
         weight_scale: (scale != 1.0).then_some(scale),
         shared: reader.shared_experts(one_of(["num_shared_experts", "n_shared_experts"], 1)?, ffn)?,
         ..Experts::default()

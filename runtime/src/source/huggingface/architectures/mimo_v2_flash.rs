@@ -136,14 +136,8 @@ fn experts(reader: &Reader<'_>, model: &ModelConfig) -> Result<Option<qsf_format
     let fields = reader.fields;
     reader.only_str("scoring_func", "sigmoid")?;
     let dense: Vec<u32> =
-        match (fields.strs("mlp_layer_types")?, marks(reader, "moe_layer_freq", model.layers)?) {
-            (Some(types), _) => {
-                if types.len() != model.layers as usize {
-                    let expected = format!("one for each of {} layers", model.layers);
-                    return Err(fields.wrong("mlp_layer_types", expected, types.len()));
-                }
-                (0..model.layers).filter(|&layer| types[layer as usize] != "sparse").collect()
-            }
+        match (reader.dense_layers(model.layers)?, marks(reader, "moe_layer_freq", model.layers)?) {
+            (Some(dense), _) => dense,
             (None, Some(sparse)) => (0..model.layers).filter(|&layer| !sparse[layer as usize]).collect(),
             (None, None) => vec![0],
         };

@@ -17,6 +17,7 @@ pub(super) const MINISTRAL3: Architecture = Architecture {
 };
 
 fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
+    reader.need_rotation()?;
     let mut model = reader.llama_like(&Defaults {
         vocab: 131072,
         hidden: 4096,
@@ -27,7 +28,7 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         head_dim: Some(128),
         max_positions: 262144,
         norm_epsilon: 1e-5,
-        theta: 1_000_000.0,
+        theta: 10_000.0,
         tied_head: false,
     })?;
     model.sliding_window = reader.window(&model, reader.window_size(None)?, |_| true);

@@ -1,9 +1,10 @@
 //! What configurations say of mixtures of experts, where several architectures say it alike.
 
+use qsf_format::printable::quote;
 use qsf_format::{ExpertGroups, Experts, ModelConfig, RouterScore, SharedExperts};
 
 use super::architecture::Reader;
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 
 /// What a configuration class takes for fields of the mixture of Qwen that are not there.
 pub struct ExpertDefaults {
@@ -55,11 +56,7 @@ impl Reader<'_> {
         let ffn = self.dimension(&["moe_intermediate_size"], ffn)?;
         let shared = fields.u32("n_shared_experts")?.unwrap_or(shared);
         let scale = fields.f32("routed_scaling_factor")?.filter(|&scale| scale != 1.0);
-        let groups = ExpertGroups {
-            count: fields.u32("n_group")?.unwrap_or(1),
-            used: fields.u32("topk_group")?.unwrap_or(1),
-            best: 2,
-        };
+        let groups = [fields.u32("n_group")?.unwrap_or(1), fields.u32("topk_group")?.unwrap_or(1)];
         Ok(Some(Experts {
             count: self.dimension(&["n_routed_experts", "num_local_experts"], count)?,
             used: self.dimension(&["num_experts_per_tok"], used)?,
@@ -68,11 +65,41 @@ impl Reader<'_> {
             dense_layers: (0..first).collect(),
             score: RouterScore::Sigmoid,
             choice_bias: true,
-            groups: (groups.count != 1).then_some(groups),
+            groups: self.expert_groups(groups[0], groups[1], 2)?,
             weight_scale: scale,
             shared: self.shared_experts(shared, ffn)?,
             ..Experts::default()
         }))
+    }
+
+    /// Layers without experts by `mlp_layer_types`, where the field is there.
+    pub fn dense_layers(&self, layers: u32) -> Result<Option<Vec<u32>>> {
+        let (fields, name) = (self.fields, "mlp_layer_types");
+        let Some(types) = fields.strs(name)? else { return Ok(None) };
+        if types.len() != layers as usize {
+            return Err(fields.wrong(name, format!("one for each of {layers} layers"), types.len()));
+        }
+        let mut dense = Vec::new();
+        for (layer, kind) in (0..).zip(types) {
+            match kind {
+                "dense" => dense.push(layer),
+                "sparse" => {}
+                other => {
+                    let what = format!("feed-forward type {}", quote(other));
+                    return Err(RuntimeError::unsupported(fields.path, what, "supported: dense, sparse"));
+                }
+            }
+        }
+        Ok(Some(dense))
+    }
+
+    /// `count` groups of experts, of which `used` are taken by the sum of their `best` ones. One group is none.
+    pub fn expert_groups(&self, count: u32, used: u32, best: u32) -> Result<Option<ExpertGroups>> {
+        match (count, used) {
+            (1, 1) => Ok(None),
+            (1, _) => Err(self.fields.wrong("topk_group", "1, as experts are in one group", used)),
+            _ => Ok(Some(ExpertGroups { count, used, best })),
+        }
     }
 
     /// `count` shared experts as one of their width together.

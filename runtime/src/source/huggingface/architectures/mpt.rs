@@ -1,6 +1,7 @@
 //! MPT: ALiBi positions, norms without biases.
 
 use qsf_format::TensorKind::*;
+use qsf_format::printable::quote;
 use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig};
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
@@ -62,6 +63,12 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
     if let Some(attention) = fields.object("attn_config", "attn_config.")? {
         let refuse =
             |what: &str, only: &str| RuntimeError::unsupported(fields.path, what.to_owned(), only.to_owned());
+        if let Some(kind) = attention.str("attn_type")?.filter(|kind| *kind != "multihead_attention") {
+            return Err(refuse(
+                &format!("attn_config.attn_type {}", quote(kind)),
+                "only multihead_attention is",
+            ));
+        }
         if attention.bool("alibi")? == Some(false) {
             return Err(refuse("attn_config.alibi = false", "only true is"));
         }

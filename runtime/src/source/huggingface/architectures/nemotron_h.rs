@@ -4,8 +4,7 @@
 use qsf_format::TensorKind::*;
 use qsf_format::printable::quote;
 use qsf_format::{
-    ExpertGroups, Experts, HalfLayers, ModelConfig, NormConfig, NormKind, PositionConfig, RouterScore,
-    SharedExperts,
+    Experts, HalfLayers, ModelConfig, NormConfig, NormKind, PositionConfig, RouterScore, SharedExperts,
 };
 
 use super::architecture::{Architecture, Marks, Reader, SourceConfig};
@@ -185,11 +184,7 @@ fn experts(reader: &Reader<'_>, dense_layers: Vec<u32>) -> Result<Experts> {
     if reader.fields.bool("mlp_bias")? == Some(true) {
         return Err(RuntimeError::unsupported(fields.path, "mlp_bias with experts", "only without biases"));
     }
-    let groups = ExpertGroups {
-        count: fields.u32("n_group")?.unwrap_or(1),
-        used: fields.u32("topk_group")?.unwrap_or(1),
-        best: 2,
-    };
+    let groups = [fields.u32("n_group")?.unwrap_or(1), fields.u32("topk_group")?.unwrap_or(1)];
     Ok(Experts {
         count: reader.dimension(&["n_routed_experts", "num_local_experts"], 8)?,
         used: reader.dimension(&["num_experts_per_tok"], 2)?,
@@ -198,7 +193,7 @@ fn experts(reader: &Reader<'_>, dense_layers: Vec<u32>) -> Result<Experts> {
         dense_layers,
         score: RouterScore::Sigmoid,
         choice_bias: true,
-        groups: (groups.count != 1).then_some(groups),
+        groups: reader.expert_groups(groups[0], groups[1], 2)?,
         weight_scale: fields.f32("routed_scaling_factor")?.filter(|&scale| scale != 1.0),
         shared: Some(SharedExperts {
             ffn: reader.dimension(&["moe_shared_expert_intermediate_size"], 7688)?,

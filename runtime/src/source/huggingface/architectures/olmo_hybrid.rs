@@ -8,6 +8,7 @@ use super::gated_delta::delta_layers;
 use super::names::{ATTENTION, GATED_FFN, IGNORED, MODEL, OUTPUT_BIAS, QK_NORMS, QKV_BIASES};
 use super::reader::Defaults;
 use crate::error::{Result, RuntimeError};
+use crate::model_dir::Fields;
 use crate::source::mapping::{Form, NameRule, NameTable, formed, join_rules, rows};
 
 pub(super) const OLMO_HYBRID: Architecture = Architecture {
@@ -72,9 +73,10 @@ fn config(reader: &Reader<'_>) -> Result<SourceConfig> {
         return Err(RuntimeError::unsupported(fields.path, what, "supported: silu"));
     }
     model.qk_norm = Some(QkNorm::Projection);
+    // Not rotated where the base is there as null; where it is not there, transformers has one.
     let nested = fields.object("rope_parameters", "rope_parameters.")?;
-    let has_theta = nested.and_then(|rope| rope.get("rope_theta")).or(fields.get("rope_theta"));
-    if has_theta.is_none_or(|theta| theta.is_null()) {
+    let theta = |fields: Fields<'_>| fields.map.get("rope_theta").map(serde_json::Value::is_null);
+    if nested.and_then(theta).or(theta(fields)) == Some(true) {
         model.position = PositionConfig::unrotated(model.layers);
     }
     let layers = delta_layers(reader, model.layers)?;

@@ -58,6 +58,15 @@ impl Reader<'_> {
             return self.dimension(&names, default);
         }
         let widths = self.fields.u32s(names[0])?.unwrap_or_default();
+        if let Some(layers) =
+            self.fields.u32("num_hidden_layers")?.filter(|&layers| layers as usize != widths.len())
+        {
+            return Err(self.fields.wrong(
+                names[0],
+                format!("one for each of {layers} layers"),
+                widths.len(),
+            ));
+        }
         match widths.first() {
             Some(first) if widths.iter().all(|width| width == first) => Ok(*first),
             _ => {
@@ -140,6 +149,15 @@ impl Reader<'_> {
                 Err(RuntimeError::unsupported(self.fields.path, format!("{name} = {value}"), &advice))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses a configuration without rotary parameters, for which transformers has a scaling of its own.
+    pub fn need_rotation(&self) -> Result<()> {
+        let said = |name| self.fields.get(name).is_some_and(serde_json::Value::is_object);
+        match said("rope_parameters") || said("rope_scaling") {
+            true => Ok(()),
+            false => Err(self.fields.wrong("rope_parameters", "how positions are rotated", "no such field")),
         }
     }
 

@@ -126,6 +126,11 @@ fn what_is_not_done_is_refused_by_name() {
         ("phimoe", "num_experts_per_tok", json!(1), "num_experts_per_tok = 1"),
         ("bitnet", "quantization_config", bitnet("online"), "quantization_mode \"online\""),
         ("ministral", "layer_types", json!(["chunked_attention", "full_attention"]), "chunked_attention"),
+        ("mimo_v2_flash", "mlp_layer_types", json!(["dense", "mlp"]), "feed-forward type \"mlp\""),
+        ("kimi_linear", "mlp_layer_types", json!(["dense", "mlp"]), "feed-forward type \"mlp\""),
+        ("glm4_moe_lite", "mlp_layer_types", json!(["dense", "mlp"]), "feed-forward type \"mlp\""),
+        ("ernie4_5_moe", "moe_norm_min", json!(0.1), "moe_norm_min 0.1"),
+        ("mpt", "attn_config", json!({"attn_type": "multiquery_attention"}), "\"multiquery_attention\""),
     ] {
         let error = sample(model_type).with(field, value).open().unwrap_err();
         assert_says(&error.to_string(), &[says]);
@@ -152,11 +157,40 @@ fn numbers_that_contradict_each_other_are_refused_by_name() {
         ("codegen", "n_embd", json!(10), "n_embd"),
         ("phimoe", "router_jitter_noise", json!(0.0), "experts margin"),
         ("ernie4_5_moe", "moe_layer_interval", json!(0), "moe_layer_interval"),
+        ("dots1", "topk_group", json!(2), "topk_group: expected 1"),
+        ("glm4_moe_lite", "topk_group", json!(2), "topk_group: expected 1"),
+        ("gemma3n_text", "intermediate_size", json!([12]), "intermediate_size: expected one for each of 2"),
+        ("gpt_oss", "rope_parameters", json!(null), "rope_parameters: expected how positions are rotated"),
+        ("apertus", "rope_scaling", json!(null), "rope_parameters: expected how positions are rotated"),
+        ("ministral3", "rope_parameters", json!(null), "rope_parameters: expected how positions are rotated"),
+        ("mistral4", "rope_parameters", json!(null), "rope_parameters: expected how positions are rotated"),
     ] {
         let error = sample(model_type).with(field, value).open().unwrap_err();
         assert_says(&error.to_string(), &[says]);
         assert_eq!(error.failure(), Failure::BadInput, "{error}");
     }
+}
+
+/// As in the configuration classes of transformers.
+#[test]
+fn what_is_not_said_is_what_transformers_takes() {
+    let experts = |model: TinyModel| model.open().unwrap().config().experts.clone().unwrap();
+    assert!(!experts(sample("dots1")).normalize_weights);
+    assert!(experts(sample("dots1").with("norm_topk_prob", json!(true))).normalize_weights);
+    assert!(experts(sample("glm4_moe")).normalize_weights);
+    let bases = |model: TinyModel| match model.open().unwrap().config().position.clone() {
+        PositionConfig::Rope { theta, sliding_theta, unrotated_layers, .. } => {
+            (theta, sliding_theta, unrotated_layers.len())
+        }
+        other => panic!("{other:?}"),
+    };
+    let by_type =
+        json!({"full_attention": {"rope_theta": 7e5}, "sliding_attention": {"rope_type": "default"}});
+    assert_eq!(bases(sample("gemma3_text").with("rope_parameters", by_type)), (7e5, Some(1e4), 0));
+    let rope = json!({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 8});
+    assert_eq!(bases(sample("ministral3").with("rope_parameters", rope)), (1e4, None, 0));
+    assert_eq!(bases(sample("olmo_hybrid")).2, 2, "the base is null");
+    assert_eq!(bases(sample("olmo_hybrid").with("rope_parameters", json!(null))), (1e4, None, 0));
 }
 
 #[test]
@@ -199,7 +233,7 @@ fn gemma_3n_with_lists_for_all_layers() {
         ("altup_correct_scale", json!(false), "altup_correct_scale = false is not"),
         ("activation_sparsity_pattern", json!([0.5]), "one number for each of 30 layers"),
         ("activation_sparsity_pattern", json!(vec![1.0; 30]), "below 1"),
-        ("intermediate_size", json!([8192, 4096]), "several widths"),
+        ("intermediate_size", json!([vec![8192; 29], vec![4096]].concat()), "several widths"),
     ] {
         let mut other = whole.clone();
         other["text_config"][field] = value;
@@ -287,6 +321,7 @@ fn kimi_linear_in_the_spelling_of_the_hub() {
         ("hidden_act", json!("gelu"), "hidden_act"),
         ("mlp_layer_types", json!(["dense"]), "one for each of 8 layers"),
         ("linear_attn_config", json!({"kda_layers": [0]}), "counted from 1"),
+        ("topk_group", json!(2), "topk_group: expected 1"),
     ] {
         let mut other = whole.clone();
         other[field] = value;

@@ -56,7 +56,7 @@ pub(super) fn samples() -> Vec<TinyModel> {
             &[LLAMA_NORMS, NORM_BIASES, LLAMA_ATTENTION, QKV_BIASES, LLAMA_FFN],
         ),
         of("ministral", json!({}), LLAMA_MODEL, PLAIN),
-        of("ministral3", json!({}), LLAMA_MODEL, PLAIN),
+        of("ministral3", json!({"rope_parameters": {"rope_theta": 1e6}}), LLAMA_MODEL, PLAIN),
         gpt_oss(),
         of("arcee", json!({}), LLAMA_MODEL, &[LLAMA_NORMS, LLAMA_ATTENTION, &LLAMA_FFN[1..]]),
         of(
@@ -222,7 +222,10 @@ fn gpt_oss() -> TinyModel {
         ("mlp.experts.down_proj", &[2, 12, 8]),
         ("mlp.experts.down_proj_bias", &[2, 8]),
     ];
-    let fields = json!({"num_local_experts": 2, "num_experts_per_tok": 1, "attention_bias": true});
+    let fields = json!({
+        "num_local_experts": 2, "num_experts_per_tok": 1, "attention_bias": true,
+        "rope_parameters": {"rope_theta": 150000.0, "rope_type": "default"},
+    });
     of("gpt_oss", fields, LLAMA_MODEL, &[LLAMA_NORMS, LLAMA_ATTENTION, QKV_BIASES, experts])
 }
 
@@ -245,7 +248,7 @@ fn apertus() -> TinyModel {
         ("mlp.act_fn.alpha_n", &[1]),
     ];
     let layer = [LLAMA_ATTENTION, HEAD_NORMS, &LLAMA_FFN[1..], others];
-    of("apertus", json!({}), LLAMA_MODEL, &layer)
+    of("apertus", json!({"rope_scaling": {"type": "default"}}), LLAMA_MODEL, &layer)
 }
 
 fn minimax_m2() -> TinyModel {

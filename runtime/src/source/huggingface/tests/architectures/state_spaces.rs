@@ -231,6 +231,7 @@ fn layers_of_one_part_that_are_not_known_or_contradict_each_other_are_refused_by
         ("moe_latent_size", json!(4), "moe_latent_size"),
         ("mlp_bias", json!(true), "mlp_bias"),
         ("num_experts_per_tok", json!(3), "used is 3"),
+        ("topk_group", json!(2), "topk_group: expected 1"),
         ("n_routed_experts", json!(3), "expected shape [3, 8]"),
     ] {
         assert_says(&experts().with(field, value).refusal(), &[says]);
