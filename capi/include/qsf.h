@@ -273,8 +273,8 @@ qsf_status qsf_generate(const qsf_model *model,
 
 /*
  Opens and loads a model: a QSF file, a HuggingFace directory or a GGUF file. Every byte that is used is checked first. Options are
- those of qsf-run: "threads", "ram_budget", "ctx_size", "kv_type", "kv_window", "activations", "quality", "head",
- "early_exit"; options may be NULL. The model is to be freed by qsf_model_free.
+ those of qsf-run: "threads", "ram_budget", "huge_pages", "ctx_size", "kv_type", "kv_window", "activations", "quality",
+ "head", "early_exit"; options may be NULL. The model is to be freed by qsf_model_free.
  */
 qsf_status qsf_model_open(const char *path,
                           const qsf_options *options,

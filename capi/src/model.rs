@@ -43,8 +43,8 @@ pub struct qsf_model_info {
 }
 
 /// Opens and loads a model: a QSF file, a HuggingFace directory or a GGUF file. Every byte that is used is checked first. Options are
-/// those of qsf-run: "threads", "ram_budget", "ctx_size", "kv_type", "kv_window", "activations", "quality", "head",
-/// "early_exit"; options may be NULL. The model is to be freed by qsf_model_free.
+/// those of qsf-run: "threads", "ram_budget", "huge_pages", "ctx_size", "kv_type", "kv_window", "activations", "quality",
+/// "head", "early_exit"; options may be NULL. The model is to be freed by qsf_model_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qsf_model_open(
     path: *const c_char,

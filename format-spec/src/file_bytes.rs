@@ -3,15 +3,14 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use memmap2::Mmap;
-
 use crate::error::{Damage, Origin};
+use crate::file_map::FileMap;
 
 /// The bytes of a whole file.
 #[derive(Debug, Clone)]
 pub enum FileBytes {
     /// Mapped read-only.
-    Mapped(Arc<Mmap>),
+    Mapped(Arc<FileMap>),
     /// In memory.
     Memory(Arc<Vec<u8>>),
 }
@@ -31,21 +30,9 @@ impl FileBytes {
     /// Tells the system that the bytes from `start` to `end` are not needed soon, so that reading a large file from front to
     /// back takes no memory to speak of. The bytes stay readable.
     pub(crate) fn release(&self, start: u64, end: u64) {
-        #[cfg(unix)]
         if let FileBytes::Mapped(map) = self {
-            // Inwards to whole pages: the call rounds outwards, and would drop parts of the neighbours. Which page size
-            // the system has is not known here; this is a multiple of all that are in use.
-            const PAGES: u64 = 64 << 10;
-            let (start, end) = (start.next_multiple_of(PAGES) as usize, (end / PAGES * PAGES) as usize);
-            if start < end && end <= map.len() {
-                // SAFETY: pages of a read-only map of a file are read from the file again when they are touched next.
-                let _ = unsafe {
-                    map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
-                };
-            }
+            map.release(start as usize..end as usize);
         }
-        #[cfg(not(unix))]
-        let _ = (start, end);
     }
 }
 

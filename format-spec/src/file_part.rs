@@ -171,7 +171,7 @@ impl Ahead {
 mod tests {
     use super::*;
     use crate::chunk::Compression;
-    use memmap2::Mmap;
+    use crate::file_map::FileMap;
     use std::sync::Arc;
 
     /// Bytes in a mapped file: a part of several pieces with a table before its chunks.
@@ -186,8 +186,7 @@ mod tests {
         let all: Vec<u8> = (0..3 * PIECE + 12_345).map(|i| ((i * i) >> 7) as u8).collect();
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&path, &all).unwrap();
-        // SAFETY: nobody else knows the file.
-        let map = unsafe { Mmap::map(&File::open(&path).unwrap()) }.unwrap();
+        let map = FileMap::new(&File::open(&path).unwrap()).unwrap();
         let part = 4096..all.len() - 77;
         let mut at = part.start + 320;
         let mut chunks = Vec::new();

@@ -74,9 +74,12 @@ mod error;
 mod exits;
 mod failure;
 mod file_bytes;
+mod file_map;
 mod file_part;
 mod file_size;
 mod header;
+#[cfg(target_os = "linux")]
+mod huge_pages;
 mod human_bytes;
 mod layer_index;
 mod layout;
@@ -86,6 +89,7 @@ mod outliers;
 mod outline;
 #[cfg(test)]
 mod page_examples;
+mod page_size;
 pub mod panels;
 mod partial_dir;
 mod partial_file;
@@ -120,6 +124,7 @@ pub use error::{Damage, FormatError};
 pub use exits::{EarlyExits, LayerExit};
 pub use failure::Failure;
 pub use file_bytes::{FileBytes, RawBytes};
+pub use file_map::{FileMap, copied_file_bytes};
 pub use file_size::FileParts;
 pub use header::{FileHeader, HEADER_BYTES, HeaderArchitecture, MIXED, NO_TOKEN, VERSION};
 pub use human_bytes::human_bytes;
@@ -134,6 +139,7 @@ pub use model_config::{
 };
 pub use outliers::{MAX_OUTLIER_COLS, OutlierTable, Outliers};
 pub use outline::Outline;
+pub use page_size::HUGE_PAGE;
 pub use partial_dir::PartialDir;
 pub use partial_file::{PartialFile, abandon_partial_files};
 pub use partial_files::PartialFiles;

@@ -203,6 +203,7 @@ class Model:
         verbose: bool = False,
         threads: int | None = None,
         ram_budget: str | float | None = None,
+        huge_pages: Literal["auto", "off"] | None = None,
         ctx_size: int | None = None,
         kv_type: str | None = None,
         kv_window: int | None = None,

@@ -73,6 +73,7 @@ def test_texts_of_a_model_within_a_budget_wait_for_each_other(demo):
 @pytest.mark.parametrize("options, flags", [
     ({"kv_type": "4bit"}, ["--kv-type", "4bit"]),
     ({"activations": "f32"}, ["--activations", "f32"]),
+    ({"huge_pages": "off"}, ["--huge-pages", "off"]),
 ])
 def test_options_are_those_of_the_program(demo, program, options, flags):
     path = demo / "demo-1m-4bit.qsf"

@@ -51,6 +51,7 @@ pub mod gguf;
 pub mod gpu;
 pub mod grouped;
 mod guard;
+mod huge_pages;
 pub mod linear;
 mod mapped;
 pub mod memory;
@@ -82,6 +83,7 @@ pub use decoder::{
     Routing, Section, StateBytes, alibi_slopes, query_factor, skipped_layers,
 };
 pub use error::{Result, RuntimeError, megabytes};
+pub use huge_pages::HugePages;
 pub use part::WorkPart;
 pub use runner::{Runner, Sequence};
 pub use tokenizer::{TokenStream, Tokenizer};

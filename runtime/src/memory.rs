@@ -1,7 +1,9 @@
 //! Memory whose size a file or a user decides: refused rather than aborted on. And how much there is, and is in use.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use qsf_format::copied_file_bytes;
 
 use crate::error::{Result, RuntimeError};
 
@@ -22,25 +24,69 @@ pub fn ask(bytes: u64, what: impl Fn() -> String) -> Result<()> {
 /// Memory that can be had without pushing others out, as Linux says; at most what the control group of this process may have.
 pub fn available() -> Option<u64> {
     let available = kilobytes(Path::new("/proc/meminfo"), "MemAvailable:")?;
-    Some(group_limit().map_or(available, |limit| available.min(limit)))
+    Some(groups().filter_map(|group| group.limit()).fold(available, u64::min))
 }
 
-/// Bytes that the control group of this process may have (cgroups(7), of either version); `None` without a limit.
-fn group_limit() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let limit = |line: &str| -> Option<u64> {
+/// Memory that can be had beside what is in use: as [`available`], and no more than the control group of this process has left.
+pub fn room() -> Option<u64> {
+    Some(groups().filter_map(|group| group.room()).fold(available()?, u64::min))
+}
+
+/// Memory of the machine, as Linux says.
+pub fn total() -> Option<u64> {
+    kilobytes(Path::new("/proc/meminfo"), "MemTotal:")
+}
+
+/// A control group that counts the memory of this process (cgroups(7)): its folder, and names of the files there.
+struct Group {
+    folder: PathBuf,
+    limit: &'static str,
+    in_use: &'static str,
+    /// In `memory.stat`: pages of files that nobody has used lately, which are given up first.
+    idle_cache: &'static str,
+}
+
+/// Those of this process, of either version.
+fn groups() -> impl Iterator<Item = Group> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let found: Vec<Group> = groups.lines().filter_map(Group::of_line).collect();
+    found.into_iter()
+}
+
+impl Group {
+    /// A line of `/proc/self/cgroup`.
+    fn of_line(line: &str) -> Option<Group> {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let file = match controllers {
-            "" => format!("/sys/fs/cgroup{path}/memory.max"),
-            _ if controllers.split(',').any(|name| name == "memory") => {
-                format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")
-            }
+        let (folder, limit, in_use, idle_cache) = match controllers {
+            "" => (format!("/sys/fs/cgroup{path}"), "memory.max", "memory.current", "inactive_file"),
+            _ if controllers.split(',').any(|name| name == "memory") => (
+                format!("/sys/fs/cgroup/memory{path}"),
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_inactive_file",
+            ),
             _ => return None,
         };
-        // No number: no limit.
-        fs::read_to_string(file).ok()?.trim().parse().ok()
-    };
-    groups.lines().filter_map(limit).min()
+        Some(Group { folder: folder.into(), limit, in_use, idle_cache })
+    }
+
+    /// Bytes that it may have; `None` without a limit, which is no number.
+    fn limit(&self) -> Option<u64> {
+        self.number(self.limit)
+    }
+
+    /// Bytes that it has left; `None` without a limit.
+    fn room(&self) -> Option<u64> {
+        let statistics = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
+        let idle =
+            statistics.lines().find_map(|line| line.strip_prefix(self.idle_cache)?.trim().parse().ok());
+        let in_use = self.number(self.in_use)?.saturating_sub(idle.unwrap_or(0));
+        Some(self.limit()?.saturating_sub(in_use))
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
+    }
 }
 
 /// Resident memory of this process now, as Linux says.
@@ -48,9 +94,10 @@ pub fn resident() -> Option<u64> {
     kilobytes(Path::new("/proc/self/status"), "VmRSS:")
 }
 
-/// Anonymous memory of this process now: what is no page of a file. As Linux says.
+/// Anonymous memory of this process now: what is no page of a file, nor a copy of one in its place. As Linux says.
 pub fn anonymous() -> Option<u64> {
-    kilobytes(Path::new("/proc/self/status"), "RssAnon:")
+    let all = kilobytes(Path::new("/proc/self/status"), "RssAnon:")?;
+    Some(all.saturating_sub(copied_file_bytes()))
 }
 
 /// Anonymous memory of the process with this number now, as Linux says.
@@ -61,7 +108,7 @@ pub fn anonymous_of(process: u32) -> Option<u64> {
 /// The most anonymous memory that this process has had, as far as Linux tells: it knows the most resident memory, of which the
 /// pages of files that are resident now are taken away.
 pub fn peak_anonymous() -> Option<u64> {
-    let files = kilobytes(Path::new("/proc/self/status"), "RssFile:")?;
+    let files = kilobytes(Path::new("/proc/self/status"), "RssFile:")?.saturating_add(copied_file_bytes());
     Some(peak_resident()?.saturating_sub(files).max(anonymous()?))
 }
 
@@ -80,4 +127,44 @@ fn kilobytes(file: &Path, field: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_group_has_left_what_it_may_have_and_nobody_uses() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        let group = |line: &str| Group { folder: dir.path().into(), ..Group::of_line(line).unwrap() };
+        for (line, limit, in_use, idle) in [
+            ("0::/user.slice", "memory.max", "memory.current", "inactive_file"),
+            (
+                "4:cpu,memory:/docker/1",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_inactive_file",
+            ),
+        ] {
+            write(limit, "5000\n");
+            write(in_use, "3000\n");
+            assert_eq!((group(line).limit(), group(line).room()), (Some(5000), Some(2000)), "{line}");
+            // Pages of files that nobody needs make room.
+            write("memory.stat", &format!("anon 7\n{idle} 1000\nactive_file 9\n"));
+            assert_eq!(group(line).room(), Some(3000), "{line}");
+            write(in_use, "9000\n");
+            assert_eq!(group(line).room(), Some(0), "{line}");
+            write(limit, "max\n");
+            assert_eq!((group(line).limit(), group(line).room()), (None, None), "{line}");
+        }
+        assert!(Group::of_line("7:blkio:/").is_none() && Group::of_line("").is_none());
+    }
+
+    #[test]
+    fn there_is_no_more_room_than_memory() {
+        if let (Some(room), Some(available), Some(total)) = (room(), available(), total()) {
+            assert!(room <= total && available <= total && room > 0, "{room} {available} {total}");
+        }
+    }
 }

@@ -77,6 +77,11 @@ pub trait Runner: Sync {
         sampler.sample(logits)
     }
 
+    /// Bytes of weights that are in large pages by now ([`HugePages`](crate::HugePages)).
+    fn huge_page_bytes(&self) -> u64 {
+        0
+    }
+
     /// Whether [`Runner::decode`] may leave layers out, depending on the token.
     fn exits_early(&self) -> bool {
         false
@@ -166,6 +171,10 @@ impl Runner for Decoder {
 
     fn logits(&self, state: &mut DecoderState, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
         self.logits(state, rows, out)
+    }
+
+    fn huge_page_bytes(&self) -> u64 {
+        self.model().huge_pages.bytes()
     }
 
     fn exits_early(&self) -> bool {

@@ -13,6 +13,7 @@ use qsf_cpu::Function;
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
 use crate::error::Result;
+use crate::huge_pages::HugePages;
 use crate::linear::Narrow;
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
@@ -40,6 +41,8 @@ pub struct Model {
     pub final_norm: Norm,
     /// `vocab` x `hidden`; the embedding's bytes when tied.
     pub head: Linear,
+    /// The large pages that weights are in.
+    pub huge_pages: HugePages,
 }
 
 /// What each layer gets of a token besides the residual stream.
@@ -305,6 +308,13 @@ impl Model {
             }
         };
         mixer + ffn
+    }
+
+    /// From now on, weights that are used where their file is mapped get into large pages while tokens are decoded.
+    pub fn use_huge_pages(&mut self) {
+        let resident = self.linears().filter_map(|linear| linear.weight.resident());
+        let places = resident.filter_map(|tensor| tensor.native()?.mapped()).collect();
+        self.huge_pages = HugePages::new(places);
     }
 
     /// Whether any matrix is stored in blocks of the file format, so that int8 activations apply.

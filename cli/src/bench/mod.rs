@@ -49,7 +49,7 @@ pub struct BenchArgs {
         num_args = 0..=1,
         default_missing_value = "",
         conflicts_with_all = GENERATION,
-        conflicts_with_all = ["model", "verbose", "activations", "lora", "head", "quality", "early_exit", "kv_type", "ram_budget", "memory_plan", "io"]
+        conflicts_with_all = ["model", "verbose", "activations", "lora", "head", "quality", "early_exit", "kv_type", "ram_budget", "memory_plan", "io", "huge_pages"]
     )]
     pub kernel: Option<String>,
     /// With --bench: lengths of prompts; 0 for none

@@ -19,8 +19,8 @@ use super::{BenchArgs, OutputFormat};
 use crate::compute::ComputeArgs;
 use crate::console::print;
 use crate::model_args::{
-    ActivationArgs, DefaultActivations, DeviceArgs, HeadReport, KvArgs, LayerReport, LoraReport, Runs,
-    ShortcutArgs, ShortcutReport, StreamArgs, Streaming, only_on_cpu,
+    ActivationArgs, DefaultActivations, DeviceArgs, HeadReport, HugePageArgs, KvArgs, LayerReport,
+    LoraReport, Runs, ShortcutArgs, ShortcutReport, StreamArgs, Streaming, only_on_cpu,
 };
 use crate::model_name::model_name;
 use crate::progress::ProgressLine;
@@ -37,6 +37,8 @@ pub struct BenchModel<'a> {
     pub shortcuts: &'a ShortcutArgs,
     /// Within which budget.
     pub stream: &'a StreamArgs,
+    /// In which pages.
+    pub huge_pages: HugePageArgs,
     /// Keys and values.
     pub kv: &'a KvArgs,
     /// What weights are multiplied with.
@@ -75,7 +77,7 @@ pub fn run_bench(
     let mut open = how.stream.open(how.path)?;
     let kv = how.kv.options(open.default_kv()).types;
     let layers = how.shortcuts.layers(open.source())?;
-    let (model, streaming) = open.load(Need {
+    let (mut model, streaming) = open.load(Need {
         whole_head: how.shortcuts.whole_head(),
         skipped: layers.as_ref().map_or_else(Vec::new, |layers| layers.skipped().to_vec()),
         threads: most_threads,
@@ -84,6 +86,7 @@ pub fn run_bench(
     if let Some(streaming) = streaming.as_ref().filter(|_| how.stream.memory_plan) {
         return print_plan(streaming, format);
     }
+    how.huge_pages.apply(&mut model, &open);
     let (model, source) = (Arc::new(model), open.source());
     let decoder = how.decoder(model.clone(), &cpu, cancel)?;
     let (decoder, in_use) = how.shortcuts.apply_with(decoder, source, layers.clone())?;
@@ -109,6 +112,9 @@ pub fn run_bench(
             return report.print(format);
         }
     }
+    // As in a long text. A measured one may be too short for that.
+    model.huge_pages.finish(&cpu);
+    report.huge_page_bytes = model.huge_pages.bytes();
     // Measuring it takes memory that no budget has.
     let has_bandwidth = streaming.is_none() && tests.iter().any(|test| test.kind == TestKind::Decode);
     for threads in counts {
@@ -191,6 +197,7 @@ fn empty_report(
         // By clusters or with early exits, it depends on the token.
         weight_bytes_per_token: (in_use.head.is_none() && !decoder.exits_early())
             .then(|| decoder.bytes_per_token()),
+        huge_page_bytes: 0,
         load_seconds: 0.0,
         cold_load: None,
         streaming: None,

@@ -34,6 +34,8 @@ pub(super) struct BenchReport {
     pub layers_line: Option<String>,
     /// `None` where it depends on the token.
     pub weight_bytes_per_token: Option<u64>,
+    /// Of all weights, those in pages of 2 MiB.
+    pub huge_page_bytes: u64,
     /// As the files were found: mostly in the page cache.
     pub load_seconds: f64,
     pub cold_load: Option<ColdLoad>,
@@ -109,12 +111,13 @@ impl BenchReport {
 
     pub fn text(&self) -> String {
         let mut out = format!(
-            "{}: {}, {} activations, {} KV cache, {}, loaded in {:.2} s\n",
+            "{}: {}, {} activations, {} KV cache, {}{}, loaded in {:.2} s\n",
             self.model,
             if self.device == "cpu" { self.isa } else { &self.device },
             self.activations,
             self.kv_type,
             self.weights_text(),
+            huge_pages_text(self.huge_page_bytes),
             self.load_seconds
         );
         self.lora_lines.iter().chain(&self.layers_line).for_each(|line| out += &format!("{line}\n"));
@@ -271,6 +274,10 @@ impl BenchReport {
             vec!["test", "matrices", "threads", "products", "ms per token", "GB/s", "of bandwidth", "Gmac/s"];
         (!rows.is_empty()).then_some(Sheet { header, text_columns: 2, rows })
     }
+}
+
+fn huge_pages_text(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { format!(" ({} of all in huge pages)", human_bytes(bytes)) }
 }
 
 fn cold_text(cold: &ColdLoad) -> String {

@@ -13,8 +13,8 @@ use qsf_runtime::{Decoder, KvOptions, RuntimeError, Tokenizer};
 
 use crate::compute::ComputeArgs;
 use crate::model_args::{
-    ActivationArgs, DefaultActivations, Device, DeviceArgs, KvArgs, OpenModel, ShortcutArgs, StreamArgs,
-    only_on_cpu,
+    ActivationArgs, DefaultActivations, Device, DeviceArgs, HugePageArgs, KvArgs, OpenModel, ShortcutArgs,
+    StreamArgs, only_on_cpu,
 };
 #[cfg(feature = "gpu")]
 use qsf_runtime::gpu::GpuDecoder;
@@ -43,6 +43,8 @@ pub struct KeptModelArgs {
     shortcuts: ShortcutArgs,
     #[command(flatten)]
     stream: StreamArgs,
+    #[command(flatten)]
+    huge_pages: HugePageArgs,
     #[command(flatten)]
     kv: KvArgs,
 }
@@ -107,7 +109,8 @@ impl KeptModelArgs {
             threads: cpu.threads(),
             compared_with: None,
         };
-        let (model, streaming) = open.load_beside(need, |unknown| in_use(unknown, earlier_peak))?;
+        let (mut model, streaming) = open.load_beside(need, |unknown| in_use(unknown, earlier_peak))?;
+        self.huge_pages.apply(&mut model, &open);
         let decoder = self.activations.decoder(Arc::new(model), cpu, DefaultActivations::Comparable)?;
         let (decoder, _) = self.shortcuts.apply_with(decoder, open.source(), layers)?;
         #[cfg_attr(not(feature = "gpu"), expect(unused_variables, reason = "there is one kind then"))]

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use qsf_format::Failure;
+use qsf_format::{Failure, human_bytes};
 use qsf_runtime::conversation::{Conversation, Ending};
 use qsf_runtime::generate::{Flow, GenerateRequest, Generation, PROMPT_BATCH, StopReason, generate};
 use qsf_runtime::sample::Sampler;
@@ -72,6 +72,7 @@ fn converse<R: Runner>(runner: &R, args: &RunArgs, session: &Session, state: R::
             "activations": runner.activations(),
             "kv_type": session.kv.types.to_string(),
             "streaming": session.streaming.as_ref().map(Streaming::to_json),
+            "huge_page_bytes": runner.huge_page_bytes(),
         });
         session.shortcuts.add_to(&mut value);
         print_json(&document("conversation", value))?;
@@ -167,6 +168,7 @@ fn report<R: Runner>(runner: &R, args: &RunArgs, session: &Session, found: &Gene
             "device": runner.device(),
             "activations": runner.activations(),
             "streaming": streaming.as_ref().map(Streaming::to_json),
+            "huge_page_bytes": runner.huge_page_bytes(),
             "kv_type": kv.types.to_string(),
             "kv_window": kv.keep.map(|keep| keep.positions),
             "kv_policy": kv.keep.map(|keep| keep.policy.name()),
@@ -186,6 +188,10 @@ fn report<R: Runner>(runner: &R, args: &RunArgs, session: &Session, found: &Gene
         let mut out = std::io::stderr();
         if let Some(streaming) = streaming {
             write!(out, "{}", streaming.describe(false))?;
+        }
+        let huge = runner.huge_page_bytes();
+        if huge > 0 {
+            writeln!(out, "{} of weights in huge pages", human_bytes(huge))?;
         }
         writeln!(out, "run by {}", runner.device())?;
         rates.report(prompt, generation, *seed, &mut out)?;

@@ -13,7 +13,7 @@ use super::sampling::SamplingArgs;
 use super::{InteractiveArgs, TokenizeArgs};
 use crate::bench::BenchArgs;
 use crate::compute::ComputeArgs;
-use crate::model_args::{ActivationArgs, DeviceArgs, KvArgs, ShortcutArgs, StreamArgs};
+use crate::model_args::{ActivationArgs, DeviceArgs, HugePageArgs, KvArgs, ShortcutArgs, StreamArgs};
 
 const EXAMPLES: &str = "Examples:
   qsf-run model.qsf -p \"Once upon a time\" -n 64 --temp 0
@@ -85,13 +85,15 @@ pub struct RunArgs {
     #[command(flatten)]
     pub(super) stream: StreamArgs,
     #[command(flatten)]
+    pub(super) huge_pages: HugePageArgs,
+    #[command(flatten)]
     pub(super) kv: KvArgs,
     #[command(flatten)]
     pub(super) tokens: TokenizeArgs,
     #[command(flatten)]
     pub(super) bench: BenchArgs,
     /// Show threads, instruction sets and the kernels chosen for each type
-    #[arg(long, conflicts_with_all = ["model", "measure", "input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "verbose", "activations", "lora", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "device"])]
+    #[arg(long, conflicts_with_all = ["model", "measure", "input", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "verbose", "activations", "lora", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "ram_budget", "memory_plan", "io", "huge_pages", "device"])]
     pub(super) system: bool,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]

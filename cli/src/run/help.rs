@@ -72,7 +72,10 @@ impl Program for RunArgs {
                 ],
             ),
             ("Adapters", &["lora", "no_lora"]),
-            ("Memory", &["ram_budget", "memory_plan", "io", "kv_type", "kv_window", "kv_policy"]),
+            (
+                "Memory",
+                &["ram_budget", "memory_plan", "io", "huge_pages", "kv_type", "kv_window", "kv_policy"],
+            ),
             ("Speed for quality", &["activations", "head", "quality", "early_exit"]),
             ("Tokens", &["tokenize", "no_bos", "no_parse_special"]),
             (

@@ -78,9 +78,9 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
     }
     if let (true, Some(path)) = (args.bench.bench, &args.model) {
         let cancel = cancel_on_interrupt()?;
-        let RunArgs { compute, device, shortcuts, stream, kv, activations, .. } = args;
-        let (device, activations) = (*device, *activations);
-        let how = BenchModel { path, compute, device, shortcuts, stream, kv, activations };
+        let RunArgs { compute, device, shortcuts, stream, kv, activations, huge_pages, .. } = args;
+        let (device, activations, huge_pages) = (*device, *activations, *huge_pages);
+        let how = BenchModel { path, compute, device, shortcuts, stream, huge_pages, kv, activations };
         return run_bench(&args.bench, &how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;

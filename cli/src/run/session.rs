@@ -54,7 +54,7 @@ impl Session {
         let lengths = Lengths::new(args, source.config(), &prompt)?;
         let kv = args.kv.options(open.default_kv());
         let layers = args.shortcuts.layers(open.source())?;
-        let (model, streaming) = open.load(Need {
+        let (mut model, streaming) = open.load(Need {
             context: lengths.context,
             least_context: lengths.least_context,
             batch: lengths.step,
@@ -75,6 +75,7 @@ impl Session {
         {
             tell(&note);
         }
+        args.huge_pages.apply(&mut model, &open);
         // Prompts that share steps give what each gives alone.
         let default = match prompts {
             Some(_) => DefaultActivations::Comparable,

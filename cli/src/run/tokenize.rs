@@ -19,7 +19,7 @@ use crate::model_name::model_name;
 #[command(next_help_heading = "Tokens")]
 pub struct TokenizeArgs {
     /// Print the token ids of -p or -f and stop; MODEL may also be a tokenizer.json, a tokenizer.model or a vocabulary in a GGUF file
-    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "verbose", "device", "threads", "pin", "activations", "lora", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "memory_plan", "io"])]
+    #[arg(long, requires = "input", conflicts_with_all = ["prompt_ids", "measure", "max_tokens", "ctx_size", "temperature", "top_k", "top_p", "min_p", "seed", "verbose", "device", "threads", "pin", "activations", "lora", "head", "quality", "early_exit", "kv_type", "kv_window", "kv_policy", "memory_plan", "io", "huge_pages"])]
     pub tokenize: bool,
     /// With --tokenize: leave out the tokens that the tokenizer itself puts around a text
     #[arg(long, requires = "tokenize")]

@@ -4,12 +4,11 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
-
 use crate::code_tables::CodeTables;
 use crate::directory::{Section, SectionTag, parse_directory};
 use crate::error::{Damage, FormatError};
 use crate::file_bytes::{FileBytes, range_in};
+use crate::file_map::FileMap;
 use crate::file_part::FilePart;
 use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
@@ -47,13 +46,8 @@ impl QsfFile {
             let found = format!("{} bytes", metadata.len());
             return Err(Damage::new("file header", 0, "at least 128 bytes", found).in_file(path));
         }
-        // SAFETY: the map is read-only. That another process truncates or rewrites the file meanwhile cannot be excluded;
-        // docs/security.md says so, and the project's writers only ever rename finished files into place.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| FormatError::io(path, "map", e))?;
-        // Fewer and larger pages, where system and file system have such for files: less translation while all weights stream
-        // by at every token. Only advice: who cannot do it, or will not, maps small pages as ever.
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
+        let map = FileMap::new(&file).map_err(|e| FormatError::io(path, "map", e))?;
+        map.advise_huge();
         Self::parse(path, FileBytes::Mapped(Arc::new(map))).map_err(|damage| damage.in_file(path))
     }
 

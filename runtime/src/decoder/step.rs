@@ -301,6 +301,7 @@ impl Decoder {
         watch: &mut dyn FnMut(usize, &[f32]),
         observer: &mut dyn InputObserver,
     ) -> Result<()> {
+        let began = self.model.huge_pages.before_step(tokens.len());
         state.profile.begin();
         self.embed(state, tokens, self.norm_of_next(0))?;
         state.profile.lap(Section::Elementwise);
@@ -323,6 +324,7 @@ impl Decoder {
             state.decoded.add(layers_run);
         }
         state.caches.advance();
+        self.model.huge_pages.after_step(began, &self.cpu);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use qsf_format::FileMap;
 use qsf_format::printable::quote;
 
 use super::cursor::Cursor;
@@ -35,7 +35,7 @@ pub struct GgufShard {
     /// The file.
     pub path: PathBuf,
     /// All of it.
-    pub map: Arc<Mmap>,
+    pub map: Arc<FileMap>,
 }
 
 /// Whether `path` is a file that begins as GGUF files do.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use qsf_format::FileMap;
 
 use crate::arena::Region;
 
@@ -11,7 +11,7 @@ use crate::arena::Region;
 #[derive(Debug, Clone)]
 pub enum TensorBytes {
     /// In place in a file.
-    Mapped(Arc<Mmap>, Range<usize>),
+    Mapped(Arc<FileMap>, Range<usize>),
     /// Decompressed, transposed or converted.
     Owned(Arc<Vec<u8>>, Range<usize>),
     /// In memory that was set aside for it.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{BlockSize, CodeTables, Layout, QuantType};
+use qsf_format::{BlockSize, CodeTables, FileMap, Layout, QuantType};
 
 use super::bytes::TensorBytes;
 use qsf_cpu::{Isa, decode_panel_row, decode_row};
@@ -57,6 +57,14 @@ impl NativeRows {
     /// All bytes, in the order of the layout.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_slice()
+    }
+
+    /// Where a mapped file has these bytes, where they are used there.
+    pub fn mapped(&self) -> Option<(Arc<FileMap>, Range<usize>)> {
+        match &self.bytes {
+            TensorBytes::Mapped(map, range) => Some((map.clone(), range.clone())),
+            TensorBytes::Owned(..) | TensorBytes::Region(..) => None,
+        }
     }
 
     /// The bytes of the rows `rows`, in the order of the layout.

@@ -8,6 +8,7 @@ use super::{
     PerLayer, PerLayerInputs, Shared,
 };
 use crate::error::{Result, RuntimeError};
+use crate::huge_pages::HugePages;
 use crate::normal::normal_quantile;
 use crate::source::WeightSource;
 use crate::source::adapter::Adapter;
@@ -77,6 +78,7 @@ impl Loader<'_> {
             per_layer: config.per_layer_embedding.map(|_| self.per_layer_inputs()).transpose()?,
             streams: config.streams.map(|streams| self.stream_ends(streams as usize - 1)).transpose()?,
             layers: Vec::new(),
+            huge_pages: HugePages::default(),
             config,
         })
     }

@@ -102,6 +102,7 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
             "device",
             "document",
             "head",
+            "huge_page_bytes",
             "isa",
             "kv_type",
             "layer_selection",

@@ -57,6 +57,7 @@ mod chat;
 mod classify;
 mod clusters;
 mod early_exit;
+mod huge_pages;
 mod imatrix;
 mod interactive;
 mod kv_cache;

@@ -1,7 +1,7 @@
 //! How far ahead of the arithmetic weights are fetched from memory, into the second-level cache.
 //!
 //! What is best depends on the maker (docs/measurements/cpu-kernels.md, "Fetching ahead"): AMD's own prefetching is good,
-//! and what is asked for further ahead takes its place, but not where one thread of a Zen 5 has the memory for itself; Intel's
+//! and what is asked for further ahead takes its place, but not on a Zen 5, least where one thread has the memory for itself; Intel's
 //! stops at the end of each page. Results do not depend on it.
 
 use core::arch::x86_64::__cpuid;
@@ -22,7 +22,7 @@ struct Ahead {
 }
 
 const ON_AMD: Ahead = Ahead { alone: 1024, shared: 1024 };
-const ON_ZEN5: Ahead = Ahead { alone: 8192, shared: 1024 };
+const ON_ZEN5: Ahead = Ahead { alone: 8192, shared: 4096 };
 const ELSEWHERE: Ahead = Ahead { alone: 4096, shared: 4096 };
 
 /// Bytes from what is worked on to what is fetched, for a thread that reads weights alone, or not.

@@ -8,7 +8,6 @@ use super::config;
 use super::store::Store;
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata};
-use crate::mapped::release_pages;
 use crate::source::mapping::{Mapping, MappingRequest};
 use crate::source::shape::check_complete;
 use crate::source::{TensorInfo, WeightSource};
@@ -103,7 +102,7 @@ impl WeightSource for GgufSource {
     fn release(&self, layer: Option<u32>) {
         for name in self.mapping.names_of(layer) {
             if let Some(tensor) = self.store.find(name) {
-                release_pages(&self.store.file().shards[tensor.shard].map, tensor.range.clone());
+                self.store.file().shards[tensor.shard].map.release(tensor.range.clone());
             }
         }
     }

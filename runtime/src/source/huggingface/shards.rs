@@ -6,15 +6,14 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
-use qsf_format::BlockSize;
+use qsf_format::{BlockSize, FileMap};
 use safetensors::Dtype;
 
 use super::pickle;
 use super::plain::{self, PlainRows};
 use super::safetensors_header::{FoundTensor, read_safetensors};
 use crate::error::{Result, RuntimeError};
-use crate::mapped::{map_file, release_pages};
+use crate::mapped::map_file;
 use crate::model_dir::files::{self, FlatJson};
 use crate::model_dir::{Fields, describe};
 use crate::source::mapping::{TensorStore, no_such_tensor};
@@ -67,7 +66,7 @@ pub(in crate::source) struct Shards {
 #[derive(Debug)]
 struct Shard {
     path: PathBuf,
-    map: Arc<Mmap>,
+    map: Arc<FileMap>,
 }
 
 /// A tensor as a file has it.
@@ -269,7 +268,7 @@ impl TensorStore for Shards {
 
     fn release(&self, names: &[&str]) {
         for (shard, range) in self.ranges(names) {
-            release_pages(&self.files[shard].map, range);
+            self.files[shard].map.release(range);
         }
     }
 }

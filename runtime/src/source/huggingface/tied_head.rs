@@ -3,7 +3,6 @@
 //! Some tools save the copy, and some fine-tunings leave a head that was trained apart under a configuration that still
 //! says "tied". transformers 5 compares the two and ties only what is equal; so does this.
 
-use crate::mapped::release_pages;
 use crate::source::mapping::TensorStore;
 use crate::tensor::TensorBytes;
 
@@ -35,7 +34,7 @@ fn same_bytes(a: &TensorBytes, b: &TensorBytes) -> bool {
             let same = a.as_slice()[part.clone()] == b.as_slice()[part.clone()];
             for bytes in [a, b] {
                 if let TensorBytes::Mapped(map, range) = bytes {
-                    release_pages(map, range.start + part.start..range.start + part.end);
+                    map.release(range.start + part.start..range.start + part.end);
                 }
             }
             same
