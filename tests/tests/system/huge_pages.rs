@@ -10,7 +10,7 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::{self, configured_model};
 use qsf_runtime::{Decoder, Model};
 use qsf_tests::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A file with 90 MB of weights, which is enough to be moved.
 fn large_model(dir: &Path) -> PathBuf {
@@ -71,9 +71,9 @@ fn weights_in_large_pages_give_the_same_logits_and_a_program_says_how_many_there
         assert_eq!((&long["huge_page_bytes"], &bench["huge_page_bytes"]), (&json!(0), &json!(0)));
         return;
     }
-    for document in [&long, &bench] {
-        let bytes = document["huge_page_bytes"].as_u64().unwrap();
-        assert!(bytes > 70_000_000, "{document:#}");
-    }
+    // A short answer has time for a part; a measurement moves all before it begins.
+    let moved = |document: &Value| document["huge_page_bytes"].as_u64().unwrap();
+    assert!(moved(&long) > 0, "{long:#}");
+    assert!(moved(&bench) > 70_000_000, "{bench:#}");
     assert!(said.contains("MB of weights in huge pages"), "{said}");
 }
