@@ -115,7 +115,7 @@ impl TextFile {
         Ok(TextFile { file, path: path.to_owned(), hash, offset: 0, pending: Vec::new() })
     }
 
-    /// Opens the text at `path` behind the first end of a line that is at byte `at` or behind it; behind [`PIECE`] bytes without
+    /// Opens the text at `path` behind the first end of a line that is at byte `at` or behind it; behind 64 KiB without
     /// one, in the middle of a line. What is before it is not hashed and need not be UTF-8.
     ///
     /// # Errors

@@ -65,7 +65,8 @@ fn weights_in_large_pages_give_the_same_logits_and_a_program_says_how_many_there
     let bench = program("qsf-run").arg(&path).args("--bench --pp 0 --tg 2 -r 1 -t 1 --json").run().json();
     assert_eq!(long["token_ids"], off["token_ids"]);
     assert_eq!((&off["huge_page_bytes"], &short["huge_page_bytes"]), (&json!(0), &json!(0)));
-    let said = run("-n 64 -v").run().ok().stderr;
+    let Output { code, stderr: said, .. } = run("-n 64 -v").run();
+    assert_eq!(code, 0, "{said}");
     if bytes == 0 {
         eprintln!("not tested further: this system has no large pages, or no memory for them");
         assert_eq!((&long["huge_page_bytes"], &bench["huge_page_bytes"]), (&json!(0), &json!(0)));
