@@ -164,10 +164,15 @@ pub fn tokenize(
                 let (needed, size) = (file.bytes_read(), file.size()?);
                 hash = file.into_hash()?;
                 let whole = reading.tokens.len() < reading.end;
-                if !whole && share >= 2 * STRETCH && size / MUCH_LONGER >= needed {
+                let mut count = share / STRETCH;
+                if is_jsonl(path) {
+                    // Long documents are not all cut behind their first tokens: there are fewer stretches, and longer ones.
+                    count = count.min(reading.part.texts + reading.part.conversations);
+                }
+                if !whole && count >= 2 && size / MUCH_LONGER >= needed {
                     reading.tokens.truncate(begin);
                     (reading.conversations, reading.part) = (before, TextPart::default());
-                    reading.stretches(path, size)?;
+                    reading.stretches(path, size, count)?;
                 }
             }
             CalibrationText::BuiltIn(text) => {
@@ -215,13 +220,13 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Takes stretches of a file of `size` bytes, evenly spread over it.
-    fn stretches(&mut self, path: &Path, size: u64) -> Result<()> {
+    /// Takes `count` stretches of a file of `size` bytes, evenly spread over it.
+    fn stretches(&mut self, path: &Path, size: u64, count: usize) -> Result<()> {
         let (begin, end) = (self.tokens.len(), self.end);
-        let count = (end - begin) / STRETCH;
+        let stretch = (end - begin) / count / STRETCH * STRETCH;
         for i in 0..count {
             // The last has what is left over.
-            self.end = if i + 1 == count { end } else { begin + (i + 1) * STRETCH };
+            self.end = if i + 1 == count { end } else { begin + (i + 1) * stretch };
             let at = (u128::from(size) * i as u128 / count as u128) as u64;
             let file = if i == 0 { TextFile::open(path)? } else { TextFile::open_within(path, at)? };
             if is_jsonl(path) {
@@ -254,8 +259,11 @@ impl Reading<'_> {
     /// Takes as many documents of JSONL as are needed.
     fn lines(&mut self, file: TextFile) -> Result<TextFile> {
         let path = file.path().to_owned();
-        let begin = file.begin();
+        let (begin, cut) = (file.begin(), file.begins_within_a_line());
         let mut lines = Lines::new(file);
+        if cut {
+            lines.next_line()?;
+        }
         while self.tokens.len() < self.end
             && let Some((number, line)) = lines.next_line()?
         {
@@ -442,6 +450,17 @@ mod tests {
             both.parts.iter().map(|part| part.tokens.end).collect::<Vec<_>>(),
             [2 * STRETCH, 5 * STRETCH]
         );
+        // Lines of 96 kB, longer than what is read at once to find their ends; each begins with its letter and goes on with others.
+        let long = |word: &str| {
+            format!("{{\"text\": \"{} {}\"}}\n", "a ".repeat(700), format!("{word} ").repeat(48_000))
+        };
+        let longer: String = ["b", "c"].iter().map(|word| long(word).repeat(12)).collect();
+        let paths_of_long = files(&dir, &[("3.jsonl", &longer)]);
+        let read = tokens_of(&paths_of_long, None, 150_000).unwrap();
+        assert_eq!((read.tokens.len(), read.parts[0].texts), (150_000, 4));
+        let whole_lines = read.tokens.windows(3).filter(|next| next[0] == 3 && next[1..] == [0, 0]).count();
+        assert_eq!(whole_lines, 4, "a stretch begins in the middle of a line");
+        assert!(read.tokens.contains(&1) && read.tokens.contains(&2));
         let broken = lines.replace("\"b b\"", "{b b}");
         std::fs::write(&paths[1], broken).unwrap();
         let error = tokens_of(&paths[1..], None, 3 * STRETCH).unwrap_err().to_string();

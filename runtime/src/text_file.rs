@@ -95,6 +95,8 @@ pub struct TextFile {
     offset: u64,
     /// Bytes that have not: the beginning of a character.
     pending: Vec<u8>,
+    /// Whether it was opened in the middle of a line.
+    cut: bool,
 }
 
 impl TextFile {
@@ -112,7 +114,7 @@ impl TextFile {
     /// As [`TextFile::open`].
     pub fn open_behind(hash: Sha256, path: &Path) -> Result<TextFile> {
         let file = open_bytes(path)?;
-        Ok(TextFile { file, path: path.to_owned(), hash, offset: 0, pending: Vec::new() })
+        Ok(TextFile { file, path: path.to_owned(), hash, offset: 0, pending: Vec::new(), cut: false })
     }
 
     /// Opens the text at `path` behind the first end of a line that is at byte `at` or behind it; behind 64 KiB without
@@ -137,7 +139,7 @@ impl TextFile {
         // Bytes that go on with a character have the two highest bits 10 (RFC 3629).
         let inside = || bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(bytes.len());
         let begin = end.unwrap_or_else(inside);
-        file.offset = at + begin as u64;
+        (file.offset, file.cut) = (at + begin as u64, end.is_none() && !bytes.is_empty());
         file.pending = bytes.split_off(begin);
         Ok(file)
     }
@@ -145,6 +147,11 @@ impl TextFile {
     /// Where in the file the next piece begins.
     pub fn begin(&self) -> u64 {
         self.offset
+    }
+
+    /// Whether it was [opened](TextFile::open_within) in the middle of a line.
+    pub fn begins_within_a_line(&self) -> bool {
+        self.cut
     }
 
     /// Bytes that were read so far, in pieces.
