@@ -1,7 +1,9 @@
 //! Products in bfloat16 by a matrix unit: what attention over many tokens asks of one.
 
-/// Rows of a product, and its columns: two tiles by two.
-pub(crate) const ROWS: usize = 32;
+use crate::lanes::Lanes;
+
+/// Columns of a product.
+pub(crate) const COLUMNS: usize = 32;
 /// Factors that a line has, and so what a step of a product sums up.
 pub(crate) const STEP: usize = 32;
 
@@ -17,14 +19,14 @@ impl RowLine {
 /// Two factors of 16 columns, the first in the low half.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct ColumnLine(pub(crate) [u32; ROWS / 2]);
+pub(crate) struct ColumnLine(pub(crate) [u32; COLUMNS / 2]);
 
 /// The factors of 32 columns for a step: 16 lines for the first 16, then for the others.
 pub(crate) type Columns = [[ColumnLine; STEP / 2]; 2];
 
-pub(crate) const NO_COLUMNS: Columns = [[ColumnLine([0; ROWS / 2]); STEP / 2]; 2];
+pub(crate) const NO_COLUMNS: Columns = [[ColumnLine([0; COLUMNS / 2]); STEP / 2]; 2];
 
-/// Where sums go: to 32 floats for each of 32 rows, which are `stride` floats apart.
+/// Where sums go: to 32 floats for each row, which are `stride` floats apart.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SumsOut {
     pub(crate) start: *mut f32,
@@ -33,13 +35,16 @@ pub(crate) struct SumsOut {
 
 /// A matrix unit. A trait so that all around it is tested on processors without one.
 pub(crate) trait Bf16Unit {
+    /// Rows of a product.
+    const ROWS: usize;
+
     /// Sets the unit up for this thread until the value is dropped.
     ///
     /// # Safety
     /// The processor and the process must be allowed to use the unit; there must be no other value of a unit on this thread.
     unsafe fn new() -> Self;
 
-    /// The products of 32 rows with 32 columns, summed up over all steps of `columns`. Row r has its lines from `rows[r * stride]` on.
+    /// The products of [`Bf16Unit::ROWS`] rows with 32 columns, summed up over all steps of `columns`. Row r has its lines from `rows[r * stride]` on.
     /// Sums are floats, in an order of the unit's own; subnormal factors count as zeros.
     ///
     /// # Panics
@@ -48,6 +53,10 @@ pub(crate) trait Bf16Unit {
     /// # Safety
     /// Behind `out` there must be room for the sums.
     unsafe fn multiply(&mut self, rows: &[RowLine], stride: usize, columns: &[Columns], out: SumsOut);
+
+    /// Sets `lines` to `e^(score - top)` of as many scores, rounded, and returns the sum of what was not rounded. No score is above
+    /// `top`, and what is below `top - 87` may be 0. As exact as bfloat16 asks for, by the unit's own arithmetic.
+    fn weigh(&mut self, scores: &[Lanes], top: f32, lines: &mut [RowLine]) -> f32;
 }
 
 /// The upper half of the nearest bfloat16, ties to even. Not for NaN.
@@ -63,14 +72,16 @@ pub(crate) struct EmulatedBf16;
 
 #[cfg(test)]
 impl Bf16Unit for EmulatedBf16 {
+    const ROWS: usize = 32;
+
     unsafe fn new() -> EmulatedBf16 {
         EmulatedBf16
     }
 
     unsafe fn multiply(&mut self, rows: &[RowLine], stride: usize, columns: &[Columns], out: SumsOut) {
         let factor = |bits: u32| f32::from_bits(bits << 16);
-        for row in 0..ROWS {
-            for column in 0..ROWS {
+        for row in 0..Self::ROWS {
+            for column in 0..COLUMNS {
                 let mut sum = 0.0;
                 for (i, columns) in columns.iter().enumerate() {
                     let line = &rows[row * stride + i].0;
@@ -83,5 +94,15 @@ impl Bf16Unit for EmulatedBf16 {
                 unsafe { *out.start.add(row * out.stride + column) = sum };
             }
         }
+    }
+
+    fn weigh(&mut self, scores: &[Lanes], top: f32, lines: &mut [RowLine]) -> f32 {
+        let mut total = 0.0;
+        for (to, score) in lines.iter_mut().flat_map(|line| &mut line.0).zip(scores.as_flattened()) {
+            let weight = crate::math::exp(score - top);
+            total += weight;
+            *to = (rounded(weight) >> 16) as u16;
+        }
+        total
     }
 }

@@ -66,31 +66,10 @@ pub(super) fn weigh<V: Vector>(
     scores: &mut [Lanes],
 ) -> (f32, f32) {
     let within = Within { queries, chunk };
-    let Attention { softcap, slopes, .. } = *within.queries.attention;
     let seen = within.seen(row, &(0..CHUNK));
     let first = seen.start / LANES;
     let scores = &mut scores[first..seen.end.div_ceil(LANES)];
-    let flat = scores.as_flattened_mut();
-    if let Some(cap) = softcap {
-        for score in flat.iter_mut() {
-            *score = cap * tanh(*score / cap);
-        }
-    }
-    if let Some(&slope) = slopes.get(within.queries.head(row)) {
-        let own = within.queries.seen(row).end - 1;
-        let behind = own as i32 - (within.start() + first * LANES) as i32;
-        for (i, score) in flat.iter_mut().enumerate() {
-            *score -= slope * (behind - i as i32) as f32;
-        }
-    }
-    // What the row does not see, and whatever was computed there.
-    flat[..seen.start % LANES].fill(f32::NEG_INFINITY);
-    flat[seen.end - first * LANES..].fill(f32::NEG_INFINITY);
-    let mut tops = V::splat(f32::MIN);
-    for scores in scores.iter() {
-        tops = tops.or_larger(V::from_lanes(scores));
-    }
-    let top = largest(tops.to_lanes());
+    let top = largest_score::<V>(within, row, first * LANES, seen, scores);
     let mut totals = V::splat(0.0);
     for scores in scores.iter_mut() {
         let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(top)));
@@ -98,6 +77,40 @@ pub(super) fn weigh<V: Vector>(
         totals = totals.add(weights);
     }
     (top, totals.sum())
+}
+
+/// Makes scaled products of a row with the keys from position `first` of a chunk on its scores: minus infinity where it sees
+/// none, whatever was computed there. Returns the largest.
+#[inline(always)]
+pub(super) fn largest_score<V: Vector>(
+    within: Within<'_>,
+    row: usize,
+    first: usize,
+    seen: Range<usize>,
+    scores: &mut [Lanes],
+) -> f32 {
+    let Attention { softcap, slopes, .. } = *within.queries.attention;
+    let flat = scores.as_flattened_mut();
+    if let Some(cap) = softcap {
+        for score in flat.iter_mut() {
+            *score = cap * tanh(*score / cap);
+        }
+    }
+    if !slopes.is_empty() {
+        let slope = slopes[within.queries.head(row)];
+        let own = within.queries.seen(row).end - 1;
+        let behind = own as i32 - (within.start() + first) as i32;
+        for (i, score) in flat.iter_mut().enumerate() {
+            *score -= slope * (behind - i as i32) as f32;
+        }
+    }
+    flat[..seen.start - first].fill(f32::NEG_INFINITY);
+    flat[seen.end - first..].fill(f32::NEG_INFINITY);
+    let mut tops = V::splat(f32::MIN);
+    for scores in scores.iter() {
+        tops = tops.or_larger(V::from_lanes(scores));
+    }
+    largest(tops.to_lanes())
 }
 
 /// The largest of numbers, none of them NaN.

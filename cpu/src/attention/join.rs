@@ -48,6 +48,42 @@ pub(super) fn join<V: Vector>(row: &mut [Lanes], part: &[Lanes]) {
     }
 }
 
+/// Makes `top` the largest score of `row` where it is larger, and its sums relative to that. Returns the largest.
+#[cfg(any(test, target_arch = "x86_64"))]
+#[inline(always)]
+pub(super) fn raise<V: Vector>(row: &mut [Lanes], top: f32) -> f32 {
+    let (old, _) = state(row);
+    if top <= old {
+        return old;
+    }
+    let keep = exp_of_small(V::splat(old - top));
+    for sums in row.iter_mut() {
+        *sums = V::from_lanes(sums).mul(keep).to_lanes();
+    }
+    if let Some(state) = row.last_mut() {
+        state[0] = top;
+    }
+    top
+}
+
+/// Adds weights to those of `row`.
+#[cfg(any(test, target_arch = "x86_64"))]
+#[inline(always)]
+pub(super) fn add_total(row: &mut [Lanes], total: f32) {
+    if let Some(state) = row.last_mut() {
+        state[1] += total;
+    }
+}
+
+/// Adds weighted values to those of `row`.
+#[cfg(any(test, target_arch = "x86_64"))]
+#[inline(always)]
+pub(super) fn add<V: Vector>(row: &mut [Lanes], values: &[Lanes]) {
+    for (sum, values) in row.iter_mut().zip(values) {
+        *sum = V::from_lanes(sum).add(V::from_lanes(values)).to_lanes();
+    }
+}
+
 /// Makes the sum of values of `row` their mean, which is what attention gives, and returns its `dim` values. Every `rotated`
 /// of them are turned back to what they were before they were stored.
 #[inline(always)]

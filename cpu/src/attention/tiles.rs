@@ -4,13 +4,13 @@
 use std::ops::Range;
 
 use super::super::bf16_unit::{
-    Bf16Unit, ColumnLine, Columns, NO_COLUMNS, ROWS, RowLine, STEP as FACTORS, SumsOut, rounded,
+    Bf16Unit, ColumnLine, Columns, NO_COLUMNS, RowLine, STEP as FACTORS, SumsOut, rounded,
 };
 use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::chunk::weigh;
-use super::join::{clear, finish, join, set_state};
+use super::chunk::largest_score;
+use super::join::{add, add_total, clear, finish, raise};
 use super::queries::Queries;
 use super::room::{StepRoom, TileRoom};
 use super::sizes::{CHUNK, STEP};
@@ -19,7 +19,7 @@ use super::tile::{ROW, ROW_LANES};
 use super::within::{Within, steps};
 
 /// Queries of a task: what keys and values are rounded for.
-pub(super) const TASK_ROWS: usize = 256;
+pub(super) const TASK_ROWS: usize = 1024;
 /// Lines of a row of weights: one more than it has, as in [`ROW_LANES`].
 const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
 /// Products of a chunk with keys, and steps of one with values.
@@ -47,16 +47,17 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
         let TileBlock { queries, tokens, room, step, done, finite, mut unit } = self;
         let (dim, count) = (queries.kv.dim(), tokens * queries.heads);
         let (row_lanes, lines) = (queries.kv.columns() + 1, dim.div_ceil(FACTORS));
-        let strips = count.div_ceil(ROWS);
-        grow(&mut room.queries, strips * ROWS * lines, RowLine::ZERO);
+        let strips = count.div_ceil(U::ROWS);
+        grow(&mut room.queries, strips * U::ROWS * lines, RowLine::ZERO);
         grow(&mut room.keys, BLOCKS * lines, NO_COLUMNS);
         grow(&mut room.values, BLOCKS * queries.kv.value_dim().div_ceil(FACTORS), NO_COLUMNS);
-        grow(&mut room.weights, ROWS * WEIGHT_LINES, RowLine::ZERO);
-        let scores = room.scores.lanes((ROWS * ROW_LANES).max(2 * lines));
+        grow(&mut room.weights, U::ROWS * WEIGHT_LINES, RowLine::ZERO);
+        let scores = room.scores.lanes((U::ROWS * ROW_LANES).max(2 * lines));
         // The unit stores two vectors at a time, the last perhaps where the state is then put.
-        let parts = room.parts.lanes(ROWS * row_lanes);
+        let parts = room.parts.lanes(U::ROWS * row_lanes);
         let rows = room.rows.lanes(count * row_lanes);
-        *finite = pack(&queries, count, lines, &mut room.queries, &mut scores[..2 * lines]);
+        let packed = &mut room.queries[..strips * U::ROWS * lines];
+        *finite = pack(&queries, count, lines, packed, &mut scores[..2 * lines]);
         for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
             clear(row, queries.sink(i));
         }
@@ -71,8 +72,8 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
             if !*finite {
                 return;
             }
-            for strip in seeing.start / ROWS..seeing.end.div_ceil(ROWS) {
-                let part = seeing.start.max(strip * ROWS)..seeing.end.min((strip + 1) * ROWS);
+            for strip in seeing.start / U::ROWS..seeing.end.div_ceil(U::ROWS) {
+                let part = seeing.start.max(strip * U::ROWS)..seeing.end.min((strip + 1) * U::ROWS);
                 let all = 0..CHUNK;
                 let (first, last) =
                     (within.seen(part.start, &all).start, within.seen(part.end - 1, &all).end);
@@ -80,31 +81,27 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
                 for block in blocks.clone() {
                     let keys = &room.keys[block * lines..][..lines];
                     let out = sums_out(&mut scores[block * FACTORS / LANES..], ROW_LANES);
-                    // SAFETY: there are 32 rows of scores.
-                    unsafe { unit.multiply(&room.queries[strip * ROWS * lines..], lines, keys, out) };
+                    // SAFETY: there are as many rows of scores.
+                    unsafe { unit.multiply(&room.queries[strip * U::ROWS * lines..], lines, keys, out) };
                 }
-                let mut states = [(0.0, 0.0); ROWS];
-                for (i, state) in states.iter_mut().enumerate() {
-                    let lines = &mut room.weights[i * WEIGHT_LINES..][blocks.clone()];
-                    lines.fill(RowLine::ZERO);
-                    let row = strip * ROWS + i;
+                for (i, lines) in room.weights.chunks_exact_mut(WEIGHT_LINES).take(U::ROWS).enumerate() {
+                    lines[blocks.clone()].fill(RowLine::ZERO);
+                    let row = strip * U::ROWS + i;
                     if part.contains(&row) {
                         let scores = &mut scores[i * ROW_LANES..][..ROW_LANES];
-                        *state = weigh::<V>(&queries, chunk, row, scores);
-                        round_weights(within.seen(row, &all), scores, blocks.start, lines);
+                        let result = &mut rows[row * row_lanes..][..row_lanes];
+                        weigh_row::<V>(within, row, scores, result, lines, &mut unit);
                     }
                 }
                 for columns in 0..row_lanes / 2 {
                     let values = &room.values[columns * BLOCKS..][blocks.clone()];
                     let out = sums_out(&mut parts[columns * FACTORS / LANES..], row_lanes);
-                    // SAFETY: there are 32 rows of parts.
+                    // SAFETY: there are as many rows of parts.
                     unsafe { unit.multiply(&room.weights[blocks.start..], WEIGHT_LINES, values, out) };
                 }
                 for row in part {
-                    let (top, total) = states[row % ROWS];
-                    let part = &mut parts[row % ROWS * row_lanes..][..row_lanes];
-                    set_state(part, top, total);
-                    join::<V>(&mut rows[row * row_lanes..][..row_lanes], part);
+                    let part = &parts[row % U::ROWS * row_lanes..][..row_lanes - 1];
+                    add::<V>(&mut rows[row * row_lanes..], part);
                 }
             }
         }
@@ -137,7 +134,7 @@ fn pack(
 ) -> bool {
     let mut largest = 0;
     let flat = room.as_flattened_mut();
-    for (row, packed) in packed.chunks_exact_mut(lines).take(count.next_multiple_of(ROWS)).enumerate() {
+    for (row, packed) in packed.chunks_exact_mut(lines).enumerate() {
         flat.fill(0.0);
         if row < count {
             let values = &mut flat[..queries.kv.dim()];
@@ -228,16 +225,21 @@ fn pair(first: &Lanes, second: &Lanes, counted: &[u32; LANES], largest: &mut [u3
     line
 }
 
-/// Rounds the weights of the vectors that a row sees some of, whose first line is that of block `first`.
+/// Makes scores of a row weights in `lines`, relative to the largest score of it so far; `result` becomes relative to that, too.
 #[inline(always)]
-fn round_weights(seen: Range<usize>, weights: &[Lanes], first: usize, lines: &mut [RowLine]) {
-    for vector in seen.start / LANES..seen.end.div_ceil(LANES) {
-        let line = lines[vector * LANES / FACTORS - first].0.as_chunks_mut::<LANES>().0;
-        // Made apart, so that it is a register.
-        let mut of_vector = [0; LANES];
-        for (to, weight) in of_vector.iter_mut().zip(&weights[vector]) {
-            *to = (rounded(*weight) >> 16) as u16;
-        }
-        line[vector % (FACTORS / LANES)] = of_vector;
-    }
+fn weigh_row<V: Vector>(
+    within: Within<'_>,
+    row: usize,
+    scores: &mut [Lanes],
+    result: &mut [Lanes],
+    lines: &mut [RowLine],
+    unit: &mut impl Bf16Unit,
+) {
+    let seen = within.seen(row, &(0..CHUNK));
+    let blocks = seen.start / FACTORS..seen.end.div_ceil(FACTORS);
+    let first = blocks.start * FACTORS;
+    let scores = &mut scores[first / LANES..blocks.end * FACTORS / LANES];
+    let top = raise::<V>(result, largest_score::<V>(within, row, first, seen, scores));
+    let total = unit.weigh(scores, top, &mut lines[blocks]);
+    add_total(result, total);
 }

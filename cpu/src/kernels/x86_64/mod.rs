@@ -7,6 +7,7 @@
 //! | `fetch` | how far ahead weights are fetched |
 //! | `tiles`, `tiles_bf16` | the tile unit of AMX, for bytes and for bfloat16 |
 //! | `vectors_bf16` | products in bfloat16 by vector instructions |
+//! | `weights_bf16` | weights of attention in bfloat16 |
 //! | `group` | a group of a panel, unpacked for the tile unit |
 //! | `amx`, `amx_scratch` | the panel product by tiles, and what a thread keeps for it |
 //! | `wide`, `recode` | the product in wide groups, and weights recoded for it |
@@ -25,6 +26,7 @@ mod sse;
 mod tiles;
 mod tiles_bf16;
 mod vectors_bf16;
+mod weights_bf16;
 mod wide;
 mod wide_tiles;
 mod wide_units;

@@ -5,7 +5,9 @@
 use core::arch::asm;
 
 use super::tiles::{Config, release};
-use crate::bf16_unit::{Bf16Unit, Columns, ROWS, RowLine, SumsOut};
+use super::weights_bf16::weigh;
+use crate::bf16_unit::{Bf16Unit, COLUMNS, Columns, RowLine, SumsOut};
+use crate::lanes::Lanes;
 
 /// Bytes and number of the lines of every tile.
 const LINE: usize = 64;
@@ -18,10 +20,13 @@ pub(crate) struct AmxBf16(());
 static CONFIG: Config = Config::new([(LINES, LINE); 8]);
 
 const _: () =
-    assert!(size_of::<RowLine>() == LINE && size_of::<Columns>() == 2 * LINES * LINE && ROWS == 2 * LINES);
+    assert!(size_of::<RowLine>() == LINE && size_of::<Columns>() == 2 * LINES * LINE && COLUMNS == 2 * LINES);
 
 // Tile registers keep their contents from one block to the next: the compiler uses none itself.
 impl Bf16Unit for AmxBf16 {
+    /// Two tiles, by two of columns.
+    const ROWS: usize = 2 * LINES;
+
     #[inline(always)]
     unsafe fn new() -> AmxBf16 {
         // SAFETY: the caller's promise.
@@ -31,7 +36,7 @@ impl Bf16Unit for AmxBf16 {
 
     #[inline(always)]
     unsafe fn multiply(&mut self, rows: &[RowLine], stride: usize, columns: &[Columns], out: SumsOut) {
-        assert!(rows.len() >= (ROWS - 1) * stride + columns.len(), "too few lines");
+        assert!(rows.len() >= (Self::ROWS - 1) * stride + columns.len(), "too few lines");
         // SAFETY: the value proves that tiles may be used and are set up.
         unsafe {
             asm!(
@@ -80,6 +85,12 @@ impl Bf16Unit for AmxBf16 {
                 options(nostack, preserves_flags)
             );
         }
+    }
+
+    #[inline(always)]
+    fn weigh(&mut self, scores: &[Lanes], top: f32, lines: &mut [RowLine]) -> f32 {
+        // SAFETY: the value proves that the processor has the instructions.
+        unsafe { weigh(scores, top, lines) }
     }
 }
 

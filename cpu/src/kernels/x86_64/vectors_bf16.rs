@@ -5,7 +5,9 @@ use core::arch::x86_64::*;
 use core::mem::transmute;
 
 use super::batch::opaque;
-use crate::bf16_unit::{Bf16Unit, ColumnLine, Columns, ROWS, RowLine, STEP, SumsOut};
+use super::weights_bf16::weigh;
+use crate::bf16_unit::{Bf16Unit, ColumnLine, Columns, RowLine, STEP, SumsOut};
+use crate::lanes::Lanes;
 
 /// Rows that are multiplied at a time.
 const AT_ONCE: usize = 8;
@@ -16,6 +18,9 @@ const HALVES: usize = 2;
 pub(crate) struct Avx512Bf16(());
 
 impl Bf16Unit for Avx512Bf16 {
+    /// Their scores stay in the nearest cache.
+    const ROWS: usize = 16;
+
     #[inline(always)]
     unsafe fn new() -> Avx512Bf16 {
         Avx512Bf16(())
@@ -23,10 +28,16 @@ impl Bf16Unit for Avx512Bf16 {
 
     #[inline(always)]
     unsafe fn multiply(&mut self, rows: &[RowLine], stride: usize, columns: &[Columns], out: SumsOut) {
-        assert!(rows.len() >= (ROWS - 1) * stride + columns.len(), "too few lines");
+        assert!(rows.len() >= (Self::ROWS - 1) * stride + columns.len(), "too few lines");
         // SAFETY: the value proves that the processor has the instructions; the lines have just been counted, and the room is the
         // caller's promise.
         unsafe { products(rows.as_ptr(), stride, columns, out) }
+    }
+
+    #[inline(always)]
+    fn weigh(&mut self, scores: &[Lanes], top: f32, lines: &mut [RowLine]) -> f32 {
+        // SAFETY: the value proves that the processor has the instructions.
+        unsafe { weigh(scores, top, lines) }
     }
 }
 
@@ -34,7 +45,7 @@ impl Bf16Unit for Avx512Bf16 {
 /// As for [`Bf16Unit::multiply`]; row r must have its lines from `rows + r * stride` on.
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn products(rows: *const RowLine, stride: usize, columns: &[Columns], out: SumsOut) {
-    for first in (0..ROWS).step_by(AT_ONCE) {
+    for first in (0..Avx512Bf16::ROWS).step_by(AT_ONCE) {
         // SAFETY: the caller's promises; a line of columns is a register.
         unsafe {
             let mut sums = [[_mm512_setzero_ps(); HALVES]; AT_ONCE];
