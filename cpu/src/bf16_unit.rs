@@ -44,15 +44,22 @@ pub(crate) trait Bf16Unit {
     /// The processor and the process must be allowed to use the unit; there must be no other value of a unit on this thread.
     unsafe fn new() -> Self;
 
-    /// The products of [`Bf16Unit::ROWS`] rows with 32 columns, summed up over all steps of `columns`. Row r has its lines from `rows[r * stride]` on.
-    /// Sums are floats, in an order of the unit's own; subnormal factors count as zeros.
+    /// The products of [`Bf16Unit::ROWS`] rows with 32 columns, summed up over all steps of `columns`; with `ADD`, to what is in `out`.
+    /// Row r has its lines from `rows[r * stride]` on. Sums are floats, in an order of the unit's own; subnormal factors count as
+    /// zeros.
     ///
     /// # Panics
     /// When there are fewer lines.
     ///
     /// # Safety
     /// Behind `out` there must be room for the sums.
-    unsafe fn multiply(&mut self, rows: &[RowLine], stride: usize, columns: &[Columns], out: SumsOut);
+    unsafe fn multiply<const ADD: bool>(
+        &mut self,
+        rows: &[RowLine],
+        stride: usize,
+        columns: &[Columns],
+        out: SumsOut,
+    );
 
     /// Sets `lines` to `e^(score - top)` of as many scores, rounded, and returns the sum of what was not rounded. No score is above
     /// `top`, and what is below `top - 87` may be 0. As exact as bfloat16 asks for, by the unit's own arithmetic.
@@ -78,11 +85,19 @@ impl Bf16Unit for EmulatedBf16 {
         EmulatedBf16
     }
 
-    unsafe fn multiply(&mut self, rows: &[RowLine], stride: usize, columns: &[Columns], out: SumsOut) {
+    unsafe fn multiply<const ADD: bool>(
+        &mut self,
+        rows: &[RowLine],
+        stride: usize,
+        columns: &[Columns],
+        out: SumsOut,
+    ) {
         let factor = |bits: u32| f32::from_bits(bits << 16);
         for row in 0..Self::ROWS {
             for column in 0..COLUMNS {
-                let mut sum = 0.0;
+                // SAFETY: the caller's promise.
+                let out = unsafe { &mut *out.start.add(row * out.stride + column) };
+                let mut sum = if ADD { *out } else { 0.0 };
                 for (i, columns) in columns.iter().enumerate() {
                     let line = &rows[row * stride + i].0;
                     for (k, x) in line.iter().enumerate() {
@@ -90,8 +105,7 @@ impl Bf16Unit for EmulatedBf16 {
                         sum += factor(u32::from(*x)) * factor(pair >> (16 * (k % 2)) & 0xFFFF);
                     }
                 }
-                // SAFETY: the caller's promise.
-                unsafe { *out.start.add(row * out.stride + column) = sum };
+                *out = sum;
             }
         }
     }

@@ -75,15 +75,6 @@ pub(super) fn add_total(row: &mut [Lanes], total: f32) {
     }
 }
 
-/// Adds weighted values to those of `row`.
-#[cfg(any(test, target_arch = "x86_64"))]
-#[inline(always)]
-pub(super) fn add<V: Vector>(row: &mut [Lanes], values: &[Lanes]) {
-    for (sum, values) in row.iter_mut().zip(values) {
-        *sum = V::from_lanes(sum).add(V::from_lanes(values)).to_lanes();
-    }
-}
-
 /// Makes the sum of values of `row` their mean, which is what attention gives, and returns its `dim` values. Every `rotated`
 /// of them are turned back to what they were before they were stored.
 #[inline(always)]

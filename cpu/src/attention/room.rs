@@ -33,7 +33,6 @@ pub(super) struct TileRoom {
     /// Of 32 rows.
     pub(super) scores: AlignedFloats,
     pub(super) weights: Vec<RowLine>,
-    pub(super) parts: AlignedFloats,
     /// Results of all rows.
     pub(super) rows: AlignedFloats,
 }

@@ -10,7 +10,7 @@ use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
 use super::chunk::largest_score;
-use super::join::{add, add_total, clear, finish, raise};
+use super::join::{add_total, clear, finish, raise};
 use super::queries::Queries;
 use super::room::{StepRoom, TileRoom};
 use super::sizes::{CHUNK, STEP};
@@ -19,7 +19,7 @@ use super::tile::{ROW, ROW_LANES};
 use super::within::{Within, steps};
 
 /// Queries of a task: what keys and values are rounded for.
-pub(super) const TASK_ROWS: usize = 1024;
+pub(super) const TASK_ROWS: usize = 2048;
 /// Lines of a row of weights: one more than it has, as in [`ROW_LANES`].
 const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
 /// Products of a chunk with keys, and steps of one with values.
@@ -53,13 +53,11 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
         grow(&mut room.values, BLOCKS * queries.kv.value_dim().div_ceil(FACTORS), NO_COLUMNS);
         grow(&mut room.weights, U::ROWS * WEIGHT_LINES, RowLine::ZERO);
         let scores = room.scores.lanes((U::ROWS * ROW_LANES).max(2 * lines));
-        // The unit stores two vectors at a time, the last perhaps where the state is then put.
-        let parts = room.parts.lanes(U::ROWS * row_lanes);
-        let rows = room.rows.lanes(count * row_lanes);
+        let rows = room.rows.lanes(strips * U::ROWS * row_lanes);
         let packed = &mut room.queries[..strips * U::ROWS * lines];
         *finite = pack(&queries, count, lines, packed, &mut scores[..2 * lines]);
         for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
-            clear(row, queries.sink(i));
+            clear(row, if i < count { queries.sink(i) } else { None });
         }
         if !*finite {
             return;
@@ -82,7 +80,7 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
                     let keys = &room.keys[block * lines..][..lines];
                     let out = sums_out(&mut scores[block * FACTORS / LANES..], ROW_LANES);
                     // SAFETY: there are as many rows of scores.
-                    unsafe { unit.multiply(&room.queries[strip * U::ROWS * lines..], lines, keys, out) };
+                    unsafe { unit.multiply::<false>(&room.queries[strip * U::ROWS * lines..], lines, keys, out) };
                 }
                 for (i, lines) in room.weights.chunks_exact_mut(WEIGHT_LINES).take(U::ROWS).enumerate() {
                     lines[blocks.clone()].fill(RowLine::ZERO);
@@ -93,19 +91,19 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
                         weigh_row::<V>(within, row, scores, result, lines, &mut unit);
                     }
                 }
+                let rows = &mut rows[strip * U::ROWS * row_lanes..][..U::ROWS * row_lanes];
                 for columns in 0..row_lanes / 2 {
                     let values = &room.values[columns * BLOCKS..][blocks.clone()];
-                    let out = sums_out(&mut parts[columns * FACTORS / LANES..], row_lanes);
-                    // SAFETY: there are as many rows of parts.
-                    unsafe { unit.multiply(&room.weights[blocks.start..], WEIGHT_LINES, values, out) };
-                }
-                for row in part {
-                    let part = &parts[row % U::ROWS * row_lanes..][..row_lanes - 1];
-                    add::<V>(&mut rows[row * row_lanes..], part);
+                    // Two vectors at a time, the last perhaps the state: that has values of zero.
+                    let out = sums_out(&mut rows[columns * FACTORS / LANES..], row_lanes);
+                    // SAFETY: these are as many rows.
+                    unsafe {
+                        unit.multiply::<true>(&room.weights[blocks.start..], WEIGHT_LINES, values, out);
+                    }
                 }
             }
         }
-        for (row, result) in rows.chunks_exact_mut(row_lanes).enumerate() {
+        for (row, result) in rows.chunks_exact_mut(row_lanes).take(count).enumerate() {
             done(row, finish(result, queries.kv.value_dim(), queries.kv.rotated_values()));
         }
     }

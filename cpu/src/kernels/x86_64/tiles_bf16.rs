@@ -35,18 +35,38 @@ impl Bf16Unit for AmxBf16 {
     }
 
     #[inline(always)]
-    unsafe fn multiply(&mut self, rows: &[RowLine], stride: usize, columns: &[Columns], out: SumsOut) {
+    unsafe fn multiply<const ADD: bool>(
+        &mut self,
+        rows: &[RowLine],
+        stride: usize,
+        columns: &[Columns],
+        out: SumsOut,
+    ) {
         assert!(rows.len() >= (Self::ROWS - 1) * stride + columns.len(), "too few lines");
-        // SAFETY: the value proves that tiles may be used and are set up.
+        // SAFETY: the value proves that tiles may be used and are set up; the room is the caller's promise.
         unsafe {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                options(nostack, preserves_flags, nomem)
-            );
+            if ADD {
+                asm!(
+                    "tileloadd tmm0, [{out} + {stride}]",
+                    "tileloadd tmm1, [{out} + {stride} + 64]",
+                    "tileloadd tmm2, [{others} + {stride}]",
+                    "tileloadd tmm3, [{others} + {stride} + 64]",
+                    out = in(reg) out.start,
+                    others = in(reg) out.start.add(LINES * out.stride),
+                    stride = in(reg) out.stride * size_of::<f32>(),
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    options(nostack, preserves_flags, readonly)
+                );
+            } else {
+                asm!(
+                    "tilezero tmm0",
+                    "tilezero tmm1",
+                    "tilezero tmm2",
+                    "tilezero tmm3",
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    options(nostack, preserves_flags, nomem)
+                );
+            }
         }
         for (i, columns) in columns.iter().enumerate() {
             // SAFETY: as above; the tiles are 16 lines of 64 bytes each, and there are so many.

@@ -27,11 +27,17 @@ impl Bf16Unit for Avx512Bf16 {
     }
 
     #[inline(always)]
-    unsafe fn multiply(&mut self, rows: &[RowLine], stride: usize, columns: &[Columns], out: SumsOut) {
+    unsafe fn multiply<const ADD: bool>(
+        &mut self,
+        rows: &[RowLine],
+        stride: usize,
+        columns: &[Columns],
+        out: SumsOut,
+    ) {
         assert!(rows.len() >= (Self::ROWS - 1) * stride + columns.len(), "too few lines");
         // SAFETY: the value proves that the processor has the instructions; the lines have just been counted, and the room is the
         // caller's promise.
-        unsafe { products(rows.as_ptr(), stride, columns, out) }
+        unsafe { products::<ADD>(rows.as_ptr(), stride, columns, out) }
     }
 
     #[inline(always)]
@@ -44,11 +50,22 @@ impl Bf16Unit for Avx512Bf16 {
 /// # Safety
 /// As for [`Bf16Unit::multiply`]; row r must have its lines from `rows + r * stride` on.
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn products(rows: *const RowLine, stride: usize, columns: &[Columns], out: SumsOut) {
+unsafe fn products<const ADD: bool>(
+    rows: *const RowLine,
+    stride: usize,
+    columns: &[Columns],
+    out: SumsOut,
+) {
     for first in (0..Avx512Bf16::ROWS).step_by(AT_ONCE) {
         // SAFETY: the caller's promises; a line of columns is a register.
         unsafe {
+            let out_of_row = |row: usize| out.start.add((first + row) * out.stride);
             let mut sums = [[_mm512_setzero_ps(); HALVES]; AT_ONCE];
+            if ADD {
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    *sums = [0, 16].map(|column| _mm512_loadu_ps(out_of_row(row).add(column)));
+                }
+            }
             for (i, columns) in columns.iter().enumerate() {
                 let mut pairs = rows.add(first * stride + i).cast::<i32>();
                 let mut lines = columns[0].as_ptr();
@@ -64,10 +81,9 @@ unsafe fn products(rows: *const RowLine, stride: usize, columns: &[Columns], out
                     (lines, pairs) = (lines.add(1), pairs.add(1));
                 }
             }
-            for (row, sums) in (first..).zip(sums) {
-                let out = out.start.add(row * out.stride);
-                _mm512_storeu_ps(out, sums[0]);
-                _mm512_storeu_ps(out.add(16), sums[1]);
+            for (row, sums) in sums.into_iter().enumerate() {
+                _mm512_storeu_ps(out_of_row(row), sums[0]);
+                _mm512_storeu_ps(out_of_row(row).add(16), sums[1]);
             }
         }
     }
