@@ -5,14 +5,14 @@ use std::ops::Range;
 use qsf_format::ModelConfig;
 
 use crate::decoder::{Decoder, DecoderState, KvOptions, LayerCount, MatrixTimes, Profile};
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::progress::Cancel;
 use crate::sample::Sampler;
 use qsf_cpu::Cpu;
 
 /// Runs a model.
 pub trait Runner: Sync {
-    /// State of one sequence.
+    /// State of a sequence, or of several.
     type State: Sequence;
 
     /// The architecture.
@@ -36,6 +36,30 @@ pub trait Runner: Sync {
     /// # Errors
     /// When the model was not made for so many positions, it cannot keep them so, or memory runs out.
     fn state_with(&self, context: usize, batch: usize, kv: KvOptions) -> Result<Self::State>;
+
+    /// [`Runner::state_with`] of so many sequences, with room for `context` positions each, of which at most `batch` come in one step, all
+    /// sequences together. [`Runner::forward_together`] runs them.
+    ///
+    /// # Errors
+    /// As for [`Runner::state_with`], and when several sequences cannot be run at once.
+    fn states(&self, sequences: usize, context: usize, batch: usize, kv: KvOptions) -> Result<Self::State> {
+        if sequences > 1 {
+            return Err(RuntimeError::Request(format!("{}: runs one sequence at a time", self.device())));
+        }
+        self.state_with(context, batch, kv)
+    }
+
+    /// [`Runner::forward`] of tokens of several sequences in one step: of each its number in `state`, and the tokens behind what it has
+    /// seen. The rows of the step are these tokens in this order.
+    ///
+    /// # Errors
+    /// As [`Runner::forward`], and when a sequence comes twice or is not there.
+    fn forward_together(&self, state: &mut Self::State, parts: &[(usize, &[u32])]) -> Result<()> {
+        match parts {
+            [(0, tokens)] => self.forward(state, tokens),
+            _ => Err(RuntimeError::Request(format!("{}: runs one sequence at a time", self.device()))),
+        }
+    }
 
     /// Runs `tokens` through the model, behind what `state` has seen; then [`Runner::logits`] of them can be had.
     ///
@@ -88,7 +112,7 @@ pub trait Runner: Sync {
     }
 }
 
-/// State of one sequence: keys and values, and the activations of one step.
+/// State of a sequence, or of several: keys and values, and the activations of one step.
 pub trait Sequence {
     /// Positions seen so far.
     fn position(&self) -> usize;
@@ -104,6 +128,14 @@ pub trait Sequence {
     /// # Errors
     /// When what is seen from there has been let go. Position 0 can always be gone back to, and a position that is marked.
     fn rewind(&mut self, position: usize) -> Result<()>;
+
+    /// [`Sequence::rewind`] of all sequences, where there are several.
+    ///
+    /// # Errors
+    /// As for [`Sequence::rewind`].
+    fn rewind_all(&mut self, position: usize) -> Result<()> {
+        self.rewind(position)
+    }
 
     /// Makes sure that the present position can be gone back to later, until another one is marked.
     ///
@@ -161,6 +193,14 @@ impl Runner for Decoder {
         self.state_with(context, batch, kv)
     }
 
+    fn states(&self, sequences: usize, context: usize, batch: usize, kv: KvOptions) -> Result<DecoderState> {
+        self.states(sequences, context, batch, kv)
+    }
+
+    fn forward_together(&self, state: &mut DecoderState, parts: &[(usize, &[u32])]) -> Result<()> {
+        self.forward_together(state, parts)
+    }
+
     fn forward(&self, state: &mut DecoderState, tokens: &[u32]) -> Result<()> {
         self.forward(state, tokens)
     }
@@ -197,6 +237,10 @@ impl Sequence for DecoderState {
 
     fn rewind(&mut self, position: usize) -> Result<()> {
         self.rewind(position)
+    }
+
+    fn rewind_all(&mut self, position: usize) -> Result<()> {
+        self.sequences_mut().iter_mut().try_for_each(|cache| cache.truncate(position))
     }
 
     fn mark(&mut self) -> Result<()> {

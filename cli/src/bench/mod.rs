@@ -82,13 +82,15 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
-    /// Every combination: by depth, prompts before decoding.
-    fn tests(&self) -> Result<Vec<Test>> {
+    /// Every combination: by depth, prompts before decoding, and that by numbers of `sequences`.
+    fn tests(&self, sequences: &[usize]) -> Result<Vec<Test>> {
         let mut tests = Vec::new();
         for &depth in &self.depth {
             for (kind, lengths) in [(TestKind::Prompt, &self.pp), (TestKind::Decode, &self.tg)] {
-                let lengths = lengths.iter().filter(|&&tokens| tokens > 0);
-                tests.extend(lengths.map(|&tokens| Test { kind, tokens, depth }));
+                for &tokens in lengths.iter().filter(|&&tokens| tokens > 0) {
+                    let sequences = if kind == TestKind::Decode { sequences } else { &[1] };
+                    tests.extend(sequences.iter().map(|&sequences| Test { kind, tokens, depth, sequences }));
+                }
             }
         }
         if tests.is_empty() {

@@ -43,6 +43,8 @@ pub struct BenchModel<'a> {
     pub kv: &'a KvArgs,
     /// What weights are multiplied with.
     pub activations: ActivationArgs,
+    /// Numbers of sequences that are decoded together.
+    pub sequences: &'a [usize],
 }
 
 impl BenchModel<'_> {
@@ -63,7 +65,12 @@ pub fn run_bench(
     verbose: bool,
     cancel: &Cancel,
 ) -> anyhow::Result<()> {
-    let tests = args.tests()?;
+    let tests = args.tests(how.sequences)?;
+    let several = how.sequences.iter().any(|sequences| *sequences > 1);
+    if several && how.stream.ram_budget.is_some() {
+        let problem = "--sequences: several are not measured with --ram-budget";
+        return Err(RuntimeError::Request(problem.into()).into());
+    }
     let format = args.format_of(json);
     let progress = ProgressLine::default();
     let counts = how.compute.counts()?;
@@ -211,6 +218,9 @@ fn empty_report(
 fn only_on_cpu_of(args: &BenchArgs, how: &BenchModel<'_>) -> Option<&'static str> {
     if args.cold {
         return Some("--cold");
+    }
+    if how.sequences.iter().any(|sequences| *sequences > 1) {
+        return Some("--sequences");
     }
     only_on_cpu(how.stream, how.kv, how.shortcuts, how.activations)
 }

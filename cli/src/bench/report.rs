@@ -70,7 +70,9 @@ impl BenchRow {
     ) -> BenchRow {
         let decode = speed.test.kind == TestKind::Decode;
         let weight_bytes = weight_bytes.filter(|_| decode);
-        let rate = weight_bytes.map(|bytes| speed.tokens_per_second.mean * bytes as f64 / 1e9);
+        // A step reads them once for all sequences.
+        let steps = speed.tokens_per_second.mean / speed.test.sequences as f64;
+        let rate = weight_bytes.map(|bytes| steps * bytes as f64 / 1e9);
         BenchRow {
             name: speed.test.name(),
             threads,
@@ -167,6 +169,7 @@ impl BenchReport {
                 row.threads.to_string(),
                 test.tokens.to_string(),
                 test.depth.to_string(),
+                test.sequences.to_string(),
                 rate.samples.len().to_string(),
                 rate.mean.to_string(),
                 rate.stddev.to_string(),
@@ -186,6 +189,7 @@ impl BenchReport {
             "threads",
             "tokens",
             "depth",
+            "sequences",
             "repetitions",
             "tokens_per_second",
             "stddev",

@@ -172,7 +172,10 @@ impl RunArgs {
     pub(super) fn check_lines(&self) -> Result<()> {
         let (prompts, classify) = (self.many.prompts.is_some(), self.classes.classify.is_some());
         let alone = [
-            (self.many.sequences.is_some() && !prompts, "--sequences: only with --prompts"),
+            (
+                !self.many.sequences.is_empty() && !prompts && !self.bench.bench,
+                "--sequences: only with --prompts or --bench",
+            ),
             (!self.classes.label.is_empty() && !classify, "--label: only with --classify"),
             (
                 self.many.results.is_some() && !prompts && !classify,

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use qsf_runtime::RuntimeError;
+
+use crate::kept_model::DEFAULT_SEQUENCES;
 
 /// Flags of many prompts.
 #[derive(Debug, Clone, Args)]
@@ -14,9 +17,26 @@ pub(super) struct PromptsArgs {
     /// With --prompts or --classify: where these lines go; a run that was stopped goes on behind those that are there
     #[arg(long, value_name = "FILE")]
     pub(super) results: Option<PathBuf>,
-    /// With --prompts: texts that grow at once, at most [default: 64]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(super) sequences: Option<usize>,
+    /// With --prompts: texts that grow at once, at most [default: 64]; with --bench: sequences that are decoded together, a list
+    /// [default: 1]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = at_least_one)]
+    pub(super) sequences: Vec<usize>,
+}
+
+impl PromptsArgs {
+    /// Texts that grow at once at most.
+    pub(super) fn sequences_at_once(&self) -> Result<usize, RuntimeError> {
+        match self.sequences.as_slice() {
+            [] => Ok(DEFAULT_SEQUENCES),
+            [sequences] => Ok(*sequences),
+            _ => Err(RuntimeError::Request("--sequences: a list of several numbers is for --bench".into())),
+        }
+    }
+
+    /// Numbers of sequences that are measured.
+    pub(super) fn sequences_to_measure(&self) -> &[usize] {
+        if self.sequences.is_empty() { &[1] } else { &self.sequences }
+    }
 }
 
 /// `--sequences`.

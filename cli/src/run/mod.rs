@@ -80,7 +80,9 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
         let cancel = cancel_on_interrupt()?;
         let RunArgs { compute, device, shortcuts, stream, kv, activations, huge_pages, .. } = args;
         let (device, activations, huge_pages) = (*device, *activations, *huge_pages);
-        let how = BenchModel { path, compute, device, shortcuts, stream, huge_pages, kv, activations };
+        let sequences = args.many.sequences_to_measure();
+        let how =
+            BenchModel { path, compute, device, shortcuts, stream, huge_pages, kv, activations, sequences };
         return run_bench(&args.bench, &how, args.json, args.verbose, &cancel);
     }
     let cpu = args.compute.start()?;

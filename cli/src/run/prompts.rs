@@ -11,7 +11,7 @@ use super::args::{RunArgs, UNTIL_FULL};
 use super::results::Results;
 use super::session::Session;
 use crate::interrupt::cancel_on_interrupt;
-use crate::kept_model::{BatchRequest, DEFAULT_SEQUENCES, TextRequest};
+use crate::kept_model::{BatchRequest, TextRequest};
 
 /// Continues all prompts, and writes each result as soon as those before it are there.
 pub(super) fn answer_prompts(decoder: Decoder, args: &RunArgs, session: Session) -> anyhow::Result<()> {
@@ -38,7 +38,7 @@ pub(super) fn answer_prompts(decoder: Decoder, args: &RunArgs, session: Session)
         .collect();
     let started = Instant::now();
     let (mut prompt_tokens, mut tokens) = (0, 0);
-    let sequences = args.many.sequences.unwrap_or(DEFAULT_SEQUENCES);
+    let sequences = args.many.sequences_at_once()?;
     model.generate_batch(&requests, sequences, &cancel, &Unwatched, &mut |number, text| {
         prompt_tokens += text.prompt_tokens;
         tokens += text.tokens;

@@ -24,7 +24,7 @@ use super::scratch::{Scratch, with_scratch};
 use super::sizes::CHUNK;
 use super::tile::ROW_LANES;
 #[cfg(any(test, target_arch = "x86_64"))]
-use super::tiles::{TASK_ROWS, TileBlock};
+use super::tiles::{TileBlock, task_rows};
 use crate::memory::OutOfMemory;
 
 /// Most queries that are computed together: what they read from the second-level cache is shared by so many, and their
@@ -205,7 +205,8 @@ impl Cpu {
     ) {
         // Fewer rows a task where there are few tasks.
         let all = (tokens * layer.attention.heads).div_ceil(TASKS_PER_THREAD * self.threads());
-        let rows = all.next_multiple_of(ROWS).min(TASK_ROWS);
+        let most = task_rows(layer.kv.head_dim(), layer.kv.value_dim());
+        let rows = all.next_multiple_of(ROWS).min(most);
         self.for_each_block(layer, tokens, rows, work, |block| {
             // SAFETY: the caller's promise.
             unsafe { self.attend_block_by_unit::<U>(block, out) };

@@ -18,8 +18,9 @@ use super::stored::KEY_LANES;
 use super::tile::{ROW, ROW_LANES};
 use super::within::{Within, steps};
 
-/// Queries of a task: what keys and values are rounded for.
-pub(super) const TASK_ROWS: usize = 2048;
+/// What a task keeps of all of its queries, 2048 of 64 dimensions: that of one chunk of keys after another passes over it, from a
+/// second-level cache of 1 MiB. The more queries, the fewer times are keys and values rounded.
+const TASK_BYTES: usize = 900 << 10;
 /// Lines of a row of weights: one more than it has, as in [`ROW_LANES`].
 const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
 /// Products of a chunk with keys, and steps of one with values.
@@ -39,6 +40,12 @@ pub(super) struct TileBlock<'a, U> {
     /// do not see it.
     pub finite: &'a mut bool,
     pub unit: U,
+}
+
+/// Most queries of a task.
+pub(super) fn task_rows(dim: usize, value_dim: usize) -> usize {
+    let lines = dim.div_ceil(FACTORS) * size_of::<RowLine>();
+    TASK_BYTES / (lines + (value_dim.div_ceil(LANES) + 1) * size_of::<Lanes>())
 }
 
 impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
@@ -80,7 +87,9 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
                     let keys = &room.keys[block * lines..][..lines];
                     let out = sums_out(&mut scores[block * FACTORS / LANES..], ROW_LANES);
                     // SAFETY: there are as many rows of scores.
-                    unsafe { unit.multiply::<false>(&room.queries[strip * U::ROWS * lines..], lines, keys, out) };
+                    unsafe {
+                        unit.multiply::<false>(&room.queries[strip * U::ROWS * lines..], lines, keys, out)
+                    };
                 }
                 for (i, lines) in room.weights.chunks_exact_mut(WEIGHT_LINES).take(U::ROWS).enumerate() {
                     lines[blocks.clone()].fill(RowLine::ZERO);

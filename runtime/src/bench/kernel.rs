@@ -14,8 +14,8 @@ use qsf_cpu::{AlignedFloats, Cpu, Int8Rows, Int8x128Rows, KernelTable};
 
 /// Columns of every matrix.
 const COLS: usize = 2048;
-/// Tokens that are multiplied at a time: decoding, a short prompt, a full step of a long one.
-const TOKENS: [usize; 3] = [1, 64, 512];
+/// Tokens that are multiplied at a time: decoding, that of some sequences together, a short prompt, a full step of a long one.
+const TOKENS: [usize; 4] = [1, 8, 64, 512];
 /// Rows are a multiple of this for each thread: whole panels.
 const ROWS: usize = 16;
 /// Least size of a matrix in memory.
@@ -229,7 +229,7 @@ mod tests {
             |filter: &str| kernel_tests(kernels, filter).iter().map(KernelTest::name).collect::<Vec<_>>();
         assert_eq!(names("4bit/1/"), ["4bit/1/cache", "4bit/1/memory"]);
         let wide = names("/int8-128");
-        assert_eq!(names("").len(), QuantType::ALL.len() * 3 * 2 + wide.len());
+        assert_eq!(names("").len(), QuantType::ALL.len() * 4 * 2 + wide.len());
         assert_eq!(kernels.has_wide(), wide.contains(&"t2/512/cache/int8-128".to_owned()));
         assert_eq!(names("no such"), Vec::<String>::new());
     }

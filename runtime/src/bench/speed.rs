@@ -9,7 +9,7 @@ use crate::error::{Result, RuntimeError};
 use crate::progress::Progress;
 use crate::runner::{Runner, Sequence};
 use crate::sample::{Sampler, SamplerOptions};
-use qsf_cpu::KvTypes;
+use qsf_cpu::{KvTypes, zeros};
 
 /// What is done with the tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -26,31 +26,39 @@ pub enum TestKind {
 pub struct Test {
     /// How tokens are processed.
     pub kind: TestKind,
-    /// Tokens of one repetition.
+    /// Tokens of one repetition, of each sequence.
     pub tokens: usize,
     /// Positions that the context holds already.
     pub depth: usize,
+    /// Sequences that are decoded together, one token of each in a step.
+    pub sequences: usize,
 }
 
 impl Test {
     /// Prompt processing from an empty context.
     pub const fn prompt(tokens: usize) -> Test {
-        Test { kind: TestKind::Prompt, tokens, depth: 0 }
+        Test { kind: TestKind::Prompt, tokens, depth: 0, sequences: 1 }
     }
 
     /// Decoding from an empty context.
     pub const fn decode(tokens: usize) -> Test {
-        Test { kind: TestKind::Decode, tokens, depth: 0 }
+        Test { kind: TestKind::Decode, tokens, depth: 0, sequences: 1 }
     }
 
-    /// The name that llama-bench gives such a test: `pp512`, `tg64 @ d1024`.
+    /// The name that llama-bench gives such a test: `pp512`, `tg64 @ d1024`; of several sequences `tg64 x 8`.
     pub fn name(&self) -> String {
         let kind = match self.kind {
             TestKind::Prompt => "pp",
             TestKind::Decode => "tg",
         };
         let depth = if self.depth > 0 { format!(" @ d{}", self.depth) } else { String::new() };
-        format!("{kind}{}{depth}", self.tokens)
+        let sequences = if self.sequences > 1 { format!(" x {}", self.sequences) } else { String::new() };
+        format!("{kind}{}{sequences}{depth}", self.tokens)
+    }
+
+    /// Tokens of one repetition, of all sequences.
+    const fn all_tokens(&self) -> usize {
+        self.tokens.saturating_mul(self.sequences)
     }
 }
 
@@ -117,7 +125,7 @@ impl Breakdown {
 pub struct MatrixShare {
     /// The matrices that are multiplied together: `2 x 1536x576 n4`.
     pub matrices: String,
-    /// Products for each token that is decoded, or for each step of a prompt and the head.
+    /// Products for each step of decoding, or for all steps of a prompt and the head.
     pub products: u64,
     /// Their time.
     #[serde(flatten)]
@@ -175,19 +183,20 @@ pub fn speed<R: Runner>(
     progress: &dyn Progress,
 ) -> Result<Speed> {
     let SpeedOptions { kv, step, repetitions, explain } = options;
-    if test.tokens == 0 || repetitions == 0 {
-        return Err(RuntimeError::Request(
-            "a measurement needs at least one token and one repetition (-r)".into(),
-        ));
+    if test.all_tokens() == 0 || repetitions == 0 {
+        let problem = "a measurement needs at least one token, one sequence and one repetition (-r)";
+        return Err(RuntimeError::Request(problem.into()));
     }
     // Every repetition goes back to the same position.
     let kv = KvOptions { types: kv, whole: true, keep: None };
-    let state = runner.state_with(test.depth.saturating_add(test.tokens), step, kv)?;
+    let context = test.depth.saturating_add(test.tokens);
+    let state = runner.states(test.sequences, context, step.max(test.sequences), kv)?;
     let vocab = runner.config().vocab;
     // Spread over the vocabulary, the same in every run.
     let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
     let tokens: Vec<u32> = (0..test.depth.max(test.tokens)).map(token).collect();
-    let mut run = Run { runner, state, test, tokens, logits: vec![0.0; vocab as usize] };
+    let logits = zeros(test.sequences.saturating_mul(vocab as usize), "logits")?;
+    let mut run = Run { runner, state, test, tokens, logits };
     progress.begin(&test.name(), (repetitions as u64).saturating_add(1 + u64::from(explain)));
     let result = run.measure(repetitions, explain, progress);
     progress.end();
@@ -207,7 +216,7 @@ impl<R: Runner> Run<'_, R> {
     fn measure(&mut self, repetitions: usize, explain: bool, progress: &dyn Progress) -> Result<Speed> {
         self.fill()?;
         self.once(progress)?;
-        let tokens = self.test.tokens as f64;
+        let tokens = self.test.all_tokens() as f64;
         let disk = disk_bytes_read();
         let mut samples = Vec::new();
         for _ in 0..repetitions {
@@ -236,7 +245,8 @@ impl<R: Runner> Run<'_, R> {
                 }
             }
             if self.test.kind == TestKind::Decode {
-                speed.sampling_ms_per_token = Some(sampling_ms(&self.logits)?);
+                let vocab = self.runner.config().vocab as usize;
+                speed.sampling_ms_per_token = Some(sampling_ms(&self.logits[..vocab])?);
             }
         }
         Ok(speed)
@@ -245,7 +255,9 @@ impl<R: Runner> Run<'_, R> {
     /// The tokens before those that are measured.
     fn fill(&mut self) -> Result<()> {
         for batch in self.tokens[..self.test.depth].chunks(self.state.batch()) {
-            self.runner.forward(&mut self.state, batch)?;
+            for sequence in 0..self.test.sequences {
+                self.runner.forward_together(&mut self.state, &[(sequence, batch)])?;
+            }
         }
         Ok(())
     }
@@ -254,9 +266,9 @@ impl<R: Runner> Run<'_, R> {
     /// tokens before are read again.
     fn go_back(&mut self) -> Result<()> {
         if self.runner.config().recurrent.is_none() || self.test.depth == 0 {
-            return self.state.rewind(self.test.depth);
+            return self.state.rewind_all(self.test.depth);
         }
-        self.state.rewind(0)?;
+        self.state.rewind_all(0)?;
         self.fill()
     }
 
@@ -274,6 +286,13 @@ impl<R: Runner> Run<'_, R> {
                 }
                 runner.logits(state, rows - 1..rows, logits)?;
             }
+            TestKind::Decode if test.sequences > 1 => {
+                for token in tokens.chunks(1) {
+                    let parts: Vec<_> = (0..test.sequences).map(|sequence| (sequence, token)).collect();
+                    runner.forward_together(state, &parts)?;
+                    runner.logits(state, 0..test.sequences, logits)?;
+                }
+            }
             TestKind::Decode => {
                 for &token in tokens {
                     runner.decode(state, token)?;
@@ -288,7 +307,8 @@ impl<R: Runner> Run<'_, R> {
 
     /// Of decoding with a model that may be left early.
     fn layers_per_token(&self) -> Option<f64> {
-        let decodes = self.test.kind == TestKind::Decode && self.runner.exits_early();
+        let decodes = self.test.kind == TestKind::Decode && self.test.sequences == 1;
+        let decodes = decodes && self.runner.exits_early();
         self.state.decoded_layers().mean().filter(|_| decodes)
     }
 }
@@ -318,7 +338,7 @@ fn matrix_share(product: &MatrixTime, test: Test, elapsed: Duration) -> MatrixSh
         matrices: product.name(),
         products: if decodes { product.calls / test.tokens as u64 } else { product.calls },
         time: TimeShare {
-            ms_per_token: nanoseconds / 1e6 / test.tokens as f64,
+            ms_per_token: nanoseconds / 1e6 / test.all_tokens() as f64,
             percent: 100.0 * nanoseconds / elapsed.as_nanos() as f64,
         },
         gb_per_second: decodes.then(|| product.bytes as f64 / nanoseconds),
@@ -351,6 +371,7 @@ mod tests {
     fn tests_are_named_as_llama_bench_names_them() {
         assert_eq!(Test::prompt(512).name(), "pp512");
         assert_eq!(Test { depth: 1024, ..Test::decode(64) }.name(), "tg64 @ d1024");
+        assert_eq!(Test { depth: 9, sequences: 8, ..Test::decode(64) }.name(), "tg64 x 8 @ d9");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The panel product of several tokens; single ones are handed on. Codes and scales of some groups are unpacked once for up to
-//! 128 tokens, into the nearest cache: unpacking in registers would be done again for every few tokens.
+//! 128 tokens, into the nearest cache: unpacking in registers would be done again for every few tokens. For up to 8 tokens a
+//! block is unpacked at a time.
 
 use core::arch::asm;
 use std::mem::MaybeUninit;
@@ -46,7 +47,17 @@ pub(super) unsafe fn matmul<I: PanelIsa, const TILE: usize, const QUANT: u8>(
     // SAFETY: the caller's promises.
     unsafe {
         if task.tokens.len() > 1 {
-            panels::<I, TILE, QUANT>(task, out);
+            let first = task.tokens.start;
+            match task.tokens.len() {
+                2 => few::<I, QUANT, 2>(task, first, out),
+                3 => few::<I, QUANT, 3>(task, first, out),
+                4 => few::<I, QUANT, 4>(task, first, out),
+                5 if TILE == 8 => few::<I, QUANT, 5>(task, first, out),
+                6 if TILE == 8 => few::<I, QUANT, 6>(task, first, out),
+                7 if TILE == 8 => few::<I, QUANT, 7>(task, first, out),
+                8 if TILE == 8 => few::<I, QUANT, 8>(task, first, out),
+                _ => panels::<I, TILE, QUANT>(task, out),
+            }
         } else {
             product::matmul::<I, QUANT>(task, out);
         }
@@ -101,6 +112,51 @@ unsafe fn panels<I: PanelIsa, const TILE: usize, const QUANT: u8>(task: &PanelTa
                     let sum = if Form::<QUANT>::HAS_OFFSET { I::add(acc.a, acc.b) } else { acc.a };
                     I::store(sum, out.start.add((first + t) * out.stride + PANEL_ROWS * p));
                 }
+            }
+        }
+    }
+}
+
+/// Every panel against `T` tokens from `token` on: a block is unpacked when it is multiplied, so that both, and the wait for memory,
+/// overlap.
+///
+/// # Safety
+/// As for [`matmul`]; the task must have these tokens.
+#[inline(always)]
+unsafe fn few<I: PanelIsa, const QUANT: u8, const T: usize>(
+    task: &PanelTask<'_>,
+    token: usize,
+    out: PanelOut,
+) {
+    let n = if Form::<QUANT>::IS_LEARNED { ACT_BLOCK } else { task.block.get() };
+    let panel_bytes = Form::<QUANT>::HEAD_BYTES + task.blocks * Form::<QUANT>::superblock_bytes(n);
+    let levels = Levels::new::<QUANT>(task.tables, I::OFFSET);
+    let per_block = n / ACT_BLOCK;
+    let mut unpacked = [const { MaybeUninit::<Group<I>>::uninit() }; GROUPS];
+    let unpacked = &mut unpacked[..per_block];
+    for p in 0..task.panels {
+        // SAFETY: the task has the panels with their groups and the tokens, and the output room for all of them.
+        unsafe {
+            let panel = task.weights.as_ptr().add(p * panel_bytes);
+            let tokens = Tokens::<T>::new(task, token);
+            let mut acc = [I::splat(0.0); T];
+            let mut acc_b = [I::splat(0.0); T];
+            for first in (0..task.blocks * per_block).step_by(per_block) {
+                if Form::<QUANT>::IS_LEARNED {
+                    unpack_learned::<I, QUANT>(&levels, panel, first, unpacked);
+                } else if n == 64 {
+                    unpack::<I, QUANT>(panel, 64, first, unpacked);
+                } else {
+                    unpack::<I, QUANT>(panel, n, first, unpacked);
+                }
+                for (group, unpacked) in (first..).zip(&*unpacked) {
+                    let unpacked = unpacked.assume_init_ref();
+                    add_group::<I, QUANT, T>(&tokens, group, unpacked, &mut acc, &mut acc_b);
+                }
+            }
+            for t in 0..T {
+                let sum = if Form::<QUANT>::HAS_OFFSET { I::add(acc[t], acc_b[t]) } else { acc[t] };
+                I::store(sum, out.start.add((token + t) * out.stride + PANEL_ROWS * p));
             }
         }
     }
@@ -188,37 +244,56 @@ unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
             (acc[t], acc_b[t]) = (accs[t].a, accs[t].b);
         }
         for (group, unpacked) in (first..).zip(groups) {
-            let Group { codes, a, b } = unpacked.assume_init_ref();
-            let (mut codes, mut quad) = (codes.as_ptr(), 0);
-            let end = opaque(codes.add(QUADS));
-            if Form::<QUANT>::IS_SIGNED {
-                let mut sums = [I::no_ints(); T];
-                while codes != end {
-                    for t in 0..T {
-                        sums[t] = I::dot_signed(sums[t], *codes, tokens.quad(group, quad, t));
-                    }
-                    (codes, quad) = (codes.add(1), quad + 1);
-                }
-                tokens.add_signed::<I, QUANT>(sums, group, *a, &mut acc);
-            } else {
-                let mut dots = [I::no_dots(); T];
-                while codes != end {
-                    for t in 0..T {
-                        dots[t] = I::dot(dots[t], *codes, tokens.quad(group, quad, t));
-                    }
-                    (codes, quad) = (codes.add(1), quad + 1);
-                }
-                let mut sums = [I::no_ints(); T];
-                for t in 0..T {
-                    sums[t] = I::ints(dots[t]);
-                }
-                tokens.add_sums::<I>(sums, group, *a, &mut acc);
-            }
-            tokens.add_offsets::<I, QUANT>(group, *b, &mut acc_b);
+            add_group::<I, QUANT, T>(&tokens, group, unpacked.assume_init_ref(), &mut acc, &mut acc_b);
         }
         for t in 0..T {
             (accs[t].a, accs[t].b) = (acc[t], acc_b[t]);
         }
+    }
+}
+
+/// Adds what an unpacked group, number `group`, gives with `T` tokens.
+///
+/// # Safety
+/// As for [`matmul`]; the tokens must have the group.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
+unsafe fn add_group<I: PanelIsa, const QUANT: u8, const T: usize>(
+    tokens: &Tokens<T>,
+    group: usize,
+    unpacked: &Group<I>,
+    acc: &mut [I::Floats; T],
+    acc_b: &mut [I::Floats; T],
+) {
+    let Group { codes, a, b } = unpacked;
+    // SAFETY: the caller's promises.
+    unsafe {
+        let (mut codes, mut quad) = (codes.as_ptr(), 0);
+        let end = opaque(codes.add(QUADS));
+        if Form::<QUANT>::IS_SIGNED {
+            let mut sums = [I::no_ints(); T];
+            while codes != end {
+                for t in 0..T {
+                    sums[t] = I::dot_signed(sums[t], *codes, tokens.quad(group, quad, t));
+                }
+                (codes, quad) = (codes.add(1), quad + 1);
+            }
+            tokens.add_signed::<I, QUANT>(sums, group, *a, acc);
+        } else {
+            let mut dots = [I::no_dots(); T];
+            while codes != end {
+                for t in 0..T {
+                    dots[t] = I::dot(dots[t], *codes, tokens.quad(group, quad, t));
+                }
+                (codes, quad) = (codes.add(1), quad + 1);
+            }
+            let mut sums = [I::no_ints(); T];
+            for t in 0..T {
+                sums[t] = I::ints(dots[t]);
+            }
+            tokens.add_sums::<I>(sums, group, *a, acc);
+        }
+        tokens.add_offsets::<I, QUANT>(group, *b, acc_b);
     }
 }
 

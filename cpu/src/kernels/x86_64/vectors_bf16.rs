@@ -50,12 +50,7 @@ impl Bf16Unit for Avx512Bf16 {
 /// # Safety
 /// As for [`Bf16Unit::multiply`]; row r must have its lines from `rows + r * stride` on.
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn products<const ADD: bool>(
-    rows: *const RowLine,
-    stride: usize,
-    columns: &[Columns],
-    out: SumsOut,
-) {
+unsafe fn products<const ADD: bool>(rows: *const RowLine, stride: usize, columns: &[Columns], out: SumsOut) {
     for first in (0..Avx512Bf16::ROWS).step_by(AT_ONCE) {
         // SAFETY: the caller's promises; a line of columns is a register.
         unsafe {
