@@ -133,25 +133,32 @@ fn attention(c: &mut Criterion) {
             // Of the last positions.
             let q = activations(positions.min(1024), heads * DIM);
             let mut out = vec![0.0; q.len()];
-            let mut run = |position: usize| {
+            let mut run = |position: usize, by_unit| {
                 let q = black_box(&q[q.len() - (positions - position) * heads * DIM..]);
+                let parameters = Attention { by_unit, ..parameters };
                 cpu.attend(&parameters, &kv, position, q, &mut buffer, &mut out[..q.len()]);
             };
             group.throughput(Throughput::Elements(2 * stored.len() as u64));
             group.bench_function(
                 format!("{types}, {heads} heads of {kv_heads}, one token at {positions}"),
                 |b| {
-                    b.iter(|| run(positions - 1));
+                    b.iter(|| run(positions - 1, false));
                 },
             );
             if positions > 1024 {
                 // A prompt of so many takes seconds.
+                let tokens = 512;
+                let pairs = tokens * (positions - tokens / 2);
+                group.throughput(Throughput::Elements((2 * pairs * heads * DIM) as u64));
+                let name =
+                    format!("{types}, {heads} heads of {kv_heads}, {tokens} tokens by unit at {positions}");
+                group.bench_function(name, |b| b.iter(|| run(positions - tokens, true)));
                 continue;
             }
             let pairs = positions * (positions + 1) / 2;
             group.throughput(Throughput::Elements((2 * pairs * heads * DIM) as u64));
             group.bench_function(format!("{types}, {heads} heads of {kv_heads}, {positions} tokens"), |b| {
-                b.iter(|| run(0));
+                b.iter(|| run(0, false));
             });
         }
     }

@@ -24,7 +24,7 @@ pub struct Attention<'a> {
     /// A score for each head that takes part in the softmax and has no value (arXiv 2309.17453); empty for none.
     pub sinks: &'a [f32],
     /// Whether products are in bfloat16 where the processor has a matrix unit and there are several tokens: an exception from what is
-    /// said above, for sums are in an order of the unit's own.
+    /// said above, for sums are in an order of the unit's own, and weights as exact as bfloat16.
     pub by_unit: bool,
 }
 

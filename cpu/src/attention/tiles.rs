@@ -1,5 +1,6 @@
 //! Several tokens by a matrix unit: what [`super::chunk`] does in floats, with products in bfloat16. Scores and sums of values are
-//! floats, softmax is the same.
+//! floats. Weights are relative to the largest score so far, so that sums grow in place, and are scaled only where a chunk has a
+//! larger one.
 
 use std::ops::Range;
 

@@ -48,6 +48,7 @@ fn check_row(report: &Value, row: &Value) {
             "matrices",
             "name",
             "sampling_ms_per_token",
+            "sequences",
             "threads",
             "tokens",
             "tokens_per_second"
@@ -69,14 +70,18 @@ fn check_row(report: &Value, row: &Value) {
         number(row, "/breakdown/matmul/ms_per_token") + number(row, "/breakdown/head/ms_per_token");
     assert!(of_matrices > 0.0 && of_matrices <= of_parts, "{of_matrices} of {of_parts} ms: {row:#}");
     if row["kind"] == "decode" {
-        let read = |share: &Value| number(share, "/gb_per_second") * number(share, "/ms_per_token") * 1e6;
+        let read = |share: &Value| {
+            number(share, "/gb_per_second") * number(share, "/ms_per_token") * number(row, "/sequences") * 1e6
+        };
         let bytes = matrices.iter().map(read).sum::<f64>() / number(report, "/weight_bytes_per_token");
         assert!((0.9..=1.0).contains(&bytes), "matrices of {bytes} of all bytes: {row:#}");
     }
     if row["kind"] == "decode" {
         let bytes = number(report, "/weight_bytes_per_token");
         let rate = number(row, "/gb_per_second");
-        assert!((rate / (number(row, "/tokens_per_second/mean") * bytes / 1e9) - 1.0).abs() < 1e-9);
+        // All sequences of a step read weights once.
+        let steps = number(row, "/tokens_per_second/mean") / number(row, "/sequences");
+        assert!((rate / (steps * bytes / 1e9) - 1.0).abs() < 1e-9);
         let threads = row["threads"].as_u64().unwrap();
         let all = number(report, &format!("/bandwidth/{}/gb_per_second", threads - 1));
         assert!((number(row, "/bandwidth_share") * all / rate - 1.0).abs() < 1e-9, "{row:#}");
@@ -91,7 +96,9 @@ fn check_row(report: &Value, row: &Value) {
 fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_file(dir.path());
-    let call = program("qsf-run").arg(&model).args("--bench --pp 16,24 --tg 4 -d 0,8 -r 2 -t 1,2 -o json");
+    let call = program("qsf-run")
+        .arg(&model)
+        .args("--bench --pp 16,24 --tg 4 -d 0,8 --sequences 1,3 -r 2 -t 1,2 -o json");
     let report = call.run().json();
     assert_eq!(
         keys(&report),
@@ -131,12 +138,14 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
     let rows = report["rows"].as_array().unwrap();
     let names: Vec<_> =
         rows.iter().map(|row| (row["threads"].as_u64().unwrap(), row["name"].as_str().unwrap())).collect();
-    let tests = ["pp16", "pp24", "tg4", "pp16 @ d8", "pp24 @ d8", "tg4 @ d8"];
+    let tests = ["pp16", "pp24", "tg4", "tg4 x 3", "pp16 @ d8", "pp24 @ d8", "tg4 @ d8", "tg4 x 3 @ d8"];
     let expected: Vec<_> = [1, 2].iter().flat_map(|&threads| tests.map(|test| (threads, test))).collect();
     assert_eq!(names, expected);
     for row in rows {
         check_row(&report, row);
     }
+    let call = program("qsf-run").arg(&model).args("--bench --sequences 2 --ram-budget 100MB");
+    assert!(call.run().stderr.contains("--sequences"), "a budget has no room for several sequences");
     // The older way to ask for it.
     let report = program("qsf-run").arg(&model).args("--bench --pp 16 --tg 0 -r 1 --json").run().json();
     assert_eq!(report["rows"].as_array().unwrap().len(), 1, "0 tokens are not measured");
@@ -150,7 +159,7 @@ fn every_form_of_a_bench_has_a_line_for_each_test() {
     let form = |args: &str| program("qsf-run").arg(&model).args("--bench -r 1").args(args).run().ok().stdout;
     let csv = form("--pp 8 --tg 2 -o csv");
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns, [18, 18, 18], "{csv}");
+    assert_eq!(columns, [19, 19, 19], "{csv}");
     assert!(csv.starts_with("model,isa,test,threads,"), "{csv}");
     let md = form("--pp 8,9 --tg 0 -o md");
     let lines: Vec<&str> = md.lines().collect();

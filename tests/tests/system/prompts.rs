@@ -177,9 +177,17 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
     let output = place.run("--results out.jsonl");
     assert_eq!(output.code, 2, "{}", output.stderr);
     place.write("prompts.jsonl", "{\"prompt\": \"a\"}");
-    for args in
-        ["--sequences 0", "-p a", "--json", "-i", "--tokenize", "--bench", "-n 5000", "--prompt-ids 1"]
-    {
+    for args in [
+        "--sequences 0",
+        "--sequences 2,3",
+        "-p a",
+        "--json",
+        "-i",
+        "--tokenize",
+        "--bench",
+        "-n 5000",
+        "--prompt-ids 1",
+    ] {
         let output = place.run(&format!("{args} --results out.jsonl"));
         assert_eq!(output.code, 2, "{args}: {}", output.stderr);
     }
