@@ -184,7 +184,7 @@ fn may_have_outliers(number: u32) -> bool {
 }
 
 /// The tensor that a number stands for, in words.
-fn name_of(number: u32) -> String {
+pub(crate) fn name_of(number: u32) -> String {
     let layer = Some(number >> 8).filter(|layer| *layer != NO_LAYER);
     TensorKind::from_id(number & 0xFF).map_or_else(
         || UnknownKind { layer, kind_id: number & 0xFF, name: None }.to_string(),

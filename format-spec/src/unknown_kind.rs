@@ -35,11 +35,14 @@ impl UnknownKind {
     /// Those among the tensors of a layer or of the final section, in file order. META lists a tensor of unknown kind under
     /// its name, so the i-th name that is not known belongs to the i-th of them.
     pub fn among(layer: Option<u32>, tensors: &[TensorEntry], meta: Option<&Meta>) -> Vec<UnknownKind> {
-        let is_known = |name: &str| TensorKind::ALL.iter().any(|kind| kind.name() == name);
+        let is_known = |name: &str| {
+            let name = name.split_once('.').map_or(name, |(kind, _)| kind);
+            TensorKind::ALL.iter().any(|kind| kind.name() == name)
+        };
         let records = meta.map_or(&[][..], |meta| &meta.tensors);
         let mut names =
             records.iter().filter(|r| r.layer == layer && !is_known(&r.kind)).map(|r| r.kind.clone());
-        let unknown = tensors.iter().filter(|tensor| tensor.kind.is_none());
+        let unknown = tensors.iter().filter(|tensor| tensor.is_unknown());
         unknown.map(|tensor| UnknownKind { layer, kind_id: tensor.kind_id, name: names.next() }).collect()
     }
 }

@@ -20,7 +20,7 @@ pub struct EmbeddingInfo {
     pub quant: QuantType,
     /// Order of the rows: of every chunk, and so of all together.
     pub layout: Layout,
-    /// Rows: the vocabulary.
+    /// Rows: the vocabulary; of one in parts, those of its first.
     pub rows: u32,
     /// Values per row.
     pub cols: u32,
@@ -60,8 +60,11 @@ impl QsfFile {
         self.check_tabled(quant).map_err(|expected| Damage::new(place, at, expected, quant))?;
         let layout = Layout::parse(layout_id, quant)
             .map_err(|expected| Damage::new(place, at + 1, expected, format!("layout {layout_id}")))?;
+        // Parts in the final section have the other rows.
+        let in_all = self.read_row_parts()?.embedding_rows();
         let expected = (self.header.vocab, self.header.hidden);
-        if (rows, cols) != expected || rows == 0 || cols == 0 {
+        let fits = in_all.map_or(rows == expected.0, |all| all == expected.0 && rows < all);
+        if !fits || cols != expected.1 || rows == 0 || cols == 0 {
             let expected = format!("{} x {} as in the file header", expected.0, expected.1);
             return Err(Damage::new(place, at + 8, expected, format!("{rows} x {cols}")).into());
         }
