@@ -99,11 +99,11 @@ def experts():
     """Stacks of four experts in two to four parts, beside whole ones, in layers compressed by LZ4. Experts of 8 rows are in plain rows."""
     m = llama(layers=2, hidden=32, ffn=8, gated_ffn=True, architecture="mixtral",
               experts={"count": 4, "used": 2, "ffn": 8, "normalize_weights": True})
-    make, layers = Maker(33), []
+    make, layers = Maker(34), []
     stack = lambda parts, rows: [part for part in parts for _ in range(rows)]
     gate = Split(make, 24, stack((0, 0, 1, 0), 8), 32, [(Q4, ROWS), (Q8, ROWS)], 0, [0])
-    up = Split(make, 25, stack((0, 1, 2, 0), 8), 32, [(Q4, ROWS), (F16, ROWS), (Q8, ROWS)], 1, [0])
-    down = Split(make, 26, stack((2, 0, 3, 1), 32), 8, [(N4, PANELS), (Q2, PANELS), (F32, ROWS), (TERNARY, ROWS)], 1, [0, 3])
+    up = Split(make, 25, stack((0, 1, 2, 0), 8), 32, [(Q4, ROWS), (F16, ROWS), (Q8, ROWS)], 1)
+    down = Split(make, 26, stack((2, 0, 3, 1), 32), 8, [(N4, PANELS), (Q2, PANELS), (F32, ROWS), (TERNARY, ROWS)], 1, [3])
     for number, others in ((0, [*gate.tensors, make.tensor(25, 32, 32, Q4), repeat(make, 26, 128, 8, Q8, PANELS, 0)]),
                            (1, [down.tensors[3], repeat(make, 24, 32, 32, Q4, ROWS, 1), *up.tensors, *down.tensors[:3]])):
         of = layer(make, m, Q4, PANELS, number, compression=1 + number)
