@@ -30,9 +30,8 @@ MOST_FLOATS = 4000  # of a tensor with more only the CRC is stored
 def kind_names():
     """The table of section 5."""
     with open(os.path.join(ROOT, "format-spec", "SPEC.md")) as f:
-        rows = re.findall(r"^\| (\d+) \| `(\w+)` \| .* x ", f.read(), re.M)
-    names = {int(kind): name for kind, name in rows}
-    names.update({14: "q_norm", 15: "k_norm"})
+        section = f.read().split("\n## 5 ")[1].split("\n### ")[0]
+    names = {int(kind): name for kind, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", section, re.M)}
     names.update({256 * p + kind: f"{names[kind]}.{p}" for kind in (24, 25, 26, 66, 69) for p in (1, 2, 3)})
     return lambda kind: names.get(kind) or UNKNOWN.get(kind, f"new_{kind}")
 
