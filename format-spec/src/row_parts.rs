@@ -105,6 +105,14 @@ impl RowParts {
         self.runs.iter().filter(move |run| usize::from(run.part) == part).flat_map(RowRun::rows)
     }
 
+    /// Those that [`to_bytes`](Self::to_bytes) made a record of; `None` if it did not.
+    pub fn of_record(record: &[u8]) -> Option<RowParts> {
+        let (header, codes) = record.split_first_chunk::<RECORD_HEADER_BYTES>()?;
+        let rows = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+        (codes.len() == rows.div_ceil(ROWS_PER_BYTE)).then_some(())?;
+        RowParts::of((0..rows).map(|row| code(codes, row)))
+    }
+
     /// Bytes of the record of a matrix of so many rows.
     pub fn record_bytes(rows: u64) -> u64 {
         RECORD_HEADER_BYTES as u64 + rows.div_ceil(ROWS_PER_BYTE as u64)
@@ -242,15 +250,14 @@ fn split(
     if total != u64::from(rows) {
         return Err(Damage::new(place(), at + 4, format!("{total} rows, as the parts have"), rows));
     }
-    let code = |row: usize| codes[row / ROWS_PER_BYTE] >> (2 * (row % ROWS_PER_BYTE)) & 3;
     let rows = rows as usize;
-    if let Some(beyond) = (rows..codes.len() * ROWS_PER_BYTE).find(|row| code(*row) != 0) {
+    if let Some(beyond) = (rows..codes.len() * ROWS_PER_BYTE).find(|row| code(codes, *row) != 0) {
         let (at, expected) =
             (at + (RECORD_HEADER_BYTES + beyond / ROWS_PER_BYTE) as u64, "zero bits behind the last row");
-        return Err(Damage::new(place(), at, expected, code(beyond)));
+        return Err(Damage::new(place(), at, expected, code(codes, beyond)));
     }
     let at = at + RECORD_HEADER_BYTES as u64;
-    let Some(found) = RowParts::of((0..rows).map(code)) else {
+    let Some(found) = RowParts::of((0..rows).map(|row| code(codes, row))) else {
         let expected = "2 to 4 parts, numbered from 0, each with a row";
         return Err(Damage::new(place(), at, expected, format!("{} tensors", parts.len())));
     };
@@ -268,6 +275,11 @@ fn split(
         return Err(Damage::new(place(), at, expected, found.parts()));
     }
     Ok(SplitMatrix { kind: id.kind, rows: found, tensors: parts })
+}
+
+/// The part of a row.
+fn code(codes: &[u8], row: usize) -> u8 {
+    codes[row / ROWS_PER_BYTE] >> (2 * (row % ROWS_PER_BYTE)) & 3
 }
 
 /// Whether a number may stand for a matrix in parts.
@@ -318,6 +330,7 @@ mod tests {
         let id = TensorId::of_layer(3, TensorKind::ExpertUp);
         let bytes = parts.to_bytes(id);
         assert_eq!(bytes.len() as u64, RowParts::record_bytes(9));
+        assert_eq!(RowParts::of_record(&bytes), Some(parts.clone()));
         let mut table = RowPartTable::parse(&bytes, 64).unwrap();
         let [zero, one, two] =
             [(0, 5), (1, 2), (2, 2)].map(|(p, rows)| tensor(TensorKind::ExpertUp, p, rows, 7));
