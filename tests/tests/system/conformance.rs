@@ -87,9 +87,12 @@ fn parts_of_matrices_are_listed_by_their_names() {
     let path = folder().join("parts-head.qsf");
     let shown = program("qsf-inspect").arg(&path).args("--verify --tensors --json").run().json();
     let listed = shown["tensors"].as_array().unwrap();
-    for (name, kind_id, rows) in
-        [("token_embedding", 69, 16), ("token_embedding.1", 325, 34), ("head.1", 322, 18), ("head.2", 578, 1)]
-    {
+    for (name, kind_id, rows) in [
+        ("token_embedding", 69_u32, 16_u32),
+        ("token_embedding.1", 325, 34),
+        ("head.1", 322, 18),
+        ("head.2", 578, 1),
+    ] {
         let part = listed.iter().find(|tensor| tensor["kind"] == name).unwrap();
         assert_eq!((&part["kind_id"], &part["rows"]), (&kind_id.into(), &rows.into()), "{part}");
         assert_eq!(part["known"], true, "{part}");
