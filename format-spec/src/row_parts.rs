@@ -205,6 +205,11 @@ impl RowPartTable {
         Ok(found)
     }
 
+    /// Whether there is a record of the tensor with this number.
+    pub(crate) fn has_record(&self, number: u32) -> bool {
+        self.records.contains_key(&number)
+    }
+
     /// Rows of the token embedding, if it is in parts.
     pub(crate) fn embedding_rows(&self) -> Option<u32> {
         let number = tensor_number(TensorId::of_model(TensorKind::TokenEmbedding));

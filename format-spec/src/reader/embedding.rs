@@ -62,10 +62,12 @@ impl QsfFile {
             .map_err(|expected| Damage::new(place, at + 1, expected, format!("layout {layout_id}")))?;
         // Parts in the final section have the other rows.
         let in_all = self.read_row_parts()?.embedding_rows();
-        let expected = (self.header.vocab, self.header.hidden);
-        let fits = in_all.map_or(rows == expected.0, |all| all == expected.0 && rows < all);
-        if !fits || cols != expected.1 || rows == 0 || cols == 0 {
-            let expected = format!("{} x {} as in the file header", expected.0, expected.1);
+        let (vocab, hidden) = (self.header.vocab, self.header.hidden);
+        let fits = in_all.map_or(rows == vocab, |all| all == vocab && rows < all);
+        if !fits || cols != hidden || rows == 0 || cols == 0 {
+            let part =
+                in_all.map_or_else(String::new, |all| format!("some rows ({all} in section PART) of "));
+            let expected = format!("{part}{vocab} x {hidden} as in the file header");
             return Err(Damage::new(place, at + 8, expected, format!("{rows} x {cols}")).into());
         }
         let too_large = || Damage::new(place, at + 8, "a size below 2^63", format!("{rows} x {cols}"));

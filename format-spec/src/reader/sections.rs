@@ -154,7 +154,9 @@ impl QsfFile {
 
     pub(crate) fn read_outliers(&self) -> Result<OutlierTable, Damage> {
         let Some(section) = self.section(SectionTag::OUTLIERS) else { return Ok(OutlierTable::default()) };
-        OutlierTable::parse(self.checked(section)?, section.offset)
+        let table = OutlierTable::parse(self.checked(section)?, section.offset)?;
+        table.check_whole(&self.read_row_parts()?)?;
+        Ok(table)
     }
 
     /// Which rows of matrices are in which part.

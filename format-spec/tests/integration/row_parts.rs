@@ -9,7 +9,11 @@ fn parts() -> RowParts {
     RowParts::of((0..VOCAB).map(|row| if row % 5 == 0 { 1 } else { u8::from(row == 7) * 2 })).unwrap()
 }
 
-fn write_split(path: &std::path::Path, with_record: bool) -> Result<u64, FormatError> {
+fn write_split(
+    path: &std::path::Path,
+    outliers: Option<&Outliers>,
+    with_record: bool,
+) -> Result<u64, FormatError> {
     let model = ModelConfig { tied_head: true, position: PositionConfig::rope(1e4, None), ..model() };
     let parts = parts();
     let mut writer = QsfWriter::create(path, 2, options(Compression::None))?;
@@ -30,6 +34,9 @@ fn write_split(path: &std::path::Path, with_record: bool) -> Result<u64, FormatE
         writer.tensor_rows(&t.data)?;
     }
     writer.end_final();
+    if let Some(outliers) = outliers {
+        writer.outliers(TensorId::of_model(TensorKind::TokenEmbedding), outliers)?;
+    }
     if with_record {
         writer.row_parts(TensorId::of_model(TensorKind::TokenEmbedding), &parts)?;
     }
@@ -40,7 +47,7 @@ fn write_split(path: &std::path::Path, with_record: bool) -> Result<u64, FormatE
 fn an_embedding_in_parts_comes_back_and_verifies() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");
-    write_split(&path, true).unwrap();
+    write_split(&path, None, true).unwrap();
     let file = QsfFile::open(&path).unwrap();
     let info = file.embedding_info().unwrap();
     assert_eq!(info.rows as usize, parts().rows_of(0));
@@ -59,8 +66,19 @@ fn an_embedding_in_parts_comes_back_and_verifies() {
 fn parts_without_a_record_are_refused_and_leave_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");
-    let error = write_split(&path, false).unwrap_err().to_string();
+    let error = write_split(&path, None, false).unwrap_err().to_string();
     assert!(error.contains("as in the file header"), "{error}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn outliers_of_a_part_are_refused_and_leave_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.qsf");
+    let mut outliers = Outliers::default();
+    (0..parts().rows_of(0)).for_each(|_| outliers.push_row(&[(1, 0.5)]));
+    let error = write_split(&path, Some(&outliers), true).unwrap_err().to_string();
+    assert!(error.contains("a matrix that is not in parts"), "{error}");
     assert!(!path.exists());
 }
 
@@ -68,7 +86,7 @@ fn parts_without_a_record_are_refused_and_leave_no_file() {
 fn a_reader_that_does_not_know_the_section_must_refuse() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.qsf");
-    write_split(&path, true).unwrap();
+    write_split(&path, None, true).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
     let entry = section_entry(&bytes, b"PART");
     assert_eq!(u32_at(&bytes, entry + 4), 1);
