@@ -14,7 +14,7 @@ use qsf_runtime::gpu::{Gpu, GpuDecoder};
 use qsf_runtime::linear::LowRank;
 use qsf_runtime::sample::{Sampler, SamplerOptions};
 use qsf_runtime::source::adapter::{Adapter, Update};
-use qsf_runtime::source::{Tensor, TensorInfo, WeightSource};
+use qsf_runtime::source::{self, Tensor, TensorInfo, WeightSource};
 use qsf_runtime::{Activations, Decoder, Model, Result, Runner};
 
 use crate::gpu::{
@@ -262,5 +262,15 @@ fn experts_are_of_several_types_in_a_layer() {
         // Two or three experts in a buffer.
         let small = Gpu::open_small(true, 40_000).unwrap();
         assert_close_on(small, &InParts::new(mixture(9), true, part), &format!("{what}, small buffers"));
+    }
+}
+
+/// As another writer stored them: an embedding that is the head, in two parts and in four, a head, and experts.
+#[test]
+fn files_with_matrices_in_parts_are_taken_up_as_they_are() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance");
+    for name in ["parts-embedding", "parts-embedding-four", "parts-experts", "parts-head"] {
+        let source = source::open(&folder.join(name).with_extension("qsf")).unwrap();
+        assert_close(source.as_ref(), name);
     }
 }
